@@ -18,8 +18,8 @@ namespace {
 
 constexpr auto graph_text = "sbm:vertices=103,edges=500,features=13,classes=5";
 
-models::GcnSettings small_model() {
-  models::GcnSettings model;
+models::NetworkSettings small_model() {
+  models::NetworkSettings model;
   model.set_layers(3, 9);
   return model;
 }
@@ -46,7 +46,7 @@ class Divergence : public ::testing::TestWithParam<std::array<int, 3>> {
     models::MiniBatchSettings batches;
     batches.batch_size = 103;
     return error_of([&] {
-      models::MiniBatchGcn<float> trainer(grid_, store_, small_model(), settings, batches);
+      models::MiniBatchNetwork<float> trainer(grid_, store_, small_model(), settings, batches);
       trainer.run([](runtime::EpochRecord const&) {});
     });
   }
@@ -77,7 +77,7 @@ TEST_P(Divergence, TheLastWeightsAreLookedAtWithoutAnEvaluation) {
 
 TEST_P(Divergence, AGradientThatIsNotFiniteIsNamed) {
   auto const model = small_model();
-  models::GcnParameters<float> parameters(grid_, models::plan_gcn(store_, model), model);
+  models::NetworkParameters<float> parameters(grid_, models::plan_network(store_, model), model);
   models::ParameterUpdate<float> update(grid_, parameters.list(), {});
   runtime::DefaultExec const exec;
   runtime::PhaseTimes phases;
@@ -100,7 +100,7 @@ TEST_P(Divergence, TheFirstLayerWhoseOutputIsNotFiniteIsNamed) {
       SCOPED_TRACE(::testing::Message() << name_of(schedule) << ", layer " << layer);
       auto settings = small_model();
       settings.schedule = schedule;
-      models::Gcn<float> model(grid_, store_, settings);
+      models::GraphNetwork<float> model(grid_, store_, settings);
       auto loss = models::make_vertex_loss<float>(grid_, store_, model.plan().logits());
       models::Trainer<float> trainer(grid_, model, loss, {});
       for (auto const& parameter : model.parameters())
@@ -117,7 +117,7 @@ TEST_P(Divergence, WeightsThatAreNotFiniteAreNotLoaded) {
   test::ScratchFolder const folder(MPI_COMM_WORLD);
   auto const path = folder.file("weights.h5");
   auto const model = small_model();
-  models::GcnParameters<float> parameters(grid_, models::plan_gcn(store_, model), model);
+  models::NetworkParameters<float> parameters(grid_, models::plan_network(store_, model), model);
   models::save_weights(grid_, path, parameters.list(), models::record_of(model));
   EXPECT_EQ(error_of([&] { models::load_weights(grid_, path, parameters.list()); }), "no error");
   for (auto const number :

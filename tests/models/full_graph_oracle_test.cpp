@@ -24,7 +24,7 @@ class FullGraphOracle : public ::testing::TestWithParam<std::array<int, 3>> {
     model_settings.order = order;
     auto settings = training_of_case(figures);
     settings.eval_every = 1;
-    models::Gcn<T> model(grid_, store, model_settings);
+    models::GraphNetwork<T> model(grid_, store, model_settings);
     set_formula_parameters(model.parameters());
     auto loss = models::make_vertex_loss<T>(grid_, store, model.plan().logits());
     models::Trainer<T> trainer(grid_, model, loss, settings);

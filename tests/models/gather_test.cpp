@@ -71,7 +71,7 @@ TEST_P(GatherTest, LossesAreThoseOfWholeSlabs) {
 TEST_P(GatherTest, AnEpochCallsWhatTheListSays) {
   for (auto const& the_case : cases()) {
     SCOPED_TRACE(the_case.name);
-    models::Gcn<float> const model(grid_, the_case.store(world_), the_case.settings);
+    models::GraphNetwork<float> const model(grid_, the_case.store(world_), the_case.settings);
     EXPECT_EQ(model.needed_rows()->over_c.has_value(), grid_.size(pmm::Axis::z) > 1);
     EXPECT_EQ(model.needed_rows()->over_a.has_value(), grid_.size(pmm::Axis::x) > 1);
     expect_listed_epoch<float>(grid_, the_case);

@@ -12,13 +12,13 @@ namespace orthant::testing {
 namespace {
 
 /// loss(parameter + h) and loss(parameter - h) for every entry, on one rank.
-void expect_gradients_match(models::GcnSettings const& settings) {
+void expect_gradients_match(models::NetworkSettings const& settings) {
   runtime::Communicator const self(MPI_COMM_SELF, "self");
   pmm::ProcessGrid const grid(self, {1, 1, 1, 1});
   auto store = store_of_dataset(self, "sbm:vertices=31,edges=90,features=5,classes=3");
   auto with_operator = settings;
   models::use_operator(store, with_operator);
-  models::Gcn<double> model(grid, store, settings);
+  models::GraphNetwork<double> model(grid, store, settings);
   for (auto const& parameter : model.parameters()) {
     if (!parameter.is_vector()) continue;
     auto const numbers = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), parameter.value());
@@ -61,9 +61,9 @@ void expect_gradients_match(models::GcnSettings const& settings) {
   }
 }
 
-TEST(GcnGradient, MatchesFiniteDifferences) {
+TEST(NetworkGradient, MatchesFiniteDifferences) {
   for (auto const order : {models::ProductOrder::aggregate_first, models::ProductOrder::transform_first}) {
-    models::GcnSettings settings;
+    models::NetworkSettings settings;
     settings.set_layers(3, 4);
     settings.dropout = 0.3;
     settings.order = order;
@@ -73,10 +73,10 @@ TEST(GcnGradient, MatchesFiniteDifferences) {
   }
 }
 
-TEST(GcnGradient, MatchesFiniteDifferencesWithEveryPart) {
+TEST(NetworkGradient, MatchesFiniteDifferencesWithEveryPart) {
   for (auto const order : {models::ProductOrder::aggregate_first, models::ProductOrder::transform_first})
     for (auto const parts : {1, 2, 4, 8, 15}) {
-      models::GcnSettings settings;
+      models::NetworkSettings settings;
       settings.norm = (parts & 1) != 0 ? models::Norm::rms : models::Norm::none;
       settings.has_residuals = (parts & 2) != 0;
       settings.projected_width = (parts & 4) != 0 ? 4 : 0;
@@ -90,11 +90,11 @@ TEST(GcnGradient, MatchesFiniteDifferencesWithEveryPart) {
     }
 }
 
-TEST(GcnGradient, MatchesFiniteDifferencesWithOtherActivations) {
+TEST(NetworkGradient, MatchesFiniteDifferencesWithOtherActivations) {
   for (auto const schedule : {models::Schedule::pmm3d, models::Schedule::rows})
     for (auto const activation : {models::Activation::elu, models::Activation::gelu})
       for (auto const has_residuals : {false, true}) {
-        models::GcnSettings settings;
+        models::NetworkSettings settings;
         settings.activation = activation;
         settings.has_residuals = has_residuals;
         settings.set_layers(3, 4);
@@ -110,7 +110,7 @@ TEST(NormGradient, MatchesFiniteDifferences) {
     for (auto const norm : {models::Norm::layer, models::Norm::batch})
       for (auto const activation : {models::Activation::relu, models::Activation::gelu})
         for (auto const has_residuals : {false, true}) {
-          models::GcnSettings settings;
+          models::NetworkSettings settings;
           settings.norm = norm;
           settings.activation = activation;
           settings.has_residuals = has_residuals;
@@ -126,7 +126,7 @@ TEST(PropagationGradient, MatchesFiniteDifferences) {
   for (auto const schedule : {models::Schedule::pmm3d, models::Schedule::rows})
     for (auto const model : {models::Model::sgc, models::Model::appnp, models::Model::gcnii})
       for (auto const has_parts : {false, true}) {
-        models::GcnSettings settings;
+        models::NetworkSettings settings;
         set_model(settings, model);
         settings.set_layers(model == models::Model::sgc ? 1 : 3, 4);
         settings.num_propagations = has_parts ? 4 : 3;
@@ -142,7 +142,7 @@ TEST(GinGradient, MatchesFiniteDifferences) {
   for (auto const schedule : {models::Schedule::pmm3d, models::Schedule::rows})
     for (auto const order : {models::ProductOrder::aggregate_first, models::ProductOrder::transform_first})
       for (auto const has_parts : {false, true}) {
-        models::GcnSettings settings;
+        models::NetworkSettings settings;
         set_model(settings, models::Model::gin);
         settings.norm = has_parts ? models::Norm::rms : models::Norm::none;
         settings.trains_features = has_parts;
@@ -159,7 +159,7 @@ TEST(GinGradient, MatchesFiniteDifferences) {
 TEST(SageMaximumGradient, MatchesFiniteDifferences) {
   for (auto const schedule : {models::Schedule::pmm3d, models::Schedule::rows})
     for (auto const has_parts : {false, true}) {
-      models::GcnSettings settings;
+      models::NetworkSettings settings;
       settings.norm = has_parts ? models::Norm::layer : models::Norm::none;
       settings.has_residuals = settings.trains_features = settings.has_head = has_parts;
       settings.projected_width = has_parts ? 4 : 0;
@@ -175,7 +175,7 @@ TEST(SageMaximumGradient, MatchesFiniteDifferences) {
 TEST(GatGradient, MatchesFiniteDifferences) {
   for (auto const model : {models::Model::gat, models::Model::gatv2})
     for (auto const has_parts : {false, true}) {
-      models::GcnSettings settings;
+      models::NetworkSettings settings;
       set_model(settings, model);
       settings.num_heads = 2;
       settings.num_output_heads = has_parts ? 1 : 2;
@@ -194,7 +194,7 @@ TEST(SageGradient, MatchesFiniteDifferences) {
   for (auto const schedule : {models::Schedule::pmm3d, models::Schedule::rows})
     for (auto const order : {models::ProductOrder::aggregate_first, models::ProductOrder::transform_first})
       for (auto const has_parts : {false, true}) {
-        models::GcnSettings settings;
+        models::NetworkSettings settings;
         settings.norm = has_parts ? models::Norm::rms : models::Norm::none;
         settings.has_residuals = settings.trains_features = settings.has_head = has_parts;
         settings.projected_width = has_parts ? 4 : 0;
@@ -269,9 +269,9 @@ TEST(Training, EndsWithEpochAndLayerWhereTheLossIsNotFinite) {
   runtime::Communicator const world(MPI_COMM_WORLD, "world");
   pmm::ProcessGrid const grid(world, pmm::near_cubic(world.size()));
   auto const store = store_of_dataset(world, "karate");
-  models::GcnSettings settings;
+  models::NetworkSettings settings;
   settings.set_layers(2, 16);
-  models::Gcn<float> model(grid, store, settings);
+  models::GraphNetwork<float> model(grid, store, settings);
   Kokkos::deep_copy(model.parameters().back().value(),
                     std::numeric_limits<float>::quiet_NaN()); // the last bias
   auto loss = models::make_vertex_loss<float>(grid, store, model.plan().logits());

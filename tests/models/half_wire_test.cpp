@@ -19,11 +19,11 @@ class HalfWire : public ::testing::TestWithParam<std::array<int, 3>> {
  protected:
   /// Gradients' norms of one step as one of a mean over num_counted vertices.
   std::vector<double> norms_of(Wire wire, std::int64_t num_counted, bool is_scaled) {
-    models::GcnSettings settings;
+    models::NetworkSettings settings;
     settings.set_layers(3, 9);
     settings.dropout = 0;
     settings.wire = wire;
-    models::Gcn<float> network(grid_, store_, settings);
+    models::GraphNetwork<float> network(grid_, store_, settings);
     auto loss = models::make_vertex_loss<float>(grid_, store_, network.plan().logits());
     models::ParameterUpdate<float> update(grid_, network.parameters(), {});
     runtime::DefaultExec const exec;
@@ -63,7 +63,7 @@ TEST_P(HalfWire, GradientsOfAMeanOverABillionVerticesArrive) {
 }
 
 TEST_P(HalfWire, TrainsAsTheNativeWireDoes) {
-  models::GcnSettings model;
+  models::NetworkSettings model;
   model.set_layers(3, 9);
   model.dropout = 0;
   models::TrainSettings settings;

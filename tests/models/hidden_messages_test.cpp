@@ -13,8 +13,8 @@
 namespace orthant::testing {
 namespace {
 
-models::GcnSettings network() {
-  models::GcnSettings settings;
+models::NetworkSettings network() {
+  models::NetworkSettings settings;
   settings.schedule = models::Schedule::rows;
   settings.set_layers(3, 9);
   settings.norm = models::Norm::rms;
@@ -27,7 +27,7 @@ models::GcnSettings network() {
 class HiddenMessages : public ::testing::TestWithParam<std::array<int, 3>> {
  protected:
   template<class T>
-  std::vector<double> numbers(graph::GraphStore const& store, models::GcnSettings settings,
+  std::vector<double> numbers(graph::GraphStore const& store, models::NetworkSettings settings,
                               pmm::AxisSet hidden_axes) {
     settings.hidden_axes = hidden_axes;
     models::TrainSettings training;
@@ -96,7 +96,7 @@ TEST_P(HiddenMessages, ChangeNoBitOfMiniBatches) {
     training.eval_every = 0;
     models::MiniBatchSettings batches;
     batches.batch_size = 21;
-    models::MiniBatchGcn<float> trainer(grid_, store, settings, training, batches);
+    models::MiniBatchNetwork<float> trainer(grid_, store, settings, training, batches);
     std::vector<double> losses;
     trainer.run([&](runtime::EpochRecord const& record) { losses.push_back(record.loss); });
     return losses;

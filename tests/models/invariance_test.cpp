@@ -21,8 +21,8 @@ constexpr auto graph_text = "sbm:vertices=203,edges=900,features=13,classes=5";
 
 constexpr auto tested_schedule = models::Schedule::ORTHANT_SCHEDULE;
 
-models::GcnSettings small_model() {
-  models::GcnSettings settings;
+models::NetworkSettings small_model() {
+  models::NetworkSettings settings;
   settings.schedule = tested_schedule;
   settings.set_layers(3, 9);
   settings.dropout = 0.4;
@@ -54,7 +54,7 @@ class GridInvariance : public ::testing::TestWithParam<std::array<int, 3>> {
         one_(self_, {1, 1, 1, 1}) {}
 
   /// The losses on the grid equal those of one rank, which every rank computes for itself.
-  void expect_equal_losses(models::GcnSettings const& model, models::TrainSettings const& settings,
+  void expect_equal_losses(models::NetworkSettings const& model, models::TrainSettings const& settings,
                            std::string const& description = graph_text,
                            graph::PermutationKind permutation = graph::PermutationKind::twofold) {
     auto const expected =
@@ -79,13 +79,13 @@ class GridInvariance : public ::testing::TestWithParam<std::array<int, 3>> {
       EXPECT_GT(largest_norm(expected, l), 1e-6) << "matrix " << l << " never has a gradient";
   }
 
-  static models::GcnSettings on_one_rank(models::GcnSettings model) {
+  static models::NetworkSettings on_one_rank(models::NetworkSettings model) {
     model.schedule = models::Schedule::pmm3d;
     return model;
   }
 
   /// Gradient norms in a record: one per matrix that is trained.
-  static std::size_t num_norms(models::GcnSettings const& model) {
+  static std::size_t num_norms(models::NetworkSettings const& model) {
     return static_cast<std::size_t>(model.num_layers() + (model.projected_width > 0 ? 1 : 0) +
                                     (model.has_head ? 1 : 0) + (model.trains_features ? 1 : 0));
   }
@@ -149,7 +149,7 @@ TEST_P(GridInvariance, FewerVerticesAndFeaturesThanRanks) {
 }
 
 /// Four bits: norm, residual, projection, head.
-models::GcnSettings model_with_parts(int parts, std::int64_t num_layers) {
+models::NetworkSettings model_with_parts(int parts, std::int64_t num_layers) {
   auto model = small_model();
   model.norm = (parts & 1) != 0 ? models::Norm::rms : models::Norm::none;
   model.has_residuals = (parts & 2) != 0;
@@ -182,8 +182,8 @@ struct NormScales {
 };
 
 NormScales trained_scales(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
-                          models::GcnSettings const& settings, models::TrainSettings const& training) {
-  models::Gcn<double> model(grid, store, settings);
+                          models::NetworkSettings const& settings, models::TrainSettings const& training) {
+  models::GraphNetwork<double> model(grid, store, settings);
   auto loss = models::make_vertex_loss<double>(grid, store, model.plan().logits());
   models::Trainer<double> trainer(grid, model, loss, training);
   trainer.run([](runtime::EpochRecord const&) {});
@@ -253,7 +253,7 @@ TEST_P(GridInvariance, AnEpochWithPartsSendsTheBytesThatWerePredicted) {
         auto settings = model_with_parts(parts, 3);
         settings.order = order;
         settings.trains_features = trains_features;
-        models::Gcn<double> model(grid_, store, settings);
+        models::GraphNetwork<double> model(grid_, store, settings);
         auto loss = models::make_vertex_loss<double>(grid_, store, model.plan().logits());
         models::Trainer<double> trainer(grid_, model, loss, short_training(2));
 
@@ -267,7 +267,7 @@ TEST_P(GridInvariance, AnEpochWithPartsSendsTheBytesThatWerePredicted) {
 TEST_P(GridInvariance, ResidualsSendWhatTheirRelayoutsList) {
   auto const store = store_of_dataset(world_, graph_text);
   auto const settings = model_with_parts(15, 3);
-  auto const plan = models::plan_gcn(store, settings);
+  auto const plan = models::plan_network(store, settings);
   auto const operands = models::make_full_graph_operands<double>(grid_, store, plan, settings);
   auto listed = std::int64_t{0};
   for (auto const& residual : operands.residuals) {
@@ -277,8 +277,8 @@ TEST_P(GridInvariance, ResidualsSendWhatTheirRelayoutsList) {
       for (auto const& call : relayout->calls())
         listed += call.bytes;
   }
-  models::Gcn<double> network(grid_, settings,
-                              std::make_shared<models::GcnParameters<double>>(grid_, plan, settings));
+  models::GraphNetwork<double> network(
+      grid_, settings, std::make_shared<models::NetworkParameters<double>>(grid_, plan, settings));
   network.rebind(operands);
   auto const exchanged = [&] { return grid_.group().ledger()[runtime::Operation::all_to_all].bytes; };
   auto const before = exchanged();
@@ -295,7 +295,7 @@ TEST_P(GridInvariance, ResidualsSendWhatTheirRelayoutsList) {
 }
 
 /// The training loss of a network as it is, and its gradients.
-std::vector<double> loss_and_gradients(models::Gcn<double>& model, pmm::ProcessGrid const& grid,
+std::vector<double> loss_and_gradients(models::GraphNetwork<double>& model, pmm::ProcessGrid const& grid,
                                        graph::GraphStore const& store) {
   auto loss = models::make_vertex_loss<double>(grid, store, model.plan().logits());
   runtime::PhaseTimes phases;
@@ -312,18 +312,18 @@ std::vector<double> loss_and_gradients(models::Gcn<double>& model, pmm::ProcessG
 TEST_P(GridInvariance, ANetworkMovesBetweenGraphsOfOtherSizes) {
   for (auto const parts : {0, 15}) {
     auto const settings = model_with_parts(parts, 3);
-    models::GcnPlan plan;
-    std::optional<models::Gcn<double>> network;
+    models::NetworkPlan plan;
+    std::optional<models::GraphNetwork<double>> network;
     for (auto const* const size : {"60,edges=200", "203,edges=900", "41,edges=120"}) {
       auto const store = store_of_dataset(world_, std::string("sbm:features=13,classes=5,vertices=") + size);
       if (!network) {
-        plan = models::plan_gcn(store, settings);
+        plan = models::plan_network(store, settings);
         network.emplace(grid_, settings,
-                        std::make_shared<models::GcnParameters<double>>(grid_, plan, settings));
+                        std::make_shared<models::NetworkParameters<double>>(grid_, plan, settings));
       }
       auto const here = models::with_num_vertices(plan, store.facts().num_vertices);
       network->rebind(models::make_full_graph_operands<double>(grid_, store, here, settings));
-      models::Gcn<double> fresh(grid_, store, settings);
+      models::GraphNetwork<double> fresh(grid_, store, settings);
 
       EXPECT_THAT(
           loss_and_gradients(*network, grid_, store),
@@ -341,7 +341,7 @@ TEST_P(GridInvariance, AnEpochSendsTheBytesThatWerePredicted) {
         settings.order = order;
         settings.dropout = dropout;
         settings.trains_features = trains_features;
-        models::Gcn<double> model(grid_, store, settings);
+        models::GraphNetwork<double> model(grid_, store, settings);
         auto loss = models::make_vertex_loss<double>(grid_, store, model.plan().logits());
         models::Trainer<double> trainer(grid_, model, loss, short_training(2));
 

@@ -139,7 +139,7 @@ void expect_recorded(std::vector<runtime::EpochRecord> const& records, RateSched
 TEST(LearningRate, CountsEpochsOfTheFullGraphAndStepsOfMiniBatches) {
   runtime::Communicator const world(MPI_COMM_WORLD, "world");
   auto const store = store_of_dataset(world, "sbm:vertices=103,edges=500,features=13,classes=5");
-  models::GcnSettings model;
+  models::NetworkSettings model;
   model.set_layers(2, 9);
   models::TrainSettings settings;
   settings.num_epochs = 5;
@@ -149,7 +149,7 @@ TEST(LearningRate, CountsEpochsOfTheFullGraphAndStepsOfMiniBatches) {
     std::vector<runtime::EpochRecord> records;
     auto const keep = [&](runtime::EpochRecord const& record) { records.push_back(record); };
     pmm::ProcessGrid const grid(world, pmm::near_cubic(world.size()));
-    models::Gcn<double> network(grid, store, model);
+    models::GraphNetwork<double> network(grid, store, model);
     auto loss = models::make_vertex_loss<double>(grid, store, network.plan().logits());
 
     models::Trainer<double>(grid, network, loss, settings).run(keep);
@@ -162,7 +162,7 @@ TEST(LearningRate, CountsEpochsOfTheFullGraphAndStepsOfMiniBatches) {
     batches.batch_size = 26;
     batches.num_accumulated = 2;
     batches.num_full_epochs = 2;
-    models::MiniBatchGcn<double> trainer(grid, store, model, settings, batches);
+    models::MiniBatchNetwork<double> trainer(grid, store, model, settings, batches);
     ASSERT_EQ(trainer.sampler().num_steps(), 2);
     records.clear();
 

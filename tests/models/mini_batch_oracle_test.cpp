@@ -71,7 +71,7 @@ class MiniBatchOracle : public ::testing::TestWithParam<std::array<int, 4>> {
     batches.num_accumulated = per_step / num_groups;
     if (figures.contains("train_fraction"))
       batches.train_fraction = figures.at("train_fraction").get<double>();
-    models::MiniBatchGcn<double> trainer(grid_, store, model, settings, batches);
+    models::MiniBatchNetwork<double> trainer(grid_, store, model, settings, batches);
     set_formula_parameters(trainer.parameters());
     auto const& expected = figures.at("steps");
     ASSERT_EQ(trainer.sampler().num_steps(), figures.at("steps_per_epoch").get<std::int64_t>());

@@ -93,7 +93,7 @@ TEST_P(MiniBatch, StepsWithoutTrainingVerticesHaveNoLossAndNoGradient) {
   std::set<std::int64_t> training;
   for (std::size_t i = 0; i < ids.size(); ++i)
     if (mask[i] != 0) training.insert(ids[i]);
-  models::MiniBatchGcn<double> trainer(grid_, store, model, settings, batches);
+  models::MiniBatchNetwork<double> trainer(grid_, store, model, settings, batches);
   auto last_norm = 0.0;
   trainer.run([&](runtime::EpochRecord const& record) { last_norm = record.grad_norms[0]; });
   auto const& sampler = trainer.sampler();
@@ -125,7 +125,7 @@ TEST_P(MiniBatch, LastEpochsOnTheFullGraphContinue) {
   model.dropout = 0;
   auto const store = store_of_dataset(world_, graph_text);
   batches.num_full_epochs = 0;
-  models::MiniBatchGcn<double> before(grid_, store, model, short_training(2), batches);
+  models::MiniBatchNetwork<double> before(grid_, store, model, short_training(2), batches);
   auto const result = before.run([](runtime::EpochRecord const&) {});
   batches.num_full_epochs = 1;
   auto const run = train_in_batches(grid_, store, model, short_training(3), batches);
@@ -134,9 +134,9 @@ TEST_P(MiniBatch, LastEpochsOnTheFullGraphContinue) {
 
 TEST_P(MiniBatch, EvaluationIsThatOfTheFullGraphWithTheseWeights) {
   auto const store = store_of_dataset(world_, graph_text);
-  models::MiniBatchGcn<double> trainer(grid_, store, small_model(), short_training(2), small_batches());
+  models::MiniBatchNetwork<double> trainer(grid_, store, small_model(), short_training(2), small_batches());
   auto const scores = *trainer.run([](runtime::EpochRecord const&) {}).progress.last;
-  models::Gcn<double> model(grid_, store, small_model());
+  models::GraphNetwork<double> model(grid_, store, small_model());
   for (std::size_t p = 0; p < model.parameters().size(); ++p)
     Kokkos::deep_copy(model.parameters()[p].value(), trainer.parameters()[p].value());
   auto loss = models::make_vertex_loss<double>(grid_, store, model.plan().logits());
@@ -185,13 +185,13 @@ TEST_P(MiniBatch, WithoutEvaluationThereIsNoFullGraph) {
 
   settings.eval_every = 0;
   FullGraphArrays::begin();
-  models::MiniBatchGcn<double> trainer(grid_, store, small_model(), settings, small_batches());
+  models::MiniBatchNetwork<double> trainer(grid_, store, small_model(), settings, small_batches());
   std::vector<runtime::EpochRecord> records;
   auto const result = trainer.run([&](runtime::EpochRecord const& record) { records.push_back(record); });
   auto const num_arrays = FullGraphArrays::end();
   settings.eval_every = 2;
   FullGraphArrays::begin();
-  models::MiniBatchGcn<double> evaluating(grid_, store, small_model(), settings, small_batches());
+  models::MiniBatchNetwork<double> evaluating(grid_, store, small_model(), settings, small_batches());
   auto const num_arrays_of_evaluation = FullGraphArrays::end();
 
   EXPECT_EQ(num_arrays, 0);
@@ -226,9 +226,10 @@ TEST_P(MiniBatch, SparseFeaturesOfCora) {
 
 TEST_P(MiniBatch, WhatCannotBeTrainedIsTheUsersMistake) {
   auto const store = store_of_dataset(world_, graph_text);
-  auto const refuses = [&](models::GcnSettings const& model, models::TrainSettings const& settings,
+  auto const refuses = [&](models::NetworkSettings const& model, models::TrainSettings const& settings,
                            MiniBatchSettings const& batches) {
-    EXPECT_THROW(models::MiniBatchGcn<double>(grid_, store, model, settings, batches), runtime::UserError);
+    EXPECT_THROW(models::MiniBatchNetwork<double>(grid_, store, model, settings, batches),
+                 runtime::UserError);
   };
   auto batches = small_batches();
   batches.batch_size = 204;

@@ -59,9 +59,9 @@ inline constexpr double rounding = pmm::runs_on_host ? 0 : 1e-12;
 /// Trains and returns every epoch's record.
 template<class T>
 std::vector<runtime::EpochRecord> train(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
-                                        models::GcnSettings const& model_settings,
+                                        models::NetworkSettings const& model_settings,
                                         models::TrainSettings const& settings) {
-  models::Gcn<T> model(grid, store, model_settings);
+  models::GraphNetwork<T> model(grid, store, model_settings);
   auto loss = models::make_vertex_loss<T>(grid, store, model.plan().logits());
   models::Trainer<T> trainer(grid, model, loss, settings);
   std::vector<runtime::EpochRecord> records;

@@ -19,8 +19,8 @@ constexpr auto graph_text = "sbm:vertices=203,edges=900,features=13,classes=5";
 
 class OperandFormat : public ::testing::TestWithParam<std::array<int, 3>> {
  protected:
-  static models::GcnSettings settings_of(models::Schedule schedule, Wire format) {
-    models::GcnSettings settings;
+  static models::NetworkSettings settings_of(models::Schedule schedule, Wire format) {
+    models::NetworkSettings settings;
     settings.set_layers(3, 9);
     settings.dropout = 0.3;
     settings.schedule = schedule;
@@ -160,11 +160,11 @@ TEST_P(OperandFormat, MiniBatchesTrainAsInFp64) {
   batches.batch_size = 53;
   for (auto const schedule : {models::Schedule::pmm3d, models::Schedule::rows}) {
     auto settings = settings_of(schedule, Wire::native);
-    models::MiniBatchGcn<double> exact(grid_, store_, settings, training, batches);
+    models::MiniBatchNetwork<double> exact(grid_, store_, settings, training, batches);
     exact.run([](runtime::EpochRecord const&) {});
     for (auto const format : {Wire::bf16, Wire::fp16}) {
       settings.operand_format = format;
-      models::MiniBatchGcn<float> rounded(grid_, store_, settings, training, batches);
+      models::MiniBatchNetwork<float> rounded(grid_, store_, settings, training, batches);
 
       rounded.run([](runtime::EpochRecord const&) {});
 
@@ -205,7 +205,7 @@ TEST_P(OperandFormat, GradientsOfAMeanOverABillionVerticesArriveInFp16) {
   auto const norms_of = [&](Wire format, bool is_scaled) {
     auto settings = settings_of(models::Schedule::rows, format);
     settings.dropout = 0;
-    models::Gcn<float> network(grid_, store_, settings);
+    models::GraphNetwork<float> network(grid_, store_, settings);
     auto loss = models::make_vertex_loss<float>(grid_, store_, network.plan().logits());
     models::ParameterUpdate<float> update(grid_, network.parameters(), {});
     runtime::DefaultExec const exec;

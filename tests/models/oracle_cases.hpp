@@ -20,9 +20,9 @@ inline nlohmann::json oracle_cases(std::filesystem::path const& folder, char con
   return nlohmann::json::parse(std::ifstream(folder / "figures.json")).at(kind);
 }
 
-inline models::GcnSettings model_of_case(nlohmann::json const& figures) {
+inline models::NetworkSettings model_of_case(nlohmann::json const& figures) {
   auto const& given = figures.at("model");
-  models::GcnSettings settings;
+  models::NetworkSettings settings;
   settings.projected_width = given.at("projected_width").get<std::int64_t>();
   settings.hidden_widths = given.at("hidden_widths").get<std::vector<std::int64_t>>();
   settings.has_head = given.at("has_head").get<bool>();

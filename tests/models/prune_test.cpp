@@ -122,8 +122,8 @@ std::vector<StepCase> cases() {
 
 class PruneTest : public ::testing::TestWithParam<std::array<int, 3>> {
  protected:
-  models::PrunedRows rows_of(graph::GraphStore const& store, models::GcnSettings const& settings) const {
-    return models::find_pruned_rows(grid_, store, models::plan_gcn(store, settings));
+  models::PrunedRows rows_of(graph::GraphStore const& store, models::NetworkSettings const& settings) const {
+    return models::find_pruned_rows(grid_, store, models::plan_network(store, settings));
   }
 
   runtime::Communicator world_{MPI_COMM_WORLD, "world"};
@@ -170,13 +170,13 @@ TEST_P(PruneTest, TrainsAsOnAllRows) {
     training.weight_decay = 1e-3;
     training.optimizer.kind = models::OptimizerKind::sgd;
     training.optimizer.learning_rate = 0.1;
-    models::Gcn<double> full(grid_, store, the_case.settings);
+    models::GraphNetwork<double> full(grid_, store, the_case.settings);
     auto loss = models::make_vertex_loss<double>(grid_, store, full.plan().logits());
     models::Trainer<double> trainer(grid_, full, loss, training);
     auto const expected = course_of(full, trainer);
 
-    models::PrunedGcn<double> pruned(grid_, store, the_case.settings, training,
-                                     rows_of(store, the_case.settings));
+    models::PrunedNetwork<double> pruned(grid_, store, the_case.settings, training,
+                                         rows_of(store, the_case.settings));
     auto const found = course_of(pruned, pruned);
 
     expect_near(found.numbers, expected.numbers, "number");
@@ -193,8 +193,8 @@ TEST_P(PruneTest, AdamFollowsTheSameCourse) {
   training.num_epochs = 6;
   training.eval_every = 0;
   auto const expected = train<double>(grid_, store, the_case.settings, training);
-  models::PrunedGcn<double> pruned(grid_, store, the_case.settings, training,
-                                   rows_of(store, the_case.settings));
+  models::PrunedNetwork<double> pruned(grid_, store, the_case.settings, training,
+                                       rows_of(store, the_case.settings));
   std::vector<runtime::EpochRecord> found;
   pruned.run([&](runtime::EpochRecord const& record) { found.push_back(record); });
 
@@ -209,7 +209,7 @@ TEST_P(PruneTest, KeepsWhatTrainingVerticesDependOn) {
   for (auto const& the_case : cases()) {
     SCOPED_TRACE(the_case.name);
     auto const store = the_case.store(world_);
-    auto const plan = models::plan_gcn(store, the_case.settings);
+    auto const plan = models::plan_network(store, the_case.settings);
     auto const rows = rows_of(store, the_case.settings);
     auto const n = store.facts().num_vertices;
     auto const csr = store.read_block(graph::Parity::even, {0, n}, {0, n});
@@ -250,7 +250,7 @@ TEST(Prune, LeavesOutMostRowsOfThisGraph) {
   pmm::ProcessGrid const grid(world, {1, world.size(), 1, 1});
   auto const share = [&](StepCase const& the_case) {
     auto const store = the_case.store(world);
-    return models::find_pruned_rows(grid, store, models::plan_gcn(store, the_case.settings)).share();
+    return models::find_pruned_rows(grid, store, models::plan_network(store, the_case.settings)).share();
   };
   auto const all = cases();
   EXPECT_LT(share(all.front()), 0.5);
@@ -260,22 +260,22 @@ TEST(Prune, LeavesOutMostRowsOfThisGraph) {
 
 template<class T>
 struct ListedOperands {
-  models::GcnPlan plan;
-  models::GcnOperands<T> operands;
-  models::GcnEpochTraits whole_traits, pruned_traits;
+  models::NetworkPlan plan;
+  models::NetworkOperands<T> operands;
+  models::NetworkEpochTraits whole_traits, pruned_traits;
 };
 
 /// Operands are made once more, for their counts.
 template<class T>
 ListedOperands<T> listed_operands(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
-                                  models::GcnSettings const& settings, models::PrunedRows const& rows) {
+                                  models::NetworkSettings const& settings, models::PrunedRows const& rows) {
   ListedOperands<T> listed;
   auto& plan = listed.plan;
-  plan = models::plan_gcn(store, settings);
+  plan = models::plan_network(store, settings);
   auto const full = models::make_full_graph_operands<T>(grid, store, plan, settings);
   auto const whole = std::get<models::OwnedAdjacency<T>>(full.adjacency.front());
   listed.operands = models::make_pruned_operands<T>(grid, store, plan, settings, rows, full.features, whole);
-  auto const count = [](models::GcnOperands<T> const& operands, std::int64_t of_adjacency) {
+  auto const count = [](models::NetworkOperands<T> const& operands, std::int64_t of_adjacency) {
     auto const of_features = operands.features.is_sparse ? *num_nonzeros_of(operands.features.sparse) : 0;
     return [=, adjacency = operands.plan.layers.front().adjacency.layout](pmm::Placement const& placement) {
       return placement.layout == adjacency ? of_adjacency : of_features;
@@ -302,7 +302,7 @@ TEST_P(PruneTest, AStepIsWhatIsListed) {
     models::TrainSettings training;
     training.uses_device_graph = false; // as in expect_listed_epoch()
     training.eval_every = 0;
-    models::PrunedGcn<float> model(grid_, store, settings, training, rows);
+    models::PrunedNetwork<float> model(grid_, store, settings, training, rows);
     static_cast<void>(model.trainer().train_epoch(1));
     CountedWork const counted(grid_);
 
@@ -330,7 +330,7 @@ TEST_P(PruneTest, ArraysAreThoseThatAreListed) {
                          settings, training.optimizer, eval_every > 0);
       LiveArrays const live;
 
-      models::PrunedGcn<float> model(grid_, store, settings, training, rows);
+      models::PrunedNetwork<float> model(grid_, store, settings, training, rows);
       EXPECT_EQ(live.by_label(), live.planned(step, {Lifetime::training, Lifetime::first_step}));
 
       for (std::int64_t epoch = 1; epoch <= 2; ++epoch)

@@ -40,21 +40,21 @@ class Resume : public ::testing::TestWithParam<std::array<int, 4>> {
 
 /// A network on the full graph, and its training.
 struct Training {
-  Training(pmm::ProcessGrid const& grid, graph::GraphStore const& store, models::GcnSettings const& model,
+  Training(pmm::ProcessGrid const& grid, graph::GraphStore const& store, models::NetworkSettings const& model,
            models::TrainSettings const& settings)
       : network(grid, store, model),
         loss(models::make_vertex_loss<double>(grid, store, network.plan().logits())),
         update(std::make_shared<Update>(grid, network.parameters(),
                                         models::with_num_steps(settings, settings.num_epochs))),
         trainer(grid, network, loss, settings, update) {}
-  models::Gcn<double> network;
+  models::GraphNetwork<double> network;
   pmm::RowLoss<double> loss;
   std::shared_ptr<Update> update;
   models::Trainer<double> trainer;
 };
 
-models::GcnSettings small_model(models::Schedule schedule = models::Schedule::pmm3d) {
-  models::GcnSettings model;
+models::NetworkSettings small_model(models::Schedule schedule = models::Schedule::pmm3d) {
+  models::NetworkSettings model;
   model.schedule = schedule;
   model.set_layers(3, 9);
   model.norm = models::Norm::rms;
@@ -180,17 +180,17 @@ TEST_P(Resume, MiniBatchesGoOnAfterAnyStep) {
     batches.batch_size = 13;
     batches.num_accumulated = num_accumulated;
     batches.num_full_epochs = 1;
-    models::MiniBatchGcn<double> training(grid_, store_, model, settings, batches);
+    models::MiniBatchNetwork<double> training(grid_, store_, model, settings, batches);
     auto const num_steps = training.sampler().num_steps();
     auto const whole = run_until(training, 1000);
     // In the first epoch, in a later one, and before the one on the full graph.
     for (auto const stop : {std::int64_t{1}, 2 * num_steps - 1, 3 * num_steps}) {
       SCOPED_TRACE(::testing::Message() << "accumulating " << num_accumulated << ", after step " << stop);
-      models::MiniBatchGcn<double> before(grid_, store_, model, settings, batches);
+      models::MiniBatchNetwork<double> before(grid_, store_, model, settings, batches);
       auto const first = run_until(before, stop);
       EXPECT_EQ(first.result.progress.epoch, 1 + stop / num_steps);
       EXPECT_EQ(first.result.progress.step, stop % num_steps);
-      models::MiniBatchGcn<double> after(grid_, store_, model, settings, batches);
+      models::MiniBatchNetwork<double> after(grid_, store_, model, settings, batches);
       copy_state(before.parameters(), before.update(), after.parameters(), after.update());
 
       auto const second = run_until(after, 1000, first.result.progress);

@@ -108,14 +108,14 @@ TEST_P(OwnedBlock, IsThePartOfTheMatrixThatTheRolesName) {
 }
 
 TEST_P(OwnedBlock, BelongsToNetworksWhoseParametersHaveTheSameBitsOnAllRanks) {
-  models::GcnSettings settings;
+  models::NetworkSettings settings;
   settings.schedule = models::Schedule::rows;
   settings.norm = models::Norm::rms;
   settings.has_head = true;
   settings.projected_width = 9;
   settings.set_layers(2, 9);
   auto const store = store_of_dataset(world_, "sbm:vertices=101,edges=600,features=13,classes=5");
-  models::Gcn<float> model(grid_, store, settings);
+  models::GraphNetwork<float> model(grid_, store, settings);
   auto loss = models::make_vertex_loss<float>(grid_, store, model.plan().logits());
   models::Trainer<float> trainer(grid_, model, loss, {});
   for (std::int64_t epoch = 1; epoch <= 3; ++epoch)
@@ -146,12 +146,12 @@ TEST_P(OwnedBlock, BelongsToNetworksWhoseParametersHaveTheSameBitsOnAllRanks) {
 
 TEST_P(OwnedBlock, OfAWeightedGraphTrainsAsBetweenPlanes) {
   auto const trained = [&](graph::GraphStore const& store, models::Schedule schedule, pmm::Gather gather) {
-    models::GcnSettings settings;
+    models::NetworkSettings settings;
     settings.set_layers(3, 9);
     settings.seed = 5;
     settings.schedule = schedule;
     settings.gather = gather;
-    models::Gcn<double> model(grid_, store, settings);
+    models::GraphNetwork<double> model(grid_, store, settings);
     auto loss = models::make_vertex_loss<double>(grid_, store, model.plan().logits());
     models::TrainSettings training;
     training.num_epochs = 4;
@@ -181,13 +181,13 @@ TEST_P(OwnedBlock, OfAWeightedGraphTrainsAsBetweenPlanes) {
 class RowsOnBatches : public ::testing::TestWithParam<std::array<int, 4>> {
  protected:
   /// Losses, norms and scores of a training on batches.
-  std::vector<double> trained(graph::GraphStore const& store, models::GcnSettings settings,
+  std::vector<double> trained(graph::GraphStore const& store, models::NetworkSettings settings,
                               models::MiniBatchSettings const& batches, models::Schedule schedule) {
     settings.schedule = schedule;
     models::TrainSettings training;
     training.num_epochs = 3;
     training.eval_every = 3;
-    models::MiniBatchGcn<double> trainer(grid_, store, settings, training, batches);
+    models::MiniBatchNetwork<double> trainer(grid_, store, settings, training, batches);
     std::vector<double> numbers;
     trainer.run([&](runtime::EpochRecord const& record) {
       numbers.push_back(record.loss);
@@ -202,7 +202,7 @@ class RowsOnBatches : public ::testing::TestWithParam<std::array<int, 4>> {
 };
 
 TEST_P(RowsOnBatches, TrainAsBetweenPlanes) {
-  models::GcnSettings plain;
+  models::NetworkSettings plain;
   plain.set_layers(3, 9);
   plain.dropout = 0.4;
   plain.seed = 11;
@@ -248,8 +248,9 @@ INSTANTIATE_TEST_SUITE_P(AllGrids, RowsOnBatches, ::testing::ValuesIn(grids_of_b
 INSTANTIATE_TEST_SUITE_P(AllGrids, OwnedBlock, ::testing::ValuesIn(grids_3d(world_size_here())), GridName());
 
 /// Bytes that all ranks of a grid that does not exist send in an epoch.
-std::int64_t sent_in_an_epoch(pmm::GridShape const& shape, models::GcnPlan const& plan,
-                              models::GcnSettings const& settings, models::GcnEpochTraits const& traits) {
+std::int64_t sent_in_an_epoch(pmm::GridShape const& shape, models::NetworkPlan const& plan,
+                              models::NetworkSettings const& settings,
+                              models::NetworkEpochTraits const& traits) {
   auto sent = std::int64_t{0};
   for (int rank = 0; rank < shape.num_ranks(); ++rank) {
     pmm::StepPlan step(shape, pmm::coordinates_of(shape, rank), sizeof(float));
@@ -260,8 +261,8 @@ std::int64_t sent_in_an_epoch(pmm::GridShape const& shape, models::GcnPlan const
   return sent;
 }
 
-models::GcnShape three_layers(models::Schedule schedule, std::int64_t n) {
-  models::GcnShape shape;
+models::NetworkShape three_layers(models::Schedule schedule, std::int64_t n) {
+  models::NetworkShape shape;
   shape.num_vertices = n;
   shape.widths = {100, 128, 128, 47};
   shape.schedule = schedule;
@@ -271,12 +272,12 @@ models::GcnShape three_layers(models::Schedule schedule, std::int64_t n) {
 
 /// The grid of least bytes, with parts of columns at least 16 wide.
 std::int64_t least_bytes(int num_ranks, models::Schedule schedule, runtime::Wire wire, std::int64_t n) {
-  models::GcnSettings settings;
+  models::NetworkSettings settings;
   settings.set_layers(3, 128);
   settings.dropout = 0;
   settings.wire = wire;
-  auto const plan = models::plan_gcn(three_layers(schedule, n), models::ProductOrder::automatic);
-  models::GcnEpochTraits traits;
+  auto const plan = models::plan_network(three_layers(schedule, n), models::ProductOrder::automatic);
+  models::NetworkEpochTraits traits;
   traits.keeps_first_aggregate = models::keeps_first_aggregate(plan);
   auto least = std::numeric_limits<std::int64_t>::max();
   for (auto const& shape : pmm::all_shapes(num_ranks))
@@ -326,14 +327,14 @@ TEST(RowsSchedule, SendsAFractionOfWhatOtherSchedulesSend) {
 // (Gc - 1) P u to gather, (Ga - 1) P u to sum and 2 (Gb - 1)/Gb P u to exchange; layer 0 goes one way only.
 TEST(RowsSchedule, SentBytesOf1024RanksAreTheClosedForms) {
   constexpr std::int64_t n = 4096;
-  models::GcnShape network;
+  models::NetworkShape network;
   network.num_vertices = n;
   network.widths = {64, 32, 16};
   network.has_input_dropout = true;
   network.schedule = models::Schedule::rows;
-  models::GcnSettings settings;
+  models::NetworkSettings settings;
   settings.has_bias = false;
-  auto const plan = models::plan_gcn(network, models::ProductOrder::transform_first);
+  auto const plan = models::plan_network(network, models::ProductOrder::transform_first);
   pmm::GridShape const shape{1, 8, 4, 32};
 
   auto const sent = sent_in_an_epoch(shape, plan, settings, {});
@@ -348,7 +349,7 @@ TEST(RowsSchedule, SentBytesOf1024RanksAreTheClosedForms) {
 }
 
 TEST(TrainedFeatures, HaveTheOrderOfTheirSchedule) {
-  models::GcnSettings settings;
+  models::NetworkSettings settings;
   settings.trains_features = true;
   auto facts = facts_of(100, 500, 8, 3);
   facts.permutation = graph::PermutationKind::twofold;

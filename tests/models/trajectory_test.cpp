@@ -22,7 +22,7 @@ KOKKOS_INLINE_FUNCTION double formula_weight(std::int64_t rows, std::int64_t col
 }
 
 template<class T>
-void set_formula_weights(models::Gcn<T>& model) {
+void set_formula_weights(models::GraphNetwork<T>& model) {
   for (auto const& parameter : model.parameters()) {
     auto const extents = parameter.matrix.extents();
     auto const layer = parameter.layer;
@@ -52,7 +52,7 @@ template<class T>
 void repeat_case(nlohmann::json const& expected, pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                  models::ProductOrder order, double tolerance) {
   auto const widths = expected["layer_widths"].get<std::vector<std::int64_t>>();
-  models::GcnSettings model_settings;
+  models::NetworkSettings model_settings;
   model_settings.hidden_widths.assign(widths.begin() + 1, widths.end() - 1);
   model_settings.dropout = 0;
   model_settings.has_bias = false;
@@ -63,7 +63,7 @@ void repeat_case(nlohmann::json const& expected, pmm::ProcessGrid const& grid, g
   settings.num_epochs = expected["epochs"].get<std::int64_t>();
   settings.eval_every = 1;
 
-  models::Gcn<T> model(grid, store, model_settings);
+  models::GraphNetwork<T> model(grid, store, model_settings);
   set_formula_weights(model);
   auto loss = models::make_vertex_loss<T>(grid, store, model.plan().logits());
   models::Trainer<T> trainer(grid, model, loss, settings);

@@ -64,7 +64,7 @@ class UpdateTest : public ::testing::TestWithParam<std::array<int, 3>> {
 
 TEST_P(UpdateTest, NormsClippingAndStepEqualSerialOnes) {
   auto const store = store_of_dataset(world_, graph_text);
-  models::GcnSettings model;
+  models::NetworkSettings model;
   model.set_layers(3, 9);
   models::TrainSettings settings;
   settings.optimizer.kind = models::OptimizerKind::sgd;
@@ -75,7 +75,7 @@ TEST_P(UpdateTest, NormsClippingAndStepEqualSerialOnes) {
        {std::tuple(0.0, 0, 0.0), std::tuple(3.0, 0, 0.0), std::tuple(1e6, 0, 0.0), std::tuple(0.0, 6, 4.0),
         std::tuple(3.0, 6, 4.0), std::tuple(3.0, 6, 0.0)}) {
     SCOPED_TRACE(::testing::Message() << "clip " << clip_norm << ", " << nominal_count << " over " << count);
-    models::GcnParameters<double> parameters(grid_, models::plan_gcn(store, model), model);
+    models::NetworkParameters<double> parameters(grid_, models::plan_network(store, model), model);
     settings.clip_norm = clip_norm > 0 ? std::optional(clip_norm) : std::nullopt;
     models::ParameterUpdate<double> update(grid_, parameters.list(), settings);
     auto const factor = nominal_count == 0 ? 1.0 : count == 0 ? 0.0 : nominal_count / count;
@@ -118,7 +118,7 @@ TEST_P(UpdateTest, NormsClippingAndStepEqualSerialOnes) {
 
 TEST_P(UpdateTest, TheFirstLayerThatIsNotFiniteIsNamed) {
   auto const store = store_of_dataset(world_, graph_text);
-  models::GcnSettings model;
+  models::NetworkSettings model;
   model.set_layers(3, 9);
   model.has_head = true;
   models::TrainSettings settings;
@@ -126,7 +126,7 @@ TEST_P(UpdateTest, TheFirstLayerThatIsNotFiniteIsNamed) {
   for (auto const optimizer : {models::OptimizerKind::adam, models::OptimizerKind::sgd})
     for (std::int64_t layer = 0; layer < 3; ++layer) {
       settings.optimizer.kind = optimizer;
-      models::Gcn<double> network(grid_, store, model);
+      models::GraphNetwork<double> network(grid_, store, model);
       auto loss = models::make_vertex_loss<double>(grid_, store, network.plan().logits());
       models::Trainer<double> trainer(grid_, network, loss, settings);
       static_cast<void>(trainer.train_epoch(1));
@@ -159,7 +159,7 @@ TEST(DeviceGraph, AReplayedEpochTrainsLikeAPlainOne) {
   for (auto const parts : {0, 1, 2})
     for (auto const clip_norm : {0.0, 0.1}) {
       SCOPED_TRACE(::testing::Message() << "parts " << parts << ", clip " << clip_norm);
-      models::GcnSettings model;
+      models::NetworkSettings model;
       model.norm = parts > 0 ? models::Norm::rms : models::Norm::none;
       model.has_residuals = parts > 0;
       model.projected_width = parts > 1 ? 9 : 0;
@@ -171,7 +171,7 @@ TEST(DeviceGraph, AReplayedEpochTrainsLikeAPlainOne) {
       settings.eval_every = 3;
       settings.optimizer.schedule = {models::RateDecay::cosine, 3, 1e-3};
       if (clip_norm > 0) settings.clip_norm = clip_norm;
-      models::Gcn<double> network(grid, store, model);
+      models::GraphNetwork<double> network(grid, store, model);
       auto loss = models::make_vertex_loss<double>(grid, store, network.plan().logits());
       std::vector<runtime::Vector<double>> weights;
       for (auto const& parameter : network.parameters()) {

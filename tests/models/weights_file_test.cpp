@@ -16,15 +16,15 @@
 namespace orthant::testing {
 namespace {
 
-models::GcnSettings model_of(std::int64_t hidden, std::uint64_t seed) {
-  models::GcnSettings settings;
+models::NetworkSettings model_of(std::int64_t hidden, std::uint64_t seed) {
+  models::NetworkSettings settings;
   settings.set_layers(3, hidden);
   settings.seed = seed;
   return settings;
 }
 
-models::GcnSettings model_with_all_parts(std::uint64_t seed) {
-  models::GcnSettings settings;
+models::NetworkSettings model_with_all_parts(std::uint64_t seed) {
+  models::NetworkSettings settings;
   settings.norm = models::Norm::rms;
   settings.has_residuals = true;
   settings.projected_width = 7;
@@ -37,21 +37,21 @@ models::GcnSettings model_with_all_parts(std::uint64_t seed) {
 /// Saves formula-made parameters on every grid, and loads each file on every grid, perhaps for another schedule:
 /// each number is the formula's of its global row and column, to the bit.
 template<class T>
-void expect_travels_between_all_grids(runtime::Communicator const& world, models::GcnSettings settings,
+void expect_travels_between_all_grids(runtime::Communicator const& world, models::NetworkSettings settings,
                                       models::Schedule saved_for, models::Schedule loaded_for,
                                       std::vector<std::int64_t> const& widths) {
   test::ScratchFolder const folder(MPI_COMM_WORLD);
   auto const store = store_of_dataset(world, "sbm:vertices=60,edges=200,features=5,classes=3");
   settings.schedule = loaded_for;
-  auto const plan_to_load = models::plan_gcn(store, settings);
+  auto const plan_to_load = models::plan_network(store, settings);
   settings.schedule = saved_for;
-  auto const plan = models::plan_gcn(store, settings);
+  auto const plan = models::plan_network(store, settings);
   std::vector<std::unique_ptr<pmm::ProcessGrid>> grids;
   for (auto const& [x, y, z] : grids_3d(world.size()))
     grids.push_back(std::make_unique<pmm::ProcessGrid>(world, pmm::GridShape{1, x, y, z}));
   for (auto const& grid : grids) {
     auto const file = folder.file(grid->shape().to_string() + ".h5");
-    models::GcnParameters<T> saved(*grid, plan, settings);
+    models::NetworkParameters<T> saved(*grid, plan, settings);
     set_formula_parameters(saved.list());
     models::save_weights(*grid, file, saved.list(), models::record_of(settings));
 
@@ -60,7 +60,7 @@ void expect_travels_between_all_grids(runtime::Communicator const& world, models
     EXPECT_TRUE(facts.has_bias);
     EXPECT_EQ(facts.feature_norm, models::FeatureNorm::row);
     for (auto const& other : grids) {
-      models::GcnParameters<T> loaded(*other, plan_to_load, settings);
+      models::NetworkParameters<T> loaded(*other, plan_to_load, settings);
       EXPECT_GT(num_not_formula(loaded.list()), 0) << "there is nothing to load";
       models::load_weights(*other, file, loaded.list());
       EXPECT_EQ(num_not_formula(loaded.list()), 0)
@@ -90,7 +90,7 @@ TEST(WeightsFile, HoldsEveryNumberAtItsGlobalIndex) {
   auto const store = store_of_dataset(world, "sbm:vertices=60,edges=200,features=5,classes=3");
   pmm::ProcessGrid const grid(world, pmm::near_cubic(world.size()));
   auto const settings = model_of(7, 1);
-  models::Gcn<double> saved(grid, store, settings);
+  models::GraphNetwork<double> saved(grid, store, settings);
   set_formula_parameters(saved.parameters());
   models::save_weights(grid, folder.file("weights.h5"), saved.parameters(), models::record_of(settings));
 
@@ -116,11 +116,11 @@ TEST(WeightsFile, LeavesSkippedWeightsAsTheyAre) {
   std::vector<std::string> const skip{"layer2.*", "layer?.bias"};
   for (auto const& [x, y, z] : grids_3d(world.size())) {
     pmm::ProcessGrid const grid(world, {1, x, y, z});
-    models::GcnParameters<double> saved(grid, models::plan_gcn(store, settings), settings);
+    models::NetworkParameters<double> saved(grid, models::plan_network(store, settings), settings);
     set_formula_parameters(saved.list());
     models::save_weights(grid, file, saved.list(), models::record_of(settings));
-    models::GcnParameters<double> loaded(grid, models::plan_gcn(other, settings), settings);
-    models::GcnParameters<double> const fresh(grid, models::plan_gcn(other, settings), settings);
+    models::NetworkParameters<double> loaded(grid, models::plan_network(other, settings), settings);
+    models::NetworkParameters<double> const fresh(grid, models::plan_network(other, settings), settings);
 
     models::load_weights(grid, file, loaded.list(), skip);
 
@@ -155,7 +155,7 @@ TEST(WeightsFile, LeavesSkippedWeightsAsTheyAre) {
 }
 
 /// Losses and accuracies of a network without dropout.
-models::Scores scores_of(models::Gcn<double>& model, pmm::ProcessGrid const& grid,
+models::Scores scores_of(models::GraphNetwork<double>& model, pmm::ProcessGrid const& grid,
                          graph::GraphStore const& store) {
   auto loss = models::make_vertex_loss<double>(grid, store, model.plan().logits());
   runtime::PhaseTimes phases;
@@ -168,14 +168,14 @@ TEST(WeightsFile, TellsThePartsOfItsModel) {
   auto const store = store_of_dataset(world, "sbm:vertices=60,edges=200,features=5,classes=3");
   pmm::ProcessGrid const grid(world, pmm::near_cubic(world.size()));
   auto const settings = model_with_all_parts(1);
-  models::Gcn<double> saved(grid, store, settings);
+  models::GraphNetwork<double> saved(grid, store, settings);
   models::save_weights(grid, folder.file("parts.h5"), saved.parameters(), models::record_of(settings));
   std::vector<std::string> names;
   for (auto const& parameter : saved.parameters())
     names.push_back(parameter.name);
 
   auto const facts = models::read_weights_facts(world, folder.file("parts.h5"));
-  models::Gcn<double> loaded(grid, store, models::settings_of(facts));
+  models::GraphNetwork<double> loaded(grid, store, models::settings_of(facts));
   models::load_weights(grid, folder.file("parts.h5"), loaded.parameters());
 
   EXPECT_EQ(names, (std::vector<std::string>{"input.weight", "input.bias", "layer0.weight", "layer0.bias",
@@ -195,16 +195,16 @@ TEST(WeightsFile, ASingleLayerKeepsTheNormThatItHasNoScaleFor) {
   test::ScratchFolder const folder(MPI_COMM_WORLD);
   auto const store = store_of_dataset(world, "sbm:vertices=60,edges=200,features=5,classes=3");
   pmm::ProcessGrid const grid(world, pmm::near_cubic(world.size()));
-  models::GcnSettings settings;
+  models::NetworkSettings settings;
   settings.norm = models::Norm::rms;
   settings.set_layers(1, 7);
-  models::Gcn<float> saved(grid, store, settings);
+  models::GraphNetwork<float> saved(grid, store, settings);
   models::save_weights(grid, folder.file("one.h5"), saved.parameters(), models::record_of(settings));
 
   auto const found = models::settings_of(models::read_weights_facts(world, folder.file("one.h5")));
 
   EXPECT_EQ(found.norm, models::Norm::rms);
-  models::Gcn<float> loaded(grid, store, found);
+  models::GraphNetwork<float> loaded(grid, store, found);
   models::load_weights(grid, folder.file("one.h5"), loaded.parameters());
   models::require_architecture(world, folder.file("one.h5"), models::architecture_of(found));
 }
@@ -239,9 +239,9 @@ TEST(WeightsFile, RefusesOtherShapesAndOtherFiles) {
   auto const store = store_of_dataset(world, "sbm:vertices=60,edges=200,features=5,classes=3");
   pmm::ProcessGrid const grid(world, pmm::near_cubic(world.size()));
   auto const file = folder.file("weights.h5");
-  models::Gcn<float> saved(grid, store, model_of(7, 1));
+  models::GraphNetwork<float> saved(grid, store, model_of(7, 1));
   models::save_weights(grid, file, saved.parameters(), models::record_of(model_of(7, 1)));
-  models::Gcn<float> other(grid, store, model_of(8, 1));
+  models::GraphNetwork<float> other(grid, store, model_of(8, 1));
 
   auto const message_of = [](auto&& work) -> std::string {
     try {

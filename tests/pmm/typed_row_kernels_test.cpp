@@ -57,8 +57,8 @@ TYPED_TEST(TypedRowKernels, ActivationsAreThoseOfFp32RoundedOnce) {
           rows_of_case);
       expected = rounded<Number>(expected);
       auto expected_gradient = widened(gradient);
-      plain.activate_backward({rows_of_case, columns, expected.data(), expected_gradient.data(), nullptr, 1.5F},
-                              0, columns);
+      plain.activate_backward(
+          {rows_of_case, columns, expected.data(), expected_gradient.data(), nullptr, 1.5F}, 0, columns);
       expected_gradient = rounded<Number>(expected_gradient);
       std::vector<float> expected_sums(static_cast<std::size_t>(columns));
       for (std::int64_t i = 0; i < rows_of_case * columns; ++i)
@@ -72,8 +72,8 @@ TYPED_TEST(TypedRowKernels, ActivationsAreThoseOfFp32RoundedOnce) {
         kernels.activate(
             {columns, active.data(), active.data(), bias.data(), row_keys, 6, 99, 1U << 30, 1.5F, true}, 0,
             rows_of_case);
-        kernels.activate_backward({rows_of_case, columns, active.data(), backward.data(), sums.data(), 1.5F}, 0,
-                                  columns);
+        kernels.activate_backward({rows_of_case, columns, active.data(), backward.data(), sums.data(), 1.5F},
+                                  0, columns);
 
         EXPECT_EQ(widened(active), expected) << columns;
         EXPECT_EQ(widened(backward), expected_gradient) << columns;
@@ -119,7 +119,7 @@ TYPED_TEST(TypedRowKernels, NormsAreThoseOfFp32RoundedOnce) {
       a.addend = beside.data();
       a.result = result.data();
       kernels.normalise(a, 0, rows_of_case);
-      HostNormBackward<T> b{rows_of_case,          columns,           from.data(),
+      HostNormBackward<T> b{rows_of_case,      columns,           from.data(),
                             factors.data(),    a.inverse_width,   1.5F,
                             a.inverse_rms,     a.passed,          back.data(),
                             r.row_sums.data(), z_gradient.data(), r.factor_gradient.data()};

@@ -44,9 +44,9 @@ template<class T>
 class BareEpoch {
  public:
   /// `adjacency`: that of the model, layer by layer. Collective.
-  BareEpoch(pmm::ProcessGrid const& grid, graph::GraphStore const& store, models::GcnSettings const& settings,
-            models::GcnPlan const& plan, models::OptimizerSettings const& optimizer,
-            std::vector<models::Adjacency<T>> adjacency)
+  BareEpoch(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+            models::NetworkSettings const& settings, models::NetworkPlan const& plan,
+            models::OptimizerSettings const& optimizer, std::vector<models::Adjacency<T>> adjacency)
       : world_(grid.world()),
         features_(plan.features()),
         step_(step_of(grid, store, settings, plan, optimizer)),
@@ -88,7 +88,7 @@ class BareEpoch {
 
  private:
   static pmm::StepPlan step_of(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
-                               models::GcnSettings const& settings, models::GcnPlan const& plan,
+                               models::NetworkSettings const& settings, models::NetworkPlan const& plan,
                                models::OptimizerSettings const& optimizer) {
     pmm::StepPlan step(grid.shape(), grid.coordinates(), sizeof(T));
     plan_epoch(step, plan, settings,
@@ -97,7 +97,7 @@ class BareEpoch {
   }
 
   static pmm::LocalSpmm<T> kernel_of(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
-                                     models::GcnSettings const& settings, models::GcnPlan const& plan,
+                                     models::NetworkSettings const& settings, models::NetworkPlan const& plan,
                                      std::vector<models::Adjacency<T>> const& adjacency,
                                      LocalProduct const& product) {
     if (!product.is_sparse) return {};
@@ -281,7 +281,7 @@ int bench(EpochOptions const& options, Context& context) {
   pmm::ProcessGrid const grid(world, choice.shape);
   model_settings.schedule = choice.schedule;
   model_settings.hidden_axes = hidden_axes(grid, options.train.overlap);
-  auto const plan = models::plan_gcn(store, model_settings);
+  auto const plan = models::plan_network(store, model_settings);
   auto const estimate =
       models::estimate_memory<T>(grid, store.facts(), plan, model_settings, settings.optimizer);
   if (!options.train.force_memory) require_memory(context, "bench epoch", estimate);
@@ -296,9 +296,9 @@ int bench(EpochOptions const& options, Context& context) {
   auto loss = models::make_vertex_loss<T>(grid, store, plan.logits());
   auto operands = models::make_full_graph_operands<T>(grid, store, plan, model_settings);
   auto const adjacency = operands.adjacency; // shares the blocks
-  auto const parameters = std::make_shared<models::GcnParameters<T>>(grid, plan, model_settings);
+  auto const parameters = std::make_shared<models::NetworkParameters<T>>(grid, plan, model_settings);
   if (model_settings.trains_features) parameters->add_features(operands.features.dense);
-  models::Gcn<T> model(grid, model_settings, parameters);
+  models::GraphNetwork<T> model(grid, model_settings, parameters);
   model.rebind(std::move(operands));
   settings.eval_every = 0;
   settings.optimizer.schedule = {}; // which takes no time

@@ -43,30 +43,30 @@ struct GemmOptions {
 };
 
 struct Model {
-  models::GcnPlan plan;
-  models::GcnSettings settings;
-  models::GcnEpochTraits traits;
+  models::NetworkPlan plan;
+  models::NetworkSettings settings;
+  models::NetworkEpochTraits traits;
 };
 
 Model plan_model(runtime::Communicator const& world, GemmOptions const& o) {
   auto const is_described = o.rows > 0 && !o.widths.empty();
   if (o.graph.empty() != is_described || (!o.graph.empty() && (o.rows > 0 || !o.widths.empty())))
     runtime::throw_user("give either --graph graph.h5 or both --rows N and --widths 100-128-47");
-  models::GcnShape shape;
+  models::NetworkShape shape;
   shape.has_input_dropout = o.dropout > 0;
   if (!o.graph.empty()) {
-    models::GcnSettings settings;
+    models::NetworkSettings settings;
     settings.set_layers(o.layers, o.hidden);
     settings.dropout = o.dropout;
     settings.order = models::parse_product_order(o.order);
     auto const store = graph::GraphStore::open(world, o.graph);
-    models::GcnEpochTraits traits;
+    models::NetworkEpochTraits traits;
     traits.has_sparse_features = store.facts().feature_kind == graph::FeatureKind::sparse;
-    return {models::plan_gcn(store, settings), settings, traits};
+    return {models::plan_network(store, settings), settings, traits};
   }
   shape.num_vertices = o.rows;
   shape.widths = parse_widths(o.widths);
-  return {models::plan_gcn(shape, models::parse_product_order(o.order)), {}, {}};
+  return {models::plan_network(shape, models::parse_product_order(o.order)), {}, {}};
 }
 
 std::string_view name_of(pmm::Form form) {

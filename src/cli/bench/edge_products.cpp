@@ -17,7 +17,7 @@ runtime::Vector<T> make_numbers(std::int64_t count) {
 } // namespace
 
 template<class T>
-EdgeProducts<T>::EdgeProducts(pmm::ProcessGrid const& grid, models::GcnPlan const& plan,
+EdgeProducts<T>::EdgeProducts(pmm::ProcessGrid const& grid, models::NetworkPlan const& plan,
                               models::OwnedAdjacency<T> const& adjacency)
     : self_(MPI_COMM_SELF, "self"),
       workspace_(std::make_shared<pmm::Workspace<T>>()),

@@ -24,7 +24,7 @@ template<class T>
 class EdgeProducts {
  public:
   /// For the layers of a network that all weigh their neighbours.
-  EdgeProducts(pmm::ProcessGrid const& grid, models::GcnPlan const& plan,
+  EdgeProducts(pmm::ProcessGrid const& grid, models::NetworkPlan const& plan,
                models::OwnedAdjacency<T> const& adjacency);
 
   /// Enqueues on exec. Rows whose edges lie in several blocks have a softmax of this block alone: nothing is sent.

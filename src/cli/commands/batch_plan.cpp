@@ -55,10 +55,10 @@ class ExactEpochs {
 };
 
 /// Average steps of an epoch, one after the other.
-std::optional<pmm::SimulatedSeconds> simulate(BatchCost const& cost, models::GcnSettings const& settings,
+std::optional<pmm::SimulatedSeconds> simulate(BatchCost const& cost, models::NetworkSettings const& settings,
                                               BatchPlanQuestion const& question, PlanOptions const& options,
                                               pmm::Machine const& machine, Simulation& simulation) {
-  auto const plan = models::plan_gcn(question.facts, settings);
+  auto const plan = models::plan_network(question.facts, settings);
   auto const list_of = [&](pmm::Coordinates const& coordinates) {
     return models::list_of_batches(cost.shape, coordinates, question.facts, plan, settings,
                                    sizes_of(question, options), question.optimizer);

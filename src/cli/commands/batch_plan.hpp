@@ -19,7 +19,7 @@ namespace orthant::cli {
 struct BatchPlanQuestion {
   graph::StoreFacts const& facts;
   graph::GraphStore const* store; // null: counts alone
-  models::GcnSettings settings;
+  models::NetworkSettings settings;
   models::OptimizerSettings optimizer;
   models::MiniBatchSettings batches;
   std::vector<models::Schedule> schedules;

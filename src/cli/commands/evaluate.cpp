@@ -84,7 +84,7 @@ void require_same_network(Context& context, models::WeightsFacts const& weights,
   require_effective_options(context, trained);
 }
 
-models::GcnSettings model_of(models::WeightsFacts const& weights, EvaluateOptions const& options) {
+models::NetworkSettings model_of(models::WeightsFacts const& weights, EvaluateOptions const& options) {
   auto settings = models::settings_of(weights);
   if (!options.feature_norm.empty()) settings.feature_norm = models::parse_feature_norm(options.feature_norm);
   if (auto const model = models::name_of(settings.model);
@@ -207,9 +207,9 @@ void evaluate(EvaluateOptions const& options, Context& context) {
   optimizer.momentum = 0;
   if (!options.force_memory)
     require_memory(context, "evaluate",
-                   models::estimate_memory<T>(grid, store.facts(), models::plan_gcn(store, settings),
+                   models::estimate_memory<T>(grid, store.facts(), models::plan_network(store, settings),
                                               settings, optimizer));
-  models::Gcn<T> model(grid, store, settings);
+  models::GraphNetwork<T> model(grid, store, settings);
   std::optional<pmm::RowLoss<T>> loss;
   std::optional<models::LinkLoss<T>> link_loss;
   if (models::predicts_links(settings)) {

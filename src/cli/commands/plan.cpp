@@ -29,8 +29,8 @@ class Answer {
  public:
   /// `store`: null if the graph is known by its counts alone.
   Answer(Context const& context, graph::StoreFacts const& facts, graph::GraphStore const* store,
-         models::GcnSettings settings, std::vector<std::int64_t> const& widths, PlanOptions const& options,
-         int num_ranks, pmm::Machine const& machine, Simulation& simulation)
+         models::NetworkSettings settings, std::vector<std::int64_t> const& widths,
+         PlanOptions const& options, int num_ranks, pmm::Machine const& machine, Simulation& simulation)
       : context_(context),
         simulation_(simulation),
         facts_(facts),
@@ -101,7 +101,7 @@ class Answer {
   [[nodiscard]] models::Exactness exactness_of(models::GridCost const& cost) const {
     auto settings = settings_;
     settings.schedule = cost.schedule;
-    return models::exactness_without_counts(cost.shape, models::plan_gcn(facts_, settings), settings);
+    return models::exactness_without_counts(cost.shape, models::plan_network(facts_, settings), settings);
   }
 
   /// MB, with what they are unless they are exact; the sign is explained once.
@@ -156,7 +156,7 @@ class Answer {
   }
 
   [[nodiscard]] pmm::StepPlan list_of_first_rank(models::GridCost const& cost) const {
-    return models::list_of_rank(cost.shape, {}, facts_, models::plan_gcn(facts_, settings_), settings_,
+    return models::list_of_rank(cost.shape, {}, facts_, models::plan_network(facts_, settings_), settings_,
                                 optimizer_);
   }
 
@@ -244,7 +244,7 @@ class Answer {
   PlanOptions const& options_;
   int num_ranks_;
   pmm::Machine const& machine_;
-  models::GcnSettings settings_;
+  models::NetworkSettings settings_;
   models::OptimizerSettings optimizer_;
   std::optional<models::GridCost> best_;
   std::string widths_;

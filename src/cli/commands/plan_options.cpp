@@ -108,7 +108,7 @@ void complete(Context& context, PlanOptions& o) {
                         o.sampler);
 }
 
-models::GcnSettings settings_of(PlanOptions const& o) {
+models::NetworkSettings settings_of(PlanOptions const& o) {
   auto network = o;
   network.machine.clear(); // which decides nothing here
   network.measure_top = 0;
@@ -150,7 +150,7 @@ graph::StoreFacts facts_of_counts(PlanOptions const& o) {
 }
 
 std::optional<graph::GraphStore> open_store(Context const& context, PlanOptions const& o,
-                                            models::GcnSettings& settings) {
+                                            models::NetworkSettings& settings) {
   if (is_of_counts(o)) return std::nullopt;
   auto const* const named = o.graph.empty() ? "--dataset" : "--graph";
   if (o.vertices > 0 || o.nonzeros > 0)
@@ -164,12 +164,12 @@ std::optional<graph::GraphStore> open_store(Context const& context, PlanOptions 
                    o.compute_dtype == "fp32" ? graph::Precision::fp32 : graph::Precision::fp64,
                    renormalizes ? graph::Neighborhood::within_batch : graph::Neighborhood::whole);
   settings.schedule = schedules_of(o, settings).front();
-  std::ignore = models::plan_gcn(store, settings); // refuses a graph to train nothing on
+  std::ignore = models::plan_network(store, settings); // refuses a graph to train nothing on
   return store;
 }
 
 std::vector<std::int64_t> widths_of(graph::StoreFacts const& facts, PlanOptions const& o,
-                                    models::GcnSettings const& settings) {
+                                    models::NetworkSettings const& settings) {
   auto const num_outputs = models::predicts_links(settings) ? settings.embedding_width : facts.num_classes;
   if (o.widths.empty()) {
     std::vector<std::int64_t> widths{facts.num_features};
@@ -184,7 +184,7 @@ std::vector<std::int64_t> widths_of(graph::StoreFacts const& facts, PlanOptions 
   return widths;
 }
 
-std::vector<models::Schedule> schedules_of(PlanOptions const& o, models::GcnSettings const& settings) {
+std::vector<models::Schedule> schedules_of(PlanOptions const& o, models::NetworkSettings const& settings) {
   auto const word = models::open_schedules(settings, o.schedule);
   if (word == "auto") return {models::Schedule::pmm3d, models::Schedule::rows};
   return {models::parse_schedule(word)};

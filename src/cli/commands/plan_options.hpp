@@ -31,18 +31,18 @@ void add_options(Command& command, PlanOptions& options);
 void complete(Context& context, PlanOptions& options);
 
 /// The network that train would make of these options, whose schedule is open.
-[[nodiscard]] models::GcnSettings settings_of(PlanOptions const& options);
+[[nodiscard]] models::NetworkSettings settings_of(PlanOptions const& options);
 /// A graph of which no more is known: dense features, one class per vertex. Throws UserError.
 [[nodiscard]] graph::StoreFacts facts_of_counts(PlanOptions const& options);
 /// The graph of --graph or --dataset with the operator that the network multiplies by; none if counts are given. Collective. Throws
 /// UserError.
 [[nodiscard]] std::optional<graph::GraphStore> open_store(Context const& context, PlanOptions const& options,
-                                                          models::GcnSettings& settings);
+                                                          models::NetworkSettings& settings);
 /// Features, outputs of the hidden layers, and classes or the width of embeddings. Throws UserError if --widths has others.
 [[nodiscard]] std::vector<std::int64_t> widths_of(graph::StoreFacts const& facts, PlanOptions const& options,
-                                                  models::GcnSettings const& settings);
+                                                  models::NetworkSettings const& settings);
 [[nodiscard]] std::vector<models::Schedule> schedules_of(PlanOptions const& options,
-                                                         models::GcnSettings const& settings);
+                                                         models::NetworkSettings const& settings);
 /// "orthant train --grid .. --schedule .. " and the flags that were given, on so many ranks.
 [[nodiscard]] std::string train_command(Context const& context, PlanOptions const& options,
                                         models::Schedule schedule, pmm::GridShape const& shape);

@@ -12,7 +12,7 @@ void require_operator(Context const& context, graph::GraphStore const& store, gr
 }
 
 void require_operator(Context const& context, graph::GraphStore const& store,
-                      models::GcnSettings const& settings, graph::Precision precision,
+                      models::NetworkSettings const& settings, graph::Precision precision,
                       graph::Neighborhood neighbors) {
   auto const is_of_model = models::traits_of(settings.model, settings.aggregator).graph_operator.has_value();
   require_operator(context, store, graph::OperatorUse{precision, neighbors, is_of_model});

@@ -19,7 +19,7 @@ inline constexpr auto precision_of =
 /// Throws UserError if the store's operator (models::use_operator) cannot be made; warns if it does nothing. Collective.
 void require_operator(Context const& context, graph::GraphStore const& store, graph::OperatorUse const& use);
 void require_operator(Context const& context, graph::GraphStore const& store,
-                      models::GcnSettings const& settings, graph::Precision precision,
+                      models::NetworkSettings const& settings, graph::Precision precision,
                       graph::Neighborhood neighbors = graph::Neighborhood::whole);
 
 /// Warns of data that a network learns little from. Collective.

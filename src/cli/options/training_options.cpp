@@ -42,7 +42,7 @@ void add_model_options(Command& command, GraphModelOptions& o) {
                  whole_number(1, most_heads));
 }
 
-void set_model(models::GcnSettings& settings, GraphModelOptions const& o) {
+void set_model(models::NetworkSettings& settings, GraphModelOptions const& o) {
   models::set_model(settings, models::parse_model(o.model), models::parse_aggregator(o.aggregator));
   settings.activation = models::parse_activation(o.activation);
   constexpr std::int64_t steps_of_sgc = 2; // Wu et al. (arXiv 1902.07153)

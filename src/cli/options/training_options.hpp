@@ -69,7 +69,7 @@ struct CheckpointOptions {
 /// --model and what some models take: --aggregator, --activation, --propagation-steps, --teleport, --theta, --heads and --output-heads.
 void add_model_options(Command& command, GraphModelOptions& options);
 /// Makes it such a network. Throws UserError as models::set_model().
-void set_model(models::GcnSettings& settings, GraphModelOptions const& options);
+void set_model(models::NetworkSettings& settings, GraphModelOptions const& options);
 /// --normalize and --self-loops, the operator that a network multiplies by.
 void add_operator_options(Command& command, std::string& normalize, std::string& self_loops);
 /// `what_is_open`: "--grid auto".

@@ -93,14 +93,14 @@ template<class T>
 ChosenGrid choose_by_full_graph_steps(MeasuredTraining const& training,
                                       std::vector<models::GridChoice> choices) {
   auto const& store = training.store;
-  auto const steps_of = [&](pmm::ProcessGrid const& grid, models::GcnSettings const& model) {
-    auto const plan = models::plan_gcn(store, model);
+  auto const steps_of = [&](pmm::ProcessGrid const& grid, models::NetworkSettings const& model) {
+    auto const plan = models::plan_network(store, model);
     std::vector<double> seconds;
     if (!fits(training,
               models::estimate_memory<T>(grid, store.facts(), plan, model, training.settings.optimizer)))
       return seconds;
     auto loss = models::make_vertex_loss<T>(grid, store, plan.logits(), training.settings.loss);
-    models::Gcn<T> network(grid, store, model);
+    models::GraphNetwork<T> network(grid, store, model);
     models::Trainer<T> trainer(grid, network, loss, training.settings);
     for (std::int64_t epoch = 1; epoch <= num_measured_steps; ++epoch)
       seconds.push_back(trainer.train_epoch(epoch).seconds);
@@ -120,12 +120,12 @@ ChosenGrid choose_by_mini_batch_steps(MeasuredTraining const& training,
   settings.optimizer.schedule = {}; // warm-up and decay need the length of the training
   auto only_batches = batches;
   only_batches.num_full_epochs = 0;
-  auto const steps_of = [&](pmm::ProcessGrid const& grid, models::GcnSettings const& model) {
+  auto const steps_of = [&](pmm::ProcessGrid const& grid, models::NetworkSettings const& model) {
     auto const sizes = models::sizes_of(only_batches, false);
     auto const estimate = models::estimate_mini_batch_memory<T>(
-        grid, store.facts(), models::plan_gcn(store, model), model, settings.optimizer, sizes);
+        grid, store.facts(), models::plan_network(store, model), model, settings.optimizer, sizes);
     if (!fits(training, estimate)) return std::vector<double>();
-    models::MiniBatchGcn<T> trainer(grid, store, model, settings, only_batches);
+    models::MiniBatchNetwork<T> trainer(grid, store, model, settings, only_batches);
     StepClock clock(training.context.world().instruments().clock);
     std::ignore = trainer.run([](runtime::EpochRecord const&) {}, {}, clock.stop());
     return clock.seconds();

@@ -53,7 +53,7 @@ class StepClock {
 struct MeasuredTraining {
   Context const& context;
   graph::GraphStore const& store;
-  models::GcnSettings model; // but schedule and hidden axes
+  models::NetworkSettings model; // but schedule and hidden axes
   models::TrainSettings settings;
   std::function<pmm::AxisSet(pmm::ProcessGrid const&)> hidden_axes;
   std::int64_t num_candidates = 0; // --measure-top

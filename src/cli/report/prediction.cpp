@@ -76,7 +76,7 @@ std::optional<PointPrediction> predict_epoch(Context const& context, StudyPoint 
   auto opened = open_measured_graph(context.world(), options);
   auto& store = opened.store;
   models::use_operator(store, settings);
-  auto const plan = models::plan_gcn(store, settings);
+  auto const plan = models::plan_network(store, settings);
   auto const optimizer = optimizer_of(options, options.eval_every);
   std::optional<models::CountedGraph> counted;
   if (store.facts().num_operator_entries() <= most_counted_entries)

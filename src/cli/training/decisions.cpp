@@ -12,7 +12,7 @@ std::string machine_text(TrainOptions const& options) {
 }
 
 void explain_schedule(Context const& context, pmm::ProcessGrid const& grid,
-                      models::EpochSeconds const& seconds, models::GcnSettings const& settings,
+                      models::EpochSeconds const& seconds, models::NetworkSettings const& settings,
                       TrainOptions const& options) {
   auto& log = context.log();
   auto const chosen = models::name_of(settings.schedule);
@@ -27,8 +27,8 @@ void explain_schedule(Context const& context, pmm::ProcessGrid const& grid,
 } // namespace
 
 void explain_decisions(Context const& context, pmm::ProcessGrid const& grid,
-                       models::EpochSeconds const& seconds, models::GcnSettings const& settings,
-                       models::GcnPlan const& plan, TrainOptions const& options) {
+                       models::EpochSeconds const& seconds, models::NetworkSettings const& settings,
+                       models::NetworkPlan const& plan, TrainOptions const& options) {
   auto& log = context.log();
   if (!context.world().is_root() || !log.prints(runtime::LogLevel::debug)) return;
   log.debug("grid {}: {}", grid.shape().to_string(),

@@ -13,7 +13,7 @@ namespace orthant::cli {
 /// Grid, schedule, order of each layer's products, rows that move, overlap, and what multiplies. `seconds`: what grid and
 /// schedule were chosen by. Does nothing unless such lines are printed. Not collective.
 void explain_decisions(Context const& context, pmm::ProcessGrid const& grid,
-                       models::EpochSeconds const& seconds, models::GcnSettings const& settings,
-                       models::GcnPlan const& plan, TrainOptions const& options);
+                       models::EpochSeconds const& seconds, models::NetworkSettings const& settings,
+                       models::NetworkPlan const& plan, TrainOptions const& options);
 
 } // namespace orthant::cli

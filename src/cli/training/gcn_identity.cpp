@@ -81,23 +81,23 @@ void identify(Checkpoints& checkpoints, TrainOptions const& options, pmm::Proces
 }
 
 template<class T>
-std::int64_t host_copy_bytes(pmm::ProcessGrid const& grid, models::GcnPlan const& plan,
-                             models::GcnSettings const& settings, bool writes_checkpoints) {
+std::int64_t host_copy_bytes(pmm::ProcessGrid const& grid, models::NetworkPlan const& plan,
+                             models::NetworkSettings const& settings, bool writes_checkpoints) {
   pmm::StepPlan const step(grid.shape(), grid.coordinates(), sizeof(T));
   return host_copy_bytes(step, models::lengths_of(step, models::parameters_of(plan, settings)),
                          writes_checkpoints);
 }
 
-models::Architecture record_of_checkpoint(models::GcnSettings const& settings) {
+models::Architecture record_of_checkpoint(models::NetworkSettings const& settings) {
   auto record = models::record_of(settings);
   if (settings.trains_features) // not in the order of weights files
     record.emplace_back("order_of_features", "natural, of a checkpoint");
   return record;
 }
 
-template std::int64_t host_copy_bytes<float>(pmm::ProcessGrid const&, models::GcnPlan const&,
-                                             models::GcnSettings const&, bool);
-template std::int64_t host_copy_bytes<double>(pmm::ProcessGrid const&, models::GcnPlan const&,
-                                              models::GcnSettings const&, bool);
+template std::int64_t host_copy_bytes<float>(pmm::ProcessGrid const&, models::NetworkPlan const&,
+                                             models::NetworkSettings const&, bool);
+template std::int64_t host_copy_bytes<double>(pmm::ProcessGrid const&, models::NetworkPlan const&,
+                                              models::NetworkSettings const&, bool);
 
 } // namespace orthant::cli

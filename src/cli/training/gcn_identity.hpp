@@ -17,10 +17,10 @@ void identify(Checkpoints& checkpoints, TrainOptions const& options, pmm::Proces
 
 /// Of the parameters of a GCN.
 template<class T>
-[[nodiscard]] std::int64_t host_copy_bytes(pmm::ProcessGrid const& grid, models::GcnPlan const& plan,
-                                           models::GcnSettings const& settings, bool writes_checkpoints);
+[[nodiscard]] std::int64_t host_copy_bytes(pmm::ProcessGrid const& grid, models::NetworkPlan const& plan,
+                                           models::NetworkSettings const& settings, bool writes_checkpoints);
 
 /// What a checkpoint says of the architecture.
-[[nodiscard]] models::Architecture record_of_checkpoint(models::GcnSettings const& settings);
+[[nodiscard]] models::Architecture record_of_checkpoint(models::NetworkSettings const& settings);
 
 } // namespace orthant::cli

@@ -33,8 +33,9 @@ namespace {
 template<class T>
 std::optional<models::PrunedRows>
 choose_pruning(Context const& context, TrainOptions const& options, pmm::ProcessGrid const& grid,
-               graph::GraphStore const& store, models::GcnPlan const& plan, models::GcnSettings const& model,
-               models::TrainSettings const& settings, models::MemoryEstimate& estimate) {
+               graph::GraphStore const& store, models::NetworkPlan const& plan,
+               models::NetworkSettings const& model, models::TrainSettings const& settings,
+               models::MemoryEstimate& estimate) {
   auto const prune = models::parse_prune(options.prune);
   if (prune == models::Prune::off || model.edge_dropout > 0 || model.model != models::Model::gcn ||
       model.norm == models::Norm::batch || models::predicts_links(model) ||
@@ -91,7 +92,7 @@ TrainEnd train_in_full(TrainOptions const& options, Context& context) {
   if (!options.init_from.empty() && !models::is_skipped("features", options.init_skip))
     models::require_architecture(world, options.init_from,
                                  models::order_of_features(model_settings, store.facts()));
-  auto const plan = models::plan_gcn(store, model_settings);
+  auto const plan = models::plan_network(store, model_settings);
   identify(checkpoints, options, grid, store);
   auto estimate = models::estimate_memory<T>(grid, store.facts(), plan, model_settings, settings.optimizer);
   if (checkpoints.is_on() || weight_files.keeps_best())
@@ -153,21 +154,21 @@ TrainEnd train_in_full(TrainOptions const& options, Context& context) {
                     result.progress};
   };
   if (pruned) {
-    models::PrunedGcn<T> model(grid, store, model_settings, settings, *pruned);
+    models::PrunedNetwork<T> model(grid, store, model_settings, settings, *pruned);
     return run(model, model, model.update(), nullptr);
   }
   if (models::predicts_links(model_settings)) {
     models::LinkLoss<T> loss(grid, store, plan.layers.front().owners.value().roles, plan.logits(),
                              model_settings.seed);
     models::LinkBatches<T> batches(loss);
-    models::Gcn<T> model(grid, store, model_settings);
+    models::GraphNetwork<T> model(grid, store, model_settings);
     if (model_settings.decoder_width > 0) loss.use_decoder(model.shared_parameters()->decoder());
     auto const update = std::make_shared<models::ParameterUpdate<T>>(grid, model.parameters(), settings);
     models::Trainer<T> trainer(grid, model, loss, batches, settings, update);
     return run(model, trainer, *update, model.needed_rows().get());
   }
   auto loss = models::make_vertex_loss<T>(grid, store, plan.logits(), settings.loss);
-  models::Gcn<T> model(grid, store, model_settings);
+  models::GraphNetwork<T> model(grid, store, model_settings);
   auto const update = std::make_shared<models::ParameterUpdate<T>>(grid, model.parameters(), settings);
   models::Trainer<T> trainer(grid, model, loss, settings, update);
   if (settings.finds_roc_auc) trainer.judge_also_by(models::judge_by_areas<T>(grid, store, plan.logits()));

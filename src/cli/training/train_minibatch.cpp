@@ -126,7 +126,7 @@ TrainEnd train(TrainOptions const& options, Context& context) {
   pmm::ProcessGrid const grid(world, choice.shape);
   model_settings.schedule = choice.schedule;
   model_settings.hidden_axes = hidden_axes(grid, options.overlap);
-  auto const plan = models::plan_gcn(store, model_settings);
+  auto const plan = models::plan_network(store, model_settings);
   identify(checkpoints, options, grid, store);
   auto estimate = models::estimate_mini_batch_memory<T>(grid, store.facts(), plan, model_settings,
                                                         settings.optimizer, sizes);
@@ -134,7 +134,7 @@ TrainEnd train(TrainOptions const& options, Context& context) {
     estimate.checkpoints = host_copy_bytes<T>(grid, plan, model_settings, checkpoints.is_on());
   if (settings.finds_roc_auc) estimate.judging = models::bytes_of_areas(grid, store.facts(), plan.logits());
   if (!options.force_memory) require_memory(context, "train", estimate);
-  models::MiniBatchGcn<T> trainer(grid, store, model_settings, settings, batches);
+  models::MiniBatchNetwork<T> trainer(grid, store, model_settings, settings, batches);
   if (!options.init_from.empty())
     models::load_weights(grid, options.init_from, trainer.parameters(), options.init_skip);
 

@@ -57,8 +57,8 @@ runtime::Wire wire_of(std::string const& word) {
   return word == "bf16" ? runtime::Wire::bf16 : word == "fp16" ? runtime::Wire::fp16 : runtime::Wire::native;
 }
 
-models::GcnSettings model_of(TrainOptions const& o) {
-  models::GcnSettings settings;
+models::NetworkSettings model_of(TrainOptions const& o) {
+  models::NetworkSettings settings;
   settings.has_head = o.head;
   models::choose_operator(settings, o.normalize, o.self_loops);
   set_model(settings, o);
@@ -312,7 +312,8 @@ void require_prunable(TrainOptions const& o) {
     runtime::throw_user("--prune on needs --schedule rows: only there can a training step skip vertices");
 }
 
-models::Architecture record_of_weights(models::GcnSettings const& settings, graph::StoreFacts const& facts) {
+models::Architecture record_of_weights(models::NetworkSettings const& settings,
+                                       graph::StoreFacts const& facts) {
   auto record = models::record_of(settings, facts);
   record.push_back(gemm_record());
   return record;
@@ -345,7 +346,7 @@ void describe_grid(Context const& context, pmm::ProcessGrid const& grid, models:
       num_ranks, num_ranks == 1 ? "" : "s", models::name_of(schedule));
 }
 
-void describe_gather(Context const& context, models::GcnPlan const& plan, pmm::NeededRows const* needed) {
+void describe_gather(Context const& context, models::NetworkPlan const& plan, pmm::NeededRows const* needed) {
   auto const& owners = plan.layers.front().owners;
   if (needed == nullptr || !owners) return;
   std::vector<std::string> parts;

@@ -27,7 +27,7 @@ namespace orthant::cli {
 /// Of --comm-dtype and --operand-dtype: fp32 is the scalar of training.
 [[nodiscard]] runtime::Wire wire_of(std::string const& word);
 /// What the options ask for.
-[[nodiscard]] models::GcnSettings model_of(TrainOptions const& options);
+[[nodiscard]] models::NetworkSettings model_of(TrainOptions const& options);
 /// Axes along which the schedule rows sends while it multiplies: of `overlap` "on" all, of "off" none, of
 /// "auto" on host processors those that reach other nodes. Within a node processors move the data themselves,
 /// and on a device messages wait in the stream of the products. The same on all ranks. Collective.
@@ -52,7 +52,7 @@ void require_fitting_types(TrainOptions const& options);
 void require_prunable(TrainOptions const& options);
 
 /// What a weights file says of a training: the architecture, and which libraries multiplied.
-[[nodiscard]] models::Architecture record_of_weights(models::GcnSettings const& settings,
+[[nodiscard]] models::Architecture record_of_weights(models::NetworkSettings const& settings,
                                                      graph::StoreFacts const& facts);
 
 /// Results go to stdout of rank 0.
@@ -75,7 +75,7 @@ void describe_graph(Context const& context, graph::GraphStore const& store);
 void describe_grid(Context const& context, pmm::ProcessGrid const& grid, models::Schedule schedule);
 /// Which rows move between owners of vertices, and the share that was found; nothing if all rows were asked
 /// for.
-void describe_gather(Context const& context, models::GcnPlan const& plan, pmm::NeededRows const* needed);
+void describe_gather(Context const& context, models::NetworkPlan const& plan, pmm::NeededRows const* needed);
 
 /// How many rows and non-zeros each layer keeps in a training step.
 void describe_pruning(Context const& context, models::PrunedRows const& pruned);

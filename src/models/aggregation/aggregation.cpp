@@ -17,7 +17,7 @@ class ProductAggregation final : public Aggregation<T> {
  public:
   using Sum = runtime::SumOf<T>;
 
-  ProductAggregation(pmm::ProcessGrid const& grid, GcnLayerProducts const& products,
+  ProductAggregation(pmm::ProcessGrid const& grid, NetworkLayerProducts const& products,
                      pmm::DistSparse<Sum> adjacency, std::shared_ptr<pmm::Workspace<Sum>> const& workspace)
       : adjacency_(std::move(adjacency)),
         backward_(grid, products.aggregate_back, workspace) {
@@ -57,7 +57,7 @@ class OwnedAggregation final : public Aggregation<T> {
  public:
   using Sum = runtime::SumOf<T>;
 
-  OwnedAggregation(pmm::ProcessGrid const& grid, GcnLayerAggregates const& plans,
+  OwnedAggregation(pmm::ProcessGrid const& grid, NetworkLayerAggregates const& plans,
                    OwnedAdjacency<Sum> const& adjacency,
                    std::shared_ptr<pmm::Workspace<Sum>> const& workspace)
       : forward_(grid, plans.forward, adjacency.forward, workspace, adjacency.needed),
@@ -87,7 +87,7 @@ class OwnedAggregation final : public Aggregation<T> {
 
 template<class T>
 std::unique_ptr<Aggregation<T>>
-make_aggregation(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan, NumberFormats const& formats,
+make_aggregation(pmm::ProcessGrid const& grid, NetworkLayerPlan const& plan, NumberFormats const& formats,
                  Adjacency<runtime::SumOf<T>> adjacency,
                  std::shared_ptr<pmm::Workspace<runtime::SumOf<T>>> workspace) {
   using Sum = runtime::SumOf<T>;
@@ -115,8 +115,8 @@ void keep_weights(Adjacency<T> const& adjacency) {
   }
 }
 
-void plan_aggregation_buffers(pmm::WorkspacePlan& work, pmm::StepPlan const& step, GcnLayerPlan const& plan,
-                              NumberFormats const& formats) {
+void plan_aggregation_buffers(pmm::WorkspacePlan& work, pmm::StepPlan const& step,
+                              NetworkLayerPlan const& plan, NumberFormats const& formats) {
   if (plan.owners) {
     auto const& kept = plan.owners->kept;
     auto const plans =
@@ -132,7 +132,7 @@ void plan_aggregation_buffers(pmm::WorkspacePlan& work, pmm::StepPlan const& ste
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template std::unique_ptr<Aggregation<T>> make_aggregation(                                                 \
-      pmm::ProcessGrid const&, GcnLayerPlan const&, NumberFormats const&, Adjacency<runtime::SumOf<T>>,      \
+      pmm::ProcessGrid const&, NetworkLayerPlan const&, NumberFormats const&, Adjacency<runtime::SumOf<T>>,  \
       std::shared_ptr<pmm::Workspace<runtime::SumOf<T>>>);
 template void keep_weights(Adjacency<float> const&);
 template void keep_weights(Adjacency<double> const&);

@@ -46,7 +46,7 @@ class Aggregation {
 /// it. Throws Error if the adjacency is not that of the plan's schedule.
 template<class T>
 [[nodiscard]] std::unique_ptr<Aggregation<T>>
-make_aggregation(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan, NumberFormats const& formats,
+make_aggregation(pmm::ProcessGrid const& grid, NetworkLayerPlan const& plan, NumberFormats const& formats,
                  Adjacency<runtime::SumOf<T>> adjacency,
                  std::shared_ptr<pmm::Workspace<runtime::SumOf<T>>> workspace);
 
@@ -55,7 +55,7 @@ template<class T>
 void keep_weights(Adjacency<T> const& adjacency);
 
 /// What it reserves of the workspace.
-void plan_aggregation_buffers(pmm::WorkspacePlan& work, pmm::StepPlan const& step, GcnLayerPlan const& plan,
-                              NumberFormats const& formats);
+void plan_aggregation_buffers(pmm::WorkspacePlan& work, pmm::StepPlan const& step,
+                              NetworkLayerPlan const& plan, NumberFormats const& formats);
 
 } // namespace orthant::models

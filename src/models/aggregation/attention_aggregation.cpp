@@ -200,7 +200,7 @@ void AttentionScratch<T>::reserve(AttentionScratchPlan const& plan) {
 
 template<class T>
 std::unique_ptr<Aggregation<T>>
-make_attention_aggregation(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan,
+make_attention_aggregation(pmm::ProcessGrid const& grid, NetworkLayerPlan const& plan,
                            OwnedAdjacency<T> const& adjacency, std::shared_ptr<pmm::Workspace<T>> workspace,
                            AttentionParts<T> parts, AttentionScratch<T>& scratch,
                            EdgeAttentionMemory<T>& memory) {
@@ -216,7 +216,7 @@ make_attention_aggregation(pmm::ProcessGrid const& grid, GcnLayerPlan const& pla
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template struct AttentionScratch<T>;                                                                       \
   template std::unique_ptr<Aggregation<T>> make_attention_aggregation(                                       \
-      pmm::ProcessGrid const&, GcnLayerPlan const&, OwnedAdjacency<T> const&,                                \
+      pmm::ProcessGrid const&, NetworkLayerPlan const&, OwnedAdjacency<T> const&,                            \
       std::shared_ptr<pmm::Workspace<T>>, AttentionParts<T>, AttentionScratch<T>&, EdgeAttentionMemory<T>&);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)

@@ -50,7 +50,7 @@ struct AttentionParts {
 /// (edge_operands.hpp). Collective over the grid's group when it runs.
 template<class T>
 [[nodiscard]] std::unique_ptr<Aggregation<T>>
-make_attention_aggregation(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan,
+make_attention_aggregation(pmm::ProcessGrid const& grid, NetworkLayerPlan const& plan,
                            OwnedAdjacency<T> const& adjacency, std::shared_ptr<pmm::Workspace<T>> workspace,
                            AttentionParts<T> parts, AttentionScratch<T>& scratch,
                            EdgeAttentionMemory<T>& memory);

@@ -130,7 +130,7 @@ void MaximumScratch<T>::reserve(MaximumScratchPlan const& plan) {
 
 template<class T>
 std::unique_ptr<Aggregation<T>>
-make_maximum_aggregation(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan,
+make_maximum_aggregation(pmm::ProcessGrid const& grid, NetworkLayerPlan const& plan,
                          Adjacency<T> const& adjacency, Vector<std::int64_t> const& column_ids,
                          std::shared_ptr<pmm::Workspace<T>> workspace, MaximumScratch<T>& scratch,
                          MaximumPlaces& places) {
@@ -159,7 +159,7 @@ make_maximum_aggregation(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan,
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template struct MaximumScratch<T>;                                                                         \
   template std::unique_ptr<Aggregation<T>> make_maximum_aggregation(                                         \
-      pmm::ProcessGrid const&, GcnLayerPlan const&, Adjacency<T> const&, Vector<std::int64_t> const&,        \
+      pmm::ProcessGrid const&, NetworkLayerPlan const&, Adjacency<T> const&, Vector<std::int64_t> const&,    \
       std::shared_ptr<pmm::Workspace<T>>, MaximumScratch<T>&, MaximumPlaces&);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)

@@ -29,7 +29,7 @@ using MaximumPlaces = runtime::GrowingVector<runtime::LocalColumn>;
 /// Collective over the grid's group when it runs.
 template<class T>
 [[nodiscard]] std::unique_ptr<Aggregation<T>>
-make_maximum_aggregation(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan,
+make_maximum_aggregation(pmm::ProcessGrid const& grid, NetworkLayerPlan const& plan,
                          Adjacency<T> const& adjacency, runtime::Vector<std::int64_t> const& column_ids,
                          std::shared_ptr<pmm::Workspace<T>> workspace, MaximumScratch<T>& scratch,
                          MaximumPlaces& places);

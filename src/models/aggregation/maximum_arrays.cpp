@@ -9,11 +9,11 @@ namespace orthant::models {
 namespace {
 
 /// Between owners. Sizes do not depend on edges.
-MaximumSteps steps_of(pmm::StepPlan const& step, GcnLayerPlan const& layer, pmm::CellSizes const& cells) {
+MaximumSteps steps_of(pmm::StepPlan const& step, NetworkLayerPlan const& layer, pmm::CellSizes const& cells) {
   return {step.shape(), step.coordinates(), maximum_plan_of(layer), cells, 0};
 }
 
-MaximumScratchPlan scratch_of(pmm::StepPlan const& step, GcnLayerPlan const& layer,
+MaximumScratchPlan scratch_of(pmm::StepPlan const& step, NetworkLayerPlan const& layer,
                               pmm::CellSizes const& cells) {
   if (!layer.owners)
     return {.found = plane_maximum_of(step.shape(), step.coordinates(), layer, 0).num_results()};
@@ -23,7 +23,7 @@ MaximumScratchPlan scratch_of(pmm::StepPlan const& step, GcnLayerPlan const& lay
 }
 
 /// Of the whole graph.
-pmm::CellSizes whole_cells_of(pmm::StepPlan const& step, GcnLayerPlan const& layer) {
+pmm::CellSizes whole_cells_of(pmm::StepPlan const& step, NetworkLayerPlan const& layer) {
   return layer.owners ? cells_of(step, layer) : pmm::CellSizes{};
 }
 
@@ -41,7 +41,7 @@ void MaximumScratchPlan::list(pmm::StepPlan& step) const {
   step.add_array("orthant::models::maximum_found", found * std::int64_t{sizeof(runtime::ValueIndex<double>)});
 }
 
-MaximumScratchPlan maximum_scratch_of(pmm::StepPlan const& step, GcnPlan const& plan,
+MaximumScratchPlan maximum_scratch_of(pmm::StepPlan const& step, NetworkPlan const& plan,
                                       pmm::CellSizes const& cells) {
   MaximumScratchPlan scratch;
   for (auto const& layer : plan.layers)
@@ -49,7 +49,7 @@ MaximumScratchPlan maximum_scratch_of(pmm::StepPlan const& step, GcnPlan const& 
   return scratch;
 }
 
-void reserve_maximum(pmm::WorkspacePlan& work, pmm::StepPlan const& step, GcnPlan const& plan) {
+void reserve_maximum(pmm::WorkspacePlan& work, pmm::StepPlan const& step, NetworkPlan const& plan) {
   for (auto const& layer : plan.layers) {
     if (!layer.takes_maximum || !layer.owners) continue;
     auto const s = steps_of(step, layer, cells_of(step, layer));
@@ -58,7 +58,7 @@ void reserve_maximum(pmm::WorkspacePlan& work, pmm::StepPlan const& step, GcnPla
   }
 }
 
-void plan_maximum_arrays(pmm::StepPlan& step, GcnPlan const& plan) {
+void plan_maximum_arrays(pmm::StepPlan& step, NetworkPlan const& plan) {
   MaximumScratchPlan scratch;
   for (auto const& layer : plan.layers) {
     if (!layer.takes_maximum) continue;

@@ -20,10 +20,10 @@ struct MaximumScratchPlan {
 };
 
 /// Of a network. `cells`: of its block in the schedule rows, else not read.
-[[nodiscard]] MaximumScratchPlan maximum_scratch_of(pmm::StepPlan const& step, GcnPlan const& plan,
+[[nodiscard]] MaximumScratchPlan maximum_scratch_of(pmm::StepPlan const& step, NetworkPlan const& plan,
                                                     pmm::CellSizes const& cells);
-void reserve_maximum(pmm::WorkspacePlan& work, pmm::StepPlan const& step, GcnPlan const& plan);
+void reserve_maximum(pmm::WorkspacePlan& work, pmm::StepPlan const& step, NetworkPlan const& plan);
 /// Lists the arrays that layers use in turn, and those that each has to itself.
-void plan_maximum_arrays(pmm::StepPlan& step, GcnPlan const& plan);
+void plan_maximum_arrays(pmm::StepPlan& step, NetworkPlan const& plan);
 
 } // namespace orthant::models

@@ -33,7 +33,8 @@ ResidualPath<T> make_residual_path(pmm::ProcessGrid const& grid, pmm::Placement 
           std::make_shared<pmm::Relayout<T> const>(grid, output, input, output_rows)};
 }
 
-void plan_residual_arrays(pmm::StepPlan& step, GcnLayerPlan const& plan, GcnEpochTraits const& traits) {
+void plan_residual_arrays(pmm::StepPlan& step, NetworkLayerPlan const& plan,
+                          NetworkEpochTraits const& traits) {
   if (!plan.is_residual) return;
   if (plan.owners) {
     if (plan.owners->kept)

@@ -58,7 +58,8 @@ template<class T>
 make_residual_path(pmm::ProcessGrid const& grid, pmm::Placement const& input, pmm::Placement const& output,
                    std::vector<std::int64_t> const& input_rows, std::vector<std::int64_t> const& output_rows);
 /// Lists the arrays of make_residual_path().
-void plan_residual_arrays(pmm::StepPlan& step, GcnLayerPlan const& plan, GcnEpochTraits const& traits);
+void plan_residual_arrays(pmm::StepPlan& step, NetworkLayerPlan const& plan,
+                          NetworkEpochTraits const& traits);
 
 /// sum := x + y, of equal placements (Error); may be one of them. Enqueues on exec.
 template<class T>

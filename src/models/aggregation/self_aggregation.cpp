@@ -93,7 +93,7 @@ void add_scaled(DefaultExec const& exec, pmm::DistMatrix<T> const& x, runtime::V
 template<class T>
 class SelfAggregation final : public Aggregation<T> {
  public:
-  SelfAggregation(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan,
+  SelfAggregation(pmm::ProcessGrid const& grid, NetworkLayerPlan const& plan,
                   std::unique_ptr<Aggregation<T>> of_neighbours, SelfAggregationParts<T> parts)
       : grid_(grid),
         plan_(plan),
@@ -144,7 +144,7 @@ class SelfAggregation final : public Aggregation<T> {
   }
 
   pmm::ProcessGrid const& grid_;
-  GcnLayerPlan plan_;
+  NetworkLayerPlan plan_;
   std::unique_ptr<Aggregation<T>> of_neighbours_;
   SelfAggregationParts<T> parts_;
   pmm::DistMatrix<T> brought_, moved_;
@@ -154,18 +154,18 @@ class SelfAggregation final : public Aggregation<T> {
 } // namespace
 
 template<class T>
-std::unique_ptr<Aggregation<T>> make_self_aggregation(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan,
-                                                      std::unique_ptr<Aggregation<T>> of_neighbours,
-                                                      SelfAggregationParts<T> parts) {
+std::unique_ptr<Aggregation<T>>
+make_self_aggregation(pmm::ProcessGrid const& grid, NetworkLayerPlan const& plan,
+                      std::unique_ptr<Aggregation<T>> of_neighbours, SelfAggregationParts<T> parts) {
   return std::make_unique<SelfAggregation<T>>(grid, plan, std::move(of_neighbours), std::move(parts));
 }
 
 template std::unique_ptr<Aggregation<float>> make_self_aggregation(pmm::ProcessGrid const&,
-                                                                   GcnLayerPlan const&,
+                                                                   NetworkLayerPlan const&,
                                                                    std::unique_ptr<Aggregation<float>>,
                                                                    SelfAggregationParts<float>);
 template std::unique_ptr<Aggregation<double>> make_self_aggregation(pmm::ProcessGrid const&,
-                                                                    GcnLayerPlan const&,
+                                                                    NetworkLayerPlan const&,
                                                                     std::unique_ptr<Aggregation<double>>,
                                                                     SelfAggregationParts<double>);
 

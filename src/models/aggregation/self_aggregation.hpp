@@ -31,7 +31,7 @@ struct SelfAggregationParts {
 /// (schedule rows). Collective over the grid's group, as `of_neighbours`.
 template<class T>
 [[nodiscard]] std::unique_ptr<Aggregation<T>>
-make_self_aggregation(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan,
+make_self_aggregation(pmm::ProcessGrid const& grid, NetworkLayerPlan const& plan,
                       std::unique_ptr<Aggregation<T>> of_neighbours, SelfAggregationParts<T> parts);
 
 } // namespace orthant::models

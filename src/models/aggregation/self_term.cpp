@@ -8,7 +8,8 @@ namespace orthant::models {
 
 using runtime::DefaultExec;
 
-void SelfScratchPlan::add(pmm::StepPlan const& step, GcnLayerPlan const& layer, bool needs_input_gradient) {
+void SelfScratchPlan::add(pmm::StepPlan const& step, NetworkLayerPlan const& layer,
+                          bool needs_input_gradient) {
   auto const numbers_of = [&](pmm::Placement const& placement) { return step.block(placement).num_padded; };
   auto const is_local = layer.owners.has_value();
   if (layer.has_self_scale) {
@@ -33,24 +34,26 @@ void SelfScratchPlan::list(pmm::StepPlan& step) const {
   step.add_array("orthant::models::self_sum", sum * static_cast<std::int64_t>(sizeof(double)));
 }
 
-void plan_self_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer) {
+void plan_self_arrays(pmm::StepPlan& step, NetworkLayerPlan const& layer) {
   if (layer.has_self_weight && layer.aggregates_first && !layer.owners)
     plan_matrix(step, layer.middle, "orthant::models::self");
   if (layer.has_self_scale && keeps_brought(layer))
     plan_matrix(step, layer.aggregate(), "orthant::models::self");
 }
 
-void plan_self_path_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, GcnEpochTraits const& traits) {
+void plan_self_path_arrays(pmm::StepPlan& step, NetworkLayerPlan const& layer,
+                           NetworkEpochTraits const& traits) {
   if (!layer.reads_itself() || layer.owners) return;
   for (auto const is_backward : {false, true})
     plan_relayout_arrays(step, traits.self_sizes(layer, is_backward));
 }
 
 template<class T>
-SelfTerm<T>::SelfTerm(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan, NumberFormats const& formats,
-                      GcnLayerParameters<Sum> const& parameters, bool needs_input_gradient,
-                      ResidualPath<Sum> path, std::shared_ptr<pmm::Workspace<Sum>> workspace,
-                      SelfScratch<T>& scratch, GrowingVector<T>& own)
+SelfTerm<T>::SelfTerm(pmm::ProcessGrid const& grid, NetworkLayerPlan const& plan,
+                      NumberFormats const& formats, NetworkLayerParameters<Sum> const& parameters,
+                      bool needs_input_gradient, ResidualPath<Sum> path,
+                      std::shared_ptr<pmm::Workspace<Sum>> workspace, SelfScratch<T>& scratch,
+                      GrowingVector<T>& own)
     : aggregates_first_(plan.aggregates_first),
       needs_input_gradient_(needs_input_gradient),
       path_(std::move(path)),

@@ -37,14 +37,15 @@ struct SelfScratchPlan {
   std::int64_t sum = 0;
 
   /// Adds what a layer needs.
-  void add(pmm::StepPlan const& step, GcnLayerPlan const& layer, bool needs_input_gradient);
+  void add(pmm::StepPlan const& step, NetworkLayerPlan const& layer, bool needs_input_gradient);
   void list(pmm::StepPlan& step) const;
 };
 /// Lists S, and the arrays of R.
-void plan_self_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer);
-void plan_self_path_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, GcnEpochTraits const& traits);
+void plan_self_arrays(pmm::StepPlan& step, NetworkLayerPlan const& layer);
+void plan_self_path_arrays(pmm::StepPlan& step, NetworkLayerPlan const& layer,
+                           NetworkEpochTraits const& traits);
 
-/// T: of activations; 16-bit numbers are refused by plan_gcn().
+/// T: of activations; 16-bit numbers are refused by plan_network().
 template<class T>
 class SelfTerm {
  public:
@@ -52,8 +53,8 @@ class SelfTerm {
 
   /// Of a layer that has a self weight, in lent memory; `own`: of S. `scratch` has its full size already. `workspace`: of
   /// the layer. Not collective.
-  SelfTerm(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan, NumberFormats const& formats,
-           GcnLayerParameters<Sum> const& parameters, bool needs_input_gradient, ResidualPath<Sum> path,
+  SelfTerm(pmm::ProcessGrid const& grid, NetworkLayerPlan const& plan, NumberFormats const& formats,
+           NetworkLayerParameters<Sum> const& parameters, bool needs_input_gradient, ResidualPath<Sum> path,
            std::shared_ptr<pmm::Workspace<Sum>> workspace, SelfScratch<T>& scratch, GrowingVector<T>& own);
 
   /// Ahead of the layer's products: S, which backward() reads, too, or R V. Collective over the group. Enqueues on exec.

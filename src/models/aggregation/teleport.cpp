@@ -51,7 +51,7 @@ class TeleportAggregation final : public Aggregation<T> {
 
 } // namespace
 
-void plan_teleport_arrays(pmm::StepPlan& step, GcnPlan const& plan, bool drops_out) {
+void plan_teleport_arrays(pmm::StepPlan& step, NetworkPlan const& plan, bool drops_out) {
   if (!plan.teleport) return;
   auto const& start = teleport_start(plan);
   for (auto const& site : plan.teleport->sites) {
@@ -61,7 +61,8 @@ void plan_teleport_arrays(pmm::StepPlan& step, GcnPlan const& plan, bool drops_o
   if (drops_out && plan.teleport->drops_start) plan_matrix(step, start, "orthant::models::dropped_start");
 }
 
-void plan_teleport_path_arrays(pmm::StepPlan& step, GcnPlan const& plan, GcnEpochTraits const& traits) {
+void plan_teleport_path_arrays(pmm::StepPlan& step, NetworkPlan const& plan,
+                               NetworkEpochTraits const& traits) {
   if (!plan.teleport) return;
   for (auto const& site : plan.teleport->sites)
     for (auto const is_backward : {false, true})
@@ -70,7 +71,7 @@ void plan_teleport_path_arrays(pmm::StepPlan& step, GcnPlan const& plan, GcnEpoc
 }
 
 template<class T>
-Teleport<T>::Teleport(pmm::ProcessGrid const& grid, GcnPlan const& plan, double alpha,
+Teleport<T>::Teleport(pmm::ProcessGrid const& grid, NetworkPlan const& plan, double alpha,
                       std::vector<ResidualPath<T>> paths, std::optional<BlockKeys> keys,
                       TeleportMemory<T>& memory, runtime::Vector<T> returned)
     : alpha_(alpha),

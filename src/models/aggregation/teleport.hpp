@@ -28,17 +28,18 @@ struct TeleportMemory {
   GrowingVector<T> dropped{"orthant::models::dropped_start"};
 };
 /// Lists it, with the arrays of the ways. `drops_out`: whether anything is dropped out.
-void plan_teleport_arrays(pmm::StepPlan& step, GcnPlan const& plan, bool drops_out);
-void plan_teleport_path_arrays(pmm::StepPlan& step, GcnPlan const& plan, GcnEpochTraits const& traits);
+void plan_teleport_arrays(pmm::StepPlan& step, NetworkPlan const& plan, bool drops_out);
+void plan_teleport_path_arrays(pmm::StepPlan& step, NetworkPlan const& plan,
+                               NetworkEpochTraits const& traits);
 
-/// T: the scalar of training; 16-bit activations are refused by plan_gcn().
+/// T: the scalar of training; 16-bit activations are refused by plan_network().
 template<class T>
 class Teleport {
  public:
   /// On one graph or batch, in lent memory. `paths`: [sites] from H0 to each, and back; `keys`: of H0, if anything is dropped
   /// out of what the first layer reads, else none. `returned`: lent, as long as H0, in the backward pass of the first layer
   /// after its products. `grid` must outlive it. Not collective.
-  Teleport(pmm::ProcessGrid const& grid, GcnPlan const& plan, double alpha,
+  Teleport(pmm::ProcessGrid const& grid, NetworkPlan const& plan, double alpha,
            std::vector<ResidualPath<T>> paths, std::optional<BlockKeys> keys, TeleportMemory<T>& memory,
            runtime::Vector<T> returned);
 

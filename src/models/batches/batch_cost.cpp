@@ -14,11 +14,11 @@ std::int64_t mean_batch(std::int64_t num_vertices, std::int64_t num_batches) {
   return std::max<std::int64_t>(1, (num_vertices + num_batches / 2) / num_batches);
 }
 
-BatchCost cost_of(pmm::GridShape const& shape, graph::StoreFacts const& facts, GcnSettings settings,
+BatchCost cost_of(pmm::GridShape const& shape, graph::StoreFacts const& facts, NetworkSettings settings,
                   BatchSizes const& batches, pmm::Machine const& machine,
                   OptimizerSettings const& optimizer) {
   settings.hidden_axes = settings.overlaps ? pmm::hidden_axes_on(machine, shape) : pmm::AxisSet{};
-  auto const plan = plan_gcn(facts, settings);
+  auto const plan = plan_network(facts, settings);
   auto const num_batches = *num_batches_of(facts.num_vertices, batches, shape.data);
   BatchCost cost{.schedule = settings.schedule,
                  .shape = shape,
@@ -60,8 +60,8 @@ bool can_train_batches(pmm::GridShape const& shape, std::int64_t num_vertices, B
 }
 
 pmm::StepPlan list_of_batches(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
-                              graph::StoreFacts const& facts, GcnPlan const& plan,
-                              GcnSettings const& settings, BatchSizes const& batches,
+                              graph::StoreFacts const& facts, NetworkPlan const& plan,
+                              NetworkSettings const& settings, BatchSizes const& batches,
                               OptimizerSettings const& optimizer) {
   auto const num_batches = num_batches_of(facts.num_vertices, batches, shape.data);
   ORTHANT_REQUIRE(num_batches.has_value(), "no epoch of batches on ", shape.to_string());
@@ -74,10 +74,10 @@ pmm::StepPlan list_of_batches(pmm::GridShape const& shape, pmm::Coordinates cons
 }
 
 std::vector<BatchCost> costs_of_batches(int num_ranks, graph::StoreFacts const& facts,
-                                        GcnSettings const& settings, BatchSizes const& batches,
+                                        NetworkSettings const& settings, BatchSizes const& batches,
                                         std::int64_t least_width, pmm::Machine const& machine,
                                         OptimizerSettings const& optimizer) {
-  auto const plan = plan_gcn(facts, settings);
+  auto const plan = plan_network(facts, settings);
   std::vector<BatchCost> costs;
   for (int data = 1; data <= num_ranks; ++data)
     for (auto const& shape : pmm::all_shapes(num_ranks, data))
@@ -88,7 +88,7 @@ std::vector<BatchCost> costs_of_batches(int num_ranks, graph::StoreFacts const& 
   return costs;
 }
 
-EpochSeconds mini_batch_seconds(graph::StoreFacts const& facts, GcnSettings const& settings,
+EpochSeconds mini_batch_seconds(graph::StoreFacts const& facts, NetworkSettings const& settings,
                                 BatchSizes const& batches, pmm::Machine const& machine) {
   return [=](pmm::GridShape const& shape, Schedule schedule) -> pmm::StepSeconds {
     if (!can_train_batches(shape, facts.num_vertices, batches)) {
@@ -99,7 +99,7 @@ EpochSeconds mini_batch_seconds(graph::StoreFacts const& facts, GcnSettings cons
     auto asked = settings;
     asked.schedule = schedule;
     asked.hidden_axes = asked.overlaps ? pmm::hidden_axes_on(machine, shape) : pmm::AxisSet{};
-    auto const step = list_of_batches(shape, {}, facts, plan_gcn(facts, asked), asked, batches);
+    auto const step = list_of_batches(shape, {}, facts, plan_network(facts, asked), asked, batches);
     return seconds_of(step, machine) *
            static_cast<double>(num_steps_of(facts.num_vertices, batches, shape.data));
   };

@@ -38,19 +38,20 @@ struct BatchCost {
 
 /// Lists an average step of the rank at `coordinates`. The grid can_train_batches().
 [[nodiscard]] pmm::StepPlan list_of_batches(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
-                                            graph::StoreFacts const& facts, GcnPlan const& plan,
-                                            GcnSettings const& settings, BatchSizes const& batches,
+                                            graph::StoreFacts const& facts, NetworkPlan const& plan,
+                                            NetworkSettings const& settings, BatchSizes const& batches,
                                             OptimizerSettings const& optimizer = {});
 
 /// The costs of all grids that can_train_batches(), with any number of data groups, and that has_wide_parts() takes, for the
 /// schedule of `settings`, in order of seconds. fp32.
 [[nodiscard]] std::vector<BatchCost> costs_of_batches(int num_ranks, graph::StoreFacts const& facts,
-                                                      GcnSettings const& settings, BatchSizes const& batches,
-                                                      std::int64_t least_width, pmm::Machine const& machine,
+                                                      NetworkSettings const& settings,
+                                                      BatchSizes const& batches, std::int64_t least_width,
+                                                      pmm::Machine const& machine,
                                                       OptimizerSettings const& optimizer = {});
 
 /// How long an epoch of batches takes (choose_schedule.hpp). Everything is copied.
-[[nodiscard]] EpochSeconds mini_batch_seconds(graph::StoreFacts const& facts, GcnSettings const& settings,
+[[nodiscard]] EpochSeconds mini_batch_seconds(graph::StoreFacts const& facts, NetworkSettings const& settings,
                                               BatchSizes const& batches, pmm::Machine const& machine);
 
 } // namespace orthant::models

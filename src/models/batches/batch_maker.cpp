@@ -52,7 +52,7 @@ void gather_rows(std::span<T const> from, std::vector<std::int32_t> const& rows,
 
 template<class T>
 BatchMaker<T>::BatchMaker(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
-                          sampling::Sampler const& sampler, GcnPlan const& plan,
+                          sampling::Sampler const& sampler, NetworkPlan const& plan,
                           InputFeatures<T> const& features, pmm::RowTargets const& targets,
                           pmm::Gather gather, sampling::BatchEdges edges)
     : grid_(grid),
@@ -209,7 +209,7 @@ void BatchMaker<T>::fill_sparse_features(std::vector<std::int32_t> const& rows,
 }
 
 template<class T>
-GcnPlan BatchMaker<T>::plan_of(sampling::Batch<T> const& sample) const {
+NetworkPlan BatchMaker<T>::plan_of(sampling::Batch<T> const& sample) const {
   return plan_of_batch(plan_, sample.keys.size(), grid_.shape(), grid_.coordinates(),
                        [&](AxisSet axes, IndexOrder order) {
                          return static_cast<std::int64_t>(sample.vertices[range_of(axes, order)].size());
@@ -237,7 +237,8 @@ std::vector<std::int64_t> BatchMaker<T>::positions_of(pmm::Layout const& layout,
 }
 
 template<class T>
-pmm::CellSizes BatchMaker<T>::cells_of(GcnLayerPlan const& layer, sampling::Batch<T> const& sample) const {
+pmm::CellSizes BatchMaker<T>::cells_of(NetworkLayerPlan const& layer,
+                                       sampling::Batch<T> const& sample) const {
   auto const& roles = layer.owners->roles;
   auto const whole = pmm::contiguous_cells(grid_.shape(), grid_.coordinates(), roles, num_vertices_);
   auto const& rows = sample.vertices[owned_rows_].positions;
@@ -248,7 +249,7 @@ pmm::CellSizes BatchMaker<T>::cells_of(GcnLayerPlan const& layer, sampling::Batc
 }
 
 template<class T>
-BlockIds BatchMaker<T>::ids_of(GcnLayerPlan const& layer, pmm::NeededRows const* needed,
+BlockIds BatchMaker<T>::ids_of(NetworkLayerPlan const& layer, pmm::NeededRows const* needed,
                                HostBatch<T>& batch) const {
   auto& vertices = batch.sample.vertices;
   auto const lend = [](std::vector<std::int64_t>& rows, std::vector<std::int64_t>& columns) -> BlockIds {
@@ -271,7 +272,7 @@ BlockIds BatchMaker<T>::ids_of(GcnLayerPlan const& layer, pmm::NeededRows const*
 }
 
 template<class T>
-Adjacency<T> BatchMaker<T>::adjacency_of(GcnLayerPlan const& layer, sampling::BlockHandle block,
+Adjacency<T> BatchMaker<T>::adjacency_of(NetworkLayerPlan const& layer, sampling::BlockHandle block,
                                          HostBatch<T>& batch,
                                          std::vector<pmm::DroppedBlock<T>>& dropped) const {
   auto& sample = batch.sample;
@@ -339,8 +340,8 @@ InputFeatures<T> BatchMaker<T>::features_of(pmm::Placement const& placement, Hos
 }
 
 template<class T>
-GcnOperands<T> BatchMaker<T>::operands(HostBatch<T>& batch) const {
-  GcnOperands<T> operands;
+NetworkOperands<T> BatchMaker<T>::operands(HostBatch<T>& batch) const {
+  NetworkOperands<T> operands;
   operands.plan = plan_of(batch.sample);
   operands.features = features_of(operands.plan.features(), batch);
   if (dropped_) dropped_->begin();

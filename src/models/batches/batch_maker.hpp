@@ -61,7 +61,7 @@ class BatchMaker {
   /// are weighed. Reads this rank's blocks of the store. Grid, store and sampler must outlive it. Collective over
   /// the grid's group.
   BatchMaker(pmm::ProcessGrid const& grid, graph::GraphStore const& store, sampling::Sampler const& sampler,
-             GcnPlan const& plan, InputFeatures<T> const& features, pmm::RowTargets const& targets,
+             NetworkPlan const& plan, InputFeatures<T> const& features, pmm::RowTargets const& targets,
              pmm::Gather gather = pmm::Gather::all,
              sampling::BatchEdges edges = sampling::BatchEdges::rescale);
 
@@ -71,7 +71,7 @@ class BatchMaker {
   /// What the batch gives a network and a loss. Lent: `batch` must stay as it is while they are used. Local;
   /// operands() is for once per fill(), and collective over the grid's group if owners may move needed rows
   /// only: it then takes all else out of the batch's block.
-  [[nodiscard]] GcnOperands<T> operands(HostBatch<T>& batch) const;
+  [[nodiscard]] NetworkOperands<T> operands(HostBatch<T>& batch) const;
   [[nodiscard]] pmm::RowTargets targets(HostBatch<T>& batch) const;
 
   /// Neighbours in the batch of a vertex of the batch, self loops not counted, on average over that batch.
@@ -89,19 +89,20 @@ class BatchMaker {
   /// The batch's vertices that are this rank's rows of such a placement.
   [[nodiscard]] sampling::SampledVertices const& rows_of(pmm::Layout const& layout,
                                                          sampling::Batch<T> const& sample) const;
-  [[nodiscard]] GcnPlan plan_of(sampling::Batch<T> const& sample) const;
+  [[nodiscard]] NetworkPlan plan_of(sampling::Batch<T> const& sample) const;
   [[nodiscard]] BlockKeys keys_of(pmm::Placement const& placement, HostBatch<T>& batch) const;
   /// Where this rank's rows of such a placement lie in the whole graph's numbering of that order.
   [[nodiscard]] std::vector<std::int64_t> positions_of(pmm::Layout const& layout, pmm::IndexOrder order,
                                                        sampling::Batch<T> const& sample) const;
   /// Sizes of the cells of a batch.
-  [[nodiscard]] pmm::CellSizes cells_of(GcnLayerPlan const& layer, sampling::Batch<T> const& sample) const;
+  [[nodiscard]] pmm::CellSizes cells_of(NetworkLayerPlan const& layer,
+                                        sampling::Batch<T> const& sample) const;
   /// `dropped`: gets the blocks whose values a pass fills.
-  [[nodiscard]] Adjacency<T> adjacency_of(GcnLayerPlan const& layer, sampling::BlockHandle block,
+  [[nodiscard]] Adjacency<T> adjacency_of(NetworkLayerPlan const& layer, sampling::BlockHandle block,
                                           HostBatch<T>& batch,
                                           std::vector<pmm::DroppedBlock<T>>& dropped) const;
   /// Of what the layer's block has after needed rows were picked.
-  [[nodiscard]] BlockIds ids_of(GcnLayerPlan const& layer, pmm::NeededRows const* needed,
+  [[nodiscard]] BlockIds ids_of(NetworkLayerPlan const& layer, pmm::NeededRows const* needed,
                                 HostBatch<T>& batch) const;
   [[nodiscard]] ResidualPath<T> path_of(pmm::Placement const& input, pmm::Placement const& output,
                                         sampling::Batch<T> const& sample) const;
@@ -110,7 +111,7 @@ class BatchMaker {
 
   pmm::ProcessGrid const& grid_;
   std::int64_t num_vertices_;
-  GcnPlan plan_;
+  NetworkPlan plan_;
   pmm::Gather gather_;
   std::unique_ptr<DroppedBatch<T>> dropped_; // null: no edges are dropped
   sampling::BatchBuilder<T> builder_;

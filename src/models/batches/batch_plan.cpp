@@ -45,7 +45,7 @@ double remainder_of(int rank) {
 }
 
 pmm::NeededCountsOfAxes expected_needed(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
-                                        graph::StoreFacts const& of_batch, GcnPlan const& plan,
+                                        graph::StoreFacts const& of_batch, NetworkPlan const& plan,
                                         pmm::Gather gather) {
   auto const& owners = plan.layers.front().owners;
   if (!owners || gather_of(plan, gather) == pmm::Gather::all) return {};
@@ -60,8 +60,8 @@ pmm::NeededCountsOfAxes expected_needed(pmm::GridShape const& shape, pmm::Coordi
 
 } // namespace
 
-GcnPlan plan_of_batch(GcnPlan const& plan, std::int64_t num_vertices, pmm::GridShape const& shape,
-                      pmm::Coordinates const& coordinates, CountOwnRows const& count) {
+NetworkPlan plan_of_batch(NetworkPlan const& plan, std::int64_t num_vertices, pmm::GridShape const& shape,
+                          pmm::Coordinates const& coordinates, CountOwnRows const& count) {
   auto of_batch = plan_of_batch(plan, num_vertices);
   auto const own = [&](pmm::AxisSet axes, pmm::IndexOrder order) {
     return pmm::OwnRange{rank_within(shape, coordinates, axes), {0, count(axes, order)}};
@@ -75,9 +75,9 @@ GcnPlan plan_of_batch(GcnPlan const& plan, std::int64_t num_vertices, pmm::GridS
   return of_batch;
 }
 
-GcnEpochTraits traits_of_batch(graph::StoreFacts const& of_batch, pmm::GridShape const& shape,
-                               pmm::Coordinates const& coordinates, GcnPlan const& plan,
-                               GcnSettings const& settings, bool shares_transposes) {
+NetworkEpochTraits traits_of_batch(graph::StoreFacts const& of_batch, pmm::GridShape const& shape,
+                                   pmm::Coordinates const& coordinates, NetworkPlan const& plan,
+                                   NetworkSettings const& settings, bool shares_transposes) {
   auto traits = traits_of(of_batch, shape, coordinates, plan, settings);
   traits.keeps_first_aggregate = false; // every batch has another A~
   if (!plan.drops_edges) return traits;
@@ -90,8 +90,8 @@ GcnEpochTraits traits_of_batch(graph::StoreFacts const& of_batch, pmm::GridShape
 }
 
 PlannedBatch expected_batch(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
-                            graph::StoreFacts const& facts, GcnPlan const& plan, GcnSettings const& settings,
-                            std::int64_t num_vertices) {
+                            graph::StoreFacts const& facts, NetworkPlan const& plan,
+                            NetworkSettings const& settings, std::int64_t num_vertices) {
   auto const of_batch = facts_of_batch(facts, num_vertices);
   auto batch_plan = plan_of_batch(plan, of_batch.num_vertices);
   auto traits = traits_of_batch(of_batch, shape, coordinates, batch_plan, settings, true);

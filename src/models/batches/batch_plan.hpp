@@ -37,20 +37,21 @@ using CountOwnRows = std::function<std::int64_t(pmm::AxisSet, pmm::IndexOrder)>;
 
 /// The plan of a batch of that many vertices, with the rows and columns that the rank at `coordinates` has in fact. `plan`: of the whole
 /// graph.
-[[nodiscard]] GcnPlan plan_of_batch(GcnPlan const& plan, std::int64_t num_vertices,
-                                    pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
-                                    CountOwnRows const& count);
+[[nodiscard]] NetworkPlan plan_of_batch(NetworkPlan const& plan, std::int64_t num_vertices,
+                                        pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
+                                        CountOwnRows const& count);
 
 /// What decides the operations of a batch of those counts, beside its plan. `shares_transposes`: whether the sampler's factors are
 /// symmetric, so that a sampled block of a symmetric matrix serves as its transpose, too.
-[[nodiscard]] GcnEpochTraits traits_of_batch(graph::StoreFacts const& of_batch, pmm::GridShape const& shape,
-                                             pmm::Coordinates const& coordinates, GcnPlan const& plan,
-                                             GcnSettings const& settings, bool shares_transposes);
+[[nodiscard]] NetworkEpochTraits traits_of_batch(graph::StoreFacts const& of_batch,
+                                                 pmm::GridShape const& shape,
+                                                 pmm::Coordinates const& coordinates, NetworkPlan const& plan,
+                                                 NetworkSettings const& settings, bool shares_transposes);
 
 /// A batch of that many vertices on average over batches: balanced parts, an even share of the edges whose both ends
 /// it has, and of rows that move between owners the share of a random graph, 1 - exp(-d / G) (needed_rows.hpp).
 [[nodiscard]] PlannedBatch expected_batch(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
-                                          graph::StoreFacts const& facts, GcnPlan const& plan,
-                                          GcnSettings const& settings, std::int64_t num_vertices);
+                                          graph::StoreFacts const& facts, NetworkPlan const& plan,
+                                          NetworkSettings const& settings, std::int64_t num_vertices);
 
 } // namespace orthant::models

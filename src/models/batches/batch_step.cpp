@@ -10,7 +10,7 @@
 namespace orthant::models {
 
 void plan_batch_step(pmm::StepPlan& step, std::vector<PlannedBatch> const& batches,
-                     GcnSettings const& settings, OptimizerSettings const& optimizer) {
+                     NetworkSettings const& settings, OptimizerSettings const& optimizer) {
   ORTHANT_REQUIRE(!batches.empty(), "a step without a batch");
   auto const parameters = parameters_of(batches.front().plan, settings);
   auto const lengths = lengths_of(step, parameters);

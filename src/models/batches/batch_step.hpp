@@ -14,12 +14,12 @@ namespace orthant::models {
 
 /// A batch as its operands say: plan with this rank's own rows, non-zeros and residuals.
 struct PlannedBatch {
-  GcnPlan plan;
-  GcnEpochTraits traits;
+  NetworkPlan plan;
+  NetworkEpochTraits traits;
 };
 
 /// Lists a step on these batches of one group, one after the other, as Trainer runs it.
 void plan_batch_step(pmm::StepPlan& step, std::vector<PlannedBatch> const& batches,
-                     GcnSettings const& settings, OptimizerSettings const& optimizer = {});
+                     NetworkSettings const& settings, OptimizerSettings const& optimizer = {});
 
 } // namespace orthant::models

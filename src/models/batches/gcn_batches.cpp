@@ -26,9 +26,10 @@ BatchSizes sizes_of(MiniBatchSettings const& settings, bool is_evaluated) {
 }
 
 template<class T>
-GcnBatches<T>::GcnBatches(pmm::ProcessGrid const& grid, Gcn<T>& network, pmm::RowLoss<T>& loss,
-                          std::unique_ptr<BatchMaker<T>> maker, sampling::Sampler const& sampler,
-                          MiniBatchSettings const& settings, std::int64_t num_epochs, std::int64_t num_train)
+NetworkBatches<T>::NetworkBatches(pmm::ProcessGrid const& grid, GraphNetwork<T>& network,
+                                  pmm::RowLoss<T>& loss, std::unique_ptr<BatchMaker<T>> maker,
+                                  sampling::Sampler const& sampler, MiniBatchSettings const& settings,
+                                  std::int64_t num_epochs, std::int64_t num_train)
     : grid_(grid),
       network_(network),
       loss_(loss),
@@ -39,7 +40,7 @@ GcnBatches<T>::GcnBatches(pmm::ProcessGrid const& grid, Gcn<T>& network, pmm::Ro
       nominal_count_(std::max<std::int64_t>(1, num_train / sampler.num_steps())) {}
 
 template<class T>
-double GcnBatches<T>::num_kept_neighbours() {
+double NetworkBatches<T>::num_kept_neighbours() {
   ORTHANT_REQUIRE(!queue_, "the queue's thread has the maker");
   constexpr std::int64_t most_batches = 4;
   auto const num_batches = std::min(most_batches, sampler_.num_batches());
@@ -50,7 +51,7 @@ double GcnBatches<T>::num_kept_neighbours() {
 }
 
 template<class T>
-void GcnBatches<T>::start_at(std::int64_t epoch, std::int64_t step) {
+void NetworkBatches<T>::start_at(std::int64_t epoch, std::int64_t step) {
   ORTHANT_REQUIRE(step < num_steps(), "step ", step, " of epochs that have ", num_steps());
   queue_.reset(); // its thread fills batches by the maker
   queue_ = std::make_unique<BatchQueue<T>>(*maker_, sampler_, grid_.coordinate(pmm::Axis::data),
@@ -59,7 +60,7 @@ void GcnBatches<T>::start_at(std::int64_t epoch, std::int64_t step) {
 }
 
 template<class T>
-std::uint64_t GcnBatches<T>::next(std::int64_t epoch, runtime::PhaseTimes& phases) {
+std::uint64_t NetworkBatches<T>::next(std::int64_t epoch, runtime::PhaseTimes& phases) {
   ORTHANT_REQUIRE(queue_, "batches before start_at()");
   auto& instruments = grid_.world().instruments();
   auto& batch = queue_->next(instruments, phases);
@@ -71,7 +72,7 @@ std::uint64_t GcnBatches<T>::next(std::int64_t epoch, runtime::PhaseTimes& phase
   return dropout_key(epoch, batch.sample.index);
 }
 
-template class GcnBatches<float>;
-template class GcnBatches<double>;
+template class NetworkBatches<float>;
+template class NetworkBatches<double>;
 
 } // namespace orthant::models

@@ -23,13 +23,13 @@ struct MiniBatchSettings : SamplerSettings {
 [[nodiscard]] BatchSizes sizes_of(MiniBatchSettings const& settings, bool is_evaluated);
 
 template<class T>
-class GcnBatches final : public BatchSource {
+class NetworkBatches final : public BatchSource {
  public:
   /// Batches of all epochs to `num_epochs` for `network` and `loss`; `num_train` are the training vertices of
   /// the graph. All references must outlive it.
-  GcnBatches(pmm::ProcessGrid const& grid, Gcn<T>& network, pmm::RowLoss<T>& loss,
-             std::unique_ptr<BatchMaker<T>> maker, sampling::Sampler const& sampler,
-             MiniBatchSettings const& settings, std::int64_t num_epochs, std::int64_t num_train);
+  NetworkBatches(pmm::ProcessGrid const& grid, GraphNetwork<T>& network, pmm::RowLoss<T>& loss,
+                 std::unique_ptr<BatchMaker<T>> maker, sampling::Sampler const& sampler,
+                 MiniBatchSettings const& settings, std::int64_t num_epochs, std::int64_t num_train);
 
   [[nodiscard]] std::int64_t num_steps() const override { return sampler_.num_steps(); }
   [[nodiscard]] std::int64_t num_accumulated() const override { return settings_.num_accumulated; }
@@ -45,7 +45,7 @@ class GcnBatches final : public BatchSource {
 
  private:
   pmm::ProcessGrid const& grid_;
-  Gcn<T>& network_;
+  GraphNetwork<T>& network_;
   pmm::RowLoss<T>& loss_;
   std::unique_ptr<BatchMaker<T>> maker_;
   sampling::Sampler const& sampler_;
@@ -55,7 +55,7 @@ class GcnBatches final : public BatchSource {
   std::unique_ptr<BatchQueue<T>> queue_; // last: it fills batches by what is above
 };
 
-extern template class GcnBatches<float>;
-extern template class GcnBatches<double>;
+extern template class NetworkBatches<float>;
+extern template class NetworkBatches<double>;
 
 } // namespace orthant::models

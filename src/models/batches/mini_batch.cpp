@@ -8,8 +8,8 @@ namespace orthant::models {
 namespace {
 
 /// Refuses what cannot be trained in batches before anything is read.
-void require_trainable(pmm::ProcessGrid const& grid, GcnSettings const& model, TrainSettings const& settings,
-                       MiniBatchSettings const& batches) {
+void require_trainable(pmm::ProcessGrid const& grid, NetworkSettings const& model,
+                       TrainSettings const& settings, MiniBatchSettings const& batches) {
   if (weighs_neighbours(model) && batches.edges == sampling::BatchEdges::renormalize)
     runtime::throw_user(
         "--batch-edges renormalize weighs the edges of a batch, which --model {} does itself: leave it out",
@@ -31,17 +31,17 @@ void require_trainable(pmm::ProcessGrid const& grid, GcnSettings const& model, T
 } // namespace
 
 template<class T>
-MiniBatchGcn<T>::MiniBatchGcn(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
-                              GcnSettings const& model_settings, TrainSettings const& settings,
-                              MiniBatchSettings const& batch_settings)
+MiniBatchNetwork<T>::MiniBatchNetwork(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                                      NetworkSettings const& model_settings, TrainSettings const& settings,
+                                      MiniBatchSettings const& batch_settings)
     : grid_(grid),
       num_sampled_epochs_(settings.num_epochs - batch_settings.num_full_epochs),
       sampler_((require_trainable(grid, model_settings, settings, batch_settings),
                 make_sampler(grid, store, batch_settings, model_settings.seed))),
       settings_(with_num_steps(settings,
                                num_sampled_epochs_ * sampler_->num_steps() + batch_settings.num_full_epochs)),
-      plan_(plan_gcn(store, model_settings)),
-      parameters_(std::make_shared<GcnParameters<T>>(grid, plan_, model_settings)),
+      plan_(plan_network(store, model_settings)),
+      parameters_(std::make_shared<NetworkParameters<T>>(grid, plan_, model_settings)),
       full_loss_(make_vertex_loss<T>(grid, store, plan_.logits(), settings.loss)),
       batch_loss_(full_loss_),
       network_(grid, model_settings, parameters_),
@@ -58,13 +58,13 @@ MiniBatchGcn<T>::MiniBatchGcn(pmm::ProcessGrid const& grid, graph::GraphStore co
     auto operands = make_full_graph_operands<T>(grid, store, whole, of_whole);
     operands.features.may_move = false; // batches are cut from them, too
     features = operands.features;
-    full_ = std::make_unique<TrainedGcn<T>>(grid, of_whole, parameters_, std::move(operands), full_loss_,
-                                            settings, update_);
+    full_ = std::make_unique<TrainedNetwork<T>>(grid, of_whole, parameters_, std::move(operands), full_loss_,
+                                                settings, update_);
     if (settings.finds_roc_auc) full_->trainer.judge_also_by(judge_by_areas<T>(grid, store, plan_.logits()));
   } else {
     features = read_input_features<T>(grid, store, plan_.features(), model_settings.feature_norm);
   }
-  batches_ = std::make_unique<GcnBatches<T>>(
+  batches_ = std::make_unique<NetworkBatches<T>>(
       grid, network_, batch_loss_,
       std::make_unique<BatchMaker<T>>(grid, store, *sampler_, plan_, features,
                                       read_vertex_targets(grid, store, plan_.logits()), model_settings.gather,
@@ -74,19 +74,19 @@ MiniBatchGcn<T>::MiniBatchGcn(pmm::ProcessGrid const& grid, graph::GraphStore co
 }
 
 template<class T>
-double MiniBatchGcn<T>::num_kept_neighbours() {
+double MiniBatchNetwork<T>::num_kept_neighbours() {
   return batches_->num_kept_neighbours();
 }
 
 template<class T>
-Scores MiniBatchGcn<T>::evaluate() {
+Scores MiniBatchNetwork<T>::evaluate() {
   ORTHANT_REQUIRE(full_, "there is no full graph to evaluate on: eval_every is 0");
   return full_->trainer.evaluate();
 }
 
 template<class T>
-TrainResult MiniBatchGcn<T>::run(std::function<void(runtime::EpochRecord const&)> const& on_epoch,
-                                 TrainProgress const& start, StopRequest const& should_stop) {
+TrainResult MiniBatchNetwork<T>::run(std::function<void(runtime::EpochRecord const&)> const& on_epoch,
+                                     TrainProgress const& start, StopRequest const& should_stop) {
   batches_->start_at(start.epoch, start.step);
   EpochWork work;
   work.train = [this](TrainProgress& progress, StopRequest const& stop) {
@@ -100,7 +100,7 @@ TrainResult MiniBatchGcn<T>::run(std::function<void(runtime::EpochRecord const&)
   return run_epochs(grid_, settings_, work, on_epoch, start, should_stop);
 }
 
-template class MiniBatchGcn<float>;
-template class MiniBatchGcn<double>;
+template class MiniBatchNetwork<float>;
+template class MiniBatchNetwork<double>;
 
 } // namespace orthant::models

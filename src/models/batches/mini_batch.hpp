@@ -22,13 +22,13 @@
 namespace orthant::models {
 
 template<class T>
-class MiniBatchGcn {
+class MiniBatchNetwork {
  public:
   /// Reads blocks, features and targets, and draws the weights. Grid and store must outlive it. Collective
   /// over the grid's world. Throws UserError where the batches, the model or the store do not fit.
-  MiniBatchGcn(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
-               GcnSettings const& model_settings, TrainSettings const& settings,
-               MiniBatchSettings const& batch_settings);
+  MiniBatchNetwork(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                   NetworkSettings const& model_settings, TrainSettings const& settings,
+                   MiniBatchSettings const& batch_settings);
 
   /// Trains all epochs from `start` on, or until `should_stop`; `on_epoch` is called after each, on every
   /// rank, with the same record: loss over all training vertices met, gradients' norms of the last step.
@@ -56,18 +56,18 @@ class MiniBatchGcn {
   std::int64_t num_sampled_epochs_;
   std::unique_ptr<sampling::Sampler const> sampler_;
   TrainSettings settings_;
-  GcnPlan plan_;
-  std::shared_ptr<GcnParameters<T>> parameters_;
+  NetworkPlan plan_;
+  std::shared_ptr<NetworkParameters<T>> parameters_;
   pmm::RowLoss<T> full_loss_;
   pmm::RowLoss<T> batch_loss_; // in the same scratch
-  Gcn<T> network_;             // on batches
+  GraphNetwork<T> network_;    // on batches
   std::shared_ptr<ParameterUpdate<T>> update_;
-  std::unique_ptr<TrainedGcn<T>> full_; // on the whole graph: for evaluation, and the last epochs
-  std::unique_ptr<GcnBatches<T>> batches_;
+  std::unique_ptr<TrainedNetwork<T>> full_; // on the whole graph: for evaluation, and the last epochs
+  std::unique_ptr<NetworkBatches<T>> batches_;
   std::unique_ptr<Trainer<T>> trainer_; // on batches
 };
 
-extern template class MiniBatchGcn<float>;
-extern template class MiniBatchGcn<double>;
+extern template class MiniBatchNetwork<float>;
+extern template class MiniBatchNetwork<double>;
 
 } // namespace orthant::models

@@ -60,7 +60,7 @@ pmm::CellSizes SampledBatch::cells_of(pmm::GridShape const& shape, pmm::Coordina
   return {along_b(coordinates), slabs_along(roles.c), slabs_along(roles.a)};
 }
 
-NeededOfGrid SampledBatch::needed_on(pmm::GridShape const& shape, GcnPlan const& plan,
+NeededOfGrid SampledBatch::needed_on(pmm::GridShape const& shape, NetworkPlan const& plan,
                                      pmm::Gather gather) const {
   auto const& owners = plan.layers.front().owners;
   if (!owners || gather_of(plan, gather) == pmm::Gather::all) return {};
@@ -76,7 +76,7 @@ NeededOfGrid SampledBatch::needed_on(pmm::GridShape const& shape, GcnPlan const&
 }
 
 PlannedBatch SampledBatch::planned(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
-                                   GcnPlan const& plan, GcnSettings const& settings,
+                                   NetworkPlan const& plan, NetworkSettings const& settings,
                                    NeededOfGrid const& needed) const {
   auto const& facts = store_.facts();
   auto const own_rows = [&](pmm::AxisSet axes, pmm::IndexOrder order) {
@@ -98,8 +98,8 @@ PlannedBatch SampledBatch::planned(pmm::GridShape const& shape, pmm::Coordinates
 
 SentInEpoch sent_in_epoch(SampledBatch& batch, sampling::Sampler const& sampler, std::int64_t epoch,
                           pmm::GridShape const& shape, graph::StoreFacts const& facts,
-                          GcnSettings const& settings, std::int64_t num_accumulated) {
-  auto const plan = plan_gcn(facts, settings);
+                          NetworkSettings const& settings, std::int64_t num_accumulated) {
+  auto const plan = plan_network(facts, settings);
   auto const num_ranks = static_cast<std::size_t>(shape.size(pmm::group_axes));
   SentInEpoch sum;
   for (int group = 0; group < shape.data; ++group) {

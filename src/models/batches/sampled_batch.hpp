@@ -24,12 +24,12 @@ class SampledBatch {
   void draw(std::int64_t epoch, std::int64_t index);
 
   /// The rows that move. `plan`: of the whole graph. Cost: O(edges of the batch).
-  [[nodiscard]] NeededOfGrid needed_on(pmm::GridShape const& shape, GcnPlan const& plan,
+  [[nodiscard]] NeededOfGrid needed_on(pmm::GridShape const& shape, NetworkPlan const& plan,
                                        pmm::Gather gather) const;
 
   /// The batch on the rank at `coordinates`. All that is sent is exact; non-zeros are an even share. `needed`: of that grid.
   [[nodiscard]] PlannedBatch planned(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
-                                     GcnPlan const& plan, GcnSettings const& settings,
+                                     NetworkPlan const& plan, NetworkSettings const& settings,
                                      NeededOfGrid const& needed) const;
 
  private:
@@ -55,7 +55,7 @@ struct SentInEpoch {
 /// Lists every step of an epoch on every rank. Cost: lists of ranks x steps x accumulated batches.
 [[nodiscard]] SentInEpoch sent_in_epoch(SampledBatch& batch, sampling::Sampler const& sampler,
                                         std::int64_t epoch, pmm::GridShape const& shape,
-                                        graph::StoreFacts const& facts, GcnSettings const& settings,
+                                        graph::StoreFacts const& facts, NetworkSettings const& settings,
                                         std::int64_t num_accumulated);
 
 } // namespace orthant::models

@@ -56,8 +56,8 @@ std::string_view name_of(Exactness exactness) {
   return exactness == Exactness::exact ? "exact" : exactness == Exactness::at_most ? "at most" : "about";
 }
 
-Exactness exactness_without_counts(pmm::GridShape const& shape, GcnPlan const& plan,
-                                   GcnSettings const& settings) {
+Exactness exactness_without_counts(pmm::GridShape const& shape, NetworkPlan const& plan,
+                                   NetworkSettings const& settings) {
   if (is_alone(shape)) return Exactness::exact;
   if (predicts_links(settings) || has_relayouts(plan)) return Exactness::about;
   auto const is_between_owners = plan.layers.front().owners.has_value();
@@ -65,8 +65,8 @@ Exactness exactness_without_counts(pmm::GridShape const& shape, GcnPlan const& p
                                                                                    : Exactness::exact;
 }
 
-CountedGraph::CountedGraph(graph::GraphStore const& store, pmm::GridShape const& shape, GcnPlan const& plan,
-                           GcnSettings const& settings)
+CountedGraph::CountedGraph(graph::GraphStore const& store, pmm::GridShape const& shape,
+                           NetworkPlan const& plan, NetworkSettings const& settings)
     : store_(store),
       shape_(shape),
       plan_(plan),
@@ -83,7 +83,7 @@ CountedGraph::CountedGraph(graph::GraphStore const& store, pmm::GridShape const&
   orders_ = {std::move(in_p1), std::move(in_p2)};
 }
 
-GcnEpochTraits CountedGraph::traits_of(pmm::Coordinates const& coordinates) const {
+NetworkEpochTraits CountedGraph::traits_of(pmm::Coordinates const& coordinates) const {
   auto traits = models::traits_of(store_.facts(), shape_, coordinates, plan_, settings_);
   if (auto const& owners = plan_.layers.front().owners)
     traits.needed = needed_.of(coordinates, owners->roles);

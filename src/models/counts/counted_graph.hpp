@@ -24,26 +24,26 @@ enum class Exactness : std::uint8_t {
 [[nodiscard]] std::string_view name_of(Exactness exactness);
 
 /// What the sent bytes of lists are if they are made by traits_of(), without counts.
-[[nodiscard]] Exactness exactness_without_counts(pmm::GridShape const& shape, GcnPlan const& plan,
-                                                 GcnSettings const& settings);
+[[nodiscard]] Exactness exactness_without_counts(pmm::GridShape const& shape, NetworkPlan const& plan,
+                                                 NetworkSettings const& settings);
 
 class CountedGraph {
  public:
   /// Reads only what is needed to count the rows that move. `settings.gather` says which rows owners exchange. Cost: a pass over all non-zeros, or over
   /// both orders. Not collective; throws as the store does.
-  CountedGraph(graph::GraphStore const& store, pmm::GridShape const& shape, GcnPlan const& plan,
-               GcnSettings const& settings);
+  CountedGraph(graph::GraphStore const& store, pmm::GridShape const& shape, NetworkPlan const& plan,
+               NetworkSettings const& settings);
 
   /// Those of traits_of(), with the rows that move on this rank.
-  [[nodiscard]] GcnEpochTraits traits_of(pmm::Coordinates const& coordinates) const;
+  [[nodiscard]] NetworkEpochTraits traits_of(pmm::Coordinates const& coordinates) const;
   /// Of the sent bytes of lists by these traits.
   [[nodiscard]] Exactness exactness() const;
 
  private:
   graph::GraphStore const& store_;
   pmm::GridShape shape_;
-  GcnPlan const& plan_;
-  GcnSettings const& settings_;
+  NetworkPlan const& plan_;
+  NetworkSettings const& settings_;
   VertexOrders orders_; // empty: no relayouts
   NeededOfGrid needed_;
 };

@@ -40,8 +40,8 @@ std::int64_t VertexOrders::count_both(pmm::IndexOrder first_order, Range first, 
                        [&](std::int64_t place) { return of_p2.begin <= place && place < of_p2.end; });
 }
 
-void set_counted_relayouts(GcnEpochTraits& traits, pmm::GridShape const& shape,
-                           pmm::Coordinates const& coordinates, GcnPlan const& plan,
+void set_counted_relayouts(NetworkEpochTraits& traits, pmm::GridShape const& shape,
+                           pmm::Coordinates const& coordinates, NetworkPlan const& plan,
                            VertexOrders const& orders, RelayoutRows rows) {
   using Sizes = std::array<pmm::RelayoutSizes, 2>; // forward and backward
   auto const between = [&](pmm::Placement const& from, pmm::Placement const& to) {
@@ -64,7 +64,7 @@ void set_counted_relayouts(GcnEpochTraits& traits, pmm::GridShape const& shape,
     if (layer.reads_itself()) selves[l] = between(layer.aggregated(), layer.aggregate());
   }
   auto const of_layer = [](std::vector<Sizes> sizes) {
-    return [sizes = std::move(sizes)](GcnLayerPlan const& layer, bool is_backward) {
+    return [sizes = std::move(sizes)](NetworkLayerPlan const& layer, bool is_backward) {
       return sizes[static_cast<std::size_t>(layer.index)][is_backward ? 1 : 0];
     };
   };
@@ -75,15 +75,15 @@ void set_counted_relayouts(GcnEpochTraits& traits, pmm::GridShape const& shape,
   std::vector<Sizes> starts; // [sites]
   for (auto const& site : plan.teleport->sites)
     starts.push_back(between(teleport_start(plan), site));
-  traits.teleport_sizes = [starts](GcnPlan const& of, pmm::Placement const& site, bool is_backward) {
+  traits.teleport_sizes = [starts](NetworkPlan const& of, pmm::Placement const& site, bool is_backward) {
     auto const& sites = of.teleport.value().sites;
     return starts.at(
         static_cast<std::size_t>(std::ranges::find(sites, site) - sites.begin()))[is_backward ? 1 : 0];
   };
 }
 
-bool has_relayouts(GcnPlan const& plan) {
-  return std::ranges::any_of(plan.layers, [](GcnLayerPlan const& layer) {
+bool has_relayouts(NetworkPlan const& plan) {
+  return std::ranges::any_of(plan.layers, [](NetworkLayerPlan const& layer) {
     return (layer.is_residual || layer.reads_itself() || layer.teleport_site) && !layer.owners;
   });
 }

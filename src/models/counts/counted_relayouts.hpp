@@ -32,11 +32,11 @@ enum class RelayoutRows : std::uint8_t { all, sampled };
 
 /// What the rank at `coordinates` moves of these vertices for residuals, rows of the vertex itself and H0. `plan`: of the whole graph.
 /// Exact but for the numbers of runs. Cost: O(vertices of the rank) per relayout.
-void set_counted_relayouts(GcnEpochTraits& traits, pmm::GridShape const& shape,
-                           pmm::Coordinates const& coordinates, GcnPlan const& plan,
+void set_counted_relayouts(NetworkEpochTraits& traits, pmm::GridShape const& shape,
+                           pmm::Coordinates const& coordinates, NetworkPlan const& plan,
                            VertexOrders const& orders, RelayoutRows rows);
 
 /// Whether a network on this plan has such relayouts.
-[[nodiscard]] bool has_relayouts(GcnPlan const& plan);
+[[nodiscard]] bool has_relayouts(NetworkPlan const& plan);
 
 } // namespace orthant::models

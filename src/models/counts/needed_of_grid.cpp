@@ -73,7 +73,7 @@ NeededOfGrid::Counts count_touched(VertexPlaces const& places, std::vector<bool>
 
 } // namespace
 
-pmm::Gather gather_of(GcnPlan const& plan, pmm::Gather asked) {
+pmm::Gather gather_of(NetworkPlan const& plan, pmm::Gather asked) {
   return plan.layers.front().reads_edges() ? pmm::Gather::all : asked;
 }
 

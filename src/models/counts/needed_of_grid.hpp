@@ -16,7 +16,7 @@
 namespace orthant::models {
 
 /// Which rows move between owners: all of them for layers that read single edges, else as it is asked.
-[[nodiscard]] pmm::Gather gather_of(GcnPlan const& plan, pmm::Gather asked);
+[[nodiscard]] pmm::Gather gather_of(NetworkPlan const& plan, pmm::Gather asked);
 
 /// Empty if all rows are exchanged.
 struct NeededOfGrid {

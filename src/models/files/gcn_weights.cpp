@@ -9,7 +9,7 @@ namespace orthant::models {
 
 using runtime::Hdf5File;
 
-Architecture architecture_of(GcnSettings const& settings) {
+Architecture architecture_of(NetworkSettings const& settings) {
   auto const yes_or_no = [](bool has_it) { return std::string(has_it ? "yes" : "no"); };
   Architecture parts{{"model", std::string(name_of(settings.model))}};
   if (settings.model == Model::sage) parts.emplace_back("aggregator", name_of(settings.aggregator));
@@ -40,13 +40,13 @@ Architecture architecture_of(GcnSettings const& settings) {
   return parts;
 }
 
-Architecture order_of_features(GcnSettings const& settings, graph::StoreFacts const& facts) {
+Architecture order_of_features(NetworkSettings const& settings, graph::StoreFacts const& facts) {
   if (!settings.trains_features || !facts.has_two_orders()) return {};
   return {{"order_of_features",
            settings.schedule == Schedule::rows ? "p1, of --schedule rows" : "p2, of --schedule pmm3d"}};
 }
 
-Architecture record_of(GcnSettings const& settings) {
+Architecture record_of(NetworkSettings const& settings) {
   auto record = architecture_of(settings);
   record.emplace_back("feature_norm", settings.feature_norm == FeatureNorm::row ? "row" : "none");
   if (settings.normalization) record.emplace_back("normalization", graph::name_of(*settings.normalization));
@@ -54,15 +54,15 @@ Architecture record_of(GcnSettings const& settings) {
   return record;
 }
 
-Architecture record_of(GcnSettings const& settings, graph::StoreFacts const& facts) {
+Architecture record_of(NetworkSettings const& settings, graph::StoreFacts const& facts) {
   auto record = record_of(settings);
   for (auto const& part : order_of_features(settings, facts))
     record.push_back(part);
   return record;
 }
 
-GcnSettings settings_of(WeightsFacts const& facts) {
-  GcnSettings settings;
+NetworkSettings settings_of(WeightsFacts const& facts) {
+  NetworkSettings settings;
   auto const last = facts.widths.end() - (facts.head_classes ? 0 : 1);
   // The first layer of GCNII is dense, and not one of its hidden widths.
   settings.hidden_widths.assign(facts.widths.begin() + (facts.model == Model::gcnii ? 2 : 1), last);

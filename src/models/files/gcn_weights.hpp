@@ -13,14 +13,14 @@ namespace orthant::models {
 
 /// The parts that must be those of the model: model, aggregator of GraphSAGE, propagation_steps, teleport and theta, layers, norm, activation, residual, input_projection, head, bias,
 /// trained_features, and task, decoder and decoder_hidden if links are predicted.
-[[nodiscard]] Architecture architecture_of(GcnSettings const& settings);
+[[nodiscard]] Architecture architecture_of(NetworkSettings const& settings);
 /// What a file records: the same, feature_norm, and the operator if it is known; of a training on a store also the order of the rows of
 /// trained features.
-[[nodiscard]] Architecture record_of(GcnSettings const& settings);
-[[nodiscard]] Architecture record_of(GcnSettings const& settings, graph::StoreFacts const& facts);
+[[nodiscard]] Architecture record_of(NetworkSettings const& settings);
+[[nodiscard]] Architecture record_of(NetworkSettings const& settings, graph::StoreFacts const& facts);
 /// Of that record what a training must share with the file that it starts from: the order of the rows of trained
 /// features, which depends on the schedule if the store has two orders.
-[[nodiscard]] Architecture order_of_features(GcnSettings const& settings, graph::StoreFacts const& facts);
+[[nodiscard]] Architecture order_of_features(NetworkSettings const& settings, graph::StoreFacts const& facts);
 
 /// The architecture that a weights file holds.
 struct WeightsFacts {
@@ -50,7 +50,7 @@ struct WeightsFacts {
 };
 
 /// The model of such a file, without dropout.
-[[nodiscard]] GcnSettings settings_of(WeightsFacts const& facts);
+[[nodiscard]] NetworkSettings settings_of(WeightsFacts const& facts);
 
 /// The number of its last layer, of which propagations are some, or of its head.
 [[nodiscard]] std::int64_t last_layer_of(WeightsFacts const& facts);

@@ -6,26 +6,27 @@
 namespace orthant::models {
 
 template<class T>
-Gcn<T>::Gcn(pmm::ProcessGrid const& grid, GcnSettings const& settings,
-            std::shared_ptr<GcnParameters<T>> parameters)
+GraphNetwork<T>::GraphNetwork(pmm::ProcessGrid const& grid, NetworkSettings const& settings,
+                              std::shared_ptr<NetworkParameters<T>> parameters)
     : settings_(settings),
       parameters_(std::move(parameters)),
-      passes_(make_gcn_passes<T>(grid, settings, parameters_)) {}
+      passes_(make_network_passes<T>(grid, settings, parameters_)) {}
 
 template<class T>
-Gcn<T>::Gcn(pmm::ProcessGrid const& grid, graph::GraphStore const& store, GcnSettings const& settings)
+GraphNetwork<T>::GraphNetwork(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                              NetworkSettings const& settings)
     : settings_(settings) {
   ORTHANT_ASSERT_SAME(grid.group(), settings.seed);
   ORTHANT_ASSERT_SAME(grid.group(), settings.num_layers());
-  auto const plan = plan_gcn(store, settings);
-  parameters_ = std::make_shared<GcnParameters<T>>(grid, plan, settings);
-  passes_ = make_gcn_passes<T>(grid, settings, parameters_);
+  auto const plan = plan_network(store, settings);
+  parameters_ = std::make_shared<NetworkParameters<T>>(grid, plan, settings);
+  passes_ = make_network_passes<T>(grid, settings, parameters_);
   auto operands = make_full_graph_operands<T>(grid, store, plan, settings);
   if (settings.trains_features) parameters_->add_features(operands.features.dense);
   rebind(std::move(operands));
 }
 
-template class Gcn<float>;
-template class Gcn<double>;
+template class GraphNetwork<float>;
+template class GraphNetwork<double>;
 
 } // namespace orthant::models

@@ -12,8 +12,8 @@
 // store. A network is parameters, which others may share, operands of one graph or batch, and memory for its
 // activations:
 //
-//   auto parameters = std::make_shared<GcnParameters<float>>(grid, plan, settings);
-//   Gcn<float> network(grid, settings, parameters);
+//   auto parameters = std::make_shared<NetworkParameters<float>>(grid, plan, settings);
+//   GraphNetwork<float> network(grid, settings, parameters);
 //   network.unbind();                                                              // every step
 //   network.rebind(operands_of_a_batch);
 //   loss.loss_and_gradient(exec, network.forward(exec, Pass::training, step, phases),
@@ -30,20 +30,20 @@ namespace orthant::models {
 /// T: the scalar of training. Activations and their gradients are held in settings.operand_format; 16 bits need
 /// T = float (Error).
 template<class T>
-class Gcn final : public Network<T> {
+class GraphNetwork final : public Network<T> {
  public:
   /// A network that waits for rebind(). `grid` must outlive it. Not collective.
-  Gcn(pmm::ProcessGrid const& grid, GcnSettings const& settings,
-      std::shared_ptr<GcnParameters<T>> parameters);
+  GraphNetwork(pmm::ProcessGrid const& grid, NetworkSettings const& settings,
+               std::shared_ptr<NetworkParameters<T>> parameters);
 
   /// The whole graph, with parameters of its own. Collective over the grid's group. Throws UserError where
   /// the store has no features or labels.
-  Gcn(pmm::ProcessGrid const& grid, graph::GraphStore const& store, GcnSettings const& settings);
+  GraphNetwork(pmm::ProcessGrid const& grid, graph::GraphStore const& store, NetworkSettings const& settings);
 
   /// Runs on this graph or batch from now on. Activations lie in memory that grows only, so a batch no larger
   /// than those before allocates no array. Throws Error where the operands' weights do not lie as the
   /// parameters do. Not collective; not while a pass is under way.
-  void rebind(GcnOperands<T> operands) { passes_->rebind(std::move(operands)); }
+  void rebind(NetworkOperands<T> operands) { passes_->rebind(std::move(operands)); }
   /// Frees the layers and their ways between placements, before those of the next operands are made. Until rebind() nothing else may be
   /// called.
   void unbind() { passes_->unbind(); }
@@ -58,7 +58,7 @@ class Gcn final : public Network<T> {
 
   [[nodiscard]] pmm::DistMatrix<T> const& logits() const { return passes_->logits(); }
   /// What layer l leaves to those after it: after norm, activation and residual, if it has them. The head counts
-  /// as one more layer. Throws Error if activations have 16 bits, or if it is not kept (GcnSettings::keeps_outputs).
+  /// as one more layer. Throws Error if activations have 16 bits, or if it is not kept (NetworkSettings::keeps_outputs).
   [[nodiscard]] pmm::DistMatrix<T> const& output_of_layer(std::size_t l) const {
     return passes_->output_of_layer(l);
   }
@@ -68,8 +68,8 @@ class Gcn final : public Network<T> {
   }
   [[nodiscard]] std::vector<Parameter<T>>& parameters() override { return parameters_->list(); }
   [[nodiscard]] std::int64_t num_parameters() const { return parameters_->num_numbers(); }
-  [[nodiscard]] std::shared_ptr<GcnParameters<T>> const& shared_parameters() const { return parameters_; }
-  [[nodiscard]] GcnPlan const& plan() const { return passes_->plan(); }
+  [[nodiscard]] std::shared_ptr<NetworkParameters<T>> const& shared_parameters() const { return parameters_; }
+  [[nodiscard]] NetworkPlan const& plan() const { return passes_->plan(); }
   /// What moves between owners of vertices (schedule rows); null: all rows.
   [[nodiscard]] std::shared_ptr<pmm::NeededRows const> const& needed_rows() const {
     return passes_->needed_rows();
@@ -93,12 +93,12 @@ class Gcn final : public Network<T> {
   }
 
  private:
-  GcnSettings settings_;
-  std::shared_ptr<GcnParameters<T>> parameters_;
-  std::unique_ptr<GcnPasses<T>> passes_;
+  NetworkSettings settings_;
+  std::shared_ptr<NetworkParameters<T>> parameters_;
+  std::unique_ptr<NetworkPasses<T>> passes_;
 };
 
-extern template class Gcn<float>;
-extern template class Gcn<double>;
+extern template class GraphNetwork<float>;
+extern template class GraphNetwork<double>;
 
 } // namespace orthant::models

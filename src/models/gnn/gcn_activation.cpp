@@ -12,8 +12,8 @@ namespace orthant::models {
 
 using runtime::DefaultExec;
 
-void plan_activation_scratch(GcnScratchPlan& scratch, pmm::StepPlan const& step, GcnLayerPlan const& layer,
-                             ActivationParts const& parts) {
+void plan_activation_scratch(NetworkScratchPlan& scratch, pmm::StepPlan const& step,
+                             NetworkLayerPlan const& layer, ActivationParts const& parts) {
   if (layer.is_residual)
     scratch.residual_gradient = std::max(scratch.residual_gradient, step.block(layer.input).num_padded);
   if (parts.norm == Norm::none) return;
@@ -24,7 +24,7 @@ void plan_activation_scratch(GcnScratchPlan& scratch, pmm::StepPlan const& step,
   if (!is_rms) reserve_centered_norm(scratch.workspace, parts.norm, block);
 }
 
-void plan_activation_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, ActivationParts const& parts,
+void plan_activation_arrays(pmm::StepPlan& step, NetworkLayerPlan const& layer, ActivationParts const& parts,
                             runtime::Wire format) {
   if (parts.keeps_mask) return plan_relu_mask(step, layer.output);
   if (!parts.is_fused() || layer.is_residual)
@@ -38,10 +38,10 @@ void plan_activation_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, Acti
 }
 
 template<class T>
-GcnActivation<T>::GcnActivation(GcnLayer<T> const& layer, ActivationParts const& parts,
-                                GcnLayerParameters<Sum> const& parameters, BlockKeys keys,
-                                ResidualPath<Sum> residual, GcnScratch<T>& scratch,
-                                GcnActivationMemory<T>& memory)
+NetworkActivation<T>::NetworkActivation(NetworkLayer<T> const& layer, ActivationParts const& parts,
+                                        NetworkLayerParameters<Sum> const& parameters, BlockKeys keys,
+                                        ResidualPath<Sum> residual, NetworkScratch<T>& scratch,
+                                        NetworkActivationMemory<T>& memory)
     : activation_(parts.activation),
       parameters_(parameters),
       keys_(std::move(keys)),
@@ -77,8 +77,8 @@ GcnActivation<T>::GcnActivation(GcnLayer<T> const& layer, ActivationParts const&
 }
 
 template<class T>
-void GcnActivation<T>::make_centered(GcnLayer<T> const& layer, Norm kind, GcnScratch<T>& scratch,
-                                     GcnActivationMemory<T>& memory) {
+void NetworkActivation<T>::make_centered(NetworkLayer<T> const& layer, Norm kind, NetworkScratch<T>& scratch,
+                                         NetworkActivationMemory<T>& memory) {
   if constexpr (std::is_same_v<T, Sum>) {
     if (!memory.centered) memory.centered = std::make_unique<CenteredNormMemory<T>>();
     centered_ = CenteredNorm<T>(
@@ -90,14 +90,14 @@ void GcnActivation<T>::make_centered(GcnLayer<T> const& layer, Norm kind, GcnScr
 }
 
 template<class T>
-void GcnActivation<T>::start(DefaultExec const& exec, pmm::DistMatrix<T> const& layer_input) {
+void NetworkActivation<T>::start(DefaultExec const& exec, pmm::DistMatrix<T> const& layer_input) {
   if (!residual_.exists()) return;
   addend_ = residual_.is_local ? layer_input : output_;
   if (!residual_.is_local) residual_.bring(exec, layer_input, output_);
 }
 
 template<class T>
-void GcnActivation<T>::forward(DefaultExec const& exec, Pass pass, Dropout const& dropout) {
+void NetworkActivation<T>::forward(DefaultExec const& exec, Pass pass, Dropout const& dropout) {
   if (centered_) return forward_centered(exec, pass, dropout);
   if (has_norm())
     return rms_norm_relu_dropout(exec, z_, parameters_.norm_scale, dropout, keys_, norm_state_,
@@ -110,7 +110,7 @@ void GcnActivation<T>::forward(DefaultExec const& exec, Pass pass, Dropout const
 }
 
 template<class T>
-void GcnActivation<T>::forward_smooth(DefaultExec const& exec, Dropout const& dropout) {
+void NetworkActivation<T>::forward_smooth(DefaultExec const& exec, Dropout const& dropout) {
   if constexpr (std::is_same_v<T, Sum>) {
     // D := dropout(f(Z)), in the memory of gradients if F is to be added
     auto const& d = residual_.exists() ? z_gradient_ : output_;
@@ -121,7 +121,7 @@ void GcnActivation<T>::forward_smooth(DefaultExec const& exec, Dropout const& dr
 }
 
 template<class T>
-void GcnActivation<T>::backward_smooth(DefaultExec const& exec, Dropout const& dropout) {
+void NetworkActivation<T>::backward_smooth(DefaultExec const& exec, Dropout const& dropout) {
   if constexpr (std::is_same_v<T, Sum>) {
     // dZ := M dF' f'(Z) / (1 - p)
     auto const& gradient = z_gradient_.local();
@@ -131,7 +131,7 @@ void GcnActivation<T>::backward_smooth(DefaultExec const& exec, Dropout const& d
 }
 
 template<class T>
-void GcnActivation<T>::forward_centered(DefaultExec const& exec, Pass pass, Dropout const& dropout) {
+void NetworkActivation<T>::forward_centered(DefaultExec const& exec, Pass pass, Dropout const& dropout) {
   if constexpr (std::is_same_v<T, Sum>) {
     // D, in the memory of gradients if F is to be added
     auto const& d = residual_.exists() ? z_gradient_ : output_;
@@ -147,7 +147,7 @@ void GcnActivation<T>::forward_centered(DefaultExec const& exec, Pass pass, Drop
 }
 
 template<class T>
-void GcnActivation<T>::backward_centered(DefaultExec const& exec, Dropout const& dropout) {
+void NetworkActivation<T>::backward_centered(DefaultExec const& exec, Dropout const& dropout) {
   if constexpr (std::is_same_v<T, Sum>) {
     auto const& gradient = z_gradient_.local();
     auto const draws_again = dropout.probability > 0 && (is_smooth() || residual_.exists());
@@ -163,7 +163,7 @@ void GcnActivation<T>::backward_centered(DefaultExec const& exec, Dropout const&
 }
 
 template<class T>
-void GcnActivation<T>::backward(DefaultExec const& exec, Dropout const& dropout) {
+void NetworkActivation<T>::backward(DefaultExec const& exec, Dropout const& dropout) {
   auto const probability = dropout.probability;
   if (residual_.exists() && !residual_.is_local) residual_.bring_back(exec, gradient_, residual_gradient_);
   if (centered_) {
@@ -189,22 +189,22 @@ void GcnActivation<T>::backward(DefaultExec const& exec, Dropout const& dropout)
 }
 
 template<class T>
-std::int64_t GcnActivation<T>::num_positive(DefaultExec const& exec) const {
+std::int64_t NetworkActivation<T>::num_positive(DefaultExec const& exec) const {
   return keeps_mask_ ? count_passed(exec, passed_) : count_positive(exec, z_);
 }
 
 template<class T>
-pmm::DistMatrix<T> const& GcnActivation<T>::finish_backward(DefaultExec const& exec,
-                                                            pmm::DistMatrix<T> const& input_gradient) {
+pmm::DistMatrix<T> const& NetworkActivation<T>::finish_backward(DefaultExec const& exec,
+                                                                pmm::DistMatrix<T> const& input_gradient) {
   if (!residual_.exists()) return input_gradient;
   auto const& sum = residual_.is_local ? gradient_ : input_gradient;
   add(exec, input_gradient, residual_.is_local ? gradient_ : residual_gradient_, sum);
   return sum;
 }
 
-template class GcnActivation<float>;
-template class GcnActivation<double>;
-template class GcnActivation<runtime::Bf16Number>;
-template class GcnActivation<runtime::Fp16Number>;
+template class NetworkActivation<float>;
+template class NetworkActivation<double>;
+template class NetworkActivation<runtime::Bf16Number>;
+template class NetworkActivation<runtime::Fp16Number>;
 
 } // namespace orthant::models

@@ -20,7 +20,7 @@ namespace orthant::models {
 
 /// Memory that the activation of one layer has to itself; none is taken for an absent part.
 template<class T>
-struct GcnActivationMemory {
+struct NetworkActivationMemory {
   GrowingVector<T> output{"orthant::models::activated"};                        // F'
   GrowingVector<runtime::SumOf<T>> inverse_rms{"orthant::models::inverse_rms"}; // of RmsNormState
   GrowingVector<std::uint32_t> passed{"orthant::models::passed"};
@@ -28,22 +28,22 @@ struct GcnActivationMemory {
 };
 
 /// Adds to `scratch` what the activation of a layer needs.
-void plan_activation_scratch(GcnScratchPlan& scratch, pmm::StepPlan const& step, GcnLayerPlan const& layer,
-                             ActivationParts const& parts);
+void plan_activation_scratch(NetworkScratchPlan& scratch, pmm::StepPlan const& step,
+                             NetworkLayerPlan const& layer, ActivationParts const& parts);
 /// Lists the memory that the activation of a layer has to itself. `format`: of activations.
-void plan_activation_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, ActivationParts const& parts,
+void plan_activation_arrays(pmm::StepPlan& step, NetworkLayerPlan const& layer, ActivationParts const& parts,
                             runtime::Wire format);
 
 template<class T>
-class GcnActivation {
+class NetworkActivation {
  public:
   using Sum = runtime::SumOf<T>;
 
   /// Of `layer`, whose output and gradient it shares; made anew for each graph or batch. `scratch` has its
   /// full size already, and `parameters` outlive it. Not collective.
-  GcnActivation(GcnLayer<T> const& layer, ActivationParts const& parts,
-                GcnLayerParameters<Sum> const& parameters, BlockKeys keys, ResidualPath<Sum> residual,
-                GcnScratch<T>& scratch, GcnActivationMemory<T>& memory);
+  NetworkActivation(NetworkLayer<T> const& layer, ActivationParts const& parts,
+                    NetworkLayerParameters<Sum> const& parameters, BlockKeys keys, ResidualPath<Sum> residual,
+                    NetworkScratch<T>& scratch, NetworkActivationMemory<T>& memory);
 
   /// Of a residual: brings F to where F' lies, ahead of the layer's products, unless it lies there. Collective over
   /// the group.
@@ -73,11 +73,11 @@ class GcnActivation {
   void backward_smooth(runtime::DefaultExec const& exec, Dropout const& dropout);
   void forward_centered(runtime::DefaultExec const& exec, Pass pass, Dropout const& dropout);
   void backward_centered(runtime::DefaultExec const& exec, Dropout const& dropout);
-  void make_centered(GcnLayer<T> const& layer, Norm kind, GcnScratch<T>& scratch,
-                     GcnActivationMemory<T>& memory);
+  void make_centered(NetworkLayer<T> const& layer, Norm kind, NetworkScratch<T>& scratch,
+                     NetworkActivationMemory<T>& memory);
 
   Activation activation_;
-  GcnLayerParameters<Sum> const& parameters_; // of the network
+  NetworkLayerParameters<Sum> const& parameters_; // of the network
   BlockKeys keys_;
   ResidualPath<Sum> residual_;
   pmm::DistMatrix<T> z_, z_gradient_, output_, gradient_;
@@ -91,9 +91,9 @@ class GcnActivation {
   std::shared_ptr<pmm::Workspace<Sum>> workspace_; // of the layer: what the two do never overlaps
 };
 
-extern template class GcnActivation<float>;
-extern template class GcnActivation<double>;
-extern template class GcnActivation<runtime::Bf16Number>;
-extern template class GcnActivation<runtime::Fp16Number>;
+extern template class NetworkActivation<float>;
+extern template class NetworkActivation<double>;
+extern template class NetworkActivation<runtime::Bf16Number>;
+extern template class NetworkActivation<runtime::Fp16Number>;
 
 } // namespace orthant::models

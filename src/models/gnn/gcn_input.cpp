@@ -93,12 +93,12 @@ void plan_rounded_features(pmm::StepPlan& step, pmm::Placement const& placement,
 }
 
 template<class T>
-bool GcnInput<T>::is_trained() const {
+bool NetworkInput<T>::is_trained() const {
   return features_.dense.layout().storage == pmm::Storage::flat_sharded;
 }
 
 template<class T>
-void GcnInput<T>::bind_dense(runtime::Vector<T> const& room) {
+void NetworkInput<T>::bind_dense(runtime::Vector<T> const& room) {
   auto& features = features_.dense;
   auto const has_room = room.extent(0) > 0;
   if constexpr (std::is_same_v<T, Sum>) {
@@ -117,15 +117,15 @@ void GcnInput<T>::bind_dense(runtime::Vector<T> const& room) {
 }
 
 template<class T>
-void GcnInput<T>::release() {
+void NetworkInput<T>::release() {
   features_.dense = {};
   dense_ = {};
   rounded_numbers_ = GrowingVector<T>(rounded_label);
 }
 
 template<class T>
-void GcnInput<T>::bind(InputFeatures<Sum> features, double dropout_probability,
-                       runtime::Vector<T> const& room) {
+void NetworkInput<T>::bind(InputFeatures<Sum> features, double dropout_probability,
+                           runtime::Vector<T> const& room) {
   features_ = std::move(features);
   uses_dropped_ = false;
   dense_ = {};
@@ -145,7 +145,7 @@ void GcnInput<T>::bind(InputFeatures<Sum> features, double dropout_probability,
 }
 
 template<class T>
-void GcnInput<T>::prepare(runtime::DefaultExec const& exec, Dropout const& dropout) {
+void NetworkInput<T>::prepare(runtime::DefaultExec const& exec, Dropout const& dropout) {
   uses_dropped_ = dropout.probability > 0;
   if constexpr (!std::is_same_v<T, Sum>)
     if (!features_.is_sparse && features_.dense.storage().extent(0) > 0)
@@ -172,8 +172,8 @@ void GcnInput<T>::prepare(runtime::DefaultExec const& exec, Dropout const& dropo
 }
 
 template<class T>
-void GcnInput<T>::backward(runtime::DefaultExec const& exec, Dropout const& dropout,
-                           pmm::DistMatrix<T> const& gradient) const {
+void NetworkInput<T>::backward(runtime::DefaultExec const& exec, Dropout const& dropout,
+                               pmm::DistMatrix<T> const& gradient) const {
   if (dropout.probability == 0) return;
   auto const& block = gradient.block();
   auto const stored = Kokkos::subview(gradient.storage(),
@@ -182,10 +182,10 @@ void GcnInput<T>::backward(runtime::DefaultExec const& exec, Dropout const& drop
                             block.columns.size(), stored);
 }
 
-template class GcnInput<float>;
-template class GcnInput<double>;
-template class GcnInput<runtime::Bf16Number>;
-template class GcnInput<runtime::Fp16Number>;
+template class NetworkInput<float>;
+template class NetworkInput<double>;
+template class NetworkInput<runtime::Bf16Number>;
+template class NetworkInput<runtime::Fp16Number>;
 template InputFeatures<float> read_input_features(pmm::ProcessGrid const&, graph::GraphStore const&,
                                                   pmm::Placement const&, FeatureNorm);
 template InputFeatures<double> read_input_features(pmm::ProcessGrid const&, graph::GraphStore const&,

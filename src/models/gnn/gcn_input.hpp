@@ -35,7 +35,7 @@ template<class T>
                                                    graph::GraphStore const& store,
                                                    pmm::Placement const& placement, FeatureNorm norm);
 
-/// Lists the arrays of read_input_features(); and those of a GcnInput that drops features out.
+/// Lists the arrays of read_input_features(); and those of a NetworkInput that drops features out.
 /// `num_nonzeros`: of sparse features. `lifetime`: of dense ones that are not trained (gnn/network_arrays).
 void plan_input_features(pmm::StepPlan& step, graph::StoreFacts const& facts, pmm::Placement const& placement,
                          FeatureNorm norm, std::optional<std::int64_t> num_nonzeros, pmm::Lifetime lifetime);
@@ -47,7 +47,7 @@ void plan_rounded_features(pmm::StepPlan& step, pmm::Placement const& placement,
 
 /// T: of the numbers of activations.
 template<class T>
-class GcnInput {
+class NetworkInput {
  public:
   using Sum = runtime::SumOf<T>;
 
@@ -90,9 +90,9 @@ class GcnInput {
   static constexpr auto rounded_label = "orthant::models::rounded_features";
 };
 
-extern template class GcnInput<float>;
-extern template class GcnInput<double>;
-extern template class GcnInput<runtime::Bf16Number>;
-extern template class GcnInput<runtime::Fp16Number>;
+extern template class NetworkInput<float>;
+extern template class NetworkInput<double>;
+extern template class NetworkInput<runtime::Bf16Number>;
+extern template class NetworkInput<runtime::Fp16Number>;
 
 } // namespace orthant::models

@@ -21,17 +21,17 @@ runtime::Vector<T> lent(pmm::ProcessGrid const& grid, pmm::Placement const& plac
 
 /// Whether the logits lie apart from outputs of T.
 template<class T>
-bool has_own_logits(GcnLayerPlan const& plan) {
+bool has_own_logits(NetworkLayerPlan const& plan) {
   return plan.makes_logits && runtime::is_16_bit<T>;
 }
 
 /// Whether dQ is copied before dF takes its place: it is what the only product reads.
-bool copies_gradient(GcnLayerPlan const& plan, bool needs_input_gradient) {
+bool copies_gradient(NetworkLayerPlan const& plan, bool needs_input_gradient) {
   return plan.kind != LayerKind::convolution && needs_input_gradient;
 }
 /// Of a layer that transforms first and shares memory: whether U lies where its product will, and dU where dQ lay. That is so if
 /// the aggregation reads only copies that messages made of its operand, forward and backward.
-bool has_middle_in_place(pmm::GridShape const& shape, GcnLayerPlan const& plan) {
+bool has_middle_in_place(pmm::GridShape const& shape, NetworkLayerPlan const& plan) {
   auto const& owners = plan.owners.value();
   if (owners.kept) return false; // U has other rows
   auto const& [a, b, c] = owners.roles;
@@ -39,15 +39,16 @@ bool has_middle_in_place(pmm::GridShape const& shape, GcnLayerPlan const& plan) 
   return shape.size(b) > 1 || (shape.size(c) > 1 && gathers_back);
 }
 /// Whether U, dU or dH lies in the scratch.
-bool has_middle(pmm::GridShape const& shape, GcnLayerPlan const& plan, GcnLayerOptions const& options) {
+bool has_middle(pmm::GridShape const& shape, NetworkLayerPlan const& plan,
+                NetworkLayerOptions const& options) {
   if (options.shares_outputs) // dH takes the place of H
     return !plan.aggregates_first && !has_middle_in_place(shape, plan);
   return plan.kind == LayerKind::convolution || copies_gradient(plan, options.needs_input_gradient);
 }
 
 template<class T>
-pmm::LentMemory room_in(pmm::DistMatrix<T> const& operand, GcnLayerPlan const& plan,
-                        GcnLayerOptions const& options) {
+pmm::LentMemory room_in(pmm::DistMatrix<T> const& operand, NetworkLayerPlan const& plan,
+                        NetworkLayerOptions const& options) {
   auto const is_free = lends_operand(operand.grid().shape(), plan, options.shares_outputs);
   return {operand.storage().data(), is_free ? operand.storage().extent(0) * sizeof(T) : 0};
 }
@@ -55,7 +56,7 @@ pmm::LentMemory room_in(pmm::DistMatrix<T> const& operand, GcnLayerPlan const& p
 } // namespace
 
 // Outputs that share memory are free while a later layer multiplies what it gathered of them.
-bool lends_operand(pmm::GridShape const& shape, GcnLayerPlan const& layer, bool shares_outputs) {
+bool lends_operand(pmm::GridShape const& shape, NetworkLayerPlan const& layer, bool shares_outputs) {
   return shares_outputs && layer.index > 0 && layer.aggregates_first && has_middle_in_place(shape, layer);
 }
 
@@ -92,8 +93,8 @@ void plan_operand_weight(pmm::StepPlan& step, pmm::Placement const& weight, Numb
     plan_matrix(step, weight, "orthant::models::operand_weight", pmm::Lifetime::training, formats.operand);
 }
 
-void GcnScratchPlan::add(pmm::StepPlan const& step, GcnLayerPlan const& layer,
-                         GcnLayerOptions const& options) {
+void NetworkScratchPlan::add(pmm::StepPlan const& step, NetworkLayerPlan const& layer,
+                             NetworkLayerOptions const& options) {
   auto const& formats = options.formats;
   auto const output = step.block(layer.output);
   if (!options.shares_outputs || (layer.makes_logits && formats.operand != runtime::Wire::native))
@@ -118,7 +119,7 @@ void GcnScratchPlan::add(pmm::StepPlan const& step, GcnLayerPlan const& layer,
 }
 
 template<class T>
-void GcnScratch<T>::reserve(GcnScratchPlan const& needed) {
+void NetworkScratch<T>::reserve(NetworkScratchPlan const& needed) {
   static_cast<void>(gradient.reserve(needed.gradient));
   static_cast<void>(residual_gradient.reserve(needed.residual_gradient));
   static_cast<void>(row_sums.reserve(needed.row_sums));
@@ -128,7 +129,7 @@ void GcnScratch<T>::reserve(GcnScratchPlan const& needed) {
   static_cast<void>(self.sum.reserve(needed.self.sum));
 }
 
-void GcnScratchPlan::list(pmm::StepPlan& step, runtime::Wire format) const {
+void NetworkScratchPlan::list(pmm::StepPlan& step, runtime::Wire format) const {
   step.add_array("orthant::models::gradient", step.wire_bytes(gradient, format));
   step.add_array("orthant::models::residual_gradient", step.wire_bytes(residual_gradient, format));
   step.add_array("orthant::models::row_sums", step.scalar_bytes(row_sums));
@@ -138,7 +139,8 @@ void GcnScratchPlan::list(pmm::StepPlan& step, runtime::Wire format) const {
   overlapped.list(step);
 }
 
-void plan_layer_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, GcnLayerOptions const& options) {
+void plan_layer_arrays(pmm::StepPlan& step, NetworkLayerPlan const& layer,
+                       NetworkLayerOptions const& options) {
   auto const& formats = options.formats;
   if (layer.keeps_middle())
     plan_matrix(step, layer.middle, "orthant::models::aggregated", pmm::Lifetime::training, formats.operand);
@@ -150,11 +152,12 @@ void plan_layer_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, GcnLayerO
 }
 
 template<class T>
-GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, GcnLayerGraph<Sum> graph,
-                      GcnLayerParameters<Sum> parameters, GcnLayerOptions const& options,
-                      GcnScratch<T>& scratch, GcnLayerMemory<T>& memory, GcnLayerPlaces<T> const& places)
-    : GcnLayer(grid, p, products_of(p, options.formats), std::move(parameters), options, scratch, memory,
-               places) {
+NetworkLayer<T>::NetworkLayer(pmm::ProcessGrid const& grid, NetworkLayerPlan const& p,
+                              NetworkLayerGraph<Sum> graph, NetworkLayerParameters<Sum> parameters,
+                              NetworkLayerOptions const& options, NetworkScratch<T>& scratch,
+                              NetworkLayerMemory<T>& memory, NetworkLayerPlaces<T> const& places)
+    : NetworkLayer(grid, p, products_of(p, options.formats), std::move(parameters), options, scratch, memory,
+                   places) {
   // First what makes the workspace grow: its old memory is there beside the new one meanwhile.
   if (p.aggregates() && !p.reads_edges()) {
     if (p.keeps_weights(aggregated_columns(grid.shape(), grid.coordinates(), p)))
@@ -203,9 +206,10 @@ GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, GcnLa
 }
 
 template<class T>
-GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, GcnLayerProducts const& products,
-                      GcnLayerParameters<Sum> parameters, GcnLayerOptions const& options,
-                      GcnScratch<T>& scratch, GcnLayerMemory<T>& memory, GcnLayerPlaces<T> const& places)
+NetworkLayer<T>::NetworkLayer(pmm::ProcessGrid const& grid, NetworkLayerPlan const& p,
+                              NetworkLayerProducts const& products, NetworkLayerParameters<Sum> parameters,
+                              NetworkLayerOptions const& options, NetworkScratch<T>& scratch,
+                              NetworkLayerMemory<T>& memory, NetworkLayerPlaces<T> const& places)
     : plan_(p),
       options_(options),
       has_own_logits_(has_own_logits<T>(p)),
@@ -233,7 +237,7 @@ GcnLayer<T>::GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& p, GcnLa
 }
 
 template<class T>
-void GcnLayer<T>::add_bias(runtime::DefaultExec const& exec) const {
+void NetworkLayer<T>::add_bias(runtime::DefaultExec const& exec) const {
   if (!options_.has_bias || options_.is_activated) return;
   if (plan_.makes_logits)
     pmm::add_bias(exec, logits(), parameters_.bias);
@@ -243,7 +247,7 @@ void GcnLayer<T>::add_bias(runtime::DefaultExec const& exec) const {
 
 template<class T>
 template<class Features>
-void GcnLayer<T>::forward(runtime::DefaultExec const& exec, Features const& features) {
+void NetworkLayer<T>::forward(runtime::DefaultExec const& exec, Features const& features) {
   if constexpr (std::is_same_v<T, Sum>)
     if (self_) self_->start(exec, features);
   if (plan_.kind == LayerKind::dense) {
@@ -271,14 +275,14 @@ void GcnLayer<T>::forward(runtime::DefaultExec const& exec, Features const& feat
 }
 
 template<class T>
-void GcnLayer<T>::finish_forward(runtime::DefaultExec const& exec) {
+void NetworkLayer<T>::finish_forward(runtime::DefaultExec const& exec) {
   if constexpr (std::is_same_v<T, Sum>)
     if (self_) self_->finish(exec, output_);
   add_bias(exec);
 }
 
 template<class T>
-void GcnLayer<T>::forward_from_middle(runtime::DefaultExec const& exec) {
+void NetworkLayer<T>::forward_from_middle(runtime::DefaultExec const& exec) {
   ORTHANT_REQUIRE(plan_.keeps_aggregate(), "layer ", plan_.index, " keeps no aggregate");
   // Q[c,a] := sum_b H[c,b] W[b,a]
   weight_.update(exec);
@@ -291,7 +295,8 @@ void GcnLayer<T>::forward_from_middle(runtime::DefaultExec const& exec) {
 
 template<class T>
 template<class Features>
-pmm::DistMatrix<T> const& GcnLayer<T>::backward(runtime::DefaultExec const& exec, Features const& features) {
+pmm::DistMatrix<T> const& NetworkLayer<T>::backward(runtime::DefaultExec const& exec,
+                                                    Features const& features) {
   if (options_.has_bias && !options_.is_activated)
     pmm::sum_columns(exec, output_gradient_, parameters_.bias_gradient, *workspace_);
   if (options_.has_bias) parameters_.reduce(exec, output_gradient_, parameters_.bias_gradient);
@@ -306,7 +311,7 @@ pmm::DistMatrix<T> const& GcnLayer<T>::backward(runtime::DefaultExec const& exec
 
 template<class T>
 template<class Features>
-void GcnLayer<T>::backward_dense(runtime::DefaultExec const& exec, Features const& features) {
+void NetworkLayer<T>::backward_dense(runtime::DefaultExec const& exec, Features const& features) {
   // dF[a,b] := sum_c dQ[a,c] W[b,c]^T is reduced while dW[b,c] := sum_a F[a,b]^T dQ[a,c] is computed.
   if (!options_.needs_input_gradient)
     return weight_back_->run(exec, features, output_gradient_, parameters_.weight_gradient);
@@ -319,7 +324,7 @@ void GcnLayer<T>::backward_dense(runtime::DefaultExec const& exec, Features cons
 
 template<class T>
 template<class Features>
-void GcnLayer<T>::backward_in_place(runtime::DefaultExec const& exec, Features const& features) {
+void NetworkLayer<T>::backward_in_place(runtime::DefaultExec const& exec, Features const& features) {
   if (plan_.aggregates_first) {
     // dW := H^T dQ;  dH := dQ W^T in the place of H;  dF := A^^T dH
     weight_back_->run(exec, middle_, output_gradient_, parameters_.weight_gradient);
@@ -338,7 +343,7 @@ void GcnLayer<T>::backward_in_place(runtime::DefaultExec const& exec, Features c
 
 template<class T>
 template<class Features>
-void GcnLayer<T>::backward_products(runtime::DefaultExec const& exec, Features const& features) {
+void NetworkLayer<T>::backward_products(runtime::DefaultExec const& exec, Features const& features) {
   if (options_.shares_outputs) return backward_in_place(exec, features);
   if (plan_.kind == LayerKind::dense) return backward_dense(exec, features);
   if (plan_.kind == LayerKind::propagation) {
@@ -379,14 +384,14 @@ void GcnLayer<T>::backward_products(runtime::DefaultExec const& exec, Features c
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
-  template struct GcnScratch<T>;                                                                             \
-  template class GcnLayer<T>;                                                                                \
+  template struct NetworkScratch<T>;                                                                         \
+  template class NetworkLayer<T>;                                                                            \
   template class OperandWeight<T>;                                                                           \
   ORTHANT_INSTANTIATE_FOR(T, pmm::DistMatrix<T>)                                                             \
   ORTHANT_INSTANTIATE_FOR(T, pmm::DistSparse<runtime::SumOf<T>>)
 #define ORTHANT_INSTANTIATE_FOR(T, Features)                                                                 \
-  template void GcnLayer<T>::forward(runtime::DefaultExec const&, Features const&);                          \
-  template pmm::DistMatrix<T> const& GcnLayer<T>::backward(runtime::DefaultExec const&, Features const&);
+  template void NetworkLayer<T>::forward(runtime::DefaultExec const&, Features const&);                      \
+  template pmm::DistMatrix<T> const& NetworkLayer<T>::backward(runtime::DefaultExec const&, Features const&);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 ORTHANT_INSTANTIATE(runtime::Bf16Number)

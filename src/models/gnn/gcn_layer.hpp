@@ -36,7 +36,7 @@ namespace orthant::models {
 
 using runtime::GrowingVector;
 
-struct GcnLayerOptions {
+struct NetworkLayerOptions {
   bool has_bias = true;
   bool needs_input_gradient = true;
   bool overlaps = true;
@@ -47,15 +47,15 @@ struct GcnLayerOptions {
   NumberFormats formats{}; // of activations and their gradients; weights and theirs: native
 };
 
-struct GcnScratchPlan;
+struct NetworkScratchPlan;
 
 /// Memory that all layers use in turn, as long as the largest needs. `gradient`: what comes from the layer above, then dQ,
-/// then dF. `middle`: U, dU or dH. If outputs share memory (GcnLayerPlaces), `gradient` is of 16-bit logits or of trained
+/// then dF. `middle`: U, dU or dH. If outputs share memory (NetworkLayerPlaces), `gradient` is of 16-bit logits or of trained
 /// features, and `middle` is U or dU, if these are not in place. The activations use `residual_gradient` and `row_sums`; but
 /// if a layer has a residual within the rank, dQ and then dF lie in `residual_gradient`, and what comes from above stays. With
 /// perceptrons `gradient` and `middle` take turns (network_arrays.hpp).
 template<class T>
-struct GcnScratch {
+struct NetworkScratch {
   GrowingVector<T> gradient{"orthant::models::gradient"};
   GrowingVector<T> residual_gradient{"orthant::models::residual_gradient"};
   GrowingVector<runtime::SumOf<T>> row_sums{"orthant::models::row_sums"};
@@ -69,12 +69,12 @@ struct GcnScratch {
       std::make_shared<Workspace>(); // of a product beside which others run
 
   /// Makes it that long, before layers are made with it; workspaces and what reads edges apart.
-  void reserve(GcnScratchPlan const& needed);
+  void reserve(NetworkScratchPlan const& needed);
 };
 
 /// Memory that a layer has to itself: what the backward pass reads, and the logits.
 template<class T>
-struct GcnLayerMemory {
+struct NetworkLayerMemory {
   GrowingVector<T> middle{"orthant::models::aggregated"}; // H
   GrowingVector<T> self{"orthant::models::self"};         // S
   GrowingVector<T> output{"orthant::models::output"};
@@ -110,7 +110,7 @@ void plan_operand_weight(pmm::StepPlan& step, pmm::Placement const& weight, Numb
                          bool is_mapped = false);
 
 /// The same before it exists. The longest of what the layers need.
-struct GcnScratchPlan {
+struct NetworkScratchPlan {
   std::int64_t gradient = 0; // numbers
   std::int64_t residual_gradient = 0;
   std::int64_t row_sums = 0;
@@ -120,20 +120,22 @@ struct GcnScratchPlan {
   pmm::WorkspacePlan overlapped;
 
   /// Adds what a layer needs.
-  void add(pmm::StepPlan const& step, GcnLayerPlan const& layer, GcnLayerOptions const& options);
+  void add(pmm::StepPlan const& step, NetworkLayerPlan const& layer, NetworkLayerOptions const& options);
   /// Lists the arrays. `format`: of activations.
   void list(pmm::StepPlan& step, runtime::Wire format) const;
 };
 
 /// Whether a sparse product may use the memory of the layer's input: messages have copied what it multiplies.
-[[nodiscard]] bool lends_operand(pmm::GridShape const& shape, GcnLayerPlan const& layer, bool shares_outputs);
+[[nodiscard]] bool lends_operand(pmm::GridShape const& shape, NetworkLayerPlan const& layer,
+                                 bool shares_outputs);
 
 /// Lists the memory that a layer has to itself, but for outputs of hidden layers if they share memory.
-void plan_layer_arrays(pmm::StepPlan& step, GcnLayerPlan const& layer, GcnLayerOptions const& options);
+void plan_layer_arrays(pmm::StepPlan& step, NetworkLayerPlan const& layer,
+                       NetworkLayerOptions const& options);
 
 /// Where Q, dQ, dF, and dH or dU of a layer lie, in memory that is long enough; plan/gcn_settings says when outputs share it.
 template<class T>
-struct GcnLayerPlaces {
+struct NetworkLayerPlaces {
   GrowingVector<T>& output; // unless these are logits of Sum
   GrowingVector<T>& output_gradient;
   GrowingVector<T>& input_gradient;
@@ -143,7 +145,7 @@ struct GcnLayerPlaces {
 /// What a layer has of its graph. `column_ids`: of one that takes a maximum in the schedule pmm3d; `self_path`: of one with a self
 /// weight; `teleport`: of one with a site.
 template<class T>
-struct GcnLayerGraph {
+struct NetworkLayerGraph {
   Adjacency<T> adjacency;
   runtime::Vector<std::int64_t> column_ids;
   ResidualPath<T> self_path;
@@ -151,15 +153,16 @@ struct GcnLayerGraph {
 };
 
 template<class T>
-class GcnLayer {
+class NetworkLayer {
  public:
   using Sum = runtime::SumOf<T>;
 
   /// The layer on one graph or batch, in lent memory: made anew for each, which costs a few small objects.
   /// `scratch` has its full size already: the layers share it.
-  GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan, GcnLayerGraph<Sum> graph,
-           GcnLayerParameters<Sum> parameters, GcnLayerOptions const& options, GcnScratch<T>& scratch,
-           GcnLayerMemory<T>& memory, GcnLayerPlaces<T> const& places);
+  NetworkLayer(pmm::ProcessGrid const& grid, NetworkLayerPlan const& plan, NetworkLayerGraph<Sum> graph,
+               NetworkLayerParameters<Sum> parameters, NetworkLayerOptions const& options,
+               NetworkScratch<T>& scratch, NetworkLayerMemory<T>& memory,
+               NetworkLayerPlaces<T> const& places);
 
   /// Ahead of forward(): what drops coefficients of attention. Other layers have none, and dense ones do not aggregate.
   void begin_pass(Dropout const& coefficients) {
@@ -172,11 +175,11 @@ class GcnLayer {
   void forward_from_middle(runtime::DefaultExec const& exec);
 
   /// From dQ = output_gradient() to dW, db and, where needed, dF, which it returns (in the memory of
-  /// GcnLayerPlaces::input_gradient).
+  /// NetworkLayerPlaces::input_gradient).
   template<class Features>
   pmm::DistMatrix<T> const& backward(runtime::DefaultExec const& exec, Features const& features);
 
-  [[nodiscard]] GcnLayerPlan const& plan() const { return plan_; }
+  [[nodiscard]] NetworkLayerPlan const& plan() const { return plan_; }
   [[nodiscard]] pmm::DistMatrix<T> const& output() const { return output_; }
   /// H or U, while it is kept.
   [[nodiscard]] pmm::DistMatrix<T> const& middle() const { return middle_; }
@@ -192,9 +195,10 @@ class GcnLayer {
   [[nodiscard]] std::shared_ptr<pmm::Workspace<Sum>> const& workspace() const { return workspace_; }
 
  private:
-  GcnLayer(pmm::ProcessGrid const& grid, GcnLayerPlan const& plan, GcnLayerProducts const& products,
-           GcnLayerParameters<Sum> parameters, GcnLayerOptions const& options, GcnScratch<T>& scratch,
-           GcnLayerMemory<T>& memory, GcnLayerPlaces<T> const& places);
+  NetworkLayer(pmm::ProcessGrid const& grid, NetworkLayerPlan const& plan,
+               NetworkLayerProducts const& products, NetworkLayerParameters<Sum> parameters,
+               NetworkLayerOptions const& options, NetworkScratch<T>& scratch, NetworkLayerMemory<T>& memory,
+               NetworkLayerPlaces<T> const& places);
   void add_bias(runtime::DefaultExec const& exec) const;
   void finish_forward(runtime::DefaultExec const& exec);
   template<class Features>
@@ -205,10 +209,10 @@ class GcnLayer {
   template<class Features>
   void backward_dense(runtime::DefaultExec const& exec, Features const& features);
 
-  GcnLayerPlan plan_;
-  GcnLayerOptions options_;
+  NetworkLayerPlan plan_;
+  NetworkLayerOptions options_;
   bool has_own_logits_; // of Sum, in place of an output of T
-  GcnLayerParameters<Sum> parameters_;
+  NetworkLayerParameters<Sum> parameters_;
   OperandWeight<T> weight_;
   std::shared_ptr<pmm::Workspace<Sum>> workspace_;
   pmm::DistMatrix<T> middle_, middle_gradient_, output_, output_gradient_, input_gradient_;
@@ -221,9 +225,9 @@ class GcnLayer {
   std::unique_ptr<SelfTerm<T>> self_; // null: none
 };
 
-extern template class GcnLayer<float>;
-extern template class GcnLayer<double>;
-extern template class GcnLayer<runtime::Bf16Number>;
-extern template class GcnLayer<runtime::Fp16Number>;
+extern template class NetworkLayer<float>;
+extern template class NetworkLayer<double>;
+extern template class NetworkLayer<runtime::Bf16Number>;
+extern template class NetworkLayer<runtime::Fp16Number>;
 
 } // namespace orthant::models

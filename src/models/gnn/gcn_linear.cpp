@@ -6,7 +6,7 @@
 
 namespace orthant::models {
 
-void plan_linear_buffers(GcnScratchPlan& scratch, pmm::StepPlan const& step, LinearPlan const& linear,
+void plan_linear_buffers(NetworkScratchPlan& scratch, pmm::StepPlan const& step, LinearPlan const& linear,
                          NumberFormats const& formats) {
   auto const products = products_of(linear, formats);
   plan_buffers(scratch.workspace, step, products.product);
@@ -23,10 +23,10 @@ void plan_linear_arrays(pmm::StepPlan& step, LinearPlan const& linear, char cons
 }
 
 template<class T, class Result>
-GcnLinear<T, Result>::GcnLinear(pmm::ProcessGrid const& grid, LinearPlan const& plan,
-                                GcnLayerParameters<Sum> parameters, GcnLayerOptions const& options,
-                                GcnScratch<T> const& scratch, GrowingVector<Result>& output,
-                                GrowingVector<T>& weight)
+NetworkLinear<T, Result>::NetworkLinear(pmm::ProcessGrid const& grid, LinearPlan const& plan,
+                                        NetworkLayerParameters<Sum> parameters,
+                                        NetworkLayerOptions const& options, NetworkScratch<T> const& scratch,
+                                        GrowingVector<Result>& output, GrowingVector<T>& weight)
     : plan_(plan),
       options_(options),
       parameters_(std::move(parameters)),
@@ -42,8 +42,8 @@ GcnLinear<T, Result>::GcnLinear(pmm::ProcessGrid const& grid, LinearPlan const& 
 
 template<class T, class Result>
 template<class Features>
-pmm::DistMatrix<Result> const& GcnLinear<T, Result>::forward(runtime::DefaultExec const& exec,
-                                                             Features const& a) {
+pmm::DistMatrix<Result> const& NetworkLinear<T, Result>::forward(runtime::DefaultExec const& exec,
+                                                                 Features const& a) {
   // C[r,c] := sum_k A[r,k] W[k,c]
   weight_.update(exec);
   product_.run(exec, a, weight_.matrix(), output_);
@@ -53,9 +53,9 @@ pmm::DistMatrix<Result> const& GcnLinear<T, Result>::forward(runtime::DefaultExe
 
 template<class T, class Result>
 template<class Features>
-void GcnLinear<T, Result>::backward(runtime::DefaultExec const& exec, Features const& a,
-                                    pmm::DistMatrix<T> const& gradient,
-                                    pmm::DistMatrix<T> const& a_gradient) {
+void NetworkLinear<T, Result>::backward(runtime::DefaultExec const& exec, Features const& a,
+                                        pmm::DistMatrix<T> const& gradient,
+                                        pmm::DistMatrix<T> const& a_gradient) {
   if (options_.has_bias && !options_.is_activated)
     pmm::sum_columns(exec, gradient, parameters_.bias_gradient, *workspace_);
   if (options_.has_bias) parameters_.reduce(exec, gradient, parameters_.bias_gradient);
@@ -69,14 +69,14 @@ void GcnLinear<T, Result>::backward(runtime::DefaultExec const& exec, Features c
 }
 
 #define ORTHANT_INSTANTIATE(T, Result)                                                                       \
-  template class GcnLinear<T, Result>;                                                                       \
+  template class NetworkLinear<T, Result>;                                                                   \
   ORTHANT_INSTANTIATE_FOR(T, Result, pmm::DistMatrix<T>)                                                     \
   ORTHANT_INSTANTIATE_FOR(T, Result, pmm::DistSparse<runtime::SumOf<T>>)
 #define ORTHANT_INSTANTIATE_FOR(T, Result, Features)                                                         \
-  template pmm::DistMatrix<Result> const& GcnLinear<T, Result>::forward(runtime::DefaultExec const&,         \
-                                                                        Features const&);                    \
-  template void GcnLinear<T, Result>::backward(runtime::DefaultExec const&, Features const&,                 \
-                                               pmm::DistMatrix<T> const&, pmm::DistMatrix<T> const&);
+  template pmm::DistMatrix<Result> const& NetworkLinear<T, Result>::forward(runtime::DefaultExec const&,     \
+                                                                            Features const&);                \
+  template void NetworkLinear<T, Result>::backward(runtime::DefaultExec const&, Features const&,             \
+                                                   pmm::DistMatrix<T> const&, pmm::DistMatrix<T> const&);
 ORTHANT_INSTANTIATE(float, float)
 ORTHANT_INSTANTIATE(double, double)
 ORTHANT_INSTANTIATE(runtime::Bf16Number, runtime::Bf16Number)

@@ -10,24 +10,24 @@
 
 namespace orthant::models {
 
-/// Adds to the workspaces of `scratch` what a GcnLinear needs.
-void plan_linear_buffers(GcnScratchPlan& scratch, pmm::StepPlan const& step, LinearPlan const& linear,
+/// Adds to the workspaces of `scratch` what a NetworkLinear needs.
+void plan_linear_buffers(NetworkScratchPlan& scratch, pmm::StepPlan const& step, LinearPlan const& linear,
                          NumberFormats const& formats);
-/// Lists the memory that a GcnLinear has to itself; `label`: of C.
+/// Lists the memory that a NetworkLinear has to itself; `label`: of C.
 void plan_linear_arrays(pmm::StepPlan& step, LinearPlan const& linear, char const* label,
                         NumberFormats const& formats);
 
 /// T: of the numbers of A, and Result: of C, which for logits is Sum.
 template<class T, class Result = T>
-class GcnLinear {
+class NetworkLinear {
  public:
   using Sum = runtime::SumOf<T>;
 
   /// On one graph or batch, in lent memory: made anew for each. `output` is C's own memory, `weight` that of a rounded
   /// W. Not collective.
-  GcnLinear(pmm::ProcessGrid const& grid, LinearPlan const& plan, GcnLayerParameters<Sum> parameters,
-            GcnLayerOptions const& options, GcnScratch<T> const& scratch, GrowingVector<Result>& output,
-            GrowingVector<T>& weight);
+  NetworkLinear(pmm::ProcessGrid const& grid, LinearPlan const& plan, NetworkLayerParameters<Sum> parameters,
+                NetworkLayerOptions const& options, NetworkScratch<T> const& scratch,
+                GrowingVector<Result>& output, GrowingVector<T>& weight);
 
   /// C := A W + b; without b if an activation adds it. `Features`: a DistMatrix, or a DistSparse, which has no gradient.
   template<class Features>
@@ -44,8 +44,8 @@ class GcnLinear {
 
  private:
   LinearPlan plan_;
-  GcnLayerOptions options_;
-  GcnLayerParameters<Sum> parameters_;
+  NetworkLayerOptions options_;
+  NetworkLayerParameters<Sum> parameters_;
   OperandWeight<T> weight_;
   pmm::DistMatrix<Result> output_;
   std::shared_ptr<pmm::Workspace<Sum>> workspace_;
@@ -54,11 +54,11 @@ class GcnLinear {
   pmm::Product<T, Sum> weight_back_;
 };
 
-extern template class GcnLinear<float>;
-extern template class GcnLinear<double>;
-extern template class GcnLinear<runtime::Bf16Number>;
-extern template class GcnLinear<runtime::Fp16Number>;
-extern template class GcnLinear<runtime::Bf16Number, float>;
-extern template class GcnLinear<runtime::Fp16Number, float>;
+extern template class NetworkLinear<float>;
+extern template class NetworkLinear<double>;
+extern template class NetworkLinear<runtime::Bf16Number>;
+extern template class NetworkLinear<runtime::Fp16Number>;
+extern template class NetworkLinear<runtime::Bf16Number, float>;
+extern template class NetworkLinear<runtime::Fp16Number, float>;
 
 } // namespace orthant::models

@@ -31,13 +31,13 @@ ResidualPath<T> read_residual_path(pmm::ProcessGrid const& grid, graph::GraphSto
 
 } // namespace
 
-bool has_output_keys(GcnPlan const& plan, GcnSettings const& settings, std::size_t l) {
+bool has_output_keys(NetworkPlan const& plan, NetworkSettings const& settings, std::size_t l) {
   return settings.dropout > 0 && is_activated(plan, l) &&
          (plan.layers[l].drops_output || plan.layers[l].second || drops_start(plan, l + 1));
 }
 
-void plan_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
-                    GcnEpochTraits const& traits) {
+void plan_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
+                    NetworkEpochTraits const& traits) {
   auto const& first = plan.layers.front();
   if (first.owners) // one block for all layers
     return plan_owned_adjacency(step, first.reads_edges() ? without_transpose(facts) : facts,
@@ -48,8 +48,8 @@ void plan_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan
     if (layer.aggregates()) blocks.get(step, layer.adjacency, layer.is_even);
 }
 
-void plan_adjacency_products(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
-                             GcnEpochTraits const& traits) {
+void plan_adjacency_products(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
+                             NetworkEpochTraits const& traits) {
   AdjacencyBlocksPlan blocks(facts, traits.num_nonzeros);
   for (auto const& layer : plan.layers) {
     if (!layer.keeps_weights(aggregated_columns(step.shape(), step.coordinates(), layer))) continue;
@@ -65,8 +65,9 @@ void plan_adjacency_products(pmm::StepPlan& step, graph::StoreFacts const& facts
   }
 }
 
-void plan_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
-                   GcnSettings const& settings, GcnEpochTraits const& traits, pmm::Lifetime features) {
+void plan_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
+                   NetworkSettings const& settings, NetworkEpochTraits const& traits,
+                   pmm::Lifetime features) {
   plan_adjacency(step, facts, plan, traits);
   plan_adjacency_products(step, facts, plan, traits);
   if (auto const& first = plan.layers.front(); first.owners && first.reads_edges())
@@ -86,8 +87,8 @@ void plan_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan 
 }
 
 template<class T>
-GcnOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
-                                        GcnPlan const& plan, GcnSettings const& settings) {
+NetworkOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                                            NetworkPlan const& plan, NetworkSettings const& settings) {
   // Features last: if they are rounded, they are there only until they are bound.
   auto operands = make_full_graph_operands<T>(grid, store, plan, settings, InputFeatures<T>{}, std::nullopt);
   operands.features = read_input_features<T>(grid, store, plan.features(), settings.feature_norm);
@@ -96,10 +97,11 @@ GcnOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph::Gra
 }
 
 template<class T>
-GcnOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
-                                        GcnPlan const& plan, GcnSettings const& settings,
-                                        InputFeatures<T> features, std::optional<OwnedAdjacency<T>> owned) {
-  GcnOperands<T> operands;
+NetworkOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                                            NetworkPlan const& plan, NetworkSettings const& settings,
+                                            InputFeatures<T> features,
+                                            std::optional<OwnedAdjacency<T>> owned) {
+  NetworkOperands<T> operands;
   operands.plan = plan;
   operands.features = std::move(features);
   auto* const dropped = plan.drops_edges ? &operands.dropped : nullptr;
@@ -139,11 +141,11 @@ GcnOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph::Gra
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
-  template GcnOperands<T> make_full_graph_operands(pmm::ProcessGrid const&, graph::GraphStore const&,        \
-                                                   GcnPlan const&, GcnSettings const&);                      \
-  template GcnOperands<T> make_full_graph_operands(pmm::ProcessGrid const&, graph::GraphStore const&,        \
-                                                   GcnPlan const&, GcnSettings const&, InputFeatures<T>,     \
-                                                   std::optional<OwnedAdjacency<T>>);
+  template NetworkOperands<T> make_full_graph_operands(pmm::ProcessGrid const&, graph::GraphStore const&,    \
+                                                       NetworkPlan const&, NetworkSettings const&);          \
+  template NetworkOperands<T> make_full_graph_operands(pmm::ProcessGrid const&, graph::GraphStore const&,    \
+                                                       NetworkPlan const&, NetworkSettings const&,           \
+                                                       InputFeatures<T>, std::optional<OwnedAdjacency<T>>);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 #undef ORTHANT_INSTANTIATE

@@ -16,8 +16,8 @@ namespace orthant::models {
 
 /// Copies share the numbers.
 template<class T>
-struct GcnOperands {
-  GcnPlan plan; // of this graph's or batch's extents; weights lie as the parameters do
+struct NetworkOperands {
+  NetworkPlan plan; // of this graph's or batch's extents; weights lie as the parameters do
   std::vector<Adjacency<T>>
       adjacency; // [layers] with what the adjoint needs: A^ of plan.layers[l], if it aggregates
   std::vector<runtime::Vector<std::int64_t>>
@@ -43,35 +43,35 @@ struct GcnOperands {
 };
 
 /// Whether the rows of layer l's output need the ids that dropout is keyed by.
-[[nodiscard]] bool has_output_keys(GcnPlan const& plan, GcnSettings const& settings, std::size_t l);
+[[nodiscard]] bool has_output_keys(NetworkPlan const& plan, NetworkSettings const& settings, std::size_t l);
 
 /// Those of the whole graph. Reads this rank's blocks: collective over the grid's group.
 template<class T>
-[[nodiscard]] GcnOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid,
-                                                      graph::GraphStore const& store, GcnPlan const& plan,
-                                                      GcnSettings const& settings);
+[[nodiscard]] NetworkOperands<T>
+make_full_graph_operands(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                         NetworkPlan const& plan, NetworkSettings const& settings);
 /// The same with features that have been read, and the block of owners, if it has been.
 template<class T>
-[[nodiscard]] GcnOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid,
-                                                      graph::GraphStore const& store, GcnPlan const& plan,
-                                                      GcnSettings const& settings, InputFeatures<T> features,
-                                                      std::optional<OwnedAdjacency<T>> owned);
+[[nodiscard]] NetworkOperands<T>
+make_full_graph_operands(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                         NetworkPlan const& plan, NetworkSettings const& settings, InputFeatures<T> features,
+                         std::optional<OwnedAdjacency<T>> owned);
 
 /// Whether layers ask for the original ids of the columns of their own blocks.
-[[nodiscard]] inline bool needs_column_ids(GcnLayerPlan const& layer) {
+[[nodiscard]] inline bool needs_column_ids(NetworkLayerPlan const& layer) {
   return layer.takes_maximum && !layer.owners;
 }
 
 /// Lists the blocks of A^ of all layers.
-void plan_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
-                    GcnEpochTraits const& traits);
+void plan_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
+                    NetworkEpochTraits const& traits);
 
 /// Lists what their products keep beside them.
-void plan_adjacency_products(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
-                             GcnEpochTraits const& traits);
+void plan_adjacency_products(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
+                             NetworkEpochTraits const& traits);
 
 /// Lists the arrays of make_full_graph_operands(), with dense features that are held so long.
-void plan_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
-                   GcnSettings const& settings, GcnEpochTraits const& traits, pmm::Lifetime features);
+void plan_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
+                   NetworkSettings const& settings, NetworkEpochTraits const& traits, pmm::Lifetime features);
 
 } // namespace orthant::models

@@ -26,10 +26,11 @@ void copy_or_widen(DefaultExec const& exec, pmm::DistMatrix<T> const& from, pmm:
 } // namespace
 
 template<class T>
-std::unique_ptr<GcnPasses<T>> make_gcn_passes(pmm::ProcessGrid const& grid, GcnSettings const& settings,
-                                              std::shared_ptr<GcnParameters<T>> parameters) {
+std::unique_ptr<NetworkPasses<T>> make_network_passes(pmm::ProcessGrid const& grid,
+                                                      NetworkSettings const& settings,
+                                                      std::shared_ptr<NetworkParameters<T>> parameters) {
   auto const make = [&]<class Number>(Number) {
-    return std::make_unique<TypedGcnPasses<Number>>(grid, settings, std::move(parameters));
+    return std::make_unique<TypedNetworkPasses<Number>>(grid, settings, std::move(parameters));
   };
   if (settings.operand_format == runtime::Wire::native) return make(T());
   if constexpr (std::is_same_v<T, float>) {
@@ -42,8 +43,8 @@ std::unique_ptr<GcnPasses<T>> make_gcn_passes(pmm::ProcessGrid const& grid, GcnS
 }
 
 template<class T>
-TypedGcnPasses<T>::TypedGcnPasses(pmm::ProcessGrid const& grid, GcnSettings const& settings,
-                                  std::shared_ptr<GcnParameters<Sum>> parameters)
+TypedNetworkPasses<T>::TypedNetworkPasses(pmm::ProcessGrid const& grid, NetworkSettings const& settings,
+                                          std::shared_ptr<NetworkParameters<Sum>> parameters)
     : grid_(grid),
       settings_(settings),
       parameters_(std::move(parameters)),
@@ -52,7 +53,7 @@ TypedGcnPasses<T>::TypedGcnPasses(pmm::ProcessGrid const& grid, GcnSettings cons
       second_memory_(parameters_->num_layers()) {}
 
 template<class T>
-void TypedGcnPasses<T>::require_fitting(GcnOperands<Sum> const& operands) const {
+void TypedNetworkPasses<T>::require_fitting(NetworkOperands<Sum> const& operands) const {
   auto const& plan = operands.plan;
   auto const num_layers = parameters_->num_layers();
   auto const fits = plan.layers.size() == num_layers && operands.adjacency.size() == num_layers &&
@@ -60,7 +61,7 @@ void TypedGcnPasses<T>::require_fitting(GcnOperands<Sum> const& operands) const 
   ORTHANT_REQUIRE(fits, plan.layers.size(), " layers, ", operands.adjacency.size(), " blocks and ",
                   operands.output_keys.size(), " keys for ", num_layers, " weights");
   auto const require_alike = [](std::string const& name, pmm::Placement const& planned,
-                                GcnLayerParameters<Sum> const& parameters) {
+                                NetworkLayerParameters<Sum> const& parameters) {
     auto const& there = parameters.weight.placement();
     ORTHANT_REQUIRE(planned == there, name, " needs ", planned.to_string(), "; there is ", there.to_string());
   };
@@ -76,7 +77,7 @@ void TypedGcnPasses<T>::require_fitting(GcnOperands<Sum> const& operands) const 
 }
 
 template<class T>
-void TypedGcnPasses<T>::reserve_scratch(GcnOperands<Sum> const& operands) {
+void TypedNetworkPasses<T>::reserve_scratch(NetworkOperands<Sum> const& operands) {
   pmm::StepPlan const step(grid_.shape(), grid_.coordinates(), sizeof(Sum));
   scratch_.reserve(scratch_of(step, plan_, settings_));
   for (std::size_t l = 0; auto const length : shared_output_lengths(step, plan_, settings_))
@@ -89,7 +90,7 @@ void TypedGcnPasses<T>::reserve_scratch(GcnOperands<Sum> const& operands) {
 }
 
 template<class T>
-void TypedGcnPasses<T>::rebind(GcnOperands<Sum> operands) {
+void TypedNetworkPasses<T>::rebind(NetworkOperands<Sum> operands) {
   require_fitting(operands);
   unbind(); // layers hold the memory that is about to grow
   plan_ = operands.plan;
@@ -106,12 +107,12 @@ void TypedGcnPasses<T>::rebind(GcnOperands<Sum> operands) {
 }
 
 template<class T>
-void TypedGcnPasses<T>::make_layers(GcnOperands<Sum> const& operands) {
-  GcnLayerOptions options{.has_bias = settings_.has_bias,
-                          .needs_input_gradient = settings_.trains_features,
-                          .overlaps = settings_.overlaps,
-                          .shares_outputs = shares_outputs_,
-                          .formats = settings_.formats()};
+void TypedNetworkPasses<T>::make_layers(NetworkOperands<Sum> const& operands) {
+  NetworkLayerOptions options{.has_bias = settings_.has_bias,
+                              .needs_input_gradient = settings_.trains_features,
+                              .overlaps = settings_.overlaps,
+                              .shares_outputs = shares_outputs_,
+                              .formats = settings_.formats()};
   if (plan_.projection)
     projection_.emplace(grid_, *plan_.projection, parameters_->projection(), options, scratch_, projected_,
                         projection_weight_);
@@ -130,8 +131,8 @@ void TypedGcnPasses<T>::make_layers(GcnOperands<Sum> const& operands) {
     options.needs_input_gradient = needs_input_gradient(plan_, l);
     options.has_bias = settings_.has_bias && plan_.layers[l].adds_bias;
     options.is_activated = is_activated(plan_, l) && activation_of(plan_, settings_, l).is_fused();
-    GcnLayerGraph<Sum> graph{operands.adjacency[l], operands.column_ids_of(l), operands.self_path(l),
-                             teleport_};
+    NetworkLayerGraph<Sum> graph{operands.adjacency[l], operands.column_ids_of(l), operands.self_path(l),
+                                 teleport_};
     layers_.emplace_back(grid_, plan_.layers[l], std::move(graph), parameters_->layer(l), options, scratch_,
                          memory_[l], places_of(plan_, shares_outputs_, l, scratch_, memory_));
     if (is_activated(plan_, l))
@@ -151,7 +152,7 @@ void TypedGcnPasses<T>::make_layers(GcnOperands<Sum> const& operands) {
 }
 
 template<class T>
-void TypedGcnPasses<T>::make_teleport(GcnOperands<Sum> const& operands) {
+void TypedNetworkPasses<T>::make_teleport(NetworkOperands<Sum> const& operands) {
   if (!plan_.teleport) return;
   if constexpr (std::is_same_v<T, Sum>) {
     auto const first = plan_.teleport->first_layer;
@@ -164,8 +165,8 @@ void TypedGcnPasses<T>::make_teleport(GcnOperands<Sum> const& operands) {
 }
 
 template<class T>
-void TypedGcnPasses<T>::make_second(GcnOperands<Sum> const& operands, std::size_t l,
-                                    GcnLayerOptions options) {
+void TypedNetworkPasses<T>::make_second(NetworkOperands<Sum> const& operands, std::size_t l,
+                                        NetworkLayerOptions options) {
   seconds_.emplace_back();
   auto const& plan = plan_.layers[l].second;
   if (!plan) return;
@@ -175,13 +176,13 @@ void TypedGcnPasses<T>::make_second(GcnOperands<Sum> const& operands, std::size_
   auto& gradient = gets_gradient_in_middle(plan_, l) ? scratch_.middle : scratch_.gradient;
   auto const count = pmm::block_of(grid_, plan->output).num_padded;
   seconds_.back() = std::make_unique<Second>(Second{
-      GcnLinear<T>(grid_, *plan, parameters_->second(l), options, scratch_, memory.output, memory.weight),
+      NetworkLinear<T>(grid_, *plan, parameters_->second(l), options, scratch_, memory.output, memory.weight),
       operands.output_keys[l], parameters_->second(l),
       pmm::DistMatrix<T>(grid_, plan->output, gradient.reserve(count))});
 }
 
 template<class T>
-void TypedGcnPasses<T>::forward_second(DefaultExec const& exec, std::size_t l, Dropout const& dropout) {
+void TypedNetworkPasses<T>::forward_second(DefaultExec const& exec, std::size_t l, Dropout const& dropout) {
   if (!seconds_[l]) return;
   auto& second = *seconds_[l];
   auto const& output = second.linear.forward(exec, activations_[l].output());
@@ -190,7 +191,7 @@ void TypedGcnPasses<T>::forward_second(DefaultExec const& exec, std::size_t l, D
 }
 
 template<class T>
-void TypedGcnPasses<T>::backward_second(DefaultExec const& exec, std::size_t l, double probability) {
+void TypedNetworkPasses<T>::backward_second(DefaultExec const& exec, std::size_t l, double probability) {
   if (!seconds_[l]) return;
   auto& second = *seconds_[l];
   auto const active = second.linear.output().local();
@@ -205,7 +206,7 @@ void TypedGcnPasses<T>::backward_second(DefaultExec const& exec, std::size_t l, 
 
 /// In place of the logits if activations have 16 bits, or if outputs share memory: a loss may write it there.
 template<class T>
-auto TypedGcnPasses<T>::logits_gradient() const -> pmm::DistMatrix<Sum> const& {
+auto TypedNetworkPasses<T>::logits_gradient() const -> pmm::DistMatrix<Sum> const& {
   if constexpr (std::is_same_v<T, Sum>)
     return rounded_logits_gradient();
   else
@@ -213,9 +214,9 @@ auto TypedGcnPasses<T>::logits_gradient() const -> pmm::DistMatrix<Sum> const& {
 }
 
 template<class T>
-auto TypedGcnPasses<T>::output_of_layer(std::size_t l) const -> pmm::DistMatrix<Sum> const& {
+auto TypedNetworkPasses<T>::output_of_layer(std::size_t l) const -> pmm::DistMatrix<Sum> const& {
   ORTHANT_REQUIRE(l >= layers_.size() || keeps_output(l), "the output of layer ", l,
-                  " is not kept: set GcnSettings::keeps_outputs");
+                  " is not kept: set NetworkSettings::keeps_outputs");
   if constexpr (std::is_same_v<T, Sum>) {
     if (l >= layers_.size()) return logits();
     return seconds_[l] ? seconds_[l]->linear.output() : output_of(l);
@@ -226,12 +227,12 @@ auto TypedGcnPasses<T>::output_of_layer(std::size_t l) const -> pmm::DistMatrix<
 }
 
 template<class T>
-Dropout TypedGcnPasses<T>::dropout_of(std::uint64_t step, std::uint32_t layer) const {
+Dropout TypedNetworkPasses<T>::dropout_of(std::uint64_t step, std::uint32_t layer) const {
   return {dropout_in_use_, runtime::RandomStream(settings_.seed, runtime::Purpose::dropout, step, layer)};
 }
 
 template<class T>
-void TypedGcnPasses<T>::forward_input(DefaultExec const& exec, runtime::PhaseTimes& phases) {
+void TypedNetworkPasses<T>::forward_input(DefaultExec const& exec, runtime::PhaseTimes& phases) {
   ScopedTimer const timer(grid_.world().instruments(), phases, "input");
   auto dropout = dropout_of(step_in_use_, 0);
   if (projection_) dropout.probability = 0;
@@ -241,7 +242,7 @@ void TypedGcnPasses<T>::forward_input(DefaultExec const& exec, runtime::PhaseTim
 }
 
 template<class T>
-void TypedGcnPasses<T>::forward_layer(DefaultExec const& exec, std::size_t l) {
+void TypedNetworkPasses<T>::forward_layer(DefaultExec const& exec, std::size_t l) {
   auto& layer = layers_[l];
   if (l > 0 || projection_)
     layer.forward(exec, hidden(l));
@@ -256,8 +257,8 @@ void TypedGcnPasses<T>::forward_layer(DefaultExec const& exec, std::size_t l) {
 }
 
 template<class T>
-auto TypedGcnPasses<T>::forward(DefaultExec const& exec, Pass pass, std::uint64_t step,
-                                runtime::PhaseTimes& phases) -> pmm::DistMatrix<Sum> const& {
+auto TypedNetworkPasses<T>::forward(DefaultExec const& exec, Pass pass, std::uint64_t step,
+                                    runtime::PhaseTimes& phases) -> pmm::DistMatrix<Sum> const& {
   auto& instruments = grid_.world().instruments();
   dropout_in_use_ = pass == Pass::training ? settings_.dropout : 0.0;
   step_in_use_ = step;
@@ -302,7 +303,7 @@ auto TypedGcnPasses<T>::forward(DefaultExec const& exec, Pass pass, std::uint64_
 }
 
 template<class T>
-pmm::DistMatrix<T> const& TypedGcnPasses<T>::backward_layer(DefaultExec const& exec, std::size_t l) {
+pmm::DistMatrix<T> const& TypedNetworkPasses<T>::backward_layer(DefaultExec const& exec, std::size_t l) {
   if (l > 0 || projection_) return layers_[l].backward(exec, hidden(l));
   if (input_.is_sparse()) return layers_[l].backward(exec, input_.sparse());
   return layers_[l].backward(exec, input_.dense());
@@ -310,7 +311,7 @@ pmm::DistMatrix<T> const& TypedGcnPasses<T>::backward_layer(DefaultExec const& e
 
 /// From the gradient of what layer 0 reads.
 template<class T>
-void TypedGcnPasses<T>::backward_input(DefaultExec const& exec, pmm::DistMatrix<T> const& gradient) {
+void TypedNetworkPasses<T>::backward_input(DefaultExec const& exec, pmm::DistMatrix<T> const& gradient) {
   auto const& features_gradient = parameters_->features_gradient();
   if (projection_) {
     if (input_.is_sparse())
@@ -326,7 +327,7 @@ void TypedGcnPasses<T>::backward_input(DefaultExec const& exec, pmm::DistMatrix<
 }
 
 template<class T>
-void TypedGcnPasses<T>::backward(DefaultExec const& exec, runtime::PhaseTimes& phases) {
+void TypedNetworkPasses<T>::backward(DefaultExec const& exec, runtime::PhaseTimes& phases) {
   auto& instruments = grid_.world().instruments();
   if constexpr (!std::is_same_v<T, Sum>)
     pmm::round_numbers(exec, logits_gradient().storage(), rounded_logits_gradient().storage());
@@ -357,7 +358,7 @@ void TypedGcnPasses<T>::backward(DefaultExec const& exec, runtime::PhaseTimes& p
 }
 
 template<class T>
-std::int64_t TypedGcnPasses<T>::first_layer_not_finite(DefaultExec const& exec) const {
+std::int64_t TypedNetworkPasses<T>::first_layer_not_finite(DefaultExec const& exec) const {
   auto const num_layers = static_cast<std::int64_t>(layers_.size()), none = num_layers + 1;
   auto first = head_ && !is_finite(exec, head_->output()) ? num_layers : none;
   // Of an output that is gone, what the next layer aggregated tells.
@@ -372,7 +373,7 @@ std::int64_t TypedGcnPasses<T>::first_layer_not_finite(DefaultExec const& exec) 
 }
 
 template<class T>
-std::vector<std::int64_t> TypedGcnPasses<T>::dead_layers(DefaultExec const& exec) const {
+std::vector<std::int64_t> TypedNetworkPasses<T>::dead_layers(DefaultExec const& exec) const {
   if (settings_.activation != Activation::relu) return {};
   std::vector<std::int64_t> counts;
   for (std::size_t l = 0; l < activations_.size(); ++l)
@@ -385,8 +386,8 @@ std::vector<std::int64_t> TypedGcnPasses<T>::dead_layers(DefaultExec const& exec
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
-  template std::unique_ptr<GcnPasses<T>> make_gcn_passes(pmm::ProcessGrid const&, GcnSettings const&,        \
-                                                         std::shared_ptr<GcnParameters<T>>);
+  template std::unique_ptr<NetworkPasses<T>> make_network_passes(                                            \
+      pmm::ProcessGrid const&, NetworkSettings const&, std::shared_ptr<NetworkParameters<T>>);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 #undef ORTHANT_INSTANTIATE

@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Forward and backward passes of a Gcn (gcn.hpp): its layers, their memory, and what they are bound to. Numbers of
+// Forward and backward passes of a GraphNetwork (gcn.hpp): its layers, their memory, and what they are bound to. Numbers of
 // activations and their gradients are of type T; parameters, logits and sums are of type runtime::SumOf<T>.
 
 #include "models/core/network.hpp"
@@ -17,13 +17,13 @@
 
 namespace orthant::models {
 
-/// What Gcn<T> says of its functions holds here. T: the scalar of training.
+/// What GraphNetwork<T> says of its functions holds here. T: the scalar of training.
 template<class T>
-class GcnPasses {
+class NetworkPasses {
  public:
-  virtual ~GcnPasses() = default;
+  virtual ~NetworkPasses() = default;
   virtual void unbind() = 0;
-  virtual void rebind(GcnOperands<T> operands) = 0;
+  virtual void rebind(NetworkOperands<T> operands) = 0;
   virtual pmm::DistMatrix<T> const& forward(runtime::DefaultExec const& exec, Pass pass, std::uint64_t step,
                                             runtime::PhaseTimes& phases) = 0;
   virtual void backward(runtime::DefaultExec const& exec, runtime::PhaseTimes& phases) = 0;
@@ -32,24 +32,24 @@ class GcnPasses {
   [[nodiscard]] virtual pmm::DistMatrix<T> const& output_of_layer(std::size_t l) const = 0;
   [[nodiscard]] virtual std::int64_t first_layer_not_finite(runtime::DefaultExec const& exec) const = 0;
   [[nodiscard]] virtual std::vector<std::int64_t> dead_layers(runtime::DefaultExec const& exec) const = 0;
-  [[nodiscard]] virtual GcnPlan const& plan() const = 0;
+  [[nodiscard]] virtual NetworkPlan const& plan() const = 0;
   [[nodiscard]] virtual std::shared_ptr<pmm::NeededRows const> const& needed_rows() const = 0;
 };
 
 /// With activations in settings.operand_format. Throws Error if this has 16 bits and T is not float.
 template<class T>
-[[nodiscard]] std::unique_ptr<GcnPasses<T>> make_gcn_passes(pmm::ProcessGrid const& grid,
-                                                            GcnSettings const& settings,
-                                                            std::shared_ptr<GcnParameters<T>> parameters);
+[[nodiscard]] std::unique_ptr<NetworkPasses<T>>
+make_network_passes(pmm::ProcessGrid const& grid, NetworkSettings const& settings,
+                    std::shared_ptr<NetworkParameters<T>> parameters);
 
 /// T: of the numbers of activations.
 template<class T>
-class TypedGcnPasses final : public GcnPasses<runtime::SumOf<T>> {
+class TypedNetworkPasses final : public NetworkPasses<runtime::SumOf<T>> {
  public:
   using Sum = runtime::SumOf<T>;
 
-  TypedGcnPasses(pmm::ProcessGrid const& grid, GcnSettings const& settings,
-                 std::shared_ptr<GcnParameters<Sum>> parameters);
+  TypedNetworkPasses(pmm::ProcessGrid const& grid, NetworkSettings const& settings,
+                     std::shared_ptr<NetworkParameters<Sum>> parameters);
 
   void unbind() override {
     projection_.reset();
@@ -60,7 +60,7 @@ class TypedGcnPasses final : public GcnPasses<runtime::SumOf<T>> {
     head_gradient_ = {};
     teleport_.reset();
   }
-  void rebind(GcnOperands<Sum> operands) override;
+  void rebind(NetworkOperands<Sum> operands) override;
   pmm::DistMatrix<Sum> const& forward(runtime::DefaultExec const& exec, Pass pass, std::uint64_t step,
                                       runtime::PhaseTimes& phases) override;
   void backward(runtime::DefaultExec const& exec, runtime::PhaseTimes& phases) override;
@@ -71,16 +71,16 @@ class TypedGcnPasses final : public GcnPasses<runtime::SumOf<T>> {
   [[nodiscard]] pmm::DistMatrix<Sum> const& output_of_layer(std::size_t l) const override;
   [[nodiscard]] std::int64_t first_layer_not_finite(runtime::DefaultExec const& exec) const override;
   [[nodiscard]] std::vector<std::int64_t> dead_layers(runtime::DefaultExec const& exec) const override;
-  [[nodiscard]] GcnPlan const& plan() const override { return plan_; }
+  [[nodiscard]] NetworkPlan const& plan() const override { return plan_; }
   [[nodiscard]] std::shared_ptr<pmm::NeededRows const> const& needed_rows() const override {
     return needed_rows_;
   }
 
  private:
   [[nodiscard]] Dropout dropout_of(std::uint64_t step, std::uint32_t layer) const;
-  void require_fitting(GcnOperands<Sum> const& operands) const;
-  void reserve_scratch(GcnOperands<Sum> const& operands);
-  void make_layers(GcnOperands<Sum> const& operands);
+  void require_fitting(NetworkOperands<Sum> const& operands) const;
+  void reserve_scratch(NetworkOperands<Sum> const& operands);
+  void make_layers(NetworkOperands<Sum> const& operands);
   /// Whether the output of layer l stays until the next pass. A later layer that gathers it may write copies there.
   [[nodiscard]] bool keeps_output(std::size_t l) const {
     return l >= activations_.size() || !shares_outputs_ ||
@@ -109,17 +109,17 @@ class TypedGcnPasses final : public GcnPasses<runtime::SumOf<T>> {
   [[nodiscard]] bool begins_teleport(std::size_t l) const {
     return teleport_ != nullptr && plan_.teleport->first_layer == l;
   }
-  void make_teleport(GcnOperands<Sum> const& operands);
-  void make_second(GcnOperands<Sum> const& operands, std::size_t l, GcnLayerOptions options);
+  void make_teleport(NetworkOperands<Sum> const& operands);
+  void make_second(NetworkOperands<Sum> const& operands, std::size_t l, NetworkLayerOptions options);
   void forward_second(runtime::DefaultExec const& exec, std::size_t l, Dropout const& dropout);
   /// From dF_{l+1} to what the activation of layer l gets.
   void backward_second(runtime::DefaultExec const& exec, std::size_t l, double probability);
 
   /// The second layer of a perceptron, with an activation of its own.
   struct Second {
-    GcnLinear<T> linear;
+    NetworkLinear<T> linear;
     BlockKeys keys;
-    GcnLayerParameters<Sum> const& parameters;
+    NetworkLayerParameters<Sum> const& parameters;
     pmm::DistMatrix<T> gradient; // of its output, from the layer above
   };
   struct SecondMemory {
@@ -128,29 +128,29 @@ class TypedGcnPasses final : public GcnPasses<runtime::SumOf<T>> {
   };
 
   pmm::ProcessGrid const& grid_;
-  GcnSettings settings_;
-  std::shared_ptr<GcnParameters<Sum>> parameters_;
-  GcnPlan plan_;
+  NetworkSettings settings_;
+  std::shared_ptr<NetworkParameters<Sum>> parameters_;
+  NetworkPlan plan_;
   std::shared_ptr<pmm::NeededRows const> needed_rows_;
   std::vector<pmm::DroppedBlock<Sum>> dropped_;
-  GcnInput<T> input_;
+  NetworkInput<T> input_;
 
   // Memory, and what lies in it.
-  GcnScratch<T> scratch_;
-  std::vector<GcnLayerMemory<T>> memory_;                // [layers]
-  std::vector<GcnActivationMemory<T>> activated_memory_; // [layers]
-  std::vector<SecondMemory> second_memory_;              // [layers]
+  NetworkScratch<T> scratch_;
+  std::vector<NetworkLayerMemory<T>> memory_;                // [layers]
+  std::vector<NetworkActivationMemory<T>> activated_memory_; // [layers]
+  std::vector<SecondMemory> second_memory_;                  // [layers]
   TeleportMemory<T> teleport_memory_;
   GrowingVector<T> projected_{"orthant::models::projected"};
   GrowingVector<Sum> logits_{"orthant::models::logits"}; // of a head
   GrowingVector<T> projection_weight_{"orthant::models::operand_weight"};
   GrowingVector<T> head_weight_{"orthant::models::operand_weight"};
   GrowingVector<T> feature_gradient_numbers_{"orthant::models::rounded_feature_gradient"};
-  std::optional<GcnLinear<T>> projection_;
-  std::vector<GcnLayer<T>> layers_;
-  std::vector<GcnActivation<T>> activations_;    // of layers whose output is not the logits
-  std::vector<std::unique_ptr<Second>> seconds_; // [layers], null: none
-  std::optional<GcnLinear<T, Sum>> head_;
+  std::optional<NetworkLinear<T>> projection_;
+  std::vector<NetworkLayer<T>> layers_;
+  std::vector<NetworkActivation<T>> activations_; // of layers whose output is not the logits
+  std::vector<std::unique_ptr<Second>> seconds_;  // [layers], null: none
+  std::optional<NetworkLinear<T, Sum>> head_;
   std::shared_ptr<Teleport<Sum>> teleport_; // null: none
   pmm::DistMatrix<T>
       feature_gradient_; // of features that are trained and projected; the parameter's, or of 16 bits

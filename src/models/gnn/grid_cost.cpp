@@ -24,7 +24,7 @@ struct AggregatedColumns {
 };
 
 /// Those of every epoch. The only layer's aggregate may be kept; then it is that of the first epoch.
-std::vector<AggregatedColumns> aggregations_of(pmm::GridShape const& shape, GcnPlan const& plan,
+std::vector<AggregatedColumns> aggregations_of(pmm::GridShape const& shape, NetworkPlan const& plan,
                                                bool keeps_first) {
   std::vector<AggregatedColumns> all;
   for (auto const& layer : plan.layers)
@@ -34,15 +34,15 @@ std::vector<AggregatedColumns> aggregations_of(pmm::GridShape const& shape, GcnP
 }
 
 std::vector<AggregatedColumns> aggregations_of(pmm::GridShape const& shape, graph::StoreFacts const& facts,
-                                               GcnPlan const& plan, GcnSettings const& settings) {
+                                               NetworkPlan const& plan, NetworkSettings const& settings) {
   return aggregations_of(shape, plan, traits_of(facts, shape, {}, plan, settings).keeps_first_aggregate);
 }
 
 /// Residuals cost a list O(ranks): of larger grids, not all ranks are listed.
 constexpr int all_ranks_listed = 128;
 
-std::int64_t adjacency_bytes(pmm::StepPlan const& step, graph::StoreFacts const& facts, GcnPlan const& plan,
-                             GcnSettings const& settings) {
+std::int64_t adjacency_bytes(pmm::StepPlan const& step, graph::StoreFacts const& facts,
+                             NetworkPlan const& plan, NetworkSettings const& settings) {
   auto const traits = traits_of(facts, step.shape(), step.coordinates(), plan, settings);
   pmm::StepPlan blocks(step.shape(), step.coordinates(), step.scalar_bytes(1));
   plan_adjacency(blocks, facts, plan, traits);
@@ -50,8 +50,8 @@ std::int64_t adjacency_bytes(pmm::StepPlan const& step, graph::StoreFacts const&
   return bytes_held(blocks);
 }
 
-GridCost cost_of_plan(pmm::GridShape const& shape, graph::StoreFacts const& facts, GcnPlan const& plan,
-                      GcnSettings const& settings, pmm::Machine const& machine,
+GridCost cost_of_plan(pmm::GridShape const& shape, graph::StoreFacts const& facts, NetworkPlan const& plan,
+                      NetworkSettings const& settings, pmm::Machine const& machine,
                       OptimizerSettings const& optimizer) {
   GridCost cost;
   cost.schedule = settings.schedule;
@@ -80,7 +80,7 @@ BytesByLabel largest_first(std::map<std::string, std::int64_t> const& sums) {
 }
 
 /// No call counts more bytes than both directions of a ring of all ranks around the widest matrix.
-void require_countable(int num_ranks, graph::StoreFacts const& facts, GcnPlan const& plan) {
+void require_countable(int num_ranks, graph::StoreFacts const& facts, NetworkPlan const& plan) {
   constexpr std::int64_t bytes_of_number = 8;
   constexpr auto what = "bytes that the ranks send";
   auto widest = plan.features().extents.columns;
@@ -92,8 +92,8 @@ void require_countable(int num_ranks, graph::StoreFacts const& facts, GcnPlan co
 
 } // namespace
 
-bool has_wide_parts(pmm::GridShape const& shape, graph::StoreFacts const& facts, GcnPlan const& plan,
-                    GcnSettings const& settings, std::int64_t least_width) {
+bool has_wide_parts(pmm::GridShape const& shape, graph::StoreFacts const& facts, NetworkPlan const& plan,
+                    NetworkSettings const& settings, std::int64_t least_width) {
   auto const aggregations = aggregations_of(shape, facts, plan, settings);
   auto const widest = std::ranges::max(aggregations, {}, &AggregatedColumns::width).width;
   return std::ranges::all_of(aggregations, [&](AggregatedColumns const& aggregation) {
@@ -101,7 +101,7 @@ bool has_wide_parts(pmm::GridShape const& shape, graph::StoreFacts const& facts,
   });
 }
 
-std::vector<pmm::Coordinates> ranks_to_list(pmm::GridShape const& shape, GcnPlan const& plan) {
+std::vector<pmm::Coordinates> ranks_to_list(pmm::GridShape const& shape, NetworkPlan const& plan) {
   if (!has_relayouts(plan)) return {{}};
   auto const places = [&](int size) {
     std::set<int> chosen{0, size / 2, size - 1};
@@ -118,8 +118,8 @@ std::vector<pmm::Coordinates> ranks_to_list(pmm::GridShape const& shape, GcnPlan
 }
 
 pmm::StepPlan list_of_rank(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
-                           graph::StoreFacts const& facts, GcnPlan const& plan, GcnSettings const& settings,
-                           OptimizerSettings const& optimizer) {
+                           graph::StoreFacts const& facts, NetworkPlan const& plan,
+                           NetworkSettings const& settings, OptimizerSettings const& optimizer) {
   pmm::StepPlan step(shape, coordinates, sizeof(float));
   auto const traits = traits_of(facts, shape, coordinates, plan, settings);
   plan_epoch(step, plan, settings, traits, optimizer);
@@ -135,18 +135,18 @@ std::int64_t sent_bytes_of(pmm::StepPlan const& step) {
 }
 
 GridCost cost_of_grid(pmm::GridShape const& shape, graph::StoreFacts const& facts,
-                      GcnSettings const& settings, pmm::Machine const& machine,
+                      NetworkSettings const& settings, pmm::Machine const& machine,
                       OptimizerSettings const& optimizer) {
   auto asked = settings;
   asked.hidden_axes = asked.overlaps ? pmm::hidden_axes_on(machine, shape) : pmm::AxisSet{};
-  return cost_of_plan(shape, facts, plan_gcn(facts, asked), asked, machine, optimizer);
+  return cost_of_plan(shape, facts, plan_network(facts, asked), asked, machine, optimizer);
 }
 
 std::vector<GridCost> costs_of_grids(int num_ranks, graph::StoreFacts const& facts,
-                                     GcnSettings const& settings, std::int64_t least_width,
+                                     NetworkSettings const& settings, std::int64_t least_width,
                                      pmm::Machine const& machine, GridOrder order,
                                      OptimizerSettings const& optimizer) {
-  auto const plan = plan_gcn(facts, settings);
+  auto const plan = plan_network(facts, settings);
   require_countable(num_ranks, facts, plan);
   std::vector<GridCost> costs;
   for (auto const& shape : pmm::all_shapes(num_ranks))

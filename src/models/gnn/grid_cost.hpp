@@ -44,8 +44,8 @@ struct GridCost {
 
 /// All that one rank does and holds: operations of an epoch, arrays of the training. fp32.
 [[nodiscard]] pmm::StepPlan list_of_rank(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
-                                         graph::StoreFacts const& facts, GcnPlan const& plan,
-                                         GcnSettings const& settings,
+                                         graph::StoreFacts const& facts, NetworkPlan const& plan,
+                                         NetworkSettings const& settings,
                                          OptimizerSettings const& optimizer = {});
 
 /// Sent bytes of a list, over all communicators.
@@ -53,14 +53,16 @@ struct GridCost {
 
 /// Whether the aggregations of an epoch are split into at most W / least_width parts of columns, where W columns are the widest.
 [[nodiscard]] bool has_wide_parts(pmm::GridShape const& shape, graph::StoreFacts const& facts,
-                                  GcnPlan const& plan, GcnSettings const& settings, std::int64_t least_width);
+                                  NetworkPlan const& plan, NetworkSettings const& settings,
+                                  std::int64_t least_width);
 
 /// Ranks of which one has the most of everything.
-[[nodiscard]] std::vector<pmm::Coordinates> ranks_to_list(pmm::GridShape const& shape, GcnPlan const& plan);
+[[nodiscard]] std::vector<pmm::Coordinates> ranks_to_list(pmm::GridShape const& shape,
+                                                          NetworkPlan const& plan);
 
 /// For that schedule and grid. Costs a list of O(layers x ranks of the group) operations.
 [[nodiscard]] GridCost cost_of_grid(pmm::GridShape const& shape, graph::StoreFacts const& facts,
-                                    GcnSettings const& settings,
+                                    NetworkSettings const& settings,
                                     pmm::Machine const& machine = pmm::assumed_machine(),
                                     OptimizerSettings const& optimizer = {});
 
@@ -70,7 +72,7 @@ enum class GridOrder : std::uint8_t { by_bytes, by_seconds };
 
 /// The costs of all grids of that many ranks that has_wide_parts() takes. Throws UserError if the bytes cannot be counted in 64 bits.
 [[nodiscard]] std::vector<GridCost> costs_of_grids(int num_ranks, graph::StoreFacts const& facts,
-                                                   GcnSettings const& settings, std::int64_t least_width,
+                                                   NetworkSettings const& settings, std::int64_t least_width,
                                                    pmm::Machine const& machine = pmm::assumed_machine(),
                                                    GridOrder order = GridOrder::by_bytes,
                                                    OptimizerSettings const& optimizer = {});

@@ -105,8 +105,8 @@ MemoryEstimate estimate_of(pmm::StepPlan const& arrays, Pass const& pass) {
 enum class PassKind : std::uint8_t { training, evaluation };
 
 template<class T>
-Pass pass_of(pmm::ProcessGrid const& grid, GcnPlan const& plan, GcnSettings settings,
-             GcnEpochTraits const& traits, PassKind kind) {
+Pass pass_of(pmm::ProcessGrid const& grid, NetworkPlan const& plan, NetworkSettings settings,
+             NetworkEpochTraits const& traits, PassKind kind) {
   auto const& shape = grid.shape();
   pmm::StepPlan step(shape, grid.coordinates(), sizeof(T));
   settings.wire = runtime::Wire::native; // messages that are rounded are shorter
@@ -130,8 +130,8 @@ Pass pass_of(pmm::ProcessGrid const& grid, GcnPlan const& plan, GcnSettings sett
 }
 
 /// What both trainings hold beside networks and operands.
-void plan_targets_and_parameters(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
-                                 GcnSettings const& settings, LinkCounts const& links) {
+void plan_targets_and_parameters(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
+                                 NetworkSettings const& settings, LinkCounts const& links) {
   if (predicts_links(settings))
     plan_link_arrays(step, facts, link_plan_of(step.shape(), step.coordinates(), plan, settings), links);
   else
@@ -140,7 +140,7 @@ void plan_targets_and_parameters(pmm::StepPlan& step, graph::StoreFacts const& f
 }
 
 /// A sampled block has its transpose beside it: between owners, too, where a whole symmetric block has none.
-graph::StoreFacts with_transposes(graph::StoreFacts facts, GcnPlan const& plan) {
+graph::StoreFacts with_transposes(graph::StoreFacts facts, NetworkPlan const& plan) {
   if (plan.layers.front().owners) facts.is_symmetric = false;
   return facts;
 }
@@ -151,8 +151,9 @@ pmm::StepPlan list_beside(pmm::StepPlan const& step) {
 
 /// Bytes of the blocks of A^ and their transposes that a sampler has. Between owners these are the operands' blocks. Else operands share
 /// blocks of equal axes and a sampler those of equal ranges of rows and columns: the operands' bytes, scaled by the non-zeros of both.
-std::int64_t bytes_of_blocks(pmm::StepPlan const& step, graph::StoreFacts const& facts, GcnPlan const& plan,
-                             GcnEpochTraits const& traits, BatchSizes const& batches) {
+std::int64_t bytes_of_blocks(pmm::StepPlan const& step, graph::StoreFacts const& facts,
+                             NetworkPlan const& plan, NetworkEpochTraits const& traits,
+                             BatchSizes const& batches) {
   auto blocks = list_beside(step);
   if (plan.layers.front().owners) {
     auto aggregates =
@@ -183,8 +184,8 @@ std::int64_t bytes_of_blocks(pmm::StepPlan const& step, graph::StoreFacts const&
 
 /// What a sampler keeps of A^ in the host's memory: the pattern of each block, one way, and room for the entries of the sampled rows, at most
 /// `share` of it.
-void plan_sampled_blocks(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
-                         GcnEpochTraits const& traits, double share, BatchSizes const& batches) {
+void plan_sampled_blocks(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
+                         NetworkEpochTraits const& traits, double share, BatchSizes const& batches) {
   auto const block_bytes = bytes_of_blocks(step, facts, plan, traits, batches) / 2;
   step.add_array("blocks of the sampler", block_bytes);
   step.add_array("entries of sampled rows",
@@ -193,8 +194,9 @@ void plan_sampled_blocks(pmm::StepPlan& step, graph::StoreFacts const& facts, Gc
 
 /// Batches in the host's memory (batches/batch_queue.hpp). What is lent to the network is listed with its operands; blocks that its lists
 /// of edges were made of are not, nor is a batch that is made ahead: they are listed here.
-void plan_host_batches(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
-                       GcnSettings const& settings, GcnEpochTraits const& traits, BatchSizes const& batches) {
+void plan_host_batches(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
+                       NetworkSettings const& settings, NetworkEpochTraits const& traits,
+                       BatchSizes const& batches) {
   auto const& first = plan.layers.front();
   auto const reads_edges = first.owners && first.reads_edges();
   auto const block_bytes = bytes_of_blocks(step, facts, plan, traits, batches);
@@ -209,7 +211,7 @@ void plan_host_batches(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnP
 
 /// What it keeps to know degrees within a batch: the neighbors of all rows and columns of its blocks, and a bit a
 /// vertex (sampling/neighbour_lists.hpp).
-void plan_neighbour_lists(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan) {
+void plan_neighbour_lists(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan) {
   auto const n = facts.num_vertices;
   using Ranges = std::vector<runtime::Range>;
   std::vector<std::pair<pmm::IndexOrder, Ranges>> known;
@@ -296,8 +298,8 @@ std::int64_t MemoryEstimate::peak() const {
   return libraries + std::max(arrays + messages + checkpoints + judging + products, loading);
 }
 
-void plan_full_graph_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
-                            GcnSettings const& settings, GcnEpochTraits const& traits,
+void plan_full_graph_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
+                            NetworkSettings const& settings, NetworkEpochTraits const& traits,
                             OptimizerSettings const& optimizer, bool features_may_move) {
   plan_targets_and_parameters(step, facts, plan, settings, traits.links);
   plan_operands(step, facts, plan, settings, traits,
@@ -309,7 +311,7 @@ void plan_full_graph_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts,
 
 template<class T>
 MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts,
-                               GcnPlan const& plan, GcnSettings const& settings,
+                               NetworkPlan const& plan, NetworkSettings const& settings,
                                OptimizerSettings const& optimizer) {
   pmm::StepPlan step(grid.shape(), grid.coordinates(), sizeof(T));
   auto const traits = traits_of(facts, grid.shape(), grid.coordinates(), plan, settings);
@@ -318,8 +320,8 @@ MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, graph::StoreFacts c
   return estimate_of(step, pass);
 }
 
-void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
-                            GcnSettings const& settings, OptimizerSettings const& optimizer,
+void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
+                            NetworkSettings const& settings, OptimizerSettings const& optimizer,
                             BatchSizes const& batches) {
   auto const& shape = step.shape();
   auto const& coordinates = step.coordinates();
@@ -358,10 +360,10 @@ void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts,
 
 template<class T>
 MemoryEstimate estimate_mini_batch_memory(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts,
-                                          GcnPlan const& plan, GcnSettings const& settings,
+                                          NetworkPlan const& plan, NetworkSettings const& settings,
                                           OptimizerSettings const& optimizer, BatchSizes const& batches) {
   pmm::StepPlan step(grid.shape(), grid.coordinates(), sizeof(T));
-  auto const traits_on = [&](graph::StoreFacts const& counts, GcnPlan const& its_plan) {
+  auto const traits_on = [&](graph::StoreFacts const& counts, NetworkPlan const& its_plan) {
     auto traits = traits_of(counts, grid.shape(), grid.coordinates(), its_plan, settings);
     traits.keeps_first_aggregate = false; // of a batch nothing, and of the full graph not the first time
     return traits;
@@ -381,9 +383,10 @@ MemoryEstimate estimate_mini_batch_memory(pmm::ProcessGrid const& grid, graph::S
   template std::int64_t library_bytes_of_transformers<T>();                                                  \
   template std::int64_t product_library_bytes<T>(pmm::StepPlan const&);                                      \
   template MemoryEstimate estimate_memory<T>(pmm::ProcessGrid const&, graph::StoreFacts const&,              \
-                                             GcnPlan const&, GcnSettings const&, OptimizerSettings const&);  \
+                                             NetworkPlan const&, NetworkSettings const&,                     \
+                                             OptimizerSettings const&);                                      \
   template MemoryEstimate estimate_mini_batch_memory<T>(pmm::ProcessGrid const&, graph::StoreFacts const&,   \
-                                                        GcnPlan const&, GcnSettings const&,                  \
+                                                        NetworkPlan const&, NetworkSettings const&,          \
                                                         OptimizerSettings const&, BatchSizes const&);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)

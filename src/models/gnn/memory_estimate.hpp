@@ -41,15 +41,15 @@ template<class T>
 
 /// Lists the arrays of full-graph training, in the order in which they are allocated: network, loss,
 /// optimiser. `features_may_move`: InputFeatures::may_move. On a device not those of the vendor's libraries and of sparse kernels.
-void plan_full_graph_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
-                            GcnSettings const& settings, GcnEpochTraits const& traits,
+void plan_full_graph_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
+                            NetworkSettings const& settings, NetworkEpochTraits const& traits,
                             OptimizerSettings const& optimizer, bool features_may_move = true);
 
 /// For the rank of `grid` that calls, if non-zeros fall evenly on blocks and rows at random on the two
 /// orders. T is the scalar of training. Small objects (about 100 KiB) are not counted.
 template<class T>
 [[nodiscard]] MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts,
-                                             GcnPlan const& plan, GcnSettings const& settings,
+                                             NetworkPlan const& plan, NetworkSettings const& settings,
                                              OptimizerSettings const& optimizer);
 
 /// Counts of a batch of at most that many vertices, on average: an edge is there if both its ends are.
@@ -69,15 +69,15 @@ struct BatchSizes {
 
 /// Lists the arrays of training on batches, without the sampler's tables and its lists of vertices.
 /// `batches.num_vertices` is at most the graph's.
-void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
-                            GcnSettings const& settings, OptimizerSettings const& optimizer,
+void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
+                            NetworkSettings const& settings, OptimizerSettings const& optimizer,
                             BatchSizes const& batches);
 
 /// What a rank needs by that list.
 template<class T>
 [[nodiscard]] MemoryEstimate
-estimate_mini_batch_memory(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts, GcnPlan const& plan,
-                           GcnSettings const& settings, OptimizerSettings const& optimizer,
-                           BatchSizes const& batches);
+estimate_mini_batch_memory(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts,
+                           NetworkPlan const& plan, NetworkSettings const& settings,
+                           OptimizerSettings const& optimizer, BatchSizes const& batches);
 
 } // namespace orthant::models

@@ -13,8 +13,8 @@
 
 namespace orthant::models {
 
-std::vector<std::int64_t> shared_output_lengths(pmm::StepPlan const& step, GcnPlan const& plan,
-                                                GcnSettings const& settings) {
+std::vector<std::int64_t> shared_output_lengths(pmm::StepPlan const& step, NetworkPlan const& plan,
+                                                NetworkSettings const& settings) {
   if (!shares_outputs(plan, settings)) return {};
   std::vector<std::int64_t> lengths(plan.layers.size());
   for (std::size_t l = 0; l + 1 < plan.layers.size(); ++l)
@@ -25,8 +25,8 @@ std::vector<std::int64_t> shared_output_lengths(pmm::StepPlan const& step, GcnPl
   return lengths;
 }
 
-std::optional<std::size_t> layer_with_features(pmm::StepPlan const& step, GcnPlan const& plan,
-                                               GcnSettings const& settings) {
+std::optional<std::size_t> layer_with_features(pmm::StepPlan const& step, NetworkPlan const& plan,
+                                               NetworkSettings const& settings) {
   auto const& first = plan.layers.front();
   auto const goes = keeps_first_aggregate(plan) && settings.dropout == 0;
   if (!goes || !first.keeps_aggregate() || first.reads_itself() || first.reads_edges() || plan.teleport)
@@ -41,8 +41,9 @@ std::optional<std::size_t> layer_with_features(pmm::StepPlan const& step, GcnPla
 }
 
 template<class T>
-runtime::Vector<T> room_for_features(pmm::ProcessGrid const& grid, GcnPlan const& plan,
-                                     GcnSettings const& settings, std::vector<GcnLayerMemory<T>>& memory) {
+runtime::Vector<T> room_for_features(pmm::ProcessGrid const& grid, NetworkPlan const& plan,
+                                     NetworkSettings const& settings,
+                                     std::vector<NetworkLayerMemory<T>>& memory) {
   pmm::StepPlan const step(grid.shape(), grid.coordinates(), sizeof(runtime::SumOf<T>));
   auto const layer = layer_with_features(step, plan, settings);
   if (!layer) return {};
@@ -50,7 +51,7 @@ runtime::Vector<T> room_for_features(pmm::ProcessGrid const& grid, GcnPlan const
   return runtime::part_of(numbers, 0, step.block(plan.features()).num_padded);
 }
 
-bool gets_gradient_in_middle(GcnPlan const& plan, std::size_t l) {
+bool gets_gradient_in_middle(NetworkPlan const& plan, std::size_t l) {
   auto is_in_middle = false;
   for (auto const& layer : std::span(plan.layers).subspan(l + 1))
     is_in_middle = is_in_middle != static_cast<bool>(layer.second);
@@ -58,8 +59,8 @@ bool gets_gradient_in_middle(GcnPlan const& plan, std::size_t l) {
 }
 
 template<class T>
-GcnLayerPlaces<T> places_of(GcnPlan const& plan, bool shares_outputs, std::size_t l, GcnScratch<T>& scratch,
-                            std::vector<GcnLayerMemory<T>>& memory) {
+NetworkLayerPlaces<T> places_of(NetworkPlan const& plan, bool shares_outputs, std::size_t l,
+                                NetworkScratch<T>& scratch, std::vector<NetworkLayerMemory<T>>& memory) {
   auto const& layer = plan.layers[l];
   if (!shares_outputs) {
     auto const is_swapped = gets_gradient_in_middle(plan, l) != static_cast<bool>(layer.second);
@@ -75,8 +76,9 @@ GcnLayerPlaces<T> places_of(GcnPlan const& plan, bool shares_outputs, std::size_
           l == 0 ? scratch.gradient : *memory_of(l - 1), scratch.middle};
 }
 
-pmm::Lifetime lifetime_of_features(pmm::StepPlan const& step, GcnPlan const& plan,
-                                   GcnSettings const& settings, GcnEpochTraits const& traits, bool may_move) {
+pmm::Lifetime lifetime_of_features(pmm::StepPlan const& step, NetworkPlan const& plan,
+                                   NetworkSettings const& settings, NetworkEpochTraits const& traits,
+                                   bool may_move) {
   using enum pmm::Lifetime;
   if (settings.operand_format != runtime::Wire::native) return operation; // rounded when they are bound
   if (!traits.keeps_first_aggregate || keeps_features(plan)) return training;
@@ -86,7 +88,7 @@ pmm::Lifetime lifetime_of_features(pmm::StepPlan const& step, GcnPlan const& pla
 namespace {
 
 /// As far as arrays depend on them.
-GcnLayerOptions options_of(GcnPlan const& plan, GcnSettings const& settings, std::size_t l) {
+NetworkLayerOptions options_of(NetworkPlan const& plan, NetworkSettings const& settings, std::size_t l) {
   return {.needs_input_gradient = needs_input_gradient(plan, l),
           .shares_outputs = shares_outputs(plan, settings),
           .formats = settings.formats()};
@@ -94,8 +96,9 @@ GcnLayerOptions options_of(GcnPlan const& plan, GcnSettings const& settings, std
 
 } // namespace
 
-GcnScratchPlan scratch_of(pmm::StepPlan const& step, GcnPlan const& plan, GcnSettings const& settings) {
-  GcnScratchPlan scratch;
+NetworkScratchPlan scratch_of(pmm::StepPlan const& step, NetworkPlan const& plan,
+                              NetworkSettings const& settings) {
+  NetworkScratchPlan scratch;
   if (plan.projection) plan_linear_buffers(scratch, step, *plan.projection, settings.formats());
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     scratch.add(step, plan.layers[l], options_of(plan, settings, l));
@@ -116,7 +119,7 @@ GcnScratchPlan scratch_of(pmm::StepPlan const& step, GcnPlan const& plan, GcnSet
   return scratch;
 }
 
-void plan_network_arrays(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
+void plan_network_arrays(pmm::StepPlan& step, NetworkPlan const& plan, NetworkSettings const& settings,
                          std::optional<std::int64_t> num_feature_nonzeros, std::int64_t num_edges) {
   auto const formats = settings.formats();
   if (formats.operand != runtime::Wire::native && !num_feature_nonzeros &&
@@ -152,8 +155,8 @@ namespace {
 /// The copies of a network's operands.
 class OperandCopies {
  public:
-  OperandCopies(pmm::StepPlan const& step, GcnPlan const& plan, GcnSettings const& settings,
-                GcnEpochTraits const& traits)
+  OperandCopies(pmm::StepPlan const& step, NetworkPlan const& plan, NetworkSettings const& settings,
+                NetworkEpochTraits const& traits)
       : step_(step),
         settings_(settings),
         shares_outputs_(shares_outputs(plan, settings)),
@@ -194,12 +197,13 @@ class OperandCopies {
     add(block.columns.size(), width, num_nonzeros);
     if (goes_back) add(block.rows.size(), width, num_nonzeros);
   }
-  void add_between_owners(GcnLayerPlan const& layer, std::int64_t num_nonzeros, bool goes_back) {
+  void add_between_owners(NetworkLayerPlan const& layer, std::int64_t num_nonzeros, bool goes_back) {
     auto const aggregates = aggregates_of(layer, cells_of(step_, layer), settings_.formats(), {});
     add_aggregate(layer, aggregates.forward, num_nonzeros);
     if (goes_back) add_aggregate(layer, aggregates.backward, num_nonzeros);
   }
-  void add_aggregate(GcnLayerPlan const& layer, pmm::AggregatePlan const& plan, std::int64_t num_nonzeros) {
+  void add_aggregate(NetworkLayerPlan const& layer, pmm::AggregatePlan const& plan,
+                     std::int64_t num_nonzeros) {
     pmm::AggregateSteps const steps(step_.shape(), step_.coordinates(), plan);
     auto lent = std::int64_t{0};
     if (steps.copies_operand())
@@ -212,24 +216,25 @@ class OperandCopies {
   }
 
   pmm::StepPlan const& step_;
-  GcnSettings const& settings_;
+  NetworkSettings const& settings_;
   bool shares_outputs_;
-  GcnScratchPlan scratch_;
+  NetworkScratchPlan scratch_;
   std::int64_t most_ = 0;
 };
 
 } // namespace
 
-std::int64_t operand_copy_bytes(pmm::StepPlan const& step, GcnPlan const& plan, GcnSettings const& settings,
-                                GcnEpochTraits const& traits) {
+std::int64_t operand_copy_bytes(pmm::StepPlan const& step, NetworkPlan const& plan,
+                                NetworkSettings const& settings, NetworkEpochTraits const& traits) {
   return OperandCopies(step, plan, settings, traits).most();
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
-  template runtime::Vector<T> room_for_features<T>(pmm::ProcessGrid const&, GcnPlan const&,                  \
-                                                   GcnSettings const&, std::vector<GcnLayerMemory<T>>&);     \
-  template GcnLayerPlaces<T> places_of(GcnPlan const&, bool, std::size_t, GcnScratch<T>&,                    \
-                                       std::vector<GcnLayerMemory<T>>&);
+  template runtime::Vector<T> room_for_features<T>(pmm::ProcessGrid const&, NetworkPlan const&,              \
+                                                   NetworkSettings const&,                                   \
+                                                   std::vector<NetworkLayerMemory<T>>&);                     \
+  template NetworkLayerPlaces<T> places_of(NetworkPlan const&, bool, std::size_t, NetworkScratch<T>&,        \
+                                           std::vector<NetworkLayerMemory<T>>&);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 ORTHANT_INSTANTIATE(runtime::Bf16Number)

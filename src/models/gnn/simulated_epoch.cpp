@@ -10,10 +10,10 @@
 namespace orthant::models {
 
 pmm::SimulatedSeconds simulate_epoch(pmm::GridShape const& shape, graph::StoreFacts const& facts,
-                                     GcnSettings const& settings, pmm::Machine const& machine,
+                                     NetworkSettings const& settings, pmm::Machine const& machine,
                                      pmm::SimulationSettings simulation, graph::GraphStore const* store,
                                      OptimizerSettings const& optimizer) {
-  auto const plan = plan_gcn(facts, settings);
+  auto const plan = plan_network(facts, settings);
   auto const blocks = store == nullptr ? std::vector<BlockCounts>() : count_blocks(*store, shape, plan);
   simulation.folds_ranks = store == nullptr && shape.num_ranks() > most_listed_ranks;
   auto const list_of = [&](pmm::Coordinates const& coordinates) {

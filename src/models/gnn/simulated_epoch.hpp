@@ -13,7 +13,7 @@ namespace orthant::models {
 /// An epoch after the first, in fp32. With a store, ranks have the non-zeros of their own blocks; else, if nothing tells them apart,
 /// from `most_listed_ranks` on one list stands for all.
 [[nodiscard]] pmm::SimulatedSeconds
-simulate_epoch(pmm::GridShape const& shape, graph::StoreFacts const& facts, GcnSettings const& settings,
+simulate_epoch(pmm::GridShape const& shape, graph::StoreFacts const& facts, NetworkSettings const& settings,
                pmm::Machine const& machine, pmm::SimulationSettings simulation,
                graph::GraphStore const* store = nullptr, OptimizerSettings const& optimizer = {});
 inline constexpr int most_listed_ranks = 4096;

@@ -12,16 +12,17 @@
 namespace orthant::models {
 
 template<class T>
-struct TrainedGcn {
+struct TrainedNetwork {
   /// All references must outlive it. Not collective.
-  TrainedGcn(pmm::ProcessGrid const& grid, GcnSettings const& model_settings,
-             std::shared_ptr<GcnParameters<T>> parameters, GcnOperands<T> operands, pmm::RowLoss<T>& loss,
-             TrainSettings const& settings, std::shared_ptr<ParameterUpdate<T>> update)
+  TrainedNetwork(pmm::ProcessGrid const& grid, NetworkSettings const& model_settings,
+                 std::shared_ptr<NetworkParameters<T>> parameters, NetworkOperands<T> operands,
+                 pmm::RowLoss<T>& loss, TrainSettings const& settings,
+                 std::shared_ptr<ParameterUpdate<T>> update)
       : network(grid, model_settings, std::move(parameters)),
         trainer(grid, network, loss, settings, std::move(update)) {
     network.rebind(std::move(operands));
   }
-  Gcn<T> network;
+  GraphNetwork<T> network;
   Trainer<T> trainer;
 };
 

@@ -25,7 +25,8 @@ AttentionPlan attention_of(AttentionShape const& shape, std::int64_t num_columns
 }
 
 AttentionSteps::AttentionSteps(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
-                               GcnLayerPlan const& layer, pmm::CellSizes const& cells, std::int64_t num_edges)
+                               NetworkLayerPlan const& layer, pmm::CellSizes const& cells,
+                               std::int64_t num_edges)
     : plan(layer.attention.value()),
       softmax_axis(layer.owners.value().roles.a),
       adjacency(layer.adjacency),
@@ -88,7 +89,7 @@ void plan_layer_arrays(pmm::StepPlan& step, AttentionSteps const& steps) {
 }
 
 /// Those of the layers of a network that weigh neighbours.
-std::vector<AttentionSteps> steps_of(pmm::StepPlan const& step, GcnPlan const& plan,
+std::vector<AttentionSteps> steps_of(pmm::StepPlan const& step, NetworkPlan const& plan,
                                      pmm::CellSizes const& cells, std::int64_t num_edges) {
   std::vector<AttentionSteps> all;
   for (auto const& layer : plan.layers)
@@ -97,14 +98,15 @@ std::vector<AttentionSteps> steps_of(pmm::StepPlan const& step, GcnPlan const& p
 }
 
 /// The same of the whole graph.
-std::vector<AttentionSteps> steps_of(pmm::StepPlan const& step, GcnPlan const& plan, std::int64_t num_edges) {
+std::vector<AttentionSteps> steps_of(pmm::StepPlan const& step, NetworkPlan const& plan,
+                                     std::int64_t num_edges) {
   if (!plan.layers.front().attention) return {};
   return steps_of(step, plan, cells_of(step, plan.layers.front()), num_edges);
 }
 
 } // namespace
 
-AttentionScratchPlan attention_scratch_of(pmm::StepPlan const& step, GcnPlan const& plan,
+AttentionScratchPlan attention_scratch_of(pmm::StepPlan const& step, NetworkPlan const& plan,
                                           pmm::CellSizes const& cells, std::int64_t num_edges) {
   AttentionScratchPlan scratch;
   for (auto const& steps : steps_of(step, plan, cells, num_edges))
@@ -112,19 +114,19 @@ AttentionScratchPlan attention_scratch_of(pmm::StepPlan const& step, GcnPlan con
   return scratch;
 }
 
-void reserve_attention(pmm::WorkspacePlan& work, pmm::StepPlan const& step, GcnPlan const& plan) {
+void reserve_attention(pmm::WorkspacePlan& work, pmm::StepPlan const& step, NetworkPlan const& plan) {
   for (auto const& steps : steps_of(step, plan, 0))
     reserve_attention(work, steps);
 }
 
-void plan_attention_arrays(pmm::StepPlan& step, GcnPlan const& plan, std::int64_t num_edges) {
+void plan_attention_arrays(pmm::StepPlan& step, NetworkPlan const& plan, std::int64_t num_edges) {
   if (auto const& first = plan.layers.front(); first.attention)
     attention_scratch_of(step, plan, cells_of(step, first), num_edges).list(step);
   for (auto const& steps : steps_of(step, plan, num_edges))
     plan_layer_arrays(step, steps);
 }
 
-Dropout dropout_of_coefficients(GcnSettings const& settings, std::uint64_t step, std::size_t l) {
+Dropout dropout_of_coefficients(NetworkSettings const& settings, std::uint64_t step, std::size_t l) {
   constexpr auto first_layer = std::uint32_t{1} << 31;
   auto const layer = first_layer + static_cast<std::uint32_t>(l);
   return {settings.attention_dropout,

@@ -13,8 +13,8 @@ namespace orthant::models {
 
 struct AttentionSteps {
   /// `cells`: of this rank's block, which has so many edges.
-  AttentionSteps(pmm::GridShape const& shape, pmm::Coordinates const& coordinates, GcnLayerPlan const& layer,
-                 pmm::CellSizes const& cells, std::int64_t num_edges);
+  AttentionSteps(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
+                 NetworkLayerPlan const& layer, pmm::CellSizes const& cells, std::int64_t num_edges);
 
   AttentionPlan plan;
   pmm::Axis softmax_axis; // over which the columns of a row are cut
@@ -63,14 +63,15 @@ struct AttentionScratchPlan {
 };
 
 /// Of a network whose block has these cells and so many edges.
-[[nodiscard]] AttentionScratchPlan attention_scratch_of(pmm::StepPlan const& step, GcnPlan const& plan,
+[[nodiscard]] AttentionScratchPlan attention_scratch_of(pmm::StepPlan const& step, NetworkPlan const& plan,
                                                         pmm::CellSizes const& cells, std::int64_t num_edges);
-void reserve_attention(pmm::WorkspacePlan& work, pmm::StepPlan const& step, GcnPlan const& plan);
+void reserve_attention(pmm::WorkspacePlan& work, pmm::StepPlan const& step, NetworkPlan const& plan);
 /// Lists the arrays that layers use in turn, and those that each has to itself.
-void plan_attention_arrays(pmm::StepPlan& step, GcnPlan const& plan, std::int64_t num_edges);
+void plan_attention_arrays(pmm::StepPlan& step, NetworkPlan const& plan, std::int64_t num_edges);
 
 /// What drops coefficients of layer l in a training step. Its draws are others than those of the activations.
-[[nodiscard]] Dropout dropout_of_coefficients(GcnSettings const& settings, std::uint64_t step, std::size_t l);
+[[nodiscard]] Dropout dropout_of_coefficients(NetworkSettings const& settings, std::uint64_t step,
+                                              std::size_t l);
 
 /// Numbers that a layer keeps for its backward pass.
 struct AttentionMemoryPlan {

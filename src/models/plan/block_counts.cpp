@@ -37,7 +37,7 @@ pmm::Axis axis_of(pmm::AxisSet axes) {
 
 } // namespace
 
-BlockCounts::BlockCounts(pmm::GridShape const& shape, GcnLayerPlan const& layer)
+BlockCounts::BlockCounts(pmm::GridShape const& shape, NetworkLayerPlan const& layer)
     : shape_(shape),
       adjacency_(layer.adjacency),
       parity_(layer.is_even ? graph::Parity::even : graph::Parity::odd),
@@ -76,7 +76,7 @@ std::int64_t BlockCounts::of(pmm::Coordinates const& coordinates) const {
 }
 
 std::vector<BlockCounts> count_blocks(graph::GraphStore const& store, pmm::GridShape const& shape,
-                                      GcnPlan const& plan) {
+                                      NetworkPlan const& plan) {
   std::vector<BlockCounts> all;
   for (auto const& layer : plan.layers)
     if (layer.aggregates() &&
@@ -99,7 +99,7 @@ std::vector<BlockCounts> count_blocks(graph::GraphStore const& store, pmm::GridS
 }
 
 std::vector<pmm::Placement> sampled_blocks(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
-                                           graph::StoreFacts const& facts, GcnPlan const& plan,
+                                           graph::StoreFacts const& facts, NetworkPlan const& plan,
                                            bool shares_transposes) {
   using Part = std::pair<int, int>; // parts, and which one
   std::set<std::tuple<bool, Part, Part>> known;

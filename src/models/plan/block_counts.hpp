@@ -17,13 +17,13 @@ namespace orthant::models {
 /// for both ways if `shares_transposes`.
 [[nodiscard]] std::vector<pmm::Placement> sampled_blocks(pmm::GridShape const& shape,
                                                          pmm::Coordinates const& coordinates,
-                                                         graph::StoreFacts const& facts, GcnPlan const& plan,
-                                                         bool shares_transposes);
+                                                         graph::StoreFacts const& facts,
+                                                         NetworkPlan const& plan, bool shares_transposes);
 
 /// Of one layer on a grid. Layers alike have the same.
 class BlockCounts {
  public:
-  BlockCounts(pmm::GridShape const& shape, GcnLayerPlan const& layer);
+  BlockCounts(pmm::GridShape const& shape, NetworkLayerPlan const& layer);
 
   [[nodiscard]] bool are_of(pmm::Placement const& adjacency) const { return adjacency == adjacency_; }
   [[nodiscard]] graph::Parity parity() const { return parity_; }
@@ -43,6 +43,6 @@ class BlockCounts {
 
 /// One for each kind of layer. Costs a pass over all non-zeros.
 [[nodiscard]] std::vector<BlockCounts> count_blocks(graph::GraphStore const& store,
-                                                    pmm::GridShape const& shape, GcnPlan const& plan);
+                                                    pmm::GridShape const& shape, NetworkPlan const& plan);
 
 } // namespace orthant::models

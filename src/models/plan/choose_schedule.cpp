@@ -15,13 +15,13 @@ std::vector<Schedule> schedules_of(std::string_view word) {
 
 } // namespace
 
-EpochSeconds full_graph_seconds(graph::StoreFacts const& facts, GcnSettings const& settings,
+EpochSeconds full_graph_seconds(graph::StoreFacts const& facts, NetworkSettings const& settings,
                                 pmm::Machine const& machine) {
   return [=](pmm::GridShape const& shape, Schedule schedule) {
     auto asked = settings;
     asked.schedule = schedule;
     asked.hidden_axes = asked.overlaps ? pmm::hidden_axes_on(machine, shape) : pmm::AxisSet{};
-    auto const plan = plan_gcn(facts, asked);
+    auto const plan = plan_network(facts, asked);
     pmm::Coordinates const first; // larger parts come first
     pmm::StepPlan step(shape, first, sizeof(float));
     plan_epoch(step, plan, asked, traits_of(facts, shape, first, plan, asked));
@@ -44,7 +44,7 @@ std::vector<GridChoice> rank_grids(GridQuestion const& question, EpochSeconds co
   return choices;
 }
 
-std::string_view open_schedules(GcnSettings const& settings, std::string_view word) {
+std::string_view open_schedules(NetworkSettings const& settings, std::string_view word) {
   auto const has_one = weighs_neighbours(settings) || predicts_links(settings);
   return has_one && word == "auto" ? "rows" : word;
 }

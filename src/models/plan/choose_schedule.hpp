@@ -18,7 +18,7 @@ using EpochSeconds = std::function<pmm::StepSeconds(pmm::GridShape const&, Sched
 
 /// Of full-graph training: an epoch after the first, in fp32. Graph, settings and machine are copied. Costs the
 /// list of an epoch: O(layers x ranks of an axis).
-[[nodiscard]] EpochSeconds full_graph_seconds(graph::StoreFacts const& facts, GcnSettings const& settings,
+[[nodiscard]] EpochSeconds full_graph_seconds(graph::StoreFacts const& facts, NetworkSettings const& settings,
                                               pmm::Machine const& machine = pmm::assumed_machine());
 
 /// What is open.
@@ -42,6 +42,6 @@ struct GridChoice {
 [[nodiscard]] GridChoice choose_grid(GridQuestion const& question, EpochSeconds const& seconds);
 
 /// What --schedule WORD leaves open to that network: "rows" in place of "auto" if it has no other.
-[[nodiscard]] std::string_view open_schedules(GcnSettings const& settings, std::string_view word);
+[[nodiscard]] std::string_view open_schedules(NetworkSettings const& settings, std::string_view word);
 
 } // namespace orthant::models

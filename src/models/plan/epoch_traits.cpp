@@ -11,8 +11,8 @@ std::int64_t even_share(std::int64_t count, pmm::GridShape const& shape, pmm::La
   return (count + blocks - 1) / blocks;
 }
 
-LinkPlan link_plan_of(pmm::GridShape const& shape, pmm::Coordinates const& coordinates, GcnPlan const& plan,
-                      GcnSettings const& settings) {
+LinkPlan link_plan_of(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
+                      NetworkPlan const& plan, NetworkSettings const& settings) {
   auto links = make_link_plan(shape, coordinates, plan.layers.front().owners.value().roles, plan.logits());
   if (settings.decoder_width > 0) links.decoder = DecoderShape{settings.decoder_width, settings.has_bias};
   return links;
@@ -20,8 +20,8 @@ LinkPlan link_plan_of(pmm::GridShape const& shape, pmm::Coordinates const& coord
 
 namespace {
 
-void set_dropped(GcnEpochTraits& traits, graph::StoreFacts const& facts, pmm::GridShape const& shape,
-                 pmm::Coordinates const& coordinates, GcnPlan const& plan) {
+void set_dropped(NetworkEpochTraits& traits, graph::StoreFacts const& facts, pmm::GridShape const& shape,
+                 pmm::Coordinates const& coordinates, NetworkPlan const& plan) {
   traits.weighs_edges = facts.is_weighted;
   auto const& first = plan.layers.front();
   if (first.owners) { // one block for all layers
@@ -38,10 +38,10 @@ void set_dropped(GcnEpochTraits& traits, graph::StoreFacts const& facts, pmm::Gr
 
 } // namespace
 
-GcnEpochTraits traits_of(graph::StoreFacts const& facts, pmm::GridShape const& shape,
-                         pmm::Coordinates const& coordinates, GcnPlan const& plan,
-                         GcnSettings const& settings) {
-  GcnEpochTraits traits;
+NetworkEpochTraits traits_of(graph::StoreFacts const& facts, pmm::GridShape const& shape,
+                             pmm::Coordinates const& coordinates, NetworkPlan const& plan,
+                             NetworkSettings const& settings) {
+  NetworkEpochTraits traits;
   traits.has_sparse_features = facts.feature_kind == graph::FeatureKind::sparse;
   traits.features_have_values = facts.features_have_values;
   traits.keeps_first_aggregate =
@@ -64,13 +64,13 @@ GcnEpochTraits traits_of(graph::StoreFacts const& facts, pmm::GridShape const& s
     return is_backward ? pmm::expected_sizes(shape, coordinates, output, input, orders)
                        : pmm::expected_sizes(shape, coordinates, input, output, orders);
   };
-  traits.residual_sizes = [=](GcnLayerPlan const& layer, bool is_backward) {
+  traits.residual_sizes = [=](NetworkLayerPlan const& layer, bool is_backward) {
     return sizes_between(layer.input, layer.output, is_backward);
   };
-  traits.self_sizes = [=](GcnLayerPlan const& layer, bool is_backward) {
+  traits.self_sizes = [=](NetworkLayerPlan const& layer, bool is_backward) {
     return sizes_between(layer.aggregated(), layer.aggregate(), is_backward);
   };
-  traits.teleport_sizes = [=](GcnPlan const& of, pmm::Placement const& site, bool is_backward) {
+  traits.teleport_sizes = [=](NetworkPlan const& of, pmm::Placement const& site, bool is_backward) {
     return sizes_between(teleport_start(of), site, is_backward);
   };
   return traits;

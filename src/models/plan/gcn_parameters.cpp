@@ -43,14 +43,14 @@ std::vector<ParameterRole> roles_of(Norm norm) {
 }
 
 /// The settings of one layer: a map near the identity is all that its convolution has (arXiv 2007.02133, equation 5).
-GcnSettings settings_of(GcnLayerPlan const& layer, GcnSettings settings) {
+NetworkSettings settings_of(NetworkLayerPlan const& layer, NetworkSettings settings) {
   if (layer.map_share) settings.has_bias = false;
   return settings;
 }
 
 } // namespace
 
-std::vector<PlannedParameter> parameters_of(GcnPlan const& plan, GcnSettings const& settings) {
+std::vector<PlannedParameter> parameters_of(NetworkPlan const& plan, NetworkSettings const& settings) {
   std::vector<PlannedParameter> all;
   // A bias is a number per column of the output.
   auto const add_to = [&](bool has_bias, pmm::Placement const& weight, pmm::Placement const& output,
@@ -169,8 +169,8 @@ void plan_parameter_arrays(pmm::StepPlan& step, std::vector<PlannedParameter> co
 }
 
 template<class T>
-GcnParameters<T>::GcnParameters(pmm::ProcessGrid const& grid, GcnPlan const& plan,
-                                GcnSettings const& settings)
+NetworkParameters<T>::NetworkParameters(pmm::ProcessGrid const& grid, NetworkPlan const& plan,
+                                        NetworkSettings const& settings)
     : grid_(grid),
       planned_(parameters_of(plan, settings)),
       values_(grid, length_of_all(planned_), "orthant::models::parameters"),
@@ -180,7 +180,7 @@ GcnParameters<T>::GcnParameters(pmm::ProcessGrid const& grid, GcnPlan const& pla
     auto const index = plan.layers[l].index;
     if (!plan.layers[l].transforms()) {
       // It has none; the bias that it may add is that of layer 0.
-      layers_.push_back(plan.layers[l].adds_bias ? layers_.front() : GcnLayerParameters<T>());
+      layers_.push_back(plan.layers[l].adds_bias ? layers_.front() : NetworkLayerParameters<T>());
       seconds_.emplace_back();
       continue;
     }
@@ -192,7 +192,7 @@ GcnParameters<T>::GcnParameters(pmm::ProcessGrid const& grid, GcnPlan const& pla
     if (attention) add_attention(index, *attention, settings.seed, layers_.back());
     seconds_.push_back(plan.layers[l].second
                            ? make("layer" + std::to_string(l) + ".second", index, settings, 1)
-                           : GcnLayerParameters<T>());
+                           : NetworkLayerParameters<T>());
   }
   auto const num_layers = static_cast<std::int64_t>(plan.layers.size());
   if (plan.head) head_ = make("head", num_layers, settings);
@@ -202,8 +202,8 @@ GcnParameters<T>::GcnParameters(pmm::ProcessGrid const& grid, GcnPlan const& pla
 }
 
 template<class T>
-DecoderParameters<T> GcnParameters<T>::decoder() const {
-  auto const layer = [](GcnLayerParameters<T> const& from) {
+DecoderParameters<T> NetworkParameters<T>::decoder() const {
+  auto const layer = [](NetworkLayerParameters<T> const& from) {
     return typename DecoderParameters<T>::Layer{from.weight.storage(), from.weight_gradient.storage(),
                                                 from.bias.local(), from.bias_gradient.local()};
   };
@@ -211,7 +211,8 @@ DecoderParameters<T> GcnParameters<T>::decoder() const {
 }
 
 template<class T>
-Parameter<T> GcnParameters<T>::add(std::string const& name, std::int64_t layer, std::string const& label) {
+Parameter<T> NetworkParameters<T>::add(std::string const& name, std::int64_t layer,
+                                       std::string const& label) {
   auto const& planned = planned_[list_.size()];
   auto const& [layout, extents, own_rows, own_columns, own_piece] = planned.placement;
   Parameter<T> whole;
@@ -234,7 +235,7 @@ Parameter<T> GcnParameters<T>::add(std::string const& name, std::int64_t layer, 
 }
 
 template<class T>
-Parameter<T> GcnParameters<T>::place_in_array(Parameter<T>& whole, PlannedParameter const& planned) {
+Parameter<T> NetworkParameters<T>::place_in_array(Parameter<T>& whole, PlannedParameter const& planned) {
   auto const place = planned.place.value();
   auto const count = planned.num_numbers();
   pmm::FlatCut const cut(grid_.shape(), grid_.coordinates(), length_of_all(planned_));
@@ -265,10 +266,10 @@ Parameter<T> GcnParameters<T>::place_in_array(Parameter<T>& whole, PlannedParame
 }
 
 template<class T>
-GcnLayerParameters<T> GcnParameters<T>::make(std::string const& name, std::int64_t index,
-                                             GcnSettings const& settings, std::uint64_t number,
-                                             bool has_self_weight, std::int64_t num_weights) {
-  GcnLayerParameters<T> made;
+NetworkLayerParameters<T> NetworkParameters<T>::make(std::string const& name, std::int64_t index,
+                                                     NetworkSettings const& settings, std::uint64_t number,
+                                                     bool has_self_weight, std::int64_t num_weights) {
+  NetworkLayerParameters<T> made;
   auto const weight = add(name + ".weight", index, "orthant::models::weight");
   made.weight = weight.matrix;
   made.weight_gradient = weight.matrix_gradient;
@@ -289,7 +290,7 @@ GcnLayerParameters<T> GcnParameters<T>::make(std::string const& name, std::int64
 }
 
 template<class T>
-void GcnParameters<T>::add_norm(std::int64_t index, Norm kind, GcnLayerParameters<T>& layer) {
+void NetworkParameters<T>::add_norm(std::int64_t index, Norm kind, NetworkLayerParameters<T>& layer) {
   auto const name = "layer" + std::to_string(index) + ".norm";
   auto const scale = add(name, index, "orthant::models::norm_scale");
   layer.norm_scale = scale.vector;
@@ -314,37 +315,37 @@ void GcnParameters<T>::add_norm(std::int64_t index, Norm kind, GcnLayerParameter
 
 /// Of each head a_h, or its two halves, as a weight of its own.
 template<class T>
-void GcnParameters<T>::add_attention(std::int64_t index, AttentionPlan const& attention, std::uint64_t seed,
-                                     GcnLayerParameters<T>& layer) {
+void NetworkParameters<T>::add_attention(std::int64_t index, AttentionPlan const& attention,
+                                         std::uint64_t seed, NetworkLayerParameters<T>& layer) {
   auto const vectors = add("layer" + std::to_string(index) + ".attention", index, "orthant::models::weight");
-  layer.attention = typename GcnLayerParameters<T>::Attention{vectors.matrix, vectors.matrix_gradient};
+  layer.attention = typename NetworkLayerParameters<T>::Attention{vectors.matrix, vectors.matrix_gradient};
   draw_weight(runtime::DefaultExec(), vectors.matrix, seed, static_cast<std::uint32_t>(index), 2,
               attention.is_dynamic() ? 1 : 2);
 }
 
 template<class T>
-void GcnParameters<T>::add_epsilon(std::int64_t index, GcnLayerParameters<T>& layer) {
+void NetworkParameters<T>::add_epsilon(std::int64_t index, NetworkLayerParameters<T>& layer) {
   auto const epsilon = add("layer" + std::to_string(index) + ".epsilon", index, "orthant::models::epsilon");
   layer.epsilon = epsilon.vector;
   layer.epsilon_gradient = epsilon.vector_gradient;
 }
 
 template<class T>
-void GcnParameters<T>::add_features(pmm::DistMatrix<T> const& features) {
+void NetworkParameters<T>::add_features(pmm::DistMatrix<T> const& features) {
   features_gradient_ =
       pmm::DistMatrix<T>(features.grid(), features.placement(), "orthant::models::feature_gradient");
   list_.push_back({"features", ParameterRole::embedding, 0, features, features_gradient_, {}, {}});
 }
 
 template<class T>
-std::int64_t GcnParameters<T>::num_numbers() const {
+std::int64_t NetworkParameters<T>::num_numbers() const {
   auto count = std::int64_t{0};
   for (auto const& parameter : list_)
     if (parameter.is_trained()) count += parameter.num_numbers();
   return count;
 }
 
-template class GcnParameters<float>;
-template class GcnParameters<double>;
+template class NetworkParameters<float>;
+template class NetworkParameters<double>;
 
 } // namespace orthant::models

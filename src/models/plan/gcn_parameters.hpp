@@ -35,8 +35,9 @@ struct PlannedParameter {
     return (is_vector() ? 1 : placement.extents.rows) * placement.extents.columns;
   }
 };
-/// In the order of GcnParameters::list().
-[[nodiscard]] std::vector<PlannedParameter> parameters_of(GcnPlan const& plan, GcnSettings const& settings);
+/// In the order of NetworkParameters::list().
+[[nodiscard]] std::vector<PlannedParameter> parameters_of(NetworkPlan const& plan,
+                                                          NetworkSettings const& settings);
 /// This rank's numbers of each, with padding.
 [[nodiscard]] std::vector<std::int64_t> lengths_of(pmm::StepPlan const& step,
                                                    std::vector<PlannedParameter> const& parameters);
@@ -56,7 +57,7 @@ void plan_parameter_arrays(pmm::StepPlan& step, std::vector<PlannedParameter> co
 
 /// The parameters of one layer, of the input projection or of the head. A copy shares the numbers.
 template<class T>
-struct GcnLayerParameters {
+struct NetworkLayerParameters {
   pmm::DistMatrix<T> weight, weight_gradient;
   pmm::DistMatrix<T> self_weight, self_weight_gradient; // empty unless the vertex itself has a weight
   pmm::DistVector<T> bias, bias_gradient;               // empty without a bias
@@ -68,7 +69,7 @@ struct GcnLayerParameters {
   };
   Boxed<Attention> attention; // apart, as few models have it
 
-  /// Whether gradients are addends, which GcnParameters sums.
+  /// Whether gradients are addends, which NetworkParameters sums.
   [[nodiscard]] bool has_partial_gradients() const {
     return weight_gradient.layout().storage == pmm::Storage::partial;
   }
@@ -82,11 +83,11 @@ struct GcnLayerParameters {
 };
 
 template<class T>
-class GcnParameters {
+class NetworkParameters {
  public:
   /// Draws the weights (Glorot uniform; biases 0, scales 1) where `plan` puts them. `grid` must outlive them.
   /// Not collective.
-  GcnParameters(pmm::ProcessGrid const& grid, GcnPlan const& plan, GcnSettings const& settings);
+  NetworkParameters(pmm::ProcessGrid const& grid, NetworkPlan const& plan, NetworkSettings const& settings);
 
   /// Trains these features too: the last of list(). Once.
   void add_features(pmm::DistMatrix<T> const& features);
@@ -101,12 +102,12 @@ class GcnParameters {
   void sum_gradients(runtime::DefaultExec const& exec) const { gradients_.sum(exec); }
 
   [[nodiscard]] std::size_t num_layers() const { return layers_.size(); }
-  [[nodiscard]] GcnLayerParameters<T> const& layer(std::size_t l) const { return layers_[l]; }
+  [[nodiscard]] NetworkLayerParameters<T> const& layer(std::size_t l) const { return layers_[l]; }
   /// The second layer of layer l's perceptron; empty where the plan has none.
-  [[nodiscard]] GcnLayerParameters<T> const& second(std::size_t l) const { return seconds_[l]; }
+  [[nodiscard]] NetworkLayerParameters<T> const& second(std::size_t l) const { return seconds_[l]; }
   /// Empty where the plan has none.
-  [[nodiscard]] GcnLayerParameters<T> const& projection() const { return projection_; }
-  [[nodiscard]] GcnLayerParameters<T> const& head() const { return head_; }
+  [[nodiscard]] NetworkLayerParameters<T> const& projection() const { return projection_; }
+  [[nodiscard]] NetworkLayerParameters<T> const& head() const { return head_; }
   /// Of the perceptron that scores links; empty unless there is one.
   [[nodiscard]] DecoderParameters<T> decoder() const;
   /// Empty unless they are trained.
@@ -121,13 +122,13 @@ class GcnParameters {
 
  private:
   /// `number`: of the layer's weights. `num_weights`: that lie side by side in its weight.
-  GcnLayerParameters<T> make(std::string const& name, std::int64_t index, GcnSettings const& settings,
-                             std::uint64_t number = 0, bool has_self_weight = false,
-                             std::int64_t num_weights = 1);
+  NetworkLayerParameters<T> make(std::string const& name, std::int64_t index, NetworkSettings const& settings,
+                                 std::uint64_t number = 0, bool has_self_weight = false,
+                                 std::int64_t num_weights = 1);
   void add_attention(std::int64_t index, AttentionPlan const& attention, std::uint64_t seed,
-                     GcnLayerParameters<T>& layer);
-  void add_epsilon(std::int64_t index, GcnLayerParameters<T>& layer);
-  void add_norm(std::int64_t index, Norm kind, GcnLayerParameters<T>& layer);
+                     NetworkLayerParameters<T>& layer);
+  void add_epsilon(std::int64_t index, NetworkLayerParameters<T>& layer);
+  void add_norm(std::int64_t index, Norm kind, NetworkLayerParameters<T>& layer);
   /// Adds the next one of the plan, zero, to list(). Returns it as kernels use it.
   Parameter<T> add(std::string const& name, std::int64_t layer, std::string const& label);
   /// Puts it in the array of all, which has this rank's piece of it, too; that is returned.
@@ -137,16 +138,16 @@ class GcnParameters {
   std::vector<PlannedParameter> planned_; // in the order of list_
   pmm::FlatValues<T> values_;             // of all parameters, if they are in one array
   pmm::FlatSums<T> gradients_;
-  GcnLayerParameters<T> projection_;
-  std::vector<GcnLayerParameters<T>> layers_;
-  std::vector<GcnLayerParameters<T>> seconds_; // [layers]
-  GcnLayerParameters<T> head_;
-  GcnLayerParameters<T> decoder_, decoder_second_; // empty without a perceptron that scores links
+  NetworkLayerParameters<T> projection_;
+  std::vector<NetworkLayerParameters<T>> layers_;
+  std::vector<NetworkLayerParameters<T>> seconds_; // [layers]
+  NetworkLayerParameters<T> head_;
+  NetworkLayerParameters<T> decoder_, decoder_second_; // empty without a perceptron that scores links
   pmm::DistMatrix<T> features_gradient_;
   std::vector<Parameter<T>> list_;
 };
 
-extern template class GcnParameters<float>;
-extern template class GcnParameters<double>;
+extern template class NetworkParameters<float>;
+extern template class NetworkParameters<double>;
 
 } // namespace orthant::models

@@ -25,7 +25,8 @@ struct Roles {
 };
 
 /// Where the matrices of a layer lie whose input is F[a,b]; `roles` become those of the next layer.
-void place_on_planes(GcnLayerPlan& layer, Roles& roles, std::int64_t n, std::int64_t in, std::int64_t out) {
+void place_on_planes(NetworkLayerPlan& layer, Roles& roles, std::int64_t n, std::int64_t in,
+                     std::int64_t out) {
   auto const [a, b, c] = roles;
   auto const to = layer.is_even ? order_p1 : order_p2;
   auto const from = layer.is_even ? order_p2 : order_p1;
@@ -57,7 +58,7 @@ void place_on_planes(GcnLayerPlan& layer, Roles& roles, std::int64_t n, std::int
 }
 
 /// The same of a layer between owners: nothing rotates.
-void place_with_owners(GcnLayerPlan& layer, OwnerRoles const& owners, std::int64_t n, std::int64_t in,
+void place_with_owners(NetworkLayerPlan& layer, OwnerRoles const& owners, std::int64_t n, std::int64_t in,
                        std::int64_t out) {
   Layout const whole_rows{pmm::group_axes, {}, Storage::replicated, order_p1, pmm::natural_order};
   layer.owners = owners;
@@ -71,7 +72,7 @@ void place_with_owners(GcnLayerPlan& layer, OwnerRoles const& owners, std::int64
 
 /// By columns aggregated in one epoch, forward and backward. Schedule pmm3d gathers those of its input in
 /// both directions, or those of its output; so does rows.
-bool aggregating_first_is_cheaper(GcnShape const& shape, std::size_t layer) {
+bool aggregating_first_is_cheaper(NetworkShape const& shape, std::size_t layer) {
   auto const in = shape.widths[layer];
   auto const out = shape.widths[layer + 1];
   auto const reads_fixed_features = layer == 0 && !shape.projected_features && !shape.features_need_gradient;
@@ -93,7 +94,7 @@ LinearPlan plan_linear(pmm::Placement const& input, pmm::AxisSet output_axis, st
 }
 
 /// Where layers that aggregate add H0, with what the first of them reads.
-void place_teleport(GcnPlan& plan) {
+void place_teleport(NetworkPlan& plan) {
   TeleportPlan teleport;
   teleport.first_layer = plan.layers.size();
   for (std::size_t l = plan.layers.size(); l-- > 0;)
@@ -113,7 +114,7 @@ void place_teleport(GcnPlan& plan) {
 }
 
 /// Every count of numbers and bytes that follows from the shape is less than this product.
-void require_countable(GcnShape const& shape) {
+void require_countable(NetworkShape const& shape) {
   constexpr std::int64_t bytes_of_number = 64; // values, gradients, moments in fp64 and more
   constexpr std::string_view what = "vertices times the widths of all layers";
   auto sum = shape.projected_features.value_or(0) + shape.head_classes.value_or(0);
@@ -144,24 +145,24 @@ ProductOrder parse_product_order(std::string_view word) {
   runtime::throw_user("--order is auto, aggregate or transform, not '{}'", word);
 }
 
-bool is_activated(GcnPlan const& plan, std::size_t l) {
+bool is_activated(NetworkPlan const& plan, std::size_t l) {
   return plan.layers[l].is_activated;
 }
 
-bool needs_input_gradient(GcnPlan const& plan, std::size_t l) {
+bool needs_input_gradient(NetworkPlan const& plan, std::size_t l) {
   return l > 0 || plan.projection || plan.features().layout.storage == Storage::flat_sharded;
 }
 
-bool keeps_first_aggregate(GcnPlan const& plan) {
+bool keeps_first_aggregate(NetworkPlan const& plan) {
   return plan.layers.front().aggregates_first && !needs_input_gradient(plan, 0) && !plan.drops_edges;
 }
 
-bool keeps_features(GcnPlan const& plan) {
+bool keeps_features(NetworkPlan const& plan) {
   auto const& first = plan.layers.front();
   return first.has_self_weight && first.owners.has_value();
 }
 
-GcnPlan with_num_vertices(GcnPlan plan, std::int64_t num_vertices) {
+NetworkPlan with_num_vertices(NetworkPlan plan, std::int64_t num_vertices) {
   auto const resize = [&](pmm::Placement& placement) { placement.extents.rows = num_vertices; };
   for (auto* const linear : {&plan.projection, &plan.head}) {
     if (!*linear) continue;
@@ -183,21 +184,21 @@ GcnPlan with_num_vertices(GcnPlan plan, std::int64_t num_vertices) {
   return plan;
 }
 
-GcnPlan plan_of_batch(GcnPlan const& plan, std::int64_t num_vertices) {
+NetworkPlan plan_of_batch(NetworkPlan const& plan, std::int64_t num_vertices) {
   auto of_batch = with_num_vertices(plan, num_vertices);
   for (auto& layer : of_batch.layers)
     if (layer.owners) layer.owners->backward = pmm::Flow::transpose; // the sampler has the transpose anyway
   return of_batch;
 }
 
-GcnPlan plan_gcn(GcnShape const& shape, ProductOrder order) {
+NetworkPlan plan_network(NetworkShape const& shape, ProductOrder order) {
   ORTHANT_REQUIRE(shape.widths.size() >= 2, "a GCN needs a layer");
   ORTHANT_REQUIRE(!shape.attention || shape.schedule == Schedule::rows,
                   "attention is between owners of vertices");
   ORTHANT_REQUIRE(!shape.takes_maximum || order != ProductOrder::transform_first, "a maximum comes first");
   ORTHANT_REQUIRE(!shape.has_perceptrons || shape.head_classes, "the last perceptron ends with a head");
   require_countable(shape);
-  GcnPlan plan;
+  NetworkPlan plan;
   plan.drops_edges = shape.drops_edges;
   auto const has_owners = shape.schedule == Schedule::rows;
   OwnerRoles const owners{
@@ -214,7 +215,7 @@ GcnPlan plan_gcn(GcnShape const& shape, ProductOrder order) {
     auto const out = shape.widths[l + 1];
     auto const is_sparse = l == 0 && shape.has_sparse_features && !shape.projected_features;
 
-    GcnLayerPlan layer;
+    NetworkLayerPlan layer;
     layer.index = static_cast<std::int64_t>(l);
     if (!shape.kinds.empty()) layer.kind = shape.kinds[l];
     layer.is_even = has_owners || num_aggregations % 2 == 0;

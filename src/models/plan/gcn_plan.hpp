@@ -69,7 +69,7 @@ struct NumberFormats {
 /// Which of its two products a layer has.
 enum class LayerKind : std::uint8_t { convolution, dense, propagation };
 
-struct GcnShape {
+struct NetworkShape {
   std::int64_t num_vertices = 0;
   std::vector<std::int64_t> widths; // [layers + 1] of layer 0's input, and of the layers' outputs
   std::vector<LayerKind> kinds;     // [layers], or none: convolutions
@@ -115,7 +115,7 @@ struct LinearPlan {
   bool makes_logits = false;
 };
 
-struct GcnLayerPlan {
+struct NetworkLayerPlan {
   std::int64_t index = 0;
   LayerKind kind = LayerKind::convolution;
   bool aggregates_first = true;
@@ -128,7 +128,7 @@ struct GcnLayerPlan {
   bool adds_bias = true;        // a propagation: that of layer 0
   bool makes_logits = false;    // Q are the logits
   std::optional<double> map_share{};          // beta: W stands for (1 - beta) I + beta W
-  std::optional<std::size_t> teleport_site{}; // of GcnPlan::teleport, where A^ F lies
+  std::optional<std::size_t> teleport_site{}; // of NetworkPlan::teleport, where A^ F lies
   pmm::Placement adjacency;                   // A^
   pmm::Placement input;                       // F
   pmm::Placement middle;                      // H or U
@@ -179,9 +179,9 @@ struct TeleportPlan {
   std::vector<pmm::Placement> sites; // the different places where it is added
 };
 
-struct GcnPlan {
+struct NetworkPlan {
   std::optional<LinearPlan> projection;
-  std::vector<GcnLayerPlan> layers; // at least one
+  std::vector<NetworkLayerPlan> layers; // at least one
   std::optional<LinearPlan> head;
   std::optional<TeleportPlan> teleport;
   bool drops_edges = false; // A^ of a step is not that of another
@@ -194,43 +194,43 @@ struct GcnPlan {
 };
 
 /// Whether rows of the vertex itself are kept apart for the backward pass: they are elsewhere, or gone by then.
-[[nodiscard]] inline bool keeps_brought(GcnLayerPlan const& layer) {
+[[nodiscard]] inline bool keeps_brought(NetworkLayerPlan const& layer) {
   return !layer.owners || !layer.aggregates_first;
 }
 
 /// H0.
-[[nodiscard]] inline pmm::Placement const& teleport_start(GcnPlan const& plan) {
+[[nodiscard]] inline pmm::Placement const& teleport_start(NetworkPlan const& plan) {
   return plan.layers[plan.teleport.value().first_layer].input;
 }
 
 /// Whether layer l reads dropout(H0).
-[[nodiscard]] inline bool drops_start(GcnPlan const& plan, std::size_t l) {
+[[nodiscard]] inline bool drops_start(NetworkPlan const& plan, std::size_t l) {
   return plan.teleport && plan.teleport->first_layer == l && plan.teleport->drops_start;
 }
 
 /// Whether layer l's output is normalised, activated and dropped out. Such layers come before all others.
-[[nodiscard]] bool is_activated(GcnPlan const& plan, std::size_t l);
+[[nodiscard]] bool is_activated(NetworkPlan const& plan, std::size_t l);
 
 /// Whether layer l's input has a gradient. Raw features have one if they are trained; then they are sharded,
 /// like all parameters.
-[[nodiscard]] bool needs_input_gradient(GcnPlan const& plan, std::size_t l);
+[[nodiscard]] bool needs_input_gradient(NetworkPlan const& plan, std::size_t l);
 
 /// Whether H = A^ F0 of dense features may be kept from pass to pass without dropout.
-[[nodiscard]] bool keeps_first_aggregate(GcnPlan const& plan);
+[[nodiscard]] bool keeps_first_aggregate(NetworkPlan const& plan);
 
 /// Whether layer 0 reads the features in every pass, even if H is kept: where they lie as H does, for the vertex itself.
-[[nodiscard]] bool keeps_features(GcnPlan const& plan);
+[[nodiscard]] bool keeps_features(NetworkPlan const& plan);
 
 /// The same plan for that many vertices, whose A^ changes: the weights of layers lie where they did.
-[[nodiscard]] GcnPlan with_num_vertices(GcnPlan plan, std::int64_t num_vertices);
+[[nodiscard]] NetworkPlan with_num_vertices(NetworkPlan plan, std::int64_t num_vertices);
 
 /// The same for a batch whose parts are all balanced: gradients go back by the transpose. `plan`: of the whole graph.
-[[nodiscard]] GcnPlan plan_of_batch(GcnPlan const& plan, std::int64_t num_vertices);
+[[nodiscard]] NetworkPlan plan_of_batch(NetworkPlan const& plan, std::int64_t num_vertices);
 
 /// The layers of a GCN on a grid whose layer 0 has the roles (a, b, c) = (x, y, z). The cheaper order is that
 /// with fewer gathered columns: aggregating first gathers the layer's input width in both directions,
 /// transforming first its output width; layer 0 needs no gradient of features that are not trained, and no
 /// product where A^ F0 is kept. In the schedule rows the narrower side is aggregated.
-[[nodiscard]] GcnPlan plan_gcn(GcnShape const& shape, ProductOrder order);
+[[nodiscard]] NetworkPlan plan_network(NetworkShape const& shape, ProductOrder order);
 
 } // namespace orthant::models

@@ -21,7 +21,7 @@ pmm::ProductOptions options_of(NumberFormats const& formats, runtime::Wire resul
 
 } // namespace
 
-GcnLayerProducts products_of(GcnLayerPlan const& p, NumberFormats const& formats) {
+NetworkLayerProducts products_of(NetworkLayerPlan const& p, NumberFormats const& formats) {
   auto const hidden = options_of(formats, formats.operand);
   auto const output = options_of(formats, formats.of_output(p.makes_logits));
   pmm::ProductOptions const weight{.operand_format = formats.operand};
@@ -52,7 +52,7 @@ GcnLayerProducts products_of(GcnLayerPlan const& p, NumberFormats const& formats
           .transform_back = {"dF = dU W^T", Form::left_grad, p.middle, p.weight, p.input, hidden}};
 }
 
-SelfProducts self_products_of(GcnLayerPlan const& p, NumberFormats const& formats) {
+SelfProducts self_products_of(NetworkLayerPlan const& p, NumberFormats const& formats) {
   auto const products = products_of(p, formats);
   SelfProducts own{products.transform, products.weight_back, products.transform_back};
   if (p.aggregates_first) {
@@ -69,19 +69,19 @@ SelfProducts self_products_of(GcnLayerPlan const& p, NumberFormats const& format
 }
 
 std::int64_t aggregated_columns(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
-                                GcnLayerPlan const& p) {
+                                NetworkLayerPlan const& p) {
   if (!p.owners) return block_of(shape, coordinates, p.aggregated()).columns.size();
   auto const num_parts = std::int64_t{shape.size(p.owners->roles.b)};
   return (p.aggregated_width() + num_parts - 1) / num_parts;
 }
 
-pmm::CellSizes cells_of(pmm::StepPlan const& step, GcnLayerPlan const& p) {
+pmm::CellSizes cells_of(pmm::StepPlan const& step, NetworkLayerPlan const& p) {
   if (auto const& kept = p.owners.value().kept) return kept->cells;
   return contiguous_cells(step.shape(), step.coordinates(), p.owners.value().roles, p.input.extents.rows);
 }
 
-GcnLayerAggregates aggregates_of(GcnLayerPlan const& p, pmm::CellSizes const& cells,
-                                 NumberFormats const& formats, pmm::NeededCountsOfAxes const& needed) {
+NetworkLayerAggregates aggregates_of(NetworkLayerPlan const& p, pmm::CellSizes const& cells,
+                                     NumberFormats const& formats, pmm::NeededCountsOfAxes const& needed) {
   auto const roles = p.owners.value().roles;
   auto const backward = p.owners->backward;
   auto const hidden_axes = p.owners->hidden_axes;
@@ -97,12 +97,12 @@ GcnLayerAggregates aggregates_of(GcnLayerPlan const& p, pmm::CellSizes const& ce
           plan(backward_formula, backward, formats.operand)};
 }
 
-MaximumPlan maximum_plan_of(GcnLayerPlan const& plan) {
+MaximumPlan maximum_plan_of(NetworkLayerPlan const& plan) {
   return {plan.owners.value().roles, plan.adjacency, plan.input.extents.columns};
 }
 
 PlaneMaximumSteps plane_maximum_of(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
-                                   GcnLayerPlan const& plan, std::int64_t num_edges) {
+                                   NetworkLayerPlan const& plan, std::int64_t num_edges) {
   return {shape, coordinates, plan.adjacency, plan.input, num_edges};
 }
 
@@ -110,7 +110,7 @@ namespace {
 
 /// Hands the steps of the layer's schedule to `list`.
 template<class List>
-void list_maximum(pmm::StepPlan const& step, GcnLayerPlan const& layer, pmm::CellSizes const& cells,
+void list_maximum(pmm::StepPlan const& step, NetworkLayerPlan const& layer, pmm::CellSizes const& cells,
                   std::int64_t num_edges, List const& list) {
   auto const& shape = step.shape();
   auto const& at = step.coordinates();
@@ -122,12 +122,12 @@ void list_maximum(pmm::StepPlan const& step, GcnLayerPlan const& layer, pmm::Cel
 
 } // namespace
 
-void plan_maximum(pmm::StepPlan& step, GcnLayerPlan const& layer, pmm::CellSizes const& cells,
+void plan_maximum(pmm::StepPlan& step, NetworkLayerPlan const& layer, pmm::CellSizes const& cells,
                   std::int64_t num_edges) {
   list_maximum(step, layer, cells, num_edges, [&](auto const& steps) { plan_maximum(step, steps); });
 }
 
-void plan_maximum_backward(pmm::StepPlan& step, GcnLayerPlan const& layer, pmm::CellSizes const& cells,
+void plan_maximum_backward(pmm::StepPlan& step, NetworkLayerPlan const& layer, pmm::CellSizes const& cells,
                            std::int64_t num_edges) {
   list_maximum(step, layer, cells, num_edges, [&](auto const& steps) { plan_maximum_backward(step, steps); });
 }

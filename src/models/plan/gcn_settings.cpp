@@ -8,7 +8,7 @@
 
 namespace orthant::models {
 
-void set_model(GcnSettings& settings, Model model, Aggregator aggregator) {
+void set_model(NetworkSettings& settings, Model model, Aggregator aggregator) {
   settings.model = model;
   settings.aggregator = aggregator;
   auto const traits = traits_of(model, aggregator);
@@ -24,24 +24,24 @@ void set_model(GcnSettings& settings, Model model, Aggregator aggregator) {
   settings.self_loops = of_model->self_loops;
 }
 
-bool weighs_neighbours(GcnSettings const& settings) {
+bool weighs_neighbours(NetworkSettings const& settings) {
   return traits_of(settings.model, settings.aggregator).attention.has_value();
 }
 
-bool reads_edges(GcnSettings const& settings) {
+bool reads_edges(NetworkSettings const& settings) {
   return weighs_neighbours(settings) || traits_of(settings.model, settings.aggregator).takes_maximum;
 }
 
-bool needs_edge_ids(GcnSettings const& settings) {
+bool needs_edge_ids(NetworkSettings const& settings) {
   return settings.attention_dropout > 0 || traits_of(settings.model, settings.aggregator).takes_maximum;
 }
 
-void choose_operator(GcnSettings& settings, std::string_view normalize, std::string_view self_loops) {
+void choose_operator(NetworkSettings& settings, std::string_view normalize, std::string_view self_loops) {
   if (normalize != "auto") settings.normalization = graph::parse_normalization(normalize);
   if (self_loops != "auto") settings.self_loops = graph::parse_self_loops(self_loops);
 }
 
-void use_operator(graph::GraphStore& store, GcnSettings& settings) {
+void use_operator(graph::GraphStore& store, NetworkSettings& settings) {
   auto const stored = store.facts().graph_operator();
   auto const normalization = settings.normalization.value_or(stored.normalization);
   auto const otherwise = settings.normalization ? graph::usual_self_loops(normalization) : stored.self_loops;
@@ -51,11 +51,11 @@ void use_operator(graph::GraphStore& store, GcnSettings& settings) {
   settings.self_loops = self_loops;
 }
 
-bool is_normalised(GcnPlan const& plan, GcnSettings const& settings, std::size_t l) {
+bool is_normalised(NetworkPlan const& plan, NetworkSettings const& settings, std::size_t l) {
   return settings.norm != Norm::none && is_activated(plan, l);
 }
 
-bool shares_outputs(GcnPlan const& plan, GcnSettings const& settings) {
+bool shares_outputs(NetworkPlan const& plan, NetworkSettings const& settings) {
   // A loss of links reads the outputs while it writes their gradient.
   if (!pmm::runs_on_host || settings.keeps_outputs || predicts_links(settings)) return false;
   if (settings.norm != Norm::none || settings.activation != Activation::relu) return false;
@@ -63,20 +63,20 @@ bool shares_outputs(GcnPlan const& plan, GcnSettings const& settings) {
   // Both gradients of a layer that is alone would lie in one place.
   if (plan.layers.size() == 1 && settings.trains_features && settings.operand_format != runtime::Wire::native)
     return false;
-  return std::ranges::all_of(plan.layers, [](GcnLayerPlan const& layer) {
+  return std::ranges::all_of(plan.layers, [](NetworkLayerPlan const& layer) {
     return layer.owners && layer.owners->hidden_axes == pmm::AxisSet() &&
            layer.kind == LayerKind::convolution && !layer.is_residual && !layer.reads_itself() &&
            !layer.map_share && !layer.second && !layer.reads_edges();
   });
 }
 
-std::size_t layer_of_output(GcnPlan const& plan, std::size_t l) {
+std::size_t layer_of_output(NetworkPlan const& plan, std::size_t l) {
   while (l + 2 < plan.layers.size() && plan.layers[l + 1].aggregates_first)
     ++l;
   return l;
 }
 
-ActivationParts activation_of(GcnPlan const& plan, GcnSettings const& settings, std::size_t l) {
+ActivationParts activation_of(NetworkPlan const& plan, NetworkSettings const& settings, std::size_t l) {
   return {is_normalised(plan, settings, l) ? settings.norm : Norm::none,
           is_activated(plan, l) ? settings.activation : Activation::relu,
           is_activated(plan, l) && shares_outputs(plan, settings)};
@@ -85,7 +85,7 @@ ActivationParts activation_of(GcnPlan const& plan, GcnSettings const& settings, 
 namespace {
 
 /// K propagations after dense layers, or a dense layer before convolutions with identity maps.
-void set_kinds(GcnShape& shape, ModelTraits const& traits, GcnSettings const& settings) {
+void set_kinds(NetworkShape& shape, ModelTraits const& traits, NetworkSettings const& settings) {
   if (!traits.begins_dense()) return;
   shape.has_teleport = traits.has_teleport;
   if (traits.has_identity_maps) {
@@ -103,9 +103,9 @@ void set_kinds(GcnShape& shape, ModelTraits const& traits, GcnSettings const& se
 
 } // namespace
 
-GcnShape shape_of(graph::StoreFacts const& facts, GcnSettings const& settings) {
+NetworkShape shape_of(graph::StoreFacts const& facts, NetworkSettings const& settings) {
   ORTHANT_REQUIRE(settings.num_layers() > 0, "a GCN needs a layer");
-  GcnShape shape;
+  NetworkShape shape;
   shape.num_vertices = facts.num_vertices;
   auto const has_projection = settings.projected_width > 0;
   if (has_projection) shape.projected_features = facts.num_features;
@@ -137,7 +137,7 @@ GcnShape shape_of(graph::StoreFacts const& facts, GcnSettings const& settings) {
 
 namespace {
 
-void require_attention(graph::StoreFacts const& facts, GcnSettings const& settings) {
+void require_attention(graph::StoreFacts const& facts, NetworkSettings const& settings) {
   auto const name = name_of(settings.model);
   if (!weighs_neighbours(settings)) return;
   if (settings.edge_dropout > 0)
@@ -167,7 +167,7 @@ void require_attention(graph::StoreFacts const& facts, GcnSettings const& settin
           width, settings.num_heads);
 }
 
-void require_maximum(graph::StoreFacts const& facts, GcnSettings const& settings) {
+void require_maximum(graph::StoreFacts const& facts, NetworkSettings const& settings) {
   if (!traits_of(settings.model, settings.aggregator).takes_maximum) return;
   auto const refuse = [](std::string_view what, std::string_view instead) {
     runtime::throw_user("--aggregator max {}: {}", what, instead);
@@ -183,7 +183,7 @@ void require_maximum(graph::StoreFacts const& facts, GcnSettings const& settings
     refuse("would make sparse features dense", "give --input-projection");
 }
 
-void require_links(GcnSettings const& settings) {
+void require_links(NetworkSettings const& settings) {
   if (!predicts_links(settings)) {
     ORTHANT_REQUIRE(settings.decoder_width == 0, "a decoder of links without --task links");
     return;
@@ -197,7 +197,7 @@ void require_links(GcnSettings const& settings) {
         "--comm-dtype and --operand-dtype of 16 bits go with --task nodes: leave them out with --task links");
 }
 
-void require_supported_activation(GcnSettings const& settings) {
+void require_supported_activation(NetworkSettings const& settings) {
   if (settings.activation == Activation::relu) return;
   auto const name = name_of(settings.activation);
   if (settings.norm == Norm::rms)
@@ -210,7 +210,7 @@ void require_supported_activation(GcnSettings const& settings) {
 }
 
 /// SGC, APPNP and GCNII, which begin with a layer of their own that is dense.
-void require_supported_dense(GcnSettings const& settings) {
+void require_supported_dense(NetworkSettings const& settings) {
   auto const name = name_of(settings.model);
   auto const is_deep = settings.model == Model::gcnii;
   if (settings.has_residuals)
@@ -235,7 +235,7 @@ void require_supported_dense(GcnSettings const& settings) {
 }
 
 /// What only a GCN has so far.
-void require_supported(GcnSettings const& settings) {
+void require_supported(NetworkSettings const& settings) {
   if (is_centered(settings.norm) && settings.operand_format != runtime::Wire::native)
     runtime::throw_user(
         "--operand-dtype of 16 bits goes with --norm rms or none: leave it out with --norm {}",
@@ -260,13 +260,13 @@ void require_supported(GcnSettings const& settings) {
 
 } // namespace
 
-GcnPlan plan_gcn(graph::StoreFacts const& facts, GcnSettings const& settings) {
+NetworkPlan plan_network(graph::StoreFacts const& facts, NetworkSettings const& settings) {
   require_supported(settings);
   require_attention(facts, settings);
   require_maximum(facts, settings);
   require_links(settings);
-  auto plan = plan_gcn(shape_of(facts, settings), settings.order);
-  auto const has_fixed_products = [&](GcnLayerPlan const& layer) {
+  auto plan = plan_network(shape_of(facts, settings), settings.order);
+  auto const has_fixed_products = [&](NetworkLayerPlan const& layer) {
     auto const is_kept =
         layer.index == 0 && keeps_first_aggregate(plan); // multiplied once, or once in an epoch
     return layer.aggregates() && !layer.reads_edges() && !plan.drops_edges && !is_kept;
@@ -281,7 +281,7 @@ GcnPlan plan_gcn(graph::StoreFacts const& facts, GcnSettings const& settings) {
   return plan;
 }
 
-GcnPlan plan_gcn(graph::GraphStore const& store, GcnSettings const& settings) {
+NetworkPlan plan_network(graph::GraphStore const& store, NetworkSettings const& settings) {
   auto const& facts = store.facts();
   if (facts.feature_kind == graph::FeatureKind::none)
     runtime::throw_user(
@@ -298,7 +298,7 @@ GcnPlan plan_gcn(graph::GraphStore const& store, GcnSettings const& settings) {
   if (is_sparse && settings.trains_features)
     runtime::throw_user("{}: sparse features cannot be trained; leave out --trainable-features",
                         store.name());
-  return plan_gcn(facts, settings);
+  return plan_network(facts, settings);
 }
 
 } // namespace orthant::models

@@ -16,7 +16,7 @@
 
 namespace orthant::models {
 
-struct GcnSettings {
+struct NetworkSettings {
   Model model = Model::gcn;
   Aggregator aggregator = Aggregator::mean;          // of GraphSAGE
   std::int64_t num_propagations = 10;                // K of SGC and APPNP
@@ -66,7 +66,7 @@ struct GcnSettings {
   /// Dropout of X itself: a projection reads X as it is (ScaleGNN, arXiv 2604.02651).
   [[nodiscard]] double input_dropout() const { return projected_width > 0 ? 0.0 : dropout; }
   /// Of the same network where it is only evaluated: it has no memory for what is dropped out.
-  [[nodiscard]] GcnSettings without_dropout() const {
+  [[nodiscard]] NetworkSettings without_dropout() const {
     auto same = *this;
     same.dropout = 0;
     return same;
@@ -75,30 +75,30 @@ struct GcnSettings {
 
 /// Makes it a network of that model, with its operator, with a head if the model has one, and in the schedule rows if it weighs
 /// neighbours; before set_layers(). Throws UserError if the settings ask for another operator.
-void set_model(GcnSettings& settings, Model model, Aggregator aggregator = Aggregator::mean);
+void set_model(NetworkSettings& settings, Model model, Aggregator aggregator = Aggregator::mean);
 
 /// Whether its outputs are embeddings of vertices, by which links are predicted.
-[[nodiscard]] inline bool predicts_links(GcnSettings const& settings) {
+[[nodiscard]] inline bool predicts_links(NetworkSettings const& settings) {
   return settings.embedding_width > 0;
 }
 
 /// Whether its layers weigh neighbours by attention.
-[[nodiscard]] bool weighs_neighbours(GcnSettings const& settings);
+[[nodiscard]] bool weighs_neighbours(NetworkSettings const& settings);
 
 /// Whether its layers read single edges, by attention, which is of the schedule rows, or for a maximum.
-[[nodiscard]] bool reads_edges(GcnSettings const& settings);
+[[nodiscard]] bool reads_edges(NetworkSettings const& settings);
 /// Whether these edges need the original ids of their ends: to drop coefficients, or to break ties.
-[[nodiscard]] bool needs_edge_ids(GcnSettings const& settings);
+[[nodiscard]] bool needs_edge_ids(NetworkSettings const& settings);
 
 /// What --normalize and --self-loops ask for: their words, or "auto", which leaves a part open. Throws UserError for other
 /// words.
-void choose_operator(GcnSettings& settings, std::string_view normalize, std::string_view self_loops);
+void choose_operator(NetworkSettings& settings, std::string_view normalize, std::string_view self_loops);
 /// The store gives the operator of `settings` from now on; what they leave open is that of the store, and they have it
 /// afterwards. Throws UserError as GraphStore::set_operator().
-void use_operator(graph::GraphStore& store, GcnSettings& settings);
+void use_operator(graph::GraphStore& store, NetworkSettings& settings);
 
 /// Whether layer l's output is normalised.
-[[nodiscard]] bool is_normalised(GcnPlan const& plan, GcnSettings const& settings, std::size_t l);
+[[nodiscard]] bool is_normalised(NetworkPlan const& plan, NetworkSettings const& settings, std::size_t l);
 
 /// Whether outputs of hidden layers share memory, because the backward pass reads bits in their place (norms/relu_mask.hpp).
 /// On host processors, in the schedule rows, of graph convolutions with ReLU and nothing beside them, where no message
@@ -106,20 +106,21 @@ void use_operator(graph::GraphStore& store, GcnSettings& settings);
 ///
 ///   Q_l    lies where Q_l+1 will, if layer l+1 aggregates first (only A^ F is read again) and is hidden
 ///   dQ_l   lies where Q_l lay (logits of 16-bit networks apart), and dH_l where H_l lay: dW is computed ahead of them
-[[nodiscard]] bool shares_outputs(GcnPlan const& plan, GcnSettings const& settings);
+[[nodiscard]] bool shares_outputs(NetworkPlan const& plan, NetworkSettings const& settings);
 /// The layer in whose memory the output of layer l lies then.
-[[nodiscard]] std::size_t layer_of_output(GcnPlan const& plan, std::size_t l);
+[[nodiscard]] std::size_t layer_of_output(NetworkPlan const& plan, std::size_t l);
 
-[[nodiscard]] ActivationParts activation_of(GcnPlan const& plan, GcnSettings const& settings, std::size_t l);
+[[nodiscard]] ActivationParts activation_of(NetworkPlan const& plan, NetworkSettings const& settings,
+                                            std::size_t l);
 
 /// The shape of the model that `settings` ask for on a graph of those counts.
-[[nodiscard]] GcnShape shape_of(graph::StoreFacts const& facts, GcnSettings const& settings);
+[[nodiscard]] NetworkShape shape_of(graph::StoreFacts const& facts, NetworkSettings const& settings);
 
 /// The model that `settings` ask for on a graph of those counts.
-[[nodiscard]] GcnPlan plan_gcn(graph::StoreFacts const& facts, GcnSettings const& settings);
+[[nodiscard]] NetworkPlan plan_network(graph::StoreFacts const& facts, NetworkSettings const& settings);
 
 /// The same on the graph of a store. Throws UserError where the store has no features, or no
 /// labels or held-out edges to train for, naming the partition flags that give them.
-[[nodiscard]] GcnPlan plan_gcn(graph::GraphStore const& store, GcnSettings const& settings);
+[[nodiscard]] NetworkPlan plan_network(graph::GraphStore const& store, NetworkSettings const& settings);
 
 } // namespace orthant::models

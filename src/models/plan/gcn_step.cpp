@@ -20,8 +20,8 @@ namespace {
 class EpochList {
  public:
   /// `trains`: whether the pass is one of training, with what is dropped out.
-  EpochList(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
-            GcnEpochTraits const& traits, bool trains)
+  EpochList(pmm::StepPlan& step, NetworkPlan const& plan, NetworkSettings const& settings,
+            NetworkEpochTraits const& traits, bool trains)
       : step_(step),
         plan_(plan),
         settings_(settings),
@@ -183,7 +183,7 @@ class EpochList {
     if (plan_.teleport && plan_.teleport->first_layer == l) finish_teleport();
   }
 
-  [[nodiscard]] bool adds_bias(GcnLayerPlan const& layer) const {
+  [[nodiscard]] bool adds_bias(NetworkLayerPlan const& layer) const {
     return settings_.has_bias && layer.adds_bias;
   }
 
@@ -203,31 +203,31 @@ class EpochList {
       plan_addition(start);
     }
   }
-  void split_gradient(GcnLayerPlan const& layer) {
+  void split_gradient(NetworkLayerPlan const& layer) {
     if (!layer.teleport_site) return;
     auto const is_further = sites_with_gradient_[*layer.teleport_site];
     plan_split_gradient(step_, is_further ? StartGradient::further : StartGradient::first, layer.aggregate());
     sites_with_gradient_[*layer.teleport_site] = true;
   }
 
-  [[nodiscard]] std::int64_t entries_of_adjacency(GcnLayerPlan const& layer) const {
+  [[nodiscard]] std::int64_t entries_of_adjacency(NetworkLayerPlan const& layer) const {
     if (!layer.aggregates()) return 0;
     if (layer.owners && layer.owners->kept) return layer.owners->kept->num_nonzeros;
     return traits_.num_nonzeros(layer.adjacency);
   }
-  [[nodiscard]] GcnLayerAggregates between_owners(GcnLayerPlan const& layer) const {
+  [[nodiscard]] NetworkLayerAggregates between_owners(NetworkLayerPlan const& layer) const {
     if (auto const& kept = layer.owners->kept)
       return aggregates_of(layer, kept->cells, settings_.formats(), kept->needed);
     return aggregates_of(layer, cells(layer), settings_.formats(), traits_.needed);
   }
-  [[nodiscard]] pmm::CellSizes cells(GcnLayerPlan const& layer) const {
+  [[nodiscard]] pmm::CellSizes cells(NetworkLayerPlan const& layer) const {
     if (!layer.owners) return {};
     return traits_.cells ? *traits_.cells : cells_of(step_, layer);
   }
-  [[nodiscard]] AttentionSteps attention_steps(GcnLayerPlan const& layer, std::int64_t entries) const {
+  [[nodiscard]] AttentionSteps attention_steps(NetworkLayerPlan const& layer, std::int64_t entries) const {
     return {step_.shape(), step_.coordinates(), layer, cells(layer), entries};
   }
-  void aggregate(GcnLayerPlan const& layer, std::int64_t entries) {
+  void aggregate(NetworkLayerPlan const& layer, std::int64_t entries) {
     if (layer.attention) return plan_attention(step_, attention_steps(layer, entries), drops_coefficients_);
     if (layer.takes_maximum) return plan_maximum(step_, layer, cells(layer), entries);
     bring_scaled(layer);
@@ -238,7 +238,7 @@ class EpochList {
     if (layer.has_self_scale) add_scaled(layer.aggregate());
     if (layer.teleport_site) plan_add_teleport(step_, layer.aggregate());
   }
-  void aggregate_back(GcnLayerPlan const& layer, std::int64_t entries) {
+  void aggregate_back(NetworkLayerPlan const& layer, std::int64_t entries) {
     if (layer.attention) return plan_attention_backward(step_, attention_steps(layer, entries));
     if (layer.takes_maximum) return plan_maximum_backward(step_, layer, cells(layer), entries);
     split_gradient(layer);
@@ -251,14 +251,14 @@ class EpochList {
   }
 
   /// The vertex itself, by a factor that is learned (aggregation/self_aggregation.hpp).
-  void bring_scaled(GcnLayerPlan const& layer) {
+  void bring_scaled(NetworkLayerPlan const& layer) {
     if (!layer.has_self_scale) return;
     if (!layer.owners)
       plan_relayout(step_, traits_.self_sizes(layer, false));
     else if (keeps_brought(layer))
       pmm::plan_copy(step_, layer.aggregate());
   }
-  void bring_scaled_back(GcnLayerPlan const& layer) {
+  void bring_scaled_back(NetworkLayerPlan const& layer) {
     if (!layer.has_self_scale) return;
     auto const& gradient = layer.aggregate();
     auto const bytes = step_.scalar_bytes(step_.block(gradient).num_stored);
@@ -284,11 +284,11 @@ class EpochList {
     step_.add_pass({"add", 2 * bytes, bytes});
   }
 
-  void bring_self(GcnLayerPlan const& layer, bool is_backward) {
+  void bring_self(NetworkLayerPlan const& layer, bool is_backward) {
     if (layer.has_self_weight && !layer.owners)
       plan_relayout(step_, traits_.self_sizes(layer, is_backward), format_);
   }
-  void backward_self(GcnLayerPlan const& layer, std::optional<std::int64_t> entries,
+  void backward_self(NetworkLayerPlan const& layer, std::optional<std::int64_t> entries,
                      bool has_input_gradient) {
     if (!layer.has_self_weight) return;
     auto const products = self_products_of(layer, settings_.formats());
@@ -299,11 +299,11 @@ class EpochList {
     if (layer.aggregates_first) bring_self(layer, true);
   }
 
-  static bool has_local_residual(GcnLayerPlan const& layer) {
+  static bool has_local_residual(NetworkLayerPlan const& layer) {
     return layer.is_residual && layer.owners && !layer.owners->kept;
   }
 
-  void plan_residual(GcnLayerPlan const& layer, bool is_backward) {
+  void plan_residual(NetworkLayerPlan const& layer, bool is_backward) {
     if (!layer.is_residual || has_local_residual(layer)) return;
     if (!layer.owners) return plan_relayout(step_, traits_.residual_sizes(layer, is_backward), format_);
     auto const width = layer.input.extents.columns;
@@ -346,16 +346,16 @@ class EpochList {
     return place;
   }
   /// Whether dH's columns travel while dW is computed: the first exchange of an aggregation.
-  [[nodiscard]] bool sends_columns_ahead(GcnLayerPlan const& layer) const {
+  [[nodiscard]] bool sends_columns_ahead(NetworkLayerPlan const& layer) const {
     auto const& owners = layer.owners;
     return owners && !layer.reads_edges() && settings_.overlaps &&
            owners->hidden_axes.contains(owners->roles.b) && step_.shape().size(owners->roles.b) > 1;
   }
 
   pmm::StepPlan& step_;
-  GcnPlan const& plan_;
-  GcnSettings const& settings_;
-  GcnEpochTraits const& traits_;
+  NetworkPlan const& plan_;
+  NetworkSettings const& settings_;
+  NetworkEpochTraits const& traits_;
   Pass pass_;
   bool drops_out_;
   bool drops_coefficients_;
@@ -367,8 +367,8 @@ class EpochList {
 
 } // namespace
 
-void plan_pass(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
-               GcnEpochTraits const& traits) {
+void plan_pass(pmm::StepPlan& step, NetworkPlan const& plan, NetworkSettings const& settings,
+               NetworkEpochTraits const& traits) {
   EpochList list(step, plan, settings, traits, true);
   list.forward();
   if (predicts_links(settings))
@@ -378,16 +378,16 @@ void plan_pass(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& sett
   list.backward();
 }
 
-void plan_epoch(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
-                GcnEpochTraits const& traits, OptimizerSettings const& optimizer) {
+void plan_epoch(pmm::StepPlan& step, NetworkPlan const& plan, NetworkSettings const& settings,
+                NetworkEpochTraits const& traits, OptimizerSettings const& optimizer) {
   plan_pass(step, plan, settings, traits);
   auto const parameters = parameters_of(plan, settings);
   auto const [trained, statistics] = updated_lengths_of(step, parameters);
   plan_update(step, optimizer, trained, normed_lengths_of(step, parameters), statistics);
 }
 
-void plan_evaluation(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
-                     GcnEpochTraits const& traits) {
+void plan_evaluation(pmm::StepPlan& step, NetworkPlan const& plan, NetworkSettings const& settings,
+                     NetworkEpochTraits const& traits) {
   EpochList(step, plan, settings, traits, false).forward();
   if (predicts_links(settings))
     plan_link_scores(step, link_plan_of(step.shape(), step.coordinates(), plan, settings), traits.links);

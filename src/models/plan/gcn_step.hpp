@@ -11,15 +11,15 @@
 
 namespace orthant::models {
 
-/// Lists forward pass, loss and backward pass, as Gcn and RowLoss run them.
-void plan_pass(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
-               GcnEpochTraits const& traits);
+/// Lists forward pass, loss and backward pass, as GraphNetwork and RowLoss run them.
+void plan_pass(pmm::StepPlan& step, NetworkPlan const& plan, NetworkSettings const& settings,
+               NetworkEpochTraits const& traits);
 /// Lists a pass and a run of ParameterUpdate.
-void plan_epoch(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
-                GcnEpochTraits const& traits, OptimizerSettings const& optimizer = {});
+void plan_epoch(pmm::StepPlan& step, NetworkPlan const& plan, NetworkSettings const& settings,
+                NetworkEpochTraits const& traits, OptimizerSettings const& optimizer = {});
 
 /// Lists forward pass and scores.
-void plan_evaluation(pmm::StepPlan& step, GcnPlan const& plan, GcnSettings const& settings,
-                     GcnEpochTraits const& traits);
+void plan_evaluation(pmm::StepPlan& step, NetworkPlan const& plan, NetworkSettings const& settings,
+                     NetworkEpochTraits const& traits);
 
 } // namespace orthant::models

@@ -11,8 +11,8 @@ namespace orthant::models {
 namespace {
 
 /// Lists what make_pruned_operands() makes beside the features and the block of the whole graph.
-void plan_pruned_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, GcnPlan const& plan,
-                          GcnSettings const& settings, GcnEpochTraits const& traits) {
+void plan_pruned_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
+                          NetworkSettings const& settings, NetworkEpochTraits const& traits) {
   if (auto const& features = plan.features(); features.own_rows) {
     plan_block_keys(step, features);
     if (auto const num_nonzeros = traits.num_feature_nonzeros(plan))
@@ -47,7 +47,7 @@ void plan_pruned_targets(pmm::StepPlan& step, graph::StoreFacts const& facts, pm
 
 /// What training has without a network on all rows.
 void plan_without_evaluation(pmm::StepPlan& step, graph::StoreFacts const& facts, PrunedPlans const& plans,
-                             GcnSettings const& settings, OptimizerSettings const& optimizer) {
+                             NetworkSettings const& settings, OptimizerSettings const& optimizer) {
   auto const& plan = plans.whole;
   plan_vertex_loss_arrays(step, facts, plan.logits());
   auto const parameters = parameters_of(plan, settings);
@@ -60,7 +60,7 @@ void plan_without_evaluation(pmm::StepPlan& step, graph::StoreFacts const& facts
     step.add_array(array.label, array.bytes,
                    plans.pruned.features().own_rows ? pmm::Lifetime::operation : array.lifetime);
   step.end_operation();
-  auto const is_whole = [](GcnLayerPlan const& layer) { return !layer.owners->kept; };
+  auto const is_whole = [](NetworkLayerPlan const& layer) { return !layer.owners->kept; };
   if (std::ranges::any_of(plans.pruned.layers, is_whole)) {
     plan_adjacency(step, facts, plan, plans.whole_traits);
     plan_adjacency_products(step, facts, plan, plans.whole_traits);
@@ -71,7 +71,7 @@ void plan_without_evaluation(pmm::StepPlan& step, graph::StoreFacts const& facts
 } // namespace
 
 void plan_pruned_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, PrunedPlans const& plans,
-                        GcnSettings const& settings, OptimizerSettings const& optimizer, bool evaluates) {
+                        NetworkSettings const& settings, OptimizerSettings const& optimizer, bool evaluates) {
   if (evaluates)
     plan_full_graph_arrays(step, facts, plans.whole, settings, plans.whole_traits, optimizer, false);
   else
@@ -83,7 +83,7 @@ void plan_pruned_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, Pru
 
 template<class T>
 MemoryEstimate estimate_pruned_memory(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts,
-                                      GcnPlan const& plan, GcnSettings const& settings,
+                                      NetworkPlan const& plan, NetworkSettings const& settings,
                                       OptimizerSettings const& optimizer, PrunedRows const& rows,
                                       bool evaluates, MemoryEstimate const& of_all_rows) {
   auto const& shape = grid.shape();
@@ -104,7 +104,7 @@ MemoryEstimate estimate_pruned_memory(pmm::ProcessGrid const& grid, graph::Store
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template MemoryEstimate estimate_pruned_memory<T>(                                                         \
-      pmm::ProcessGrid const&, graph::StoreFacts const&, GcnPlan const&, GcnSettings const&,                 \
+      pmm::ProcessGrid const&, graph::StoreFacts const&, NetworkPlan const&, NetworkSettings const&,         \
       OptimizerSettings const&, PrunedRows const&, bool, MemoryEstimate const&);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)

@@ -11,22 +11,22 @@ namespace orthant::models {
 
 /// The plans of a network on all rows and on those that are kept, with what decides its arrays.
 struct PrunedPlans {
-  GcnPlan const& whole;
-  GcnPlan const& pruned;
-  GcnEpochTraits const& whole_traits;
-  GcnEpochTraits const& pruned_traits;
+  NetworkPlan const& whole;
+  NetworkPlan const& pruned;
+  NetworkEpochTraits const& whole_traits;
+  NetworkEpochTraits const& pruned_traits;
 };
 
 /// Lists the arrays of a pruned training. `evaluates`: there is a network on all rows beside it.
 void plan_pruned_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, PrunedPlans const& plans,
-                        GcnSettings const& settings, OptimizerSettings const& optimizer, bool evaluates);
+                        NetworkSettings const& settings, OptimizerSettings const& optimizer, bool evaluates);
 
 /// For the rank of `grid` that calls, if non-zeros of the whole graph's blocks and of features fall evenly.
 /// `of_all_rows`: of the same training without pruning.
 template<class T>
 [[nodiscard]] MemoryEstimate
-estimate_pruned_memory(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts, GcnPlan const& plan,
-                       GcnSettings const& settings, OptimizerSettings const& optimizer,
+estimate_pruned_memory(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts, NetworkPlan const& plan,
+                       NetworkSettings const& settings, OptimizerSettings const& optimizer,
                        PrunedRows const& rows, bool evaluates, MemoryEstimate const& of_all_rows);
 
 } // namespace orthant::models

@@ -6,15 +6,15 @@
 namespace orthant::models {
 
 template<class T>
-PrunedGcn<T>::PrunedGcn(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
-                        GcnSettings const& model_settings, TrainSettings const& settings,
-                        PrunedRows const& rows)
+PrunedNetwork<T>::PrunedNetwork(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                                NetworkSettings const& model_settings, TrainSettings const& settings,
+                                PrunedRows const& rows)
     : grid_(grid),
       store_(store),
       model_settings_(model_settings),
       settings_(settings),
-      plan_(plan_gcn(store, model_settings)),
-      parameters_(std::make_shared<GcnParameters<T>>(grid, plan_, model_settings)),
+      plan_(plan_network(store, model_settings)),
+      parameters_(std::make_shared<NetworkParameters<T>>(grid, plan_, model_settings)),
       whole_loss_(make_vertex_loss<T>(grid, store, plan_.logits(), settings.loss)),
       pruned_loss_(whole_loss_) {
   auto const evaluates = settings.eval_every > 0;
@@ -35,23 +35,23 @@ PrunedGcn<T>::PrunedGcn(pmm::ProcessGrid const& grid, graph::GraphStore const& s
   auto operands = make_pruned_operands(grid, store, plan_, model_settings, rows, features, whole_block);
   pruned_loss_.rebind(operands.plan.logits());
   pruned_loss_.set_targets(pruned_targets(read_vertex_targets(grid, store, plan_.logits()), rows));
-  pruned_ = std::make_unique<TrainedGcn<T>>(grid, model_settings, parameters_, std::move(operands),
-                                            pruned_loss_, settings, update_);
+  pruned_ = std::make_unique<TrainedNetwork<T>>(grid, model_settings, parameters_, std::move(operands),
+                                                pruned_loss_, settings, update_);
   if (evaluates) make_whole(std::move(whole_block), std::move(features));
 }
 
 template<class T>
-void PrunedGcn<T>::make_whole(std::optional<OwnedAdjacency<T>> block, InputFeatures<T> features) {
+void PrunedNetwork<T>::make_whole(std::optional<OwnedAdjacency<T>> block, InputFeatures<T> features) {
   auto operands = make_full_graph_operands<T>(grid_, store_, plan_, model_settings_, std::move(features),
                                               std::move(block));
-  whole_ = std::make_unique<TrainedGcn<T>>(grid_, model_settings_, parameters_, std::move(operands),
-                                           whole_loss_, settings_, update_);
+  whole_ = std::make_unique<TrainedNetwork<T>>(grid_, model_settings_, parameters_, std::move(operands),
+                                               whole_loss_, settings_, update_);
   if (settings_.finds_roc_auc)
     whole_->trainer.judge_also_by(judge_by_areas<T>(grid_, store_, plan_.logits()));
 }
 
 template<class T>
-Scores PrunedGcn<T>::evaluate() {
+Scores PrunedNetwork<T>::evaluate() {
   if (!whole_)
     make_whole(std::nullopt,
                model_settings_.trains_features
@@ -61,8 +61,8 @@ Scores PrunedGcn<T>::evaluate() {
 }
 
 template<class T>
-TrainResult PrunedGcn<T>::run(std::function<void(runtime::EpochRecord const&)> const& on_epoch,
-                              TrainProgress const& start, StopRequest const& should_stop) {
+TrainResult PrunedNetwork<T>::run(std::function<void(runtime::EpochRecord const&)> const& on_epoch,
+                                  TrainProgress const& start, StopRequest const& should_stop) {
   EpochWork work;
   work.train = [this](TrainProgress& progress, StopRequest const& stop) {
     return pruned_->trainer.train_epoch(progress, stop);
@@ -74,7 +74,7 @@ TrainResult PrunedGcn<T>::run(std::function<void(runtime::EpochRecord const&)> c
   return run_epochs(grid_, settings_, work, on_epoch, start, should_stop);
 }
 
-template class PrunedGcn<float>;
-template class PrunedGcn<double>;
+template class PrunedNetwork<float>;
+template class PrunedNetwork<double>;
 
 } // namespace orthant::models

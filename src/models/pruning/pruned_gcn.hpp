@@ -14,14 +14,14 @@
 namespace orthant::models {
 
 template<class T>
-class PrunedGcn {
+class PrunedNetwork {
  public:
   /// Reads features and targets, makes the blocks, and draws the weights; `rows` are those of this store and
   /// these settings. The network on all rows is made if epochs are evaluated, else by the first evaluate().
-  /// Grid and store must outlive it. Collective over the grid's group. Throws UserError as Gcn and
+  /// Grid and store must outlive it. Collective over the grid's group. Throws UserError as GraphNetwork and
   /// make_vertex_loss() do.
-  PrunedGcn(pmm::ProcessGrid const& grid, graph::GraphStore const& store, GcnSettings const& model_settings,
-            TrainSettings const& settings, PrunedRows const& rows);
+  PrunedNetwork(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                NetworkSettings const& model_settings, TrainSettings const& settings, PrunedRows const& rows);
 
   /// As Trainer::run().
   TrainResult run(std::function<void(runtime::EpochRecord const&)> const& on_epoch,
@@ -40,19 +40,19 @@ class PrunedGcn {
 
   pmm::ProcessGrid const& grid_;
   graph::GraphStore const& store_;
-  GcnSettings model_settings_;
+  NetworkSettings model_settings_;
   TrainSettings settings_;
-  GcnPlan plan_; // of all rows
-  std::shared_ptr<GcnParameters<T>> parameters_;
+  NetworkPlan plan_; // of all rows
+  std::shared_ptr<NetworkParameters<T>> parameters_;
   InputFeatures<T> trained_features_;
   pmm::RowLoss<T> whole_loss_;
   pmm::RowLoss<T> pruned_loss_; // in the same scratch
   std::shared_ptr<ParameterUpdate<T>> update_;
-  std::unique_ptr<TrainedGcn<T>> whole_; // null: nothing has been evaluated
-  std::unique_ptr<TrainedGcn<T>> pruned_;
+  std::unique_ptr<TrainedNetwork<T>> whole_; // null: nothing has been evaluated
+  std::unique_ptr<TrainedNetwork<T>> pruned_;
 };
 
-extern template class PrunedGcn<float>;
-extern template class PrunedGcn<double>;
+extern template class PrunedNetwork<float>;
+extern template class PrunedNetwork<double>;
 
 } // namespace orthant::models

@@ -80,11 +80,11 @@ InputFeatures<T> picked_features(pmm::ProcessGrid const& grid, InputFeatures<T> 
 } // namespace
 
 template<class T>
-GcnOperands<T> make_pruned_operands(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
-                                    GcnPlan const& plan, GcnSettings const& settings, PrunedRows const& rows,
-                                    InputFeatures<T> const& features,
-                                    std::optional<OwnedAdjacency<T>> const& whole) {
-  GcnOperands<T> operands;
+NetworkOperands<T> make_pruned_operands(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                                        NetworkPlan const& plan, NetworkSettings const& settings,
+                                        PrunedRows const& rows, InputFeatures<T> const& features,
+                                        std::optional<OwnedAdjacency<T>> const& whole) {
+  NetworkOperands<T> operands;
   operands.plan = pruned_plan(grid, plan, rows);
   auto const ids = read_block_keys(grid, store, plan.logits()).original_ids;
   operands.features = rows.is_whole(0)
@@ -141,13 +141,13 @@ pmm::RowTargets pruned_targets(pmm::RowTargets const& targets, PrunedRows const&
   return kept;
 }
 
-template GcnOperands<float> make_pruned_operands(pmm::ProcessGrid const&, graph::GraphStore const&,
-                                                 GcnPlan const&, GcnSettings const&, PrunedRows const&,
-                                                 InputFeatures<float> const&,
-                                                 std::optional<OwnedAdjacency<float>> const&);
-template GcnOperands<double> make_pruned_operands(pmm::ProcessGrid const&, graph::GraphStore const&,
-                                                  GcnPlan const&, GcnSettings const&, PrunedRows const&,
-                                                  InputFeatures<double> const&,
-                                                  std::optional<OwnedAdjacency<double>> const&);
+template NetworkOperands<float> make_pruned_operands(pmm::ProcessGrid const&, graph::GraphStore const&,
+                                                     NetworkPlan const&, NetworkSettings const&,
+                                                     PrunedRows const&, InputFeatures<float> const&,
+                                                     std::optional<OwnedAdjacency<float>> const&);
+template NetworkOperands<double> make_pruned_operands(pmm::ProcessGrid const&, graph::GraphStore const&,
+                                                      NetworkPlan const&, NetworkSettings const&,
+                                                      PrunedRows const&, InputFeatures<double> const&,
+                                                      std::optional<OwnedAdjacency<double>> const&);
 
 } // namespace orthant::models

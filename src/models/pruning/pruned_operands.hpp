@@ -17,10 +17,10 @@ namespace orthant::models {
 /// layers that keep everything (Error if there are such layers and it is absent). Collective over the grid's
 /// group.
 template<class T>
-[[nodiscard]] GcnOperands<T>
-make_pruned_operands(pmm::ProcessGrid const& grid, graph::GraphStore const& store, GcnPlan const& plan,
-                     GcnSettings const& settings, PrunedRows const& rows, InputFeatures<T> const& features,
-                     std::optional<OwnedAdjacency<T>> const& whole);
+[[nodiscard]] NetworkOperands<T>
+make_pruned_operands(pmm::ProcessGrid const& grid, graph::GraphStore const& store, NetworkPlan const& plan,
+                     NetworkSettings const& settings, PrunedRows const& rows,
+                     InputFeatures<T> const& features, std::optional<OwnedAdjacency<T>> const& whole);
 
 /// Those of the rows of the logits that are kept.
 [[nodiscard]] pmm::RowTargets pruned_targets(pmm::RowTargets const& targets, PrunedRows const& rows);

@@ -65,7 +65,7 @@ double PrunedRows::share() const {
 }
 
 PrunedRows find_pruned_rows(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
-                            GcnPlan const& plan) {
+                            NetworkPlan const& plan) {
   ORTHANT_REQUIRE(plan.layers.front().owners, "rows are pruned between owners of vertices");
   ORTHANT_REQUIRE(!plan.layers.front().reads_itself(), "rows are pruned of a GCN");
   auto const& roles = plan.layers.front().owners->roles;
@@ -99,7 +99,7 @@ PrunedRows find_pruned_rows(pmm::ProcessGrid const& grid, graph::GraphStore cons
   return rows;
 }
 
-GcnPlan pruned_plan(pmm::ProcessGrid const& grid, GcnPlan plan, PrunedRows const& rows) {
+NetworkPlan pruned_plan(pmm::ProcessGrid const& grid, NetworkPlan plan, PrunedRows const& rows) {
   auto const keep = [&](pmm::Placement& placement, std::size_t l) {
     if (rows.is_whole(l)) return;
     placement.extents.rows = rows.kept[l].num_global;

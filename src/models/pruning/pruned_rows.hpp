@@ -55,11 +55,11 @@ struct PrunedRows {
 /// For a network between owners (Error) on the whole graph. Reads this rank's block. Collective over the
 /// grid's group.
 [[nodiscard]] PrunedRows find_pruned_rows(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
-                                          GcnPlan const& plan);
+                                          NetworkPlan const& plan);
 
 /// The plan of that network on what this rank keeps: weights lie as they do in `plan`. All rows move between
 /// owners.
-[[nodiscard]] GcnPlan pruned_plan(pmm::ProcessGrid const& grid, GcnPlan plan, PrunedRows const& rows);
+[[nodiscard]] NetworkPlan pruned_plan(pmm::ProcessGrid const& grid, NetworkPlan plan, PrunedRows const& rows);
 
 /// What layer l keeps of the block of the whole graph.
 [[nodiscard]] OwnedBlock kept_block(pmm::ProcessGrid const& grid, pmm::Roles const& roles,

@@ -85,7 +85,7 @@ class Presets : public ::testing::Test {
     facts.num_classes = 3;
     auto settings = model_of(o);
     settings.schedule = models::Schedule::rows; // which every model has
-    std::ignore = models::plan_gcn(facts, settings);
+    std::ignore = models::plan_network(facts, settings);
     std::ignore = models::with_num_steps(training_of(o), o.epochs + (o.mode == "full" ? 0 : 1'000'000));
     WeightFiles const files(context, o, {"epoch", o.eval_every, o.patience, {}, o});
     EXPECT_LE(o.finish_full, o.epochs);

@@ -33,7 +33,8 @@ TEST(Cut, HoldsNearTwoToThe33) {
   auto const grid = tile_grid_of_topology(many_rows, std::int64_t{1} << 40);
   for (std::int64_t i = 0; i < grid.rows.num_parts; ++i)
     ASSERT_LE(grid.rows.size(i), max_tile_side);
-  for (std::int64_t const index : {std::int64_t{0}, std::int64_t{1} << 24, std::int64_t{1} << 32, many_rows - 1}) {
+  for (std::int64_t const index :
+       {std::int64_t{0}, std::int64_t{1} << 24, std::int64_t{1} << 32, many_rows - 1}) {
     auto const part = grid.rows.part_of(index);
     auto const local = index - grid.rows.begin(part);
     ASSERT_LT(local, max_tile_side);

@@ -17,8 +17,8 @@ using models::MiniBatchSettings;
 
 inline constexpr auto graph_text = "sbm:vertices=203,edges=1500,features=13,classes=5";
 
-inline models::GcnSettings small_model() {
-  models::GcnSettings settings;
+inline models::NetworkSettings small_model() {
+  models::NetworkSettings settings;
   settings.set_layers(3, 9);
   settings.dropout = 0.4;
   settings.seed = 11;
@@ -46,9 +46,9 @@ struct TrainedRun {
 };
 
 inline TrainedRun train_in_batches(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
-                                   models::GcnSettings const& model, models::TrainSettings const& settings,
-                                   MiniBatchSettings const& batches) {
-  models::MiniBatchGcn<double> trainer(grid, store, model, settings, batches);
+                                   models::NetworkSettings const& model,
+                                   models::TrainSettings const& settings, MiniBatchSettings const& batches) {
+  models::MiniBatchNetwork<double> trainer(grid, store, model, settings, batches);
   TrainedRun run;
   trainer.run([&](runtime::EpochRecord const& record) {
     run.records.push_back(record);
@@ -88,7 +88,7 @@ class MiniBatch : public ::testing::TestWithParam<std::array<int, 4>> {
         one_(self_, {1, 1, 1, 1}) {}
 
   /// The losses on the grid equal those of one rank, which accumulates as many batches as there are groups.
-  TrainedRun expect_equal_losses(models::GcnSettings const& model, models::TrainSettings const& settings,
+  TrainedRun expect_equal_losses(models::NetworkSettings const& model, models::TrainSettings const& settings,
                                  MiniBatchSettings const& batches,
                                  std::string const& description = graph_text,
                                  graph::PermutationKind permutation = graph::PermutationKind::twofold,

@@ -85,8 +85,8 @@ TEST_P(Samplers, RefuseWhatDoesNotGoTogether) {
     batches.kind = kind;
     batches.train_fraction = fraction;
     try {
-      models::MiniBatchGcn<double>(grid_, store_of_dataset(world_, graph_text), small_model(),
-                                   short_training(1), batches);
+      models::MiniBatchNetwork<double>(grid_, store_of_dataset(world_, graph_text), small_model(),
+                                       short_training(1), batches);
     } catch (runtime::UserError const& error) {
       return error.what();
     }

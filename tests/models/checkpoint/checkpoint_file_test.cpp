@@ -30,7 +30,7 @@ class CheckpointFile : public ::testing::Test {
   pmm::ProcessGrid grid_{world_, pmm::near_cubic(world_.size())};
   test::ScratchFolder scratch_{MPI_COMM_WORLD};
   models::TrainSettings settings_;
-  models::GcnSettings model_ = model_with_features(models::Schedule::rows);
+  models::NetworkSettings model_ = model_with_features(models::Schedule::rows);
 
   void barrier() { ORTHANT_MPI(MPI_Barrier(MPI_COMM_WORLD)); }
   /// Checkpoints 1 and 2, after epochs 1 and 2. Returns the losses of epochs 2 and 3.
@@ -109,7 +109,7 @@ TEST_F(CheckpointFile, ATruncatedOneIsDamagedAndTheOneBeforeIsUsed) {
 
 TEST_F(CheckpointFile, AnotherModelIsRefusedByNameAndShape) {
   save_two();
-  auto const mistake_with = [&](models::GcnSettings const& model, models::OptimizerKind kind) {
+  auto const mistake_with = [&](models::NetworkSettings const& model, models::OptimizerKind kind) {
     auto settings = settings_;
     settings.optimizer.kind = kind;
     FullTraining other(grid_, model, settings);
@@ -149,7 +149,7 @@ TEST_F(CheckpointFile, IsAWeightsFileOfNaturalOrder) {
 TEST_F(CheckpointFile, AnotherPrecisionIsConverted) {
   save_two();
   auto const store = store_of_dataset(world_, graph_text);
-  models::Gcn<float> network(grid_, store, model_);
+  models::GraphNetwork<float> network(grid_, store, model_);
   models::ParameterUpdate<float> update(grid_, network.parameters(), settings_);
   models::TrainingState<float> state(grid_, network.parameters(), update, models::original_ids_of(store));
 

@@ -42,8 +42,8 @@ class Part {
   std::optional<pmm::ProcessGrid> grid_;
 };
 
-inline models::GcnSettings model_with_features(models::Schedule schedule) {
-  models::GcnSettings model;
+inline models::NetworkSettings model_with_features(models::Schedule schedule) {
+  models::NetworkSettings model;
   model.set_layers(3, 9);
   model.norm = models::Norm::rms;
   model.has_residuals = true;
@@ -57,7 +57,7 @@ inline models::GcnSettings model_with_features(models::Schedule schedule) {
 /// A network on the full graph, and its training.
 struct FullTraining {
   using Update = models::ParameterUpdate<double>;
-  FullTraining(pmm::ProcessGrid const& grid, models::GcnSettings const& model,
+  FullTraining(pmm::ProcessGrid const& grid, models::NetworkSettings const& model,
                models::TrainSettings const& settings,
                graph::PermutationKind permutation = graph::PermutationKind::twofold)
       : store(store_of_dataset(grid.world(), graph_text, permutation)),
@@ -67,7 +67,7 @@ struct FullTraining {
         trainer(grid, network, loss, settings, update),
         state(grid, network.parameters(), *update, models::original_ids_of(store)) {}
   graph::GraphStore store;
-  models::Gcn<double> network;
+  models::GraphNetwork<double> network;
   pmm::RowLoss<double> loss;
   std::shared_ptr<Update> update;
   models::Trainer<double> trainer;
@@ -76,13 +76,13 @@ struct FullTraining {
 
 /// A network on mini-batches, and its training.
 struct BatchTraining {
-  BatchTraining(pmm::ProcessGrid const& grid, models::GcnSettings const& model,
+  BatchTraining(pmm::ProcessGrid const& grid, models::NetworkSettings const& model,
                 models::TrainSettings const& settings, models::MiniBatchSettings const& batches)
       : store(store_of_dataset(grid.world(), graph_text)),
         trainer(grid, store, model, settings, batches),
         state(grid, trainer.parameters(), trainer.update(), models::original_ids_of(store)) {}
   graph::GraphStore store;
-  models::MiniBatchGcn<double> trainer;
+  models::MiniBatchNetwork<double> trainer;
   models::TrainingState<double> state;
 };
 

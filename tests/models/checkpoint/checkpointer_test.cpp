@@ -21,7 +21,7 @@ class Checkpointer : public ::testing::Test {
   test::ScratchFolder scratch_{MPI_COMM_WORLD};
   std::string folder_ = scratch_.file("checkpoints");
   models::TrainSettings settings_;
-  models::GcnSettings model_ = model_with_features(models::Schedule::pmm3d);
+  models::NetworkSettings model_ = model_with_features(models::Schedule::pmm3d);
 
   Checkpointer() {
     settings_.num_epochs = 9;

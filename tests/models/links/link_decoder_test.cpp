@@ -14,7 +14,7 @@
 namespace orthant::testing {
 namespace {
 
-models::GcnSettings with_decoder(std::int64_t width, std::int64_t hidden) {
+models::NetworkSettings with_decoder(std::int64_t width, std::int64_t hidden) {
   auto settings = settings_of(width);
   settings.decoder_width = hidden;
   return settings;
@@ -83,7 +83,7 @@ class LinkDecoding : public LinkTraining {
     }
 
     DecoderNumbers decoder;
-    models::GcnParameters<double> parameters;
+    models::NetworkParameters<double> parameters;
     runtime::Communicator const& group;
   };
 
@@ -263,7 +263,7 @@ TEST_P(LinkDecoding, CommunicatesAndMultipliesWhatIsListed) {
     auto const store = store_of(world_, recipe);
     auto settings = with_decoder(width, 5);
     settings.has_bias = has_bias;
-    auto const plan = models::plan_gcn(store, settings);
+    auto const plan = models::plan_network(store, settings);
     auto const operands = models::make_full_graph_operands<double>(grid_, store, plan, settings);
     Trained trained(grid_, store, settings, training());
     static_cast<void>(trained.trainer.train_epoch(1));
@@ -291,7 +291,7 @@ TEST_P(LinkDecoding, HoldsTheArraysThatAreListed) {
   if (!pmm::runs_on_host) GTEST_SKIP() << "a device's libraries and sparse kernels have arrays of their own";
   auto const store = store_of(world_, recipe_of());
   auto const settings = with_decoder(9, 5);
-  auto const plan = models::plan_gcn(store, settings);
+  auto const plan = models::plan_network(store, settings);
   auto const operands = models::make_full_graph_operands<double>(grid_, store, plan, settings);
   auto traits = traits_of_operands(store, settings, operands, grid_);
   auto const counts = [&] {

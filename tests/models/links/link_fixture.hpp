@@ -26,8 +26,8 @@ inline GraphRecipe recipe_of(graph::PermutationKind permutation = graph::Permuta
   return recipe;
 }
 
-inline models::GcnSettings settings_of(std::int64_t width) {
-  models::GcnSettings settings;
+inline models::NetworkSettings settings_of(std::int64_t width) {
+  models::NetworkSettings settings;
   settings.schedule = models::Schedule::rows;
   settings.embedding_width = width;
   settings.dropout = 0;
@@ -47,7 +47,7 @@ class LinkTraining : public ::testing::TestWithParam<std::array<int, 3>> {
   /// A loss on outputs that are no network's.
   struct Fixed {
     Fixed(pmm::ProcessGrid const& grid, graph::GraphStore const& store, std::int64_t width)
-        : plan(models::plan_gcn(store, settings_of(width))),
+        : plan(models::plan_network(store, settings_of(width))),
           loss(grid, store, plan.layers.front().owners.value().roles, plan.logits(), 5),
           outputs(grid, plan.logits(), "outputs"),
           gradient(grid, plan.logits(), "gradient"),
@@ -73,7 +73,7 @@ class LinkTraining : public ::testing::TestWithParam<std::array<int, 3>> {
           work(ids[i], c, i * static_cast<std::size_t>(width) + static_cast<std::size_t>(c));
     }
 
-    models::GcnPlan plan;
+    models::NetworkPlan plan;
     models::LinkLoss<double> loss;
     pmm::DistMatrix<double> outputs, gradient;
     std::vector<std::int64_t> ids;
@@ -90,8 +90,8 @@ class LinkTraining : public ::testing::TestWithParam<std::array<int, 3>> {
 
 /// A network that trains to predict links.
 struct Trained {
-  Trained(pmm::ProcessGrid const& grid, graph::GraphStore const& store, models::GcnSettings const& settings,
-          models::TrainSettings const& training)
+  Trained(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+          models::NetworkSettings const& settings, models::TrainSettings const& training)
       : model(grid, store, settings),
         loss(grid, store, model.plan().layers.front().owners.value().roles, model.plan().logits(),
              settings.seed),
@@ -100,7 +100,7 @@ struct Trained {
     if (settings.decoder_width > 0) loss.use_decoder(model.shared_parameters()->decoder());
   }
 
-  models::Gcn<double> model;
+  models::GraphNetwork<double> model;
   models::LinkLoss<double> loss;
   models::LinkBatches<double> batches;
   models::Trainer<double> trainer;

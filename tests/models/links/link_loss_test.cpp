@@ -196,7 +196,7 @@ TEST_P(LinkTraining, CommunicatesAndMultipliesWhatIsListed) {
   auto const store = store_of(world_, recipe_of());
   for (auto const width : {1, 9}) {
     auto const settings = settings_of(width);
-    auto const plan = models::plan_gcn(store, settings);
+    auto const plan = models::plan_network(store, settings);
     auto const operands = models::make_full_graph_operands<double>(grid_, store, plan, settings);
     Trained trained(grid_, store, settings, training());
     static_cast<void>(trained.trainer.train_epoch(1));
@@ -217,7 +217,7 @@ TEST_P(LinkTraining, HoldsTheArraysThatAreListed) {
   if (!pmm::runs_on_host) GTEST_SKIP() << "a device's libraries and sparse kernels have arrays of their own";
   auto const store = store_of(world_, recipe_of());
   auto const settings = settings_of(9);
-  auto const plan = models::plan_gcn(store, settings);
+  auto const plan = models::plan_network(store, settings);
   auto const operands = models::make_full_graph_operands<double>(grid_, store, plan, settings);
   auto traits = traits_of_operands(store, settings, operands, grid_);
   auto const counts = [&] {
@@ -247,7 +247,7 @@ TEST_P(LinkTraining, RefusesWhatItCannotDo) {
   auto const refused = [&](auto const& change) {
     auto settings = settings_of(4);
     change(settings);
-    return test::message_of([&] { static_cast<void>(models::plan_gcn(store, settings)); });
+    return test::message_of([&] { static_cast<void>(models::plan_network(store, settings)); });
   };
   EXPECT_THAT(refused([](auto& s) { s.schedule = models::Schedule::pmm3d; }),
               HasSubstr("leave out --schedule pmm3d"));
@@ -255,9 +255,9 @@ TEST_P(LinkTraining, RefusesWhatItCannotDo) {
   auto without = recipe_of();
   without.edge_split.reset();
   auto const other = store_of(world_, without);
-  EXPECT_THAT(test::message_of([&] { static_cast<void>(models::plan_gcn(other, settings_of(4))); }),
+  EXPECT_THAT(test::message_of([&] { static_cast<void>(models::plan_network(other, settings_of(4))); }),
               HasSubstr("--edge-split"));
-  auto const plan = models::plan_gcn(other.facts(), settings_of(4));
+  auto const plan = models::plan_network(other.facts(), settings_of(4));
   EXPECT_THAT(test::message_of([&] {
                 models::LinkLoss<double> const loss(grid_, other, plan.layers.front().owners.value().roles,
                                                     plan.logits(), 1);

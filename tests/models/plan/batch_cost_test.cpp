@@ -19,7 +19,7 @@
 namespace orthant::testing {
 namespace {
 
-using models::GcnSettings;
+using models::NetworkSettings;
 using pmm::Gather;
 
 /// Cases that together have every kind of message.
@@ -38,12 +38,12 @@ class BatchCost : public ::testing::TestWithParam<std::array<int, 4>> {
         grid_(world_, {GetParam()[0], GetParam()[1], GetParam()[2], GetParam()[3]}) {}
 
   /// Trains an epoch, and sets the ledgers to what it did.
-  runtime::EpochRecord train(graph::GraphStore const& store, GcnSettings const& settings,
+  runtime::EpochRecord train(graph::GraphStore const& store, NetworkSettings const& settings,
                              models::MiniBatchSettings const& batches) {
     models::TrainSettings training;
     training.num_epochs = 1;
     training.eval_every = 0;
-    models::MiniBatchGcn<float> trainer(grid_, store, settings, training, batches);
+    models::MiniBatchNetwork<float> trainer(grid_, store, settings, training, batches);
     clear_ledgers(grid_);
     runtime::EpochRecord epoch;
     trainer.run([&](runtime::EpochRecord const& record) { epoch = record; });
@@ -51,8 +51,8 @@ class BatchCost : public ::testing::TestWithParam<std::array<int, 4>> {
   }
 
   /// The last look at the parameters, which no epoch's record counts.
-  void plan_end(pmm::StepPlan& list, graph::GraphStore const& store, GcnSettings const& settings) {
-    auto const plan = models::plan_gcn(store, settings);
+  void plan_end(pmm::StepPlan& list, graph::GraphStore const& store, NetworkSettings const& settings) {
+    auto const plan = models::plan_network(store, settings);
     pmm::plan_squared_norms(list, normed_lengths_of(list, parameters_of(plan, settings)));
   }
 
@@ -67,7 +67,7 @@ class BatchCost : public ::testing::TestWithParam<std::array<int, 4>> {
     auto const store = the_case.store(world_);
     if (store.facts().num_vertices < batches.batch_size * grid_.size(pmm::Axis::data)) return;
     auto const sampler = models::make_sampler(grid_, store, batches, settings.seed);
-    auto const plan = models::plan_gcn(store, settings);
+    auto const plan = models::plan_network(store, settings);
     models::SampledBatch batch(self_, store, *sampler, gather != Gather::all);
     auto list = step_of<float>(grid_);
     for (std::int64_t s = 0; s < sampler->num_steps(); ++s) {
@@ -103,7 +103,7 @@ class BatchCost : public ::testing::TestWithParam<std::array<int, 4>> {
     return sums;
   }
 
-  void expect_mean(std::string const& name, GcnSettings settings, Gather gather) {
+  void expect_mean(std::string const& name, NetworkSettings settings, Gather gather) {
     SCOPED_TRACE(name);
     constexpr auto tolerance = 0.03;
     settings.gather = gather;
@@ -111,7 +111,7 @@ class BatchCost : public ::testing::TestWithParam<std::array<int, 4>> {
     batches.batch_size = 200; // of 10,000 vertices: 50 batches
     models::BatchSizes const sizes{batches.batch_size, 1, false, false};
     auto const store = store_of_dataset(world_, "sbm:vertices=10000,edges=100000,features=13,classes=5");
-    auto const plan = models::plan_gcn(store, settings);
+    auto const plan = models::plan_network(store, settings);
     auto const num_steps =
         models::num_batches_of(10000, sizes, grid_.shape().data).value() / grid_.shape().data;
     auto const expected = sums_of([&](pmm::Coordinates const& at) {
@@ -161,7 +161,7 @@ TEST_P(BatchCost, IsExactOfTheBatchesThatAreDrawn) {
 }
 
 TEST_P(BatchCost, IsTheMeanOverFiftyBatches) {
-  GcnSettings settings;
+  NetworkSettings settings;
   settings.set_layers(3, 24);
   settings.norm = models::Norm::rms;
   settings.has_residuals = true;
@@ -207,12 +207,12 @@ TEST(BatchCosts, AreTheMeanOfManyBatches) {
   models::MiniBatchSettings batches;
   batches.batch_size = 200;
   models::BatchSizes const sizes{batches.batch_size, 1, false, false};
-  GcnSettings settings;
+  NetworkSettings settings;
   settings.schedule = models::Schedule::rows;
   settings.wire = runtime::Wire::bf16;
   settings.set_layers(2, 24);
   settings.gather = Gather::needed;
-  auto const plan = models::plan_gcn(store, settings);
+  auto const plan = models::plan_network(store, settings);
   auto const sampler = models::make_sampler(grid, store, batches, settings.seed);
   models::SampledBatch batch(self, store, *sampler, true);
   for (auto const& shape :
@@ -245,7 +245,7 @@ TEST(BatchCosts, AreTheMeanOfManyBatches) {
 
 TEST(BatchCosts, CoverEveryGridThatCanTrain) {
   auto const facts = facts_of(10000, 500000, 100, 40);
-  GcnSettings settings;
+  NetworkSettings settings;
   models::BatchSizes const sizes{3000, 1, true, false}; // 4 batches: no more than 4 groups have work
   auto const costs = models::costs_of_batches(16, facts, settings, sizes, 1, pmm::assumed_machine());
   std::size_t num_shapes = 0;
@@ -261,7 +261,7 @@ TEST(BatchCosts, CoverEveryGridThatCanTrain) {
     EXPECT_NEAR(seconds(cost.shape, cost.schedule).total(), cost.seconds.total(),
                 1e-9 * cost.seconds.total());
     pmm::StepPlan arrays(cost.shape, {}, sizeof(float));
-    plan_mini_batch_arrays(arrays, facts, models::plan_gcn(facts, settings), settings, {}, sizes);
+    plan_mini_batch_arrays(arrays, facts, models::plan_network(facts, settings), settings, {}, sizes);
     EXPECT_GE(cost.array_bytes, bytes_held(arrays));
   }
   EXPECT_TRUE(std::isinf(seconds({8, 1, 1, 2}, models::Schedule::pmm3d).total()));

@@ -26,16 +26,16 @@ class BatchStep : public ::testing::TestWithParam<std::array<int, 4>> {
 
   /// An epoch of batches, an evaluation of the full graph, and the last look at the parameters.
   template<class T>
-  pmm::StepPlan listed(graph::GraphStore const& store, models::GcnSettings const& settings,
+  pmm::StepPlan listed(graph::GraphStore const& store, models::NetworkSettings const& settings,
                        sampling::Sampler const& sampler, models::MiniBatchSettings const& batches) {
-    auto const plan = models::plan_gcn(store, settings);
+    auto const plan = models::plan_network(store, settings);
     auto const full = models::make_full_graph_operands<T>(grid_, store, plan, settings);
     models::BatchMaker<T> source(grid_, store, sampler, plan, full.features,
                                  models::read_vertex_targets(grid_, store, plan.logits()), settings.gather);
     auto list = step_of<T>(grid_);
     for (std::int64_t s = 0; s < sampler.num_steps(); ++s) {
       std::vector<models::HostBatch<T>> sampled(static_cast<std::size_t>(batches.num_accumulated));
-      std::vector<models::GcnOperands<T>> operands;
+      std::vector<models::NetworkOperands<T>> operands;
       for (std::size_t k = 0; k < sampled.size(); ++k) {
         auto const group = grid_.coordinate(pmm::Axis::data);
         source.fill(1, sampler.batch_of(s, group, static_cast<std::int64_t>(k)), sampled[k]);
@@ -60,8 +60,9 @@ class BatchStep : public ::testing::TestWithParam<std::array<int, 4>> {
   }
 
   template<class T>
-  models::GcnEpochTraits first_pass_on(graph::GraphStore const& store, models::GcnSettings const& settings,
-                                       models::GcnOperands<T> const& operands) {
+  models::NetworkEpochTraits first_pass_on(graph::GraphStore const& store,
+                                           models::NetworkSettings const& settings,
+                                           models::NetworkOperands<T> const& operands) {
     auto traits = traits_of_operands(store, settings, operands, grid_);
     traits.keeps_first_aggregate = false;
     return traits;
@@ -81,7 +82,7 @@ class BatchStep : public ::testing::TestWithParam<std::array<int, 4>> {
     models::TrainSettings training;
     training.num_epochs = 1;
     training.eval_every = 1;
-    models::MiniBatchGcn<float> trainer(grid_, store, settings, training, batches);
+    models::MiniBatchNetwork<float> trainer(grid_, store, settings, training, batches);
     auto const list = listed<float>(store, settings, trainer.sampler(), batches);
     CountedWork const counted(grid_);
 
@@ -125,7 +126,7 @@ TEST_P(BatchStep, NeededRowsGiveTheLossesOfAllRows) {
       batches.train_fraction = train_fraction;
       auto const losses = [&](pmm::Gather gather) {
         settings.gather = gather;
-        models::MiniBatchGcn<double> trainer(grid_, store, settings, training, batches);
+        models::MiniBatchNetwork<double> trainer(grid_, store, settings, training, batches);
         trainer.run([](runtime::EpochRecord const&) {});
         return trainer.step_losses();
       };

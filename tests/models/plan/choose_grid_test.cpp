@@ -32,8 +32,8 @@ graph::StoreFacts products() {
   return facts_of(2449029, 126167053, 100, 47);
 }
 
-models::GcnSettings three_layers(Schedule schedule) {
-  models::GcnSettings settings;
+models::NetworkSettings three_layers(Schedule schedule) {
+  models::NetworkSettings settings;
   settings.set_layers(3, 128);
   settings.dropout = 0;
   settings.schedule = schedule;
@@ -41,7 +41,7 @@ models::GcnSettings three_layers(Schedule schedule) {
 }
 
 /// On a grid that is given.
-Schedule chosen_schedule(graph::StoreFacts const& facts, models::GcnSettings const& settings,
+Schedule chosen_schedule(graph::StoreFacts const& facts, models::NetworkSettings const& settings,
                          pmm::GridShape const& shape, pmm::Machine const& on = pmm::assumed_machine(),
                          std::string_view word = "auto") {
   return models::choose_grid({shape.num_ranks(), shape.to_string(), word},

@@ -9,16 +9,16 @@ namespace orthant::testing {
 namespace {
 
 /// 10 vertices, 6 features, 4 hidden numbers, 2 classes.
-models::GcnShape small_shape() {
-  models::GcnShape shape;
+models::NetworkShape small_shape() {
+  models::NetworkShape shape;
   shape.num_vertices = 10;
   shape.widths = {6, 4, 2};
   shape.has_input_dropout = true;
   return shape;
 }
 
-models::GcnSettings small_settings() {
-  models::GcnSettings settings;
+models::NetworkSettings small_settings() {
+  models::NetworkSettings settings;
   settings.hidden_widths = {4};
   settings.dropout = 0.5;
   return settings;
@@ -27,7 +27,7 @@ models::GcnSettings small_settings() {
 using Bytes = std::array<std::int64_t, 3>;
 
 TEST(EpochBytes, AggregatingFirstSendsTheBytesWorkedOutByHand) {
-  auto const plan = models::plan_gcn(small_shape(), models::ProductOrder::aggregate_first);
+  auto const plan = models::plan_network(small_shape(), models::ProductOrder::aggregate_first);
   auto const settings = small_settings();
 
   // 2 x 2 x 1 ranks. Layer 0 has (a, b, c) = (x, y, z): H is 10 x 6/2 = 30 numbers along x, Q is 10 x 4/2 =
@@ -45,7 +45,7 @@ TEST(EpochBytes, AggregatingFirstSendsTheBytesWorkedOutByHand) {
 }
 
 TEST(EpochBytes, ANormSendsANumberPerRowTwiceAndOnePerColumn) {
-  auto const plan = models::plan_gcn(small_shape(), models::ProductOrder::aggregate_first);
+  auto const plan = models::plan_network(small_shape(), models::ProductOrder::aggregate_first);
   auto without = small_settings();
   auto with = without;
   with.norm = models::Norm::rms;

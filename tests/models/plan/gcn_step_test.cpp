@@ -15,9 +15,9 @@
 namespace orthant::testing {
 namespace {
 
-class GcnStep : public ::testing::TestWithParam<std::array<int, 3>> {
+class NetworkStep : public ::testing::TestWithParam<std::array<int, 3>> {
  protected:
-  GcnStep()
+  NetworkStep()
       : world_(MPI_COMM_WORLD, "world"),
         grid_(world_, {1, GetParam()[0], GetParam()[1], GetParam()[2]}) {}
 
@@ -25,7 +25,7 @@ class GcnStep : public ::testing::TestWithParam<std::array<int, 3>> {
   pmm::ProcessGrid grid_;
 };
 
-TEST_P(GcnStep, ListsWhatAnEpochCommunicatesAndMultiplies) {
+TEST_P(NetworkStep, ListsWhatAnEpochCommunicatesAndMultiplies) {
   for (auto const& the_case : step_cases()) {
     SCOPED_TRACE(the_case.name);
     expect_listed_epoch<float>(grid_, the_case);
@@ -33,17 +33,17 @@ TEST_P(GcnStep, ListsWhatAnEpochCommunicatesAndMultiplies) {
 }
 
 /// One process that reads the graph lists what the operands of all ranks do.
-TEST_P(GcnStep, RowsThatMoveAreCountedInTheGraph) {
+TEST_P(NetworkStep, RowsThatMoveAreCountedInTheGraph) {
   for (auto const& the_case : step_cases()) {
     auto const store = the_case.store(world_);
     for (auto const gather : {pmm::Gather::automatic, pmm::Gather::needed}) {
       auto settings = the_case.settings;
       settings.gather = pmm::Gather::automatic;
-      if (!models::plan_gcn(store, settings).layers.front().reads_edges()) settings.gather = gather;
+      if (!models::plan_network(store, settings).layers.front().reads_edges()) settings.gather = gather;
       SCOPED_TRACE(the_case.name + (gather == pmm::Gather::needed ? ", needed rows" : ""));
-      auto const plan = models::plan_gcn(store, settings);
+      auto const plan = models::plan_network(store, settings);
       auto const operands = models::make_full_graph_operands<float>(grid_, store, plan, settings);
-      auto const calls_by = [&](models::GcnEpochTraits const& traits) {
+      auto const calls_by = [&](models::NetworkEpochTraits const& traits) {
         pmm::StepPlan step(grid_.shape(), grid_.coordinates(), sizeof(float));
         plan_epoch(step, plan, settings, traits);
         return planned_calls(step);
@@ -68,12 +68,12 @@ TEST(CountedGraphOfAGrid, BytesWithoutCountsAreAtMostOrAbout) {
   facts.label_kind = graph::LabelKind::single;
   auto const judged = [&](pmm::GridShape const& shape, models::Schedule schedule, pmm::Gather gather,
                           bool has_residuals) {
-    models::GcnSettings settings;
+    models::NetworkSettings settings;
     settings.set_layers(3, 16);
     settings.schedule = schedule;
     settings.gather = gather;
     settings.has_residuals = has_residuals;
-    return exactness_without_counts(shape, models::plan_gcn(facts, settings), settings);
+    return exactness_without_counts(shape, models::plan_network(facts, settings), settings);
   };
   pmm::GridShape const four{1, 2, 1, 2};
 
@@ -91,7 +91,7 @@ int num_ranks() {
   return size;
 }
 
-INSTANTIATE_TEST_SUITE_P(AllGrids, GcnStep, ::testing::ValuesIn(grids_3d(num_ranks())), GridName());
+INSTANTIATE_TEST_SUITE_P(AllGrids, NetworkStep, ::testing::ValuesIn(grids_3d(num_ranks())), GridName());
 
 /// Lists of all ranks of a grid that does not exist, summed.
 struct GridTotals {
@@ -99,8 +99,8 @@ struct GridTotals {
   std::int64_t dense_flops = 0;
 };
 
-GridTotals totals_of(pmm::GridShape const& shape, models::GcnPlan const& plan,
-                     models::GcnSettings const& settings, models::GcnEpochTraits const& traits) {
+GridTotals totals_of(pmm::GridShape const& shape, models::NetworkPlan const& plan,
+                     models::NetworkSettings const& settings, models::NetworkEpochTraits const& traits) {
   GridTotals totals;
   for (int rank = 0; rank < shape.num_ranks(); ++rank) {
     pmm::StepPlan step(shape, pmm::coordinates_of(shape, rank), sizeof(float));
@@ -119,22 +119,22 @@ GridTotals totals_of(pmm::GridShape const& shape, models::GcnPlan const& plan,
 /// Two layers, 64-32-16 wide, aggregate first, without bias, A^ F0 not kept; everything divides.
 struct TwoLayers {
   static constexpr std::int64_t n = 4096;
-  models::GcnPlan plan;
-  models::GcnSettings settings;
+  models::NetworkPlan plan;
+  models::NetworkSettings settings;
   TwoLayers() {
     settings.has_bias = false;
-    models::GcnShape shape;
+    models::NetworkShape shape;
     shape.num_vertices = n;
     shape.widths = {64, 32, 16};
     shape.has_input_dropout = true;
-    plan = models::plan_gcn(shape, models::ProductOrder::aggregate_first);
+    plan = models::plan_network(shape, models::ProductOrder::aggregate_first);
   }
 };
 
 // Plexus (arXiv 2505.04083), algorithms 1 and 2, on X x Y x Z = 8 x 4 x 32. The roles (a, b, c) are (x, y, z)
 // in layer 0 and (z, x, y) in layer 1. Over all ranks the blocks of H[c,b] are a N D numbers, those of Q[c,a]
 // b N D', of dH again a N D, of dF[a,b] c N D; W[b,a], gathered and reduced along c, is c D D'.
-TEST(GcnStepOfAGrid, SumsOver1024RanksAreTheClosedForms) {
+TEST(NetworkStepOfAGrid, SumsOver1024RanksAreTheClosedForms) {
   TwoLayers const model;
   pmm::GridShape const shape{1, 8, 4, 32};
   constexpr auto n = TwoLayers::n;
@@ -158,7 +158,7 @@ TEST(GcnStepOfAGrid, SumsOver1024RanksAreTheClosedForms) {
 
 // Sent: an all_reduce over G ranks sends 2 (G-1)/G of what it counts, a gather or reduce_scatter (G-1)/G
 // (docs/design.md 2.2: 4 (Ga-1) u + 2 (Gb-1) u' + 2 (Gc-1) u of a layer in the middle).
-TEST(GcnStepOfAGrid, SentBytesOf1024RanksAreTheClosedForms) {
+TEST(NetworkStepOfAGrid, SentBytesOf1024RanksAreTheClosedForms) {
   TwoLayers const model;
   constexpr auto n = TwoLayers::n;
 
@@ -174,7 +174,7 @@ TEST(GcnStepOfAGrid, SentBytesOf1024RanksAreTheClosedForms) {
 }
 
 // Every product is shared by all ranks without replicas: Q = H W of N x 64 x 32 is 2 N 64 32 flops in all.
-TEST(GcnStepOfAGrid, ArithmeticIsThatOfOneRank) {
+TEST(NetworkStepOfAGrid, ArithmeticIsThatOfOneRank) {
   TwoLayers const model;
   constexpr auto n = TwoLayers::n;
   // Layer 0: Q and dW. Layer 1: Q, dW and dH.
@@ -184,9 +184,9 @@ TEST(GcnStepOfAGrid, ArithmeticIsThatOfOneRank) {
     EXPECT_EQ(totals_of(shape, model.plan, model.settings, {}).dense_flops, flops) << shape.to_string();
 }
 
-TEST(GcnStepOfAGrid, TheFirstAggregateThatIsKeptIsNotListed) {
+TEST(NetworkStepOfAGrid, TheFirstAggregateThatIsKeptIsNotListed) {
   TwoLayers const model;
-  models::GcnEpochTraits traits;
+  models::NetworkEpochTraits traits;
   traits.keeps_first_aggregate = true;
   pmm::GridShape const shape{1, 8, 4, 32};
 
@@ -197,7 +197,7 @@ TEST(GcnStepOfAGrid, TheFirstAggregateThatIsKeptIsNotListed) {
   EXPECT_EQ(computed.counted.at("y"), kept.counted.at("y"));
 }
 
-TEST(GcnStepOfAGrid, A16BitWireHalvesActivationsAndLeavesWeights) {
+TEST(NetworkStepOfAGrid, A16BitWireHalvesActivationsAndLeavesWeights) {
   TwoLayers model;
   constexpr auto n = TwoLayers::n;
   model.settings.wire = runtime::Wire::bf16;

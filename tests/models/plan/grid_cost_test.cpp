@@ -33,8 +33,8 @@ graph::StoreFacts facts_of(std::int64_t num_vertices, std::int64_t num_nonzeros,
   return facts;
 }
 
-models::GcnSettings settings_of(Widths const& widths, Schedule schedule) {
-  models::GcnSettings settings;
+models::NetworkSettings settings_of(Widths const& widths, Schedule schedule) {
+  models::NetworkSettings settings;
   settings.hidden_widths.assign(widths.begin() + 1, widths.end() - 1);
   settings.dropout = 0;
   settings.schedule = schedule;
@@ -153,8 +153,8 @@ ClosedForm closed_form(Graph const& graph, Schedule schedule, pmm::GridShape con
 }
 
 double mean_sent_bytes(pmm::GridShape const& shape, graph::StoreFacts const& facts,
-                       models::GcnSettings const& settings) {
-  auto const plan = models::plan_gcn(facts, settings);
+                       models::NetworkSettings const& settings) {
+  auto const plan = models::plan_network(facts, settings);
   auto sum = 0.0;
   for (int rank = 0; rank < shape.num_ranks(); ++rank) {
     auto const at = pmm::coordinates_of(shape, rank);
@@ -176,7 +176,7 @@ double largest_excess(Widths const& widths, pmm::GridShape const& shape) {
   return excess;
 }
 
-void expect_line(Graph const& graph, int num_ranks, models::GcnSettings const& settings,
+void expect_line(Graph const& graph, int num_ranks, models::NetworkSettings const& settings,
                  std::int64_t least_width, std::string const& grid, int table_megabytes,
                  std::int64_t busiest_kilobytes) {
   auto const facts = facts_of(graph.num_vertices, graph.num_nonzeros, graph.widths, graph.is_symmetric);
@@ -218,8 +218,8 @@ TEST(GridCosts, OfThreeGraphsAreTheTableOfExpectedBytes) {
 
 /// The most that any rank sends and holds.
 GridCost largest_of_all_ranks(pmm::GridShape const& shape, graph::StoreFacts const& facts,
-                              models::GcnSettings const& settings) {
-  auto const plan = models::plan_gcn(facts, settings);
+                              models::NetworkSettings const& settings) {
+  auto const plan = models::plan_network(facts, settings);
   GridCost most;
   for (int rank = 0; rank < shape.num_ranks(); ++rank) {
     auto const step = models::list_of_rank(shape, pmm::coordinates_of(shape, rank), facts, plan, settings);
@@ -230,8 +230,8 @@ GridCost largest_of_all_ranks(pmm::GridShape const& shape, graph::StoreFacts con
   return most;
 }
 
-std::vector<models::GcnSettings> networks(Widths const& widths, Schedule schedule) {
-  std::vector<models::GcnSettings> all;
+std::vector<models::NetworkSettings> networks(Widths const& widths, Schedule schedule) {
+  std::vector<models::NetworkSettings> all;
   auto const add = [&](auto const& change) {
     all.push_back(settings_of(widths, schedule));
     change(all.back());
@@ -354,7 +354,7 @@ TEST(GridCosts, HaveAllArraysUnderTheirLabels) {
     auto const settings = settings_of(products.widths, schedule);
     pmm::GridShape const shape{1, 2, 3, 2};
 
-    auto const step = models::list_of_rank(shape, {}, facts, models::plan_gcn(facts, settings), settings);
+    auto const step = models::list_of_rank(shape, {}, facts, models::plan_network(facts, settings), settings);
 
     auto const sum_of = [](models::BytesByLabel const& arrays) {
       std::int64_t sum = 0;

@@ -16,8 +16,8 @@
 namespace orthant::testing {
 namespace {
 
-models::GcnSettings model_of(std::int64_t num_layers, std::int64_t hidden, double dropout) {
-  models::GcnSettings settings;
+models::NetworkSettings model_of(std::int64_t num_layers, std::int64_t hidden, double dropout) {
+  models::NetworkSettings settings;
   settings.set_layers(num_layers, hidden);
   settings.dropout = dropout;
   return settings;
@@ -32,12 +32,13 @@ models::TrainSettings two_epochs() {
 
 struct Configuration {
   char const* name;
-  models::GcnSettings model;
+  models::NetworkSettings model;
   GraphRecipe graph = {};
   models::OptimizerKind optimizer = models::OptimizerKind::adam;
 };
 
-models::GcnSettings with_parts(models::Norm norm, bool has_residuals, std::int64_t projected, bool has_head) {
+models::NetworkSettings with_parts(models::Norm norm, bool has_residuals, std::int64_t projected,
+                                   bool has_head) {
   auto settings = model_of(3, 48, 0.5);
   settings.norm = norm;
   settings.has_residuals = has_residuals;
@@ -148,14 +149,14 @@ class MemoryEstimates : public ::testing::TestWithParam<std::array<int, 3>> {
     auto const store = store_of(world_, configuration.graph);
     auto settings = two_epochs();
     settings.optimizer.kind = configuration.optimizer;
-    auto const plan = models::plan_gcn(store, model_settings);
+    auto const plan = models::plan_network(store, model_settings);
     struct Peaks {
       std::int64_t loading, training;
     };
     auto const train = [&] {
       auto const before = live_bytes();
       restart_peak();
-      models::Gcn<T> model(grid_, store, model_settings);
+      models::GraphNetwork<T> model(grid_, store, model_settings);
       auto loss = models::make_vertex_loss<T>(grid_, store, model.plan().logits());
       models::Trainer<T> trainer(grid_, model, loss, settings);
       auto const loading = peak_bytes() - before;
@@ -178,7 +179,7 @@ class MemoryEstimates : public ::testing::TestWithParam<std::array<int, 3>> {
   /// The estimate is no more than there is. Tables of the sampler, and the part by which arrays of later batches grow, are not in it;
   /// here, with a third of a small graph in a batch, they are less than two thirds of it.
   template<class T>
-  void expect_least(models::GcnSettings const& model_settings, bool has_full_graph,
+  void expect_least(models::NetworkSettings const& model_settings, bool has_full_graph,
                     sampling::BatchEdges edges = sampling::BatchEdges::rescale,
                     models::Prefetch prefetch = models::Prefetch::none) {
     SCOPED_TRACE(::testing::Message() << "mini-batch, full graph " << has_full_graph);
@@ -189,11 +190,11 @@ class MemoryEstimates : public ::testing::TestWithParam<std::array<int, 3>> {
     batches.batch_size = 1000;
     batches.prefetch = prefetch;
     batches.edges = edges;
-    auto const plan = models::plan_gcn(store, model_settings);
+    auto const plan = models::plan_network(store, model_settings);
     auto const before = live_bytes();
     restart_peak();
 
-    models::MiniBatchGcn<T> trainer(grid_, store, model_settings, settings, batches);
+    models::MiniBatchNetwork<T> trainer(grid_, store, model_settings, settings, batches);
     trainer.run([](runtime::EpochRecord const&) {});
     auto const training = peak_bytes() - before;
 
@@ -260,7 +261,7 @@ TEST(MemoryEstimate, IsTheSumThatIsWorkedOutByHand) {
   facts.num_classes = 4;
   auto settings = model_of(2, 16, 0);
   settings.order = models::ProductOrder::transform_first;
-  auto const plan = models::plan_gcn(models::shape_of(facts, settings), settings.order);
+  auto const plan = models::plan_network(models::shape_of(facts, settings), settings.order);
 
   auto const estimate = models::estimate_memory<double>(grid, facts, plan, settings, {});
 

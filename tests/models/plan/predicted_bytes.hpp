@@ -12,9 +12,9 @@ namespace orthant::testing {
 
 /// T is the scalar of training.
 template<class T>
-std::array<std::int64_t, 3> predicted_bytes(pmm::GridShape const& shape, models::GcnPlan const& plan,
-                                            models::GcnSettings const& settings) {
-  models::GcnEpochTraits traits;
+std::array<std::int64_t, 3> predicted_bytes(pmm::GridShape const& shape, models::NetworkPlan const& plan,
+                                            models::NetworkSettings const& settings) {
+  models::NetworkEpochTraits traits;
   traits.keeps_first_aggregate = keeps_first_aggregate(plan) && settings.dropout == 0;
   std::array<std::int64_t, 3> sum{};
   for (int rank = 0; rank < shape.num_ranks(); ++rank) {

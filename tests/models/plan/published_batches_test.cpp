@@ -18,8 +18,8 @@ namespace orthant::testing {
 namespace {
 
 /// Projection, three layers of 128 columns with norm, residual and dropout, head; all-reduces in bf16.
-models::GcnSettings scalegnn() {
-  models::GcnSettings settings;
+models::NetworkSettings scalegnn() {
+  models::NetworkSettings settings;
   settings.projected_width = 128;
   settings.has_head = true;
   settings.has_residuals = true;

@@ -21,8 +21,8 @@
 namespace orthant::testing {
 namespace {
 
-models::GcnSettings plexus() {
-  models::GcnSettings settings;
+models::NetworkSettings plexus() {
+  models::NetworkSettings settings;
   settings.set_layers(3, 128);
   settings.dropout = 0;
   settings.has_bias = false;

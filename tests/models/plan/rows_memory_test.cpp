@@ -44,8 +44,8 @@ graph::StoreFacts facts_of(Graph const& graph) {
   return facts;
 }
 
-models::GcnSettings settings_of(Graph const& graph, models::Schedule schedule) {
-  models::GcnSettings settings;
+models::NetworkSettings settings_of(Graph const& graph, models::Schedule schedule) {
+  models::NetworkSettings settings;
   settings.hidden_widths.assign(graph.widths.begin() + 1, graph.widths.end() - 1);
   settings.dropout = 0;
   settings.schedule = schedule;
@@ -61,7 +61,7 @@ struct Terms {
   [[nodiscard]] double sum() const { return adjacency + kept + passing; }
 };
 
-Terms formula(Graph const& graph, models::GcnPlan const& plan, pmm::GridShape const& shape) {
+Terms formula(Graph const& graph, models::NetworkPlan const& plan, pmm::GridShape const& shape) {
   auto const n = static_cast<double>(graph.num_vertices);
   auto const own = n / shape.num_ranks();
   auto const a = static_cast<double>(shape.x), c = static_cast<double>(shape.z);
@@ -87,7 +87,7 @@ Terms formula(Graph const& graph, models::GcnPlan const& plan, pmm::GridShape co
 
 /// Columns of features that have memory of their own until the first step is over: none if a later layer keeps an H that is as wide, in
 /// whose place they lie.
-double columns_of_features(Graph const& graph, models::GcnPlan const& plan) {
+double columns_of_features(Graph const& graph, models::NetworkPlan const& plan) {
   auto const width = graph.widths.front();
   auto const has_room = std::any_of(plan.layers.begin() + 1, plan.layers.end(), [&](auto const& layer) {
     return layer.aggregates_first && layer.input.extents.columns >= width;
@@ -101,7 +101,7 @@ struct Listed {
   double rest = 0;
 };
 
-Listed listed(Graph const& graph, models::GcnPlan const& plan, pmm::GridShape const& shape) {
+Listed listed(Graph const& graph, models::NetworkPlan const& plan, pmm::GridShape const& shape) {
   auto const step =
       models::list_of_rank(shape, {}, facts_of(graph), plan, settings_of(graph, models::Schedule::rows));
   std::map<std::string, double> sums;
@@ -132,7 +132,7 @@ Listed listed(Graph const& graph, models::GcnPlan const& plan, pmm::GridShape co
 }
 
 /// What the formula leaves out, or counts and no array holds.
-Terms differences(Graph const& graph, models::GcnPlan const& plan, pmm::GridShape const& shape) {
+Terms differences(Graph const& graph, models::NetworkPlan const& plan, pmm::GridShape const& shape) {
   auto const n = static_cast<double>(graph.num_vertices);
   auto const own = n / shape.num_ranks();
   auto const a = static_cast<double>(shape.x), c = static_cast<double>(shape.z);
@@ -158,7 +158,7 @@ Terms differences(Graph const& graph, models::GcnPlan const& plan, pmm::GridShap
 
 void expect_terms(Graph const& graph, pmm::GridShape const& shape) {
   SCOPED_TRACE(::testing::Message() << graph.name << " on " << shape.to_string());
-  auto const plan = models::plan_gcn(facts_of(graph), settings_of(graph, models::Schedule::rows));
+  auto const plan = models::plan_network(facts_of(graph), settings_of(graph, models::Schedule::rows));
   auto const expected = formula(graph, plan, shape);
   auto const extra = differences(graph, plan, shape);
   auto const found = listed(graph, plan, shape);
@@ -195,7 +195,7 @@ TEST(MemoryOfRows, IsTheFormulaTermByTerm) {
 TEST(MemoryOfRows, IsWithinTenPercentOfTheFormula) {
   if (!pmm::runs_on_host) GTEST_SKIP() << "as above";
   auto const expect_close = [](Graph const& graph, pmm::GridShape const& shape) {
-    auto const plan = models::plan_gcn(facts_of(graph), settings_of(graph, models::Schedule::rows));
+    auto const plan = models::plan_network(facts_of(graph), settings_of(graph, models::Schedule::rows));
     auto const own = static_cast<double>(graph.num_vertices) / shape.num_ranks();
     auto const others = own * (4 * columns_of_features(graph, plan) + 41);
     auto const expected = formula(graph, plan, shape).sum() + others;

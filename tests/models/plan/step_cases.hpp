@@ -21,7 +21,7 @@ namespace orthant::testing {
 
 struct StepCase {
   std::string name;
-  models::GcnSettings settings = {};
+  models::NetworkSettings settings = {};
   std::string dataset = "sbm:vertices=203,edges=900,features=13,classes=5";
   std::optional<GraphRecipe> recipe = {}; // in place of the data set
 
@@ -262,24 +262,24 @@ std::int64_t num_nonzeros_of(models::Adjacency<T> const& adjacency) {
 
 /// The blocks' non-zeros, where residuals go, and which rows move between owners.
 template<class T>
-models::GcnEpochTraits traits_of_operands(graph::GraphStore const& store, models::GcnSettings const& settings,
-                                          models::GcnOperands<T> const& operands,
-                                          pmm::ProcessGrid const& grid) {
+models::NetworkEpochTraits
+traits_of_operands(graph::GraphStore const& store, models::NetworkSettings const& settings,
+                   models::NetworkOperands<T> const& operands, pmm::ProcessGrid const& grid) {
   auto traits = models::traits_of(store.facts(), grid.shape(), grid.coordinates(), operands.plan, settings);
   traits.num_nonzeros = [&](pmm::Placement const& placement) -> std::int64_t {
     for (std::size_t l = 0; l < operands.adjacency.size(); ++l)
       if (operands.plan.layers[l].adjacency == placement) return num_nonzeros_of(operands.adjacency[l]);
     return operands.features.is_sparse ? *num_nonzeros_of(operands.features.sparse) : 0;
   };
-  traits.residual_sizes = [&](models::GcnLayerPlan const& layer, bool is_backward) {
+  traits.residual_sizes = [&](models::NetworkLayerPlan const& layer, bool is_backward) {
     auto const path = operands.residual(static_cast<std::size_t>(layer.index));
     return (is_backward ? path.backward : path.forward)->sizes();
   };
-  traits.self_sizes = [&](models::GcnLayerPlan const& layer, bool is_backward) {
+  traits.self_sizes = [&](models::NetworkLayerPlan const& layer, bool is_backward) {
     auto const path = operands.self_path(static_cast<std::size_t>(layer.index));
     return (is_backward ? path.backward : path.forward)->sizes();
   };
-  traits.teleport_sizes = [&](models::GcnPlan const& plan, pmm::Placement const& site, bool is_backward) {
+  traits.teleport_sizes = [&](models::NetworkPlan const& plan, pmm::Placement const& site, bool is_backward) {
     auto const& sites = plan.teleport.value().sites;
     auto const& path =
         operands.teleport_paths.at(static_cast<std::size_t>(std::ranges::find(sites, site) - sites.begin()));
@@ -359,7 +359,7 @@ template<class T>
 void expect_listed_epoch(pmm::ProcessGrid const& grid, StepCase const& the_case) {
   auto const& settings = the_case.settings;
   auto const store = the_case.store(grid.world());
-  auto const plan = models::plan_gcn(store, settings);
+  auto const plan = models::plan_network(store, settings);
   auto const operands = models::make_full_graph_operands<T>(grid, store, plan, settings);
   auto step = step_of<T>(grid);
   models::TrainSettings training;
@@ -367,7 +367,7 @@ void expect_listed_epoch(pmm::ProcessGrid const& grid, StepCase const& the_case)
   training.uses_device_graph = false;
   if (settings.has_residuals) training.optimizer.kind = models::OptimizerKind::sgd;
   plan_epoch(step, plan, settings, traits_of_operands(store, settings, operands, grid), training.optimizer);
-  models::Gcn<T> model(grid, store, settings);
+  models::GraphNetwork<T> model(grid, store, settings);
   auto loss = models::make_vertex_loss<T>(grid, store, plan.logits());
   models::Trainer<T> trainer(grid, model, loss, training);
   static_cast<void>(trainer.train_epoch(1));

@@ -23,15 +23,15 @@ using Passes = std::vector<runtime::LocalPass>;
 // 10 vertices, 4 - 3 - 2 columns: activations of 160, 120 and 80 bytes in fp32, ids of 80, splits of 10, classes of
 // 40; two numbers per row of the softmax, 80. Weights and biases of 48, 12, 24 and 8 bytes.
 TEST(StepPasses, AreThoseOfATwoLayerNetwork) {
-  models::GcnSettings settings;
+  models::NetworkSettings settings;
   settings.dropout = 0.5;
-  models::GcnShape shape;
+  models::NetworkShape shape;
   shape.num_vertices = 10;
   shape.widths = {4, 3, 2};
   shape.has_input_dropout = true;
   pmm::StepPlan step({1, 1, 1, 1}, {}, sizeof(float));
 
-  plan_epoch(step, models::plan_gcn(shape, models::ProductOrder::aggregate_first), settings, {});
+  plan_epoch(step, models::plan_network(shape, models::ProductOrder::aggregate_first), settings, {});
 
   Passes const expected{{"apply_dropout", 160 + 80, 160, 0, 40},
                         {"relu_dropout", 120 + 12 + 80, 120, 0, 30},

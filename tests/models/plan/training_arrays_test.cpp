@@ -26,9 +26,9 @@ class TrainingArrays : public ::testing::TestWithParam<std::array<int, 3>> {
   }
 
   template<class T>
-  pmm::StepPlan listed(graph::GraphStore const& store, models::GcnSettings const& settings,
+  pmm::StepPlan listed(graph::GraphStore const& store, models::NetworkSettings const& settings,
                        models::OptimizerSettings const& optimizer) {
-    auto const plan = models::plan_gcn(store, settings);
+    auto const plan = models::plan_network(store, settings);
     auto const operands = models::make_full_graph_operands<T>(grid_, store, plan, settings);
     auto step = step_of<T>(grid_);
     plan_full_graph_arrays(step, store.facts(), plan, settings,
@@ -45,7 +45,7 @@ class TrainingArrays : public ::testing::TestWithParam<std::array<int, 3>> {
     auto const step = listed<T>(store, settings, training.optimizer);
     LiveArrays const live;
 
-    models::Gcn<T> model(grid_, store, settings);
+    models::GraphNetwork<T> model(grid_, store, settings);
     auto loss = models::make_vertex_loss<T>(grid_, store, model.plan().logits());
     models::Trainer<T> trainer(grid_, model, loss, training);
     EXPECT_EQ(live.by_label(), live.planned(step, {Lifetime::training, Lifetime::first_step}));
@@ -87,7 +87,8 @@ int ranks_of_world() {
   return size;
 }
 
-INSTANTIATE_TEST_SUITE_P(AllGrids, TrainingArrays, ::testing::ValuesIn(grids_3d(ranks_of_world())), GridName());
+INSTANTIATE_TEST_SUITE_P(AllGrids, TrainingArrays, ::testing::ValuesIn(grids_3d(ranks_of_world())),
+                         GridName());
 
 } // namespace
 } // namespace orthant::testing

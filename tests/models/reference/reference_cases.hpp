@@ -17,7 +17,7 @@ using models::Model;
 
 struct ReferenceCase {
   std::string name;
-  models::GcnSettings settings;
+  models::NetworkSettings settings;
   GraphRecipe recipe{.num_vertices = 61, .num_edges = 200, .num_features = 11};
 };
 

@@ -80,7 +80,7 @@ inline Dense operator_of(Dense a, graph::GraphOperator const& by) {
 
 /// Entries off the diagonal dropped with a probability, the others scaled: one draw per edge, for both directions, keyed by `step` and
 /// the ids of the rows.
-inline Dense with_dropped_edges(Dense a, models::GcnSettings const& settings, std::uint64_t step,
+inline Dense with_dropped_edges(Dense a, models::NetworkSettings const& settings, std::uint64_t step,
                                 std::vector<std::int64_t> const& ids) {
   auto const p = settings.edge_dropout;
   runtime::RandomStream const stream(settings.seed, runtime::Purpose::edge_dropout, step);
@@ -159,8 +159,8 @@ inline Tape::Number activated(Tape& tape, models::Activation f, Tape::Number z) 
 
 /// The norm of part `part`'s output, if there is one. In training BatchNorm leaves what it found in the place of the gradients of its
 /// running mean and variance, the variance with n - 1 in place of n; in an evaluation it uses the running ones.
-inline Tape::Number normed(Tape& tape, models::GcnSettings const& settings, models::Pass pass, Tape::Number z,
-                           std::string const& part, NamedNumbers const& p) {
+inline Tape::Number normed(Tape& tape, models::NetworkSettings const& settings, models::Pass pass,
+                           Tape::Number z, std::string const& part, NamedNumbers const& p) {
   using models::Norm;
   auto const of = [&](char const* name) { return p.at(part + ".norm" + name); };
   constexpr auto epsilon = 1e-5;
@@ -195,10 +195,11 @@ inline Tape::Number normed(Tape& tape, models::GcnSettings const& settings, mode
 ///   F_{l+1} = f(Z_l), f(norm(Z_l)) with a norm, and + F_l with a residual where both are equally wide; f is ReLU, ELU or GELU
 ///
 /// Models that propagate (gnn_model.hpp has their equations): below.
-inline Tape::Number propagated_logits_of(Tape& tape, models::GcnSettings const& settings, Dense const& a,
+inline Tape::Number propagated_logits_of(Tape& tape, models::NetworkSettings const& settings, Dense const& a,
                                          Dense const& x, NamedNumbers const& p, models::Pass pass);
-inline Tape::Number logits_of(Tape& tape, models::GcnSettings const& settings, Dense const& a, Dense const& x,
-                              NamedNumbers const& p, models::Pass pass = models::Pass::training) {
+inline Tape::Number logits_of(Tape& tape, models::NetworkSettings const& settings, Dense const& a,
+                              Dense const& x, NamedNumbers const& p,
+                              models::Pass pass = models::Pass::training) {
   auto const with_bias = [&](Tape::Number z, std::string const& part) {
     return settings.has_bias ? tape.with_bias(z, p.at(part + ".bias")) : z;
   };
@@ -240,7 +241,7 @@ inline Tape::Number logits_of(Tape& tape, models::GcnSettings const& settings, D
 }
 
 /// SGC (arXiv 1902.07153, equation 8), APPNP (arXiv 1810.05997, equation 4), GCNII (arXiv 2007.02133, equation 5).
-inline Tape::Number propagated_logits_of(Tape& tape, models::GcnSettings const& settings, Dense const& a,
+inline Tape::Number propagated_logits_of(Tape& tape, models::NetworkSettings const& settings, Dense const& a,
                                          Dense const& x, NamedNumbers const& p, models::Pass pass) {
   auto const with_bias = [&](Tape::Number z, std::string const& part) {
     return settings.has_bias ? tape.with_bias(z, p.at(part + ".bias")) : z;
@@ -331,7 +332,7 @@ struct ReferenceStep {
 };
 
 /// The mean loss over the counted vertices of all passes, and its gradients.
-inline ReferenceStep reference_step(models::GcnSettings const& settings, NamedMatrices const& parameters,
+inline ReferenceStep reference_step(models::NetworkSettings const& settings, NamedMatrices const& parameters,
                                     std::vector<ReferencePass> const& passes) {
   ReferenceStep step;
   std::int64_t count = 0;

@@ -57,7 +57,7 @@ class Reference : public ::testing::TestWithParam<std::array<int, 4>> {
   NamedMatrices formula_parameters(ReferenceCase const& c, graph::GraphStore const& store) {
     auto settings = c.settings;
     if (!reads_edges(settings)) settings.schedule = Schedule::pmm3d;
-    models::GcnParameters<double> parameters(one_, models::plan_gcn(store, settings), settings);
+    models::NetworkParameters<double> parameters(one_, models::plan_network(store, settings), settings);
     set_formula_parameters(parameters.list());
     return whole_of(parameters.list());
   }
@@ -92,7 +92,7 @@ class Reference : public ::testing::TestWithParam<std::array<int, 4>> {
     ReferenceAdam adam(rate, weight_decay);
 
     auto const store = store_of_case(world_, c);
-    models::Gcn<double> model(grid_, store, c.settings);
+    models::GraphNetwork<double> model(grid_, store, c.settings);
     set_formula_parameters(model.parameters());
     auto loss = models::make_vertex_loss<double>(grid_, store, model.plan().logits());
     models::Trainer<double> trainer(grid_, model, loss, training());
@@ -122,7 +122,7 @@ class Reference : public ::testing::TestWithParam<std::array<int, 4>> {
   }
 
   /// Those of the last pass.
-  void expect_logits(models::Gcn<double> const& model, graph::GraphStore const& store,
+  void expect_logits(models::GraphNetwork<double> const& model, graph::GraphStore const& store,
                      Dense const& expected) {
     auto const& logits = model.logits();
     auto const& block = logits.block();
@@ -175,7 +175,7 @@ class Reference : public ::testing::TestWithParam<std::array<int, 4>> {
     auto settings = training();
     auto const num_groups = grid_.size(pmm::Axis::data);
     settings.num_epochs = num_steps * num_groups / 5 + 1;
-    models::MiniBatchGcn<double> trainer(grid_, store, c.settings, settings, batches);
+    models::MiniBatchNetwork<double> trainer(grid_, store, c.settings, settings, batches);
     set_formula_parameters(trainer.parameters());
     auto const& sampler = trainer.sampler();
     std::int64_t num_taken = 0;

@@ -19,7 +19,8 @@ Processor const sapphire_rapids{"Intel(R) Xeon(R) Processor", "GenuineIntel", Ve
 Processor const alder_lake_154{
     "12th Gen Intel(R) Core(TM) i7-1260P", "GenuineIntel", Vectors::avx2, 6, 154, false};
 Processor const zen_4{"AMD EPYC 9654 96-Core Processor", "AuthenticAMD", Vectors::avx512, 25, 17, false};
-Processor const zen_5_model_2{"AMD EPYC 9755 128-Core Processor", "AuthenticAMD", Vectors::avx512, 26, 2, false};
+Processor const zen_5_model_2{
+    "AMD EPYC 9755 128-Core Processor", "AuthenticAMD", Vectors::avx512, 26, 2, false};
 Processor const aarch64{"aarch64", "", Vectors::unknown};
 
 constexpr GemmCase tall{GemmNumbers::fp32, Transpose::no, Transpose::no, GemmShape::tall};

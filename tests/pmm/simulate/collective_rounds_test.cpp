@@ -66,7 +66,8 @@ TEST(CollectiveRounds, SendWhatTheLedgerSays) {
         auto const is_power = (num_ranks & (num_ranks - 1)) == 0;
         if (algorithm == Algorithm::halving && !is_power) continue; // sends whole buffers beside
         CollectiveRounds const rounds(call_of(operation, num_ranks), algorithm, 1);
-        auto const expected = static_cast<double>(runtime::sent_bytes(operation, message_bytes, 0, num_ranks));
+        auto const expected =
+            static_cast<double>(runtime::sent_bytes(operation, message_bytes, 0, num_ranks));
         EXPECT_NEAR(most_sent(rounds, num_ranks), expected, 1)
             << runtime::name_of(operation) << " " << pmm::name_of(algorithm) << " " << num_ranks;
       }

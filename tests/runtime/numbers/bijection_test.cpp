@@ -190,10 +190,10 @@ TEST(KeyedBijection, BatchesHoldEveryVertexAndPairEquallyOften) {
     };
     SCOPED_TRACE(n);
     expect_uniform(chi_square_tail(chi_square_statistic(singles, epochs * (falling(1) - falling(2))),
-                                     static_cast<double>(singles.size() - 1)));
+                                   static_cast<double>(singles.size() - 1)));
     for (auto const& pairs : {neighbours, halves})
       expect_uniform(chi_square_tail(chi_square_statistic(pairs, epochs * (falling(2) - falling(4))),
-                                       static_cast<double>(pairs.size() - 1)));
+                                     static_cast<double>(pairs.size() - 1)));
   }
 }
 
