@@ -5,7 +5,7 @@
 # skipped ones are named with the reason; the last line printed is the count of all.
 #
 # usage: scripts/test.sh [--all] [--kokkos KIND] [--preset NAME] [ctest options, such as -R runtime]
-#   --all           builds and runs every test: three times as long, and what a change needs before it lands
+#   --all           builds and runs every test but those with the label soak: what a change needs before it lands
 #   --kokkos KIND   the Kokkos that scripts/bootstrap.sh --kokkos KIND builds, in a build tree of its own
 #   --preset NAME   a preset of CMakePresets.json (asan, debug, ..), in a build tree of its own
 # ORTHANT_BUILD_DIR   the build tree (default: build in the source tree)
@@ -17,10 +17,10 @@ repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 kokkos=debian
 preset=
 targets=(--target orthant_default_tests)
-tests=(-LE large)
+tests=(-LE "large|soak")
 while [ $# -gt 0 ]; do
   case $1 in
-  --all) targets=() tests=() && shift ;;
+  --all) targets=() tests=(-LE soak) && shift ;;
   --kokkos) kokkos=${2:?--kokkos needs a value} && shift 2 ;;
   --preset) preset=${2:?--preset needs a value} && shift 2 ;;
   -h | --help) sed -n '7,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit 0 ;;

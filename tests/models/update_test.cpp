@@ -14,7 +14,7 @@
 namespace orthant::testing {
 namespace {
 
-constexpr auto graph_text = "sbm:vertices=103,edges=500,features=13,classes=5";
+constexpr auto updated_graph = "sbm:vertices=103,edges=500,features=13,classes=5";
 
 KOKKOS_INLINE_FUNCTION double gradient_at(std::int64_t p, std::int64_t i, std::int64_t j) {
   return static_cast<double>((7 * i + 3 * j + 5 * p) % 11 - 5);
@@ -63,7 +63,7 @@ class UpdateTest : public ::testing::TestWithParam<std::array<int, 3>> {
 };
 
 TEST_P(UpdateTest, NormsClippingAndStepEqualSerialOnes) {
-  auto const store = store_of_dataset(world_, graph_text);
+  auto const store = store_of_dataset(world_, updated_graph);
   models::NetworkSettings model;
   model.set_layers(3, 9);
   models::TrainSettings settings;
@@ -117,7 +117,7 @@ TEST_P(UpdateTest, NormsClippingAndStepEqualSerialOnes) {
 }
 
 TEST_P(UpdateTest, TheFirstLayerThatIsNotFiniteIsNamed) {
-  auto const store = store_of_dataset(world_, graph_text);
+  auto const store = store_of_dataset(world_, updated_graph);
   models::NetworkSettings model;
   model.set_layers(3, 9);
   model.has_head = true;
@@ -155,7 +155,7 @@ TEST(DeviceGraph, AReplayedEpochTrainsLikeAPlainOne) {
   if (runtime::DeviceQueue().native() == nullptr) GTEST_SKIP() << "needs a device";
   runtime::Communicator const self(MPI_COMM_SELF, "self");
   pmm::ProcessGrid const grid(self, {1, 1, 1, 1});
-  auto const store = store_of_dataset(self, graph_text);
+  auto const store = store_of_dataset(self, updated_graph);
   for (auto const parts : {0, 1, 2})
     for (auto const clip_norm : {0.0, 0.1}) {
       SCOPED_TRACE(::testing::Message() << "parts " << parts << ", clip " << clip_norm);

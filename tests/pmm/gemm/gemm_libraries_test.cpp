@@ -11,6 +11,8 @@
 #include <cstring>
 #include <gtest/gtest.h>
 #include <limits>
+#include <map>
+#include <utility>
 
 namespace orthant::testing {
 namespace {
@@ -58,6 +60,24 @@ Dense integers(std::uint64_t seed, std::int64_t rows, std::int64_t columns) {
   return make_dense(rows, columns, [seed](auto i, auto j) { return small_integer(seed, i, j); });
 }
 
+/// Operands, an old C and A B, made once for all libraries, factors and transpositions.
+struct SerialProduct {
+  Dense a, b, old, product;
+};
+SerialProduct const& serial_product(GemmExtents const& extents) {
+  static std::map<std::array<std::int64_t, 3>, SerialProduct> made;
+  auto const& [m, n, k] = extents;
+  auto found = made.find({m, n, k});
+  if (found == made.end()) {
+    auto a = integers(1, m, k);
+    auto b = integers(2, k, n);
+    auto exact = product(a, b);
+    SerialProduct made_now{std::move(a), std::move(b), integers(3, m, n), std::move(exact)};
+    found = made.emplace(std::array{m, n, k}, std::move(made_now)).first;
+  }
+  return found->second;
+}
+
 /// False if the library does not have the product. Small integers: sums are exact in any order, and a result of 16 bits
 /// is rounded once.
 template<class Operand, class Result>
@@ -65,9 +85,7 @@ bool multiplies_exactly(DenseLibrary const& library, Case const& c) {
   auto const [m, n, k] = c.extents;
   auto const ta = c.transpose_a == Transpose::yes;
   auto const tb = c.transpose_b == Transpose::yes;
-  auto const a = integers(1, m, k);
-  auto const b = integers(2, k, n);
-  auto const old = integers(3, m, n);
+  auto const& [a, b, old, exact] = serial_product(c.extents);
   Part<Operand> const left(ta ? transposed(a) : a, c.beside, 0, nan);
   Part<Operand> const right(tb ? transposed(b) : b, c.beside, 0, nan);
   constexpr auto stain = 77.0F; // stays beside C; C itself is not read if beta is 0
@@ -79,7 +97,7 @@ bool multiplies_exactly(DenseLibrary const& library, Case const& c) {
       static_cast<SumOf<Result>>(c.beta), result.panel});
   if (!done) return false;
 
-  auto expected = product(a, b);
+  auto expected = exact;
   for (std::size_t i = 0; i < expected.numbers.size(); ++i)
     expected.numbers[i] = c.alpha * expected.numbers[i] + c.beta * old.numbers[i];
   Part<Result> const wanted(expected, c.beside, 0, stain);
@@ -185,17 +203,16 @@ TEST(DenseLibraries, TheFirstIsOpenBlasAndAllHaveNames) {
 /// Whatever a table says, local_gemm() multiplies: with a library that does not have the product, another one does.
 template<class Operand, class Result>
 void expect_local_gemm(std::string const& what) {
-  for (auto const& [m, n, k] : all_extents())
+  for (auto const& extents : all_extents())
     for (auto const ta : {Transpose::no, Transpose::yes})
       for (float const beta : {0.0F, 1.0F, 2.0F}) {
-        auto const a = integers(1, m, k);
-        auto const b = integers(2, k, n);
-        auto const old = integers(3, m, n);
+        auto const [m, n, k] = extents;
+        auto const& [a, b, old, exact] = serial_product(extents);
         Part<Operand> const left(ta == Transpose::yes ? transposed(a) : a, 1, 0, nan);
         Part<Operand> const right(b, 1, 0, nan);
         Part<Result> result(old, 1, 0, 0);
         local_gemm<Operand, Result>({}, 1, ta, left.panel, Transpose::no, right.panel, beta, result.panel);
-        auto expected = product(a, b);
+        auto expected = exact;
         for (std::size_t i = 0; i < expected.numbers.size(); ++i)
           expected.numbers[i] += static_cast<double>(beta) * old.numbers[i];
         Part<Result> const wanted(expected, 1, 0, 0);
