@@ -4,7 +4,7 @@
 
 #include "cli/machine/blas_core.hpp"
 #include "cli/program.hpp"
-#include "runtime/job/run_main.hpp"
+#include "runtime/job/job_end.hpp"
 
 #include <string_view>
 

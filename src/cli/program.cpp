@@ -8,9 +8,8 @@
 #include "cli/options/gemm_options.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
-#include "runtime/files/older_file.hpp"
 #include "runtime/files/staged_file.hpp"
-#include "runtime/machine/allowed_cores.hpp"
+#include "runtime/machine/binding.hpp"
 #include "runtime/report/trace_file.hpp"
 #include "runtime/suggestion.hpp"
 

@@ -19,6 +19,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -125,7 +126,7 @@ using EdgeStream = BatchStream<EdgeBatch>;
 using FeatureStream = BatchStream<FeatureBatch>;
 using LabelStream = BatchStream<LabelBatch>;
 
-/// Made collectively (open_graph.hpp, dataset.hpp); the member functions are not collective, may be called
+/// Made collectively (open_graph.hpp, generators.hpp); the member functions are not collective, may be called
 /// any number of times and in any order, and each call gives a new stream from the start.
 class GraphSource {
  public:
@@ -142,7 +143,7 @@ class GraphSource {
   /// positions, and no rank the ids of all of them. Equal on all ranks.
   [[nodiscard]] virtual bool needs_resolving() const { return false; }
   /// Turns a batch of edges() into original ids. Collective: every rank calls it equally often, with an empty
-  /// batch if it has no more (edge_rounds.hpp).
+  /// batch if it has no more (write_edges.hpp).
   virtual void resolve(EdgeBatch& batch) const { static_cast<void>(batch); }
   /// Number of edges in this rank's share, or -1 where only reading them tells.
   [[nodiscard]] virtual std::int64_t num_local_edges() const { return -1; }
@@ -154,6 +155,59 @@ class GraphSource {
   [[nodiscard]] virtual std::unique_ptr<FeatureStream> features(std::int64_t batch_rows) const = 0;
   [[nodiscard]] virtual std::unique_ptr<LabelStream> labels(std::int64_t batch_rows) const = 0;
   [[nodiscard]] virtual SplitShare split() const = 0;
+};
+
+// A GraphSource put together from parts that know nothing of each other: edges from one file, features from
+// another, labels drawn at random.
+
+struct EdgePart {
+  std::int64_t num_edges = -1;       // as in GraphFacts
+  std::int64_t num_local_edges = -1; // as in GraphSource
+  bool is_weighted = false;
+  std::string promised_by; // the file that says num_edges, for the message where it was wrong
+  std::function<std::unique_ptr<EdgeStream>(std::int64_t batch_size)> open;
+  std::function<void(EdgeBatch&)> resolve; // as in GraphSource; empty: not needed
+};
+
+struct FeaturePart {
+  FeatureKind kind = FeatureKind::none;
+  std::int64_t num_features = 0;
+  std::function<std::unique_ptr<FeatureStream>(std::int64_t batch_rows)> open;
+};
+
+struct LabelPart {
+  LabelKind kind = LabelKind::none;
+  std::int64_t num_classes = 0;
+  std::function<std::unique_ptr<LabelStream>(std::int64_t batch_rows)> open;
+};
+
+struct SplitPart {
+  std::string name;
+  std::function<SplitShare()> read; // empty: no split
+};
+
+struct SourceParts {
+  std::string name;
+  std::string format;
+  std::int64_t num_vertices = 0;
+  bool is_directed = false;
+  EdgePart edges;
+  FeaturePart features;
+  LabelPart labels;
+  SplitPart split;
+};
+
+[[nodiscard]] std::unique_ptr<GraphSource> assemble_source(SourceParts parts);
+
+/// A share with nothing in it.
+template<class Batch>
+class EmptyStream final : public BatchStream<Batch> {
+ public:
+  bool next(Batch& batch) override {
+    batch = {};
+    return false;
+  }
+  [[nodiscard]] Progress progress() const override { return {}; }
 };
 
 } // namespace orthant::graph

@@ -7,7 +7,6 @@
 #include "graph/store/listed_block.hpp"
 #include "runtime/range.hpp"
 #include "sampling/key_table.hpp"
-#include "sampling/packed_ids.hpp"
 #include "sampling/sampler.hpp"
 
 #include <cstdint>

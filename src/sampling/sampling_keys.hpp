@@ -7,7 +7,7 @@
 #include "graph/store/store_reader.hpp"
 #include "runtime/comm/communicator.hpp"
 #include "runtime/range.hpp"
-#include "sampling/packed_ids.hpp"
+#include "sampling/key_table.hpp"
 #include "sampling/sampler.hpp"
 
 #include <cstddef>

@@ -7,7 +7,7 @@
 #include "runtime/files/hdf5_output.hpp"
 #include "runtime/range.hpp"
 #include "runtime/text/byte_order_mark.hpp"
-#include "tokens/utf8.hpp"
+#include "tokens/vocabulary.hpp"
 
 #include <algorithm>
 #include <cmath>

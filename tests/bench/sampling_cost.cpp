@@ -13,7 +13,6 @@
 #include "runtime/numbers/bijection.hpp"
 #include "runtime/numbers/random.hpp"
 #include "sampling/block_sampler.hpp"
-#include "sampling/column_filter.hpp"
 #include "sampling/local_vertices.hpp"
 #include "sampling/vertex_sampler.hpp"
 

@@ -7,7 +7,7 @@
 #include "fuzz/hdf5_arrays.hpp"
 #include "fuzz/single_rank.hpp"
 #include "graph/crc32.hpp"
-#include "graph/generate/dataset.hpp"
+#include "graph/generate/generators.hpp"
 #include "graph/partition/partition.hpp"
 #include "graph/store/store_reader.hpp"
 #include "graph/store/vertex_owners.hpp"

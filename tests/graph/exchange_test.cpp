@@ -3,7 +3,7 @@
 // Which rank owns what, and records sent to their owners in bounded rounds.
 #include "graph/exchange.hpp"
 
-#include "graph/export/look_up.hpp"
+#include "graph/export/export.hpp"
 #include "graph/store/vertex_owners.hpp"
 #include "runtime/comm/communicator.hpp"
 #include "runtime/error.hpp"

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "graph/generate/dataset.hpp"
 #include "graph/generate/generators.hpp"
 #include "graph/generate/karate.hpp"
 #include "graph_probe.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Training over the fp16 wire, whose smallest number is 2^-24: gradients of a mean over 10^9 vertices arrive.
-#include "models/training/gradient_scale.hpp"
+#include "models/training/gradient_sum.hpp"
 
 #include "models_fixture.hpp"
 #include "support/grids.hpp"

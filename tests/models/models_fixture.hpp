@@ -3,7 +3,7 @@
 //
 // A communicator for tests, stores of small graphs, and training runs that return their losses.
 
-#include "graph/generate/dataset.hpp"
+#include "graph/generate/generators.hpp"
 #include "graph/partition/partition.hpp"
 #include "graph/read/open_graph.hpp"
 #include "models/gnn/gcn.hpp"

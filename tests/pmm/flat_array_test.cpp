@@ -5,7 +5,7 @@
 // vectors whose shards are parts of such an array.
 #include "pmm/matrix/flat_array.hpp"
 
-#include "pmm/matrix/dist_vector.hpp"
+#include "pmm/matrix/dist_matrix.hpp"
 #include "pmm/product/pmm.hpp"
 #include "support/dist_checks.hpp"
 #include "support/grids.hpp"

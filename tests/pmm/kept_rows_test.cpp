@@ -2,7 +2,7 @@
 //
 // Rows of which a part is kept, on every grid: which columns they touch, the cells of what is left, and the
 // aggregation of it with both adjoints, against serial loops; all rows moving, and only the needed ones.
-#include "pmm/aggregate/kept_rows.hpp"
+#include "pmm/aggregate/needed_rows.hpp"
 
 #include "aggregate_fixture.hpp"
 #include "pmm/aggregate/row_lists.hpp"

@@ -2,7 +2,7 @@
 //
 // Sums over the arrays of a list, worked out by hand.
 
-#include "pmm/matrix/dist_vector.hpp"
+#include "pmm/matrix/dist_matrix.hpp"
 #include "pmm/product/workspace.hpp"
 
 #include <gtest/gtest.h>

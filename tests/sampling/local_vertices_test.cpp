@@ -2,7 +2,7 @@
 #include "sampling/local_vertices.hpp"
 
 #include "runtime/numbers/bijection.hpp"
-#include "sampling/column_filter.hpp"
+#include "sampling/block_sampler.hpp"
 
 #include <algorithm>
 #include <gtest/gtest.h>

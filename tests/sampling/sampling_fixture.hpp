@@ -4,7 +4,7 @@
 // Small stores of all kinds, and A~ of a batch from its definition, in original ids, without any of the
 // sampler's tables.
 
-#include "graph/generate/dataset.hpp"
+#include "graph/generate/generators.hpp"
 #include "graph/partition/partition.hpp"
 #include "graph/read/open_graph.hpp"
 #include "sampling/sampler.hpp"

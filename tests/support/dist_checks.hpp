@@ -5,8 +5,7 @@
 // beside the calls and the passes that were planned.
 
 #include "pmm/cost/step_plan.hpp"
-#include "pmm/matrix/dist_sparse.hpp"
-#include "pmm/matrix/dist_vector.hpp"
+#include "pmm/matrix/dist_matrix.hpp"
 #include "support/reference.hpp"
 
 #include <array>

@@ -7,7 +7,7 @@
 #include "support/scratch_folder.hpp"
 #include "support/user_messages.hpp"
 #include "tokens/tokenize.hpp"
-#include "tokens/utf8.hpp"
+#include "tokens/vocabulary.hpp"
 
 #include <cstdio>
 #include <gtest/gtest.h>

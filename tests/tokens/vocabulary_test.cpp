@@ -2,7 +2,6 @@
 #include "tokens/vocabulary.hpp"
 
 #include "support/user_messages.hpp"
-#include "tokens/utf8.hpp"
 
 #include <array>
 #include <gtest/gtest.h>

@@ -6,9 +6,7 @@
 // among them, because they make the sparse factor of its products.
 
 #include "cli/bench/bench.hpp"
-#include "cli/bench/edge_products.hpp"
 #include "cli/bench/epoch_products.hpp"
-#include "cli/bench/epoch_times.hpp"
 #include "cli/bench/gather_roof.hpp"
 #include "cli/bench/roofline.hpp"
 #include "cli/bench/spmm_bytes.hpp"
@@ -17,7 +15,7 @@
 #include "cli/machine/device_memory.hpp"
 #include "cli/options/gemm_options.hpp"
 #include "cli/plan/measured_grids.hpp"
-#include "cli/presets/epoch_options.hpp"
+#include "cli/presets/graph_presets.hpp"
 #include "cli/training/memory_check.hpp"
 #include "cli/training/train_full.hpp"
 #include "cli/training/train_run.hpp"

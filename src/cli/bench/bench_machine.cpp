@@ -15,7 +15,6 @@
 
 #include "cli/bench/bench.hpp"
 #include "cli/bench/machine_products.hpp"
-#include "cli/bench/machine_timer.hpp"
 #include "cli/bench/roofline.hpp"
 #include "cli/commands/build_info.hpp"
 #include "cli/commands/subcommands.hpp"

@@ -4,10 +4,21 @@
 // The local products of an epoch (models/plan/gcn_step.hpp lists them) by themselves, without the communication
 // around them.
 
-#include "cli/machine/bare_gemm.hpp"
+#include "cli/bench/bench.hpp"
+#include "cli/machine/gemm_peak.hpp"
+#include "models/core/owned_adjacency.hpp"
+#include "models/plan/attention_step.hpp"
 #include "pmm/cost/step_plan.hpp"
+#include "pmm/edges/edge_products.hpp"
+#include "pmm/grid/process_grid.hpp"
 #include "pmm/spmm/local_spmm.hpp"
+#include "runtime/report/metrics.hpp"
 
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
 namespace orthant::cli {
@@ -57,5 +68,87 @@ class ProductOperands {
 
 extern template class ProductOperands<float>;
 extern template class ProductOperands<double>;
+
+// What the epochs of `orthant bench epoch` took: seconds, phases, and what was communicated.
+
+class EpochTimes {
+ public:
+  void add(runtime::EpochRecord const& record) {
+    seconds_.push_back(record.seconds);
+    auto explained = 0.0;
+    for (auto const& phase : record.phases.phases()) {
+      if (!phases_.contains(phase.name)) order_.push_back(phase.name);
+      phases_[phase.name].push_back(phase.seconds);
+      explained += phase.seconds;
+    }
+    shares_.push_back(explained / record.seconds);
+    comm_bytes_ = record.comm_bytes;
+    sent_bytes_ = record.sent_bytes;
+    loss_ = record.loss;
+  }
+
+  /// Returns the median. Collective.
+  double describe(nlohmann::ordered_json& line, runtime::Communicator const& world) const {
+    auto const seconds = summarise(world, seconds_);
+    line["seconds"] = seconds.median;
+    line["min_seconds"] = seconds.minimum;
+    auto& table = line["phases"] = nlohmann::ordered_json::object();
+    for (auto const& name : order_) {
+      auto const median = summarise(world, phases_.at(name)).median;
+      if (median > 0) table[name] = median; // 0: of the first epoch alone, before a device's were recorded
+    }
+    line["phases_share"] = runtime::all_reduced(world, median_of(shares_), runtime::Reduction::min);
+    line["comm_bytes"] = comm_bytes_;
+    line["sent_bytes"] = sent_bytes_;
+    line["loss"] = loss_;
+    return seconds.median;
+  }
+
+ private:
+  std::vector<double> seconds_;
+  std::vector<double> shares_; // of an epoch that this rank's phases explain
+  std::vector<std::string> order_;
+  std::map<std::string, std::vector<double>> phases_;
+  std::int64_t comm_bytes_ = 0;
+  std::int64_t sent_bytes_ = 0;
+  double loss_ = 0;
+};
+
+// Attention over stored entries by itself: the three products of a layer (pmm/edges/edge_products.hpp) with what makes their sparse
+// factor, which is no matrix of the graph but changes every step: scores, their softmax, and the adjoints of both.
+//
+//   alpha := softmax(scores), Q := alpha V      dalpha := dQ V^T, to the gradients of the scores' ends      dV := alpha^T dQ
+
+template<class T>
+class EdgeProducts {
+ public:
+  /// For the layers of a network that all weigh their neighbours.
+  EdgeProducts(pmm::ProcessGrid const& grid, models::NetworkPlan const& plan,
+               models::OwnedAdjacency<T> const& adjacency);
+
+  /// Enqueues on exec. Rows whose edges lie in several blocks have a softmax of this block alone: nothing is sent.
+  void multiply(runtime::DefaultExec const& exec, pmm::LocalProduct const& product);
+  /// What multiply() computes.
+  [[nodiscard]] std::string formula_of(pmm::LocalProduct const& product) const;
+  /// The size of the numbers of its edges, and of the ends that scores read.
+  [[nodiscard]] std::int64_t bytes_of_numbers(pmm::LocalProduct const& product) const;
+
+ private:
+  [[nodiscard]] models::AttentionSteps const& steps_of(pmm::LocalProduct const& product) const;
+  [[nodiscard]] pmm::DynamicOperands<T> dynamic_operands() const { return {rows_, columns_, vectors_}; }
+  void sum_neighbours(runtime::DefaultExec const& exec, models::AttentionSteps const& steps);
+  void find_gradients(runtime::DefaultExec const& exec, models::AttentionSteps const& steps);
+
+  runtime::Communicator self_; // of one rank
+  runtime::PassLedger passes_; // of kernels by themselves, which nobody reads
+  std::shared_ptr<pmm::Workspace<T>> workspace_;
+  pmm::EdgeBlock block_;
+  std::vector<models::AttentionSteps> steps_; // layer by layer
+  runtime::Vector<T> rows_, columns_, vectors_, coefficients_;
+  runtime::Vector<T> gradient_, sums_, of_rows_, of_columns_, terms_; // results
+};
+
+extern template class EdgeProducts<float>;
+extern template class EdgeProducts<double>;
 
 } // namespace orthant::cli

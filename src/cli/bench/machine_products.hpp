@@ -1,6 +1,38 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
-//
+
+#include "graph/store/store_reader.hpp"
+#include "pmm/cost/machine.hpp"
+#include "runtime/arrays/views.hpp"
+#include "runtime/comm/communicator.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+
+namespace orthant::cli {
+
+/// Times what bench machine measures, on all ranks at once. The ranks of an emulated machine take turns on a core, so
+/// that a work finds nothing of its own in the caches when it begins: there a large array is passed over ahead of each repeat.
+class MachineTimer {
+ public:
+  /// `repeat`: as of time_in_turn() (bench.hpp).
+  MachineTimer(runtime::Communicator const& world, std::int64_t repeat);
+
+  /// Median over repeats, of which each takes as long as its slowest rank. Collective.
+  [[nodiscard]] double seconds_of(std::function<void()> work) const;
+
+  /// Empties the caches if this is a rank of an emulated machine.
+  void sweep_caches() const;
+  [[nodiscard]] bool sweeps_caches() const { return swept_.extent(0) > 0; }
+  [[nodiscard]] runtime::Communicator const& world() const { return world_; }
+
+ private:
+  runtime::Communicator const& world_;
+  std::int64_t repeat_;
+  runtime::Vector<float> swept_; // empty: caches stay as they are
+};
+
 // What bench machine measures of the processor, on all ranks at once: the constants of what a step computes.
 //
 //   launches        small passes, one after the other
@@ -14,15 +46,6 @@
 //                     seconds - (rows + columns) n 4 / memory  =  non-zeros t(n) + rows r(n)
 //
 //   random numbers  how much longer a pass takes that drops half of what it moves
-
-#include "cli/bench/machine_timer.hpp"
-#include "graph/store/store_reader.hpp"
-#include "pmm/cost/machine.hpp"
-
-#include <functional>
-#include <string_view>
-
-namespace orthant::cli {
 
 /// Fills `machine` but for memory, which it needs, and the network. `report` is told what is measured next. Collective.
 void measure_products(MachineTimer const& timer, graph::GraphStore const& store, pmm::Machine& machine,

@@ -7,7 +7,7 @@
 #include "cli/options/gemm_options.hpp"
 #include "cli/options/given_network.hpp"
 #include "cli/presets/graph_presets.hpp"
-#include "cli/training/effective_options.hpp"
+#include "cli/training/train_options.hpp"
 #include "cli/training/memory_check.hpp"
 #include "cli/training/scores_text.hpp"
 #include "cli/training/train_full.hpp"

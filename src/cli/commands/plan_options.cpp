@@ -5,7 +5,7 @@
 #include "cli/options/counts.hpp"
 #include "cli/plan/planned_training.hpp"
 #include "cli/presets/graph_presets.hpp"
-#include "cli/training/effective_options.hpp"
+#include "cli/training/train_options.hpp"
 #include "cli/training/train_full.hpp"
 #include "cli/training/train_minibatch.hpp"
 #include "cli/training/train_run.hpp"

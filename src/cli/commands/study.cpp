@@ -7,13 +7,12 @@
 #include "cli/plot/svg.hpp"
 #include "cli/report/page.hpp"
 #include "cli/report/prediction.hpp"
-#include "cli/report/scaling_figure.hpp"
-#include "cli/study/job_templates.hpp"
+#include "cli/report/scaling.hpp"
 #include "cli/study/launch.hpp"
 #include "cli/training/train_run.hpp"
 #include "pmm/cost/machine_file.hpp"
 #include "runtime/comm/together.hpp"
-#include "runtime/machine/allowed_cores.hpp"
+#include "runtime/machine/binding.hpp"
 
 #include <algorithm>
 #include <cstdlib>

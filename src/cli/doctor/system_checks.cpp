@@ -2,7 +2,7 @@
 #include "cli/doctor/system_checks.hpp"
 
 #include "cli/machine/units.hpp"
-#include "cli/study/child_process.hpp"
+#include "cli/study/scheduler.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/error.hpp"
 #include "runtime/files/staged_file.hpp"

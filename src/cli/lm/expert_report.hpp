@@ -4,7 +4,7 @@
 // Loads of experts: what a run says of them, and how an earlier run's place the experts of this one.
 
 #include "cli/options/command.hpp"
-#include "models/experts/expert_load.hpp"
+#include "models/experts/expert_layer.hpp"
 #include "models/plan/transformer_settings.hpp"
 
 #include <string>

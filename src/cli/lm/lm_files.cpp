@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/lm/lm_files.hpp"
 
-#include "runtime/comm/text_exchange.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/files/hdf5_file.hpp"
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/lm/train_lm_options.hpp"
 
-#include "cli/lm/fitted_preset.hpp"
 #include "cli/lm/presets.hpp"
 #include "cli/options/counts.hpp"
 #include "cli/options/gemm_options.hpp"

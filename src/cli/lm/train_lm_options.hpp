@@ -5,7 +5,7 @@
 // or a file overrides.
 
 #include "cli/options/training_options.hpp"
-#include "models/lm_training/sequence_source.hpp"
+#include "models/lm_training/sequence_rows.hpp"
 #include "models/plan/transformer_settings.hpp"
 
 #include <string>

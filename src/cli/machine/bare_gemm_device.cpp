@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Where Kokkos's default execution space is a device; takes the place of bare_gemm_host.cpp.
-#include "cli/machine/bare_gemm.hpp"
+#include "cli/machine/gemm_peak.hpp"
 
-#include "pmm/gemm/local_gemm_library.hpp"
+#include "pmm/gemm/local_gemm.hpp"
 
 namespace orthant::cli {
 namespace {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/machine/gemm_peak.hpp"
 
-#include "cli/machine/bare_gemm.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "pmm/kernels/thread_memory.hpp"
 #include "runtime/comm/collectives.hpp"

@@ -1,14 +1,34 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The speed of a large square product, of the library that is chosen for it, called by itself: what the speed of a
-// training is compared with.
+// The libraries called by themselves: on the host OpenBLAS and those beside it, on a device the vendor's. What
+// Orthant's dense products are measured against.
 
+#include "pmm/gemm/local_gemm.hpp"
 #include "runtime/comm/communicator.hpp"
 
 #include <cstdint>
+#include <string_view>
+#include <vector>
 
 namespace orthant::cli {
+
+/// Their names as tables have them (pmm/gemm/gemm_choice.hpp); on a device the vendor's alone.
+[[nodiscard]] std::vector<std::string_view> bare_libraries();
+
+/// The name of the one that local_gemm() takes for a product.
+template<class T>
+[[nodiscard]] std::string_view chosen_library(pmm::Transpose transpose_a, pmm::Transpose transpose_b,
+                                              pmm::GemmExtents const& extents);
+
+/// C := op(A) op(B) in one call, no extent 0; false if the library does not have that product. On the host done on
+/// return, extents unchecked; on a device enqueued on the default stream.
+template<class T>
+bool bare_gemm(std::string_view library, pmm::Transpose transpose_a, pmm::Panel<T> const& a,
+               pmm::Transpose transpose_b, pmm::Panel<T> const& b, pmm::Panel<T> const& c);
+
+// The speed of a large square product, of the library that is chosen for it, called by itself: what the speed of a
+// training is compared with.
 
 /// flop / s of all ranks together, which multiply at once: the best of `num_repeats`, behind one that warms up.
 /// Collective.

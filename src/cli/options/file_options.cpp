@@ -3,7 +3,7 @@
 
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
-#include "runtime/files/folder_entries.hpp"
+#include "runtime/files/temporary_path.hpp"
 #include "runtime/files/staged_file.hpp"
 
 #include <algorithm>

@@ -3,7 +3,7 @@
 
 #include "pmm/gemm/gemm_choice.hpp"
 #include "pmm/gemm/local_gemm.hpp"
-#include "runtime/comm/text_exchange.hpp"
+#include "runtime/comm/together.hpp"
 #include "runtime/text/table_file.hpp"
 
 #include <algorithm>

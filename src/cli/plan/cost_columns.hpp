@@ -5,7 +5,7 @@
 
 #include "cli/machine/units.hpp"
 #include "pmm/cost/memory_fit.hpp"
-#include "pmm/cost/step_seconds.hpp"
+#include "pmm/cost/step_plan.hpp"
 
 #include <nlohmann/json.hpp>
 #include <string>

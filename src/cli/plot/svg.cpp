@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/plot/svg.hpp"
 
-#include "cli/plot/axis.hpp"
-#include "tokens/utf8.hpp"
+#include "cli/plot/figure.hpp"
+#include "tokens/vocabulary.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -6,6 +6,7 @@
 //   strong   speed-up = t(P_0) / t(P)            efficiency = speed-up P_0 / P
 //   weak     speed-up = (P / P_0) t(P_0) / t(P)  efficiency = t(P_0) / t(P)
 
+#include "cli/plot/figure.hpp"
 #include "cli/report/point_result.hpp"
 
 namespace orthant::cli {
@@ -39,5 +40,12 @@ struct ScalingCurve {
 
 /// The names of experiments in the order of the curves, each once.
 [[nodiscard]] std::vector<std::string> experiments_of(std::vector<ScalingCurve> const& curves);
+
+// An experiment as a figure over the number of ranks: seconds with their quartiles, beside what was predicted and what would be ideal;
+// efficiency; and sent bytes.
+
+/// Of a number of ranks with several grids the fastest one is drawn.
+[[nodiscard]] Figure figure_of_experiment(std::vector<ScalingCurve> const& curves,
+                                          std::string const& experiment);
 
 } // namespace orthant::cli

@@ -2,7 +2,7 @@
 #include "cli/training/gcn_identity.hpp"
 
 #include "cli/training/train_minibatch.hpp"
-#include "graph/store/fingerprint.hpp"
+#include "graph/store/store_reader.hpp"
 #include "models/plan/gcn_parameters.hpp"
 
 #include <array>

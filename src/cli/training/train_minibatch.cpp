@@ -12,7 +12,7 @@
 #include "cli/training/train_run.hpp"
 #include "cli/training/weight_files.hpp"
 #include "graph/largest_graph.hpp"
-#include "models/batches/batch_cost.hpp"
+#include "models/batches/batch_plan.hpp"
 #include "models/batches/make_sampler.hpp"
 #include "models/batches/mini_batch.hpp"
 #include "models/core/roc_auc.hpp"

@@ -3,6 +3,7 @@
 //
 // What `orthant train` takes, and with it `plan`, `bench epoch` and `evaluate`, each of which passes over what it has no use for.
 
+#include "cli/options/command.hpp"
 #include "cli/options/training_options.hpp"
 
 #include <optional>
@@ -86,5 +87,17 @@ struct TrainOptions : GraphModelOptions, GridOptions, OptimizerOptions, WeightOp
 /// All but --preset. The one definition of them for each command that takes what a training takes; its members hold the
 /// defaults.
 void add_options(Command& command, TrainOptions& options);
+
+// Options of train that would do nothing beside the others. A flag that has no effect is a mistake, and refused; what
+// an environment or a file says may be meant for other trainings, and is told.
+
+/// Throws UserError, which says what would give the flag an effect, for the first one without any. The same on all
+/// ranks; not collective.
+void require_effective_options(Context const& context, TrainOptions const& options);
+/// The same of the options of the optimizer, which every training has.
+void require_effective_optimizer_options(Context const& context, OptimizerOptions const& options);
+
+/// Throws UserError if --checkpoint-every or --max-walltime cannot be read, for commands that pass them over. `unit`: "epoch".
+void require_readable_times(CheckpointOptions const& options, std::string_view unit);
 
 } // namespace orthant::cli

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/generate/karate.hpp"
 
-#include "graph/assembled_source.hpp"
+#include "graph/graph_source.hpp"
 #include "graph/generate/computed_streams.hpp"
 #include "runtime/error.hpp"
 

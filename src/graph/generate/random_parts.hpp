@@ -4,7 +4,7 @@
 // Features, labels and a split for graphs that have none. Every number is drawn by (seed, purpose, original
 // vertex id), so it is the same for any number of ranks, any grid and any permutation.
 
-#include "graph/assembled_source.hpp"
+#include "graph/graph_source.hpp"
 #include "graph/text/text_blocks.hpp"
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 #include "graph/partition/attributes.hpp"
 
 #include "graph/partition/tile_builder.hpp"
-#include "graph/partition/vertex_arrays.hpp"
+#include "graph/partition/placement.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"

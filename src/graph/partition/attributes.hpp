@@ -6,7 +6,7 @@
 
 #include "graph/graph_source.hpp"
 #include "graph/partition/placement.hpp"
-#include "graph/store/store_writer.hpp"
+#include "graph/store/store_arrays.hpp"
 
 #include <cstdint>
 #include <functional>

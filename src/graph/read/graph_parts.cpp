@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/generate/random_parts.hpp"
-#include "graph/read/graph_opener.hpp"
+#include "graph/read/graph_files.hpp"
 #include "graph/text/text_blocks.hpp"
 #include "graph/text/text_tables.hpp"
 #include "runtime/error.hpp"

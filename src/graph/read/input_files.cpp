@@ -3,9 +3,9 @@
 // Which files of the input are read, and which lie beside them: InputFiles.
 
 #include "graph/path_entry.hpp"
-#include "graph/read/graph_opener.hpp"
+#include "graph/read/graph_files.hpp"
 #include "graph/text/text_tables.hpp"
-#include "runtime/files/folder_entries.hpp"
+#include "runtime/files/temporary_path.hpp"
 
 #include <algorithm>
 #include <set>

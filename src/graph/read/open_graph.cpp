@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/read/open_graph.hpp"
 
-#include "graph/read/graph_opener.hpp"
+#include "graph/read/graph_files.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"

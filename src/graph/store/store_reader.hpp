@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace orthant::runtime {
@@ -100,7 +101,7 @@ class GraphStore {
   [[nodiscard]] std::vector<std::int32_t> read_clusters(Order order, Range rows) const;
 
   /// Links of a part, by place: `source` and `target` are positions in p1, and of the two orders of a pair the one that
-  /// link_between() (links/edge_split.hpp) makes of the ids. Ascending. UserError if both ends of one are the same.
+  /// link_between() (links/link_sets.hpp) makes of the ids. Ascending. UserError if both ends of one are the same.
   [[nodiscard]] std::vector<Edge> read_links(Split part, LinkKind kind, Range places) const;
 
   /// Number of bytes that this rank has read from arrays of the file since it was opened.
@@ -119,5 +120,16 @@ class GraphStore {
   explicit GraphStore(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
+
+// A name for the data set in a store, the same for every permutation of its vertices.
+
+/// 16 hexadecimal digits that depend on the facts but the permutation, the name and the seed, and for every
+/// original vertex on its degree, its label, its parts of the split, and its first and last dense feature. Two
+/// data sets that differ in one of these have different fingerprints; other features and the ends of edges
+/// are not read. Reads N / P positions per rank. Collective. Throws UserError if the store is damaged.
+[[nodiscard]] std::string fingerprint_of(runtime::Communicator const& comm, GraphStore const& store);
+
+/// The same of which vertices are in which of the store's clusters. Collective.
+[[nodiscard]] std::string fingerprint_of_clusters(runtime::Communicator const& comm, GraphStore const& store);
 
 } // namespace orthant::graph

@@ -2,7 +2,7 @@
 #include "graph/store/store_verify.hpp"
 
 #include "graph/store/store_arrays.hpp"
-#include "graph/store/store_schema.hpp"
+#include "graph/store/store_file.hpp"
 #include "graph/store/tiled_matrix.hpp"
 #include "graph/store/vertex_owners.hpp"
 #include "runtime/comm/collectives.hpp"

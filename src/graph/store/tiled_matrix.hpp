@@ -6,7 +6,7 @@
 // and with the order that readers rely on.
 
 #include "graph/store/store_reader.hpp"
-#include "graph/store/store_schema.hpp"
+#include "graph/store/store_file.hpp"
 #include "graph/store/tile_grid.hpp"
 
 #include <cstdint>

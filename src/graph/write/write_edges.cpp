@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/write/write_edges.hpp"
 
-#include "graph/write/edge_rounds.hpp"
 #include "graph/write/output_files.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"

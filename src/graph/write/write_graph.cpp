@@ -2,7 +2,6 @@
 #include "graph/write/write_graph.hpp"
 
 #include "graph/write/output_files.hpp"
-#include "graph/write/output_folder.hpp"
 #include "graph/write/write_edges.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"

@@ -4,10 +4,12 @@
 // H = A^ F and dF = A^^T dH of one layer, however the schedule makes them: as products on three axes, or
 // between the owners of vertices (docs/design.md 2.2).
 
+#include "models/aggregation/residual.hpp"
 #include "models/core/activation.hpp"
 #include "models/core/owned_adjacency.hpp"
 #include "models/plan/gcn_products.hpp"
-#include "pmm/matrix/dist_sparse.hpp"
+#include "pmm/matrix/dist_matrix.hpp"
+#include "runtime/arrays/growing_vector.hpp"
 #include "runtime/numbers/number16.hpp"
 
 #include <memory>
@@ -57,5 +59,29 @@ void keep_weights(Adjacency<T> const& adjacency);
 /// What it reserves of the workspace.
 void plan_aggregation_buffers(pmm::WorkspacePlan& work, pmm::StepPlan const& step,
                               NetworkLayerPlan const& plan, NumberFormats const& formats);
+
+// An aggregation that counts the vertex itself by a factor that is learned (GIN, arXiv 1810.00826, equation 4.1). R brings
+// rows to where those of A^ F lie (residual.hpp):
+//
+//   H = A^ F + (1 + epsilon) R F          dF = A^^T dH + (1 + epsilon) R^T dH          depsilon = sum_ij dH_ij (R F)_ij
+
+using runtime::GrowingVector;
+
+/// What such a layer is made with. Views are lent.
+template<class T>
+struct SelfAggregationParts {
+  ResidualPath<T> path; // from aggregated() to aggregate()
+  pmm::DistVector<T> epsilon, epsilon_gradient;
+  runtime::Vector<T> brought;  // R F, if it does not lie where F stays
+  runtime::Vector<T> moved;    // R^T dH, if it is elsewhere
+  runtime::Vector<double> sum; // of one number
+};
+
+/// `of_neighbours` with the vertex itself. Its gradient of epsilon is summed over the ranks, unless gradients are addends
+/// (schedule rows). Collective over the grid's group, as `of_neighbours`.
+template<class T>
+[[nodiscard]] std::unique_ptr<Aggregation<T>>
+make_self_aggregation(pmm::ProcessGrid const& grid, NetworkLayerPlan const& plan,
+                      std::unique_ptr<Aggregation<T>> of_neighbours, SelfAggregationParts<T> parts);
 
 } // namespace orthant::models

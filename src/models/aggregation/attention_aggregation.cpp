@@ -2,8 +2,8 @@
 #include "models/aggregation/attention_aggregation.hpp"
 
 #include "models/aggregation/attention_kernels.hpp"
-#include "pmm/edges/edge_scores.hpp"
-#include "runtime/arrays/part_of.hpp"
+#include "pmm/edges/edge_products.hpp"
+#include "runtime/arrays/views.hpp"
 
 #include <utility>
 

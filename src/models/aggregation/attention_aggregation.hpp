@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Attention over neighbours as the aggregation of a layer that transforms first (plan/attention_plan.hpp): Q from U, and from dQ dU
+// Attention over neighbours as the aggregation of a layer that transforms first (plan/gcn_plan.hpp): Q from U, and from dQ dU
 // and the gradient of the vectors a. Every rank has whole heads of its block (pmm/edges/README.md). The backward pass reads what the
 // forward pass left: the coefficients, the values and what scores are made of, where the block reads them.
 

@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an owner of rows computes for attention (plan/attention_plan.hpp): rows are whole, so nothing is communicated. Functions
+// What an owner of rows computes for attention (plan/gcn_plan.hpp): rows are whole, so nothing is communicated. Functions
 // enqueue on exec and do not fence.
 //
 //   s_ih = <a_h row, Z_ih>      t_ih = <a_h column, Z_ih>      dZ_ih += ds_ih a_h row + dt_ih a_h column

@@ -2,7 +2,7 @@
 #include "models/batches/batch_maker.hpp"
 
 #include "models/batches/batch_plan.hpp"
-#include "models/batches/needed_batch.hpp"
+#include "models/batches/batch_edges.hpp"
 #include "runtime/arrays/growing_list.hpp"
 #include "runtime/comm/collectives.hpp"
 

@@ -12,7 +12,6 @@
 //   loss.set_batch_targets(maker.targets(batch), {batch.splits, batch.classes});
 
 #include "models/batches/batch_edges.hpp"
-#include "models/batches/dropped_batch.hpp"
 #include "models/core/device_copy.hpp"
 #include "models/gnn/gcn_operands.hpp"
 #include "pmm/rows/row_loss.hpp"

@@ -2,7 +2,6 @@
 #include "models/checkpoint/checkpoint_file.hpp"
 
 #include "graph/crc32.hpp"
-#include "runtime/comm/text_exchange.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/files/array_sum.hpp"
 #include "runtime/files/byte_source.hpp"

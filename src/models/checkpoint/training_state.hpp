@@ -6,7 +6,7 @@
 //
 //   /parameters/NAME    /optimizer/exp_avg/NAME    /best/NAME
 
-#include "models/core/parameter_boxes.hpp"
+#include "models/core/parameter.hpp"
 #include "models/core/weights_file.hpp"
 #include "models/training/parameter_update.hpp"
 

@@ -8,7 +8,6 @@
 #include "models/core/activation.hpp"
 #include "models/core/vertex_order.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
-#include "pmm/matrix/dist_sparse.hpp"
 #include "pmm/neighbors/edge_dropout.hpp"
 
 #include <functional>

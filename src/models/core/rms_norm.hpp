@@ -16,7 +16,7 @@
 
 #include "models/core/activation.hpp"
 #include "pmm/cost/step_plan.hpp"
-#include "pmm/matrix/dist_vector.hpp"
+#include "pmm/matrix/dist_matrix.hpp"
 
 namespace orthant::models {
 

@@ -23,7 +23,7 @@ static_assert(static_cast<int>(graph::Split::train) == pmm::loss_row_group);
 
 /// The K of Hits@K.
 inline constexpr std::array<std::int64_t, 4> hits_at{10, 20, 50, 100};
-/// How links are ranked among pairs that are none (links/link_scores.hpp).
+/// How links are ranked among pairs that are none (links/link_loss.hpp).
 struct RankingScore {
   double mrr = 0;
   std::array<double, hits_at.size()> hits{};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/core/weights_file.hpp"
 
-#include "models/core/parameter_boxes.hpp"
+#include "models/core/parameter.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/files/hdf5_output.hpp"
 

@@ -1,6 +1,30 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
+// How evenly the experts of a layer are chosen in a pass.
+
+#include "models/experts/expert_memory.hpp"
+#include "pmm/experts/capacity.hpp"
+#include "pmm/matrix/dist_matrix.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace orthant::models {
+
+struct ExpertLoad {
+  std::int64_t layer = 0;
+  std::vector<std::int64_t> chosen; // [experts] choices of all ranks
+  std::int64_t num_dropped = 0;     // of them, those that had no slot
+
+  /// The largest over the mean: 1 is even.
+  [[nodiscard]] double imbalance() const;
+  /// Of the shares of the choices, in nats: log(experts) is even.
+  [[nodiscard]] double entropy() const;
+};
+
 // A layer of experts in place of the products of a feed-forward part. For the tokens H[z,y] of a rank, replicated over x, each
 // expert e with weights of its own:
 //
@@ -15,16 +39,6 @@
 // losses and the order of slots are those of all tokens of a pass, so the grid does not change the answer.
 //
 // Source: DeepSpeed-TED (arXiv 2303.06318), GShard (arXiv 2006.16668).
-
-#include "models/experts/expert_load.hpp"
-#include "models/experts/expert_memory.hpp"
-#include "pmm/experts/capacity.hpp"
-#include "pmm/matrix/dist_matrix.hpp"
-
-#include <memory>
-#include <optional>
-
-namespace orthant::models {
 
 /// Weights and gradients of a layer: this rank's pieces of the arrays of its experts.
 template<class T>

@@ -105,7 +105,7 @@ std::optional<std::string> weights_of_classes(WeightsFacts const& facts) {
 
 namespace {
 
-/// Heads and columns of each, of a layer of attention whose weight has so many columns (plan/attention_plan.hpp): GAT has a
+/// Heads and columns of each, of a layer of attention whose weight has so many columns (plan/gcn_plan.hpp): GAT has a
 /// vector of two halves for heads x d columns, GATv2 one of d for twice as many.
 pmm::Heads heads_of(std::int64_t num_heads, std::int64_t num_vector, std::int64_t num_columns,
                     WeightsFacts& facts) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/files/prediction_file.hpp"
 
-#include "graph/arrays/npy_header.hpp"
+#include "graph/arrays/npy.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/files/hdf5_output.hpp"

@@ -2,8 +2,8 @@
 #include "models/gnn/gcn_activation.hpp"
 
 #include "models/gnn/output_checks.hpp"
-#include "models/norms/relu_mask.hpp"
-#include "runtime/arrays/part_of.hpp"
+#include "models/norms/activation_step.hpp"
+#include "runtime/arrays/views.hpp"
 
 #include <algorithm>
 #include <type_traits>

@@ -22,7 +22,7 @@
 
 #include "models/aggregation/attention_aggregation.hpp"
 #include "models/aggregation/maximum_aggregation.hpp"
-#include "models/aggregation/self_aggregation.hpp"
+#include "models/aggregation/aggregation.hpp"
 #include "models/aggregation/self_term.hpp"
 #include "models/aggregation/teleport.hpp"
 #include "models/plan/gcn_parameters.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/grid_cost.hpp"
 
-#include "models/counts/counted_relayouts.hpp"
+#include "models/counts/counted_graph.hpp"
 #include "models/gnn/memory_estimate.hpp"
 #include "models/plan/gcn_products.hpp"
 #include "runtime/numbers/checked.hpp"

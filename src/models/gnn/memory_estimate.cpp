@@ -192,7 +192,7 @@ void plan_sampled_blocks(pmm::StepPlan& step, graph::StoreFacts const& facts, Ne
                  static_cast<std::int64_t>(share * static_cast<double>(block_bytes)));
 }
 
-/// Batches in the host's memory (batches/batch_queue.hpp). What is lent to the network is listed with its operands; blocks that its lists
+/// Batches in the host's memory (batches/gcn_batches.hpp). What is lent to the network is listed with its operands; blocks that its lists
 /// of edges were made of are not, nor is a batch that is made ahead: they are listed here.
 void plan_host_batches(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
                        NetworkSettings const& settings, NetworkEpochTraits const& traits,
@@ -210,7 +210,7 @@ void plan_host_batches(pmm::StepPlan& step, graph::StoreFacts const& facts, Netw
 }
 
 /// What it keeps to know degrees within a batch: the neighbors of all rows and columns of its blocks, and a bit a
-/// vertex (sampling/neighbour_lists.hpp).
+/// vertex (sampling/batch_builder.hpp).
 void plan_neighbour_lists(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan) {
   auto const n = facts.num_vertices;
   using Ranges = std::vector<runtime::Range>;

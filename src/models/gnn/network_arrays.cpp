@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/network_arrays.hpp"
 
-#include "models/aggregation/maximum_arrays.hpp"
+#include "models/aggregation/maximum_aggregation.hpp"
 #include "models/gnn/gcn_activation.hpp"
 #include "models/gnn/gcn_linear.hpp"
 #include "models/plan/attention_step.hpp"
 #include "models/plan/gcn_products.hpp"
-#include "runtime/arrays/part_of.hpp"
+#include "runtime/arrays/views.hpp"
 
 #include <algorithm>
 #include <span>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/links/link_decoder.hpp"
 
-#include "models/links/decoder_step.hpp"
+#include "models/links/link_step.hpp"
 #include "runtime/arrays/huge_pages.hpp"
-#include "runtime/arrays/part_of.hpp"
+#include "runtime/arrays/views.hpp"
 #include "runtime/comm/collectives.hpp"
 
 #include <algorithm>

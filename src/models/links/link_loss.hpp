@@ -1,26 +1,48 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
+// How well scores tell links from pairs that are none, as the evaluator of the Open Graph Benchmark defines it (Hu et al., arXiv
+// 2005.00687; its package ogb.linkproppred). With positives p and all negatives q of a split:
+//
+//   AUC      ( #(p > q) + #(p = q) / 2 ) / (n_p n_q)
+//   rank_p   1 + ( #(q > p) + #(q >= p) ) / 2        the mean of the optimistic and the pessimistic rank of ties
+//   MRR      mean of 1 / rank_p
+//   Hits@K   share of the positives with p > the K-th largest q; 1 if there are fewer than K negatives
+//
+// The Open Graph Benchmark ranks each positive among negatives of its own for MRR; here all positives have the same ones.
+
+#include "models/core/vertex_loss.hpp"
+#include "models/links/link_decoder.hpp"
+#include "models/links/link_lists.hpp"
+#include "models/links/link_step.hpp"
+#include "models/training/batch_source.hpp"
+#include "models/training/objective.hpp"
+#include "pmm/pairs/pair_lists.hpp"
+#include "runtime/comm/communicator.hpp"
+
+#include <memory>
+#include <optional>
+#include <span>
+
+namespace orthant::models {
+
+/// Of the scores that all ranks give. Also the mean of binary cross-entropy, and how many scores have the right sign (0 is that of a
+/// negative). If the loss is not finite, nothing is ranked. Every rank holds all negatives' scores, 8 bytes each. Cost: a sort of
+/// them, and two searches for each of the rank's positives. Collective over `comm`.
+[[nodiscard]] SplitScore score_links(runtime::Communicator const& comm, std::span<double const> positives,
+                                     std::span<double const> negatives);
+
+/// The most that it holds on a rank at a time, with the scores that it is given.
+[[nodiscard]] std::int64_t bytes_of_link_scores(graph::StoreFacts const& facts);
+
 // Link prediction: the outputs H of a network are embeddings, and the score of a link is the dot product of those of its ends
-// (Kipf & Welling, arXiv 1611.07308, equation 2). With the E edges of A and as many negatives n_e of the epoch (negative_links.hpp),
+// (Kipf & Welling, arXiv 1611.07308, equation 2). With the E edges of A and as many negatives n_e of the epoch (link_lists.hpp),
 //
 //   z_uv := <H_u, H_v>
 //   loss := 1 / (2 E) ( sum_{edges uv} softplus(-z_uv) + sum_{negatives uw} softplus(z_uw) )
 //
 // A negative that happens to be an edge of A counts 0. link_step.hpp says what moves. A perceptron may give z_uv instead
 // (link_decoder.hpp).
-
-#include "models/links/link_decoder.hpp"
-#include "models/links/link_step.hpp"
-#include "models/links/negative_links.hpp"
-#include "models/training/batch_source.hpp"
-#include "models/training/objective.hpp"
-#include "pmm/pairs/pair_lists.hpp"
-
-#include <memory>
-#include <optional>
-
-namespace orthant::models {
 
 template<class T>
 class LinkLoss final : public Objective<T> {
@@ -43,7 +65,7 @@ class LinkLoss final : public Objective<T> {
   void loss_and_gradient(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& outputs,
                          pmm::DistMatrix<T> const& gradient, std::int64_t num_counted,
                          runtime::Vector<double> const& loss, double gradient_scale) override;
-  /// Of valid and test (link_scores.hpp); train has counted nothing.
+  /// Of valid and test (link_loss.hpp); train has counted nothing.
   [[nodiscard]] Scores evaluate(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& outputs) override;
   [[nodiscard]] double scale_to_one(std::int64_t num_counted) const override;
   [[nodiscard]] bool repeats_itself() const override { return false; }

@@ -6,8 +6,7 @@
 // layers in between are computed again. All blocks share scratch memory, which no backward pass reads.
 
 #include "models/experts/expert_memory.hpp"
-#include "models/lm/parallel_linear.hpp"
-#include "models/lm/parallel_norm.hpp"
+#include "models/lm/parallel_layers.hpp"
 #include "runtime/numbers/random.hpp"
 
 #include <memory>

@@ -2,8 +2,6 @@
 #include "models/lm/transformer.hpp"
 
 #include "models/lm/token_embedding.hpp"
-#include "models/lm/transformer_block.hpp"
-#include "models/lm/vocabulary_table.hpp"
 #include "pmm/rows/norms.hpp"
 #include "pmm/token_rows/residual.hpp"
 #include "runtime/device/kokkos_compat_device.hpp"

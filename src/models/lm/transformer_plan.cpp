@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/lm/transformer_plan.hpp"
 
-#include "models/experts/expert_placement.hpp"
+#include "models/experts/expert_plan.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>

@@ -6,7 +6,6 @@
 #include "models/lm/attention_half.hpp"
 #include "models/lm/feed_forward_half.hpp"
 #include "models/lm/token_embedding.hpp"
-#include "models/lm/vocabulary_table.hpp"
 #include "pmm/token_rows/residual.hpp"
 
 namespace orthant::models {

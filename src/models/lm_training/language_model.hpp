@@ -7,7 +7,7 @@
 
 #include "models/lm/transformer_plan.hpp"
 #include "models/lm_training/evaluate_sequences.hpp"
-#include "models/lm_training/sequence_source.hpp"
+#include "models/lm_training/sequence_rows.hpp"
 #include "models/training/trainer.hpp"
 
 #include <memory>

@@ -5,7 +5,7 @@
 
 #include "models/gnn/memory_estimate.hpp"
 #include "models/lm/transformer_plan.hpp"
-#include "models/lm_training/sequence_source.hpp"
+#include "models/lm_training/sequence_rows.hpp"
 #include "models/training/gradient_sum.hpp"
 
 namespace orthant::models {

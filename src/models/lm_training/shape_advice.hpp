@@ -5,7 +5,7 @@
 // bytes at a time, 8 numbers of 16 bits; a size that is no multiple is rounded up to one. And parts of a size that the grid cuts
 // unevenly wait for the largest.
 
-#include "models/lm_training/sequence_source.hpp"
+#include "models/lm_training/sequence_rows.hpp"
 #include "models/plan/transformer_settings.hpp"
 #include "pmm/grid/process_grid.hpp"
 

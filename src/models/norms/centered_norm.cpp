@@ -4,7 +4,7 @@
 #include "models/norms/block_loops.hpp"
 #include "pmm/rows/bias.hpp"
 #include "pmm/rows/column_sums.hpp"
-#include "runtime/arrays/part_of.hpp"
+#include "runtime/arrays/views.hpp"
 #include "runtime/comm/collectives.hpp"
 
 #include <utility>

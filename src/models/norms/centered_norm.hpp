@@ -12,7 +12,7 @@
 #include "models/core/network.hpp"
 #include "models/norms/batch_norm.hpp"
 #include "models/norms/norm_kind.hpp"
-#include "pmm/matrix/dist_vector.hpp"
+#include "pmm/matrix/dist_matrix.hpp"
 #include "pmm/token_rows/row_norm.hpp"
 #include "runtime/arrays/growing_vector.hpp"
 

@@ -2,7 +2,7 @@
 #include "models/plan/attention_step.hpp"
 
 #include "models/plan/gcn_products.hpp"
-#include "pmm/edges/edge_scores.hpp"
+#include "pmm/edges/edge_products.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What one rank does and holds for a layer of attention (attention_plan.hpp), in the schedule rows: what
+// What one rank does and holds for a layer of attention (gcn_plan.hpp), in the schedule rows: what
 // aggregation/attention_aggregation.hpp runs, and what a list holds. Equations: pmm/edges/README.md.
 
 #include "models/core/activation.hpp"

@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // On which grid and with which schedule a network trains, if the user leaves them open: those whose epoch takes least
-// on a machine (pmm/cost/step_seconds.hpp), by the lists of all.
+// on a machine (pmm/cost/step_plan.hpp), by the lists of all.
 
 #include "models/plan/gcn_settings.hpp"
 #include "pmm/cost/machine_file.hpp"
-#include "pmm/cost/step_seconds.hpp"
+#include "pmm/cost/step_plan.hpp"
 
 #include <functional>
 #include <vector>

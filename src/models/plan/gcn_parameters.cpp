@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/plan/gcn_parameters.hpp"
 
-#include "runtime/arrays/part_of.hpp"
+#include "runtime/arrays/views.hpp"
 #include "runtime/numbers/random.hpp"
 
 #include <cmath>

@@ -10,7 +10,7 @@
 
 #include "models/core/boxed.hpp"
 #include "models/core/parameter.hpp"
-#include "models/links/decoder_parameters.hpp"
+#include "models/links/link_decoder.hpp"
 #include "models/norms/centered_norm.hpp"
 #include "models/plan/gcn_settings.hpp"
 #include "pmm/matrix/flat_array.hpp"

@@ -100,7 +100,7 @@ void use_operator(graph::GraphStore& store, NetworkSettings& settings);
 /// Whether layer l's output is normalised.
 [[nodiscard]] bool is_normalised(NetworkPlan const& plan, NetworkSettings const& settings, std::size_t l);
 
-/// Whether outputs of hidden layers share memory, because the backward pass reads bits in their place (norms/relu_mask.hpp).
+/// Whether outputs of hidden layers share memory, because the backward pass reads bits in their place (norms/activation_step.hpp).
 /// On host processors, in the schedule rows, of graph convolutions with ReLU and nothing beside them, where no message
 /// travels behind products. Then
 ///

@@ -250,7 +250,7 @@ class EpochList {
     if (layer.has_self_scale) add_scaled(layer.aggregated());
   }
 
-  /// The vertex itself, by a factor that is learned (aggregation/self_aggregation.hpp).
+  /// The vertex itself, by a factor that is learned (aggregation/aggregation.hpp).
   void bring_scaled(NetworkLayerPlan const& layer) {
     if (!layer.has_self_scale) return;
     if (!layer.owners)

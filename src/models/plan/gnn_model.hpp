@@ -11,7 +11,7 @@
 //   gin        Q = (A^ F + (1 + epsilon) F) W          A^ = A; epsilon is learned, and relu(Q + b) W'' + b'' comes after it:
 //              a perceptron of two layers, of which the head is the last one's second
 //   gat        Q = alpha F W, heads side by side       A^ = A with self loops: alpha_ij of its entries is a softmax over j of a
-//   gatv2                                              score of F_i and F_j that is learned (attention_plan.hpp)
+//   gatv2                                              score of F_i and F_j that is learned (gcn_plan.hpp)
 //
 // Models that propagate: A^ as of gcn, alpha the teleport probability, f the activation.
 //
@@ -27,7 +27,7 @@
 // Brody, Alon & Yahav (arXiv 2105.14491).
 
 #include "graph/store/store_format.hpp"
-#include "models/plan/attention_plan.hpp"
+#include "models/plan/gcn_plan.hpp"
 
 #include <cstdint>
 #include <optional>

@@ -1,17 +1,60 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// A GCN that trains on the whole graph in the schedule rows, and leaves out of a step what no training vertex
-// depends on (pruned_rows.hpp). Loss, gradients and weights are those of a training on all rows, to rounding.
-// Evaluation is a pass of a second network, on all rows and with the same parameters.
+// What a GCN runs on if it keeps only the rows that training vertices depend on (pruned_rows.hpp): each layer
+// has a block of its own with its transpose, and features, targets and ids are those of the rows that are
+// kept. Dropout is keyed by the same ids as ever.
 
+#include "models/gnn/gcn_operands.hpp"
+#include "models/gnn/memory_estimate.hpp"
 #include "models/gnn/trained_gcn.hpp"
-#include "models/pruning/pruned_operands.hpp"
+#include "models/pruning/pruned_rows.hpp"
+#include "pmm/rows/row_loss.hpp"
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 namespace orthant::models {
+
+/// `features` are those of the whole graph, and shared if all of them are kept; `whole` is the block of the
+/// layers that keep everything (Error if there are such layers and it is absent). Collective over the grid's
+/// group.
+template<class T>
+[[nodiscard]] NetworkOperands<T>
+make_pruned_operands(pmm::ProcessGrid const& grid, graph::GraphStore const& store, NetworkPlan const& plan,
+                     NetworkSettings const& settings, PrunedRows const& rows,
+                     InputFeatures<T> const& features, std::optional<OwnedAdjacency<T>> const& whole);
+
+/// Those of the rows of the logits that are kept.
+[[nodiscard]] pmm::RowTargets pruned_targets(pmm::RowTargets const& targets, PrunedRows const& rows);
+
+// The arrays of a training that keeps a part of the rows, listed once it is known which, and before they are
+// made; and the memory that follows from the list.
+
+/// The plans of a network on all rows and on those that are kept, with what decides its arrays.
+struct PrunedPlans {
+  NetworkPlan const& whole;
+  NetworkPlan const& pruned;
+  NetworkEpochTraits const& whole_traits;
+  NetworkEpochTraits const& pruned_traits;
+};
+
+/// Lists the arrays of a pruned training. `evaluates`: there is a network on all rows beside it.
+void plan_pruned_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, PrunedPlans const& plans,
+                        NetworkSettings const& settings, OptimizerSettings const& optimizer, bool evaluates);
+
+/// For the rank of `grid` that calls, if non-zeros of the whole graph's blocks and of features fall evenly.
+/// `of_all_rows`: of the same training without pruning.
+template<class T>
+[[nodiscard]] MemoryEstimate
+estimate_pruned_memory(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts, NetworkPlan const& plan,
+                       NetworkSettings const& settings, OptimizerSettings const& optimizer,
+                       PrunedRows const& rows, bool evaluates, MemoryEstimate const& of_all_rows);
+
+// A GCN that trains on the whole graph in the schedule rows, and leaves out of a step what no training vertex
+// depends on (pruned_rows.hpp). Loss, gradients and weights are those of a training on all rows, to rounding.
+// Evaluation is a pass of a second network, on all rows and with the same parameters.
 
 template<class T>
 class PrunedNetwork {

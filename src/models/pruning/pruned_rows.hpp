@@ -8,12 +8,12 @@
 //   T_l = columns that rows T_{l+1} of A^ touch, and T_{l+1} itself if layer l is residual
 //
 // No other row reaches the loss, so loss and gradients are those of all rows. Owners stay, cells shrink from
-// layer to layer (pmm/aggregate/kept_rows.hpp). Features that are trained are parameters: of those all are
+// layer to layer (pmm/aggregate/needed_rows.hpp). Features that are trained are parameters: of those all are
 // kept, and the gradient of a row that nothing depends on is 0. Evaluation needs all rows.
 
 #include "models/core/owned_adjacency.hpp"
 #include "models/plan/gcn_settings.hpp"
-#include "pmm/aggregate/kept_rows.hpp"
+#include "pmm/aggregate/needed_rows.hpp"
 
 #include <cstdint>
 #include <string_view>

@@ -15,7 +15,7 @@
 
 #include "models/training/learning_rate.hpp"
 #include "pmm/cost/step_plan.hpp"
-#include "runtime/arrays/number.hpp"
+#include "runtime/arrays/views.hpp"
 
 #include <cstdint>
 #include <string>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/training/trainer.hpp"
 
-#include "models/training/gradient_scale.hpp"
+#include "models/training/gradient_sum.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/device/kokkos_compat_device.hpp"

@@ -22,7 +22,7 @@
 #include "models/training/gradient_sum.hpp"
 #include "models/training/objective.hpp"
 #include "models/training/parameter_update.hpp"
-#include "runtime/comm/recorded_step.hpp"
+#include "runtime/comm/call_tape.hpp"
 #include "runtime/observe/steady_work.hpp"
 
 #include <functional>

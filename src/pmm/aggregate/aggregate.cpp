@@ -6,8 +6,8 @@
 #include "pmm/kernels/host_parts.hpp"
 #include "pmm/kernels/rounding.hpp"
 #include "pmm/kernels/thread_memory.hpp"
-#include "pmm/matrix/messages.hpp"
-#include "runtime/arrays/part_of.hpp"
+#include "pmm/matrix/relayout.hpp"
+#include "runtime/arrays/views.hpp"
 #include "runtime/comm/collectives.hpp"
 
 #include <algorithm>

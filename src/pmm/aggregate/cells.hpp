@@ -28,7 +28,7 @@ struct Roles {
 };
 
 /// How many rows the cells have that the rank (a, b, c) deals with: all that it must know of the others. The
-/// columns of a block may be other rows than its rows are: each of them a part of the cells (kept_rows.hpp).
+/// columns of a block may be other rows than its rows are: each of them a part of the cells (needed_rows.hpp).
 struct CellSizes {
   std::vector<std::int64_t> over_b;        // [ranks of b] columns in cell (a, b', c)
   std::vector<std::int64_t> over_c;        // [ranks of c] columns in the cells (a, *, c') together

@@ -20,7 +20,7 @@
 
 #include "pmm/cost/step_plan.hpp"
 #include "pmm/gemm/local_gemm.hpp"
-#include "pmm/vendor/attention_shape.hpp"
+#include "pmm/vendor/vendor_attention.hpp"
 #include "runtime/numbers/random.hpp"
 
 #include <cstdint>

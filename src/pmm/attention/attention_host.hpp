@@ -9,7 +9,7 @@
 // The order of additions depends on the shape alone, not on the number of threads. Products and sums may be contracted, so
 // instruction sets agree to rounding, as those of a library for dense products do.
 
-#include "pmm/vendor/attention_shape.hpp"
+#include "pmm/vendor/vendor_attention.hpp"
 #include "runtime/instruction_sets.hpp"
 
 #include <cstddef>

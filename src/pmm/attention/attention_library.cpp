@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/attention/attention_library.hpp"
 
-#include "pmm/gemm/panel_copy.hpp"
+#include "pmm/gemm/local_gemm.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
 #include "pmm/vendor/vendor_attention.hpp"
 

@@ -106,4 +106,140 @@ std::int64_t peak_bytes(StepPlan const& step) {
   return peak;
 }
 
+namespace {
+
+/// Adds up one kind of operation after the other.
+class Clock {
+ public:
+  Clock(StepPlan const& step, Machine const& machine) : step_(step), machine_(machine) {}
+
+  void operator()(LocalProduct const& product) {
+    if (product.flops() == 0) return;
+    (product.is_sparse ? seconds_.sparse : seconds_.dense) +=
+        machine_.launch_seconds + (product.is_sparse ? of_sparse(product) : of_dense(product));
+  }
+  void operator()(LocalPass const& pass) {
+    auto const& each = machine_.passes;
+    seconds_.passes +=
+        machine_.launch_seconds + of_memory(pass.bytes()) +
+        static_cast<double>(pass.random_numbers) * each.random_number +
+        static_cast<double>(pass.exponentials) * each.exponential * times_longer() +
+        (pass.flops > 0 ? of_attention(pass) : static_cast<double>(pass.row_sums) * each.row_sum);
+  }
+  void operator()(PlannedCall const& call) {
+    seconds_.calls[call.axis] += call_seconds(machine_, call, step_.shape().num_ranks());
+  }
+
+  [[nodiscard]] StepSeconds const& seconds() const { return seconds_; }
+
+ private:
+  static constexpr std::int64_t bytes_of_table = sizeof(float); // what times and rates are measured with
+
+  [[nodiscard]] double of_memory(std::int64_t bytes) const {
+    return static_cast<double>(bytes) / machine_.memory.bytes_per_second;
+  }
+  /// Numbers of 64 bits take twice as long as those of 32.
+  [[nodiscard]] double times_longer() const {
+    return static_cast<double>(step_.scalar_bytes(1)) / bytes_of_table;
+  }
+  [[nodiscard]] double of_flops(std::int64_t flops, Wire format) const {
+    auto const rate =
+        format != Wire::native ? machine_.dense.of_16_bits : machine_.dense.fp32 / times_longer();
+    return static_cast<double>(flops) / rate;
+  }
+  [[nodiscard]] double of_attention(LocalPass const& pass) const {
+    auto const share = machine_.dense.attention > 0 ? machine_.dense.attention / machine_.dense.fp32 : 1;
+    return of_flops(pass.flops, Wire::native) / share +
+           static_cast<double>(pass.row_sums) * machine_.dense.attention_row_seconds;
+  }
+  [[nodiscard]] double share_of_rate(std::int64_t shortest_side) const {
+    auto const& narrow = machine_.dense.narrow;
+    return narrow.points.empty() ? 1 : std::min(1.0, narrow.at(shortest_side));
+  }
+  /// Its arithmetic, and one pass over operands and result: measured on host processors, the one hides little of the other.
+  [[nodiscard]] double of_dense(LocalProduct const& product) const {
+    auto const numbers = product.m * product.k + product.k * product.n + product.m * product.n;
+    return machine_.dense.launch_seconds +
+           of_flops(product.flops(), product.operand_format) /
+               share_of_rate(std::min({product.m, product.k, product.n})) +
+           of_memory(step_.wire_bytes(numbers, product.operand_format));
+  }
+  /// Rows of other numbers cost what rows of as many bytes do. The operand is read and the result is written once, which is what a
+  /// block with few non-zeros per row takes.
+  [[nodiscard]] double of_sparse(LocalProduct const& product) const {
+    auto const row_bytes = step_.wire_bytes(product.n, product.operand_format);
+    auto const width = std::max<std::int64_t>(row_bytes / bytes_of_table, 1);
+    return static_cast<double>(product.num_nonzeros) * machine_.sparse.per_nonzero.at(width) +
+           static_cast<double>(product.m) * machine_.sparse.per_row.at(width) +
+           of_memory((product.m + product.k) * row_bytes);
+  }
+
+  StepPlan const& step_;
+  Machine const& machine_;
+  StepSeconds seconds_;
+};
+
+/// Of these operations, one after the other.
+StepSeconds seconds_within(StepPlan const& step, runtime::Range const& operations, Machine const& machine) {
+  Clock clock(step, machine);
+  for (auto i = operations.begin; i < operations.end; ++i)
+    std::visit(clock, step.operations()[static_cast<std::size_t>(i)]);
+  return clock.seconds();
+}
+
+} // namespace
+
+double StepSeconds::communication() const {
+  auto sum = 0.0;
+  for (auto const& [axis, seconds] : calls)
+    sum += seconds;
+  return sum;
+}
+
+std::string StepSeconds::bound() const {
+  std::pair<double, std::string> largest{sparse, "sparse products"};
+  auto const weigh = [&](double seconds, std::string const& name) {
+    if (seconds > largest.first) largest = {seconds, name};
+  };
+  weigh(dense, "dense products");
+  weigh(passes, "passes");
+  for (auto const& [axis, seconds] : calls)
+    weigh(seconds, axis);
+  return largest.second;
+}
+
+double seconds_of(PlannedOperation const& operation, StepPlan const& step, Machine const& machine) {
+  Clock clock(step, machine);
+  std::visit(clock, operation);
+  return clock.seconds().total();
+}
+
+StepSeconds operator*(StepSeconds const& step, double num_steps) {
+  auto product = step;
+  for (auto* const term : {&product.sparse, &product.dense, &product.passes, &product.hidden})
+    *term *= num_steps;
+  for (auto& [axis, seconds] : product.calls)
+    seconds *= num_steps;
+  return product;
+}
+
+AxisSet hidden_axes_on(Machine const& machine, GridShape const& shape) {
+  AxisSet axes;
+  if (machine.collectives.overlap == 0) return axes;
+  for (auto const axis : spatial_axes)
+    if (!is_inside_node(machine, span_of(shape, axis), shape.num_ranks())) axes = axes.with(axis);
+  return axes;
+}
+
+StepSeconds seconds_of(StepPlan const& step, Machine const& machine) {
+  auto seconds = seconds_within(step, {0, step.num_operations()}, machine);
+  for (auto const& overlap : step.overlaps()) {
+    auto const of_calls = seconds_within(step, overlap.calls, machine).communication();
+    auto const work = seconds_within(step, overlap.work, machine);
+    auto const of_work = work.total() - work.communication();
+    seconds.hidden += std::min(of_calls, machine.collectives.overlap * overlap.share * of_work);
+  }
+  return seconds;
+}
+
 } // namespace orthant::pmm

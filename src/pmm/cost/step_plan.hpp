@@ -1,6 +1,41 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
+// An array that an object or an operation is going to allocate. What is listed before a run equals what is
+// allocated in it, label by label (docs/design.md 2.5).
+
+#include "pmm/cost/machine.hpp"
+#include "pmm/cost/planned_call.hpp"
+#include "pmm/grid/layout.hpp"
+#include "runtime/numbers/wire.hpp"
+#include "runtime/observe/passes.hpp"
+#include "runtime/range.hpp"
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace orthant::pmm {
+
+/// How long an array is held.
+enum class Lifetime : std::uint8_t {
+  training,   // to the end
+  first_step, // until the first step is over
+  operation   // until the operation that allocates it is over (StepPlan::end_operation)
+};
+
+struct PlannedArray {
+  std::string label; // of the View; arrays of the host's own describe themselves
+  std::int64_t bytes = 0;
+  Lifetime lifetime = Lifetime::training;
+  std::int64_t operation = 0; // arrays of one operation are held together
+
+  friend bool operator==(PlannedArray const&, PlannedArray const&) = default;
+};
+
 // What one rank does in a step, listed before anything exists: its local products, its passes over arrays and its
 // collectives, in the order in which they run, and the arrays that it holds, in the order in which they are
 // allocated. The list follows from layouts alone. It needs no communicator and no array, so the steps of thousands of ranks are
@@ -15,21 +50,6 @@
 //
 // The products, the passes, the calls and the arrays of a list equal what the runner multiplies, what the ledgers
 // count and what is allocated, in tests on every grid (docs/design.md 2.5).
-
-#include "pmm/cost/planned_array.hpp"
-#include "pmm/cost/planned_call.hpp"
-#include "pmm/grid/layout.hpp"
-#include "runtime/numbers/encoding.hpp"
-#include "runtime/observe/passes.hpp"
-#include "runtime/range.hpp"
-
-#include <cstdint>
-#include <string>
-#include <string_view>
-#include <variant>
-#include <vector>
-
-namespace orthant::pmm {
 
 using runtime::LocalPass;
 using runtime::Wire;
@@ -165,5 +185,34 @@ struct PlannedBytes {
 [[nodiscard]] std::int64_t bytes_held(StepPlan const& step);
 /// The most bytes that are held at once while the arrays are allocated in the order of the list.
 [[nodiscard]] std::int64_t peak_bytes(StepPlan const& step);
+
+// How long a list of operations takes on a machine, term by term, one after the other; and what of it is saved where calls
+// travel while products are computed (Overlap):
+//
+//   hidden = min(calls, s share work)        s: Machine::Collectives::overlap
+
+struct StepSeconds {
+  double sparse = 0; // products
+  double dense = 0;
+  double passes = 0;                   // over arrays
+  std::map<std::string, double> calls; // by axis
+  double hidden = 0;                   // of the calls, behind work
+
+  [[nodiscard]] double communication() const;
+  [[nodiscard]] double total() const { return sparse + dense + passes + communication() - hidden; }
+  /// The largest term: "sparse products", "dense products", "passes" or the calls along an axis, "x".
+  [[nodiscard]] std::string bound() const;
+};
+
+/// Of that many steps.
+[[nodiscard]] StepSeconds operator*(StepSeconds const& step, double num_steps);
+
+[[nodiscard]] StepSeconds seconds_of(StepPlan const& step, Machine const& machine);
+/// Axes of a grid that reach other nodes, if calls travel behind work on this machine; else none. Ranks fill the nodes one after the
+/// other.
+[[nodiscard]] AxisSet hidden_axes_on(Machine const& machine, GridShape const& shape);
+/// Of one of its operations.
+[[nodiscard]] double seconds_of(PlannedOperation const& operation, StepPlan const& step,
+                                Machine const& machine);
 
 } // namespace orthant::pmm

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/edges/block_rows.hpp"
 
-#include "runtime/arrays/part_of.hpp"
+#include "runtime/arrays/views.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/error.hpp"
 #include "runtime/numbers/counts.hpp"

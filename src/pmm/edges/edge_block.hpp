@@ -5,6 +5,8 @@
 // column, because adjoints sum over the rows of each column. Numbers of edges lie in row-major arrays [edges x heads].
 
 #include "pmm/cost/step_plan.hpp"
+#include "pmm/edges/edge_kernels_host.hpp"
+#include "pmm/kernels/host_parts.hpp"
 #include "runtime/arrays/views.hpp"
 
 #include <cstdint>
@@ -61,6 +63,24 @@ void for_each_row_and_head(DefaultExec const& exec, char const* label, std::int6
   Kokkos::parallel_for(
       label, Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, num_rows * num_heads),
       KOKKOS_LAMBDA(std::int64_t k) { body(k / num_heads, k % num_heads); });
+}
+
+// The kernels of host processors (edge_kernels_host.hpp) on blocks of edges.
+
+[[nodiscard]] inline host_edges::HostEdges lists_of_rows(EdgeBlock const& block, Heads const& heads) {
+  return {block.row_offsets.data(), block.columns.data(), nullptr, heads.count, heads.width};
+}
+[[nodiscard]] inline host_edges::HostEdges lists_of_columns(EdgeBlock const& block, Heads const& heads) {
+  return {block.column_offsets.data(), block.rows.data(), block.places.data(), heads.count, heads.width};
+}
+
+/// kernel(arguments, begin, end) for parts that cover all lists; nothing of no heads. Enqueues on exec; does not fence.
+template<class Arguments>
+void for_each_list(DefaultExec const& exec, char const* label, std::int64_t num_lists, std::int64_t num_heads,
+                   void (*kernel)(Arguments const&, std::int64_t, std::int64_t), Arguments const& arguments) {
+  if (num_lists * num_heads == 0) return;
+  for_each_part(exec, label, num_lists,
+                [=](std::int64_t begin, std::int64_t end) { kernel(arguments, begin, end); });
 }
 
 } // namespace orthant::pmm

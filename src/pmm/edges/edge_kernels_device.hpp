@@ -3,7 +3,7 @@
 //
 // Attention's work on the edges of a block for devices, on lists of rows or of columns (kernels/list_teams.hpp). Lanes share the
 // edges of a list, or the columns of a head where each edge has a row to be read. Equations: edge_products.hpp,
-// edge_scores.hpp. The softmax: edge_softmax_device.hpp. On host processors, edge_kernels_host.hpp.
+// edge_products.hpp. The softmax: edge_softmax_device.hpp. On host processors, edge_kernels_host.hpp.
 
 #include "pmm/edges/edge_block.hpp"
 #include "pmm/edges/edge_kernels_host.hpp"

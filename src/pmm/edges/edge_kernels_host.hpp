@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Attention's work on the edges of a block, on host processors: raw pointers, compiled once for each instruction set. Equations:
-// edge_products.hpp, edge_softmax.hpp, edge_scores.hpp. A device gives each head of a row a thread; here all heads of a row are
+// edge_products.hpp, edge_softmax.hpp, edge_products.hpp. A device gives each head of a row a thread; here all heads of a row are
 // computed at once, because their numbers lie side by side: an edge is read once, and in whole vectors.
 
 #include "runtime/instruction_sets.hpp"

@@ -2,7 +2,7 @@
 #include "pmm/edges/edge_softmax.hpp"
 
 #include "pmm/edges/edge_softmax_device.hpp"
-#include "pmm/edges/host_lists.hpp"
+#include "pmm/edges/edge_block.hpp"
 #include "runtime/comm/collectives.hpp"
 
 namespace orthant::pmm {

@@ -12,7 +12,6 @@
 // Measured on one core of a Zen 4 (LIBXSMM 1.17, GFLOP/s of 118; 24,490 rows): 128 x {128, 47} 100 108, with sums over
 // these rows 105 103; OpenBLAS in pieces 92 85, 99 83.
 #include "pmm/gemm/dense_library.hpp"
-#include "pmm/gemm/product_pieces.hpp"
 
 #include <algorithm>
 #include <compare>

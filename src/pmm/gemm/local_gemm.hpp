@@ -9,7 +9,8 @@
 // device through the vendor's library (local_gemm_device.cpp). Operands of 16 bits are multiplied and summed in fp32.
 // A host without a library for them converts them tile by tile first (tiled_gemm.cpp).
 
-#include "pmm/vendor/gemm_options.hpp"
+#include "pmm/kernels/packs.hpp"
+#include "pmm/vendor/vendor_gemm.hpp"
 #include "runtime/arrays/views.hpp"
 #include "runtime/error.hpp"
 #include "runtime/numbers/number16.hpp"
@@ -101,3 +102,48 @@ GemmExtents gemm_extents(Transpose transpose_a, Panel<Operand> const& a, Transpo
 } // namespace detail
 
 } // namespace orthant::pmm
+
+namespace orthant::pmm::detail {
+
+// The vendor's library for dense products on a device, and when a product is handed to it whole or in slabs
+// (gemm_slabs.hpp): by measurement at the first product of a shape. Defined in device builds only
+// (local_gemm_device.cpp).
+
+/// One call of the library, with the arithmetic of set_gemm_math(): what local_gemm() is measured against.
+/// No extent may be 0; else as local_gemm().
+template<class T>
+void library_gemm(runtime::DefaultExec const& exec, T alpha, Transpose transpose_a, Panel<T> const& a,
+                  Transpose transpose_b, Panel<T> const& b, T beta, Panel<T> const& c);
+
+// Panels of a device copied to panels of other numbers or rows further apart.
+
+/// to(i, j) := from(i, j), four columns a work item.
+template<class From, class To>
+struct CopyPanel {
+  From const* from;
+  To* to;
+  std::int64_t from_stride, to_stride;
+  std::int64_t num_columns;
+  Divisor packs_per_row;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t index) const {
+    auto const row = packs_per_row.quotient(index);
+    auto const column = (index - row * packs_per_row.value()) * pack_size;
+    auto const count = num_columns - column;
+    PackedArray<From const> const source(from + row * from_stride);
+    PackedArray<To>(to + row * to_stride).store(column, count, source.load(column, count));
+  }
+};
+
+/// As many rows and columns of both. Enqueues on exec; does not fence.
+template<class From, class To>
+void copy_panel(runtime::DefaultExec const& exec, char const* label, Panel<From> const& from,
+                Panel<To> const& to) {
+  auto const packs_per_row = (from.num_columns + pack_size - 1) / pack_size;
+  Kokkos::parallel_for(
+      label, Kokkos::RangePolicy<runtime::DefaultExec, std::int64_t>(exec, 0, from.num_rows * packs_per_row),
+      CopyPanel<From, To>{from.data, to.data, from.row_stride, to.row_stride, from.num_columns,
+                          Divisor(packs_per_row)});
+}
+
+} // namespace orthant::pmm::detail

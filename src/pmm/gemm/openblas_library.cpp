@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/gemm/blas_library.hpp"
 #include "pmm/gemm/dense_library.hpp"
-#include "pmm/gemm/product_pieces.hpp"
 
 #include <algorithm>
 #include <cblas.h>

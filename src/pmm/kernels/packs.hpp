@@ -8,7 +8,7 @@
 
 #include "runtime/arrays/views.hpp"
 #include "runtime/numbers/number16.hpp"
-#include "runtime/numbers/philox.hpp"
+#include "runtime/numbers/random.hpp"
 
 #include <bit>
 #include <cstdint>

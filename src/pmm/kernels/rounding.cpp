@@ -4,7 +4,7 @@
 #include "pmm/kernels/host_parts.hpp"
 #include "pmm/kernels/packs.hpp"
 #include "runtime/error.hpp"
-#include "runtime/numbers/number16_arrays.hpp"
+#include "runtime/numbers/number16.hpp"
 
 #include <atomic>
 #include <type_traits>

@@ -5,11 +5,14 @@
 // the numbers, as Views do.
 
 #include "pmm/cost/step_plan.hpp"
+#include "pmm/grid/layout.hpp"
+#include "pmm/spmm/local_spmm.hpp"
 #include "runtime/arrays/huge_pages.hpp"
 #include "runtime/arrays/views.hpp"
 #include "runtime/error.hpp"
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -125,5 +128,132 @@ void fill(DefaultExec const& exec, DistMatrix<T> const& matrix, Function const& 
             value_at(block.rows.begin + place / num_columns, block.columns.begin + place % num_columns);
       });
 }
+
+// A vector split over an axis (or several, or none) and replicated over the others: biases, scales, whatever
+// belongs to the rows or to the columns of a distributed matrix.
+
+template<class T>
+class DistVector {
+ public:
+  DistVector() = default;
+  /// Zero. `grid` must outlive the vector.
+  DistVector(ProcessGrid const& grid, AxisSet axes, std::int64_t length, std::string const& label,
+             Granule const& granule = {})
+      : grid_(&grid),
+        axes_(axes),
+        length_(length),
+        range_(part_of(grid.shape(), grid.coordinates(), axes, length, granule)),
+        local_(label, static_cast<std::size_t>(range_.size())) {}
+
+  /// The same on lent memory, such as a part of a longer array: as many numbers as `storage` has (Error), which is
+  /// left as it is.
+  DistVector(ProcessGrid const& grid, AxisSet axes, std::int64_t length, Vector<T> storage,
+             Granule const& granule = {})
+      : grid_(&grid),
+        axes_(axes),
+        length_(length),
+        range_(part_of(grid.shape(), grid.coordinates(), axes, length, granule)),
+        local_(std::move(storage)) {
+    require_length();
+  }
+
+  /// A whole vector on lent memory, or with `own` that part of it, which no other rank of the group has. As
+  /// many numbers as `storage` has (Error), which is left as it is.
+  DistVector(ProcessGrid const& grid, std::int64_t length, Vector<T> storage,
+             std::optional<Range> own = std::nullopt)
+      : grid_(&grid),
+        axes_({}),
+        length_(length),
+        range_(own.value_or(Range{0, length})),
+        is_piece_(own.has_value()),
+        local_(std::move(storage)) {
+    require_length();
+  }
+
+  [[nodiscard]] ProcessGrid const& grid() const { return *grid_; }
+  [[nodiscard]] AxisSet axes() const { return axes_; }
+  [[nodiscard]] std::int64_t length() const { return length_; }
+  /// Global indices that this rank holds.
+  [[nodiscard]] Range range() const { return range_; }
+  [[nodiscard]] Vector<T> const& local() const { return local_; }
+  [[nodiscard]] bool is_first_replica() const {
+    return is_piece_ || grid_->coordinate(group_axes.without(axes_)) == 0;
+  }
+
+ private:
+  void require_length() const {
+    ORTHANT_REQUIRE(range_.size() == static_cast<std::int64_t>(local_.extent(0)), "storage of ",
+                    local_.extent(0), " for ", range_.size(), " numbers");
+  }
+
+  ProcessGrid const* grid_ = nullptr;
+  AxisSet axes_ = Axis::x;
+  std::int64_t length_ = 0;
+  Range range_;
+  bool is_piece_ = false;
+  Vector<T> local_;
+};
+
+/// Lists the array of a vector.
+inline void plan_vector(StepPlan& step, AxisSet axes, std::int64_t length, std::string label,
+                        Granule const& granule = {}) {
+  auto const range = part_of(step.shape(), step.coordinates(), axes, length, granule);
+  step.add_array(std::move(label), step.scalar_bytes(range.size()));
+}
+
+// A sparse matrix over the grid: this rank's block in CSR, replicated over the third axis, and its transpose
+// if adjoints need it. It is always a left operand: C := A B, and dB := A^T dC.
+
+/// Whether A^T is kept too, which takes 4 bytes more per non-zero of a pattern.
+enum class Adjoint : std::uint8_t { none, kept };
+
+template<class T>
+class DistSparse {
+ public:
+  DistSparse() = default;
+
+  /// `block`: this rank's rows and columns, local indices; its numbers must not change. Builds the transpose
+  /// if it is kept. Throws Error if the block does not have the placement's extents or the layout is sharded.
+  /// Not collective.
+  DistSparse(ProcessGrid const& grid, Placement const& placement, SparseBlock<T> const& block,
+             Adjoint adjoint)
+      : DistSparse(grid, placement, LocalSpmm<T>(block, Contents::fixed),
+                   adjoint == Adjoint::kept ? LocalSpmm<T>(transposed(block), Contents::fixed)
+                                            : LocalSpmm<T>()) {}
+
+  /// The same with a transpose that is there already: A_odd = A_even^T shares both.
+  DistSparse(ProcessGrid const& grid, Placement const& placement, LocalSpmm<T> forward, LocalSpmm<T> adjoint)
+      : grid_(&grid),
+        placement_(placement),
+        block_(pmm::block_of(grid, placement)),
+        forward_(std::move(forward)),
+        adjoint_(std::move(adjoint)) {
+    ORTHANT_REQUIRE(placement.layout.storage == Storage::replicated, "a sparse matrix is replicated, not ",
+                    placement.to_string());
+    auto const& csr = forward_.block().csr;
+    ORTHANT_REQUIRE(csr.num_rows == block_.rows.size() && csr.num_columns == block_.columns.size(),
+                    "a block of ", csr.num_rows, " x ", csr.num_columns, " for ", block_.rows.size(), " x ",
+                    block_.columns.size(), " of ", placement.to_string());
+  }
+
+  [[nodiscard]] ProcessGrid const& grid() const { return *grid_; }
+  [[nodiscard]] Placement const& placement() const { return placement_; }
+  [[nodiscard]] Block const& block() const { return block_; }
+  [[nodiscard]] LocalSpmm<T> const& forward() const { return forward_; }
+  /// Throws Error if it was not kept.
+  [[nodiscard]] LocalSpmm<T> const& adjoint() const {
+    ORTHANT_REQUIRE(adjoint_.block().csr.num_rows == block_.columns.size() &&
+                        adjoint_.block().csr.num_columns == block_.rows.size(),
+                    "the transpose was not kept: ", placement_.to_string());
+    return adjoint_;
+  }
+
+ private:
+  ProcessGrid const* grid_ = nullptr;
+  Placement placement_;
+  Block block_;
+  LocalSpmm<T> forward_;
+  LocalSpmm<T> adjoint_;
+};
 
 } // namespace orthant::pmm

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/matrix/flat_array.hpp"
 
-#include "runtime/arrays/part_of.hpp"
+#include "runtime/arrays/views.hpp"
 
 #include <algorithm>
 #include <array>

@@ -4,7 +4,6 @@
 #include "pmm/kernels/host_parts.hpp"
 #include "pmm/kernels/packs.hpp"
 #include "pmm/kernels/row_teams.hpp"
-#include "pmm/matrix/messages.hpp"
 #include "pmm/matrix/relayout_moves.hpp"
 
 #include <algorithm>

@@ -1,6 +1,39 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
+// Numbers as collectives take them: those of 16 bits travel as bytes, all others as they are.
+
+#include "pmm/matrix/dist_matrix.hpp"
+#include "pmm/matrix/relayout_sizes.hpp"
+#include "runtime/arrays/views.hpp"
+#include "runtime/numbers/number16.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace orthant::pmm {
+
+/// Shares the memory, and does not keep it alive.
+template<class T>
+[[nodiscard]] auto as_message(runtime::Vector<T> const& numbers) {
+  if constexpr (runtime::is_16_bit<T>)
+    return runtime::Vector<std::byte>(reinterpret_cast<std::byte*>(numbers.data()),
+                                      numbers.extent(0) * sizeof(T));
+  else
+    return numbers;
+}
+
+/// The counts of such messages from counts of numbers.
+template<class T>
+[[nodiscard]] std::vector<std::int64_t> message_counts(std::vector<std::int64_t> counts) {
+  if constexpr (runtime::is_16_bit<T>)
+    for (auto& count : counts)
+      count *= static_cast<std::int64_t>(sizeof(T));
+  return counts;
+}
+
 // The same matrix in another placement: other axes, another storage, or another order of rows. Residual
 // connections need it, because a GNN layer's input and output lie on different planes (docs/design.md 2.2).
 //
@@ -10,15 +43,6 @@
 // sample of a larger matrix need no agreement: both sides of a message list its rows by their positions in the larger
 // matrix.
 // A relayout makes one all_to_all of the X x Y x Z group, or no call if every piece is in its place already.
-
-#include "pmm/matrix/dist_matrix.hpp"
-#include "pmm/matrix/relayout_sizes.hpp"
-
-#include <cstdint>
-#include <span>
-#include <vector>
-
-namespace orthant::pmm {
 
 namespace detail {
 /// Contiguous copies: lengths[i] elements from sources[i] to targets[i].

@@ -1,12 +1,64 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
+// The derivative of binary cross-entropy by a score z: the logistic function of z, less the label.
+
+#include "pmm/edges/edge_block.hpp"
+#include "pmm/edges/edge_products.hpp"
+#include "pmm/product/product_options.hpp"
+#include "runtime/arrays/views.hpp"
+#include "runtime/range.hpp"
+
+#include <Kokkos_Core.hpp>
+
+namespace orthant::pmm {
+
+[[nodiscard]] KOKKOS_INLINE_FUNCTION double pair_slope(double z, bool is_positive) {
+  auto const power = ::exp(-::fabs(z)); // at most 1
+  auto const sigmoid = z >= 0 ? 1 / (1 + power) : power / (1 + power);
+  return sigmoid - (is_positive ? 1.0 : 0.0);
+}
+
+// What a loss over pairs of rows needs of one rank, with X [rows x width] and Y [columns x width], row-major:
+//
+//   z_e := <X_i, Y_j>  of pair e = (i, j)          edge_dots (edges/edge_products.hpp) with one head
+//   P_i := sum_e v_e Y_j over the pairs of i       pair_sums
+//   D_j := sum_e v_e X_i over the pairs of j       pair_sums_transposed
+//
+// Unlike coefficients of attention, v may be negative. Each sum runs in the order of its list, so it has the same bits in every run.
+// Cost: 2 pairs x width flop each. And binary cross-entropy of scores, pairs of label 1 first:
+//
+//   loss := scale (sum_{e < n1} softplus(-z_e) + sum_{e >= n1} softplus(z_e))       dz_e := factor scale (sigmoid(z_e) - y_e)
+//
+// with softplus(z) = max(z, 0) + log(1 + exp(-|z|)). Functions enqueue on exec and do not fence.
+
+template<class T>
+void pair_sums(DefaultExec const& exec, EdgeBlock const& block, std::int64_t width, Vector<T> const& values,
+               Vector<T> const& y, Vector<T> const& p, Update update);
+template<class T>
+void pair_sums_transposed(DefaultExec const& exec, EdgeBlock const& block, std::int64_t width,
+                          Vector<T> const& values, Vector<T> const& x, Vector<T> const& d, Update update);
+
+/// scores := dz in place; loss := this rank's part, in double. `num_positive` scores are of label 1, the others of label 0.
+/// `factor` multiplies the gradient only. Counts a pass.
+template<class T>
+void pair_loss_and_gradient(DefaultExec const& exec, runtime::PassLedger& passes, Vector<T> const& scores,
+                            std::int64_t num_positive, double scale, double factor,
+                            runtime::Number<double> const& loss);
+void plan_pair_loss(StepPlan& step, std::int64_t num_pairs);
+
+/// to += from, of equal lengths. Counts a pass.
+template<class T>
+void add_numbers(DefaultExec const& exec, runtime::PassLedger& passes, Vector<T> const& from,
+                 Vector<T> const& to);
+void plan_add_numbers(StepPlan& step, std::int64_t count);
+
 // What a perceptron with one hidden layer of K numbers needs of pairs of rows beside dense products. With X [rows x width] and Y
 // [columns x width], for the pairs e = (i, j) of a range of a list:
 //
 //   G_e := X_i * Y_j, number by number                     multiply_pairs
 //   z_e := <relu(Z_e + b), w> + b'                         score_hidden            Z_e := W^T G_e, [pairs of the range x K]
-//   s_e := derivative of the loss by z_e                   differentiate_hidden    binary cross-entropy, as in pair_kernels.hpp
+//   s_e := derivative of the loss by z_e                   differentiate_hidden    binary cross-entropy, as in pair_layers.hpp
 //   R_e := relu(Z_e + b)
 //   dZ_e := s_e w where Z_e + b > 0, else 0
 //   dX_i += sum_e dG_e * Y_j                               add_pair_gradients      dG_e := W dZ_e
@@ -14,11 +66,6 @@
 //
 // Arrays of pairs hold the range alone. Each sum runs in the order of its list, so it has the same bits in every run. Functions
 // enqueue on exec, do not fence and count a pass.
-
-#include "pmm/edges/edge_block.hpp"
-#include "runtime/range.hpp"
-
-namespace orthant::pmm {
 
 /// Numbers after Z, whole on every rank. An empty bias is 0.
 template<class T>

@@ -2,7 +2,7 @@
 #include "pmm/product/block_io.hpp"
 
 #include "pmm/kernels/rounding.hpp"
-#include "pmm/matrix/messages.hpp"
+#include "pmm/matrix/relayout.hpp"
 #include "runtime/numbers/counts.hpp"
 
 #include <algorithm>

@@ -14,7 +14,7 @@
 // may hold 16-bit numbers (product_options.hpp).
 
 #include "pmm/gemm/local_gemm.hpp"
-#include "pmm/matrix/dist_sparse.hpp"
+#include "pmm/matrix/dist_matrix.hpp"
 #include "pmm/product/block_io.hpp"
 #include "pmm/product/product_options.hpp"
 #include "runtime/numbers/number16.hpp"

@@ -8,7 +8,7 @@
 // Z and dZ may hold 16-bit numbers: biases, their gradients and all sums are fp32 then.
 
 #include "pmm/cost/step_plan.hpp"
-#include "pmm/matrix/dist_vector.hpp"
+#include "pmm/matrix/dist_matrix.hpp"
 #include "pmm/product/workspace.hpp"
 #include "runtime/numbers/number16.hpp"
 

@@ -2,7 +2,7 @@
 #include "pmm/rows/norms.hpp"
 
 #include "pmm/kernels/host_parts.hpp"
-#include "runtime/arrays/number.hpp"
+#include "runtime/arrays/views.hpp"
 
 #include <algorithm>
 #include <array>

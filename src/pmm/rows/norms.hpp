@@ -12,7 +12,7 @@
 // The sums stay where kernels are: nothing waits.
 
 #include "pmm/cost/step_plan.hpp"
-#include "pmm/matrix/dist_vector.hpp"
+#include "pmm/matrix/dist_matrix.hpp"
 
 #include <vector>
 

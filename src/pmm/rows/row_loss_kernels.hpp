@@ -10,7 +10,7 @@
 #include "pmm/kernels/host_parts.hpp"
 #include "pmm/kernels/packs.hpp"
 #include "pmm/rows/softmax_rows.hpp"
-#include "runtime/arrays/number.hpp"
+#include "runtime/arrays/views.hpp"
 
 #include <limits>
 

@@ -3,7 +3,6 @@
 // What a loss and its scores will do, for the list of a step.
 #include "pmm/rows/class_counts.hpp"
 #include "pmm/rows/row_loss.hpp"
-#include "pmm/rows/row_loss_passes.hpp"
 
 namespace orthant::pmm {
 

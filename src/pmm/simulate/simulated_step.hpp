@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A step played on a machine, message by message: all ranks go through their lists (cost/step_plan.hpp), each at its own
-// pace, and calls begin when the last member of their group has come. What the sum of a list's seconds (cost/step_seconds.hpp) cannot
+// pace, and calls begin when the last member of their group has come. What the sum of a list's seconds (cost/step_plan.hpp) cannot
 // tell: ranks that wait for slower ones, and messages of different groups that meet on the links of a node.
 //
 // Nodes hang on one switch that is never full, by a link in each direction with the bandwidth between nodes. Links within a node carry the measured

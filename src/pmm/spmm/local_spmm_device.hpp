@@ -4,7 +4,7 @@
 // The sparse product on a device: the kernels of local_spmm_rows.hpp, and what they need beside the block. A
 // fixed block keeps, from the first product of a width and of a range of rows:
 //
-//   the plan of the rows         24 bytes a row and a piece (local_spmm_plan.hpp)
+//   the plan of the rows         24 bytes a row and a piece (local_spmm.hpp)
 //   weights v_k s_{j_k}          a number a non-zero, where an operand has 16 bits and columns have scales
 //   sums of the pieces           a row of B's width a piece, where rows are longer than longest_piece
 //   B with rows of whole packs   where the width is no multiple of 16 bytes: rows of B then begin anywhere, and lanes could
@@ -15,7 +15,6 @@
 // lane gathers one number. Runs on every execution space: on hosts in its test.
 
 #include "pmm/spmm/local_spmm.hpp"
-#include "pmm/spmm/local_spmm_plan.hpp"
 
 #include <cstddef>
 #include <cstdint>

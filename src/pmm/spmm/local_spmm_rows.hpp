@@ -13,7 +13,7 @@
 // pieces in order: the same bits from every run.
 
 #include "pmm/kernels/packs.hpp"
-#include "pmm/spmm/local_spmm_plan.hpp"
+#include "pmm/spmm/local_spmm.hpp"
 #include "runtime/arrays/views.hpp"
 
 #include <algorithm>

@@ -5,7 +5,6 @@
 // to 0.90 (`bench gemm --tune`; GFLOP/s of each shape in gemm/gemm_default_table.cpp).
 #include "pmm/gemm/dense_library.hpp"
 #include "pmm/gemm/gemm_choice.hpp"
-#include "pmm/gemm/product_pieces.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "pmm/kernels/thread_memory.hpp"
 #include "pmm/tall_gemm/tall_gemm_host.hpp"

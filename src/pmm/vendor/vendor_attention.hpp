@@ -1,16 +1,46 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
-//
-// Causal attention through the vendor's library, in bf16 with sums in fp32, on raw device pointers and a stream: cuDNN's fused
-// attention (vendor_attention_cudnn.cpp), which is looked for when it is first needed, or nothing. Needs neither Kokkos nor MPI.
 
-#include "pmm/vendor/attention_shape.hpp"
 #include "runtime/numbers/number16.hpp"
+#include "runtime/numbers/random.hpp"
 
 #include <cstdint>
 #include <memory>
 
+namespace orthant::pmm {
+
+/// For kernels, too. What this rank has: `num_sequences` whole sequences, one after another, of `sequence` tokens each.
+struct AttentionShape {
+  std::int64_t num_sequences = 0;
+  std::int64_t sequence = 0;
+  std::int64_t num_heads = 0;    // of queries
+  std::int64_t num_kv_heads = 0; // of keys and values; divides num_heads
+  std::int64_t head_dim = 0;
+
+  bool operator==(AttentionShape const&) const = default;
+
+  [[nodiscard]] ORTHANT_FUNCTION constexpr std::int64_t num_tokens() const {
+    return num_sequences * sequence;
+  }
+  [[nodiscard]] ORTHANT_FUNCTION constexpr std::int64_t query_columns() const { return num_heads * head_dim; }
+  [[nodiscard]] ORTHANT_FUNCTION constexpr std::int64_t key_columns() const {
+    return num_kv_heads * head_dim;
+  }
+  [[nodiscard]] ORTHANT_FUNCTION constexpr std::int64_t heads_per_kv_head() const {
+    return num_heads / num_kv_heads;
+  }
+  /// Numbers of log_sum_exp: [tokens x heads].
+  [[nodiscard]] ORTHANT_FUNCTION constexpr std::int64_t num_row_numbers() const {
+    return num_tokens() * num_heads;
+  }
+};
+
+} // namespace orthant::pmm
+
 namespace orthant::pmm::vendor {
+
+// Causal attention through the vendor's library, in bf16 with sums in fp32, on raw device pointers and a stream: cuDNN's fused
+// attention (vendor_attention_cudnn.cpp), which is looked for when it is first needed, or nothing. Needs neither Kokkos nor MPI.
 
 /// Rows of tokens: `qkv` [tokens x (query_columns + 2 key_columns)], queries, keys and values side by side; `out` [tokens x
 /// query_columns]; log_sum_exp [tokens x heads], in the library's order. `gradients` is laid out as `qkv`.

@@ -1,16 +1,31 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dense products through the vendor's library, on raw device pointers and a stream: cuBLAS
-// (vendor_gemm_cuda.cpp) or hipBLAS (vendor_gemm_hip.cpp). Needs neither Kokkos nor MPI.
+// How a dense product of one rank is to be done.
 
-#include "pmm/vendor/gemm_options.hpp"
 #include "runtime/numbers/number16.hpp"
+#include "runtime/throw_internal.hpp"
 #include "runtime/unique_handle.hpp"
 
 #include <cstdint>
+#include <limits>
+#include <string>
+
+namespace orthant::pmm {
+
+enum class Transpose : std::uint8_t { no, yes };
+
+/// What a device multiplies fp32 numbers in; sums are fp32 in each. tf32 keeps 10 bits of the mantissa, bf16
+/// keeps 7: operands are rounded in memory. fp64 products are never rounded. (NVIDIA_TF32_OVERRIDE in the
+/// environment overrules cuBLAS's callers: 0 forbids tf32, 1 makes fp32 tf32.)
+enum class GemmMath : std::uint8_t { fp32, tf32, bf16 };
+
+} // namespace orthant::pmm
 
 namespace orthant::pmm::vendor {
+
+// Dense products through the vendor's library, on raw device pointers and a stream: cuBLAS
+// (vendor_gemm_cuda.cpp) or hipBLAS (vendor_gemm_hip.cpp). Needs neither Kokkos nor MPI.
 
 /// A row-major operand whose rows lie `row_stride` numbers apart.
 template<class T>
@@ -76,5 +91,39 @@ class Gemm {
 /// Whether what is enqueued on `stream` becomes part of a graph instead of being run: nothing can be timed
 /// then.
 [[nodiscard]] bool is_capturing(void* stream);
+
+// A row-major product as the column-major libraries see it. A row-major matrix, read column by column, is its
+// transpose; so the product's operands change places and keep their transposition:
+//
+//   C^T [n x m] := alpha op(B)^T op(A)^T + beta C^T
+
+/// The integers of the library's call: rows n and columns m of C^T.
+struct ColumnMajorExtents {
+  int rows;
+  int columns;
+  int inner;
+  int leading_of_b; // the library's first operand
+  int leading_of_a; // its second
+  int leading_of_c;
+};
+
+/// Throws Error where it is not positive or needs more than 32 bits.
+inline int as_library_int(std::int64_t number) {
+  if (number < 1 || number > std::numeric_limits<int>::max())
+    runtime::throw_internal("a dense product's extent, stride or number is " + std::to_string(number),
+                            std::source_location::current());
+  return static_cast<int>(number);
+}
+
+/// Throws Error as as_library_int().
+template<class Operand, class Result>
+ColumnMajorExtents column_major_extents(GemmProduct<Operand, Result> const& product) {
+  return {as_library_int(product.n),
+          as_library_int(product.m),
+          as_library_int(product.k),
+          as_library_int(product.b.row_stride),
+          as_library_int(product.a.row_stride),
+          as_library_int(product.c_row_stride)};
+}
 
 } // namespace orthant::pmm::vendor

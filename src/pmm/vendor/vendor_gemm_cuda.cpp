@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/vendor/vendor_api.hpp"
 #include "pmm/vendor/vendor_gemm.hpp"
-#include "pmm/vendor/vendor_gemm_extents.hpp"
 
 #include <cublas_v2.h>
 #include <type_traits>

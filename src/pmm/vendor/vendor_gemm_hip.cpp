@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/vendor/vendor_api.hpp"
 #include "pmm/vendor/vendor_gemm.hpp"
-#include "pmm/vendor/vendor_gemm_extents.hpp"
 
 #define HIPBLAS_V2 // hipblasGemmEx as hipBLAS 3 has it
 #include <hipblas/hipblas.h>

@@ -123,4 +123,26 @@ requires(Kokkos::is_execution_space<Exec>::value &&
       }};
 };
 
+// Single numbers in memory that kernels reach: what a reduction leaves there, without anybody waiting.
+
+template<class T, class Exec = DefaultExec>
+using Number = Kokkos::View<T, Kokkos::LayoutRight, typename Exec::memory_space, Kokkos::MemoryUnmanaged>;
+
+/// The i-th number of an array. Shares the memory, and does not keep it alive.
+template<class T>
+[[nodiscard]] Number<T> number_at(Vector<T> const& numbers, std::size_t i) {
+  return Number<T>(numbers.data() + i);
+}
+
+/// These numbers of an array. Shares the memory, and does not keep it alive.
+template<class T>
+[[nodiscard]] Vector<T> part_of(Vector<T> const& numbers, Range const& range) {
+  return Vector<T>(numbers.data() + range.begin, static_cast<std::size_t>(range.size()));
+}
+/// `count` of them, from number `begin` on.
+template<class T>
+[[nodiscard]] Vector<T> part_of(Vector<T> const& numbers, std::int64_t begin, std::int64_t count) {
+  return part_of(numbers, Range{begin, begin + count});
+}
+
 } // namespace orthant::runtime

@@ -9,7 +9,7 @@
 //   MPI      host memory, and device memory if MPI is built for it
 //   staged   device memory by way of pinned host memory, and MPI
 //
-// Numbers that travel encoded (numbers/encoding.hpp) are no concern of a backend: it moves their bytes
+// Numbers that travel encoded (numbers/wire.hpp) are no concern of a backend: it moves their bytes
 // (encoded_exchange.hpp).
 
 #include "runtime/comm/call.hpp"

@@ -3,7 +3,7 @@
 //
 // One process group: a duplicated MPI communicator, the name of the grid axis it runs along, and its ledger.
 
-#include "runtime/observe/instruments.hpp"
+#include "runtime/observe/trace.hpp"
 #include "runtime/observe/ledger.hpp"
 #include "runtime/unique_handle.hpp"
 

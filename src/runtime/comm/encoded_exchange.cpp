@@ -4,7 +4,7 @@
 #include "runtime/comm/communicator.hpp"
 #include "runtime/comm/progress.hpp"
 #include "runtime/numbers/counts.hpp"
-#include "runtime/numbers/encoding.hpp"
+#include "runtime/numbers/wire.hpp"
 
 #include <algorithm>
 #include <array>

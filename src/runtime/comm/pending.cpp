@@ -5,7 +5,7 @@
 #include "runtime/comm/encoded_exchange.hpp"
 #include "runtime/comm/progress.hpp"
 #include "runtime/error.hpp"
-#include "runtime/numbers/encoding.hpp"
+#include "runtime/numbers/wire.hpp"
 
 #include <utility>
 

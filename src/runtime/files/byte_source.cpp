@@ -2,7 +2,6 @@
 #include "runtime/files/byte_source.hpp"
 
 #include "runtime/error.hpp"
-#include "runtime/files/repeated_call.hpp"
 
 #include <algorithm>
 #include <cerrno>

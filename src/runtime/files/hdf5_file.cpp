@@ -3,7 +3,7 @@
 
 #include "runtime/error.hpp"
 #include "runtime/files/hdf5_call.hpp"
-#include "runtime/files/hdf5_recorder.hpp"
+#include "runtime/files/hdf5_output.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,16 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Atomic replacement of a file. A new file is written under a temporary name beside its own, in the same
-// folder, and renamed when it is complete and on the disk. A job that fails, is killed or finds the disk full
-// leaves the older file as it was, or none.
-//
-//   auto staged = StagedFile::create(comm, path, "weights");      before the work: it fails early
-//   staged.file().reserve(num_bytes);                             one rank
-//   staged.file().write_at(offset, bytes);                        any rank, not collective
-//   staged.publish(comm);                                         fsync, rename, fsync of the folder
-//
-// No destructor communicates: a rank that fails alone can leave at any point.
+// A file of an earlier run that a new one must neither add to nor replace gets another name.
 
 #include "runtime/comm/communicator.hpp"
 #include "runtime/files/temporary_path.hpp"
@@ -21,6 +12,24 @@
 #include <string>
 
 namespace orthant::runtime {
+
+/// Renames "run.jsonl" to "run.jsonl.1", or to the first free name after it ("run.jsonl.2", ..), and returns that
+/// name. Of a symbolic link the target is renamed, and the link stays. For one process. Throws UserError.
+[[nodiscard]] std::filesystem::path set_aside(std::filesystem::path const& path);
+
+/// The same if the file is there, is a regular one and is not empty; else nothing is done, and the path is empty.
+[[nodiscard]] std::filesystem::path set_aside_if_any(std::filesystem::path const& path);
+
+// Atomic replacement of a file. A new file is written under a temporary name beside its own, in the same
+// folder, and renamed when it is complete and on the disk. A job that fails, is killed or finds the disk full
+// leaves the older file as it was, or none.
+//
+//   auto staged = StagedFile::create(comm, path, "weights");      before the work: it fails early
+//   staged.file().reserve(num_bytes);                             one rank
+//   staged.file().write_at(offset, bytes);                        any rank, not collective
+//   staged.publish(comm);                                         fsync, rename, fsync of the folder
+//
+// No destructor communicates: a rank that fails alone can leave at any point.
 
 class StagedFile {
  public:

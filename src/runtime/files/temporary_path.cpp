@@ -2,14 +2,16 @@
 #include "runtime/files/temporary_path.hpp"
 
 #include "runtime/comm/collectives.hpp"
-#include "runtime/files/folder_entries.hpp"
 
 #include <algorithm>
 #include <cerrno>
+#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <memory>
 #include <mutex>
 #include <random>
+#include <string_view>
 #include <sys/file.h>
 #include <system_error>
 #include <unistd.h>
@@ -124,6 +126,38 @@ void remove_leftovers(std::filesystem::path const& path) noexcept {
       if (is_partial_name(found, name) && !is_in_use(folder / found)) fs::remove_all(folder / found, ignored);
   } catch (...) { // no memory
   }
+}
+
+namespace {
+
+struct CloseFolder {
+  void operator()(DIR* folder) const noexcept { ::closedir(folder); }
+};
+
+} // namespace
+
+std::vector<std::string> folder_entries(std::filesystem::path const& folder, std::error_code& error) {
+  std::vector<std::string> names;
+  error.clear();
+  errno = 0;
+  std::unique_ptr<DIR, CloseFolder> const open(::opendir(folder.c_str()));
+  auto const next = [&] {
+    errno = 0;
+    return ::readdir(open.get());
+  };
+  if (open)
+    while (auto const* const entry = next())
+      if (std::string_view const name = entry->d_name; name != "." && name != "..") names.emplace_back(name);
+  if (errno != 0) error = {errno, std::generic_category()};
+  std::ranges::sort(names);
+  return names;
+}
+
+std::vector<std::string> folder_entries(std::filesystem::path const& folder) {
+  std::error_code error;
+  auto names = folder_entries(folder, error);
+  if (error) throw std::filesystem::filesystem_error("cannot read the folder", folder, error);
+  return names;
 }
 
 } // namespace orthant::runtime

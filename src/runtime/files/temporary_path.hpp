@@ -12,6 +12,8 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <vector>
 
 namespace orthant::runtime {
 
@@ -59,5 +61,15 @@ void remove_temporaries() noexcept;
 /// Removes what earlier jobs that were killed have left of `path`; what a live job writes stays. Failures are
 /// ignored: what is left is in nobody's way.
 void remove_leftovers(std::filesystem::path const& path) noexcept;
+
+// What is in a folder. std::filesystem's iterators are not used: their step is noexcept and takes memory, so
+// a process that is short of it ends without a cause.
+
+/// The names of all entries but "." and "..", sorted; those found so far if `error` is set. Throws
+/// std::bad_alloc only.
+[[nodiscard]] std::vector<std::string> folder_entries(std::filesystem::path const& folder,
+                                                      std::error_code& error);
+/// The same. Throws std::filesystem::filesystem_error if the folder cannot be read.
+[[nodiscard]] std::vector<std::string> folder_entries(std::filesystem::path const& folder);
 
 } // namespace orthant::runtime

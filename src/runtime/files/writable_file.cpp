@@ -2,7 +2,7 @@
 #include "runtime/files/writable_file.hpp"
 
 #include "runtime/error.hpp"
-#include "runtime/files/repeated_call.hpp"
+#include "runtime/files/byte_source.hpp"
 
 #include <algorithm>
 #include <cerrno>

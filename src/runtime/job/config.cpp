@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/job/config.hpp"
 
-#include "runtime/comm/text_exchange.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
 #include "runtime/suggestion.hpp"

@@ -1,15 +1,206 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/job/environment.hpp"
 
+#include "runtime/device/kokkos_compat.hpp"
 #include "runtime/error.hpp"
-#include "runtime/job/kokkos_start.hpp"
-#include "runtime/job/slurm_check.hpp"
+#include "runtime/job/job_end.hpp"
+#include "runtime/suggestion.hpp"
 
 #include <Kokkos_Core.hpp>
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <iostream>
+#include <optional>
+#include <sstream>
+#include <stdexcept>
+#include <string_view>
+#include <unistd.h>
+
+namespace orthant::runtime {
+
+std::optional<std::string> find_slurm_mistake(int mpi_size, Getenv const& getenv) {
+  if (mpi_size != 1 || getenv("OMPI_COMM_WORLD_SIZE") != nullptr) return std::nullopt;
+  auto const* const text = getenv("SLURM_STEP_NUM_TASKS");
+  if (text == nullptr) return std::nullopt;
+  int num_tasks = 0;
+  auto const tasks = std::string_view(text);
+  auto const parsed = std::from_chars(tasks.data(), tasks.data() + tasks.size(), num_tasks);
+  if (parsed.ec != std::errc{} || num_tasks <= 1) return std::nullopt;
+  return fmt::format(
+      "Slurm started {} tasks, but to MPI each is a job of its own: start it with `srun --mpi=pmix` "
+      "(`srun --mpi=list` shows what there is) or with mpirun",
+      num_tasks);
+}
+
+void check_slurm_launch(int mpi_size) {
+  auto const mistake = find_slurm_mistake(mpi_size, [](char const* name) { return std::getenv(name); });
+  if (!mistake) return;
+  auto const* const task = std::getenv("SLURM_PROCID");
+  auto const is_first = task == nullptr || std::string_view(task) == "0";
+  throw UserError(is_first ? *mistake : std::string());
+}
+
+} // namespace orthant::runtime
+
+namespace orthant::runtime::detail {
+namespace {
+
+constexpr std::string_view prefix = "--kokkos-";
+
+enum class Value : std::uint8_t { none, text, count, device };
+
+struct Option {
+  std::string_view name; // without the prefix
+  Value value;
+};
+
+/// Those of Kokkos 3.4 to 5. num-devices may be followed by a second number, hence text.
+constexpr std::array options{Option{"num-threads", Value::count},
+                             Option{"threads", Value::count},
+                             Option{"numa", Value::count},
+                             Option{"device-id", Value::device},
+                             Option{"device", Value::device},
+                             Option{"num-devices", Value::text},
+                             Option{"ndevices", Value::text},
+                             Option{"map-device-id-by", Value::text},
+                             Option{"tools-libs", Value::text},
+                             Option{"tools-library", Value::text},
+                             Option{"tools-args", Value::text},
+                             Option{"tools-help", Value::none},
+                             Option{"disable-warnings", Value::none},
+                             Option{"tune-internals", Value::none},
+                             Option{"print-configuration", Value::none},
+                             Option{"help", Value::none}};
+
+void check_option(std::string_view argument, int num_devices) {
+  auto const equals = argument.find('=');
+  auto const name = argument.substr(prefix.size(), equals - prefix.size());
+  auto const known = std::ranges::find(options, name, &Option::name);
+  if (known == options.end()) {
+    std::vector<std::string_view> names;
+    for (auto const& option : options)
+      names.push_back(option.name);
+    throw_user("{}{} is not an option of Kokkos{} (there are {})", prefix, name,
+               did_you_mean(name, names, prefix), fmt::join(names, ", "));
+  }
+  if (known->value == Value::none) return;
+
+  auto const text = equals == std::string_view::npos ? std::string_view() : argument.substr(equals + 1);
+  if (text.empty()) throw_user("{}{} needs a value: {}{}=..", prefix, name, prefix, name);
+  if (known->value == Value::text) return;
+  auto const lowest = known->value == Value::count ? 1 : 0;
+  int number = 0;
+  auto const parsed = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() || number < lowest)
+    throw_user("{}: '{}' must be a whole number of at least {}", argument.substr(0, equals), text, lowest);
+  if (known->value == Value::device && number >= num_devices)
+    throw_user("{}: {}", argument,
+               num_devices == 0
+                   ? std::string("there is no device here")
+                   : fmt::format("there are {} devices here, 0 to {}", num_devices, num_devices - 1));
+}
+
+/// Names that changed with 3.7, as this Kokkos has them.
+std::string as_known_here(std::string const& argument) {
+  constexpr std::array<std::array<std::string_view, 2>, 2> names{
+      {{"--kokkos-threads=", "--kokkos-num-threads="}, {"--kokkos-tools-library=", "--kokkos-tools-libs="}}};
+  constexpr auto here = KOKKOS_VERSION >= 30700 ? 1 : 0;
+  for (auto const& name : names)
+    if (argument.starts_with(name[1 - here]))
+      return std::string(name[here]) + argument.substr(name[1 - here].size());
+  return argument;
+}
+
+/// Kokkos's text as an error of ours. What it says of options and variables is the user's mistake.
+struct KokkosFailure {
+  explicit KokkosFailure(std::exception const& error) : message(describe(error)) {
+    if (auto const end = message.find(" Raised by Kokkos::initialize"); end != std::string::npos) {
+      message.resize(end);
+      status = exit_user;
+    }
+    if (message.starts_with("Error: ")) message.erase(0, 7);
+    message.insert(0, "Kokkos does not start: ");
+  }
+
+  std::string message;
+  int status = exit_internal;
+};
+
+/// What Kokkos has written without its warnings, which are no cause; all of it if there is nothing else.
+std::string without_warnings(std::string const& text) {
+  std::istringstream lines(text);
+  std::string kept;
+  for (std::string line; std::getline(lines, line);)
+    if (!line.starts_with("Warning")) kept += line + '\n';
+  return kept.find_first_not_of(" \n") == std::string::npos ? text : kept;
+}
+
+/// While it lives, what is written to std::cerr is held back, and SIGABRT ends the job with that text.
+class AbortCatcher {
+ public:
+  AbortCatcher() : cerr_(std::cerr.rdbuf(&held_)) {
+    current = this;
+    before_ = std::signal(SIGABRT, [](int) { current->end_with_text(); });
+  }
+  AbortCatcher(AbortCatcher const&) = delete;
+  AbortCatcher& operator=(AbortCatcher const&) = delete;
+  ~AbortCatcher() {
+    std::signal(SIGABRT, before_);
+    std::cerr.rdbuf(cerr_);
+    if (!is_dropped_) std::fputs(held_.str().c_str(), stderr); // warnings
+  }
+  void drop_text() { is_dropped_ = true; }
+
+ private:
+  void end_with_text() {
+    std::signal(SIGABRT, SIG_DFL);
+    ::alarm(5); // the lock that an allocation needs may be held
+    auto const text = held_.str();
+    KokkosFailure const failure(std::runtime_error(text.empty() ? "it aborted" : without_warnings(text)));
+    end_job(failure.status, failure.message.c_str());
+  }
+
+  static inline AbortCatcher* current = nullptr; // a signal's handler has nothing else to go by
+  std::stringbuf held_;
+  std::streambuf* cerr_;
+  void (*before_)(int) = SIG_DFL;
+  bool is_dropped_ = false;
+};
+
+} // namespace
+
+bool is_for_kokkos(std::string_view argument) {
+  return argument.starts_with(prefix);
+}
+
+void check_kokkos_options(std::span<std::string const> arguments, int num_devices) {
+  for (auto const& argument : arguments)
+    check_option(argument, num_devices);
+}
+
+void start_kokkos(std::vector<std::string> const& arguments, int device) {
+  std::vector<std::string> known;
+  std::ranges::transform(arguments, std::back_inserter(known), as_known_here);
+  AbortCatcher catcher;
+  try {
+    compat::initialize(known, device);
+  } catch (std::exception const& error) {
+    catcher.drop_text();
+    KokkosFailure const failure(error);
+    if (failure.status == exit_user) throw UserError(failure.message);
+    throw Error(failure.message);
+  }
+}
+
+} // namespace orthant::runtime::detail
 
 namespace orthant::runtime {
 namespace detail {

@@ -1,22 +1,61 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Start and end of a program: MPI with the thread level it needs, the Slurm check, the device by node-local
-// rank, Kokkos, the instruments, the world communicator and the watchdog. Everything ends in the reverse
-// order, so communicators go before Kokkos and Kokkos before MPI.
+// Recognises a job that Slurm started as many single processes: srun without the plugin that the MPI library
+// needs leaves every task a world of its own, and each would run the whole job and write the same files.
 
 #include "runtime/comm/communicator.hpp"
 #include "runtime/machine/binding.hpp"
-#include "runtime/observe/instruments.hpp"
+#include "runtime/observe/trace.hpp"
 #include "runtime/report/watchdog.hpp"
 
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace orthant::runtime {
+
+/// Value of an environment variable, nullptr where it is not set.
+using Getenv = std::function<char const*(char const*)>;
+
+/// What is wrong and what would be right, or nothing. SLURM_NTASKS is of no use here: batch scripts and
+/// mpirun inside an allocation set it too.
+[[nodiscard]] std::optional<std::string> find_slurm_mistake(int mpi_size, Getenv const& getenv);
+
+/// Throws UserError where there is such a mistake; its text is empty on all tasks but the first, so that it
+/// is printed once.
+void check_slurm_launch(int mpi_size);
+
+} // namespace orthant::runtime
+
+namespace orthant::runtime::detail {
+
+// The start of Kokkos as Orthant wants it: wrong options are refused, and what Kokkos itself says of a
+// failure (several lines and, from 3.7 on, SIGABRT) becomes one error like any other.
+
+/// True for --kokkos-* options, which go to Kokkos.
+[[nodiscard]] bool is_for_kokkos(std::string_view argument);
+
+/// Throws UserError if an option is none of Kokkos's (which ignores or only warns of those), if a number is
+/// none, or if a device is chosen that this rank does not see: it sees `num_devices`.
+void check_kokkos_options(std::span<std::string const> arguments, int num_devices);
+
+/// Calls Kokkos::initialize with --kokkos-* options and the index of this rank's device (-1: Kokkos chooses).
+/// Throws UserError if Kokkos refuses an option or a KOKKOS_* variable, Error if it cannot start. If it
+/// aborts, this rank prints the same and ends the job.
+void start_kokkos(std::vector<std::string> const& arguments, int device);
+
+} // namespace orthant::runtime::detail
+
+namespace orthant::runtime {
+
+// Start and end of a program: MPI with the thread level it needs, the Slurm check, the device by node-local
+// rank, Kokkos, the instruments, the world communicator and the watchdog. Everything ends in the reverse
+// order, so communicators go before Kokkos and Kokkos before MPI.
 
 struct EnvironmentOptions {
   /// The watchdog's thread talks to other watchdogs, hence MULTIPLE. With less, each rank reports for itself.

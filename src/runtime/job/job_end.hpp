@@ -4,6 +4,7 @@
 // How a job ends: all ranks leave with one status, each different error is printed once, and none hangs.
 
 #include "runtime/error.hpp"
+#include "runtime/job/environment.hpp"
 
 #include <functional>
 #include <mpi.h>
@@ -37,3 +38,15 @@ struct Outcome {
 [[noreturn]] void terminate_job() noexcept;
 
 } // namespace orthant::runtime::detail
+
+namespace orthant::runtime {
+
+// The body of every program's main. It catches what escapes, prints it, and sees to it that all ranks leave
+// with one status and none hangs, whether the start, the body or the end failed (job_end.hpp).
+
+/// Runs `body` inside an Environment and returns the status to leave with: body's own, 2 for UserError, 1 for
+/// any other exception. Messages read `orthant: error: ...`.
+[[nodiscard]] int run_main(int argc, char const* const* argv, EnvironmentOptions const& options,
+                           std::function<int(Environment&)> const& body);
+
+} // namespace orthant::runtime

@@ -1,18 +1,30 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where a rank runs: host, cores it may use, NUMA nodes of those, device. Wrong binding is the commonest
-// cause of a slow run, so it can be printed (`orthant info`), and two ranks on one device are warned of.
+// Which cores a process may use, and whether ranks have one each. A core is a hardware thread here.
 
 #include "runtime/comm/communicator.hpp"
 
 #include <array>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace orthant::runtime {
+
+/// Those that the calling thread may run on, ascending; empty if the system does not say.
+[[nodiscard]] std::vector<int> allowed_cores();
+
+/// How many cores the ranks of a communicator within a node may use together; 0 if the system does not say. Collective.
+[[nodiscard]] std::int64_t num_cores_of(Communicator const& node);
+
+/// Whether a node has more ranks than cores that they may use: what is timed then measures how they take turns. Collective.
+[[nodiscard]] bool is_oversubscribed(Communicator const& comm);
+
+// Where a rank runs: host, cores it may use, NUMA nodes of those, device. Wrong binding is the commonest
+// cause of a slow run, so it can be printed (`orthant info`), and two ranks on one device are warned of.
 
 /// Plain data of fixed size; texts that are too long end in "..".
 struct Binding {

@@ -17,7 +17,7 @@
 // agreeing, b^(-rounds/2): this is the slowest statistic of pairs to mix. 32/k rounds put it at 2^-16. Six at
 // least: the fewest that resist a distinguisher with less than the whole permutation (Patarin, CRYPTO 2004).
 
-#include "runtime/numbers/philox.hpp"
+#include "runtime/numbers/random.hpp"
 
 #include <cstdint>
 #include <span>

@@ -8,11 +8,13 @@
 #include "runtime/device/device_function.hpp"
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace orthant::runtime {
 
-/// The name of a format; what the format is: numbers/encoding.hpp. Native: the numbers as they are.
+/// The name of a format; what the format is: numbers/wire.hpp. Native: the numbers as they are.
 enum class Wire : std::uint8_t { native, bf16, fp16 };
 
 ORTHANT_FUNCTION constexpr std::uint16_t encode_bf16(float value) {
@@ -79,12 +81,51 @@ constexpr decltype(auto) with_format(Wire wire, Work&& work) {
   return wire == Wire::bf16 ? work(Bf16()) : work(Fp16());
 }
 
-/// One number, in the format of `wire`. Arrays: numbers/encoding.hpp.
+/// One number, in the format of `wire`. Arrays: numbers/wire.hpp.
 constexpr std::uint16_t encode(Wire wire, float value) {
   return with_format(wire, [&](auto format) { return format.encode(value); });
 }
 constexpr float decode(Wire wire, std::uint16_t encoded) {
   return with_format(wire, [&](auto format) { return format.decode(encoded); });
 }
+
+// What a format of numbers on the wire is: how many bytes an array takes, and how it is written, read and
+// summed. The interface is called once per array, never once per number.
+//
+//   sum_in_order: sums[i] := round(((0 + parts[0][i]) + parts[1][i]) + ..)      in fp32
+
+class Encoding {
+ public:
+  Encoding() = default;
+  Encoding(Encoding const&) = delete;
+  Encoding& operator=(Encoding const&) = delete;
+  virtual ~Encoding() = default;
+
+  /// Bytes of `count` encoded numbers. `scalar_bytes`: of one number before it is encoded; the functions below
+  /// take floats.
+  [[nodiscard]] virtual std::int64_t encoded_bytes(std::int64_t count,
+                                                   std::int64_t scalar_bytes = sizeof(float)) const = 0;
+  /// Numbers that are encoded together, with a scale in common; 1 if each stands alone. It divides `max_block`.
+  /// An array may be cut at multiples of it: the bytes of the whole are then those of its pieces, in order.
+  [[nodiscard]] virtual std::int64_t block_length() const = 0;
+  static constexpr std::int64_t max_block = 4096;
+
+  // The spans must fit each other: encoded.size() == encoded_bytes(values.size()). Otherwise these throw Error.
+
+  /// encoded := values, each rounded once. Throws Error if a finite value does not fit the format.
+  virtual void encode(std::span<float const> values, std::span<std::byte> encoded) const = 0;
+  /// values := encoded, exactly.
+  virtual void decode(std::span<std::byte const> encoded, std::span<float> values) const = 0;
+  /// sums[i] += number i of `encoded`, in fp32.
+  virtual void decode_and_add(std::span<std::byte const> encoded, std::span<float> sums) const = 0;
+
+  /// sums := the sum of the parts, `count` numbers each and one behind the other, in order and in fp32, then
+  /// encoded. Throws Error if a finite sum does not fit the format.
+  void sum_in_order(std::span<std::byte const> parts, std::int64_t num_parts, std::span<std::byte> sums,
+                    std::int64_t count) const;
+};
+
+/// Lives as long as the program.
+[[nodiscard]] Encoding const& encoding_of(Wire wire);
 
 } // namespace orthant::runtime

@@ -6,6 +6,11 @@
 // branch. Ranks are put on one time axis by their system clocks, which agree to a microsecond on one node and
 // as well as NTP keeps them between nodes (trace_file.hpp).
 
+#include "runtime/observe/log.hpp"
+#include "runtime/observe/passes.hpp"
+#include "runtime/observe/position.hpp"
+#include "runtime/observe/run_clock.hpp"
+
 #include <chrono>
 #include <cstdint>
 #include <mutex>
@@ -57,6 +62,33 @@ class Trace {
   std::vector<std::string> names_; // of regions, operations and lanes; a few dozen
   std::vector<Record> records_;
   std::int64_t num_dropped_ = 0;
+};
+
+// What observes a process and what it says: its position (for the watchdog), its clock, its trace, its log, the count of
+// its arithmetic and of its passes over arrays. Owned by Environment, shared by every communicator that descends from its world.
+
+class CallTape;
+
+/// Floating-point operations of the products that this process has run; a multiplication and an addition are
+/// two.
+struct FlopCount {
+  std::int64_t dense = 0;
+  std::int64_t sparse = 0;
+  FlopCount& operator+=(FlopCount const& other) {
+    dense += other.dense;
+    sparse += other.sparse;
+    return *this;
+  }
+};
+
+struct Instruments {
+  Position position;
+  RunClock clock;
+  Trace trace;
+  Log log;
+  FlopCount flops;
+  PassLedger passes;
+  CallTape* tape = nullptr; // if set, collectives go through it (comm/call_tape.hpp)
 };
 
 } // namespace orthant::runtime

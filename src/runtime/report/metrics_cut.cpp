@@ -2,7 +2,6 @@
 #include "runtime/report/metrics_cut.hpp"
 
 #include "runtime/comm/together.hpp"
-#include "runtime/files/older_file.hpp"
 #include "runtime/files/staged_file.hpp"
 
 #include <fstream>

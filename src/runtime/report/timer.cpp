@@ -2,7 +2,7 @@
 #include "runtime/report/timer.hpp"
 
 #include "runtime/comm/collectives.hpp"
-#include "runtime/comm/text_exchange.hpp"
+#include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>

@@ -8,7 +8,7 @@
 #include "runtime/comm/communicator.hpp"
 #include "runtime/device/device_clock.hpp"
 #include "runtime/device/kokkos_compat.hpp"
-#include "runtime/observe/instruments.hpp"
+#include "runtime/observe/trace.hpp"
 
 #include <chrono>
 #include <cstdint>

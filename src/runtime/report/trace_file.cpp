@@ -2,7 +2,6 @@
 #include "runtime/report/trace_file.hpp"
 
 #include "runtime/comm/collectives.hpp"
-#include "runtime/comm/text_exchange.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/files/staged_file.hpp"
 

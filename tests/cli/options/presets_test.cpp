@@ -5,7 +5,7 @@
 #include "cli/lm/presets.hpp"
 #include "cli/lm/train_lm_options.hpp"
 #include "cli/presets/graph_presets.hpp"
-#include "cli/training/effective_options.hpp"
+#include "cli/training/train_options.hpp"
 #include "cli/training/train_run.hpp"
 #include "models/lm_training/language_model.hpp"
 #include "models/plan/gcn_settings.hpp"

@@ -4,7 +4,7 @@
 
 #include "runtime/arrays/views.hpp"
 #include "runtime/comm/collectives.hpp"
-#include "runtime/job/run_main.hpp"
+#include "runtime/job/job_end.hpp"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "graph/store/fingerprint.hpp"
+#include "graph/store/store_reader.hpp"
 
-#include "graph/generate/dataset.hpp"
+#include "graph/generate/generators.hpp"
 #include "graph/partition/partition.hpp"
 
 #include <gtest/gtest.h>

@@ -4,7 +4,7 @@
 // alike, with one line that names the file and what is wrong in it.
 #include "hostile_stores.hpp"
 
-#include "graph/generate/dataset.hpp"
+#include "graph/generate/generators.hpp"
 #include "graph/graph_probe.hpp"
 #include "graph/partition/partition.hpp"
 #include "graph/read/open_graph.hpp"

@@ -2,7 +2,6 @@
 //
 // How many bytes of a store a rank reads: those of its part, and little more.
 #include "graph/export/export.hpp"
-#include "graph/generate/dataset.hpp"
 #include "graph/generate/generators.hpp"
 #include "graph/partition/partition.hpp"
 #include "graph/store/store_reader.hpp"

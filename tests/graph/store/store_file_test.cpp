@@ -3,10 +3,9 @@
 // How a store is opened: by rank 0 alone, and what the others are sent stays small at any size.
 #include "graph/store/store_file.hpp"
 
-#include "graph/generate/dataset.hpp"
+#include "graph/generate/generators.hpp"
 #include "graph/graph_probe.hpp"
 #include "graph/partition/partition.hpp"
-#include "graph/store/store_schema.hpp"
 #include "graph/store/vertex_owners.hpp"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What is no sound store is refused, and a sound one is not replaced by mistake.
-#include "graph/generate/dataset.hpp"
+#include "graph/generate/generators.hpp"
 #include "graph/partition/partition.hpp"
 #include "graph/read/open_graph.hpp"
 #include "graph/store/store_format.hpp"

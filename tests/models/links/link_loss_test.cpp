@@ -6,7 +6,7 @@
 #include "models/gnn/memory_estimate.hpp"
 #include "models/links/link_fixture.hpp"
 #include "models/links/link_reference.hpp"
-#include "models/links/link_scores.hpp"
+#include "models/links/link_loss.hpp"
 #include "models/plan/step_cases.hpp"
 #include "models/reference/reference_network.hpp"
 #include "support/grids.hpp"

@@ -4,7 +4,6 @@
 #include "models/lm_training/language_model_cost.hpp"
 
 #include "models/gnn/grid_cost.hpp"
-#include "models/lm_training/fastest_grids.hpp"
 #include "models/lm_training/shape_advice.hpp"
 
 #include <algorithm>

@@ -2,9 +2,8 @@
 //
 // The lists of mini-batch steps and of an evaluation beside a real epoch, on grids of one and of two data
 // groups.
-#include "models/batches/batch_step.hpp"
-
 #include "models/batches/batch_plan.hpp"
+
 #include "models/batches/mini_batch.hpp"
 #include "models/plan/gcn_parameters.hpp"
 #include "models/plan/step_cases.hpp"

@@ -6,7 +6,7 @@
 #include "models/plan/gcn_step.hpp"
 #include "pmm/attention/attention.hpp"
 #include "pmm/experts/routing.hpp"
-#include "pmm/pairs/pair_kernels.hpp"
+#include "pmm/pairs/pair_layers.hpp"
 #include "pmm/rows/elu.hpp"
 #include "pmm/token_rows/feed_forward.hpp"
 #include "pmm/token_rows/residual.hpp"

@@ -2,7 +2,7 @@
 //
 // What machines cost: files of constants, collectives by placement, and lists of operations in seconds.
 #include "pmm/cost/machine_file.hpp"
-#include "pmm/cost/step_seconds.hpp"
+#include "pmm/cost/step_plan.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>

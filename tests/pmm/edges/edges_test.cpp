@@ -5,7 +5,7 @@
 #include "pmm/aggregate_fixture.hpp"
 
 #include "pmm/edges/block_rows.hpp"
-#include "pmm/edges/edge_scores.hpp"
+#include "pmm/edges/edge_products.hpp"
 #include "pmm/edges/edge_softmax.hpp"
 
 #include <cmath>

@@ -4,7 +4,7 @@
 // that wait, and groups that meet on a link.
 #include "pmm/simulate/simulated_step.hpp"
 
-#include "pmm/cost/step_seconds.hpp"
+#include "pmm/cost/step_plan.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -3,7 +3,7 @@
 //
 // Causal attention as its definition reads, in double: whole rows of probabilities, no blocks.
 
-#include "pmm/vendor/attention_shape.hpp"
+#include "pmm/vendor/vendor_attention.hpp"
 
 #include <cmath>
 #include <cstddef>

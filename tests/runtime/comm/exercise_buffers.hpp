@@ -4,7 +4,7 @@
 // Where the buffers of the collective exercises live: in host memory, or in Views on a stream.
 
 #include "runtime/arrays/views.hpp"
-#include "runtime/comm/stream.hpp"
+#include "runtime/comm/call.hpp"
 
 #include <Kokkos_Core.hpp>
 #include <vector>

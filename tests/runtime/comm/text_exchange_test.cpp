@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Texts of any bytes between ranks.
-#include "runtime/comm/text_exchange.hpp"
+#include "runtime/comm/together.hpp"
 
 #include "runtime/comm/communicator.hpp"
 #include "runtime/observe/ledger.hpp"

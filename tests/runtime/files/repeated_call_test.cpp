@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/files/repeated_call.hpp"
+#include "runtime/files/byte_source.hpp"
 
 #include <gtest/gtest.h>
 #include <vector>

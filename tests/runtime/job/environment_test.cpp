@@ -4,9 +4,7 @@
 
 #include "runtime/comm/collectives.hpp"
 #include "runtime/error.hpp"
-#include "runtime/job/kokkos_start.hpp"
-#include "runtime/job/slurm_check.hpp"
-#include "runtime/machine/allowed_cores.hpp"
+#include "runtime/machine/binding.hpp"
 
 #include <Kokkos_Core.hpp>
 #include <algorithm>

@@ -6,7 +6,7 @@
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
-#include "runtime/job/run_main.hpp"
+#include "runtime/job/job_end.hpp"
 
 #include <Kokkos_Core.hpp>
 #include <chrono>
