@@ -20,6 +20,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -209,5 +210,23 @@ class EmptyStream final : public BatchStream<Batch> {
   }
   [[nodiscard]] Progress progress() const override { return {}; }
 };
+
+// What is taken from outside as the size of a graph. Larger numbers are slips: with these, every product of a
+// count and a few bytes, and every id in the store, stays far below 64 bits.
+
+inline constexpr std::int64_t most_vertices = std::int64_t{1} << 40; // 1.1e12
+inline constexpr std::int64_t most_edges = std::int64_t{1} << 44;    // 1.8e13, as listed
+/// Classes and columns of features: 32-bit numbers in the store.
+inline constexpr std::int64_t most_columns = std::numeric_limits<std::int32_t>::max();
+/// Those that a generator is asked to make up.
+inline constexpr std::int64_t most_generated_columns = std::int64_t{1} << 24;
+
+// Which numbers in a file of labels say that a vertex has none.
+
+/// -1, or -100, the class that PyTorch's losses ignore. Elsewhere in Orthant it is -1.
+template<class Number>
+[[nodiscard]] constexpr bool is_no_label(Number number) {
+  return number == Number{-1} || number == Number{-100};
+}
 
 } // namespace orthant::graph

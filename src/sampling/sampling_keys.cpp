@@ -2,7 +2,7 @@
 #include "sampling/sampling_keys.hpp"
 
 #include "graph/exchange.hpp"
-#include "graph/store/vertex_owners.hpp"
+#include "graph/store/distribution.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/numbers/counts.hpp"

@@ -5,7 +5,7 @@
 
 #include "fuzz/fuzz_target.hpp"
 #include "graph/arrays/npy.hpp"
-#include "graph/arrays/zip_member.hpp"
+#include "graph/arrays/zip_archive.hpp"
 
 #include <algorithm>
 #include <array>

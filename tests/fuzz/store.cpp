@@ -10,7 +10,7 @@
 #include "graph/generate/generators.hpp"
 #include "graph/partition/partition.hpp"
 #include "graph/store/store_reader.hpp"
-#include "graph/store/vertex_owners.hpp"
+#include "graph/store/distribution.hpp"
 #include "runtime/files/hdf5_file.hpp"
 
 #include <algorithm>

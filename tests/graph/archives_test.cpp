@@ -3,7 +3,7 @@
 // .npz archives: stored members are shared out, a deflated one is inflated by one rank, and neither is
 // believed where it contradicts itself.
 #include "bad_input.hpp"
-#include "graph/arrays/zip_member.hpp"
+#include "graph/arrays/zip_archive.hpp"
 
 #include <cmath>
 #include <cstring>

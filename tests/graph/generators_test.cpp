@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/generate/generators.hpp"
-#include "graph/generate/karate.hpp"
 #include "graph_probe.hpp"
 
 #include <cmath>

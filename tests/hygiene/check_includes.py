@@ -22,7 +22,7 @@ MAY_INCLUDE = {
 # where it is not named.
 SUB_FOLDERS = {
     "runtime": ". device numbers observe comm backends files text machine arrays report job",
-    "graph": ". text arrays write generate read store checks links orders partition export",
+    "graph": ". text arrays write generate read store checks partition",
     "pmm": "grid cost simulate kernels vendor gemm tall_gemm spmm matrix product aggregate edges neighbors pairs rows token_rows attention experts",
     "models": "core norms training checkpoint links propagation plan counts aggregation gnn files batches pruning experts lm lm_training",
     "cli": "machine options graphs plan training presets lm plot study report doctor commands bench .",

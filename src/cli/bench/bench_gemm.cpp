@@ -14,7 +14,7 @@
 #include "cli/options/gemm_options.hpp"
 #include "cli/training/memory_check.hpp"
 #include "cli/training/train_full.hpp"
-#include "graph/largest_graph.hpp"
+#include "graph/graph_source.hpp"
 #include "models/plan/gcn_step.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/files/staged_file.hpp"

@@ -21,7 +21,7 @@
 #include "cli/options/gemm_options.hpp"
 #include "cli/training/memory_check.hpp"
 #include "graph/generate/generators.hpp"
-#include "graph/largest_graph.hpp"
+#include "graph/graph_source.hpp"
 #include "graph/partition/partition.hpp"
 #include "pmm/cost/machine_file.hpp"
 #include "pmm/gemm/local_gemm.hpp"

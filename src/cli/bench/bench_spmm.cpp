@@ -15,7 +15,7 @@
 #include "cli/options/counts.hpp"
 #include "cli/training/memory_check.hpp"
 #include "graph/generate/generators.hpp"
-#include "graph/largest_graph.hpp"
+#include "graph/graph_source.hpp"
 #include "graph/partition/partition.hpp"
 #include "models/core/graph_operands.hpp"
 #include "pmm/grid/process_grid.hpp"

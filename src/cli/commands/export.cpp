@@ -2,7 +2,7 @@
 //
 // orthant export: a store back to a folder of files, in original ids.
 
-#include "graph/export/export.hpp"
+#include "graph/store/export.hpp"
 #include "cli/commands/subcommands.hpp"
 #include "graph/store/store_reader.hpp"
 #include "graph/write/write_graph.hpp"

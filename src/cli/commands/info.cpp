@@ -6,7 +6,7 @@
 #include "cli/commands/subcommands.hpp"
 #include "cli/lm/lm_files.hpp"
 #include "cli/machine/blas_core.hpp"
-#include "graph/partition/estimate.hpp"
+#include "graph/partition/input_summary.hpp"
 #include "graph/store/store_reader.hpp"
 #include "models/checkpoint/checkpoint_file.hpp"
 #include "models/files/gcn_weights.hpp"

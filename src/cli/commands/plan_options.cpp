@@ -5,11 +5,11 @@
 #include "cli/options/counts.hpp"
 #include "cli/plan/planned_training.hpp"
 #include "cli/presets/graph_presets.hpp"
-#include "cli/training/train_options.hpp"
 #include "cli/training/train_full.hpp"
 #include "cli/training/train_minibatch.hpp"
+#include "cli/training/train_options.hpp"
 #include "cli/training/train_run.hpp"
-#include "graph/largest_graph.hpp"
+#include "graph/graph_source.hpp"
 #include "models/plan/choose_schedule.hpp"
 
 #include <algorithm>

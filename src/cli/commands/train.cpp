@@ -5,9 +5,9 @@
 #include "cli/commands/subcommands.hpp"
 #include "cli/presets/graph_presets.hpp"
 #include "cli/training/checkpoints.hpp"
-#include "cli/training/train_options.hpp"
 #include "cli/training/train_full.hpp"
 #include "cli/training/train_minibatch.hpp"
+#include "cli/training/train_options.hpp"
 #include "cli/training/train_run.hpp"
 
 #include <algorithm>

@@ -3,8 +3,8 @@
 
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
-#include "runtime/files/temporary_path.hpp"
 #include "runtime/files/staged_file.hpp"
+#include "runtime/files/temporary_path.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/options/generator_options.hpp"
 
-#include "graph/largest_graph.hpp"
+#include "graph/graph_source.hpp"
 
 namespace orthant::cli {
 

@@ -3,7 +3,7 @@
 
 #include "cli/machine/device_memory.hpp"
 #include "cli/training/train_run.hpp"
-#include "graph/partition/estimate.hpp"
+#include "graph/partition/input_summary.hpp"
 #include "graph/store/store_file.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/comm/collectives.hpp"

@@ -11,7 +11,7 @@
 #include "cli/training/train_full.hpp"
 #include "cli/training/train_run.hpp"
 #include "cli/training/weight_files.hpp"
-#include "graph/largest_graph.hpp"
+#include "graph/graph_source.hpp"
 #include "models/batches/batch_plan.hpp"
 #include "models/batches/make_sampler.hpp"
 #include "models/batches/mini_batch.hpp"

@@ -4,7 +4,7 @@
 #include "cli/options/gemm_options.hpp"
 #include "cli/training/checkpoints.hpp"
 #include "cli/training/memory_check.hpp"
-#include "graph/largest_graph.hpp"
+#include "graph/graph_source.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/job/time_limit.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/checks/data_check.hpp"
 
-#include "graph/store/vertex_owners.hpp"
+#include "graph/store/distribution.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
 

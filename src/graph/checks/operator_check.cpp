@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/checks/operator_check.hpp"
 
-#include "graph/store/tile_grid.hpp"
+#include "graph/store/distribution.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
 

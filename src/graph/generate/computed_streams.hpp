@@ -4,8 +4,10 @@
 // Streams of rows and edges that come from a formula instead of a file.
 
 #include "graph/graph_source.hpp"
+#include "graph/text/text_blocks.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <utility>
@@ -66,5 +68,22 @@ class ComputedEdges final : public EdgeStream {
   std::int64_t position_;
   std::function<void(Range, std::vector<Edge>&)> append_;
 };
+
+// Features, labels and a split for graphs that have none. Every number is drawn by (seed, purpose, original
+// vertex id), so it is the same for any number of ranks, any grid and any permutation.
+
+/// [num_vertices x num_features], standard normal.
+[[nodiscard]] FeaturePart random_features(std::int64_t num_vertices, std::int64_t num_features,
+                                          std::uint64_t seed, Share share);
+
+/// One class a vertex, uniform.
+[[nodiscard]] LabelPart random_labels(std::int64_t num_vertices, std::int64_t num_classes, std::uint64_t seed,
+                                      Share share);
+
+/// The vertices in a random order: the first fraction trains, the next validates, the next tests, the rest is
+/// in none. List lengths are the fractions of num_vertices, rounded. Throws UserError where a fraction is
+/// negative, or all of them are above 1 together.
+[[nodiscard]] SplitPart random_split(std::int64_t num_vertices, std::array<double, 3> fractions,
+                                     std::uint64_t seed, Share share);
 
 } // namespace orthant::graph

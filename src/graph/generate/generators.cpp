@@ -2,9 +2,7 @@
 #include "graph/generate/generators.hpp"
 
 #include "graph/generate/computed_streams.hpp"
-#include "graph/generate/karate.hpp"
-#include "graph/generate/random_parts.hpp"
-#include "graph/largest_graph.hpp"
+#include "graph/graph_source.hpp"
 #include "runtime/error.hpp"
 #include "runtime/numbers/checked.hpp"
 #include "runtime/numbers/random.hpp"

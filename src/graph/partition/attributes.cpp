@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/partition/attributes.hpp"
 
-#include "graph/partition/tile_builder.hpp"
 #include "graph/partition/placement.hpp"
+#include "graph/partition/tile_builder.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"

@@ -14,7 +14,7 @@
 #include "graph/partition/chunk_pool.hpp"
 #include "graph/partition/placement.hpp"
 #include "graph/radix_sort.hpp"
-#include "graph/store/vertex_owners.hpp"
+#include "graph/store/distribution.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/partition/placement.hpp"
 
-#include "graph/partition/pieces.hpp"
+#include "graph/partition/permutation.hpp"
 #include "graph/store/listed_block.hpp"
 #include "runtime/error.hpp"
 #include "runtime/numbers/counts.hpp"

@@ -8,7 +8,7 @@
 #include "graph/partition/permutation.hpp"
 #include "graph/store/store_arrays.hpp"
 #include "graph/store/store_format.hpp"
-#include "graph/store/vertex_owners.hpp"
+#include "graph/store/distribution.hpp"
 #include "runtime/comm/communicator.hpp"
 #include "runtime/comm/together.hpp"
 

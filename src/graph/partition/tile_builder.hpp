@@ -6,7 +6,7 @@
 #include "graph/exchange.hpp"
 #include "graph/partition/chunk_pool.hpp"
 #include "graph/store/store_arrays.hpp"
-#include "graph/store/tile_grid.hpp"
+#include "graph/store/distribution.hpp"
 #include "runtime/comm/communicator.hpp"
 #include "runtime/error.hpp"
 

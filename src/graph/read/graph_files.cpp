@@ -2,7 +2,7 @@
 #include "graph/read/graph_files.hpp"
 
 #include "graph/path_entry.hpp"
-#include "graph/text/matrix_market.hpp"
+#include "graph/text/text_edges.hpp"
 #include "graph/write/output_files.hpp"
 #include "runtime/error.hpp"
 #include "runtime/files/byte_source.hpp"

@@ -3,10 +3,9 @@
 //
 // What Orthant uses of a data set's meta.json. All of it is optional.
 
-#include "graph/arrays/archive_check.hpp"
+#include "graph/arrays/zip_archive.hpp"
 #include "graph/arrays/npy_streams.hpp"
 #include "graph/graph_source.hpp"
-#include "graph/largest_graph.hpp"
 #include "graph/read/open_graph.hpp"
 #include "graph/text/text_edges.hpp"
 
@@ -66,7 +65,7 @@ struct GraphFiles {
 [[nodiscard]] GraphFiles find_graph_files(Input const& input);
 
 // How open_graph gets from files to parts, on each rank alone: first what headers and small files say
-// (graph_heads.cpp), then, once the number of vertices is known, the streams (graph_parts.cpp).
+// (graph_heads.cpp), then, once the number of vertices is known, the streams (open_graph.cpp).
 
 /// Who says how many vertices there are.
 struct VertexCount {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "graph/arrays/zip_member.hpp"
+#include "graph/arrays/zip_archive.hpp"
 #include "graph/read/graph_files.hpp"
-#include "graph/text/matrix_market.hpp"
+#include "graph/text/text_edges.hpp"
 #include "graph/text/text_tables.hpp"
 #include "runtime/error.hpp"
 #include "runtime/numbers/checked.hpp"

@@ -2,7 +2,7 @@
 #include "graph/store/store_arrays.hpp"
 
 #include "graph/crc32.hpp"
-#include "graph/store/vertex_owners.hpp"
+#include "graph/store/distribution.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
 #include "runtime/numbers/counts.hpp"

@@ -3,7 +3,7 @@
 
 #include "graph/crc32.hpp"
 #include "graph/store/store_arrays.hpp"
-#include "graph/store/vertex_owners.hpp"
+#include "graph/store/distribution.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
 #include "runtime/files/byte_source.hpp"

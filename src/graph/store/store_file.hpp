@@ -8,7 +8,7 @@
 // metadata.
 
 #include "graph/store/store_format.hpp"
-#include "graph/store/tile_grid.hpp"
+#include "graph/store/distribution.hpp"
 #include "runtime/comm/communicator.hpp"
 #include "runtime/files/hdf5_file.hpp"
 #include "runtime/unique_handle.hpp"

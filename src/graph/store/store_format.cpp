@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/store/store_format.hpp"
 
-#include "graph/largest_graph.hpp"
+#include "graph/graph_source.hpp"
 #include "graph/path_entry.hpp"
 #include "runtime/error.hpp"
 

@@ -8,7 +8,7 @@
 //   odd parity   A[p2, p1]
 // so that layers alternate between them (Plexus, arXiv 2505.04083, section 5.1). Where A is symmetric the odd
 // one is the transpose of the even one, and where p1 = p2 both are the same: then only even is in the file.
-// Each is cut in tiles (tile_grid.hpp) whose entries are four bytes: 16 bits of row and of column.
+// Each is cut in tiles (distribution.hpp) whose entries are four bytes: 16 bits of row and of column.
 //
 //   /facts                        attribute: this struct as JSON; facts_crc32 guards it
 //   /topology/{even,odd}/entries  uint32 [nnz], weights float [nnz] where weighted, and the tables of tiles

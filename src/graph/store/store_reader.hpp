@@ -101,7 +101,7 @@ class GraphStore {
   [[nodiscard]] std::vector<std::int32_t> read_clusters(Order order, Range rows) const;
 
   /// Links of a part, by place: `source` and `target` are positions in p1, and of the two orders of a pair the one that
-  /// link_between() (links/link_sets.hpp) makes of the ids. Ascending. UserError if both ends of one are the same.
+  /// link_between() (partition/link_sets.hpp) makes of the ids. Ascending. UserError if both ends of one are the same.
   [[nodiscard]] std::vector<Edge> read_links(Split part, LinkKind kind, Range places) const;
 
   /// Number of bytes that this rank has read from arrays of the file since it was opened.

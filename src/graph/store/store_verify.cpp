@@ -4,7 +4,7 @@
 #include "graph/store/store_arrays.hpp"
 #include "graph/store/store_file.hpp"
 #include "graph/store/tiled_matrix.hpp"
-#include "graph/store/vertex_owners.hpp"
+#include "graph/store/distribution.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/text/text_tables.hpp"
 
-#include "graph/no_label.hpp"
+#include "graph/graph_source.hpp"
 #include "graph/text/text_blocks.hpp"
 #include "graph/text/text_scanner.hpp"
 #include "runtime/error.hpp"

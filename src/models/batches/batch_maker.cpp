@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/batches/batch_maker.hpp"
 
-#include "models/batches/batch_plan.hpp"
 #include "models/batches/batch_edges.hpp"
+#include "models/batches/batch_plan.hpp"
 #include "runtime/arrays/growing_list.hpp"
 #include "runtime/comm/collectives.hpp"
 

@@ -2,8 +2,8 @@
 #include "models/checkpoint/checkpoint_folder.hpp"
 
 #include "runtime/error.hpp"
-#include "runtime/files/temporary_path.hpp"
 #include "runtime/files/staged_file.hpp"
+#include "runtime/files/temporary_path.hpp"
 
 #include <algorithm>
 #include <charconv>

@@ -20,9 +20,9 @@
 //
 // Source: Kipf & Welling (arXiv 1609.02907); Plexus (arXiv 2505.04083), algorithms 1 and 2.
 
+#include "models/aggregation/aggregation.hpp"
 #include "models/aggregation/attention_aggregation.hpp"
 #include "models/aggregation/maximum_aggregation.hpp"
-#include "models/aggregation/aggregation.hpp"
 #include "models/aggregation/self_term.hpp"
 #include "models/aggregation/teleport.hpp"
 #include "models/plan/gcn_parameters.hpp"

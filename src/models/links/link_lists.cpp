@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/links/link_lists.hpp"
 
-#include "graph/links/link_sets.hpp"
+#include "graph/partition/link_sets.hpp"
 #include "runtime/numbers/bijection.hpp"
 #include "runtime/numbers/random.hpp"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/edges/edge_softmax.hpp"
 
-#include "pmm/edges/edge_softmax_device.hpp"
 #include "pmm/edges/edge_block.hpp"
+#include "pmm/edges/edge_softmax_device.hpp"
 #include "runtime/comm/collectives.hpp"
 
 namespace orthant::pmm {

@@ -3,8 +3,8 @@
 //
 // One process group: a duplicated MPI communicator, the name of the grid axis it runs along, and its ledger.
 
-#include "runtime/observe/trace.hpp"
 #include "runtime/observe/ledger.hpp"
+#include "runtime/observe/trace.hpp"
 #include "runtime/unique_handle.hpp"
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How a matrix falls on blocks, against the definitions, and against what a random graph must give.
-#include "graph/orders/block_counts.hpp"
+#include "graph/partition/statistics.hpp"
 
 #include "runtime/numbers/random.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The fresh share against its definition, on any number of ranks.
-#include "graph/orders/row_reuse.hpp"
+#include "graph/partition/statistics.hpp"
 #include "runtime/numbers/random.hpp"
 
 #include <gtest/gtest.h>

@@ -2,7 +2,7 @@
 //
 // Pieces of a local order: every vertex has one place, and the cells of grids that nobody names are equally
 // heavy and made of few runs.
-#include "graph/partition/pieces.hpp"
+#include "graph/partition/permutation.hpp"
 
 #include "graph/store/listed_block.hpp"
 #include "runtime/error.hpp"

@@ -5,7 +5,7 @@
 // checksum made right again.
 
 #include "graph/crc32.hpp"
-#include "graph/store/vertex_owners.hpp"
+#include "graph/store/distribution.hpp"
 #include "runtime/files/hdf5_file.hpp"
 
 #include <algorithm>

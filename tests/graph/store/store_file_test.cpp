@@ -6,7 +6,7 @@
 #include "graph/generate/generators.hpp"
 #include "graph/graph_probe.hpp"
 #include "graph/partition/partition.hpp"
-#include "graph/store/vertex_owners.hpp"
+#include "graph/store/distribution.hpp"
 
 #include <gtest/gtest.h>
 #include <hdf5.h>

@@ -3,7 +3,7 @@
 //
 // A folder for the stores of a test, and the whole check of one store.
 
-#include "graph/export/export.hpp"
+#include "graph/store/export.hpp"
 #include "graph/generate/generators.hpp"
 #include "graph/graph_probe.hpp"
 #include "graph/partition/partition.hpp"

@@ -3,8 +3,8 @@
 // A store against the graph that it was made from: every block of many grids, from several numbers of ranks.
 #include "graph/store/store_reader.hpp"
 
-#include "graph/graph_source.hpp"
 #include "graph/generate/generators.hpp"
+#include "graph/graph_source.hpp"
 #include "graph/partition/partition.hpp"
 #include "graph/read/open_graph.hpp"
 #include "store_fixture.hpp"

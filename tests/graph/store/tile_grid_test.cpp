@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How a matrix is cut in tiles: pure arithmetic, tried exhaustively on small sizes and with ids near 2^33.
-#include "graph/store/tile_grid.hpp"
+#include "graph/store/distribution.hpp"
 
 #include "graph/partition/chunk_pool.hpp"
 #include "graph/partition/tile_builder.hpp"

@@ -4,8 +4,8 @@
 // every grid; in several pieces; 20 steps of Adam beside equations; and the lists of what is sent, multiplied and held.
 #include "models/gnn/memory_estimate.hpp"
 #include "models/links/link_fixture.hpp"
-#include "models/links/link_reference.hpp"
 #include "models/links/link_loss.hpp"
+#include "models/links/link_reference.hpp"
 #include "models/plan/step_cases.hpp"
 #include "models/reference/reference_network.hpp"
 #include "support/grids.hpp"

@@ -3,7 +3,7 @@
 //
 // A loss of links on dense matrices, by its definition: all pairs of vertices by original id.
 
-#include "graph/links/link_sets.hpp"
+#include "graph/partition/link_sets.hpp"
 #include "graph/store/store_reader.hpp"
 #include "runtime/numbers/bijection.hpp"
 #include "runtime/numbers/random.hpp"

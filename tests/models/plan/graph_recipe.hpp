@@ -3,8 +3,8 @@
 //
 // Stores of small graphs of any kind: features and labels of either kind, weighted or directed edges.
 
-#include "graph/graph_source.hpp"
 #include "graph/generate/computed_streams.hpp"
+#include "graph/graph_source.hpp"
 #include "graph/partition/partition.hpp"
 #include "support/reference.hpp"
 

@@ -4,8 +4,8 @@
 // Reads entries, wherever they are, of a list over all positions of an order that is spread over the ranks.
 
 #include "graph/graph_source.hpp"
+#include "graph/store/distribution.hpp"
 #include "graph/store/store_reader.hpp"
-#include "graph/store/vertex_owners.hpp"
 #include "runtime/comm/communicator.hpp"
 
 #include <cstdint>

@@ -4,6 +4,7 @@
 // Members of a zip archive (.npz) through libzip. numpy.savez stores members as they are: those are read at
 // any offset. savez_compressed deflates them: those are read in order, and going back starts again.
 
+#include "runtime/comm/communicator.hpp"
 #include "runtime/files/byte_source.hpp"
 
 #include <cstdint>
@@ -28,5 +29,18 @@ namespace orthant::graph {
 /// The CRC-32 of a member that is stored as it is; nothing for a deflated one.
 [[nodiscard]] std::optional<std::uint32_t> stored_check_sum(std::filesystem::path const& archive,
                                                             std::string const& member);
+
+// The check sums of an .npz archive. Members that are deflated are compared with theirs when they are
+// inflated (zip_archive.hpp). Members that are stored are read by many ranks, in pieces and in no order: they
+// are compared here, before they are used.
+
+struct ArchiveMember {
+  std::filesystem::path archive;
+  std::string name;
+};
+
+/// Reads the stored ones among `members` once, each rank a part of the bytes. Throws UserError, the same on
+/// all ranks, if one does not match its CRC-32. Collective; `members` is the same on all ranks.
+void check_stored_members(runtime::Communicator const& comm, std::vector<ArchiveMember> const& members);
 
 } // namespace orthant::graph

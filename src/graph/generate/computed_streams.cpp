@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "graph/generate/random_parts.hpp"
-
 #include "graph/generate/computed_streams.hpp"
+
 #include "runtime/error.hpp"
 #include "runtime/numbers/bijection.hpp"
 #include "runtime/numbers/random.hpp"

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "graph/export/export.hpp"
+#include "graph/store/export.hpp"
 
 #include "graph/exchange.hpp"
 #include "graph/graph_source.hpp"
-#include "graph/store/tile_grid.hpp"
-#include "graph/store/vertex_owners.hpp"
+#include "graph/store/distribution.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
 #include "runtime/numbers/counts.hpp"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "graph/links/link_sets.hpp"
+#include "graph/partition/link_sets.hpp"
 
 #include "graph/exchange.hpp"
+#include "graph/store/distribution.hpp"
 #include "graph/store/store_file.hpp"
-#include "graph/store/vertex_owners.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/error.hpp"
 #include "runtime/numbers/bijection.hpp"
