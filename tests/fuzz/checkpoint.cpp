@@ -7,7 +7,7 @@
 #include "fuzz/hdf5_arrays.hpp"
 #include "fuzz/single_rank.hpp"
 #include "graph/crc32.hpp"
-#include "models/checkpoint/checkpoint_file.hpp"
+#include "models/training/checkpoint/checkpoint_file.hpp"
 #include "runtime/device/kokkos_compat.hpp"
 
 #include <cstdlib>

@@ -2,8 +2,8 @@
 //
 // A MatrixMarket file: its head, then its entries as the head describes them.
 
-#include "graph/text/text_edges.hpp"
 #include "fuzz/fuzz_target.hpp"
+#include "graph/text/text_edges.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
   using namespace orthant;

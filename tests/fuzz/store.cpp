@@ -9,8 +9,8 @@
 #include "graph/crc32.hpp"
 #include "graph/generate/generators.hpp"
 #include "graph/partition/partition.hpp"
-#include "graph/store/store_reader.hpp"
 #include "graph/store/distribution.hpp"
+#include "graph/store/store_reader.hpp"
 #include "runtime/files/hdf5_file.hpp"
 
 #include <algorithm>

@@ -3,8 +3,8 @@
 // Which rank owns what, and records sent to their owners in bounded rounds.
 #include "graph/exchange.hpp"
 
-#include "graph/store/export.hpp"
 #include "graph/store/distribution.hpp"
+#include "graph/store/export.hpp"
 #include "runtime/comm/communicator.hpp"
 #include "runtime/error.hpp"
 #include "runtime/range.hpp"

@@ -2,9 +2,9 @@
 //
 // ReLU and dropout of a block, forward and backward, against their formulas element by element: equal to the
 // bit, at widths and first columns that are no multiple of four or of a vector.
-#include "models/core/activation.hpp"
+#include "models/layers/activation.hpp"
 
-#include "models/core/activation_kernels.hpp"
+#include "models/layers/activation_kernels.hpp"
 #include "pmm/kernels/row_teams.hpp"
 #include "support/dist_checks.hpp"
 

@@ -2,8 +2,8 @@
 //
 // A training that has diverged is no result, even where the loss of the last step, before its update, was
 // still finite.
-#include "models/batches/mini_batch.hpp"
-#include "models/files/gcn_weights.hpp"
+#include "models/gnn/batches/mini_batch.hpp"
+#include "models/gnn/files/network_weights.hpp"
 
 #include "models_fixture.hpp"
 #include "support/grids.hpp"

@@ -8,7 +8,7 @@
 //   k = (31 i^2 + 6007 i j + 7919 i + 38183 j + 104729 p + 12345) mod 100003        u = 2 k / 100003 - 1
 //   weight  sqrt(6 / (rows + columns)) u        bias, shift, mean  u / 8        scale of a norm, variance  1 + u / 4
 
-#include "models/plan/gcn_parameters.hpp"
+#include "models/gnn/plan/network_parameters.hpp"
 
 #include <cmath>
 #include <cstdint>

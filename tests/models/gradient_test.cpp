@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Every gradient against central differences of the loss, and the optimisers against their formulas.
-#include "models/core/device_copy.hpp"
+#include "models/parameters/device_copy.hpp"
 #include "models_fixture.hpp"
 
 #include <cmath>

@@ -3,7 +3,7 @@
 // Training in the schedule rows whose messages travel while it multiplies, beside training that waits for
 // them: the same bits wherever sums have one order.
 
-#include "models/batches/mini_batch.hpp"
+#include "models/gnn/batches/mini_batch.hpp"
 #include "models/models_fixture.hpp"
 #include "support/grids.hpp"
 

@@ -3,7 +3,7 @@
 // The learning rate of every step: by hand, against figures of PyTorch's schedulers, and as trainings use it.
 #include "models/training/learning_rate.hpp"
 
-#include "models/batches/mini_batch.hpp"
+#include "models/gnn/batches/mini_batch.hpp"
 #include "models_fixture.hpp"
 
 #include <gtest/gtest.h>

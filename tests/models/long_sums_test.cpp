@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The gradient of a norm's scale over more rows than single precision can count: each row adds nearly one.
-#include "models/core/rms_norm.hpp"
+#include "models/layers/rms_norm.hpp"
 #include "pmm/rows/column_sums.hpp"
 
 #include <gtest/gtest.h>

@@ -3,7 +3,7 @@
 // Absolute losses, gradient norms and parameters of mini-batch steps, and the vertices of every batch,
 // computed by a NumPy script from their definitions (oracle/oracle.py), repeated on every grid. A step has as
 // many batches as its case says: shared out over the data groups, and accumulated.
-#include "models/batches/mini_batch.hpp"
+#include "models/gnn/batches/mini_batch.hpp"
 #include "oracle_cases.hpp"
 #include "support/grids.hpp"
 

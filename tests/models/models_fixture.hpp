@@ -6,7 +6,7 @@
 #include "graph/generate/generators.hpp"
 #include "graph/partition/partition.hpp"
 #include "graph/read/open_graph.hpp"
-#include "models/gnn/gcn.hpp"
+#include "models/gnn/network/graph_network.hpp"
 #include "models/training/trainer.hpp"
 #include "pmm/kernels/host_parts.hpp"
 

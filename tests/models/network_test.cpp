@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A network of another kind, a perceptron of two layers, trains through the same loop as the GCN.
-#include "models/core/activation.hpp"
+#include "models/layers/activation.hpp"
 #include "models/training/trainer.hpp"
 #include "pmm/product/pmm.hpp"
 #include "support/dist_checks.hpp"

@@ -2,7 +2,7 @@
 //
 // Training with activations and operands in 16 bits: the losses and gradients of fp64 to the bound of the format, on every grid
 // and in both schedules, in mini-batches, pruned and with all parts; and gradients of a mean over many vertices.
-#include "models/batches/mini_batch.hpp"
+#include "models/gnn/batches/mini_batch.hpp"
 #include "models/training/gradient_sum.hpp"
 
 #include "models_fixture.hpp"

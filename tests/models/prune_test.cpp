@@ -3,7 +3,7 @@
 // Training on the rows that training vertices depend on, beside training on all rows: the same losses,
 // gradients, weights and scores to 1e-12, on every grid. And the list of a pruned step beside the ledgers, the
 // counted arithmetic and the arrays that are allocated.
-#include "models/pruning/pruned_gcn.hpp"
+#include "models/gnn/pruning/pruned_network.hpp"
 
 #include "models/plan/step_cases.hpp"
 #include "support/grids.hpp"

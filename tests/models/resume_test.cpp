@@ -2,7 +2,7 @@
 //
 // A training that goes on elsewhere, from the parameters and the optimizer's state of another, goes on as that
 // one would have; its learning rate, too.
-#include "models/batches/mini_batch.hpp"
+#include "models/gnn/batches/mini_batch.hpp"
 
 #include "models_fixture.hpp"
 #include "support/grids.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The fused kernels of RMSNorm, ReLU and dropout against the formulas, on every grid.
-#include "models/core/rms_norm.hpp"
+#include "models/layers/rms_norm.hpp"
 
 #include "pmm/rows/bias.hpp"
 #include "pmm/rows/column_sums.hpp"

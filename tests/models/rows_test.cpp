@@ -2,9 +2,9 @@
 //
 // The schedule rows: the block that a rank reads beside the whole matrix, and bytes: of grids that do not
 // exist against closed forms, and beside those of pmm3d and of Plexus's schedule.
-#include "models/batches/mini_batch.hpp"
-#include "models/files/gcn_weights.hpp"
-#include "models/plan/gcn_step.hpp"
+#include "models/gnn/batches/mini_batch.hpp"
+#include "models/gnn/files/network_weights.hpp"
+#include "models/gnn/plan/network_step.hpp"
 #include "models_fixture.hpp"
 #include "plan/graph_facts.hpp"
 #include "plan/graph_recipe.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/files/gcn_weights.hpp"
+#include "models/gnn/files/network_weights.hpp"
 
 #include "formula_parameters.hpp"
 #include "models_fixture.hpp"

@@ -19,8 +19,8 @@
 #include "cli/training/memory_check.hpp"
 #include "cli/training/train_full.hpp"
 #include "cli/training/train_run.hpp"
-#include "models/gnn/memory_estimate.hpp"
-#include "models/plan/gcn_step.hpp"
+#include "models/gnn/network/memory_estimate.hpp"
+#include "models/gnn/plan/network_step.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/machine/process_memory.hpp"
 

@@ -15,7 +15,7 @@
 #include "cli/training/memory_check.hpp"
 #include "cli/training/train_full.hpp"
 #include "graph/graph_source.hpp"
-#include "models/plan/gcn_step.hpp"
+#include "models/gnn/plan/network_step.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/files/staged_file.hpp"
 

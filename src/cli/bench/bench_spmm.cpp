@@ -17,7 +17,7 @@
 #include "graph/generate/generators.hpp"
 #include "graph/graph_source.hpp"
 #include "graph/partition/partition.hpp"
-#include "models/core/graph_operands.hpp"
+#include "models/gnn/operands/graph_operands.hpp"
 #include "pmm/grid/process_grid.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
 #include "runtime/arrays/huge_pages.hpp"

@@ -1,13 +1,13 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The local products of an epoch (models/plan/gcn_step.hpp lists them) by themselves, without the communication
+// The local products of an epoch (models/gnn/plan/network_step.hpp lists them) by themselves, without the communication
 // around them.
 
 #include "cli/bench/bench.hpp"
 #include "cli/machine/gemm_peak.hpp"
-#include "models/core/owned_adjacency.hpp"
-#include "models/plan/attention_step.hpp"
+#include "models/gnn/operands/owned_adjacency.hpp"
+#include "models/gnn/plan/attention_step.hpp"
 #include "pmm/cost/step_plan.hpp"
 #include "pmm/edges/edge_products.hpp"
 #include "pmm/grid/process_grid.hpp"

@@ -2,7 +2,7 @@
 #include "cli/commands/batch_plan.hpp"
 
 #include "cli/plan/cost_columns.hpp"
-#include "models/batches/batch_plan.hpp"
+#include "models/gnn/batches/batch_plan.hpp"
 #include "sampling/vertex_sampler.hpp"
 
 #include <fmt/ranges.h>

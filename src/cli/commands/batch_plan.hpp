@@ -6,7 +6,7 @@
 #include "cli/commands/plan_options.hpp"
 #include "cli/plan/simulation.hpp"
 #include "graph/store/store_reader.hpp"
-#include "models/batches/gcn_batches.hpp"
+#include "models/gnn/batches/network_batches.hpp"
 #include "models/training/optimizer.hpp"
 #include "pmm/cost/machine.hpp"
 

@@ -3,7 +3,7 @@
 // orthant export-weights: a weights file as a state dict of PyTorch, in safetensors.
 
 #include "cli/commands/subcommands.hpp"
-#include "models/files/state_dict.hpp"
+#include "models/gnn/files/state_dict.hpp"
 
 namespace orthant::cli {
 namespace {

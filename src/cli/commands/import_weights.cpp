@@ -3,7 +3,7 @@
 // orthant import-weights: a state dict of PyTorch, in safetensors, as a weights file.
 
 #include "cli/commands/subcommands.hpp"
-#include "models/files/state_dict.hpp"
+#include "models/gnn/files/state_dict.hpp"
 
 namespace orthant::cli {
 namespace {

@@ -11,10 +11,10 @@
 #include "cli/plan/simulation.hpp"
 #include "cli/training/train_options.hpp"
 #include "cli/training/train_run.hpp"
-#include "models/gnn/simulated_epoch.hpp"
-#include "models/lm_training/language_model.hpp"
-#include "models/lm_training/language_model_cost.hpp"
-#include "models/lm_training/shape_advice.hpp"
+#include "models/gnn/network/simulated_epoch.hpp"
+#include "models/lm/training/language_model.hpp"
+#include "models/lm/training/language_model_cost.hpp"
+#include "models/lm/training/shape_advice.hpp"
 #include "models/training/training_run.hpp"
 
 #include <algorithm>

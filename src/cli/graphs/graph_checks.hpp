@@ -6,7 +6,7 @@
 #include "cli/options/command.hpp"
 #include "graph/checks/operator_check.hpp"
 #include "graph/store/store_reader.hpp"
-#include "models/plan/gcn_settings.hpp"
+#include "models/gnn/plan/network_settings.hpp"
 
 #include <type_traits>
 

@@ -4,8 +4,8 @@
 // Loads of experts: what a run says of them, and how an earlier run's place the experts of this one.
 
 #include "cli/options/command.hpp"
-#include "models/experts/expert_layer.hpp"
-#include "models/plan/transformer_settings.hpp"
+#include "models/lm/experts/expert_layer.hpp"
+#include "models/lm/experts/transformer_settings.hpp"
 
 #include <string>
 #include <vector>

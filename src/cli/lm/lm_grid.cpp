@@ -4,7 +4,7 @@
 #include "cli/plan/measured_grids.hpp"
 #include "cli/training/memory_check.hpp"
 #include "cli/training/train_run.hpp"
-#include "models/lm_training/language_model.hpp"
+#include "models/lm/training/language_model.hpp"
 #include "pmm/kernels/host_parts.hpp"
 
 #include <algorithm>

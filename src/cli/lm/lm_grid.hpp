@@ -4,7 +4,7 @@
 // --grid auto of language models: the grid whose step takes least on a machine, of those that fit into the memory of a rank.
 
 #include "cli/options/command.hpp"
-#include "models/lm_training/language_model_cost.hpp"
+#include "models/lm/training/language_model_cost.hpp"
 #include "models/training/training_run.hpp"
 #include "tokens/token_file.hpp"
 

@@ -4,7 +4,7 @@
 // Options of a network beside weights that record one: evaluations take the command lines of trainings.
 
 #include "cli/options/command.hpp"
-#include "models/core/weights_file.hpp"
+#include "models/parameters/weights_file.hpp"
 
 #include <string>
 

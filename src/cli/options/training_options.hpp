@@ -5,7 +5,7 @@
 // work in epochs or in steps, and its help says so.
 
 #include "cli/options/command.hpp"
-#include "models/plan/gcn_settings.hpp"
+#include "models/gnn/plan/network_settings.hpp"
 
 #include <optional>
 #include <string>

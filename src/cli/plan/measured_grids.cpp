@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/plan/measured_grids.hpp"
 
-#include "models/gnn/memory_estimate.hpp"
+#include "models/gnn/network/memory_estimate.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/comm/collectives.hpp"
 

@@ -6,8 +6,8 @@
 // bit the one that a user starts on that grid.
 
 #include "cli/options/command.hpp"
-#include "models/batches/mini_batch.hpp"
-#include "models/plan/choose_schedule.hpp"
+#include "models/gnn/batches/mini_batch.hpp"
+#include "models/gnn/plan/choose_schedule.hpp"
 
 #include <functional>
 #include <nlohmann/json.hpp>

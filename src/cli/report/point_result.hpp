@@ -6,7 +6,7 @@
 
 #include "cli/study/points.hpp"
 #include "cli/study/study_folder.hpp"
-#include "models/counts/counted_graph.hpp"
+#include "models/gnn/plan/counted_graph.hpp"
 
 #include <nlohmann/json.hpp>
 #include <optional>

@@ -2,7 +2,7 @@
 #include "cli/training/checkpoints.hpp"
 
 #include "cli/options/gemm_options.hpp"
-#include "models/checkpoint/checkpoint_folder.hpp"
+#include "models/training/checkpoint/checkpoint_folder.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/files/temporary_path.hpp"
 #include "runtime/files/writable_file.hpp"

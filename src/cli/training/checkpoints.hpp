@@ -6,8 +6,8 @@
 #include "cli/options/command.hpp"
 #include "cli/options/training_options.hpp"
 #include "cli/training/stop_condition.hpp"
-#include "models/checkpoint/checkpointer.hpp"
-#include "models/checkpoint/resume.hpp"
+#include "models/training/checkpoint/checkpointer.hpp"
+#include "models/training/checkpoint/resume.hpp"
 
 #include <functional>
 #include <nlohmann/json.hpp>

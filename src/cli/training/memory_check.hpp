@@ -5,7 +5,7 @@
 
 #include "cli/options/command.hpp"
 #include "graph/partition/partition.hpp"
-#include "models/gnn/memory_estimate.hpp"
+#include "models/gnn/network/memory_estimate.hpp"
 
 #include <functional>
 #include <memory>

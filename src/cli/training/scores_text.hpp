@@ -3,7 +3,7 @@
 //
 // Scores of the splits, for the metrics and for readers.
 
-#include "models/core/vertex_loss.hpp"
+#include "models/training/vertex_loss.hpp"
 
 #include <nlohmann/json.hpp>
 #include <optional>

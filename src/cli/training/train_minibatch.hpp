@@ -7,7 +7,7 @@
 #include "cli/training/train_full.hpp"
 #include "cli/training/train_options.hpp"
 #include "graph/store/store_format.hpp"
-#include "models/batches/gcn_batches.hpp"
+#include "models/gnn/batches/network_batches.hpp"
 #include "pmm/grid/process_grid.hpp"
 
 namespace orthant::cli {

@@ -10,9 +10,9 @@
 #include "cli/training/train_options.hpp"
 #include "cli/training/weight_files.hpp"
 #include "graph/store/store_reader.hpp"
-#include "models/files/gcn_weights.hpp"
-#include "models/plan/choose_schedule.hpp"
-#include "models/pruning/pruned_rows.hpp"
+#include "models/gnn/files/network_weights.hpp"
+#include "models/gnn/plan/choose_schedule.hpp"
+#include "models/gnn/pruning/pruned_rows.hpp"
 #include "models/training/trainer.hpp"
 #include "runtime/report/progress.hpp"
 

@@ -7,7 +7,7 @@
 
 #include "cli/options/command.hpp"
 #include "cli/options/training_options.hpp"
-#include "models/checkpoint/training_state.hpp"
+#include "models/training/checkpoint/training_state.hpp"
 
 #include <string>
 #include <string_view>

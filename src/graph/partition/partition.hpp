@@ -16,8 +16,8 @@
 // name beside the output and renamed at the end: a killed job leaves the old file or none.
 
 #include "graph/graph_source.hpp"
-#include "graph/partition/link_sets.hpp"
 #include "graph/partition/input_summary.hpp"
+#include "graph/partition/link_sets.hpp"
 #include "graph/partition/statistics.hpp"
 #include "graph/store/store_format.hpp"
 #include "graph/store/store_reader.hpp"

@@ -6,9 +6,9 @@
 
 #include "graph/exchange.hpp"
 #include "graph/partition/permutation.hpp"
+#include "graph/store/distribution.hpp"
 #include "graph/store/store_arrays.hpp"
 #include "graph/store/store_format.hpp"
-#include "graph/store/distribution.hpp"
 #include "runtime/comm/communicator.hpp"
 #include "runtime/comm/together.hpp"
 

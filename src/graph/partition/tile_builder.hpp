@@ -5,8 +5,8 @@
 
 #include "graph/exchange.hpp"
 #include "graph/partition/chunk_pool.hpp"
-#include "graph/store/store_arrays.hpp"
 #include "graph/store/distribution.hpp"
+#include "graph/store/store_arrays.hpp"
 #include "runtime/comm/communicator.hpp"
 #include "runtime/error.hpp"
 

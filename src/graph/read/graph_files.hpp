@@ -3,8 +3,8 @@
 //
 // What Orthant uses of a data set's meta.json. All of it is optional.
 
-#include "graph/arrays/zip_archive.hpp"
 #include "graph/arrays/npy_streams.hpp"
+#include "graph/arrays/zip_archive.hpp"
 #include "graph/graph_source.hpp"
 #include "graph/read/open_graph.hpp"
 #include "graph/text/text_edges.hpp"

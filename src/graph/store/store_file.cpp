@@ -2,8 +2,8 @@
 #include "graph/store/store_file.hpp"
 
 #include "graph/crc32.hpp"
-#include "graph/store/store_arrays.hpp"
 #include "graph/store/distribution.hpp"
+#include "graph/store/store_arrays.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
 #include "runtime/files/byte_source.hpp"

@@ -7,8 +7,8 @@
 // needs with plain reads, so thousands of ranks do not ask a file system for the same few kilobytes of
 // metadata.
 
-#include "graph/store/store_format.hpp"
 #include "graph/store/distribution.hpp"
+#include "graph/store/store_format.hpp"
 #include "runtime/comm/communicator.hpp"
 #include "runtime/files/hdf5_file.hpp"
 #include "runtime/unique_handle.hpp"

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/store/store_verify.hpp"
 
+#include "graph/store/distribution.hpp"
 #include "graph/store/store_arrays.hpp"
 #include "graph/store/store_file.hpp"
 #include "graph/store/tiled_matrix.hpp"
-#include "graph/store/distribution.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"

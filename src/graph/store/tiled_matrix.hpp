@@ -5,9 +5,9 @@
 // each other and with the number of entries, the entries with their checksum, with the sides of their tile
 // and with the order that readers rely on.
 
+#include "graph/store/distribution.hpp"
 #include "graph/store/store_file.hpp"
 #include "graph/store/store_reader.hpp"
-#include "graph/store/distribution.hpp"
 
 #include <cstdint>
 #include <functional>

@@ -7,7 +7,7 @@
 // follows from it is as much larger, and the step that ends with the optimizer divides by it. Multiplying by a power
 // of two is exact. bf16 has the exponents of fp32 and needs none of this.
 
-#include "models/core/parameter.hpp"
+#include "models/parameters/parameter.hpp"
 #include "models/training/objective.hpp"
 #include "pmm/cost/step_plan.hpp"
 #include "runtime/comm/collectives.hpp"

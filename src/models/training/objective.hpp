@@ -4,7 +4,7 @@
 // What a training makes small: a number that follows from a network's outputs, with its gradient by them; and how good the outputs
 // are. A loss of each row (pmm/rows/row_loss.hpp) is one kind. Functions are collective over the grid's group, as those are.
 
-#include "models/core/vertex_loss.hpp"
+#include "models/training/vertex_loss.hpp"
 
 namespace orthant::models {
 

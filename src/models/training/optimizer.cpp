@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/training/optimizer.hpp"
 
-#include "models/core/device_copy.hpp"
+#include "models/parameters/device_copy.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/device/kokkos_compat_device.hpp"
 #include "runtime/error.hpp"

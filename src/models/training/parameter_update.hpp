@@ -4,7 +4,7 @@
 // The single numbers of a training step: loss, gradients' norms, the factor of clipping, the learning rate.
 // Kernels write them and kernels read them; the host gets them all in one copy at the end of the step.
 
-#include "models/core/parameter.hpp"
+#include "models/parameters/parameter.hpp"
 #include "models/training/training_run.hpp"
 #include "pmm/cost/step_plan.hpp"
 #include "runtime/arrays/views.hpp"
@@ -74,7 +74,7 @@ class StepNumbers {
 // follow one another, such as mini-batches and then the full graph, share one, and so the optimiser's state.
 //
 // Statistics among the parameters (running means of BatchNorm) have no norm, no moments and no gradient. With S the sum of what the
-// B batches of a step over all data groups found, which is in the place of the gradient, and mu = 0.1 (norms/norm_kind.hpp):
+// B batches of a step over all data groups found, which is in the place of the gradient, and mu = 0.1 (layers/norm_kind.hpp):
 //
 //   value += mu (S / B - value)
 //

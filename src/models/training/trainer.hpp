@@ -17,7 +17,7 @@
 // host), the second is recorded, and it and all later ones are launched as a whole. What differs from epoch
 // to epoch, the optimizer's step count, the learning rate and the factor of clipping, is in the device's memory.
 
-#include "models/core/network.hpp"
+#include "models/parameters/network.hpp"
 #include "models/training/batch_source.hpp"
 #include "models/training/gradient_sum.hpp"
 #include "models/training/objective.hpp"

@@ -48,7 +48,7 @@ struct HostActivationBackward {
   std::uint32_t const* passed = nullptr; // [rows x words]
 };
 
-/// RMSNorm, ReLU and dropout of rows (models/core/rms_norm.hpp has the formulas):
+/// RMSNorm, ReLU and dropout of rows (models/layers/rms_norm.hpp has the formulas):
 ///
 ///   result(i, j) := [addend(i, j) +] M keep_scale max(n_ij, 0)      n_ij = r_i z_ij factors(j)
 ///

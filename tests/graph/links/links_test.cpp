@@ -2,9 +2,9 @@
 //
 // Stores with held-out edges, beside plain sets: what is in A, in its degrees, and in both lists of links; on any number of ranks
 // the same file.
-#include "graph/store/export.hpp"
 #include "graph/partition/link_sets.hpp"
 #include "graph/read/open_graph.hpp"
+#include "graph/store/export.hpp"
 #include "graph/store/store_fixture.hpp"
 #include "runtime/numbers/random.hpp"
 #include "support/user_messages.hpp"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How many bytes of a store a rank reads: those of its part, and little more.
-#include "graph/store/export.hpp"
 #include "graph/generate/generators.hpp"
 #include "graph/partition/partition.hpp"
-#include "graph/store/store_reader.hpp"
 #include "graph/store/distribution.hpp"
+#include "graph/store/export.hpp"
+#include "graph/store/store_reader.hpp"
 #include "runtime/range.hpp"
 #include "store_fixture.hpp"
 

@@ -3,10 +3,10 @@
 //
 // A folder for the stores of a test, and the whole check of one store.
 
-#include "graph/store/export.hpp"
 #include "graph/generate/generators.hpp"
 #include "graph/graph_probe.hpp"
 #include "graph/partition/partition.hpp"
+#include "graph/store/export.hpp"
 #include "graph/store/store_reader.hpp"
 #include "store_expectations.hpp"
 

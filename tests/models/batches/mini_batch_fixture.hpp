@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Short trainings on mini-batches of a small graph, and their losses on a grid beside those on one rank.
-#include "models/batches/mini_batch.hpp"
+#include "models/gnn/batches/mini_batch.hpp"
 
 #include "models/models_fixture.hpp"
 #include "support/grids.hpp"

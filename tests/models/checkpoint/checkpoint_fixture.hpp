@@ -3,10 +3,10 @@
 //
 // Trainings on grids of fewer ranks than the job has, with the state that a checkpoint keeps of them.
 
-#include "models/batches/mini_batch.hpp"
-#include "models/checkpoint/checkpointer.hpp"
-#include "models/checkpoint/resume.hpp"
-#include "models/core/vertex_order.hpp"
+#include "models/gnn/batches/mini_batch.hpp"
+#include "models/training/checkpoint/checkpointer.hpp"
+#include "models/training/checkpoint/resume.hpp"
+#include "models/gnn/operands/vertex_order.hpp"
 #include "models/models_fixture.hpp"
 #include "support/scratch_folder.hpp"
 

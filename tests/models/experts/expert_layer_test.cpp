@@ -2,12 +2,12 @@
 //
 // A layer of experts on every grid and expert degree beside one rank's loops: what it adds to the stream, every gradient, who is
 // dropped, and what it communicates.
-#include "models/experts/expert_layer.hpp"
+#include "models/lm/experts/expert_layer.hpp"
 
 #include "models/experts/expert_reference.hpp"
 #include "models/formula_parameters.hpp"
-#include "models/lm/transformer_parameters.hpp"
-#include "models/lm/transformer_plan.hpp"
+#include "models/lm/transformer/transformer_parameters.hpp"
+#include "models/lm/transformer/transformer_plan.hpp"
 #include "support/dist_checks.hpp"
 #include "support/grids.hpp"
 

@@ -4,7 +4,7 @@
 // itself, added to what the router's choices give.
 #include "models/experts/expert_reference.hpp"
 #include "models/formula_parameters.hpp"
-#include "models/lm/feed_forward_half.hpp"
+#include "models/lm/transformer/feed_forward_half.hpp"
 #include "support/dist_checks.hpp"
 #include "support/grids.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Scores of links beside their definitions, pair by pair, on random scores with ties and on cases that are worked out by hand.
-#include "models/links/link_loss.hpp"
+#include "models/gnn/links/link_loss.hpp"
 #include "support/reference.hpp"
 
 #include <gtest/gtest.h>

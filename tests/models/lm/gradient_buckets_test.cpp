@@ -3,7 +3,7 @@
 // Gradients of transformers that are summed over data groups while the backward pass goes on: the same bits, and when
 // each call is made.
 #include "models/lm/formula_batches.hpp"
-#include "models/lm/transformer_parameters.hpp"
+#include "models/lm/transformer/transformer_parameters.hpp"
 #include "models/plan/step_cases.hpp"
 #include "runtime/comm/backend.hpp"
 

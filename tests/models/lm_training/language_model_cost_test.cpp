@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The best grids of language models, against what AxoNN's papers found (arXiv 2305.13525 and 2502.08145).
-#include "models/lm_training/language_model_cost.hpp"
+#include "models/lm/training/language_model_cost.hpp"
 
-#include "models/gnn/grid_cost.hpp"
-#include "models/lm_training/shape_advice.hpp"
+#include "models/gnn/network/grid_cost.hpp"
+#include "models/lm/training/shape_advice.hpp"
 
 #include <algorithm>
 #include <fmt/format.h>

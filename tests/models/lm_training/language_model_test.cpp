@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The training of a language model on a token file: what it holds, sends and reads on every grid, and what it learns.
-#include "models/lm_training/language_model.hpp"
+#include "models/lm/training/language_model.hpp"
 
-#include "models/lm_training/memory.hpp"
+#include "models/lm/training/lm_memory.hpp"
 #include "models/plan/step_cases.hpp"
 #include "support/grids.hpp"
 #include "support/live_arrays.hpp"

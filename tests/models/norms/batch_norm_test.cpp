@@ -2,9 +2,9 @@
 //
 // Statistics of BatchNorm of columns whose mean is far larger than their deviation, and of no more rows than one, in both
 // precisions on every grid. Whole networks: reference_test.cpp.
-#include "models/norms/batch_norm.hpp"
+#include "models/layers/batch_norm.hpp"
 
-#include "models/norms/norm_kind.hpp"
+#include "models/layers/norm_kind.hpp"
 #include "runtime/device/kokkos_compat_device.hpp"
 #include "support/dist_checks.hpp"
 #include "support/grids.hpp"

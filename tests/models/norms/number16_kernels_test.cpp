@@ -2,8 +2,8 @@
 //
 // Kernels of devices on rows of 16-bit numbers, on whatever execution space there is: what the same kernel makes of the same
 // numbers in fp32 (which other tests hold against formulas), each result rounded once. Equal to the bit.
-#include "models/core/activation_kernels.hpp"
-#include "models/core/rms_norm_kernels.hpp"
+#include "models/layers/activation_kernels.hpp"
+#include "models/layers/rms_norm_kernels.hpp"
 #include "pmm/kernels/rounding.hpp"
 #include "pmm/rows/bias_kernels.hpp"
 #include "support/dist_checks.hpp"

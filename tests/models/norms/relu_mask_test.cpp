@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // ReLU and dropout that keep bits of what passed, against those that do not: equal to the bit, forward and backward.
-#include "models/norms/activation_step.hpp"
+#include "models/layers/activation_step.hpp"
 
 #include "pmm/rows/column_sums.hpp"
 #include "support/dist_checks.hpp"

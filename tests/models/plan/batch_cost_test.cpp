@@ -2,10 +2,10 @@
 //
 // What is predicted of mini-batch training beside the ledgers of real epochs, on every grid with data groups: in the mean, and
 // of the very batches that are drawn.
-#include "models/batches/batch_plan.hpp"
+#include "models/gnn/batches/batch_plan.hpp"
 
-#include "models/batches/mini_batch.hpp"
-#include "models/plan/gcn_parameters.hpp"
+#include "models/gnn/batches/mini_batch.hpp"
+#include "models/gnn/plan/network_parameters.hpp"
 #include "models/plan/graph_facts.hpp"
 #include "models/plan/step_cases.hpp"
 #include "pmm/rows/norms.hpp"

@@ -2,10 +2,10 @@
 //
 // The lists of mini-batch steps and of an evaluation beside a real epoch, on grids of one and of two data
 // groups.
-#include "models/batches/batch_plan.hpp"
+#include "models/gnn/batches/batch_plan.hpp"
 
-#include "models/batches/mini_batch.hpp"
-#include "models/plan/gcn_parameters.hpp"
+#include "models/gnn/batches/mini_batch.hpp"
+#include "models/gnn/plan/network_parameters.hpp"
 #include "models/plan/step_cases.hpp"
 #include "pmm/rows/norms.hpp"
 #include "support/grids.hpp"

@@ -2,8 +2,8 @@
 //
 // What follows from the seconds of a machine for schedules and grids.
 #include "graph_facts.hpp"
-#include "models/gnn/grid_cost.hpp"
-#include "models/plan/choose_schedule.hpp"
+#include "models/gnn/network/grid_cost.hpp"
+#include "models/gnn/plan/choose_schedule.hpp"
 #include "pmm/kernels/host_parts.hpp"
 
 #include <algorithm>

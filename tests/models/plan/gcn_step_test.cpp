@@ -3,9 +3,9 @@
 // The list of an epoch beside a real epoch: collectives against the ledgers, products against the counted
 // arithmetic, on every grid. And lists of grids that do not exist, against closed forms worked out by hand.
 
-#include "models/plan/gcn_step.hpp"
+#include "models/gnn/plan/network_step.hpp"
 
-#include "models/counts/counted_graph.hpp"
+#include "models/gnn/plan/counted_graph.hpp"
 #include "models/plan/step_cases.hpp"
 #include "support/grids.hpp"
 

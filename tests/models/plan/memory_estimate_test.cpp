@@ -2,8 +2,8 @@
 //
 // The estimate of what training keeps in arrays, against the bytes that it really takes: all that operator
 // new hands out on the host (counted_memory.hpp).
-#include "models/batches/mini_batch.hpp"
-#include "models/gnn/memory_estimate.hpp"
+#include "models/gnn/batches/mini_batch.hpp"
+#include "models/gnn/network/memory_estimate.hpp"
 #include "models/models_fixture.hpp"
 #include "models/plan/counted_memory.hpp"
 #include "models/plan/graph_recipe.hpp"

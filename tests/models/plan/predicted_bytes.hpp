@@ -4,7 +4,7 @@
 // Bytes that the ledgers of x, y and z count in an epoch after the first, by the lists of all ranks of a grid.
 // Residuals travel over the whole group, which is not counted here. Softmax loss.
 
-#include "models/plan/gcn_step.hpp"
+#include "models/gnn/plan/network_step.hpp"
 
 #include <array>
 

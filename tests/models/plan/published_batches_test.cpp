@@ -5,7 +5,7 @@
 // and the errors of the others are printed. There is no bound on them: they tell how far such a guess carries.
 #include "built_in_machine.hpp"
 #include "graph_facts.hpp"
-#include "models/batches/batch_plan.hpp"
+#include "models/gnn/batches/batch_plan.hpp"
 
 #include <array>
 #include <cmath>

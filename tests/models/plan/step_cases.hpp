@@ -5,7 +5,7 @@
 // from layouts.
 
 #include "models/models_fixture.hpp"
-#include "models/plan/gcn_step.hpp"
+#include "models/gnn/plan/network_step.hpp"
 #include "models/plan/graph_recipe.hpp"
 #include "models/training/trainer.hpp"
 #include "support/dist_checks.hpp"

@@ -2,7 +2,7 @@
 //
 // The list of arrays beside those that a training allocates, label by label, on every grid.
 
-#include "models/gnn/memory_estimate.hpp"
+#include "models/gnn/network/memory_estimate.hpp"
 #include "models/plan/step_cases.hpp"
 #include "support/grids.hpp"
 #include "support/live_arrays.hpp"

@@ -2,7 +2,7 @@
 //
 // An update works in place. DeepSpeed-TED (arXiv 2303.06318) updates experts in tiles of 1.8M parameters, because
 // there an update copies all gradients to another format: 4 bytes per parameter of a rank. Here it copies none.
-#include "models/lm/transformer.hpp"
+#include "models/lm/transformer/transformer.hpp"
 #include "models/plan/counted_memory.hpp"
 #include "models/training/parameter_update.hpp"
 #include "support/grids.hpp"

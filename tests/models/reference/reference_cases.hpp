@@ -3,7 +3,7 @@
 //
 // The networks that are held beside their equations (reference_test.cpp), each with its graph.
 
-#include "models/gnn/gcn.hpp"
+#include "models/gnn/network/graph_network.hpp"
 #include "models/plan/graph_recipe.hpp"
 
 #include <fmt/format.h>

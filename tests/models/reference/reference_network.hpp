@@ -4,7 +4,7 @@
 // Networks by the equations of their papers on dense matrices of a whole graph, or of a part of it, in original ids; and
 // Adam. Parameters have the names of the program, and nothing else is the program's.
 
-#include "models/plan/gcn_settings.hpp"
+#include "models/gnn/plan/network_settings.hpp"
 #include "models/reference/tape.hpp"
 #include "sampling/sampling_fixture.hpp"
 

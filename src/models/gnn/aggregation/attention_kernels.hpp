@@ -1,0 +1,51 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// What an owner of rows computes for attention (gnn/plan/network_plan.hpp): rows are whole, so nothing is communicated. Functions
+// enqueue on exec and do not fence.
+//
+//   s_ih = <a_h row, Z_ih>      t_ih = <a_h column, Z_ih>      dZ_ih += ds_ih a_h row + dt_ih a_h column
+//   da_h row = sum_i ds_ih Z_ih      da_h column = sum_i dt_ih Z_ih
+
+#include "pmm/edges/edge_block.hpp"
+
+namespace orthant::models {
+
+using runtime::DefaultExec;
+using runtime::Vector;
+
+/// s, then t, [2 x rows x heads], from Z [rows x heads x width] and a [heads x 2 width].
+template<class T>
+void find_ends(DefaultExec const& exec, pmm::Heads const& heads, std::int64_t num_rows, Vector<T> const& z,
+               Vector<T> const& vectors, Vector<T> const& ends);
+/// dZ += .
+template<class T>
+void add_ends_gradient(DefaultExec const& exec, pmm::Heads const& heads, std::int64_t num_rows,
+                       Vector<T> const& vectors, Vector<T> const& ends_gradient, Vector<T> const& dz);
+
+/// Sums over rows, first in blocks of so many, then over the blocks in double: an order that depends on the shape alone. `partial`
+/// [blocks x columns] is lent.
+template<class T>
+struct RowSums {
+  std::int64_t num_rows = 0;
+  std::int64_t num_columns = 0;
+  std::int64_t rows_of_block = 1;
+  Vector<T> partial;
+};
+/// da [heads x 2 width] of these rows.
+template<class T>
+void sum_ends(DefaultExec const& exec, pmm::Heads const& heads, RowSums<T> const& sums, Vector<T> const& z,
+              Vector<T> const& ends_gradient, T* da);
+/// da := the sums of the columns of `terms` [rows x columns].
+template<class T>
+void sum_terms(DefaultExec const& exec, RowSums<T> const& sums, Vector<T> const& terms, T* da);
+
+/// mean [rows x width] := that over the heads of all [rows x heads x width]; and its adjoint.
+template<class T>
+void average_heads(DefaultExec const& exec, pmm::Heads const& heads, std::int64_t num_rows,
+                   Vector<T> const& all, Vector<T> const& mean);
+template<class T>
+void spread_heads(DefaultExec const& exec, pmm::Heads const& heads, std::int64_t num_rows,
+                  Vector<T> const& mean, Vector<T> const& all);
+
+} // namespace orthant::models

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/gnn/batches/batch_edges.hpp"
+
+#include "models/parameters/device_copy.hpp"
+#include "runtime/arrays/growing_list.hpp"
+#include "runtime/arrays/views.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace orthant::models {
+namespace {
+
+/// The lists by column of what is there by rows.
+void list_by_columns(HostEdges& edges) {
+  edges.column_offsets.assign(static_cast<std::size_t>(edges.num_columns) + 1, 0);
+  for (auto const column : edges.columns)
+    ++edges.column_offsets[static_cast<std::size_t>(column) + 1];
+  std::partial_sum(edges.column_offsets.begin(), edges.column_offsets.end(), edges.column_offsets.begin());
+  runtime::resize_for_writing(edges.rows, edges.columns.size());
+  runtime::resize_for_writing(edges.places, edges.columns.size());
+  // Places are taken from the end of each list, rows in descending order, so that the offsets end as they began.
+  auto& ends = edges.column_offsets;
+  for (auto row = edges.num_rows; row-- > 0;)
+    for (auto e = edges.row_offsets[static_cast<std::size_t>(row) + 1];
+         e-- > edges.row_offsets[static_cast<std::size_t>(row)];) {
+      auto const column = static_cast<std::size_t>(edges.columns[static_cast<std::size_t>(e)]);
+      auto const place = static_cast<std::size_t>(--ends[column + 1]);
+      edges.rows[place] = static_cast<runtime::LocalColumn>(row);
+      edges.places[place] = e;
+    }
+  // Now ends[j + 1] is where list j begins.
+  std::shift_left(ends.begin(), ends.end(), 1);
+  ends.back() = std::ssize(edges.columns);
+}
+
+} // namespace
+
+template<class T>
+void fill_edges(sampling::SampledBlock<T> const& block, HostEdges& edges) {
+  edges.num_rows = block.num_rows;
+  edges.num_columns = block.num_columns;
+  auto const num_loops = std::ranges::count_if(block.self_columns, [](auto column) { return column >= 0; });
+  runtime::resize_for_writing(edges.row_offsets, static_cast<std::size_t>(block.num_rows) + 1);
+  runtime::resize_for_writing(edges.columns, block.columns.size() + static_cast<std::size_t>(num_loops));
+  edges.row_offsets[0] = 0;
+  auto to = edges.columns.begin();
+  for (std::size_t row = 0; row < static_cast<std::size_t>(block.num_rows); ++row) {
+    auto const begin = block.columns.begin() + block.row_offsets[row];
+    auto const end = block.columns.begin() + block.row_offsets[row + 1];
+    auto const self = block.self_columns.empty() ? -1 : block.self_columns[row];
+    auto const behind = self < 0 ? end : std::lower_bound(begin, end, self);
+    to = std::copy(begin, behind, to);
+    if (self >= 0) *to++ = self;
+    to = std::copy(behind, end, to);
+    edges.row_offsets[row + 1] = to - edges.columns.begin();
+  }
+  list_by_columns(edges);
+}
+
+EdgeOperands lend_edges(HostEdges& edges, std::vector<std::int64_t>& row_ids,
+                        std::vector<std::int64_t>& column_ids) {
+  EdgeOperands operands;
+  operands.block = {edges.num_rows,
+                    edges.num_columns,
+                    lent("orthant::models::batch/row_offsets", edges.row_offsets),
+                    lent("orthant::models::batch/columns", edges.columns),
+                    lent("orthant::models::batch/edge_columns", edges.column_offsets),
+                    lent("orthant::models::batch/edge_rows", edges.rows),
+                    lent("orthant::models::batch/edge_places", edges.places)};
+  operands.row_ids = lent("orthant::models::batch/edge_row_ids", row_ids);
+  operands.column_ids = lent("orthant::models::batch/edge_column_ids", column_ids);
+  return operands;
+}
+
+template<class T>
+OwnedAdjacency<T> adjacency_of_edges(pmm::CellSizes sizes, EdgeOperands edges) {
+  auto const& block = edges.block;
+  OwnedAdjacency<T> adjacency;
+  adjacency.sizes = std::move(sizes);
+  adjacency.forward = pmm::LocalSpmm<T>(
+      pmm::SparseBlock<T>{{block.num_rows, block.num_columns, block.row_offsets, block.columns, {}}, {}, {}});
+  adjacency.backward = pmm::LocalSpmm<T>(
+      pmm::SparseBlock<T>{{block.num_columns, block.num_rows, block.column_offsets, block.rows, {}}, {}, {}});
+  adjacency.edges = std::make_shared<EdgeOperands const>(std::move(edges));
+  return adjacency;
+}
+
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template void fill_edges(sampling::SampledBlock<T> const&, HostEdges&);                                    \
+  template OwnedAdjacency<T> adjacency_of_edges(pmm::CellSizes, EdgeOperands);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+#undef ORTHANT_INSTANTIATE
+
+template<class T>
+BatchBlocks<T> DroppedBatch<T>::with_values(std::size_t index, bool is_transposed, BatchBlocks<T> blocks,
+                                            BlockIds const& ids, std::vector<pmm::DroppedBlock<T>>& all) {
+  pairs_.resize(std::max(pairs_.size(), index + 1));
+  auto& pair = pairs_[index];
+  auto const forward = is_transposed ? std::size_t{1} : std::size_t{0};
+  auto const add = [&](std::size_t which, pmm::SparseBlock<T> const& block, auto const& rows,
+                       auto const& columns) {
+    auto const num_nonzeros = block.csr.num_nonzeros();
+    pair.values[which] = runtime::part_of(pair.memory[which].reserve(num_nonzeros), 0, num_nonzeros);
+    static_cast<void>(with_dropped_values(block, pair.values[which], rows, columns, all));
+  };
+  if (!pair.is_used) {
+    add(forward, blocks.forward, ids.rows, ids.columns);
+    add(1 - forward, blocks.adjoint, ids.columns, ids.rows);
+    pair.is_used = true;
+  }
+  blocks.forward.csr.values = pair.values[forward];
+  blocks.adjoint.csr.values = pair.values[1 - forward];
+  return blocks;
+}
+
+template class DroppedBatch<float>;
+template class DroppedBatch<double>;
+
+namespace {
+
+using runtime::LocalColumn;
+using sampling::SampledBlock;
+using Places = std::vector<LocalColumn>;
+
+/// The block without other columns than these.
+template<class T>
+void keep_columns(SampledBlock<T>& block, Places const& places) {
+  Places number_of(static_cast<std::size_t>(block.num_columns), -1);
+  for (std::size_t i = 0; i < places.size(); ++i)
+    number_of[static_cast<std::size_t>(places[i])] = static_cast<LocalColumn>(i);
+  for (auto& column : block.columns)
+    column = number_of[static_cast<std::size_t>(column)];
+  for (auto& column : block.self_columns)
+    if (column >= 0) column = number_of[static_cast<std::size_t>(column)];
+  std::vector<T> scale; // [groups x columns]
+  scale.reserve(static_cast<std::size_t>(block.num_groups) * places.size());
+  for (std::int64_t group = 0; group < block.num_groups; ++group)
+    for (auto const place : places)
+      scale.push_back(block.column_scale[static_cast<std::size_t>(group * block.num_columns + place)]);
+  block.column_scale = std::move(scale);
+  block.num_columns = std::ssize(places);
+}
+
+/// The block without other rows than these; the others have no entries.
+template<class T>
+void keep_rows(SampledBlock<T>& block, Places const& places) {
+  for (std::size_t i = 0; i < places.size(); ++i)
+    block.row_offsets[i + 1] = block.row_offsets[static_cast<std::size_t>(places[i]) + 1];
+  block.row_offsets.resize(places.size() + 1);
+  block.row_scale = pmm::at_places(std::move(block.row_scale), places);
+  block.row_groups = pmm::at_places(std::move(block.row_groups), places);
+  block.self_columns = pmm::at_places(std::move(block.self_columns), places);
+  block.self_scale = pmm::at_places(std::move(block.self_scale), places);
+  block.num_rows = std::ssize(places);
+}
+
+/// A pattern that touches what the block and its self loops do.
+struct TouchedPattern {
+  std::vector<runtime::Offset> row_offsets{0};
+  Places columns;
+};
+
+template<class T>
+TouchedPattern touched_pattern(SampledBlock<T> const& block) {
+  TouchedPattern pattern;
+  pattern.columns.reserve(block.columns.size() + static_cast<std::size_t>(block.num_rows));
+  for (std::size_t row = 0; row < static_cast<std::size_t>(block.num_rows); ++row) {
+    pattern.columns.insert(pattern.columns.end(), block.columns.begin() + block.row_offsets[row],
+                           block.columns.begin() + block.row_offsets[row + 1]);
+    if (block.self_columns[row] >= 0) pattern.columns.push_back(block.self_columns[row]);
+    pattern.row_offsets.push_back(std::ssize(pattern.columns));
+  }
+  return pattern;
+}
+
+} // namespace
+
+template<class T>
+std::shared_ptr<pmm::NeededRows const> keep_needed_rows(pmm::ProcessGrid const& grid, pmm::Roles const& roles,
+                                                        pmm::CellSizes const& sizes,
+                                                        sampling::SampledPair<T>& pair, pmm::Gather gather) {
+  auto pattern = touched_pattern(pair.block);
+  auto needed = std::make_shared<pmm::NeededRows const>(
+      plan_needed_rows(grid, roles, sizes, {pattern.row_offsets, pattern.columns}, gather));
+  if (needed->over_c) {
+    keep_columns(pair.block, needed->over_c->touched);
+    keep_rows(pair.transposed, needed->over_c->touched);
+  }
+  if (needed->over_a) {
+    keep_rows(pair.block, needed->over_a->touched);
+    keep_columns(pair.transposed, needed->over_a->touched);
+  }
+  return needed;
+}
+
+void plan_needed_lists(pmm::StepPlan& step, pmm::Roles const& roles, pmm::NeededCountsOfAxes const& needed) {
+  using runtime::Operation;
+  constexpr std::int64_t agreement_bytes = 8;
+  constexpr std::int64_t coverage_bytes = 4 * sizeof(std::int64_t);
+  step.add_call(Operation::all_reduce, pmm::group_axes, agreement_bytes);
+  step.add_call(Operation::all_reduce, pmm::group_axes, coverage_bytes);
+  auto const add_lists = [&](pmm::Axis axis, std::optional<pmm::NeededCounts> const& counts) {
+    if (!counts) return;
+    auto const& touched = counts->touched;
+    auto const num_leaving = std::accumulate(touched.begin(), touched.end(), std::int64_t{0}) -
+                             touched[static_cast<std::size_t>(step.coordinates().along(axis))];
+    step.add_call(Operation::all_to_all, axis,
+                  (std::ssize(touched) - 1) * std::int64_t{sizeof(std::int64_t)});
+    step.add_call(Operation::all_to_all, axis, num_leaving * std::int64_t{sizeof(LocalColumn)});
+  };
+  add_lists(roles.c, needed.over_c);
+  add_lists(roles.a, needed.over_a);
+}
+
+template std::shared_ptr<pmm::NeededRows const> keep_needed_rows(pmm::ProcessGrid const&, pmm::Roles const&,
+                                                                 pmm::CellSizes const&,
+                                                                 sampling::SampledPair<float>&, pmm::Gather);
+template std::shared_ptr<pmm::NeededRows const> keep_needed_rows(pmm::ProcessGrid const&, pmm::Roles const&,
+                                                                 pmm::CellSizes const&,
+                                                                 sampling::SampledPair<double>&, pmm::Gather);
+
+} // namespace orthant::models

@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/gnn/batches/batch_maker.hpp"
+
+#include "models/gnn/batches/batch_edges.hpp"
+#include "models/gnn/batches/batch_plan.hpp"
+#include "runtime/arrays/growing_list.hpp"
+#include "runtime/comm/collectives.hpp"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <numeric>
+#include <span>
+
+namespace orthant::models {
+namespace {
+
+using pmm::AxisSet;
+using pmm::IndexOrder;
+
+template<class T>
+pmm::SparseBlock<T> to_sparse_block(sampling::SampledBlock<T> const& from) {
+  // The batch is lent, and never written through the block.
+  auto& block = const_cast<sampling::SampledBlock<T>&>(from);
+  pmm::SparseBlock<T> result;
+  result.csr = {block.num_rows, block.num_columns,
+                lent("orthant::models::batch/row_offsets", block.row_offsets),
+                lent("orthant::models::batch/columns", block.columns),
+                lent("orthant::models::batch/values", block.values)};
+  if (block.num_rows == 0) return result; // without rows no groups, and without groups other column scales
+  result.row_scale = lent("orthant::models::batch/row_scale", block.row_scale);
+  result.column_scale = lent("orthant::models::batch/column_scale", block.column_scale);
+  result.row_groups = lent("orthant::models::batch/row_groups", block.row_groups);
+  result.self_columns = lent("orthant::models::batch/self_columns", block.self_columns);
+  result.self_scale = lent("orthant::models::batch/self_scale", block.self_scale);
+  return result;
+}
+
+/// to[i,:] := from[rows[i],:]
+template<class T>
+void gather_rows(std::span<T const> from, std::vector<std::int32_t> const& rows, std::int64_t num_columns,
+                 std::vector<T>& to) {
+  runtime::resize_for_writing(to, rows.size() * static_cast<std::size_t>(num_columns));
+  auto* target = to.data();
+  for (auto const row : rows) {
+    std::copy_n(from.data() + row * num_columns, num_columns, target);
+    target += num_columns;
+  }
+}
+
+} // namespace
+
+template<class T>
+BatchMaker<T>::BatchMaker(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                          sampling::Sampler const& sampler, NetworkPlan const& plan,
+                          InputFeatures<T> const& features, pmm::RowTargets const& targets,
+                          pmm::Gather gather, sampling::BatchEdges edges)
+    : grid_(grid),
+      num_vertices_(store.facts().num_vertices),
+      plan_(plan),
+      gather_(gather_of(plan, gather)),
+      dropped_(plan.drops_edges ? std::make_unique<DroppedBatch<T>>() : nullptr),
+      builder_(grid.group(), store, sampler, edges),
+      has_sparse_features_(features.is_sparse),
+      num_feature_columns_(pmm::block_of(grid, plan.features()).columns.size()),
+      num_label_columns_(static_cast<std::int64_t>(targets.indicator.extent(1))),
+      targets_(targets),
+      splits_(targets.groups),
+      classes_(targets.classes),
+      indicator_(runtime::Vector<std::int8_t>(targets.indicator.data(), targets.indicator.size())) {
+  for_each_vertex_matrix(plan_, [&](pmm::Placement const& placement) {
+    add_range(placement.layout.rows, placement.layout.row_order);
+  });
+  for (auto const& layer : plan_.layers) {
+    if (layer.owners) {
+      auto const& roles = layer.owners->roles;
+      auto const rows = pmm::block_rows(grid.shape(), grid.coordinates(), roles, num_vertices_);
+      auto const columns = pmm::block_columns(grid.shape(), grid.coordinates(), roles, num_vertices_);
+      owned_rows_ = builder_.add_ranges(graph::Order::p1, rows);
+      owned_columns_ = builder_.add_ranges(graph::Order::p1, columns);
+      blocks_.push_back(builder_.add_block(rows, columns));
+      continue;
+    }
+    if (layer.is_residual || layer.reads_itself() || layer.teleport_site) { // without braces nvcc 13 fails
+      for (auto const& layout : {layer.input.layout, layer.output.layout})
+        builder_.add_other_positions(range_of(layout.rows, layout.row_order));
+    }
+    if (!layer.aggregates()) {
+      blocks_.emplace_back(); // not used
+      continue;
+    }
+    add_range(layer.adjacency.layout.columns, layer.adjacency.layout.column_order);
+    auto const block = pmm::block_of(grid, layer.adjacency);
+    blocks_.push_back(builder_.add_block(layer.is_even ? graph::Parity::even : graph::Parity::odd, block.rows,
+                                         block.columns));
+  }
+  if (!has_sparse_features_) {
+    feature_values_ = HostNumbers<T>(features.dense.storage());
+    return;
+  }
+  auto const& block = features.sparse.forward().block();
+  feature_values_ = HostNumbers<T>(block.csr.values);
+  feature_scale_ = HostNumbers<T>(block.row_scale);
+  feature_offsets_ = HostNumbers<runtime::Offset>(block.csr.row_offsets);
+  feature_columns_ = HostNumbers<runtime::LocalColumn>(block.csr.columns);
+}
+
+template<class T>
+void BatchMaker<T>::add_range(AxisSet axes, IndexOrder order) {
+  auto const [entry, is_new] = ranges_.try_emplace({axes, order}, 0);
+  if (is_new)
+    entry->second = builder_.add_range(order_of(order),
+                                       pmm::part_of(grid_.shape(), grid_.coordinates(), axes, num_vertices_));
+}
+
+template<class T>
+std::size_t BatchMaker<T>::range_of(AxisSet axes, IndexOrder order) const {
+  auto const known = ranges_.find({axes, order});
+  ORTHANT_REQUIRE(known != ranges_.end(), "no matrix has its vertices along ", pmm::name_of(axes));
+  return known->second;
+}
+
+template<class T>
+sampling::SampledVertices const& BatchMaker<T>::rows_of(pmm::Layout const& layout,
+                                                        sampling::Batch<T> const& sample) const {
+  return sample.vertices[range_of(layout.rows, layout.row_order)];
+}
+
+template<class T>
+void BatchMaker<T>::fill(std::int64_t epoch, std::int64_t index, HostBatch<T>& batch) {
+  auto const& clock = grid_.world().instruments().clock;
+  auto const begin = clock.work_seconds();
+  builder_.build(epoch, index, batch.sample);
+  if (auto const& first = plan_.layers.front(); first.owners && first.reads_edges())
+    fill_edges(batch.sample.forward(blocks_.front()), batch.edges);
+
+  auto const& feature_rows = rows_of(plan_.features().layout, batch.sample).positions;
+  if (has_sparse_features_)
+    fill_sparse_features(feature_rows, batch.sparse_features);
+  else
+    gather_rows(feature_values_.values(), feature_rows, num_feature_columns_, batch.dense_features);
+
+  auto const& logit_rows = rows_of(plan_.logits().layout, batch.sample).positions;
+  gather_rows(splits_.values(), logit_rows, 1, batch.splits);
+  if (num_label_columns_ == 0 && !classes_.values().empty())
+    gather_rows(classes_.values(), logit_rows, 1, batch.classes);
+  gather_rows(indicator_.values(), logit_rows, num_label_columns_, batch.indicator);
+  auto const& weight_of = batch.sample.keys.loss_weights;
+  batch.loss_weights.clear();
+  if (!weight_of.empty()) {
+    batch.loss_weights.assign(logit_rows.size(), weight_of.front());
+    auto const& groups = rows_of(plan_.logits().layout, batch.sample).strata;
+    for (std::size_t i = 0; i < groups.size(); ++i)
+      batch.loss_weights[i] = weight_of[static_cast<std::size_t>(groups[i])];
+  }
+  batch.seconds = clock.work_seconds() - begin;
+}
+
+template<class T>
+double BatchMaker<T>::num_kept_neighbours(std::int64_t epoch, std::int64_t index) {
+  sampling::Batch<T> sample;
+  builder_.build(epoch, index, sample);
+  auto const& block = sample.forward(blocks_.front());
+  // Blocks are replicated over one axis, entries and places alike.
+  std::array sums{static_cast<double>(block.num_nonzeros()),
+                  static_cast<double>(block.num_rows) * static_cast<double>(block.num_columns)};
+  runtime::all_reduce(runtime::host, grid_.group(), std::span(sums));
+  return sums[1] == 0 ? 0.0 : sums[0] / sums[1] * static_cast<double>(sample.keys.size());
+}
+
+template<class T>
+void BatchMaker<T>::fill_sparse_features(std::vector<std::int32_t> const& rows,
+                                         HostSparseRows<T>& sparse) const {
+  auto const offsets = feature_offsets_.values();
+  auto const is_pattern = feature_values_.values().empty();
+  auto const begin_of = [&](std::int32_t row) { return offsets[static_cast<std::size_t>(row)]; };
+  runtime::resize_for_writing(sparse.row_offsets, rows.size() + 1);
+  sparse.row_offsets[0] = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    sparse.row_offsets[i + 1] = sparse.row_offsets[i] + begin_of(rows[i] + 1) - begin_of(rows[i]);
+  auto const num_entries = static_cast<std::size_t>(sparse.row_offsets.back());
+  runtime::resize_for_writing(sparse.columns, num_entries);
+  runtime::resize_for_writing(sparse.values, is_pattern ? 0 : num_entries);
+  auto const copy = [&](auto const& from, auto& to) {
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      std::copy(from.values().begin() + begin_of(rows[i]), from.values().begin() + begin_of(rows[i] + 1),
+                to.begin() + sparse.row_offsets[i]);
+  };
+  copy(feature_columns_, sparse.columns);
+  if (!is_pattern) copy(feature_values_, sparse.values);
+  sparse.row_scale.clear();
+  if (!feature_scale_.values().empty()) gather_rows(feature_scale_.values(), rows, 1, sparse.row_scale);
+
+  // The transpose, by counting: rows of a column ascend.
+  sparse.column_offsets.assign(static_cast<std::size_t>(num_feature_columns_) + 1, 0);
+  for (auto const column : sparse.columns)
+    ++sparse.column_offsets[static_cast<std::size_t>(column) + 1];
+  std::partial_sum(sparse.column_offsets.begin(), sparse.column_offsets.end(), sparse.column_offsets.begin());
+  runtime::resize_for_writing(sparse.rows, sparse.columns.size());
+  runtime::resize_for_writing(sparse.transposed_values, sparse.values.size());
+  auto next = sparse.column_offsets;
+  for (std::size_t row = 0; row < rows.size(); ++row)
+    for (auto k = static_cast<std::size_t>(sparse.row_offsets[row]);
+         k < static_cast<std::size_t>(sparse.row_offsets[row + 1]); ++k) {
+      auto const place = static_cast<std::size_t>(next[static_cast<std::size_t>(sparse.columns[k])]++);
+      sparse.rows[place] = static_cast<runtime::LocalColumn>(row);
+      if (!is_pattern) sparse.transposed_values[place] = sparse.values[k];
+    }
+}
+
+template<class T>
+NetworkPlan BatchMaker<T>::plan_of(sampling::Batch<T> const& sample) const {
+  return plan_of_batch(plan_, sample.keys.size(), grid_.shape(), grid_.coordinates(),
+                       [&](AxisSet axes, IndexOrder order) {
+                         return static_cast<std::int64_t>(sample.vertices[range_of(axes, order)].size());
+                       });
+}
+
+template<class T>
+BlockKeys BatchMaker<T>::keys_of(pmm::Placement const& placement, HostBatch<T>& batch) const {
+  auto& vertices = batch.sample.vertices[range_of(placement.layout.rows, placement.layout.row_order)];
+  return {lent("orthant::models::batch/original_ids", vertices.original_ids),
+          pmm::block_of(grid_, placement).columns.begin};
+}
+
+template<class T>
+std::vector<std::int64_t> BatchMaker<T>::positions_of(pmm::Layout const& layout, IndexOrder order,
+                                                      sampling::Batch<T> const& sample) const {
+  auto const& vertices = rows_of(layout, sample);
+  if (layout.row_order != order) return vertices.other_positions;
+  auto const range = pmm::part_of(grid_.shape(), grid_.coordinates(), layout.rows, num_vertices_);
+  std::vector<std::int64_t> positions;
+  positions.reserve(vertices.size());
+  for (auto const position : vertices.positions)
+    positions.push_back(range.begin + position);
+  return positions;
+}
+
+template<class T>
+pmm::CellSizes BatchMaker<T>::cells_of(NetworkLayerPlan const& layer,
+                                       sampling::Batch<T> const& sample) const {
+  auto const& roles = layer.owners->roles;
+  auto const whole = pmm::contiguous_cells(grid_.shape(), grid_.coordinates(), roles, num_vertices_);
+  auto const& rows = sample.vertices[owned_rows_].positions;
+  auto const& columns = sample.vertices[owned_columns_].positions;
+  auto const own_slab = pmm::range_of(whole.over_c, grid_.coordinate(roles.c)).begin;
+  return {pmm::counts_by_slab(columns, whole.over_b, own_slab), pmm::counts_by_slab(columns, whole.over_c),
+          pmm::counts_by_slab(rows, whole.over_a)};
+}
+
+template<class T>
+BlockIds BatchMaker<T>::ids_of(NetworkLayerPlan const& layer, pmm::NeededRows const* needed,
+                               HostBatch<T>& batch) const {
+  auto& vertices = batch.sample.vertices;
+  auto const lend = [](std::vector<std::int64_t>& rows, std::vector<std::int64_t>& columns) -> BlockIds {
+    return {lent("orthant::models::batch/row_ids", rows), lent("orthant::models::batch/column_ids", columns)};
+  };
+  if (!layer.owners) {
+    auto const& layout = layer.adjacency.layout;
+    return lend(vertices[range_of(layout.rows, layout.row_order)].original_ids,
+                vertices[range_of(layout.columns, layout.column_order)].original_ids);
+  }
+  auto& rows = vertices[owned_rows_].original_ids;
+  auto& columns = vertices[owned_columns_].original_ids;
+  if (needed == nullptr) return lend(rows, columns);
+  auto const touched = [](std::vector<std::int64_t> ids, std::optional<pmm::NeededSlabs> const& axis) {
+    return axis ? pmm::at_places(std::move(ids), axis->touched) : ids;
+  };
+  batch.row_ids = touched(rows, needed->over_a);
+  batch.column_ids = touched(columns, needed->over_c);
+  return lend(batch.row_ids, batch.column_ids);
+}
+
+template<class T>
+Adjacency<T> BatchMaker<T>::adjacency_of(NetworkLayerPlan const& layer, sampling::BlockHandle block,
+                                         HostBatch<T>& batch,
+                                         std::vector<pmm::DroppedBlock<T>>& dropped) const {
+  auto& sample = batch.sample;
+  auto const sizes = layer.owners ? cells_of(layer, sample) : pmm::CellSizes{};
+  if (layer.owners && layer.reads_edges())
+    return adjacency_of_edges<T>(sizes, lend_edges(batch.edges, sample.vertices[owned_rows_].original_ids,
+                                                   sample.vertices[owned_columns_].original_ids));
+  std::shared_ptr<pmm::NeededRows const> needed;
+  if (layer.owners && gather_ != pmm::Gather::all)
+    needed = keep_needed_rows(grid_, layer.owners->roles, sizes, sample.blocks[block.index], gather_);
+  BatchBlocks<T> blocks{to_sparse_block(sample.forward(block)), to_sparse_block(sample.adjoint(block))};
+  if (dropped_)
+    blocks = dropped_->with_values(block.index, block.is_transposed, std::move(blocks),
+                                   ids_of(layer, needed.get(), batch), dropped);
+  pmm::LocalSpmm<T> forward(blocks.forward);
+  pmm::LocalSpmm<T> adjoint(blocks.adjoint);
+  if (layer.owners)
+    return OwnedAdjacency<T>{sizes, std::move(forward), std::move(adjoint), std::move(needed)};
+  return pmm::DistSparse<T>{grid_, layer.adjacency, std::move(forward), std::move(adjoint)};
+}
+
+template<class T>
+ResidualPath<T> BatchMaker<T>::path_of(pmm::Placement const& input, pmm::Placement const& output,
+                                       sampling::Batch<T> const& sample) const {
+  if (input == output) return ResidualPath<T>::local();
+  auto const in = input.layout;
+  auto const out = output.layout;
+  auto const in_by_out = positions_of(in, out.row_order, sample);
+  auto const in_by_in = positions_of(in, in.row_order, sample);
+  auto const out_by_out = positions_of(out, out.row_order, sample);
+  auto const out_by_in = positions_of(out, in.row_order, sample);
+  return {std::make_shared<pmm::Relayout<T> const>(
+              grid_, input, output, pmm::SampledRows{num_vertices_, in_by_out, out_by_out, out_by_in}),
+          std::make_shared<pmm::Relayout<T> const>(
+              grid_, output, input, pmm::SampledRows{num_vertices_, out_by_in, in_by_in, in_by_out})};
+}
+
+template<class T>
+InputFeatures<T> BatchMaker<T>::features_of(pmm::Placement const& placement, HostBatch<T>& batch) const {
+  InputFeatures<T> features;
+  features.is_sparse = has_sparse_features_;
+  features.keys = keys_of(placement, batch);
+  if (!has_sparse_features_) {
+    features.dense =
+        pmm::DistMatrix<T>(grid_, placement, lent("orthant::models::batch/features", batch.dense_features));
+    return features;
+  }
+  auto& sparse = batch.sparse_features;
+  auto const num_rows = pmm::block_of(grid_, placement).rows.size();
+  pmm::SparseBlock<T> forward;
+  forward.csr = {num_rows, num_feature_columns_,
+                 lent("orthant::models::batch/row_offsets", sparse.row_offsets),
+                 lent("orthant::models::batch/columns", sparse.columns),
+                 lent("orthant::models::batch/values", sparse.values)};
+  forward.row_scale = lent("orthant::models::batch/row_scale", sparse.row_scale);
+  pmm::SparseBlock<T> adjoint;
+  adjoint.csr = {num_feature_columns_, num_rows,
+                 lent("orthant::models::batch/row_offsets", sparse.column_offsets),
+                 lent("orthant::models::batch/columns", sparse.rows),
+                 lent("orthant::models::batch/values", sparse.transposed_values)};
+  adjoint.column_scale = forward.row_scale;
+  features.sparse =
+      pmm::DistSparse<T>(grid_, placement, pmm::LocalSpmm<T>(forward), pmm::LocalSpmm<T>(adjoint));
+  return features;
+}
+
+template<class T>
+NetworkOperands<T> BatchMaker<T>::operands(HostBatch<T>& batch) const {
+  NetworkOperands<T> operands;
+  operands.plan = plan_of(batch.sample);
+  operands.features = features_of(operands.plan.features(), batch);
+  if (dropped_) dropped_->begin();
+  for (std::size_t l = 0; l < blocks_.size(); ++l) {
+    auto const& layer = operands.plan.layers[l];
+    // Between owners all layers have the same block.
+    auto const has_block = layer.owners || layer.aggregates();
+    operands.adjacency.push_back(l > 0 && layer.owners ? operands.adjacency.front()
+                                 : has_block ? adjacency_of(layer, blocks_[l], batch, operands.dropped)
+                                             : Adjacency<T>());
+    if (needs_column_ids(layer)) operands.column_ids.push_back(ids_of(layer, nullptr, batch).columns);
+    operands.output_keys.push_back(keys_of(layer.result(), batch));
+    operands.residuals.push_back(layer.is_residual ? path_of(layer.input, layer.output, batch.sample)
+                                                   : ResidualPath<T>{});
+    operands.self_paths.push_back(layer.reads_itself()
+                                      ? path_of(layer.aggregated(), layer.aggregate(), batch.sample)
+                                      : ResidualPath<T>{});
+  }
+  if (auto const& teleport = operands.plan.teleport)
+    for (auto const& site : teleport->sites)
+      operands.teleport_paths.push_back(path_of(teleport_start(operands.plan), site, batch.sample));
+  return operands;
+}
+
+template<class T>
+pmm::RowTargets BatchMaker<T>::targets(HostBatch<T>& batch) const {
+  return {lent("orthant::models::batch/splits", batch.splits),
+          lent("orthant::models::batch/classes", batch.classes),
+          lent_matrix("orthant::models::batch/indicator", batch.indicator, batch.splits.size(),
+                      static_cast<std::size_t>(num_label_columns_)),
+          lent("orthant::models::batch/loss_weights", batch.loss_weights)};
+}
+
+template class BatchMaker<float>;
+template class BatchMaker<double>;
+
+} // namespace orthant::models

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/gnn/batches/network_batches.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace orthant::models {
+
+template<class T>
+BatchQueue<T>::BatchQueue(BatchMaker<T>& maker, sampling::Sampler const& sampler, std::int64_t group,
+                          std::int64_t num_accumulated, std::int64_t num_epochs, Prefetch prefetch,
+                          std::int64_t first_epoch, std::int64_t first_step)
+    : maker_(maker),
+      sampler_(sampler),
+      group_(group),
+      num_accumulated_(num_accumulated),
+      num_epochs_(num_epochs),
+      place_{first_epoch, first_step, 0} {
+  if (prefetch == Prefetch::none) return;
+  task_.emplace([this] { fill_back(); });
+  if (!is_at_end()) task_->start();
+}
+
+template<class T>
+void BatchQueue<T>::fill_back() {
+  maker_.fill(place_.epoch, sampler_.batch_of(place_.step, group_, place_.accumulated), batches_[back_]);
+}
+
+template<class T>
+void BatchQueue<T>::advance() {
+  if (++place_.accumulated < num_accumulated_) return;
+  place_.accumulated = 0;
+  if (++place_.step < sampler_.num_steps()) return;
+  place_.step = 0;
+  ++place_.epoch;
+}
+
+template<class T>
+HostBatch<T>& BatchQueue<T>::next(runtime::Instruments& instruments, runtime::PhaseTimes& phases) {
+  ORTHANT_REQUIRE(!is_at_end(), "there is no batch after the last of epoch ", num_epochs_);
+  {
+    runtime::ScopedTimer const timer(instruments, phases, "sampling_wait");
+    if (task_) {
+      task_->wait();
+      if (task_start_) instruments.clock.wait_for_work(*task_start_, batches_[back_].seconds);
+    } else {
+      fill_back();
+    }
+  }
+  auto& batch = batches_[back_];
+  phases.add("sampling", batch.seconds);
+  advance();
+  if (!task_) return batch; // the next one takes its place
+  // The other batch is in use no more.
+  back_ = 1 - back_;
+  if (!is_at_end()) {
+    task_start_ = instruments.clock.now();
+    task_->start();
+  }
+  return batch;
+}
+
+template class BatchQueue<float>;
+template class BatchQueue<double>;
+
+namespace {
+
+/// No two batches of a run have one, and full-graph epochs (their number) have others.
+std::uint64_t dropout_key(std::int64_t epoch, std::int64_t batch) {
+  return static_cast<std::uint64_t>(batch + 1) << 32 | static_cast<std::uint64_t>(epoch);
+}
+
+} // namespace
+
+BatchSizes sizes_of(MiniBatchSettings const& settings, bool is_evaluated) {
+  auto const trains_full_graph = settings.num_full_epochs > 0;
+  return {.num_vertices = settings.batch_size,
+          .num_accumulated = settings.num_accumulated,
+          .has_full_graph = is_evaluated || trains_full_graph,
+          .renormalizes = settings.edges == sampling::BatchEdges::renormalize,
+          .trains_full_graph = trains_full_graph,
+          .has_strata = settings.has_strata(),
+          .prefetches = settings.prefetch == Prefetch::next_batch};
+}
+
+template<class T>
+NetworkBatches<T>::NetworkBatches(pmm::ProcessGrid const& grid, GraphNetwork<T>& network,
+                                  pmm::RowLoss<T>& loss, std::unique_ptr<BatchMaker<T>> maker,
+                                  sampling::Sampler const& sampler, MiniBatchSettings const& settings,
+                                  std::int64_t num_epochs, std::int64_t num_train)
+    : grid_(grid),
+      network_(network),
+      loss_(loss),
+      maker_(std::move(maker)),
+      sampler_(sampler),
+      settings_(settings),
+      num_epochs_(num_epochs),
+      nominal_count_(std::max<std::int64_t>(1, num_train / sampler.num_steps())) {}
+
+template<class T>
+double NetworkBatches<T>::num_kept_neighbours() {
+  ORTHANT_REQUIRE(!queue_, "the queue's thread has the maker");
+  constexpr std::int64_t most_batches = 4;
+  auto const num_batches = std::min(most_batches, sampler_.num_batches());
+  auto sum = 0.0;
+  for (std::int64_t batch = 0; batch < num_batches; ++batch)
+    sum += maker_->num_kept_neighbours(1, batch);
+  return sum / static_cast<double>(num_batches);
+}
+
+template<class T>
+void NetworkBatches<T>::start_at(std::int64_t epoch, std::int64_t step) {
+  ORTHANT_REQUIRE(step < num_steps(), "step ", step, " of epochs that have ", num_steps());
+  queue_.reset(); // its thread fills batches by the maker
+  queue_ = std::make_unique<BatchQueue<T>>(*maker_, sampler_, grid_.coordinate(pmm::Axis::data),
+                                           settings_.num_accumulated, num_epochs_, settings_.prefetch, epoch,
+                                           step);
+}
+
+template<class T>
+std::uint64_t NetworkBatches<T>::next(std::int64_t epoch, runtime::PhaseTimes& phases) {
+  ORTHANT_REQUIRE(queue_, "batches before start_at()");
+  auto& instruments = grid_.world().instruments();
+  auto& batch = queue_->next(instruments, phases);
+  runtime::ScopedTimer const timer(instruments, phases, "bind");
+  network_.unbind();
+  network_.rebind(maker_->operands(batch));
+  loss_.rebind(network_.plan().logits());
+  loss_.set_batch_targets(maker_->targets(batch), {batch.splits, batch.classes, batch.loss_weights});
+  return dropout_key(epoch, batch.sample.index);
+}
+
+template class NetworkBatches<float>;
+template class NetworkBatches<double>;
+
+} // namespace orthant::models

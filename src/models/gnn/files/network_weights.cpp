@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/gnn/files/network_weights.hpp"
+
+#include "runtime/comm/together.hpp"
+
+#include <charconv>
+
+namespace orthant::models {
+
+using runtime::Hdf5File;
+
+Architecture architecture_of(NetworkSettings const& settings) {
+  auto const yes_or_no = [](bool has_it) { return std::string(has_it ? "yes" : "no"); };
+  Architecture parts{{"model", std::string(name_of(settings.model))}};
+  if (settings.model == Model::sage) parts.emplace_back("aggregator", name_of(settings.aggregator));
+  auto const traits = traits_of(settings.model, settings.aggregator);
+  if (traits.has_propagations)
+    parts.emplace_back("propagation_steps", std::to_string(settings.num_propagations));
+  if (traits.has_teleport) parts.emplace_back("teleport", fmt::format("{}", settings.teleport));
+  if (traits.has_identity_maps) parts.emplace_back("theta", fmt::format("{}", settings.theta));
+  if (weighs_neighbours(settings)) {
+    parts.emplace_back("heads", std::to_string(settings.num_heads));
+    parts.emplace_back("output_heads", std::to_string(settings.num_output_heads));
+  }
+  Architecture const others{{"layers", std::to_string(settings.num_layers())},
+                            {"norm", std::string(name_of(settings.norm))},
+                            {"activation", std::string(name_of(settings.activation))},
+                            {"residual", yes_or_no(settings.has_residuals)},
+                            {"input_projection", yes_or_no(settings.projected_width > 0)},
+                            {"head", yes_or_no(settings.has_head)},
+                            {"bias", yes_or_no(settings.has_bias)},
+                            {"trained_features", yes_or_no(settings.trains_features)}};
+  parts.insert(parts.end(), others.begin(), others.end());
+  if (predicts_links(settings)) {
+    parts.emplace_back("task", "links");
+    parts.emplace_back("decoder", settings.decoder_width > 0 ? "mlp" : "dot");
+    if (settings.decoder_width > 0)
+      parts.emplace_back("decoder_hidden", std::to_string(settings.decoder_width));
+  }
+  return parts;
+}
+
+Architecture order_of_features(NetworkSettings const& settings, graph::StoreFacts const& facts) {
+  if (!settings.trains_features || !facts.has_two_orders()) return {};
+  return {{"order_of_features",
+           settings.schedule == Schedule::rows ? "p1, of --schedule rows" : "p2, of --schedule pmm3d"}};
+}
+
+Architecture record_of(NetworkSettings const& settings) {
+  auto record = architecture_of(settings);
+  record.emplace_back("feature_norm", settings.feature_norm == FeatureNorm::row ? "row" : "none");
+  if (settings.normalization) record.emplace_back("normalization", graph::name_of(*settings.normalization));
+  if (settings.self_loops) record.emplace_back("self_loops", graph::name_of(*settings.self_loops));
+  return record;
+}
+
+Architecture record_of(NetworkSettings const& settings, graph::StoreFacts const& facts) {
+  auto record = record_of(settings);
+  for (auto const& part : order_of_features(settings, facts))
+    record.push_back(part);
+  return record;
+}
+
+NetworkSettings settings_of(WeightsFacts const& facts) {
+  NetworkSettings settings;
+  auto const last = facts.widths.end() - (facts.head_classes ? 0 : 1);
+  // The first layer of GCNII is dense, and not one of its hidden widths.
+  settings.hidden_widths.assign(facts.widths.begin() + (facts.model == Model::gcnii ? 2 : 1), last);
+  settings.num_propagations = facts.num_propagations;
+  settings.teleport = facts.teleport;
+  settings.theta = facts.theta;
+  if (facts.projected_features) settings.projected_width = facts.widths.front();
+  settings.has_head = facts.head_classes.has_value();
+  settings.has_residuals = facts.has_residuals;
+  if (facts.predicts_links) {
+    settings.embedding_width = facts.num_classes();
+    settings.decoder_width = facts.decoder_width;
+    settings.schedule = Schedule::rows;
+  }
+  settings.norm = facts.norm;
+  settings.activation = facts.activation;
+  settings.has_bias = facts.has_bias;
+  settings.dropout = 0;
+  settings.feature_norm = facts.feature_norm.value_or(FeatureNorm::none);
+  set_model(settings, facts.model, facts.aggregator);
+  settings.num_heads = facts.num_heads;
+  settings.num_output_heads = facts.num_output_heads;
+  if (facts.normalization) settings.normalization = facts.normalization;
+  if (facts.self_loops) settings.self_loops = facts.self_loops;
+  return settings;
+}
+
+std::int64_t last_layer_of(WeightsFacts const& facts) {
+  auto const num_layers = std::ssize(facts.widths) - 1;
+  auto const propagates = traits_of(facts.model, facts.aggregator).has_propagations;
+  return num_layers + (propagates ? facts.num_propagations : 0) - (facts.head_classes ? 0 : 1);
+}
+
+std::optional<std::string> weights_of_classes(WeightsFacts const& facts) {
+  if (facts.predicts_links) return std::nullopt;
+  if (facts.head_classes) return "head.*";
+  auto const last = std::ssize(facts.widths) - 2;
+  return last > 0 ? std::optional(fmt::format("layer{}.*", last)) : std::nullopt;
+}
+
+namespace {
+
+/// Heads and columns of each, of a layer of attention whose weight has so many columns (gnn/plan/network_plan.hpp): GAT has a
+/// vector of two halves for heads x d columns, GATv2 one of d for twice as many.
+pmm::Heads heads_of(std::int64_t num_heads, std::int64_t num_vector, std::int64_t num_columns,
+                    WeightsFacts& facts) {
+  auto const is_dynamic = num_columns == 2 * num_heads * num_vector;
+  facts.model = is_dynamic ? Model::gatv2 : Model::gat;
+  return {num_heads, num_vector / (is_dynamic ? 1 : 2)};
+}
+
+} // namespace
+
+WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesystem::path const& path) {
+  return runtime::together(comm, [&] {
+    auto const file = Hdf5File::open(path);
+    WeightsFacts facts;
+    auto const require_fits = [&](std::string const& parameter, std::int64_t num_rows) {
+      if (!facts.widths.empty() && facts.widths.back() != num_rows)
+        runtime::throw_user("{}: {} has {} rows, but the layer before it gives {} columns", path.string(),
+                            array_of(parameter), num_rows, facts.widths.back());
+    };
+    auto const projection = weight_extents(file, path, "input.weight");
+    if (projection) {
+      facts.projected_features = (*projection)[0];
+      facts.widths.push_back((*projection)[1]);
+    }
+    std::vector<pmm::Heads> heads; // of each layer, if there are any
+    for (auto layer = 0;; ++layer) {
+      auto const name = fmt::format("layer{}.weight", layer);
+      auto const weight = weight_extents(file, path, name);
+      if (!weight && layer == 0)
+        runtime::throw_user("{} holds no weights: there is no /parameters/layer0.weight in it",
+                            path.string());
+      if (!weight) break;
+      require_fits(name, (*weight)[0]);
+      if (facts.widths.empty()) facts.widths.push_back((*weight)[0]);
+      facts.widths.push_back((*weight)[1]);
+      if (auto const vectors = weight_extents(file, path, fmt::format("layer{}.attention", layer))) {
+        heads.push_back(heads_of((*vectors)[0], (*vectors)[1], (*weight)[1], facts));
+        facts.widths.back() = heads.back().columns();
+      }
+    }
+    if (!heads.empty()) facts.num_heads = heads.front().count;
+    if (!heads.empty() &&
+        !file.contains(array_of("head.weight"))) { // the last layer gives the mean of its heads
+      facts.num_output_heads = heads.back().count;
+      facts.widths.back() = heads.back().width;
+    }
+    if (auto const head = weight_extents(file, path, "head.weight")) {
+      require_fits("head.weight", (*head)[0]);
+      facts.head_classes = (*head)[1];
+    }
+    if (file.contains(array_of("layer0.self_weight"))) facts.model = Model::sage;
+    if (file.contains(array_of("layer0.epsilon"))) facts.model = Model::gin;
+    if (file.contains_attribute("/", "model")) facts.model = parse_model(file.read_text("/", "model"));
+    auto const number = [&](char const* name, auto otherwise) {
+      if (!file.contains_attribute("/", name)) return otherwise;
+      auto const text = file.read_text("/", name);
+      auto value = otherwise;
+      if (std::from_chars(text.data(), text.data() + text.size(), value).ptr != text.data() + text.size())
+        runtime::throw_user("{}: its attribute {} is '{}', which is no number", path.string(), name, text);
+      return value;
+    };
+    facts.num_propagations = number("propagation_steps", facts.num_propagations);
+    facts.teleport = number("teleport", facts.teleport);
+    facts.theta = number("theta", facts.theta);
+    if (file.contains_attribute("/", "aggregator"))
+      facts.aggregator = parse_aggregator(file.read_text("/", "aggregator"));
+    facts.has_bias = file.contains(array_of("layer0.bias"));
+    facts.has_features = file.contains(array_of("features"));
+    // A single layer that gives the logits has no scale, whatever its norm.
+    facts.norm = file.contains_attribute("/", "norm")           ? parse_norm(file.read_text("/", "norm"))
+                 : file.contains(array_of("layer0.norm_mean"))  ? Norm::batch
+                 : file.contains(array_of("layer0.norm_shift")) ? Norm::layer
+                 : file.contains(array_of("layer0.norm"))       ? Norm::rms
+                                                                : Norm::none;
+    if (file.contains_attribute("/", "activation"))
+      facts.activation = parse_activation(file.read_text("/", "activation"));
+    if (file.contains_attribute("/", "feature_norm"))
+      facts.feature_norm = parse_feature_norm(file.read_text("/", "feature_norm"));
+    if (file.contains_attribute("/", "normalization"))
+      facts.normalization = graph::parse_normalization(file.read_text("/", "normalization"));
+    if (file.contains_attribute("/", "self_loops"))
+      facts.self_loops = graph::parse_self_loops(file.read_text("/", "self_loops"));
+    if (file.contains_attribute("/", "residual"))
+      facts.has_residuals = file.read_text("/", "residual") == "yes";
+    if (file.contains_attribute("/", "task")) facts.predicts_links = file.read_text("/", "task") == "links";
+    if (auto const decoder = weight_extents(file, path, "decoder.weight"); decoder && facts.predicts_links)
+      facts.decoder_width = (*decoder)[1];
+    return facts;
+  });
+}
+
+} // namespace orthant::models

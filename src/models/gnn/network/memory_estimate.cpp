@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/gnn/network/memory_estimate.hpp"
+
+#include "models/gnn/aggregation/edge_operands.hpp"
+#include "models/gnn/plan/block_counts.hpp"
+#include "models/gnn/plan/network_products.hpp"
+#include "models/training/gradient_sum.hpp"
+#include "models/training/parameter_update.hpp"
+#include "pmm/gemm/gemm_choice.hpp"
+#include "pmm/kernels/host_parts.hpp"
+
+#include <algorithm>
+
+namespace orthant::models {
+namespace {
+
+// Measured with Open MPI 4.1 on one node, graphs of 3 thousand to 200 thousand vertices, 1 to 4 ranks: what shared-memory
+// fragments of large messages take, a neighbour.
+constexpr std::int64_t fragment_bytes = std::int64_t{8} << 20;
+
+/// oneDNN's program and the code that it compiles, for sums (A^T B) and for all else: 8 MiB with transformers 64 to 256 wide on 1 to 4
+/// ranks, 2 MiB without sums; 5 to 8 MiB with graphs of 34 to 48,980 vertices. What LIBXSMM compiles, and our kernels, take less than 1 MiB.
+constexpr std::int64_t onednn_sums_bytes = std::int64_t{6} << 20;
+constexpr std::int64_t onednn_products_bytes = std::int64_t{2} << 20;
+
+/// A blocking all_reduce within a node goes in pieces of so many bytes per rank (runtime/backends/mpi_exchange).
+constexpr std::int64_t piece_bytes_of_rank = std::int64_t{2} << 20;
+
+/// Of the reductions of an epoch, beside those that work waits behind. An asynchronous one keeps a copy of its message, a blocking one (a
+/// ring over P ranks) a P-th of it, along axes `within_node` a copy of one piece (measured on 2 ranks), a reduce_scatter of MPI a copy and
+/// two P-ths, never several at once; every large one passes through fragments shared with at most two neighbours an axis. That was measured
+/// along x, y and z. An all_reduce over data, experts or several axes keeps a copy (Rabenseifner's algorithm in Open MPI 4.1): at most,
+/// because within a node these go in pieces, too. `adds_by_pairs`: axes whose reduce_scatters, of aggregations, block: MPI does not do these
+/// (runtime/backends/mpi_reduce_scatter).
+struct Messages {
+  std::int64_t copied = 0;
+  std::int64_t fragments = 0;
+};
+Messages messages_of(pmm::StepPlan const& step, pmm::AxisSet within_node, pmm::AxisSet adds_by_pairs) {
+  auto const& shape = step.shape();
+  auto largest = std::int64_t{0};
+  auto copied = std::int64_t{0};
+  auto num_neighbours = 1;
+  auto const calls = calls_of(step);
+  for (auto const& call : calls) {
+    auto const goes_along = [&](pmm::Axis axis) { return call.axis == name_of(axis); };
+    if (call.operation == runtime::Operation::all_reduce &&
+        std::ranges::none_of(pmm::spatial_axes, goes_along))
+      copied = std::max(copied, call.bytes);
+  }
+  for (auto const axis : pmm::spatial_axes) {
+    num_neighbours += std::min(shape.size(axis) - 1, 2);
+    for (auto const& call : calls) {
+      if (call.axis != name_of(axis)) continue;
+      if (call.operation == runtime::Operation::reduce_scatter && !adds_by_pairs.contains(axis))
+        copied = std::max(copied, call.bytes + 2 * call.bytes / shape.size(axis));
+      if (call.operation != runtime::Operation::all_reduce) continue;
+      largest = std::max(largest, call.bytes);
+      auto const size = std::int64_t{shape.size(axis)};
+      copied = std::max(copied, within_node.contains(axis) ? std::min(call.bytes, piece_bytes_of_rank * size)
+                                                           : call.bytes / size);
+    }
+  }
+  return {copied, num_neighbours * std::min(fragment_bytes, largest / 8)};
+}
+
+template<class T>
+bool multiplies_with_onednn([[maybe_unused]] pmm::GemmCase const& kind) {
+  if constexpr (pmm::runs_on_host && sizeof(T) == sizeof(float))
+    return pmm::chosen_gemm_library(kind) == pmm::onednn_name;
+  return false;
+}
+
+template<class T>
+std::int64_t library_bytes_of(pmm::GemmShape shape) {
+  auto const onednn_bytes =
+      multiplies_with_onednn<T>({.shape = shape}) ? onednn_sums_bytes + onednn_products_bytes : 0;
+  return common_library_bytes + onednn_bytes;
+}
+
+/// Axes whose groups share memory.
+pmm::AxisSet axes_within_node(pmm::ProcessGrid const& grid) {
+  pmm::AxisSet axes;
+  for (auto const axis : pmm::spatial_axes)
+    if (grid.over(axis).shares_memory()) axes = axes.with(axis);
+  return axes;
+}
+
+/// What a rank needs beside its arrays while an epoch runs, or an evaluation.
+struct Pass {
+  std::int64_t messages = 0;
+  std::int64_t products = 0;
+};
+Pass larger_of(Pass const& a, Pass const& b) {
+  return {std::max(a.messages, b.messages), std::max(a.products, b.products)};
+}
+
+MemoryEstimate estimate_of(pmm::StepPlan const& arrays, Pass const& pass) {
+  return {.arrays = bytes_held(arrays),
+          .loading = peak_bytes(arrays),
+          .messages = pass.messages,
+          .products = pass.products};
+}
+
+enum class PassKind : std::uint8_t { training, evaluation };
+
+template<class T>
+Pass pass_of(pmm::ProcessGrid const& grid, NetworkPlan const& plan, NetworkSettings settings,
+             NetworkEpochTraits const& traits, PassKind kind) {
+  auto const& shape = grid.shape();
+  pmm::StepPlan step(shape, grid.coordinates(), sizeof(T));
+  settings.wire = runtime::Wire::native; // messages that are rounded are shorter
+  auto const trains = kind == PassKind::training;
+  if (trains)
+    plan_epoch(step, plan, settings, traits);
+  else
+    plan_evaluation(step, plan, settings, traits);
+  auto const within_node = axes_within_node(grid);
+  auto [copied, fragments] =
+      messages_of(step, within_node, plan.layers.front().owners ? within_node : pmm::AxisSet());
+  for (std::size_t l = 0; trains && settings.overlaps && l < plan.layers.size(); ++l) {
+    if (!plan.layers[l].transforms()) continue;
+    auto const hidden = products_of(plan.layers[l], {}).transform_back.result;
+    auto const third = hidden.layout.third();
+    if (needs_input_gradient(plan, l) && shape.size(third) > 1 && pmm::can_hide_messages(grid.over(third)))
+      copied = std::max(copied, step.scalar_bytes(step.block(hidden).size()));
+  }
+  return {copied + fragments,
+          product_library_bytes<T>(step) + operand_copy_bytes(step, plan, settings, traits)};
+}
+
+/// What both trainings hold beside networks and operands.
+void plan_targets_and_parameters(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
+                                 NetworkSettings const& settings, LinkCounts const& links) {
+  if (predicts_links(settings))
+    plan_link_arrays(step, facts, link_plan_of(step.shape(), step.coordinates(), plan, settings), links);
+  else
+    plan_vertex_loss_arrays(step, facts, plan.logits());
+  plan_parameter_arrays(step, parameters_of(plan, settings));
+}
+
+/// A sampled block has its transpose beside it: between owners, too, where a whole symmetric block has none.
+graph::StoreFacts with_transposes(graph::StoreFacts facts, NetworkPlan const& plan) {
+  if (plan.layers.front().owners) facts.is_symmetric = false;
+  return facts;
+}
+
+pmm::StepPlan list_beside(pmm::StepPlan const& step) {
+  return {step.shape(), step.coordinates(), step.scalar_bytes(1)};
+}
+
+/// Bytes of the blocks of A^ and their transposes that a sampler has. Between owners these are the operands' blocks. Else operands share
+/// blocks of equal axes and a sampler those of equal ranges of rows and columns: the operands' bytes, scaled by the non-zeros of both.
+std::int64_t bytes_of_blocks(pmm::StepPlan const& step, graph::StoreFacts const& facts,
+                             NetworkPlan const& plan, NetworkEpochTraits const& traits,
+                             BatchSizes const& batches) {
+  auto blocks = list_beside(step);
+  if (plan.layers.front().owners) {
+    auto aggregates =
+        plan; // layers that read edges have no transpose of their own, but those of their blocks
+    aggregates.drops_edges = false; // a batch has the values
+    for (auto& layer : aggregates.layers) {
+      layer.attention.reset();
+      layer.takes_maximum = false;
+    }
+    plan_adjacency(blocks, with_transposes(facts, plan), aggregates, traits);
+    return pmm::bytes_held(blocks);
+  }
+  AdjacencyBlocksPlan listed(facts, traits.num_nonzeros);
+  for (auto const& layer : plan.layers)
+    if (layer.aggregates()) listed.get(blocks, layer.adjacency, layer.is_even);
+  auto const num_entries = [&](std::vector<pmm::Placement> const& placements) {
+    auto count = 0.0;
+    for (auto const& placement : placements)
+      count += static_cast<double>(traits.num_nonzeros(placement));
+    return std::max(1.0, count);
+  };
+  auto const shares_transposes = facts.is_symmetric && facts.normalization != graph::Normalization::row &&
+                                 (batches.renormalizes || !batches.has_strata);
+  auto const sampled = sampled_blocks(step.shape(), step.coordinates(), facts, plan, shares_transposes);
+  return static_cast<std::int64_t>(num_entries(sampled) / num_entries(listed.read()) *
+                                   static_cast<double>(pmm::bytes_held(blocks)));
+}
+
+/// What a sampler keeps of A^ in the host's memory: the pattern of each block, one way, and room for the entries of the sampled rows, at most
+/// `share` of it.
+void plan_sampled_blocks(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
+                         NetworkEpochTraits const& traits, double share, BatchSizes const& batches) {
+  auto const block_bytes = bytes_of_blocks(step, facts, plan, traits, batches) / 2;
+  step.add_array("blocks of the sampler", block_bytes);
+  step.add_array("entries of sampled rows",
+                 static_cast<std::int64_t>(share * static_cast<double>(block_bytes)));
+}
+
+/// Batches in the host's memory (gnn/batches/network_batches.hpp). What is lent to the network is listed with its operands; blocks that its lists
+/// of edges were made of are not, nor is a batch that is made ahead: they are listed here.
+void plan_host_batches(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
+                       NetworkSettings const& settings, NetworkEpochTraits const& traits,
+                       BatchSizes const& batches) {
+  auto const& first = plan.layers.front();
+  auto const reads_edges = first.owners && first.reads_edges();
+  auto const block_bytes = bytes_of_blocks(step, facts, plan, traits, batches);
+  auto other = list_beside(step);
+  if (reads_edges)
+    plan_edges(other, cells_of(step, first), traits.num_nonzeros(first.adjacency), needs_edge_ids(settings));
+  plan_input_features(other, facts, plan.features(), settings.feature_norm, traits.num_feature_nonzeros(plan),
+                      pmm::Lifetime::training);
+  if (reads_edges) step.add_array("blocks of the batch", block_bytes);
+  if (batches.prefetches) step.add_array("the other batch", block_bytes + pmm::bytes_held(other));
+}
+
+/// What it keeps to know degrees within a batch: the neighbors of all rows and columns of its blocks, and a bit a
+/// vertex (sampling/batch_builder.hpp).
+void plan_neighbour_lists(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan) {
+  auto const n = facts.num_vertices;
+  using Ranges = std::vector<runtime::Range>;
+  std::vector<std::pair<pmm::IndexOrder, Ranges>> known;
+  auto num_rows = 0.0;
+  auto const add = [&](pmm::IndexOrder order, Ranges const& ranges) {
+    std::pair const range(facts.has_two_orders() ? order : pmm::IndexOrder(), ranges);
+    if (std::ranges::find(known, range) != known.end()) return;
+    known.push_back(range);
+    for (auto const& part : ranges)
+      num_rows += static_cast<double>(part.size());
+  };
+  for (auto const& layer : plan.layers) {
+    if (layer.owners) {
+      auto const& roles = layer.owners->roles;
+      add({}, pmm::block_rows(step.shape(), step.coordinates(), roles, n));
+      add({}, pmm::block_columns(step.shape(), step.coordinates(), roles, n));
+      continue;
+    }
+    if (!layer.aggregates()) continue;
+    auto const block = step.block(layer.adjacency);
+    add(layer.adjacency.layout.row_order, {block.rows});
+    add(layer.adjacency.layout.column_order, {block.columns});
+  }
+  auto const entry_bytes = (n > std::int64_t{1} << 32 ? 8 : 4) + (facts.is_weighted ? 4 : 0);
+  auto const row_bytes = 8 + static_cast<double>(entry_bytes) *
+                                 static_cast<double>(facts.num_entries - facts.num_self_loops) /
+                                 static_cast<double>(n);
+  step.add_array("neighbors of the sampler", static_cast<std::int64_t>(num_rows * row_bytes) + n / 8);
+}
+
+} // namespace
+
+graph::StoreFacts facts_of_batch(graph::StoreFacts facts, std::int64_t num_vertices) {
+  num_vertices = std::min(num_vertices, facts.num_vertices);
+  auto const share = static_cast<double>(num_vertices) / static_cast<double>(facts.num_vertices);
+  auto const part = [](std::int64_t count, double of_it) {
+    return static_cast<std::int64_t>(static_cast<double>(count) * of_it);
+  };
+  auto const num_loops = part(facts.num_self_loops, share);
+  facts.num_vertices = num_vertices;
+  facts.num_entries = num_loops + part(facts.num_entries - facts.num_self_loops, share * share);
+  facts.num_self_loops = num_loops;
+  facts.num_feature_entries = part(facts.num_feature_entries, share);
+  return facts;
+}
+
+std::int64_t message_bytes(pmm::StepPlan const& step) {
+  auto const [copied, fragments] = messages_of(step, {}, {});
+  return copied + fragments;
+}
+
+template<class T>
+std::int64_t library_bytes_of_transformers() {
+  return std::max(library_bytes_of<T>(pmm::GemmShape::tall), library_bytes_of<T>(pmm::GemmShape::other));
+}
+
+template<class T>
+std::int64_t product_library_bytes(pmm::StepPlan const& step) {
+  auto has_sums = false, has_products = false;
+  std::int64_t most_packed = 0; // numbers
+  for (auto const& product : products_of(step)) {
+    auto const transposed_if = [&](pmm::Form form) {
+      return product.form == form ? pmm::Transpose::yes : pmm::Transpose::no;
+    };
+    auto const is_bf16 = product.operand_format == runtime::Wire::bf16;
+    pmm::GemmCase const kind{.numbers = is_bf16 ? pmm::GemmNumbers::bf16 : pmm::GemmNumbers::fp32,
+                             .transpose_a = transposed_if(pmm::Form::right_grad),
+                             .transpose_b = transposed_if(pmm::Form::left_grad),
+                             .shape = pmm::gemm_shape({product.m, product.n, product.k})};
+    if (product.is_sparse || !multiplies_with_onednn<T>(kind)) continue;
+    auto const size = product.n * product.k;
+    if (product.form == pmm::Form::right_grad || size > pmm::most_packed) {
+      has_sums = true; // dnnl_sgemm multiplies both
+    } else {
+      has_products = true;
+      most_packed = std::max(most_packed, size);
+    }
+  }
+  return (has_sums ? onednn_sums_bytes : 0) + (has_products ? onednn_products_bytes : 0) +
+         step.scalar_bytes(most_packed);
+}
+
+std::int64_t MemoryEstimate::peak() const {
+  return libraries + std::max(arrays + messages + checkpoints + judging + products, loading);
+}
+
+void plan_full_graph_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
+                            NetworkSettings const& settings, NetworkEpochTraits const& traits,
+                            OptimizerSettings const& optimizer, bool features_may_move) {
+  plan_targets_and_parameters(step, facts, plan, settings, traits.links);
+  plan_operands(step, facts, plan, settings, traits,
+                lifetime_of_features(step, plan, settings, traits, features_may_move));
+  plan_network_arrays(step, plan, settings, traits.num_feature_nonzeros(plan),
+                      traits.num_nonzeros(plan.layers.front().adjacency));
+  plan_update_arrays(step, optimizer, updated_lengths_of(step, parameters_of(plan, settings)).trained);
+}
+
+template<class T>
+MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts,
+                               NetworkPlan const& plan, NetworkSettings const& settings,
+                               OptimizerSettings const& optimizer) {
+  pmm::StepPlan step(grid.shape(), grid.coordinates(), sizeof(T));
+  auto const traits = traits_of(facts, grid.shape(), grid.coordinates(), plan, settings);
+  plan_full_graph_arrays(step, facts, plan, settings, traits, optimizer);
+  auto const pass = pass_of<T>(grid, plan, settings, traits, PassKind::training);
+  return estimate_of(step, pass);
+}
+
+void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
+                            NetworkSettings const& settings, OptimizerSettings const& optimizer,
+                            BatchSizes const& batches) {
+  auto const& shape = step.shape();
+  auto const& coordinates = step.coordinates();
+  auto const of_batch = facts_of_batch(facts, batches.num_vertices);
+  auto const batch_plan = plan_of_batch(plan, of_batch.num_vertices);
+  auto const traits = traits_of(facts, shape, coordinates, plan, settings);
+  auto const batch_traits = traits_of(of_batch, shape, coordinates, batch_plan, settings);
+  auto const lengths = lengths_of(step, parameters_of(plan, settings));
+  // The features that batches are cut from, and those of a batch, stay as they are beside rounded ones.
+  constexpr auto stays = pmm::Lifetime::training;
+  plan_targets_and_parameters(step, facts, plan, settings, traits.links);
+  plan_gradient_sum_array(step, lengths, batches.num_accumulated);
+  plan_update_arrays(step, optimizer, updated_lengths_of(step, parameters_of(plan, settings)).trained);
+  if (batches.has_full_graph) {
+    auto whole = plan;
+    whole.drops_edges = plan.drops_edges && batches.trains_full_graph;
+    auto const of_whole = batches.trains_full_graph ? settings : settings.without_dropout();
+    plan_operands(step, facts, whole, of_whole, traits, stays);
+    plan_network_arrays(step, whole, of_whole, traits.num_feature_nonzeros(plan),
+                        traits.num_nonzeros(plan.layers.front().adjacency));
+  } else {
+    plan_input_features(step, facts, plan.features(), settings.feature_norm,
+                        traits.num_feature_nonzeros(plan), stays);
+  }
+  if constexpr (pmm::runs_on_host) {
+    auto const share = static_cast<double>(of_batch.num_vertices) / static_cast<double>(facts.num_vertices);
+    plan_sampled_blocks(step, facts, plan, traits, share, batches);
+    plan_host_batches(step, of_batch, batch_plan, settings, batch_traits, batches);
+  }
+  if (batches.renormalizes) plan_neighbour_lists(step, facts, plan);
+  // The batch has as many numbers.
+  plan_operands(step, with_transposes(of_batch, batch_plan), batch_plan, settings, batch_traits, stays);
+  plan_network_arrays(step, batch_plan, settings, batch_traits.num_feature_nonzeros(batch_plan),
+                      batch_traits.num_nonzeros(batch_plan.layers.front().adjacency));
+}
+
+template<class T>
+MemoryEstimate estimate_mini_batch_memory(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts,
+                                          NetworkPlan const& plan, NetworkSettings const& settings,
+                                          OptimizerSettings const& optimizer, BatchSizes const& batches) {
+  pmm::StepPlan step(grid.shape(), grid.coordinates(), sizeof(T));
+  auto const traits_on = [&](graph::StoreFacts const& counts, NetworkPlan const& its_plan) {
+    auto traits = traits_of(counts, grid.shape(), grid.coordinates(), its_plan, settings);
+    traits.keeps_first_aggregate = false; // of a batch nothing, and of the full graph not the first time
+    return traits;
+  };
+  auto const of_batch = facts_of_batch(facts, batches.num_vertices);
+  auto const batch_plan = plan_of_batch(plan, of_batch.num_vertices);
+  plan_mini_batch_arrays(step, facts, plan, settings, optimizer, batches);
+  auto pass = pass_of<T>(grid, batch_plan, settings, traits_on(of_batch, batch_plan), PassKind::training);
+  // An operand of the full graph may be too large to be copied where one of a batch is not.
+  if (batches.has_full_graph)
+    pass = larger_of(pass, pass_of<T>(grid, plan, settings, traits_on(facts, plan),
+                                      batches.trains_full_graph ? PassKind::training : PassKind::evaluation));
+  return estimate_of(step, pass);
+}
+
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template std::int64_t library_bytes_of_transformers<T>();                                                  \
+  template std::int64_t product_library_bytes<T>(pmm::StepPlan const&);                                      \
+  template MemoryEstimate estimate_memory<T>(pmm::ProcessGrid const&, graph::StoreFacts const&,              \
+                                             NetworkPlan const&, NetworkSettings const&,                     \
+                                             OptimizerSettings const&);                                      \
+  template MemoryEstimate estimate_mini_batch_memory<T>(pmm::ProcessGrid const&, graph::StoreFacts const&,   \
+                                                        NetworkPlan const&, NetworkSettings const&,          \
+                                                        OptimizerSettings const&, BatchSizes const&);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+#undef ORTHANT_INSTANTIATE
+
+} // namespace orthant::models

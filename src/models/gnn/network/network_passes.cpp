@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/gnn/network/network_passes.hpp"
+
+#include "models/gnn/network/output_checks.hpp"
+#include "pmm/kernels/rounding.hpp"
+#include "runtime/comm/same_value.hpp"
+
+#include <algorithm>
+#include <type_traits>
+
+namespace orthant::models {
+namespace {
+
+using runtime::DefaultExec;
+using runtime::ScopedTimer;
+
+/// to := from, which loses nothing.
+template<class T, class Sum>
+void copy_or_widen(DefaultExec const& exec, pmm::DistMatrix<T> const& from, pmm::DistMatrix<Sum> const& to) {
+  if constexpr (std::is_same_v<T, Sum>)
+    copy_numbers(exec, from, to);
+  else
+    pmm::widen_numbers(exec, from.storage(), to.storage());
+}
+
+} // namespace
+
+template<class T>
+std::unique_ptr<NetworkPasses<T>> make_network_passes(pmm::ProcessGrid const& grid,
+                                                      NetworkSettings const& settings,
+                                                      std::shared_ptr<NetworkParameters<T>> parameters) {
+  auto const make = [&]<class Number>(Number) {
+    return std::make_unique<TypedNetworkPasses<Number>>(grid, settings, std::move(parameters));
+  };
+  if (settings.operand_format == runtime::Wire::native) return make(T());
+  if constexpr (std::is_same_v<T, float>) {
+    if (settings.operand_format == runtime::Wire::bf16) return make(runtime::Bf16Number());
+    return make(runtime::Fp16Number());
+  } else {
+    ORTHANT_REQUIRE(false, "activations in 16 bits are summed in fp32");
+    return nullptr;
+  }
+}
+
+template<class T>
+TypedNetworkPasses<T>::TypedNetworkPasses(pmm::ProcessGrid const& grid, NetworkSettings const& settings,
+                                          std::shared_ptr<NetworkParameters<Sum>> parameters)
+    : grid_(grid),
+      settings_(settings),
+      parameters_(std::move(parameters)),
+      memory_(parameters_->num_layers()),
+      activated_memory_(parameters_->num_layers()),
+      second_memory_(parameters_->num_layers()) {}
+
+template<class T>
+void TypedNetworkPasses<T>::require_fitting(NetworkOperands<Sum> const& operands) const {
+  auto const& plan = operands.plan;
+  auto const num_layers = parameters_->num_layers();
+  auto const fits = plan.layers.size() == num_layers && operands.adjacency.size() == num_layers &&
+                    operands.output_keys.size() == num_layers;
+  ORTHANT_REQUIRE(fits, plan.layers.size(), " layers, ", operands.adjacency.size(), " blocks and ",
+                  operands.output_keys.size(), " keys for ", num_layers, " weights");
+  auto const require_alike = [](std::string const& name, pmm::Placement const& planned,
+                                NetworkLayerParameters<Sum> const& parameters) {
+    auto const& there = parameters.weight.placement();
+    ORTHANT_REQUIRE(planned == there, name, " needs ", planned.to_string(), "; there is ", there.to_string());
+  };
+  if (plan.projection) require_alike("input.weight", plan.projection->weight, parameters_->projection());
+  for (std::size_t l = 0; l < num_layers; ++l) {
+    if (!plan.layers[l].transforms()) continue;
+    require_alike(fmt::format("layer{}.weight", l), plan.layers[l].weight, parameters_->layer(l));
+    ORTHANT_REQUIRE(plan.layers[l].is_residual == operands.residual(l).exists(), "the residual of layer ", l);
+    ORTHANT_REQUIRE(plan.layers[l].reads_itself() == operands.self_path(l).exists(),
+                    "the self weight of layer ", l);
+  }
+  if (plan.head) require_alike("head.weight", plan.head->weight, parameters_->head());
+}
+
+template<class T>
+void TypedNetworkPasses<T>::reserve_scratch(NetworkOperands<Sum> const& operands) {
+  pmm::StepPlan const step(grid_.shape(), grid_.coordinates(), sizeof(Sum));
+  scratch_.reserve(scratch_of(step, plan_, settings_));
+  for (std::size_t l = 0; auto const length : shared_output_lengths(step, plan_, settings_))
+    static_cast<void>(memory_[l++].output.reserve(length));
+  auto const* const owned = std::get_if<OwnedAdjacency<Sum>>(&operands.adjacency.front());
+  scratch_.maximum.reserve(maximum_scratch_of(step, plan_, owned ? owned->sizes : pmm::CellSizes()));
+  if (owned == nullptr || !owned->edges) return;
+  scratch_.attention.reserve(
+      attention_scratch_of(step, plan_, owned->sizes, owned->edges->block.num_edges()));
+}
+
+template<class T>
+void TypedNetworkPasses<T>::rebind(NetworkOperands<Sum> operands) {
+  require_fitting(operands);
+  unbind(); // layers hold the memory that is about to grow
+  plan_ = operands.plan;
+  shares_outputs_ = shares_outputs(plan_, settings_);
+  auto const* const owned = std::get_if<OwnedAdjacency<Sum>>(&operands.adjacency.front());
+  needed_rows_ = owned != nullptr ? owned->needed : nullptr;
+  dropped_ = operands.dropped;
+  input_.bind(std::move(operands.features), settings_.input_dropout(),
+              room_for_features<T>(grid_, plan_, settings_, memory_));
+  reserve_scratch(operands);
+  make_layers(operands);
+  keeps_first_aggregate_ = keeps_first_aggregate(plan_) && !input_.is_sparse();
+  has_first_aggregate_ = false;
+}
+
+template<class T>
+void TypedNetworkPasses<T>::make_layers(NetworkOperands<Sum> const& operands) {
+  NetworkLayerOptions options{.has_bias = settings_.has_bias,
+                              .needs_input_gradient = settings_.trains_features,
+                              .overlaps = settings_.overlaps,
+                              .shares_outputs = shares_outputs_,
+                              .formats = settings_.formats()};
+  if (plan_.projection)
+    projection_.emplace(grid_, *plan_.projection, parameters_->projection(), options, scratch_, projected_,
+                        projection_weight_);
+  if (plan_.projection && settings_.trains_features) {
+    auto const& features = plan_.features();
+    if constexpr (std::is_same_v<T, Sum>)
+      feature_gradient_ = parameters_->features_gradient();
+    else
+      feature_gradient_ = {grid_, features,
+                           feature_gradient_numbers_.reserve(pmm::block_of(grid_, features).num_padded)};
+  }
+  make_teleport(operands);
+  layers_.reserve(plan_.layers.size());
+  activations_.reserve(plan_.layers.size());
+  for (std::size_t l = 0; l < plan_.layers.size(); ++l) {
+    options.needs_input_gradient = needs_input_gradient(plan_, l);
+    options.has_bias = settings_.has_bias && plan_.layers[l].adds_bias;
+    options.is_activated = is_activated(plan_, l) && activation_of(plan_, settings_, l).is_fused();
+    NetworkLayerGraph<Sum> graph{operands.adjacency[l], operands.column_ids_of(l), operands.self_path(l),
+                                 teleport_};
+    layers_.emplace_back(grid_, plan_.layers[l], std::move(graph), parameters_->layer(l), options, scratch_,
+                         memory_[l], places_of(plan_, shares_outputs_, l, scratch_, memory_));
+    if (is_activated(plan_, l))
+      activations_.emplace_back(layers_[l], activation_of(plan_, settings_, l), parameters_->layer(l),
+                                operands.output_keys[l], operands.residual(l), scratch_,
+                                activated_memory_[l]);
+    make_second(operands, l, options);
+  }
+  if (!plan_.head) return;
+  options.needs_input_gradient = true;
+  options.has_bias = settings_.has_bias;
+  options.is_activated = false;
+  head_.emplace(grid_, *plan_.head, parameters_->head(), options, scratch_, logits_, head_weight_);
+  auto const& logits = plan_.head->output;
+  head_gradient_ =
+      pmm::DistMatrix<T>(grid_, logits, scratch_.middle.reserve(pmm::block_of(grid_, logits).num_padded));
+}
+
+template<class T>
+void TypedNetworkPasses<T>::make_teleport(NetworkOperands<Sum> const& operands) {
+  if (!plan_.teleport) return;
+  if constexpr (std::is_same_v<T, Sum>) {
+    auto const first = plan_.teleport->first_layer;
+    auto const length = pmm::block_of(grid_, teleport_start(plan_)).num_padded;
+    auto keys = settings_.dropout > 0 ? std::optional(operands.output_keys[first - 1]) : std::nullopt;
+    teleport_ =
+        std::make_shared<Teleport<T>>(grid_, plan_, settings_.teleport, operands.teleport_paths,
+                                      std::move(keys), teleport_memory_, scratch_.middle.reserve(length));
+  }
+}
+
+template<class T>
+void TypedNetworkPasses<T>::make_second(NetworkOperands<Sum> const& operands, std::size_t l,
+                                        NetworkLayerOptions options) {
+  seconds_.emplace_back();
+  auto const& plan = plan_.layers[l].second;
+  if (!plan) return;
+  options.has_bias = settings_.has_bias;
+  options.needs_input_gradient = options.is_activated = true;
+  auto& memory = second_memory_[l];
+  auto& gradient = gets_gradient_in_middle(plan_, l) ? scratch_.middle : scratch_.gradient;
+  auto const count = pmm::block_of(grid_, plan->output).num_padded;
+  seconds_.back() = std::make_unique<Second>(Second{
+      NetworkLinear<T>(grid_, *plan, parameters_->second(l), options, scratch_, memory.output, memory.weight),
+      operands.output_keys[l], parameters_->second(l),
+      pmm::DistMatrix<T>(grid_, plan->output, gradient.reserve(count))});
+}
+
+template<class T>
+void TypedNetworkPasses<T>::forward_second(DefaultExec const& exec, std::size_t l, Dropout const& dropout) {
+  if (!seconds_[l]) return;
+  auto& second = *seconds_[l];
+  auto const& output = second.linear.forward(exec, activations_[l].output());
+  bias_relu_dropout(exec, grid_.passes(), output.local(), second.parameters.bias.local(), dropout,
+                    second.keys);
+}
+
+template<class T>
+void TypedNetworkPasses<T>::backward_second(DefaultExec const& exec, std::size_t l, double probability) {
+  if (!seconds_[l]) return;
+  auto& second = *seconds_[l];
+  auto const active = second.linear.output().local();
+  auto const& bias_gradient = second.parameters.bias_gradient;
+  if (settings_.has_bias)
+    relu_dropout_backward_sum(exec, grid_.passes(), active, probability, second.gradient.local(),
+                              bias_gradient.local(), *scratch_.workspace);
+  else
+    relu_dropout_backward(exec, grid_.passes(), active, probability, second.gradient.local());
+  second.linear.backward(exec, activations_[l].output(), second.gradient, activations_[l].gradient());
+}
+
+/// In place of the logits if activations have 16 bits, or if outputs share memory: a loss may write it there.
+template<class T>
+auto TypedNetworkPasses<T>::logits_gradient() const -> pmm::DistMatrix<Sum> const& {
+  if constexpr (std::is_same_v<T, Sum>)
+    return rounded_logits_gradient();
+  else
+    return logits();
+}
+
+template<class T>
+auto TypedNetworkPasses<T>::output_of_layer(std::size_t l) const -> pmm::DistMatrix<Sum> const& {
+  ORTHANT_REQUIRE(l >= layers_.size() || keeps_output(l), "the output of layer ", l,
+                  " is not kept: set NetworkSettings::keeps_outputs");
+  if constexpr (std::is_same_v<T, Sum>) {
+    if (l >= layers_.size()) return logits();
+    return seconds_[l] ? seconds_[l]->linear.output() : output_of(l);
+  } else {
+    ORTHANT_REQUIRE(l >= activations_.size(), "layer ", l, " holds its output in 16 bits");
+    return logits();
+  }
+}
+
+template<class T>
+Dropout TypedNetworkPasses<T>::dropout_of(std::uint64_t step, std::uint32_t layer) const {
+  return {dropout_in_use_, runtime::RandomStream(settings_.seed, runtime::Purpose::dropout, step, layer)};
+}
+
+template<class T>
+void TypedNetworkPasses<T>::forward_input(DefaultExec const& exec, runtime::PhaseTimes& phases) {
+  ScopedTimer const timer(grid_.world().instruments(), phases, "input");
+  auto dropout = dropout_of(step_in_use_, 0);
+  if (projection_) dropout.probability = 0;
+  input_.prepare(exec, dropout);
+  if (projection_ && input_.is_sparse()) projection_->forward(exec, input_.sparse());
+  if (projection_ && !input_.is_sparse()) projection_->forward(exec, input_.dense());
+}
+
+template<class T>
+void TypedNetworkPasses<T>::forward_layer(DefaultExec const& exec, std::size_t l) {
+  auto& layer = layers_[l];
+  if (l > 0 || projection_)
+    layer.forward(exec, hidden(l));
+  else if (input_.is_sparse())
+    layer.forward(exec, input_.sparse());
+  else if (has_first_aggregate_ && dropout_in_use_ == 0)
+    layer.forward_from_middle(exec);
+  else
+    layer.forward(exec, input_.dense());
+  // With dropout the aggregate is that of one step alone.
+  if (l == 0) has_first_aggregate_ = keeps_first_aggregate_ && dropout_in_use_ == 0;
+}
+
+template<class T>
+auto TypedNetworkPasses<T>::forward(DefaultExec const& exec, Pass pass, std::uint64_t step,
+                                    runtime::PhaseTimes& phases) -> pmm::DistMatrix<Sum> const& {
+  auto& instruments = grid_.world().instruments();
+  dropout_in_use_ = pass == Pass::training ? settings_.dropout : 0.0;
+  step_in_use_ = step;
+  if (parameters_->are_in_one_array()) {
+    ScopedTimer const timer(instruments, phases, "parameters");
+    parameters_->gather(exec);
+  }
+  for (auto const& block : dropped_) // one draw for all layers of the pass
+    pmm::drop_entries(exec, grid_.passes(), block, pass == Pass::training ? settings_.edge_dropout : 0,
+                      {settings_.seed, runtime::Purpose::edge_dropout, step});
+  forward_input(exec, phases);
+  for (std::size_t l = 0; l < layers_.size(); ++l) {
+    if constexpr (std::is_same_v<T, Sum>)
+      if (begins_teleport(l)) {
+        ScopedTimer const timer(instruments, phases, "residual");
+        teleport_->start(exec, output_of(l - 1), dropout_of(step, static_cast<std::uint32_t>(l)));
+      }
+    auto const is_residual = plan_.layers[l].is_residual;
+    if (is_residual) {
+      // Ahead of the products: F is there, and its way may be hidden behind them.
+      ScopedTimer const timer(instruments, phases, "residual");
+      activations_[l].start(exec, hidden(l));
+    }
+    {
+      ScopedTimer const timer(instruments, phases, "forward");
+      layers_[l].begin_pass(pass == Pass::training ? dropout_of_coefficients(settings_, step, l) : Dropout());
+      forward_layer(exec, l);
+    }
+    if (l < activations_.size()) {
+      ScopedTimer const timer(instruments, phases, "activation");
+      auto const dropout = dropout_of(step, static_cast<std::uint32_t>(l) + 1);
+      activations_[l].forward(exec, pass, plan_.layers[l].drops_output ? dropout : Dropout());
+      forward_second(exec, l, dropout);
+    }
+  }
+  if (head_) {
+    ScopedTimer const timer(instruments, phases, "forward");
+    head_->forward(exec, hidden(layers_.size()));
+  }
+  if (has_first_aggregate_ && settings_.dropout == 0) input_.release(); // layer 0 reads A^ F0 from now on
+  return logits();
+}
+
+template<class T>
+pmm::DistMatrix<T> const& TypedNetworkPasses<T>::backward_layer(DefaultExec const& exec, std::size_t l) {
+  if (l > 0 || projection_) return layers_[l].backward(exec, hidden(l));
+  if (input_.is_sparse()) return layers_[l].backward(exec, input_.sparse());
+  return layers_[l].backward(exec, input_.dense());
+}
+
+/// From the gradient of what layer 0 reads.
+template<class T>
+void TypedNetworkPasses<T>::backward_input(DefaultExec const& exec, pmm::DistMatrix<T> const& gradient) {
+  auto const& features_gradient = parameters_->features_gradient();
+  if (projection_) {
+    if (input_.is_sparse())
+      projection_->backward(exec, input_.sparse(), gradient, feature_gradient_);
+    else
+      projection_->backward(exec, input_.dense(), gradient, feature_gradient_);
+    if constexpr (!std::is_same_v<T, Sum>)
+      if (settings_.trains_features) copy_or_widen(exec, feature_gradient_, features_gradient);
+  } else if (settings_.trains_features) {
+    input_.backward(exec, dropout_of(step_in_use_, 0), gradient);
+    copy_or_widen(exec, gradient, features_gradient);
+  }
+}
+
+template<class T>
+void TypedNetworkPasses<T>::backward(DefaultExec const& exec, runtime::PhaseTimes& phases) {
+  auto& instruments = grid_.world().instruments();
+  if constexpr (!std::is_same_v<T, Sum>)
+    pmm::round_numbers(exec, logits_gradient().storage(), rounded_logits_gradient().storage());
+  if (head_) {
+    ScopedTimer const timer(instruments, phases, "backward");
+    head_->backward(exec, hidden(layers_.size()), head_gradient_, activations_.back().gradient());
+  }
+  for (auto l = layers_.size(); l-- > 0;) {
+    if (l < activations_.size()) {
+      ScopedTimer const timer(instruments, phases, "activation");
+      // dF' of this layer lies where the layer above left its dF.
+      backward_second(exec, l, dropout_in_use_);
+      auto const dropout = dropout_of(step_in_use_, static_cast<std::uint32_t>(l) + 1);
+      activations_[l].backward(exec, plan_.layers[l].drops_output ? dropout : Dropout());
+    }
+    ScopedTimer const timer(instruments, phases, "backward");
+    auto const* gradient = &backward_layer(exec, l);
+    if (l < activations_.size()) gradient = &activations_[l].finish_backward(exec, *gradient);
+    if constexpr (std::is_same_v<T, Sum>)
+      if (begins_teleport(l))
+        teleport_->finish_backward(exec, *gradient, dropout_of(step_in_use_, static_cast<std::uint32_t>(l)));
+    if (l == 0) backward_input(exec, *gradient);
+  }
+  if (parameters_->are_in_one_array()) {
+    ScopedTimer const timer(instruments, phases, "parameters");
+    parameters_->sum_gradients(exec);
+  }
+}
+
+template<class T>
+std::int64_t TypedNetworkPasses<T>::first_layer_not_finite(DefaultExec const& exec) const {
+  auto const num_layers = static_cast<std::int64_t>(layers_.size()), none = num_layers + 1;
+  auto first = head_ && !is_finite(exec, head_->output()) ? num_layers : none;
+  // Of an output that is gone, what the next layer aggregated tells.
+  for (std::size_t l = layers_.size(); l-- > 0;)
+    if (!(plan_.layers[l].makes_logits ? is_finite(exec, layers_[l].logits())
+          : keeps_output(l)            ? is_finite(exec, layers_[l].output())
+                                       : is_finite(exec, layers_[l + 1].middle())))
+      first = static_cast<std::int64_t>(l);
+  first = runtime::all_reduced(grid_.group(), first, runtime::Reduction::min);
+  if (first == none && shares_outputs_) return num_layers - 1; // a loss has taken its place
+  return first == none ? -1 : first;
+}
+
+template<class T>
+std::vector<std::int64_t> TypedNetworkPasses<T>::dead_layers(DefaultExec const& exec) const {
+  if (settings_.activation != Activation::relu) return {};
+  std::vector<std::int64_t> counts;
+  for (std::size_t l = 0; l < activations_.size(); ++l)
+    counts.push_back(activations_[l].num_positive(exec));
+  runtime::all_reduce(runtime::host, grid_.world(), std::span(counts)); // no part of what a step sends
+  std::vector<std::int64_t> dead;
+  for (std::size_t l = 0; l < counts.size(); ++l)
+    if (counts[l] == 0) dead.push_back(static_cast<std::int64_t>(l));
+  return dead;
+}
+
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template std::unique_ptr<NetworkPasses<T>> make_network_passes(                                            \
+      pmm::ProcessGrid const&, NetworkSettings const&, std::shared_ptr<NetworkParameters<T>>);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+#undef ORTHANT_INSTANTIATE
+
+} // namespace orthant::models

@@ -1,0 +1,124 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a model needs of a graph, as operands on the grid: blocks of A^, features, targets, original ids.
+// Reads from a store just this rank's rectangles.
+
+#include "graph/store/store_reader.hpp"
+#include "models/gnn/operands/vertex_order.hpp"
+#include "models/layers/activation.hpp"
+#include "pmm/matrix/dist_matrix.hpp"
+#include "pmm/neighbors/edge_dropout.hpp"
+
+#include <functional>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace orthant::models {
+
+/// How features are scaled as they are read. row: each vertex's to sum 1 (a zero row stays zero).
+enum class FeatureNorm : std::uint8_t { none, row };
+[[nodiscard]] FeatureNorm parse_feature_norm(std::string_view word);
+
+/// How many non-zeros this rank's block has, of A^ or of sparse features of that placement.
+using CountNonzeros = std::function<std::int64_t(pmm::Placement const&)>;
+
+/// Whether A^ equals its transpose, so that one block is both.
+[[nodiscard]] inline bool is_operator_symmetric(graph::StoreFacts const& facts) {
+  return facts.is_symmetric && facts.normalization != graph::Normalization::row;
+}
+
+/// With A^, or with its adjoint.
+enum class AdjacencyProducts : std::uint8_t { direct, adjoint };
+
+/// Whether such products multiply by scales of columns: a row normalisation is one of columns in the adjoint.
+[[nodiscard]] bool scales_columns(graph::StoreFacts const& facts, AdjacencyProducts products);
+
+using AdjacencyKey = std::tuple<pmm::AxisSet, pmm::AxisSet, bool>; // rows, columns, parity
+
+/// Blocks of A^, one for each distinct pair of axes and parity: layers share them, and where A is symmetric a
+/// block and its transpose serve two layers.
+template<class T>
+class AdjacencyBlocks {
+ public:
+  /// `dropped`, if edges are dropped out: gets the blocks whose values a step fills; the products read these. It must
+  /// outlive this.
+  AdjacencyBlocks(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                  std::vector<pmm::DroppedBlock<T>>* dropped = nullptr)
+      : grid_(grid),
+        store_(store),
+        dropped_(dropped) {}
+
+  /// The block of that placement. Collective over the grid's group: may read the store.
+  [[nodiscard]] pmm::DistSparse<T> get(pmm::Placement const& placement, bool is_even);
+
+ private:
+  pmm::ProcessGrid const& grid_;
+  graph::GraphStore const& store_;
+  std::vector<pmm::DroppedBlock<T>>* dropped_; // null: nothing is dropped
+  std::map<AdjacencyKey, pmm::DistSparse<T>> blocks_;
+};
+
+/// Lists the arrays of to_csr(), and the block that the store hands out beside them.
+void plan_csr(pmm::StepPlan& step, std::int64_t num_rows, std::int64_t num_nonzeros, bool has_values);
+
+/// Lists the original ids of a block's rows and columns.
+void plan_ids(pmm::StepPlan& step, std::int64_t num_rows, std::int64_t num_columns);
+
+/// Lists the arrays that AdjacencyBlocks makes.
+class AdjacencyBlocksPlan {
+ public:
+  AdjacencyBlocksPlan(graph::StoreFacts const& facts, CountNonzeros num_nonzeros, bool drops_edges = false)
+      : facts_(facts),
+        num_nonzeros_(std::move(num_nonzeros)),
+        drops_edges_(drops_edges) {}
+
+  /// For the block of that placement: nothing if it is there already.
+  void get(pmm::StepPlan& step, pmm::Placement const& placement, bool is_even);
+  /// For products with the block of that placement: the weights that they keep. Nothing if others have the same block.
+  void keep_weights(pmm::StepPlan& step, pmm::Placement const& placement, bool is_even,
+                    AdjacencyProducts products);
+  /// Those that are read; others are the same, or their transposes.
+  [[nodiscard]] std::vector<pmm::Placement> const& read() const { return read_; }
+
+ private:
+  graph::StoreFacts const& facts_;
+  CountNonzeros num_nonzeros_;
+  bool drops_edges_;
+  std::vector<pmm::Placement> read_;
+  std::set<AdjacencyKey> blocks_;
+  std::set<std::pair<AdjacencyKey, AdjacencyProducts>> weighted_;
+};
+
+/// Dense features F[a,b] of the placement, rows in order p2. Collective over the grid's group.
+template<class T>
+[[nodiscard]] pmm::DistMatrix<T> read_dense_features(pmm::ProcessGrid const& grid,
+                                                     graph::GraphStore const& store,
+                                                     pmm::Placement const& placement, FeatureNorm norm);
+
+/// Lists the arrays of read_dense_features().
+void plan_dense_features(pmm::StepPlan& step, pmm::Placement const& placement, pmm::Lifetime lifetime);
+
+/// Sparse features as a left operand X[a,b], with the transpose that dW = X^T dU needs.
+template<class T>
+[[nodiscard]] pmm::DistSparse<T> read_sparse_features(pmm::ProcessGrid const& grid,
+                                                      graph::GraphStore const& store,
+                                                      pmm::Placement const& placement, FeatureNorm norm);
+
+/// Lists the arrays of read_sparse_features().
+void plan_sparse_features(pmm::StepPlan& step, pmm::Placement const& placement, std::int64_t num_nonzeros,
+                          bool has_values, FeatureNorm norm);
+
+/// What dropout on a block of that placement is keyed by. Collective over the grid's group.
+[[nodiscard]] BlockKeys read_block_keys(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                                        pmm::Placement const& placement);
+/// Original ids of the vertices at these places of an order. Not collective. UserError if the store cannot be read.
+[[nodiscard]] runtime::Vector<std::int64_t> read_ids(graph::GraphStore const& store, graph::Order order,
+                                                     runtime::Range rows);
+/// Lists the arrays of read_block_keys().
+void plan_block_keys(pmm::StepPlan& step, pmm::Placement const& placement);
+
+} // namespace orthant::models

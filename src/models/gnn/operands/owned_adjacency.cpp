@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/gnn/operands/owned_adjacency.hpp"
+
+#include "graph/store/listed_block.hpp"
+#include "models/gnn/operands/graph_operands.hpp"
+#include "models/parameters/device_copy.hpp"
+#include "runtime/comm/together.hpp"
+
+#include <utility>
+
+namespace orthant::models {
+namespace {
+
+using graph::GraphStore;
+
+template<class T>
+pmm::SparseBlock<T> scaled(runtime::CsrMatrix<T> const& csr, graph::Scales const& scales) {
+  return {csr, to_vector<T>("orthant::models::row_scale", scales.rows),
+          to_vector<T>("orthant::models::column_scale", scales.columns)};
+}
+
+graph::Scales swapped(graph::Scales scales) {
+  std::swap(scales.rows, scales.columns);
+  return scales;
+}
+
+graph::Scales kept(std::optional<pmm::NeededSlabs> const& of_rows,
+                   std::optional<pmm::NeededSlabs> const& of_columns, graph::Scales scales) {
+  return {pmm::keep_needed(of_rows, std::move(scales.rows)),
+          pmm::keep_needed(of_columns, std::move(scales.columns))};
+}
+
+} // namespace
+
+void plan_made_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, pmm::CellSizes const& sizes,
+                         std::int64_t num_nonzeros, pmm::Flow backward) {
+  auto const num_rows = sizes.num_rows();
+  auto const num_columns = sizes.num_columns();
+  auto const plan_scales = [&](std::int64_t rows, std::int64_t columns) {
+    step.add_array("orthant::models::row_scale", step.scalar_bytes(rows));
+    step.add_array("orthant::models::column_scale", step.scalar_bytes(columns));
+  };
+  auto const by_rows = facts.normalization != graph::Normalization::none;
+  auto const by_columns = facts.normalization == graph::Normalization::symmetric;
+  plan_csr(step, num_rows, num_nonzeros, facts.is_weighted);
+  plan_scales(by_rows ? num_rows : 0, by_columns ? num_columns : 0);
+  if (backward == pmm::Flow::transpose)
+    plan_transposed(step, num_columns, num_nonzeros, facts.is_weighted);
+  else if (!is_operator_symmetric(facts))
+    plan_scales(0, num_columns);
+}
+
+void plan_owned_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, pmm::CellSizes const& sizes,
+                          std::int64_t num_nonzeros, bool drops_edges) {
+  step.add_array("entries as they are read", num_nonzeros * graph::listed_entry_bytes,
+                 pmm::Lifetime::operation);
+  plan_made_adjacency(step, facts, sizes, num_nonzeros, backward_flow(facts));
+  if (!drops_edges) return;
+  plan_ids(step, sizes.num_rows(), sizes.num_columns());
+  for (int way = 0; way < num_dropped_blocks(facts); ++way)
+    pmm::plan_dropped_values(step, num_nonzeros);
+}
+
+std::vector<std::int64_t> read_owned_ids(GraphStore const& store, std::vector<runtime::Range> const& ranges) {
+  std::vector<std::int64_t> all;
+  for (auto const& range : ranges) {
+    auto const ids = store.read_original_ids(graph::Order::p1, range);
+    all.insert(all.end(), ids.begin(), ids.end());
+  }
+  return all;
+}
+
+OwnedBlock read_owned_block(pmm::ProcessGrid const& grid, GraphStore const& store, pmm::Roles const& roles) {
+  auto const& shape = grid.shape();
+  auto const n = store.facts().num_vertices;
+  auto const rows = pmm::block_rows(shape, grid.coordinates(), roles, n);
+  auto const columns = pmm::block_columns(shape, grid.coordinates(), roles, n);
+  auto const self_loops = store.facts().graph_operator().self_loops;
+  OwnedBlock block;
+  block.sizes = pmm::contiguous_cells(shape, grid.coordinates(), roles, n);
+  runtime::together(grid.group(), [&] {
+    block.csr = read_listed_block(store, rows, columns, self_loops);
+    block.scales = read_listed_scales(store, rows, columns);
+    if (store.facts().is_symmetric && !is_operator_symmetric(store.facts()))
+      block.transposed_scales = read_listed_scales(store, columns, rows);
+  });
+  return block;
+}
+
+template<class T>
+OwnedAdjacency<T> make_owned_adjacency(pmm::ProcessGrid const& grid, pmm::Roles const& roles,
+                                       OwnedBlock block, pmm::Gather gather, pmm::Flow backward) {
+  OwnedAdjacency<T> made;
+  made.sizes = block.sizes;
+  auto& csr = block.csr;
+  pmm::HostPattern const pattern{csr.row_offsets, csr.columns};
+  auto const needed = pmm::plan_needed_rows(grid, roles, made.sizes, pattern, gather);
+  made.needed = std::make_shared<pmm::NeededRows const>(needed);
+  runtime::together(grid.group(), [&] {
+    keep_needed(needed, pattern);
+    csr.rows = {0, std::ssize(csr.row_offsets) - 1};
+    csr.columns_range = {0, needed.num_columns(made.sizes)};
+    auto const kernels_block = to_csr<T>(std::exchange(csr, {}));
+    auto const forward = scaled(kernels_block, kept(needed.over_a, needed.over_c, std::move(block.scales)));
+    made.forward = pmm::LocalSpmm<T>(forward, pmm::Contents::fixed);
+    // A^^T = diag(s) A^T diag(r) for A^ = diag(r) A diag(s).
+    if (backward == pmm::Flow::transpose)
+      made.backward = pmm::LocalSpmm<T>(pmm::transposed(forward), pmm::Contents::fixed);
+    else if (block.transposed_scales)
+      made.backward = pmm::LocalSpmm<T>(
+          scaled(kernels_block,
+                 swapped(kept(needed.over_c, needed.over_a, std::move(*block.transposed_scales)))),
+          pmm::Contents::fixed);
+    else
+      made.backward = made.forward;
+  });
+  return made;
+}
+
+template<class T>
+OwnedAdjacency<T> read_owned_adjacency(pmm::ProcessGrid const& grid, GraphStore const& store,
+                                       pmm::Roles const& roles, pmm::Gather gather,
+                                       std::vector<pmm::DroppedBlock<T>>* dropped) {
+  auto const flow = backward_flow(store.facts());
+  auto made = make_owned_adjacency<T>(grid, roles, read_owned_block(grid, store, roles), gather, flow);
+  if (dropped == nullptr) return made;
+  runtime::together(grid.group(), [&] {
+    auto const n = store.facts().num_vertices;
+    auto const rows = block_rows(grid.shape(), grid.coordinates(), roles, n);
+    auto const columns = block_columns(grid.shape(), grid.coordinates(), roles, n);
+    auto const ids_of = [&](std::optional<pmm::NeededSlabs> const& axis, auto const& ranges) {
+      auto ids = read_owned_ids(store, ranges);
+      if (axis) ids = pmm::at_places(std::move(ids), axis->touched);
+      return to_vector<std::int64_t>("orthant::models::original_ids", ids);
+    };
+    auto const row_ids = ids_of(made.needed->over_a, rows);
+    auto const column_ids = ids_of(made.needed->over_c, columns);
+    auto const forward = with_dropped_values(made.forward.block(), row_ids, column_ids, *dropped);
+    auto backward = made.backward.block();
+    if (flow == pmm::Flow::forward)
+      backward.csr.values = forward.csr.values; // the pattern is symmetric, and so are draws
+    else
+      backward = with_dropped_values(std::move(backward), column_ids, row_ids, *dropped);
+    made.forward = pmm::LocalSpmm<T>(forward);
+    made.backward = pmm::LocalSpmm<T>(backward);
+  });
+  return made;
+}
+
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template OwnedAdjacency<T> make_owned_adjacency(pmm::ProcessGrid const&, pmm::Roles const&, OwnedBlock,    \
+                                                  pmm::Gather, pmm::Flow);                                   \
+  template OwnedAdjacency<T> read_owned_adjacency(pmm::ProcessGrid const&, GraphStore const&,                \
+                                                  pmm::Roles const&, pmm::Gather,                            \
+                                                  std::vector<pmm::DroppedBlock<T>>*);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+#undef ORTHANT_INSTANTIATE
+
+} // namespace orthant::models

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/gnn/plan/network_settings.hpp"
+
+#include "pmm/kernels/host_parts.hpp"
+#include "runtime/error.hpp"
+
+#include <algorithm>
+
+namespace orthant::models {
+
+void set_model(NetworkSettings& settings, Model model, Aggregator aggregator) {
+  settings.model = model;
+  settings.aggregator = aggregator;
+  auto const traits = traits_of(model, aggregator);
+  if (traits.has_perceptrons || traits.has_identity_maps) settings.has_head = true;
+  if (traits.attention) settings.schedule = Schedule::rows;
+  auto const& of_model = traits.graph_operator;
+  if (!of_model) return;
+  if (settings.normalization || settings.self_loops)
+    runtime::throw_user(
+        "--model {} multiplies by an operator of its own: leave out --normalize and --self-loops",
+        name_of(model));
+  settings.normalization = of_model->normalization;
+  settings.self_loops = of_model->self_loops;
+}
+
+bool weighs_neighbours(NetworkSettings const& settings) {
+  return traits_of(settings.model, settings.aggregator).attention.has_value();
+}
+
+bool reads_edges(NetworkSettings const& settings) {
+  return weighs_neighbours(settings) || traits_of(settings.model, settings.aggregator).takes_maximum;
+}
+
+bool needs_edge_ids(NetworkSettings const& settings) {
+  return settings.attention_dropout > 0 || traits_of(settings.model, settings.aggregator).takes_maximum;
+}
+
+void choose_operator(NetworkSettings& settings, std::string_view normalize, std::string_view self_loops) {
+  if (normalize != "auto") settings.normalization = graph::parse_normalization(normalize);
+  if (self_loops != "auto") settings.self_loops = graph::parse_self_loops(self_loops);
+}
+
+void use_operator(graph::GraphStore& store, NetworkSettings& settings) {
+  auto const stored = store.facts().graph_operator();
+  auto const normalization = settings.normalization.value_or(stored.normalization);
+  auto const otherwise = settings.normalization ? graph::usual_self_loops(normalization) : stored.self_loops;
+  auto const self_loops = settings.self_loops.value_or(otherwise);
+  store.set_operator({normalization, self_loops});
+  settings.normalization = normalization;
+  settings.self_loops = self_loops;
+}
+
+bool is_normalised(NetworkPlan const& plan, NetworkSettings const& settings, std::size_t l) {
+  return settings.norm != Norm::none && is_activated(plan, l);
+}
+
+bool shares_outputs(NetworkPlan const& plan, NetworkSettings const& settings) {
+  // A loss of links reads the outputs while it writes their gradient.
+  if (!pmm::runs_on_host || settings.keeps_outputs || predicts_links(settings)) return false;
+  if (settings.norm != Norm::none || settings.activation != Activation::relu) return false;
+  if (plan.projection || plan.head || plan.teleport) return false;
+  // Both gradients of a layer that is alone would lie in one place.
+  if (plan.layers.size() == 1 && settings.trains_features && settings.operand_format != runtime::Wire::native)
+    return false;
+  return std::ranges::all_of(plan.layers, [](NetworkLayerPlan const& layer) {
+    return layer.owners && layer.owners->hidden_axes == pmm::AxisSet() &&
+           layer.kind == LayerKind::convolution && !layer.is_residual && !layer.reads_itself() &&
+           !layer.map_share && !layer.second && !layer.reads_edges();
+  });
+}
+
+std::size_t layer_of_output(NetworkPlan const& plan, std::size_t l) {
+  while (l + 2 < plan.layers.size() && plan.layers[l + 1].aggregates_first)
+    ++l;
+  return l;
+}
+
+ActivationParts activation_of(NetworkPlan const& plan, NetworkSettings const& settings, std::size_t l) {
+  return {is_normalised(plan, settings, l) ? settings.norm : Norm::none,
+          is_activated(plan, l) ? settings.activation : Activation::relu,
+          is_activated(plan, l) && shares_outputs(plan, settings)};
+}
+
+namespace {
+
+/// K propagations after dense layers, or a dense layer before convolutions with identity maps.
+void set_kinds(NetworkShape& shape, ModelTraits const& traits, NetworkSettings const& settings) {
+  if (!traits.begins_dense()) return;
+  shape.has_teleport = traits.has_teleport;
+  if (traits.has_identity_maps) {
+    shape.theta = settings.theta;
+    shape.widths.insert(shape.widths.begin() + 1, settings.hidden_widths.front());
+    shape.kinds.assign(shape.widths.size() - 1, LayerKind::convolution);
+    shape.kinds.front() = LayerKind::dense;
+    return;
+  }
+  auto const num_propagations = static_cast<std::size_t>(settings.num_propagations);
+  shape.kinds.assign(shape.widths.size() - 1, LayerKind::dense);
+  shape.kinds.insert(shape.kinds.end(), num_propagations, LayerKind::propagation);
+  shape.widths.insert(shape.widths.end(), num_propagations, shape.widths.back());
+}
+
+} // namespace
+
+NetworkShape shape_of(graph::StoreFacts const& facts, NetworkSettings const& settings) {
+  ORTHANT_REQUIRE(settings.num_layers() > 0, "a GCN needs a layer");
+  NetworkShape shape;
+  shape.num_vertices = facts.num_vertices;
+  auto const has_projection = settings.projected_width > 0;
+  if (has_projection) shape.projected_features = facts.num_features;
+  shape.widths = {has_projection ? settings.projected_width : facts.num_features};
+  shape.widths.insert(shape.widths.end(), settings.hidden_widths.begin(), settings.hidden_widths.end());
+  auto const num_outputs = predicts_links(settings) ? settings.embedding_width : facts.num_classes;
+  if (settings.has_head)
+    shape.head_classes = num_outputs;
+  else
+    shape.widths.push_back(num_outputs);
+  shape.has_residuals = settings.has_residuals;
+  auto const traits = traits_of(settings.model, settings.aggregator);
+  set_kinds(shape, traits, settings);
+  shape.has_self_weights = traits.has_self_weights;
+  shape.has_self_scales = traits.has_self_scales;
+  shape.has_perceptrons = traits.has_perceptrons;
+  shape.takes_maximum = traits.takes_maximum;
+  if (traits.attention)
+    shape.attention = AttentionShape{*traits.attention, settings.num_heads, settings.num_output_heads};
+  shape.has_sparse_features = facts.feature_kind == graph::FeatureKind::sparse;
+  shape.features_need_gradient = settings.trains_features;
+  shape.has_input_dropout = settings.input_dropout() > 0;
+  shape.drops_edges = settings.edge_dropout > 0;
+  shape.schedule = settings.schedule;
+  shape.is_symmetric = facts.is_symmetric;
+  shape.hidden_axes = settings.hidden_axes;
+  return shape;
+}
+
+namespace {
+
+void require_attention(graph::StoreFacts const& facts, NetworkSettings const& settings) {
+  auto const name = name_of(settings.model);
+  if (!weighs_neighbours(settings)) return;
+  if (settings.edge_dropout > 0)
+    runtime::throw_user(
+        "--edge-dropout goes with models that multiply by A^: give --attention-dropout with --model {}",
+        name);
+  if (settings.schedule != Schedule::rows)
+    runtime::throw_user(
+        "--model {} is trained in the schedule rows: leave out --schedule {}, or give --schedule rows", name,
+        name_of(settings.schedule));
+  if (settings.gather == pmm::Gather::needed)
+    runtime::throw_user("--gather needed goes with --model gcn, sage and gin: leave it out with --model {}",
+                        name);
+  if (settings.wire != runtime::Wire::native)
+    runtime::throw_user(
+        "--comm-dtype of 16 bits goes with --model gcn, sage and gin: leave it out with --model {}", name);
+  if (facts.is_weighted)
+    runtime::throw_user(
+        "--model {} weighs edges itself, and this graph's have weights: partition it without them", name);
+  if (settings.num_heads < 1 || settings.num_output_heads < 1)
+    runtime::throw_user("{} and {} heads: give --heads and --output-heads of at least 1", settings.num_heads,
+                        settings.num_output_heads);
+  for (auto const width : settings.hidden_widths)
+    if (width % settings.num_heads != 0)
+      runtime::throw_user(
+          "hidden layers of {} columns cannot be cut in {} heads: give a --hidden that --heads divides",
+          width, settings.num_heads);
+}
+
+void require_maximum(graph::StoreFacts const& facts, NetworkSettings const& settings) {
+  if (!traits_of(settings.model, settings.aggregator).takes_maximum) return;
+  auto const refuse = [](std::string_view what, std::string_view instead) {
+    runtime::throw_user("--aggregator max {}: {}", what, instead);
+  };
+  if (settings.gather == pmm::Gather::needed) refuse("needs all rows", "leave out --gather needed");
+  if (settings.wire != runtime::Wire::native)
+    refuse("sends fp32 or fp64", "leave out --comm-dtype of 16 bits");
+  if (settings.edge_dropout > 0) refuse("does not support --edge-dropout", "leave out one of them");
+  if (settings.order == ProductOrder::transform_first)
+    refuse("aggregates before it multiplies by the weight", "leave out --order transform");
+  if (facts.is_weighted) refuse("does not weigh edges", "partition the graph with --weights ignore");
+  if (facts.feature_kind == graph::FeatureKind::sparse && settings.projected_width == 0)
+    refuse("would make sparse features dense", "give --input-projection");
+}
+
+void require_links(NetworkSettings const& settings) {
+  if (!predicts_links(settings)) {
+    ORTHANT_REQUIRE(settings.decoder_width == 0, "a decoder of links without --task links");
+    return;
+  }
+  if (settings.schedule != Schedule::rows)
+    runtime::throw_user(
+        "--task links is trained in the schedule rows: leave out --schedule {}, or give --schedule rows",
+        name_of(settings.schedule));
+  if (settings.wire != runtime::Wire::native || settings.operand_format != runtime::Wire::native)
+    runtime::throw_user(
+        "--comm-dtype and --operand-dtype of 16 bits go with --task nodes: leave them out with --task links");
+}
+
+void require_supported_activation(NetworkSettings const& settings) {
+  if (settings.activation == Activation::relu) return;
+  auto const name = name_of(settings.activation);
+  if (settings.norm == Norm::rms)
+    runtime::throw_user("--norm rms goes with --activation relu: leave it out with --activation {}", name);
+  if (settings.model == Model::gin)
+    runtime::throw_user("--model gin goes with --activation relu: leave out --activation {}", name);
+  if (settings.operand_format != runtime::Wire::native)
+    runtime::throw_user(
+        "--operand-dtype of 16 bits goes with --activation relu: leave it out with --activation {}", name);
+}
+
+/// SGC, APPNP and GCNII, which begin with a layer of their own that is dense.
+void require_supported_dense(NetworkSettings const& settings) {
+  auto const name = name_of(settings.model);
+  auto const is_deep = settings.model == Model::gcnii;
+  if (settings.has_residuals)
+    runtime::throw_user("--residual goes with --model gcn and sage: leave it out with --model {}", name);
+  if (settings.projected_width > 0)
+    runtime::throw_user(
+        "--input-projection goes with --model gcn, sage and gin: leave it out with --model {}, whose first "
+        "layer is dense",
+        name);
+  if (settings.has_head && !is_deep)
+    runtime::throw_user("--head goes with --model gcn and sage: leave it out with --model {}", name);
+  if (settings.model == Model::sgc && settings.num_layers() != 1)
+    runtime::throw_user("--model sgc has one layer and no hidden ones: leave out --layers and --hidden");
+  if (is_deep && settings.order == ProductOrder::transform_first)
+    runtime::throw_user(
+        "--order transform goes with --model gcn, sage and gin: leave it out with --model gcnii, which "
+        "aggregates first");
+  for (auto const width : settings.hidden_widths)
+    if (is_deep && width != settings.hidden_widths.front())
+      runtime::throw_user("--model gcnii has hidden layers of one width, not of {} and {}",
+                          settings.hidden_widths.front(), width);
+}
+
+/// What only a GCN has so far.
+void require_supported(NetworkSettings const& settings) {
+  if (is_centered(settings.norm) && settings.operand_format != runtime::Wire::native)
+    runtime::throw_user(
+        "--operand-dtype of 16 bits goes with --norm rms or none: leave it out with --norm {}",
+        name_of(settings.norm));
+  require_supported_activation(settings);
+  if (settings.model == Model::gcn) return;
+  auto const name = name_of(settings.model);
+  if (settings.operand_format != runtime::Wire::native)
+    runtime::throw_user("--operand-dtype of 16 bits goes with --model gcn: leave it out with --model {}",
+                        name);
+  if (settings.model == Model::gin && settings.has_residuals)
+    runtime::throw_user(
+        "--residual goes with --model gcn and sage: leave it out with --model gin, which counts the vertex "
+        "itself in each layer");
+  if (traits_of(settings.model, settings.aggregator).begins_dense()) require_supported_dense(settings);
+  if (settings.trains_features && settings.projected_width == 0)
+    runtime::throw_user(
+        "--trainable-features goes with --model gcn, or with --input-projection: give that, or leave it "
+        "out with --model {}",
+        name);
+}
+
+} // namespace
+
+NetworkPlan plan_network(graph::StoreFacts const& facts, NetworkSettings const& settings) {
+  require_supported(settings);
+  require_attention(facts, settings);
+  require_maximum(facts, settings);
+  require_links(settings);
+  auto plan = plan_network(shape_of(facts, settings), settings.order);
+  auto const has_fixed_products = [&](NetworkLayerPlan const& layer) {
+    auto const is_kept =
+        layer.index == 0 && keeps_first_aggregate(plan); // multiplied once, or once in an epoch
+    return layer.aggregates() && !layer.reads_edges() && !plan.drops_edges && !is_kept;
+  };
+  if (settings.trains_features)
+    (plan.projection ? plan.projection->input : plan.layers.front().input).layout.storage =
+        pmm::Storage::flat_sharded;
+  for (auto& layer : plan.layers)
+    if (has_fixed_products(layer))
+      layer.least_weighted_width =
+          pmm::least_weighted_width(facts.num_operator_entries(), facts.num_vertices);
+  return plan;
+}
+
+NetworkPlan plan_network(graph::GraphStore const& store, NetworkSettings const& settings) {
+  auto const& facts = store.facts();
+  if (facts.feature_kind == graph::FeatureKind::none)
+    runtime::throw_user(
+        "{} has no features; partition it with --random-features D or from data with features", store.name());
+  if (predicts_links(settings) && !facts.has_links())
+    runtime::throw_user(
+        "{} has no held-out edges to predict; partition it with --edge-split VALID,TEST, such as 0.05,0.1",
+        store.name());
+  if (!predicts_links(settings) && facts.label_kind == graph::LabelKind::none)
+    runtime::throw_user(
+        "{} has no labels to train on; partition it with --random-labels C or from data with labels",
+        store.name());
+  auto const is_sparse = facts.feature_kind == graph::FeatureKind::sparse;
+  if (is_sparse && settings.trains_features)
+    runtime::throw_user("{}: sparse features cannot be trained; leave out --trainable-features",
+                        store.name());
+  return plan_network(facts, settings);
+}
+
+} // namespace orthant::models

@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/gnn/plan/network_step.hpp"
+
+#include "models/gnn/plan/attention_step.hpp"
+#include "models/gnn/plan/network_parameters.hpp"
+#include "models/gnn/plan/network_products.hpp"
+#include "models/gnn/propagation/identity_map.hpp"
+#include "models/gnn/propagation/teleport_terms.hpp"
+#include "models/layers/activation.hpp"
+#include "models/training/parameter_update.hpp"
+#include "models/training/vertex_loss.hpp"
+#include "pmm/aggregate/row_lists.hpp"
+#include "pmm/neighbors/edge_dropout.hpp"
+#include "pmm/rows/bias.hpp"
+
+namespace orthant::models {
+namespace {
+
+/// Lists the parts of one epoch.
+class EpochList {
+ public:
+  /// `trains`: whether the pass is one of training, with what is dropped out.
+  EpochList(pmm::StepPlan& step, NetworkPlan const& plan, NetworkSettings const& settings,
+            NetworkEpochTraits const& traits, bool trains)
+      : step_(step),
+        plan_(plan),
+        settings_(settings),
+        traits_(traits),
+        pass_(trains ? Pass::training : Pass::evaluation),
+        drops_out_(trains && settings.dropout > 0),
+        drops_coefficients_(trains && settings.attention_dropout > 0),
+        format_(settings.operand_format),
+        has_owners_(plan.layers.front().owners.has_value()),
+        num_parameters_(length_of_all(parameters_of(plan, settings))) {}
+
+  void forward() {
+    pmm::plan_flat_gather(step_, num_parameters_);
+    for (auto const& block : traits_.dropped)
+      for (int way = 0; way < traits_.num_dropped_ways; ++way)
+        plan_drop_entries(step_, traits_.num_nonzeros(block), traits_.weighs_edges, pass_ == Pass::training);
+    if (plan_.projection) {
+      step_.begin_layer(projection_layer);
+      plan_product(step_, products_of(*plan_.projection, settings_.formats()).product,
+                   traits_.num_feature_nonzeros(plan_));
+      if (settings_.has_bias) pmm::plan_add_bias(step_, plan_.projection->output, format_);
+    } else if (drops_out_) {
+      drop_features();
+    }
+    for (std::size_t l = 0; l < plan_.layers.size(); ++l)
+      forward_layer(l);
+    if (plan_.head) {
+      step_.begin_layer(head_layer());
+      plan_product(step_, products_of(*plan_.head, settings_.formats()).product);
+      if (settings_.has_bias) pmm::plan_add_bias(step_, plan_.head->output);
+    }
+  }
+
+  void backward() {
+    if (plan_.head) {
+      step_.begin_layer(head_layer());
+      backward_linear(*plan_.head, std::nullopt, true);
+    }
+    for (auto l = plan_.layers.size(); l-- > 0;)
+      backward_layer(l);
+    if (plan_.projection) {
+      step_.begin_layer(projection_layer);
+      backward_linear(*plan_.projection, traits_.num_feature_nonzeros(plan_),
+                      plan_.features().layout.storage == pmm::Storage::flat_sharded);
+    } else if (settings_.trains_features) {
+      if (drops_out_) plan_apply_dropout(step_, plan_.features(), format_);
+      if (format_ == runtime::Wire::native) pmm::plan_copy(step_, plan_.features()); // else it is widened
+    }
+    pmm::plan_flat_sum(step_, num_parameters_);
+  }
+
+ private:
+  static constexpr std::int64_t projection_layer = -1;
+  [[nodiscard]] std::int64_t head_layer() const { return static_cast<std::int64_t>(plan_.layers.size()); }
+
+  void drop_features() {
+    auto const entries = traits_.num_feature_nonzeros(plan_);
+    if (!entries) return plan_apply_dropout(step_, plan_.features(), format_);
+    for (auto const rows : {CsrRows::vertices, CsrRows::features})
+      plan_apply_dropout_to_entries(step_, plan_.features(), rows, *entries, traits_.features_have_values);
+  }
+
+  /// Whether the activation adds the bias, and sums its gradient.
+  [[nodiscard]] bool fuses_bias(std::size_t l) const {
+    return is_activated(plan_, l) && activation_of(plan_, settings_, l).is_fused();
+  }
+
+  /// Of what layer l reads.
+  [[nodiscard]] std::optional<std::int64_t> entries_of_input(std::size_t l) const {
+    return l == 0 && !plan_.projection ? traits_.num_feature_nonzeros(plan_) : std::nullopt;
+  }
+
+  void forward_layer(std::size_t l) {
+    auto const& layer = plan_.layers[l];
+    auto const products = products_of(layer, settings_.formats());
+    auto const entries = entries_of_adjacency(layer);
+    step_.begin_layer(layer.index);
+    if (plan_.teleport && plan_.teleport->first_layer == l) begin_teleport();
+    plan_residual(layer, false);
+    if (layer.kind == LayerKind::dense) {
+      plan_product(step_, products.transform, entries_of_input(l));
+    } else if (layer.kind == LayerKind::propagation) {
+      aggregate(layer, entries);
+    } else if (layer.aggregates_first) {
+      if (l > 0 || !traits_.keeps_first_aggregate) {
+        bring_self(layer, false);
+        aggregate(layer, entries);
+      }
+      if (layer.map_share) plan_map_identity(step_, layer.weight);
+      plan_product(step_, products.transform);
+      if (layer.has_self_weight) plan_product(step_, self_products_of(layer, settings_.formats()).transform);
+    } else {
+      if (layer.has_self_weight) {
+        plan_product(step_, self_products_of(layer, settings_.formats()).transform, entries_of_input(l));
+        bring_self(layer, false);
+      }
+      plan_product(step_, products.transform, entries_of_input(l));
+      aggregate(layer, entries);
+      if (layer.has_self_weight) plan_addition(layer.output);
+    }
+    if (adds_bias(layer) && !fuses_bias(l))
+      pmm::plan_add_bias(step_, layer.output, settings_.formats().of_output(layer.makes_logits));
+    if (is_activated(plan_, l)) plan_activation(step_, activation_step(l));
+    if (!layer.second) return;
+    plan_product(step_, products_of(*layer.second, settings_.formats()).product);
+    plan_bias_relu_dropout(step_, layer.second->output, settings_.has_bias, drops_out_, format_);
+  }
+
+  [[nodiscard]] ActivationStep activation_step(std::size_t l) const {
+    auto const& layer = plan_.layers[l];
+    return {.parts = activation_of(plan_, settings_, l),
+            .z = layer.output,
+            .pass = pass_,
+            .has_bias = adds_bias(layer),
+            .draws_mask = drops_out_ && layer.drops_output,
+            .is_residual = layer.is_residual,
+            .copies_gradient = has_local_residual(layer),
+            .has_partial_gradients = has_owners_,
+            .format = format_};
+  }
+
+  void backward_layer(std::size_t l) {
+    auto const& layer = plan_.layers[l];
+    auto const products = products_of(layer, settings_.formats());
+    auto const entries = entries_of_adjacency(layer);
+    auto const has_input_gradient = needs_input_gradient(plan_, l);
+    step_.begin_layer(layer.index);
+    if (layer.second) {
+      plan_relu_dropout_backward(step_, layer.second->output, settings_.has_bias, format_);
+      if (settings_.has_bias) reduce_column_sums(layer.second->output); // summed with the ReLU
+      auto const of_second = products_of(*layer.second, settings_.formats());
+      products_back(true, of_second.input_back, of_second.weight_back);
+    }
+    plan_residual(layer, true);
+    if (is_activated(plan_, l)) plan_activation_backward(step_, activation_step(l));
+    if (adds_bias(layer) && !fuses_bias(l)) pmm::plan_sum_columns(step_, layer.output, format_);
+    if (adds_bias(layer)) reduce_column_sums(layer.output);
+    backward_self(layer, entries_of_input(l), has_input_gradient);
+    if (layer.kind == LayerKind::dense) {
+      if (has_input_gradient) pmm::plan_copy(step_, layer.output);
+      products_back(has_input_gradient, products.transform_back, products.weight_back, entries_of_input(l));
+    } else if (layer.kind == LayerKind::propagation) {
+      pmm::plan_copy(step_, layer.output);
+      aggregate_back(layer, entries);
+    } else if (layer.aggregates_first) {
+      auto const work = products_back(has_input_gradient, products.transform_back, products.weight_back);
+      if (has_input_gradient) aggregate_back(layer, entries);
+      if (has_input_gradient && sends_columns_ahead(layer)) {
+        auto const exchange = next_of_kind<pmm::PlannedCall>(work.end);
+        step_.add_overlap({{exchange, exchange + 1}, work});
+      }
+    } else {
+      aggregate_back(layer, entries);
+      products_back(has_input_gradient, products.transform_back, products.weight_back, entries_of_input(l));
+    }
+    if (layer.map_share) plan_map_identity_backward(step_, layer.weight);
+    if (layer.has_self_weight && has_input_gradient) plan_addition(layer.input);
+    if (layer.is_residual) plan_addition(layer.input);
+    if (plan_.teleport && plan_.teleport->first_layer == l) finish_teleport();
+  }
+
+  [[nodiscard]] bool adds_bias(NetworkLayerPlan const& layer) const {
+    return settings_.has_bias && layer.adds_bias;
+  }
+
+  /// H0 to where it is added, and its gradient back (gnn/aggregation/teleport.hpp).
+  [[nodiscard]] bool is_at_start(pmm::Placement const& site) const { return site == teleport_start(plan_); }
+  void begin_teleport() {
+    for (auto const& site : plan_.teleport->sites)
+      if (!is_at_start(site)) plan_relayout(step_, traits_.teleport_sizes(plan_, site, false));
+    if (drops_out_ && plan_.teleport->drops_start) plan_apply_dropout(step_, teleport_start(plan_));
+    sites_with_gradient_.assign(plan_.teleport->sites.size(), false);
+  }
+  void finish_teleport() {
+    auto const& start = teleport_start(plan_);
+    if (drops_out_ && plan_.teleport->drops_start) plan_apply_dropout(step_, start);
+    for (auto const& site : plan_.teleport->sites) {
+      if (!is_at_start(site)) plan_relayout(step_, traits_.teleport_sizes(plan_, site, true));
+      plan_addition(start);
+    }
+  }
+  void split_gradient(NetworkLayerPlan const& layer) {
+    if (!layer.teleport_site) return;
+    auto const is_further = sites_with_gradient_[*layer.teleport_site];
+    plan_split_gradient(step_, is_further ? StartGradient::further : StartGradient::first, layer.aggregate());
+    sites_with_gradient_[*layer.teleport_site] = true;
+  }
+
+  [[nodiscard]] std::int64_t entries_of_adjacency(NetworkLayerPlan const& layer) const {
+    if (!layer.aggregates()) return 0;
+    if (layer.owners && layer.owners->kept) return layer.owners->kept->num_nonzeros;
+    return traits_.num_nonzeros(layer.adjacency);
+  }
+  [[nodiscard]] NetworkLayerAggregates between_owners(NetworkLayerPlan const& layer) const {
+    if (auto const& kept = layer.owners->kept)
+      return aggregates_of(layer, kept->cells, settings_.formats(), kept->needed);
+    return aggregates_of(layer, cells(layer), settings_.formats(), traits_.needed);
+  }
+  [[nodiscard]] pmm::CellSizes cells(NetworkLayerPlan const& layer) const {
+    if (!layer.owners) return {};
+    return traits_.cells ? *traits_.cells : cells_of(step_, layer);
+  }
+  [[nodiscard]] AttentionSteps attention_steps(NetworkLayerPlan const& layer, std::int64_t entries) const {
+    return {step_.shape(), step_.coordinates(), layer, cells(layer), entries};
+  }
+  void aggregate(NetworkLayerPlan const& layer, std::int64_t entries) {
+    if (layer.attention) return plan_attention(step_, attention_steps(layer, entries), drops_coefficients_);
+    if (layer.takes_maximum) return plan_maximum(step_, layer, cells(layer), entries);
+    bring_scaled(layer);
+    if (layer.owners)
+      plan_aggregate(step_, between_owners(layer).forward, entries);
+    else
+      plan_product(step_, products_of(layer, settings_.formats()).aggregate, entries);
+    if (layer.has_self_scale) add_scaled(layer.aggregate());
+    if (layer.teleport_site) plan_add_teleport(step_, layer.aggregate());
+  }
+  void aggregate_back(NetworkLayerPlan const& layer, std::int64_t entries) {
+    if (layer.attention) return plan_attention_backward(step_, attention_steps(layer, entries));
+    if (layer.takes_maximum) return plan_maximum_backward(step_, layer, cells(layer), entries);
+    split_gradient(layer);
+    bring_scaled_back(layer);
+    if (layer.owners)
+      plan_aggregate(step_, between_owners(layer).backward, entries);
+    else
+      plan_product(step_, products_of(layer, settings_.formats()).aggregate_back, entries);
+    if (layer.has_self_scale) add_scaled(layer.aggregated());
+  }
+
+  /// The vertex itself, by a factor that is learned (gnn/aggregation/aggregation.hpp).
+  void bring_scaled(NetworkLayerPlan const& layer) {
+    if (!layer.has_self_scale) return;
+    if (!layer.owners)
+      plan_relayout(step_, traits_.self_sizes(layer, false));
+    else if (keeps_brought(layer))
+      pmm::plan_copy(step_, layer.aggregate());
+  }
+  void bring_scaled_back(NetworkLayerPlan const& layer) {
+    if (!layer.has_self_scale) return;
+    auto const& gradient = layer.aggregate();
+    auto const bytes = step_.scalar_bytes(step_.block(gradient).num_stored);
+    step_.add_pass({"dot_numbers", 2 * bytes, step_.scalar_bytes(1)});
+    if (layer.owners) return;
+    for (auto const axes : {gradient.layout.rows, gradient.layout.columns})
+      step_.add_call(runtime::Operation::all_reduce, axes, step_.scalar_bytes(1));
+    plan_relayout(step_, traits_.self_sizes(layer, true));
+  }
+  void add_scaled(pmm::Placement const& sum) {
+    auto const bytes = step_.scalar_bytes(step_.block(sum).num_stored);
+    step_.add_pass({"add_scaled", 2 * bytes, bytes});
+  }
+
+  /// The gradient of a number per column. Between owners it is an addend.
+  void reduce_column_sums(pmm::Placement const& gradient) {
+    if (!has_owners_) pmm::plan_reduce_sums(step_, gradient);
+  }
+
+  /// F to D, or dF' to dF (a norm adds F as it writes D); V to Q, or what V gives to dF.
+  void plan_addition(pmm::Placement const& sum) {
+    auto const bytes = step_.wire_bytes(step_.block(sum).num_stored, format_);
+    step_.add_pass({"add", 2 * bytes, bytes});
+  }
+
+  void bring_self(NetworkLayerPlan const& layer, bool is_backward) {
+    if (layer.has_self_weight && !layer.owners)
+      plan_relayout(step_, traits_.self_sizes(layer, is_backward), format_);
+  }
+  void backward_self(NetworkLayerPlan const& layer, std::optional<std::int64_t> entries,
+                     bool has_input_gradient) {
+    if (!layer.has_self_weight) return;
+    auto const products = self_products_of(layer, settings_.formats());
+    if (!layer.aggregates_first) bring_self(layer, true);
+    plan_product(step_, products.weight_back, layer.aggregates_first ? std::nullopt : entries);
+    if (!has_input_gradient) return;
+    plan_product(step_, products.transform_back);
+    if (layer.aggregates_first) bring_self(layer, true);
+  }
+
+  static bool has_local_residual(NetworkLayerPlan const& layer) {
+    return layer.is_residual && layer.owners && !layer.owners->kept;
+  }
+
+  void plan_residual(NetworkLayerPlan const& layer, bool is_backward) {
+    if (!layer.is_residual || has_local_residual(layer)) return;
+    if (!layer.owners) return plan_relayout(step_, traits_.residual_sizes(layer, is_backward), format_);
+    auto const width = layer.input.extents.columns;
+    auto const num_kept = step_.block(layer.output).rows.size();
+    if (is_backward)
+      pmm::plan_add_rows(step_, step_.block(layer.input).rows.size(), num_kept, width, format_);
+    else
+      pmm::plan_pick_rows(step_, num_kept, width, format_);
+  }
+
+  void backward_linear(LinearPlan const& linear, std::optional<std::int64_t> entries,
+                       bool has_input_gradient) {
+    auto const products = products_of(linear, settings_.formats());
+    if (settings_.has_bias) {
+      pmm::plan_sum_columns(step_, linear.output, format_);
+      reduce_column_sums(linear.output);
+    }
+    products_back(has_input_gradient, products.input_back, products.weight_back, entries);
+  }
+
+  /// dF, if it is needed, and dW, behind which dF's reduction travels. Returns where dW lies in the list.
+  runtime::Range products_back(bool has_input_gradient, pmm::ProductPlan const& input_back,
+                               pmm::ProductPlan const& weight_back,
+                               std::optional<std::int64_t> entries = std::nullopt) {
+    auto const first = step_.num_operations();
+    auto const dw_is_first = shares_outputs(plan_, settings_); // dF takes the place of what dW reads
+    if (has_input_gradient && !dw_is_first) plan_product(step_, input_back);
+    auto const place = step_.num_operations();
+    plan_product(step_, weight_back, entries);
+    runtime::Range const work{place, step_.num_operations()};
+    if (has_input_gradient && dw_is_first) plan_product(step_, input_back);
+    if (settings_.overlaps && has_input_gradient && !dw_is_first)
+      step_.add_overlap({{next_of_kind<pmm::LocalProduct>(first), place}, work});
+    return work;
+  }
+  template<class Kind>
+  [[nodiscard]] std::int64_t next_of_kind(std::int64_t place) const {
+    while (!std::holds_alternative<Kind>(step_.operations().at(static_cast<std::size_t>(place))))
+      ++place;
+    return place;
+  }
+  /// Whether dH's columns travel while dW is computed: the first exchange of an aggregation.
+  [[nodiscard]] bool sends_columns_ahead(NetworkLayerPlan const& layer) const {
+    auto const& owners = layer.owners;
+    return owners && !layer.reads_edges() && settings_.overlaps &&
+           owners->hidden_axes.contains(owners->roles.b) && step_.shape().size(owners->roles.b) > 1;
+  }
+
+  pmm::StepPlan& step_;
+  NetworkPlan const& plan_;
+  NetworkSettings const& settings_;
+  NetworkEpochTraits const& traits_;
+  Pass pass_;
+  bool drops_out_;
+  bool drops_coefficients_;
+  runtime::Wire format_; // of activations and their gradients
+  bool has_owners_;
+  std::int64_t num_parameters_;           // in one array
+  std::vector<bool> sites_with_gradient_; // of the teleport, in the backward pass
+};
+
+} // namespace
+
+void plan_pass(pmm::StepPlan& step, NetworkPlan const& plan, NetworkSettings const& settings,
+               NetworkEpochTraits const& traits) {
+  EpochList list(step, plan, settings, traits, true);
+  list.forward();
+  if (predicts_links(settings))
+    plan_link_loss(step, link_plan_of(step.shape(), step.coordinates(), plan, settings), traits.links);
+  else
+    pmm::plan_loss(step, plan.logits(), traits.loss, traits.counts_rows);
+  list.backward();
+}
+
+void plan_epoch(pmm::StepPlan& step, NetworkPlan const& plan, NetworkSettings const& settings,
+                NetworkEpochTraits const& traits, OptimizerSettings const& optimizer) {
+  plan_pass(step, plan, settings, traits);
+  auto const parameters = parameters_of(plan, settings);
+  auto const [trained, statistics] = updated_lengths_of(step, parameters);
+  plan_update(step, optimizer, trained, normed_lengths_of(step, parameters), statistics);
+}
+
+void plan_evaluation(pmm::StepPlan& step, NetworkPlan const& plan, NetworkSettings const& settings,
+                     NetworkEpochTraits const& traits) {
+  EpochList(step, plan, settings, traits, false).forward();
+  if (predicts_links(settings))
+    plan_link_scores(step, link_plan_of(step.shape(), step.coordinates(), plan, settings), traits.links);
+  else
+    pmm::plan_scores(step, plan.logits(), traits.loss, num_splits);
+}
+
+} // namespace orthant::models

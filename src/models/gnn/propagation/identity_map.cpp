@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/gnn/propagation/identity_map.hpp"
+
+namespace orthant::models {
+namespace {
+
+using runtime::DefaultExec;
+using Policy = Kokkos::RangePolicy<DefaultExec, std::int64_t>;
+
+runtime::LocalPass pass_of(std::string_view name, std::int64_t bytes) {
+  return {name, bytes, bytes};
+}
+template<class T>
+std::int64_t map_bytes(pmm::DistMatrix<T> const& matrix) {
+  return matrix.block().num_stored * static_cast<std::int64_t>(sizeof(T));
+}
+
+} // namespace
+
+template<class T>
+void map_identity(DefaultExec const& exec, pmm::DistMatrix<T> const& weight, double beta,
+                  pmm::DistMatrix<T> const& map) {
+  ORTHANT_REQUIRE(weight.placement() == map.placement(), weight.placement().to_string(), " mapped to ",
+                  map.placement().to_string());
+  weight.grid().passes().add(pass_of("map_identity", map_bytes(weight)));
+  auto const block = weight.block();
+  auto const num_columns = block.columns.size();
+  auto const of_identity = static_cast<T>(1 - beta);
+  auto const of_weight = static_cast<T>(beta);
+  T const* const from = weight.storage().data();
+  T* const to = map.storage().data();
+  Kokkos::parallel_for(
+      "orthant::models::map_identity", Policy(exec, 0, block.num_stored), KOKKOS_LAMBDA(std::int64_t i) {
+        auto const place = block.first + i;
+        auto const is_diagonal =
+            block.rows.begin + place / num_columns == block.columns.begin + place % num_columns;
+        to[i] = of_weight * from[i] + (is_diagonal ? of_identity : T{0});
+      });
+}
+
+template<class T>
+void map_identity_backward(DefaultExec const& exec, pmm::DistMatrix<T> const& gradient, double beta) {
+  gradient.grid().passes().add(pass_of("map_identity_backward", map_bytes(gradient)));
+  auto const of_weight = static_cast<T>(beta);
+  T* const numbers = gradient.storage().data();
+  Kokkos::parallel_for(
+      "orthant::models::map_identity_backward", Policy(exec, 0, gradient.block().num_stored),
+      KOKKOS_LAMBDA(std::int64_t i) { numbers[i] *= of_weight; });
+}
+
+void plan_map_identity(pmm::StepPlan& step, pmm::Placement const& weight) {
+  step.add_pass(pass_of("map_identity", step.scalar_bytes(step.block(weight).num_stored)));
+}
+
+void plan_map_identity_backward(pmm::StepPlan& step, pmm::Placement const& weight) {
+  step.add_pass(pass_of("map_identity_backward", step.scalar_bytes(step.block(weight).num_stored)));
+}
+
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template void map_identity(DefaultExec const&, pmm::DistMatrix<T> const&, double,                          \
+                             pmm::DistMatrix<T> const&);                                                     \
+  template void map_identity_backward(DefaultExec const&, pmm::DistMatrix<T> const&, double);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+#undef ORTHANT_INSTANTIATE
+
+} // namespace orthant::models

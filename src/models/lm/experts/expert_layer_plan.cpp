@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The list of a layer of experts, in the order of expert_layer.cpp.
+#include "models/lm/experts/expert_layer.hpp"
+#include "pmm/token_rows/feed_forward.hpp"
+
+namespace orthant::models {
+namespace {
+
+using pmm::Axis, pmm::Form, runtime::Operation;
+
+/// Lists the products, passes and calls of a layer on one rank.
+class Lister {
+ public:
+  Lister(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer, bool is_training = true)
+      : step_(step),
+        plan_(plan),
+        sizes_(sizes_of(step, plan, layer, is_training)),
+        hidden_(step.block(plan.stream).columns.size()),
+        num_experts_(plan.settings.num_experts),
+        up_(step.shape(), step.coordinates(), plan, plan.up),
+        down_(step.shape(), step.coordinates(), plan, plan.down) {}
+
+  void start(bool is_training) {
+    auto const& settings = plan_.settings;
+    multiply("l = H W_r", Form::product, {sizes_.num_rows, num_experts_, hidden_});
+    sum_over_y(sizes_.num_rows * num_experts_);
+    pmm::plan_choose_experts(step_, sizes_.num_rows, num_experts_, settings.top_k);
+    auto const count_bytes = settings.top_k * num_experts_ * static_cast<std::int64_t>(sizeof(std::int64_t));
+    if (is_training && settings.capacity)
+      step_.add_call(Operation::exclusive_scan, plan_.counted_axes, count_bytes);
+    step_.add_call(Operation::all_reduce, plan_.counted_axes, count_bytes);
+    if (plan_.counted_axes != plan_.token_axes)
+      step_.add_call(Operation::all_reduce, batch_axes(step_.shape()),
+                     (num_experts_ + 1) * static_cast<std::int64_t>(sizeof(std::int64_t)));
+    pmm::plan_weigh_experts(step_, sizes_.num_rows, settings.top_k);
+    pmm::plan_dispatch_lists(step_, plan_.axes, num_experts_);
+    pmm::plan_start_send(step_, plan_.axes, sizes_, hidden_, false);
+  }
+
+  void compute() {
+    pmm::plan_finish_send(step_, plan_.axes, sizes_, hidden_);
+    gather(up_);
+    multiply("U = Y W_up", Form::product, {sizes_.num_arrived, up_.num_columns, hidden_});
+    sum_over_y(sizes_.num_arrived * up_.num_columns);
+    if (plan_.activation == FeedForward::gelu)
+      pmm::plan_gelu(step_, sizes_.num_arrived * down_.num_rows);
+    else
+      pmm::plan_swiglu(step_, sizes_.num_arrived * down_.num_rows);
+    gather(down_);
+    multiply("Y = A W_down", Form::product, {sizes_.num_arrived, hidden_, down_.num_rows});
+    pmm::plan_give_back(step_, plan_.axes, sizes_, hidden_);
+  }
+
+  void combine(bool has_weights, pmm::Update update) {
+    pmm::plan_combine(step_, plan_.axes, sizes_, hidden_, has_weights, update);
+  }
+
+  void start_backward() {
+    pmm::plan_dot(step_, sizes_, hidden_);
+    step_.add_call(Operation::all_reduce, plan_.axes.copies.with(plan_.stream.layout.columns),
+                   step_.scalar_bytes(sizes_.num_rows * plan_.settings.top_k));
+    pmm::plan_start_send(step_, plan_.axes, sizes_, hidden_, true);
+  }
+
+  void backward(pmm::Update update) {
+    auto const arrived = sizes_.num_arrived;
+    pmm::plan_finish_send(step_, plan_.axes, sizes_, hidden_);
+    gather(down_);
+    multiply("dA = dY W_down^T", Form::left_grad, {arrived, down_.num_rows, hidden_});
+    multiply("dW_down = A^T dY", Form::right_grad, {down_.num_rows, hidden_, arrived});
+    sum_over_y(arrived * down_.num_rows);
+    reduce(down_);
+    if (plan_.activation == FeedForward::gelu)
+      pmm::plan_gelu_backward(step_, arrived * down_.num_rows);
+    else
+      pmm::plan_swiglu_backward(step_, arrived * down_.num_rows);
+    gather(up_);
+    multiply("dY = dU W_up^T", Form::left_grad, {arrived, hidden_, up_.num_columns});
+    multiply("dW_up = Y^T dU", Form::right_grad, {hidden_, up_.num_columns, arrived});
+    reduce(up_);
+    pmm::plan_give_back(step_, plan_.axes, sizes_, hidden_);
+    combine(false, update);
+    pmm::plan_router_backward(step_, sizes_.num_rows, num_experts_, plan_.settings.top_k);
+    multiply("dH = dl W_r^T", Form::left_grad, {sizes_.num_rows, hidden_, num_experts_});
+    multiply("dW_r = H^T dl", Form::right_grad, {hidden_, num_experts_, sizes_.num_rows});
+  }
+
+ private:
+  struct Extents {
+    std::int64_t m, n, k;
+  };
+  void multiply(char const* formula, Form form, Extents const& extents) {
+    pmm::LocalProduct product;
+    product.formula = formula;
+    product.form = form;
+    product.left = plan_.stream;
+    product.m = extents.m;
+    product.n = extents.n;
+    product.k = extents.k;
+    step_.add_product(std::move(product));
+  }
+  void sum_over_y(std::int64_t count) {
+    step_.add_call(Operation::all_reduce, plan_.stream.layout.columns, step_.scalar_bytes(count));
+  }
+  void gather(ExpertArray const& array) {
+    step_.add_call(Operation::all_gather, Axis::z, step_.scalar_bytes(array.num_gathered));
+  }
+  void reduce(ExpertArray const& array) {
+    step_.add_call(Operation::reduce_scatter, Axis::z, step_.scalar_bytes(array.num_gathered));
+  }
+
+  pmm::StepPlan& step_;
+  ExpertPlan const& plan_;
+  pmm::DispatchSizes sizes_;
+  std::int64_t hidden_, num_experts_;
+  ExpertArray up_, down_;
+};
+
+} // namespace
+
+void plan_start_experts(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer, bool is_training) {
+  Lister(step, plan, layer, is_training).start(is_training);
+}
+
+void plan_compute_experts(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer, bool is_training) {
+  Lister(step, plan, layer, is_training).compute();
+}
+
+void plan_combine_experts(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer,
+                          pmm::Update update) {
+  Lister(step, plan, layer).combine(true, update);
+}
+
+void plan_start_expert_layer_backward(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer) {
+  Lister(step, plan, layer).start_backward();
+}
+
+void plan_expert_layer_backward(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer,
+                                pmm::Update update) {
+  Lister(step, plan, layer).backward(update);
+}
+
+} // namespace orthant::models

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/lm/training/language_model.hpp"
+
+#include <algorithm>
+
+namespace orthant::models {
+namespace {
+
+/// Refuses what would overflow in the sums of bytes.
+void require_countable(TransformerSettings const& model, SequenceSettings const& sequences) {
+  constexpr double most_numbers = 0x1p52;
+  auto const width = std::max(model.hidden, model.feed_forward);
+  auto const per_token = static_cast<double>(model.num_layers) * static_cast<double>(width) +
+                         static_cast<double>(model.vocabulary);
+  auto const num_tokens =
+      static_cast<double>(sequences.global_batch) * static_cast<double>(sequences.sequence);
+  if (num_tokens * per_token > most_numbers)
+    runtime::throw_user(
+        "--global-batch {} of --sequence {}: a step of {:.3g} tokens is more than any machine holds",
+        sequences.global_batch, sequences.sequence, num_tokens);
+  auto const of = [](std::int64_t number) { return static_cast<double>(number); };
+  auto const& experts = model.experts;
+  if (experts.is_on() &&
+      (3 * of(model.num_layers) * of(experts.num_experts + experts.num_shared) * of(model.hidden) *
+               of(model.feed_forward) >
+           most_numbers ||
+       num_tokens * (of(experts.num_experts) + of(experts.num_shared) * of(model.feed_forward)) >
+           most_numbers))
+    runtime::throw_user("--experts {} and --shared-experts {} of --hidden {} and --feed-forward {} are more "
+                        "than any machine holds",
+                        experts.num_experts, experts.num_shared, model.hidden, model.feed_forward);
+  if (static_cast<double>(model.max_sequence) * static_cast<double>(model.hidden) > most_numbers)
+    runtime::throw_user("--positions {}: their table is more than any machine holds", model.max_sequence);
+}
+
+/// Losses of the router are means over the passes of a step, as the gradient of the others is.
+TransformerSettings with_losses_of_a_pass(TransformerSettings model, std::int64_t num_passes) {
+  model.experts.balance_loss /= static_cast<double>(num_passes);
+  model.experts.z_loss /= static_cast<double>(num_passes);
+  return model;
+}
+
+} // namespace
+
+TransformerPlan plan_sequences(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
+                               TransformerSettings const& model, SequenceSettings const& sequences) {
+  if (sequences.global_batch % sequences.num_accumulated != 0)
+    runtime::throw_user("--accumulate {} does not divide the {} sequences of --global-batch",
+                        sequences.num_accumulated, sequences.global_batch);
+  require_countable(model, sequences);
+  return plan_transformer(shape, coordinates, model, sequences.num_sequences(), sequences.sequence);
+}
+
+template<class T>
+LanguageModel<T>::LanguageModel(pmm::ProcessGrid const& grid, TransformerSettings const& model,
+                                SequenceSettings const& sequences, TrainSettings const& training,
+                                tokens::TokenFile& file)
+    : grid_(grid),
+      sequences_(sequences),
+      settings_(training),
+      file_(file),
+      network_(grid, with_losses_of_a_pass(model, sequences.num_accumulated), sequences.num_sequences(),
+               sequences.sequence, sequences.seed),
+      loss_(grid, network_.logits_placement(), pmm::LossKind::softmax),
+      rows_(network_, loss_, file, sequences.num_accumulated),
+      source_(grid, rows_, file, sequences),
+      update_(std::make_shared<ParameterUpdate<T>>(grid, network_.parameters(), training)),
+      trainer_(grid, network_, loss_, source_, training, update_) {}
+
+template<class T>
+std::int64_t LanguageModel<T>::num_parameters() {
+  std::int64_t sum = 0;
+  for (auto const& parameter : network_.parameters())
+    sum += parameter.num_numbers();
+  return sum;
+}
+
+template<class T>
+Scores LanguageModel<T>::evaluate() {
+  Scores scores;
+  scores[static_cast<std::size_t>(graph::Split::valid)] =
+      evaluate_sequences(grid_, network_, loss_, rows_, file_, sequences_.num_sequences());
+  return scores;
+}
+
+template<class T>
+TrainResult LanguageModel<T>::run(std::function<void(runtime::EpochRecord const&)> const& on_step,
+                                  TrainProgress const& start, StopRequest const& should_stop) {
+  source_.start_at(start.epoch, start.step);
+  EpochWork work;
+  work.train = [this](TrainProgress& progress, StopRequest const& stop) {
+    return trainer_.train_epoch(progress, stop);
+  };
+  work.evaluate = [this] { return evaluate(); };
+  work.dead_layers = [] { return std::vector<std::int64_t>(); };
+  work.require_bounded_parameters = [this] { update_->require_bounded_parameters({}); };
+  work.set_rate_reduction = [this](double reduction) { update_->set_rate_reduction(reduction); };
+  return run_epochs(grid_, settings_, work, on_step, start, should_stop);
+}
+
+template class LanguageModel<float>;
+template class LanguageModel<double>;
+
+} // namespace orthant::models

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/lm/training/language_model_cost.hpp"
+
+#include "models/gnn/network/grid_cost.hpp"
+#include "models/lm/transformer/transformer_parameters.hpp"
+#include "models/lm/training/language_model.hpp"
+#include "models/training/parameter_update.hpp"
+#include "pmm/kernels/host_parts.hpp"
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <tuple>
+
+namespace orthant::models {
+
+std::vector<pmm::GridShape> shapes_of_language_model(int num_ranks, TransformerSettings const& model,
+                                                     SequenceSettings const& sequences, int expert_axis) {
+  std::ignore = plan_sequences({1, 1, 1, 1}, {}, model, sequences); // refuses what no grid can train
+  if (num_ranks % expert_axis != 0)
+    runtime::throw_user("--expert-axis {} does not divide the {} ranks of the job; take a divisor of them",
+                        expert_axis, num_ranks);
+  std::vector<pmm::GridShape> shapes;
+  for (int data = expert_axis; data <= num_ranks; data += expert_axis)
+    for (auto shape : pmm::all_shapes(num_ranks, data)) {
+      if (!can_cut_heads(shape, model) || std::int64_t{shape.data} * shape.z > sequences.num_sequences())
+        continue;
+      shape.data /= expert_axis;
+      shape.expert = expert_axis;
+      shapes.push_back(shape);
+    }
+  if (shapes.empty())
+    runtime::throw_user("{} sequences per pass are fewer than the {} ranks of --expert-axis: give a larger "
+                        "--global-batch, or fewer of these",
+                        sequences.num_sequences(), expert_axis);
+  return shapes;
+}
+
+std::int64_t bytes_of_checkpoint(TransformerSettings const& model, SequenceSettings const& sequences,
+                                 OptimizerSettings const& optimizer) {
+  pmm::GridShape const one{1, 1, 1, 1};
+  pmm::Coordinates const first;
+  auto const plan = plan_sequences(one, first, model, sequences);
+  pmm::StepPlan step(one, first, sizeof(float));
+  auto const lengths = lengths_of(step, parameters_of(one, first, plan));
+  plan_update_arrays(step, optimizer, lengths);
+  return bytes_held(step) + step.scalar_bytes(std::reduce(lengths.begin(), lengths.end()));
+}
+
+LanguageModelCost cost_of_language_model(pmm::GridShape const& shape, TransformerSettings const& model,
+                                         SequenceSettings const& sequences,
+                                         OptimizerSettings const& optimizer, pmm::Machine const& machine,
+                                         std::int64_t scalar_bytes) {
+  pmm::Coordinates const first; // larger parts come first
+  auto const plan = plan_sequences(shape, first, model, sequences);
+  pmm::StepPlan step(shape, first, scalar_bytes);
+  plan_language_model_step(step, plan, sequences, optimizer);
+  auto const of_memory = plan_for_memory(plan, shape);
+  pmm::StepPlan arrays(shape, first, scalar_bytes);
+  plan_language_model_arrays(arrays, of_memory, sequences, optimizer);
+  auto const messages = [&] {
+    if (!pmm::runs_on_host) return std::int64_t{0};
+    if (!plan.experts.settings.is_on()) return message_bytes(step);
+    pmm::StepPlan fullest(shape, first, scalar_bytes);
+    plan_language_model_step(fullest, of_memory, sequences, optimizer);
+    return message_bytes(fullest);
+  };
+  return {.shape = shape,
+          .sent_bytes = sent_bytes_of(step),
+          .num_calls = static_cast<std::int64_t>(calls_of(step).size()),
+          .array_bytes = std::max(bytes_held(arrays), peak_bytes(arrays)),
+          .message_bytes = messages(),
+          .seconds = seconds_of(step, machine)};
+}
+
+std::vector<LanguageModelCost> costs_of_language_model(int num_ranks, TransformerSettings const& model,
+                                                       SequenceSettings const& sequences,
+                                                       OptimizerSettings const& optimizer,
+                                                       pmm::Machine const& machine) {
+  std::vector<LanguageModelCost> costs;
+  for (auto const& shape : shapes_of_language_model(num_ranks, model, sequences))
+    costs.push_back(cost_of_language_model(shape, model, sequences, optimizer, machine));
+  std::ranges::stable_sort(costs, {}, [](LanguageModelCost const& cost) {
+    return std::tuple(cost.seconds.total(), cost.array_bytes);
+  });
+  return costs;
+}
+
+namespace {
+
+/// Beside those that are asked for: their order by the short models is nearly that of the whole ones.
+constexpr std::size_t num_more_listed = 13;
+/// Fewer units of layers are listed in full.
+constexpr std::int64_t least_units = 5;
+/// A memory that is further above the limit, by the short models, is not looked at again.
+constexpr double sure_excess = 1.1;
+
+struct Estimate {
+  pmm::GridShape shape;
+  double seconds = 0;
+  double bytes = 0;
+};
+
+class Estimator {
+ public:
+  Estimator(TransformerSettings const& model, SequenceSettings const& sequences,
+            OptimizerSettings const& optimizer, pmm::Machine const& machine, std::int64_t scalar_bytes)
+      : model_(model),
+        sequences_(sequences),
+        optimizer_(optimizer),
+        machine_(machine),
+        scalar_bytes_(scalar_bytes) {}
+
+  [[nodiscard]] LanguageModelCost cost(pmm::GridShape const& shape) const {
+    return cost_with_layers(shape, model_.num_layers);
+  }
+  [[nodiscard]] Estimate estimate(pmm::GridShape const& shape) const {
+    auto const unit = std::max<std::int64_t>(1, model_.checkpoint_every);
+    auto const num_units = static_cast<double>(model_.num_layers) / static_cast<double>(unit);
+    auto const one = cost_with_layers(shape, unit);
+    auto const two = cost_with_layers(shape, 2 * unit);
+    auto const whole = [&](double of_one, double of_two) {
+      return of_one + (num_units - 1) * (of_two - of_one);
+    };
+    return {shape, whole(one.seconds.total(), two.seconds.total()),
+            whole(static_cast<double>(one.memory_bytes()), static_cast<double>(two.memory_bytes()))};
+  }
+  /// Few layers, or layers that differ.
+  [[nodiscard]] bool is_listed_in_full() const {
+    return model_.experts.is_on() ||
+           model_.num_layers < least_units * std::max<std::int64_t>(1, model_.checkpoint_every);
+  }
+
+ private:
+  [[nodiscard]] LanguageModelCost cost_with_layers(pmm::GridShape const& shape,
+                                                   std::int64_t num_layers) const {
+    auto model = model_;
+    model.num_layers = num_layers;
+    return cost_of_language_model(shape, model, sequences_, optimizer_, machine_, scalar_bytes_);
+  }
+
+  TransformerSettings const& model_;
+  SequenceSettings const& sequences_;
+  OptimizerSettings const& optimizer_;
+  pmm::Machine const& machine_;
+  std::int64_t scalar_bytes_;
+};
+
+} // namespace
+
+FastestGrids fastest_grids(int num_ranks, TransformerSettings const& model, SequenceSettings const& sequences,
+                           OptimizerSettings const& optimizer, pmm::Machine const& machine,
+                           GridLimits const& limits, std::int64_t scalar_bytes) {
+  Estimator const estimator(model, sequences, optimizer, machine, scalar_bytes);
+  auto const shapes = shapes_of_language_model(num_ranks, model, sequences, limits.expert_axis);
+  auto const num_listed = estimator.is_listed_in_full() ? shapes.size() : limits.num_grids + num_more_listed;
+  std::vector<Estimate> estimates;
+  for (auto const& shape : shapes)
+    estimates.push_back(num_listed < shapes.size() ? estimator.estimate(shape) : Estimate{shape});
+  std::ranges::stable_sort(estimates, {}, &Estimate::seconds);
+
+  auto const limit = limits.bytes > 0 ? limits.bytes - static_cast<double>(limits.other_bytes)
+                                      : std::numeric_limits<double>::infinity();
+  FastestGrids fastest;
+  for (auto const& estimate : estimates) {
+    auto fits = estimate.bytes <= limit;
+    if (estimate.bytes <= sure_excess * limit && fastest.costs.size() < num_listed) {
+      auto cost = estimator.cost(estimate.shape);
+      fits = static_cast<double>(cost.memory_bytes()) <= limit;
+      if (fits) fastest.costs.push_back(std::move(cost));
+    }
+    if (!fits) ++fastest.left_out.num_costs;
+  }
+  if (fastest.costs.empty()) {
+    auto const least = std::ranges::min(estimates, {}, &Estimate::bytes);
+    fastest.left_out.least_bytes = estimator.cost(least.shape).memory_bytes();
+  }
+  std::ranges::stable_sort(fastest.costs, {}, [](LanguageModelCost const& cost) {
+    return std::tuple(cost.seconds.total(), cost.array_bytes);
+  });
+  if (fastest.costs.size() > limits.num_grids) fastest.costs.resize(limits.num_grids);
+  return fastest;
+}
+
+} // namespace orthant::models

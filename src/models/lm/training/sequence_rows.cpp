@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/lm/training/sequence_rows.hpp"
+
+#include "models/parameters/device_copy.hpp"
+
+#include <algorithm>
+
+namespace orthant::models {
+
+template<class T>
+SequenceSource<T>::SequenceSource(pmm::ProcessGrid const& grid, SequenceRows<T>& rows,
+                                  tokens::TokenFile const& file, SequenceSettings const& settings)
+    : grid_(grid),
+      rows_(rows),
+      settings_(settings),
+      windows_(file.num_tokens(tokens::Part::train), settings.sequence, settings.seed) {}
+
+template<class T>
+void SequenceSource<T>::start_at(std::int64_t /*epoch*/, std::int64_t step) {
+  ORTHANT_REQUIRE(step == 0, "step ", step, " of epochs that have one");
+  k_ = 0;
+}
+
+template<class T>
+std::uint64_t SequenceSource<T>::next(std::int64_t epoch, runtime::PhaseTimes& phases) {
+  runtime::ScopedTimer const timer(grid_.world().instruments(), phases, "tokens");
+  auto const pass = (epoch - 1) * settings_.num_accumulated + k_;
+  auto const own = rows_.sequences();
+  for (std::int64_t s = 0; s < own.size(); ++s)
+    rows_.read(s, tokens::Part::train, windows_.begin_of(pass * settings_.num_sequences() + own.begin + s));
+  rows_.bind(k_);
+  k_ = (k_ + 1) % settings_.num_accumulated;
+  return static_cast<std::uint64_t>(pass);
+}
+
+template class SequenceSource<float>;
+template class SequenceSource<double>;
+
+namespace {
+
+constexpr auto groups_label = "orthant::models::sequence_groups";
+constexpr auto classes_label = "orthant::models::sequence_classes";
+constexpr std::int32_t ignored = -1;
+
+} // namespace
+
+void plan_sequence_rows_arrays(pmm::StepPlan& step, std::int64_t num_rows, std::int64_t num_accumulated) {
+  step.add_array(groups_label, num_rows * static_cast<std::int64_t>(sizeof(std::int8_t)));
+  for (std::int64_t k = 0; k < num_accumulated; ++k)
+    step.add_array(classes_label, num_rows * static_cast<std::int64_t>(sizeof(std::int32_t)));
+}
+
+template<class T>
+SequenceRows<T>::SequenceRows(Transformer<T>& network, pmm::RowLoss<T>& loss, tokens::TokenFile& file,
+                              std::int64_t num_accumulated)
+    : network_(network),
+      loss_(loss),
+      file_(file),
+      sequence_(network.sequence_length()),
+      window_(static_cast<std::size_t>(sequence_ + 1)) {
+  if (auto const num_tokens = file.vocabulary().size(); num_tokens > network.settings().vocabulary)
+    runtime::throw_user("'{}' has tokens up to {}, beyond the model's vocabulary of {}", file.name(),
+                        num_tokens - 1, network.settings().vocabulary);
+  auto const num_rows = static_cast<std::size_t>(network.sequences().size() * sequence_);
+  ids_.resize(num_rows);
+  classes_.resize(num_rows, ignored);
+  groups_.resize(num_rows, std::int8_t{pmm::loss_row_group});
+  device_groups_ = to_vector<std::int8_t>(groups_label, groups_);
+  for (std::int64_t k = 0; k < num_accumulated; ++k)
+    device_classes_.push_back(to_vector<std::int32_t>(classes_label, classes_));
+}
+
+template<class T>
+std::span<std::int32_t> SequenceRows<T>::of_sequence(std::vector<std::int32_t>& rows, std::int64_t s) const {
+  return std::span(rows).subspan(static_cast<std::size_t>(s * sequence_),
+                                 static_cast<std::size_t>(sequence_));
+}
+
+template<class T>
+void SequenceRows<T>::read(std::int64_t s, tokens::Part part, std::int64_t begin) {
+  auto const num_read = std::min(sequence_ + 1, file_.num_tokens(part) - begin);
+  auto const num_predicted = num_read - 1;
+  auto const window = std::span(window_).first(static_cast<std::size_t>(num_read));
+  file_.read(part, begin, window);
+  clear(s);
+  std::ranges::copy(window.first(static_cast<std::size_t>(num_predicted)), of_sequence(ids_, s).begin());
+  std::ranges::copy(window.subspan(1), of_sequence(classes_, s).begin());
+}
+
+template<class T>
+void SequenceRows<T>::clear(std::int64_t s) {
+  std::ranges::fill(of_sequence(ids_, s), 0);
+  std::ranges::fill(of_sequence(classes_, s), ignored);
+}
+
+template<class T>
+void SequenceRows<T>::bind(std::int64_t k) {
+  network_.set_tokens(ids_);
+  auto const& classes = device_classes_.at(static_cast<std::size_t>(k));
+  Kokkos::deep_copy(
+      classes,
+      Kokkos::View<std::int32_t const*, Kokkos::LayoutRight, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(
+          classes_.data(), classes_.size()));
+  loss_.set_batch_targets({device_groups_, classes, {}, {}}, {groups_, classes_});
+}
+
+template class SequenceRows<float>;
+template class SequenceRows<double>;
+
+} // namespace orthant::models

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/lm/transformer/attention_half.hpp"
+
+#include "models/lm/transformer/shared_key_values.hpp"
+
+namespace orthant::models {
+namespace {
+
+using pmm::Turn, runtime::DefaultExec, runtime::Range, runtime::Vector;
+
+pmm::AttentionShape shape_of_group(TransformerPlan const& plan) {
+  return {plan.sequences.size(), plan.sequence, plan.local_heads_per_group(), 1, plan.settings.head_dim()};
+}
+
+/// Queries of a group and, if this rank has them, keys lie side by side.
+std::int64_t turned_columns(TransformerPlan const& plan, pmm::Block const& qkv) {
+  auto const shape = shape_of_group(plan);
+  return shape.query_columns() + (holds_key_values(plan, qkv) ? shape.key_columns() : 0);
+}
+
+template<class T>
+Vector<T> part(Vector<T> const& numbers, std::int64_t i, std::int64_t count) {
+  return Vector<T>(numbers.data() + i * count, static_cast<std::size_t>(count));
+}
+
+} // namespace
+
+void plan_attention_half(pmm::StepPlan& step, TransformerPlan const& plan, bool drops) {
+  auto const& settings = plan.settings;
+  auto const shape = shape_of_group(plan);
+  auto const block = step.block(plan.qkv.output);
+  auto const groups = groups_of(block, plan);
+  plan_norm(step, plan);
+  plan_linear(step, plan.qkv, settings.has_bias);
+  if (settings.positions == Positions::rotary)
+    for (auto g = groups.begin; g < groups.end; ++g)
+      plan_rotate(step, shape.num_tokens(), turned_columns(plan, block), plan.sequence, shape.head_dim);
+  plan_broadcast_key_values(step, plan);
+  for (auto g = groups.begin; g < groups.end; ++g)
+    plan_attention_forward(step, shape, drops);
+  plan_linear(step, plan.projection, settings.has_bias);
+}
+
+void plan_attention_half_backward(pmm::StepPlan& step, TransformerPlan const& plan, bool drops) {
+  auto const& settings = plan.settings;
+  auto const shape = shape_of_group(plan);
+  auto const block = step.block(plan.qkv.output);
+  auto const groups = groups_of(block, plan);
+  plan_linear_backward(step, plan.projection, settings.has_bias);
+  for (auto g = groups.begin; g < groups.end; ++g)
+    plan_attention_backward(step, shape, drops);
+  plan_sum_key_value_gradients(step, plan);
+  if (settings.positions == Positions::rotary)
+    for (auto g = groups.begin; g < groups.end; ++g)
+      plan_rotate(step, shape.num_tokens(), turned_columns(plan, block), plan.sequence, shape.head_dim);
+  plan_linear_backward(step, plan.qkv, settings.has_bias);
+  plan_norm_backward(step, plan, pmm::Residual::added);
+}
+
+void plan_attention_half_buffers(LinearWorkPlan& work, pmm::StepPlan const& step,
+                                 TransformerPlan const& plan) {
+  plan_linear_buffers(work, 0, step, plan.qkv, plan.settings.has_bias);
+  plan_linear_buffers(work, 1, step, plan.projection, plan.settings.has_bias);
+}
+
+template<class T>
+AttentionHalf<T>::AttentionHalf(pmm::ProcessGrid const& grid, TransformerPlan const& plan,
+                                BlockParameters<T> const& parameters, std::int64_t layer,
+                                AttentionMemory<T> memory, TransformerScratch<T>& scratch,
+                                std::shared_ptr<pmm::RotaryTable<T> const> rotary)
+    : grid_(grid),
+      plan_(plan),
+      layer_(layer),
+      scratch_(scratch),
+      rotary_(std::move(rotary)),
+      shape_(shape_of_group(plan)),
+      first_head_(memory.out.block().columns.begin / plan.settings.head_dim()),
+      num_groups_(groups_of(memory.qkv.block(), plan).size()),
+      memory_(std::move(memory)),
+      norm_(grid, plan, parameters.attention_norm, memory_.norm, scratch.row_sums, scratch.work.buffers(0)),
+      qkv_linear_(grid, plan.qkv, parameters.qkv, scratch.work, 0),
+      projection_(grid, plan.projection, parameters.projection, scratch.work, 1),
+      normed_gradient_(grid, plan.stream, scratch.normed_gradient),
+      qkv_gradient_(grid, plan.qkv.output, scratch.wide_gradient),
+      out_gradient_(grid, plan.projection.input, scratch.narrow_gradient) {}
+
+template<class T>
+auto AttentionHalf<T>::group(std::int64_t i, pmm::DistMatrix<T> const& qkv, Vector<T> const& shared,
+                             pmm::DistMatrix<T> const& out, DropoutKey const& dropout) const -> Group {
+  auto const queries = shape_.query_columns();
+  auto const keys = shape_.key_columns();
+  auto const first = i * plan_.group_width();
+  pmm::Panel<T> const all(qkv.local());
+  auto const key_values = plan_.shares_heads() ? key_value_panel(plan_, shared)
+                                               : all.columns({first + queries, first + queries + 2 * keys});
+  Group group;
+  group.operands = {all.columns({first, first + queries}), key_values.columns({0, keys}),
+                    key_values.columns({keys, 2 * keys})};
+  group.out = pmm::Panel<T>(out.local()).columns({i * queries, (i + 1) * queries});
+  group.log_sum_exp = part(memory_.log_sum_exp, i, shape_.num_row_numbers());
+  group.row_terms = part(scratch_.row_terms, i, shape_.num_row_numbers());
+  if (dropout.probability > 0)
+    group.dropout = {dropout.probability, dropout.stream(dropout_stream(layer_, DropoutPlace::probabilities)),
+                     scratch_.token_ids, first_head_ + i * plan_.local_heads_per_group(),
+                     plan_.settings.num_heads};
+  return group;
+}
+
+template<class T>
+void AttentionHalf<T>::turn(DefaultExec const& exec, Turn direction, pmm::DistMatrix<T> const& qkv) const {
+  if (!rotary_) return;
+  pmm::Panel<T> const all(qkv.local());
+  for (std::int64_t i = 0; i < num_groups_; ++i) {
+    auto const first = i * plan_.group_width();
+    pmm::rotate<T>(exec, grid_.passes(), *rotary_, plan_.sequence, direction,
+                   all.columns({first, first + turned_columns(plan_, qkv.block())}));
+  }
+}
+
+template<class T>
+void AttentionHalf<T>::forward(DefaultExec const& exec, DropoutKey const& dropout,
+                               pmm::DistMatrix<T> const& x, pmm::DistMatrix<T> const& branch) {
+  norm_.forward(exec, x, memory_.normed);
+  qkv_linear_.forward(exec, memory_.normed, memory_.qkv);
+  turn(exec, Turn::forward, memory_.qkv);
+  broadcast_key_values(exec, grid_, plan_, memory_.qkv, memory_.key_values);
+  for (std::int64_t i = 0; i < num_groups_; ++i) {
+    auto const of = group(i, memory_.qkv, memory_.key_values, memory_.out, dropout);
+    pmm::attention_forward<T>(exec, grid_.passes(), shape_, of.operands, of.out, of.log_sum_exp, of.dropout);
+  }
+  projection_.forward(exec, memory_.out, branch);
+}
+
+template<class T>
+void AttentionHalf<T>::backward(DefaultExec const& exec, DropoutKey const& dropout,
+                                pmm::DistMatrix<T> const& x, pmm::DistMatrix<T> const& branch_gradient,
+                                pmm::DistMatrix<T> const& dx) {
+  projection_.backward(exec, memory_.out, branch_gradient, out_gradient_);
+  for (std::int64_t i = 0; i < num_groups_; ++i) {
+    auto const of = group(i, memory_.qkv, memory_.key_values, memory_.out, dropout);
+    auto const gradients = group(i, qkv_gradient_, scratch_.key_value_gradients, out_gradient_, dropout);
+    pmm::attention_backward<T>(exec, grid_.passes(), shape_, of.operands, of.out, of.log_sum_exp,
+                               gradients.out, gradients.operands, of.row_terms, of.dropout);
+  }
+  sum_key_value_gradients(exec, grid_, plan_, scratch_.key_value_gradients, qkv_gradient_);
+  turn(exec, Turn::backward, qkv_gradient_);
+  qkv_linear_.backward(exec, memory_.normed, qkv_gradient_, normed_gradient_);
+  norm_.backward(exec, x, normed_gradient_, pmm::Residual::added, dx);
+}
+
+template class AttentionHalf<float>;
+template class AttentionHalf<double>;
+
+} // namespace orthant::models

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/lm/transformer/block_memory.hpp"
+
+#include "models/lm/transformer/shared_key_values.hpp"
+
+#include <algorithm>
+#include <string>
+
+namespace orthant::models {
+namespace {
+
+template<class T>
+runtime::Vector<T> make(std::string const& label, std::int64_t count) {
+  return runtime::Vector<T>(label, static_cast<std::size_t>(count));
+}
+
+/// ids(i) := first + i.
+struct Number {
+  std::int64_t* ids;
+  std::int64_t first;
+  KOKKOS_FUNCTION void operator()(std::int64_t i) const { ids[i] = first + i; }
+};
+
+/// The layers of that place in the segments that have experts, or that have none.
+std::vector<std::int64_t> layers_at(TransformerSettings const& settings, std::int64_t place,
+                                    bool has_experts) {
+  std::vector<std::int64_t> layers;
+  for (auto l = place; l < settings.num_layers; l += layers_per_segment(settings))
+    if (settings.experts.has_layer(l) == has_experts) layers.push_back(l);
+  return layers;
+}
+
+} // namespace
+
+runtime::Range groups_of(pmm::Block const& qkv, TransformerPlan const& plan) {
+  auto const width = plan.group_width();
+  return {qkv.columns.begin / width, (qkv.columns.end + width - 1) / width};
+}
+
+std::int64_t layers_per_segment(TransformerSettings const& settings) {
+  return settings.checkpoint_every == 0 ? settings.num_layers
+                                        : std::min(settings.checkpoint_every, settings.num_layers);
+}
+
+std::vector<runtime::Range> segments(TransformerSettings const& settings) {
+  auto const length = layers_per_segment(settings);
+  std::vector<runtime::Range> all;
+  for (std::int64_t begin = 0; begin < settings.num_layers; begin += length)
+    all.push_back({begin, std::min(begin + length, settings.num_layers)});
+  std::reverse(all.begin(), all.end());
+  return all;
+}
+
+bool is_computed_again(TransformerSettings const& settings, std::int64_t layer) {
+  auto const length = layers_per_segment(settings);
+  return layer / length < (settings.num_layers - 1) / length;
+}
+
+bool ends_segment(TransformerSettings const& settings, std::int64_t layer) {
+  return (layer + 1) % layers_per_segment(settings) == 0 || layer + 1 == settings.num_layers;
+}
+
+bool keeps_output(TransformerSettings const& settings, std::int64_t layer) {
+  return settings.checkpoint_every == 0 || ends_segment(settings, layer);
+}
+
+void plan_block_memory(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t place) {
+  auto const num_heads = groups_of(step.block(plan.qkv.output), plan).size() * plan.local_heads_per_group();
+  plan_norm_arrays(step, plan);
+  plan_matrix(step, plan.stream, "orthant::models::AttentionMemory/normed");
+  plan_matrix(step, plan.qkv.output, "orthant::models::AttentionMemory/qkv");
+  plan_matrix(step, plan.projection.input, "orthant::models::AttentionMemory/out");
+  step.add_array("orthant::models::AttentionMemory/log_sum_exp",
+                 step.scalar_bytes(num_heads * step.block(plan.stream).rows.size()));
+  step.add_array("orthant::models::AttentionMemory/key_values", step.scalar_bytes(num_shared_numbers(plan)));
+  plan_norm_arrays(step, plan);
+  plan_matrix(step, plan.stream, "orthant::models::FeedForwardMemory/normed");
+  if (!layers_at(plan.settings, place, false).empty()) {
+    plan_matrix(step, plan.up.output, "orthant::models::FeedForwardMemory/expanded");
+    plan_matrix(step, plan.down.input, "orthant::models::FeedForwardMemory/activated");
+  }
+  if (auto const layers = layers_at(plan.settings, place, true); !layers.empty()) {
+    plan_expert_memory(step, plan.experts, layers);
+    if (plan.settings.experts.has_shared()) {
+      plan_matrix(step, plan.shared_up.output, "orthant::models::FeedForwardMemory/shared_expanded");
+      plan_matrix(step, plan.shared_down.input, "orthant::models::FeedForwardMemory/shared_activated");
+    }
+  }
+  plan_matrix(step, plan.stream, "orthant::models::stream");
+}
+
+template<class T>
+AttentionMemory<T>::AttentionMemory(pmm::ProcessGrid const& grid, TransformerPlan const& plan)
+    : norm(make_norm_state<T>(grid, plan)),
+      normed(grid, plan.stream, "orthant::models::AttentionMemory/normed"),
+      qkv(grid, plan.qkv.output, "orthant::models::AttentionMemory/qkv"),
+      out(grid, plan.projection.input, "orthant::models::AttentionMemory/out"),
+      log_sum_exp("orthant::models::AttentionMemory/log_sum_exp",
+                  static_cast<std::size_t>(groups_of(qkv.block(), plan).size() *
+                                           plan.local_heads_per_group() * normed.block().rows.size())),
+      key_values(make<T>("orthant::models::AttentionMemory/key_values", num_shared_numbers(plan))) {}
+
+template<class T>
+FeedForwardMemory<T>::FeedForwardMemory(pmm::ProcessGrid const& grid, TransformerPlan const& plan,
+                                        std::int64_t place, ExpertScratch<T> const& scratch)
+    : norm(make_norm_state<T>(grid, plan)),
+      normed(grid, plan.stream, "orthant::models::FeedForwardMemory/normed") {
+  if (!layers_at(plan.settings, place, false).empty()) {
+    expanded = {grid, plan.up.output, "orthant::models::FeedForwardMemory/expanded"};
+    activated = {grid, plan.down.input, "orthant::models::FeedForwardMemory/activated"};
+  }
+  if (layers_at(plan.settings, place, true).empty()) return;
+  experts = std::make_shared<ExpertMemory<T>>(grid, plan.experts, scratch);
+  if (!plan.settings.experts.has_shared()) return;
+  shared_expanded = {grid, plan.shared_up.output, "orthant::models::FeedForwardMemory/shared_expanded"};
+  shared_activated = {grid, plan.shared_down.input, "orthant::models::FeedForwardMemory/shared_activated"};
+}
+
+template<class T>
+BlockMemory<T>::BlockMemory(pmm::ProcessGrid const& grid, TransformerPlan const& plan, std::int64_t place,
+                            ExpertScratch<T> const& scratch)
+    : attention(grid, plan),
+      feed_forward(grid, plan, place, scratch),
+      middle(grid, plan.stream, "orthant::models::stream") {}
+
+template struct BlockMemory<float>;
+template struct BlockMemory<double>;
+
+ScratchLengths::ScratchLengths(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
+                               TransformerPlan const& plan) {
+  auto const length = [&](pmm::Placement const& placement) {
+    return block_of(shape, coordinates, placement).num_stored;
+  };
+  auto const num_rows = block_of(shape, coordinates, plan.stream).rows.size();
+  auto const heads =
+      block_of(shape, coordinates, plan.projection.input).columns.size() / plan.settings.head_dim();
+  branch = length(plan.stream);
+  wide = std::max(length(plan.qkv.output), length(plan.up.output));
+  narrow = std::max(length(plan.projection.input), length(plan.down.input));
+  if (plan.settings.experts.has_shared()) {
+    wide = std::max(wide, length(plan.shared_up.output));
+    narrow = std::max(narrow, length(plan.shared_down.input));
+  }
+  row_sums = num_rows * pmm::sums_per_row(row_norm_of(plan.settings).kind);
+  row_terms = num_rows * heads;
+}
+
+template<class T>
+TransformerScratch<T>::TransformerScratch(pmm::ProcessGrid const& grid, TransformerPlan const& plan)
+    : work(grid),
+      experts(grid, plan.experts) {
+  ScratchLengths const lengths(grid.shape(), grid.coordinates(), plan);
+  branch = make<T>("orthant::models::branch", lengths.branch);
+  normed_gradient = make<T>("orthant::models::normed_gradient", lengths.branch);
+  wide_gradient = make<T>("orthant::models::wide_gradient", lengths.wide);
+  narrow_gradient = make<T>("orthant::models::narrow_gradient", lengths.narrow);
+  row_sums = make<T>("orthant::models::row_sums", lengths.row_sums);
+  row_terms = make<T>("orthant::models::row_terms", lengths.row_terms);
+  key_value_gradients = make<T>("orthant::models::key_value_gradients", num_shared_numbers(plan));
+  if (plan.settings.dropout == 0) return;
+  auto const num_rows = plan.sequences.size() * plan.sequence;
+  token_ids = make<std::int64_t>("orthant::models::token_ids", num_rows);
+  Kokkos::parallel_for("orthant::models::number_tokens",
+                       Kokkos::RangePolicy<runtime::DefaultExec, std::int64_t>(0, num_rows),
+                       Number{token_ids.data(), plan.sequences.begin * plan.sequence});
+}
+
+void plan_scratch_arrays(pmm::StepPlan& step, TransformerPlan const& plan) {
+  ScratchLengths const lengths(step.shape(), step.coordinates(), plan);
+  step.add_array("orthant::models::branch", step.scalar_bytes(lengths.branch));
+  step.add_array("orthant::models::normed_gradient", step.scalar_bytes(lengths.branch));
+  step.add_array("orthant::models::wide_gradient", step.scalar_bytes(lengths.wide));
+  step.add_array("orthant::models::narrow_gradient", step.scalar_bytes(lengths.narrow));
+  step.add_array("orthant::models::row_sums", step.scalar_bytes(lengths.row_sums));
+  step.add_array("orthant::models::row_terms", step.scalar_bytes(lengths.row_terms));
+  step.add_array("orthant::models::key_value_gradients", step.scalar_bytes(num_shared_numbers(plan)));
+  if (plan.settings.dropout > 0)
+    step.add_array("orthant::models::token_ids",
+                   plan.sequences.size() * plan.sequence * std::int64_t{sizeof(std::int64_t)});
+}
+
+template struct TransformerScratch<float>;
+template struct TransformerScratch<double>;
+
+} // namespace orthant::models

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/lm/transformer/token_embedding.hpp"
+
+#include "pmm/kernels/host_parts.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace orthant::models {
+
+using runtime::DefaultExec;
+
+pmm::Placement whole_table(pmm::Placement table) {
+  table.layout.storage = pmm::Storage::replicated;
+  return table;
+}
+
+pmm::Placement table_addends(pmm::Placement table) {
+  table.layout.storage = pmm::Storage::partial;
+  return table;
+}
+
+void plan_gather_table(pmm::StepPlan& step, pmm::Placement const& table) {
+  pmm::plan_read(step, table, {});
+}
+
+void plan_reduce_table(pmm::StepPlan& step, pmm::Placement const& table) {
+  pmm::plan_write(step, table, {});
+}
+
+void plan_table_arrays(pmm::StepPlan& step, pmm::Placement const& table) {
+  pmm::BlockRead const read(step.shape(), step.coordinates(), table);
+  pmm::BlockWrite const write(step.shape(), step.coordinates(), table, {});
+  pmm::WorkspacePlan work;
+  work.reserve(pmm::Slot::right, read.num_gathered);
+  work.reserve(pmm::Slot::result, write.num_partial);
+  work.list(step);
+}
+
+template<class T>
+VocabularyTable<T>::VocabularyTable(pmm::ProcessGrid const& grid, LinearParameters<T> const& parameters)
+    : parameters_(parameters),
+      reader_(grid, parameters.weight.placement(), pmm::Wire::native, workspace_, pmm::Slot::right),
+      writer_(grid, parameters.weight.placement(), {}, workspace_) {
+  auto const& table = parameters_.weight.placement();
+  writer_.with_partial(DefaultExec(), parameters_.weight_gradient, [&](runtime::Matrix<T> const& addends) {
+    addends_ =
+        pmm::DistMatrix<T>(grid, table_addends(table), runtime::Vector<T>(addends.data(), addends.size()));
+  });
+  auto const whole =
+      grid.size(pmm::Axis::z) == 1
+          ? parameters_.weight.storage()
+          : workspace_->lend(pmm::Slot::right,
+                             pmm::BlockRead(grid.shape(), grid.coordinates(), table).num_gathered);
+  whole_ = pmm::DistMatrix<T>(grid, whole_table(table), whole);
+}
+
+template<class T>
+void VocabularyTable<T>::gather(DefaultExec const& exec) {
+  reader_.start(exec, parameters_.weight);
+  static_cast<void>(reader_.finish()); // into the memory of whole()
+}
+
+template<class T>
+void VocabularyTable<T>::reduce(DefaultExec const& exec) {
+  writer_.reduce(exec, parameters_.weight_gradient);
+}
+
+template class VocabularyTable<float>;
+template class VocabularyTable<double>;
+
+namespace {
+
+using runtime::array_bytes, runtime::DefaultExec, runtime::Matrix, runtime::Vector;
+
+template<class T>
+void add_row(T const* row, std::int64_t width, T* sum) {
+  for (std::int64_t j = 0; j < width; ++j)
+    sum[j] += row[j];
+}
+
+/// Rows of other ranks' tokens are zero.
+template<class T>
+struct LookUp {
+  std::int32_t const* ids;
+  T const* table;
+  T* stream;
+  std::int64_t width;
+  std::int64_t first_token, num_tokens;
+
+  [[nodiscard]] KOKKOS_FUNCTION T const* found(std::int64_t i) const {
+    auto const token = ids[i] - first_token;
+    return token >= 0 && token < num_tokens ? table + token * width : nullptr;
+  }
+  KOKKOS_FUNCTION void element(std::int64_t i, std::int64_t j) const {
+    auto const* const from = found(i);
+    stream[i * width + j] = from == nullptr ? T{0} : from[j];
+  }
+  void row(std::int64_t i) const {
+    auto* const to = stream + i * width;
+    if (auto const* const from = found(i); from != nullptr)
+      std::copy_n(from, width, to);
+    else
+      std::fill_n(to, width, T{0});
+  }
+};
+
+template<class T>
+struct AddPositions {
+  T const* positions;
+  T* stream;
+  std::int64_t width, sequence;
+
+  KOKKOS_FUNCTION void element(std::int64_t i, std::int64_t j) const {
+    stream[i * width + j] += positions[i % sequence * width + j];
+  }
+  void row(std::int64_t i) const { add_row(positions + i % sequence * width, width, stream + i * width); }
+};
+
+/// to[0, width) := or += the sums over k in [0, count) of row(k), a vector of columns at a time.
+template<class T, class Row>
+void sum_in_columns(std::int64_t width, std::int64_t count, Row const& row, bool adds, T* to) {
+  constexpr std::int64_t num_sums = 16;
+  for (std::int64_t first = 0; first < width; first += num_sums) {
+    auto const num_columns = std::min(num_sums, width - first);
+    T sums[num_sums] = {};
+    for (std::int64_t k = 0; k < count; ++k)
+      add_row(row(k) + first, num_columns, sums);
+    if (adds)
+      add_row<T>(sums, num_columns, to + first);
+    else
+      std::copy_n(sums, num_columns, to + first);
+  }
+}
+
+/// A row of the table: the sum over its token's rows, or that added to it.
+template<class T>
+struct SumTokenRows {
+  std::int32_t const* offsets;
+  std::int32_t const* rows;
+  T const* gradient;
+  T* table;
+  std::int64_t width;
+  bool adds;
+
+  [[nodiscard]] KOKKOS_FUNCTION bool stays(std::int64_t token) const {
+    return adds && offsets[token] == offsets[token + 1];
+  }
+  KOKKOS_FUNCTION void element(std::int64_t token, std::int64_t j) const {
+    if (stays(token)) return;
+    auto sum = T{0};
+    for (auto k = offsets[token]; k < offsets[token + 1]; ++k)
+      sum += gradient[rows[k] * width + j];
+    auto& number = table[token * width + j];
+    number = adds ? number + sum : sum;
+  }
+  void row(std::int64_t token) const {
+    if (stays(token)) return;
+    auto const* const of_token = rows + offsets[token];
+    sum_in_columns(
+        width, offsets[token + 1] - offsets[token],
+        [=, *this](std::int64_t k) { return gradient + of_token[k] * width; }, adds, table + token * width);
+  }
+};
+
+/// The same over the sequences. A place that no sequence of this pass has is zero.
+template<class T>
+struct SumPlaces {
+  T const* gradient;
+  T* positions;
+  std::int64_t width, sequence, num_sequences;
+
+  KOKKOS_FUNCTION void element(std::int64_t place, std::int64_t j) const {
+    auto sum = T{0};
+    for (std::int64_t s = 0; place < sequence && s < num_sequences; ++s)
+      sum += gradient[(s * sequence + place) * width + j];
+    positions[place * width + j] = sum;
+  }
+  void row(std::int64_t place) const {
+    sum_in_columns(
+        width, place < sequence ? num_sequences : 0,
+        [=, *this](std::int64_t s) { return gradient + (s * sequence + place) * width; }, false,
+        positions + place * width);
+  }
+};
+
+void copy_to_kernels(std::vector<std::int32_t> const& source, Vector<std::int32_t> const& to) {
+  using Host = Kokkos::View<std::int32_t const*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>;
+  auto const part = Kokkos::subview(to, std::pair(std::size_t{0}, source.size()));
+  Kokkos::deep_copy(part, Host(source.data(), source.size()));
+}
+
+/// Bytes that move, as if each row of the stream had a token of its own and no more tokens occurred.
+struct EmbeddingBytes {
+  EmbeddingBytes(pmm::StepPlan const& step, TransformerPlan const& plan)
+      : stream(step.scalar_bytes(step.block(plan.stream).num_stored)),
+        positions(plan.settings.positions == Positions::learned
+                      ? step.scalar_bytes(step.block(plan.positions).num_stored)
+                      : 0),
+        table(step.scalar_bytes(step.block(whole(plan.table)).num_stored)),
+        ids(step.block(plan.stream).rows.size() * std::int64_t{sizeof(std::int32_t)}),
+        offsets((step.block(plan.table).rows.size() + 1) * std::int64_t{sizeof(std::int32_t)}) {}
+  static pmm::Placement whole(pmm::Placement table) {
+    table.layout.storage = pmm::Storage::replicated;
+    return table;
+  }
+  std::int64_t stream, positions, table, ids, offsets;
+};
+
+} // namespace
+
+void plan_embedding(pmm::StepPlan& step, TransformerPlan const& plan) {
+  EmbeddingBytes const bytes(step, plan);
+  step.add_pass({"embedding", bytes.ids + bytes.stream, bytes.stream});
+  step.add_call(runtime::Operation::all_reduce, plan.table.layout.rows, bytes.stream);
+  if (bytes.positions > 0) step.add_pass({"add_positions", bytes.stream + bytes.positions, bytes.stream});
+}
+
+void plan_embedding_backward(pmm::StepPlan& step, TransformerPlan const& plan) {
+  EmbeddingBytes const bytes(step, plan);
+  auto const lists = bytes.offsets + bytes.ids;
+  if (plan.settings.tied_head) {
+    auto const rows = std::min(bytes.stream, bytes.table);
+    step.add_pass({"embedding_backward", bytes.stream + lists + rows, rows});
+  } else {
+    step.add_pass({"embedding_backward", bytes.stream + lists, bytes.table});
+  }
+  if (bytes.positions > 0) step.add_pass({"positions_backward", bytes.stream, bytes.positions});
+}
+
+void plan_embedding_arrays(pmm::StepPlan& step, TransformerPlan const& plan) {
+  EmbeddingBytes const bytes(step, plan);
+  step.add_array("orthant::models::TokenEmbedding/ids", bytes.ids);
+  step.add_array("orthant::models::TokenEmbedding/offsets", bytes.offsets);
+  step.add_array("orthant::models::TokenEmbedding/rows", bytes.ids);
+}
+
+template<class T>
+TokenEmbedding<T>::TokenEmbedding(pmm::ProcessGrid const& grid, TransformerPlan const& plan)
+    : grid_(grid),
+      plan_(plan),
+      vocabulary_(block_of(grid, plan.table).rows),
+      ids_("orthant::models::TokenEmbedding/ids",
+           static_cast<std::size_t>(block_of(grid, plan.stream).rows.size())),
+      offsets_("orthant::models::TokenEmbedding/offsets", static_cast<std::size_t>(vocabulary_.size() + 1)),
+      rows_("orthant::models::TokenEmbedding/rows", ids_.extent(0)) {}
+
+template<class T>
+void TokenEmbedding<T>::set_tokens(std::span<std::int32_t const> ids) {
+  ORTHANT_REQUIRE(ids.size() == ids_.extent(0), ids.size(), " tokens for ", ids_.extent(0), " rows");
+  auto const size = plan_.settings.vocabulary;
+  auto const wrong = std::find_if(ids.begin(), ids.end(), [&](auto id) { return id < 0 || id >= size; });
+  ORTHANT_REQUIRE(wrong == ids.end(), "token ", *wrong, " is not in the vocabulary of ", size);
+  auto const is_own = [&](std::int32_t id) { return id >= vocabulary_.begin && id < vocabulary_.end; };
+  auto const place_of = [&](std::int32_t id) { return static_cast<std::size_t>(id - vocabulary_.begin); };
+
+  // A counting sort of the rows by token.
+  host_offsets_.assign(offsets_.extent(0), 0);
+  for (auto const id : ids)
+    if (is_own(id)) ++host_offsets_[place_of(id) + 1];
+  std::partial_sum(host_offsets_.begin(), host_offsets_.end(), host_offsets_.begin());
+  auto next = host_offsets_;
+  host_rows_.assign(ids.size(), 0);
+  for (std::size_t row = 0; row < ids.size(); ++row)
+    if (is_own(ids[row]))
+      host_rows_[static_cast<std::size_t>(next[place_of(ids[row])]++)] = static_cast<std::int32_t>(row);
+
+  copy_to_kernels({ids.begin(), ids.end()}, ids_);
+  copy_to_kernels(host_offsets_, offsets_);
+  copy_to_kernels(host_rows_, rows_);
+}
+
+template<class T>
+void TokenEmbedding<T>::forward(DefaultExec const& exec, pmm::DistMatrix<T> const& table,
+                                pmm::DistMatrix<T> const& positions, pmm::DistMatrix<T> const& stream) const {
+  auto const width = stream.block().columns.size();
+  auto const num_rows = stream.block().rows.size();
+  auto const& numbers = stream.storage();
+  auto const bytes = array_bytes(numbers);
+  grid_.passes().add({"embedding", array_bytes(ids_) + bytes, bytes});
+  pmm::for_each_row_or_element(exec, "orthant::models::embedding", num_rows,
+                               LookUp<T>{ids_.data(), table.storage().data(), numbers.data(), width,
+                                         vocabulary_.begin, vocabulary_.size()});
+  runtime::all_reduce(exec, grid_.over(plan_.table.layout.rows), numbers);
+  if (positions.storage().extent(0) == 0) return;
+  grid_.passes().add({"add_positions", bytes + array_bytes(positions.storage()), bytes});
+  pmm::for_each_row_or_element(
+      exec, "orthant::models::add_positions", num_rows,
+      AddPositions<T>{positions.storage().data(), numbers.data(), width, plan_.sequence});
+}
+
+template<class T>
+void TokenEmbedding<T>::backward(DefaultExec const& exec, pmm::DistMatrix<T> const& stream_gradient,
+                                 pmm::Update update, pmm::DistMatrix<T> const& table_gradient,
+                                 pmm::DistMatrix<T> const& positions_gradient) const {
+  auto const width = stream_gradient.block().columns.size();
+  auto const& gradient = stream_gradient.storage();
+  auto const& table = table_gradient.storage();
+  auto const adds = update == pmm::Update::add;
+  auto const lists = array_bytes(offsets_, rows_);
+  auto const rows = std::min(array_bytes(gradient), array_bytes(table));
+  grid_.passes().add({"embedding_backward", array_bytes(gradient) + lists + (adds ? rows : 0),
+                      adds ? rows : array_bytes(table)});
+  pmm::for_each_row_or_element(
+      exec, "orthant::models::embedding_backward", vocabulary_.size(),
+      SumTokenRows<T>{offsets_.data(), rows_.data(), gradient.data(), table.data(), width, adds});
+  auto const& positions = positions_gradient.storage();
+  if (positions.extent(0) == 0) return;
+  grid_.passes().add({"positions_backward", array_bytes(gradient), array_bytes(positions)});
+  pmm::for_each_row_or_element(
+      exec, "orthant::models::positions_backward", positions_gradient.block().stored_rows.size(),
+      SumPlaces<T>{gradient.data(), positions.data(), width, plan_.sequence, plan_.sequences.size()});
+}
+
+template class TokenEmbedding<float>;
+template class TokenEmbedding<double>;
+
+} // namespace orthant::models

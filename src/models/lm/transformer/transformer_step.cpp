@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The list of a pass, and the arrays of a Transformer.
+#include "models/lm/transformer/attention_half.hpp"
+#include "models/lm/transformer/feed_forward_half.hpp"
+#include "models/lm/transformer/token_embedding.hpp"
+#include "models/lm/transformer/transformer.hpp"
+#include "pmm/token_rows/residual.hpp"
+
+namespace orthant::models {
+
+using pmm::Calls, pmm::Form;
+
+namespace {
+
+enum class BlockPass : std::uint8_t { evaluated, trained, computed_again };
+
+/// A block of a forward pass. One that is computed again ends before the last product of a segment. `calls`: what becomes of those
+/// that are made again, or would be.
+void plan_block(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t layer, BlockPass pass,
+                Calls calls) {
+  auto const& settings = plan.settings;
+  auto const is_training = pass != BlockPass::evaluated;
+  auto const drops = is_training && settings.dropout > 0;
+  auto const rows = step.block(plan.stream).rows.size();
+  auto const columns = step.block(plan.stream).columns.size();
+  auto const is_last = ends_segment(settings, layer);
+  step.begin_layer(layer + 1);
+  step.set_calls(calls);
+  plan_attention_half(step, plan, drops);
+  plan_add_dropped(step, rows, columns, drops);
+  plan_compute_feed_forward(step, plan, layer, is_training);
+  if (is_last) step.set_calls(Calls::made);
+  if (!is_last || pass != BlockPass::computed_again) {
+    plan_combine_feed_forward(step, plan, layer);
+    plan_add_dropped(step, rows, columns, drops);
+  }
+  step.set_calls(Calls::made);
+}
+
+/// What the tapes of all blocks keep, as calls of blocks that are computed again.
+void plan_kept_results(pmm::StepPlan& step, TransformerPlan const& plan) {
+  if (!plan.settings.keeps_collectives) return;
+  pmm::StepPlan again(step.shape(), step.coordinates(), step.scalar_bytes(1));
+  for (std::int64_t l = 0; l < plan.settings.num_layers; ++l)
+    if (is_computed_again(plan.settings, l))
+      plan_block(again, plan, l, BlockPass::computed_again, Calls::replayed);
+  for (auto const& pass : passes_of(again))
+    if (pass.name == runtime::pass_of_replayed(0).name)
+      step.add_array("orthant::runtime::CallTape/result", pass.bytes_written);
+}
+
+} // namespace
+
+HeadProducts head_products(TransformerPlan const& plan) {
+  auto const whole = whole_table(plan.table);
+  return {{"logits = X E^T", Form::left_grad, plan.stream, whole, plan.logits, {}},
+          {"dX = dlogits E", Form::product, plan.logits, whole, plan.stream, {}},
+          {"dE = dlogits^T X", Form::right_grad, plan.logits, plan.stream, table_addends(plan.table), {}}};
+}
+
+void plan_transformer_forward(pmm::StepPlan& step, TransformerPlan const& plan, bool is_training) {
+  auto const drops = is_training && plan.settings.dropout > 0;
+  auto const rows = step.block(plan.stream).rows.size();
+  auto const columns = step.block(plan.stream).columns.size();
+  plan_gather_table(step, plan.table);
+  plan_embedding(step, plan);
+  if (drops) plan_drop_rows(step, rows, columns, true);
+  auto const& settings = plan.settings;
+  for (std::int64_t l = 0; l < settings.num_layers; ++l) {
+    auto const keeps = is_training && settings.keeps_collectives && is_computed_again(settings, l);
+    plan_block(step, plan, l, is_training ? BlockPass::trained : BlockPass::evaluated,
+               keeps ? Calls::kept : Calls::made);
+  }
+  step.begin_layer(plan.settings.num_layers + 1);
+  plan_norm(step, plan);
+  if (!plan.settings.tied_head) plan_gather_table(step, plan.table);
+  plan_product(step, head_products(plan).product);
+}
+
+void plan_transformer_backward(pmm::StepPlan& step, TransformerPlan const& plan) {
+  auto const drops = plan.settings.dropout > 0;
+  auto const rows = step.block(plan.stream).rows.size();
+  auto const columns = step.block(plan.stream).columns.size();
+  auto const drop = [&] {
+    if (drops) plan_drop_rows(step, rows, columns, true);
+  };
+  auto const head = head_products(plan);
+  step.begin_layer(plan.settings.num_layers + 1);
+  plan_product(step, head.input_back);
+  plan_product(step, head.weight_back);
+  if (!plan.settings.tied_head) plan_reduce_table(step, plan.table);
+  plan_norm_backward(step, plan, pmm::Residual::none);
+  for (auto const& segment : segments(plan.settings)) {
+    for (auto l = segment.begin; l < segment.end && is_computed_again(plan.settings, l); ++l)
+      plan_block(step, plan, l, BlockPass::computed_again,
+                 plan.settings.keeps_collectives ? Calls::replayed : Calls::made);
+    for (auto l = segment.end; l-- > segment.begin;) {
+      step.begin_layer(l + 1);
+      drop();
+      plan_feed_forward_half_backward(step, plan, l);
+      drop();
+      plan_attention_half_backward(step, plan, drops);
+    }
+  }
+  step.begin_layer(0);
+  drop();
+  plan_embedding_backward(step, plan);
+  plan_reduce_table(step, plan.table);
+  auto const small = num_small_gradients(step.shape(), step.coordinates(),
+                                         parameters_of(step.shape(), step.coordinates(), plan));
+  if (small > 0) step.add_call(runtime::Operation::all_reduce, pmm::Axis::z, step.scalar_bytes(small));
+}
+
+void plan_transformer_arrays(pmm::StepPlan& step, TransformerPlan const& plan) {
+  auto const& settings = plan.settings;
+  plan_parameter_arrays(step, parameters_of(step.shape(), step.coordinates(), plan));
+  plan_scratch_arrays(step, plan);
+  std::vector<std::int64_t> with_experts;
+  for (std::int64_t l = 0; l < settings.num_layers; ++l)
+    if (settings.experts.has_layer(l)) with_experts.push_back(l);
+  plan_expert_scratch(step, plan.experts, with_experts);
+  plan_embedding_arrays(step, plan);
+  plan_table_arrays(step, plan.table);
+  plan_matrix(step, plan.stream, "orthant::models::stream");
+  plan_norm_arrays(step, plan);
+  plan_matrix(step, plan.stream, "orthant::models::final_normed");
+  plan_matrix(step, plan.logits, "orthant::models::logits");
+  plan_matrix(step, plan.stream, "orthant::models::stream_gradient");
+  if (settings.positions == Positions::rotary)
+    pmm::plan_rotary_table(step, plan.sequence, settings.head_dim());
+  LinearWorkPlan work;
+  auto const head = head_products(plan);
+  plan_buffers(work[0], step, head.product);
+  plan_buffers(work[0], step, head.input_back);
+  plan_buffers(work[0], step, head.weight_back);
+  plan_attention_half_buffers(work, step, plan);
+  plan_feed_forward_half_buffers(work, step, plan);
+  reserve_norm_sums(work[0], step.block(plan.stream));
+  auto const length = layers_per_segment(settings);
+  for (std::int64_t l = 0; l < length; ++l)
+    plan_block_memory(step, plan, l);
+  for (std::int64_t l = 0; l < settings.num_layers;
+       ++l) // those that are not kept: one per place in a segment
+    if (keeps_output(settings, l) || l < length) plan_matrix(step, plan.stream, "orthant::models::stream");
+  if (!settings.tied_head) plan_table_arrays(step, plan.table);
+  plan_kept_results(step, plan);
+  for (auto const& buffers : work)
+    buffers.list(step);
+}
+
+} // namespace orthant::models

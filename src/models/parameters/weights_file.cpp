@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/parameters/weights_file.hpp"
+
+#include "models/parameters/parameter.hpp"
+#include "runtime/comm/together.hpp"
+#include "runtime/files/hdf5_output.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/ranges.h>
+#include <fnmatch.h>
+
+namespace orthant::models {
+
+using runtime::Hdf5File;
+
+std::string array_of(std::string const& parameter) {
+  return "/parameters/" + parameter;
+}
+
+std::optional<Hdf5File::Extents> weight_extents(Hdf5File const& file, std::filesystem::path const& path,
+                                                std::string const& parameter) {
+  auto const name = array_of(parameter);
+  if (!file.contains(name)) return std::nullopt;
+  auto extents = file.extents(name);
+  if (extents.size() != 2)
+    runtime::throw_user("{}: {} is {}, not a matrix", path.string(), name, shape_text(extents));
+  if (extents[0] < 1 || extents[1] < 1)
+    runtime::throw_user("{}: {} is {}; it must have rows and columns", path.string(), name,
+                        shape_text(extents));
+  return extents;
+}
+
+template<class T>
+void save_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& path,
+                  std::vector<Parameter<T>> const& parameters, Architecture const& architecture) {
+  runtime::Hdf5Output file(grid.world(), path, "weights");
+  for (auto const& parameter : parameters)
+    file.create_array(array_of(parameter.name), runtime::detail::hdf5_type_of<T>(), extents_of(parameter));
+  for (auto const& [part, value] : architecture)
+    file.write_attribute("/", part, value);
+  file.reserve_space();
+  runtime::together(grid.world(), [&] {
+    for (auto const& parameter : parameters) {
+      if (!counts_here(grid, parameter)) continue;
+      auto const values = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), parameter.value());
+      for_each_box(parameter, [&](auto const& begin, auto const& counts, std::int64_t offset) {
+        file.write(array_of(parameter.name), begin, counts,
+                   std::span<T const>(values.data() + offset, num_elements(counts)));
+      });
+    }
+  });
+  file.publish();
+}
+
+void require_architecture(runtime::Communicator const& comm, std::filesystem::path const& path,
+                          Architecture const& architecture) {
+  runtime::together(comm, [&] {
+    auto const file = Hdf5File::open(path);
+    for (auto const& [part, wanted] : architecture) {
+      if (!file.contains_attribute("/", part)) continue;
+      if (auto const found = file.read_text("/", part); found != wanted)
+        runtime::throw_user("{} holds weights of another architecture: its {} is {}, that of the model {}",
+                            path.string(), part, found, wanted);
+    }
+  });
+}
+
+bool is_skipped(std::string const& parameter, std::span<std::string const> skip) {
+  return std::ranges::any_of(
+      skip, [&](auto const& pattern) { return fnmatch(pattern.c_str(), parameter.c_str(), 0) == 0; });
+}
+
+namespace {
+
+template<class T>
+void require_matches(std::vector<Parameter<T>> const& parameters, std::span<std::string const> skip) {
+  std::vector<std::string> names;
+  for (auto const& parameter : parameters)
+    names.push_back(parameter.name);
+  for (auto const& pattern : skip)
+    if (std::ranges::none_of(names, [&](auto const& name) { return is_skipped(name, {&pattern, 1}); }))
+      runtime::throw_user("--init-skip {} matches none of the model's weights: {}", pattern,
+                          fmt::join(names, ", "));
+}
+
+template<class T>
+bool is_in(Hdf5File const& file, Parameter<T> const& parameter) {
+  auto const name = array_of(parameter.name);
+  return file.contains(name) && file.extents(name) == extents_of(parameter);
+}
+
+/// For the end of a message about weights that do not fit, if a matrix of them does.
+template<class T>
+std::string advice_to_skip(Hdf5File const& file, std::filesystem::path const& path,
+                           std::vector<Parameter<T>> const& parameters, std::span<std::string const> skip) {
+  std::vector<std::string> names(skip.begin(), skip.end());
+  auto has_fitting = false;
+  for (auto const& parameter : parameters)
+    if (is_in(file, parameter))
+      has_fitting = has_fitting || !parameter.is_vector();
+    else if (!is_skipped(parameter.name, skip))
+      names.push_back(parameter.name);
+  if (!has_fitting) return {};
+  return fmt::format("; --init-from {} --init-skip {} trains from the other weights", path.string(),
+                     fmt::join(names, ","));
+}
+
+} // namespace
+
+template<class T>
+void load_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& path,
+                  std::vector<Parameter<T>> const& parameters, std::span<std::string const> skip) {
+  require_matches(parameters, skip);
+  runtime::together(grid.world(), [&] {
+    auto const file = Hdf5File::open(path);
+    for (auto const& parameter : parameters) {
+      if (is_skipped(parameter.name, skip)) continue;
+      auto const name = array_of(parameter.name);
+      auto const wanted = extents_of(parameter);
+      if (!file.contains(name))
+        runtime::throw_user("{} has no {} (the model needs one of shape {}){}", path.string(), name,
+                            shape_text(wanted),
+                            parameter.name.ends_with(".bias") ? "; without biases, give --no-bias" : "");
+      if (auto const found = file.extents(name); found != wanted)
+        runtime::throw_user("{}: {} has shape {}, but the model needs {}{}", path.string(), name,
+                            shape_text(found), shape_text(wanted),
+                            advice_to_skip(file, path, parameters, skip));
+      auto const values = Kokkos::create_mirror_view(parameter.value());
+      Kokkos::deep_copy(values, parameter.value()); // the padding of a shard stays as it is
+      for_each_box(parameter, [&](auto const& begin, auto const& counts, std::int64_t offset) {
+        std::span<T> const read(values.data() + offset, num_elements(counts));
+        file.read(name, begin, counts, read);
+        if (!std::ranges::all_of(read, [](T value) { return std::isfinite(value); }))
+          runtime::throw_user("{}: {} holds a weight that is infinite or not a number", path.string(), name);
+      });
+      Kokkos::deep_copy(parameter.value(), values);
+    }
+  });
+}
+
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template void save_weights(pmm::ProcessGrid const&, std::filesystem::path const&,                          \
+                             std::vector<Parameter<T>> const&, Architecture const&);                         \
+  template void load_weights(pmm::ProcessGrid const&, std::filesystem::path const&,                          \
+                             std::vector<Parameter<T>> const&, std::span<std::string const>);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+#undef ORTHANT_INSTANTIATE
+
+} // namespace orthant::models

@@ -1,0 +1,87 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// The numbers that a training needs to go on, by name: parameters, arrays of the optimizer, and the parameters
+// of the best epoch. Of any model.
+//
+//   /parameters/NAME    /optimizer/exp_avg/NAME    /best/NAME
+
+#include "models/parameters/parameter.hpp"
+#include "models/parameters/weights_file.hpp"
+#include "models/training/parameter_update.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace orthant::models {
+
+/// The natural numbers (of vertices: original ids) of some rows, given by their positions in an order.
+using RowNumbers = std::function<std::vector<std::int64_t>(pmm::IndexOrder, runtime::Range)>;
+
+/// Copies of numbers of all parameters on this rank, in their order.
+template<class T>
+using HostCopy = std::vector<std::vector<T>>;
+
+/// An array of a checkpoint, and where this rank's piece of it is. `numbers` belong to somebody else.
+template<class T>
+struct Tensor {
+  std::string name;
+  Parameter<T> place;                        // the parameter whose placement it has
+  std::span<std::int64_t const> row_numbers; // for_each_box()'s
+  runtime::Vector<T> numbers;                // empty for those of the best epoch, which are on the host
+};
+
+template<class T>
+class TrainingState {
+ public:
+  /// `row_numbers` is asked for each order of rows in which a parameter lies, beside the natural one; it is not
+  /// collective and may throw on one rank. `update` must outlive the state. Collective over the grid's world.
+  TrainingState(pmm::ProcessGrid const& grid, std::vector<Parameter<T>> parameters,
+                ParameterUpdate<T>& update, RowNumbers const& row_numbers);
+
+  [[nodiscard]] pmm::ProcessGrid const& grid() const { return *grid_; }
+  [[nodiscard]] ParameterUpdate<T>& update() const { return *update_; }
+  [[nodiscard]] std::vector<Parameter<T>> const& parameters() const { return parameters_; }
+  /// Parameters and arrays of the optimizer; and of the best epoch, if asked for.
+  [[nodiscard]] std::vector<Tensor<T>> tensors(bool with_best) const;
+
+  /// The parameters of the best epoch; null before there was one. Whoever has a pointer keeps the numbers.
+  [[nodiscard]] std::shared_ptr<HostCopy<T> const> const& best() const { return best_; }
+  void set_best(std::shared_ptr<HostCopy<T> const> best) { best_ = std::move(best); }
+  /// best() := the parameters as they are now.
+  void keep_best();
+
+ private:
+  [[nodiscard]] std::span<std::int64_t const> row_numbers_of(Parameter<T> const& parameter) const;
+
+  pmm::ProcessGrid const* grid_;
+  std::vector<Parameter<T>> parameters_;
+  ParameterUpdate<T>* update_;
+  std::map<std::string, std::vector<std::int64_t>> row_numbers_; // by parameter
+  std::shared_ptr<HostCopy<T> const> best_;
+};
+
+/// to := from, on the host. Waits for all kernels.
+template<class T>
+void copy_to_host(runtime::Vector<T> const& from, std::vector<T>& to) {
+  to.resize(from.extent(0));
+  Kokkos::deep_copy(
+      Kokkos::View<T*, Kokkos::LayoutRight, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(to.data(), to.size()),
+      from);
+}
+template<class T>
+void copy_from_host(std::vector<T> const& from, runtime::Vector<T> const& to) {
+  Kokkos::deep_copy(to,
+                    Kokkos::View<T const*, Kokkos::LayoutRight, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(
+                        from.data(), from.size()));
+}
+
+extern template class TrainingState<float>;
+extern template class TrainingState<double>;
+
+} // namespace orthant::models
