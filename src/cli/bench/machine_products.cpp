@@ -2,9 +2,9 @@
 #include "cli/bench/machine_products.hpp"
 
 #include "cli/bench/bench.hpp"
+#include "models/gnn/operands/graph_operands.hpp"
 #include "models/layers/activation.hpp"
 #include "models/parameters/device_copy.hpp"
-#include "models/gnn/operands/graph_operands.hpp"
 #include "pmm/attention/attention.hpp"
 #include "pmm/gemm/local_gemm.hpp"
 #include "pmm/grid/process_grid.hpp"

@@ -12,9 +12,9 @@
 #include "cli/training/train_minibatch.hpp"
 #include "cli/training/train_run.hpp"
 #include "graph/store/store_reader.hpp"
-#include "models/gnn/plan/counted_graph.hpp"
 #include "models/gnn/network/grid_cost.hpp"
 #include "models/gnn/network/simulated_epoch.hpp"
+#include "models/gnn/plan/counted_graph.hpp"
 
 #include <algorithm>
 #include <cctype>

@@ -10,9 +10,9 @@
 #include "cli/options/gemm_options.hpp"
 #include "cli/training/memory_check.hpp"
 #include "cli/training/train_run.hpp"
-#include "models/lm/transformer/transformer_parameters.hpp"
 #include "models/lm/training/language_model.hpp"
 #include "models/lm/training/lm_memory.hpp"
+#include "models/lm/transformer/transformer_parameters.hpp"
 #include "pmm/gemm/local_gemm.hpp"
 
 #include <algorithm>

@@ -304,8 +304,7 @@ void require_prunable(TrainOptions const& o) {
   if (o.model != "gcn")
     runtime::throw_user("--prune on goes with --model gcn: leave it out with --model {}", o.model);
   if (o.norm == "batch")
-    runtime::throw_user(
-        "--prune on leaves out rows, and --norm batch takes the mean of all: leave out one of them");
+    runtime::throw_user("--prune on leaves out rows, and --norm batch takes the mean of all: take one");
   if (o.mode == "minibatch")
     runtime::throw_user("--prune on works on the full graph; leave it out with --mode minibatch");
   if (o.schedule != "rows")

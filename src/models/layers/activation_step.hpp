@@ -49,7 +49,7 @@ struct ActivationParts {
   Norm norm = Norm::none;
   Activation activation = Activation::relu;
   bool keeps_mask =
-      false; // bits of what passed, as the output does not stay (plan/gcn_settings: shares_outputs)
+      false; // bits of what passed, as the output does not stay (gnn/plan/network_settings: shares_outputs)
 
   /// Whether it works in place, adds the bias and sums its gradient.
   [[nodiscard]] bool is_fused() const { return norm == Norm::none && activation == Activation::relu; }

@@ -5,9 +5,9 @@
 // and records, and the result. The loop may stop after any step, and start at any: dropout, batches and
 // records follow from the epoch and the step alone, so a run that goes on is the run that never stopped.
 
-#include "models/training/vertex_loss.hpp"
 #include "models/training/gradient_sum.hpp"
 #include "models/training/optimizer.hpp"
+#include "models/training/vertex_loss.hpp"
 #include "runtime/report/metrics.hpp"
 
 #include <array>

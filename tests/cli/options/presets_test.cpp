@@ -7,8 +7,8 @@
 #include "cli/presets/graph_presets.hpp"
 #include "cli/training/train_options.hpp"
 #include "cli/training/train_run.hpp"
-#include "models/lm/training/language_model.hpp"
 #include "models/gnn/plan/network_settings.hpp"
+#include "models/lm/training/language_model.hpp"
 #include "support/user_messages.hpp"
 
 #include <array>

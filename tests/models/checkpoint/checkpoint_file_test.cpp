@@ -3,8 +3,8 @@
 // What is in a checkpoint, and what is wrong with one that was damaged or is of another training.
 #include "models/checkpoint/checkpoint_fixture.hpp"
 
-#include "models/training/checkpoint/checkpoint_folder.hpp"
 #include "models/gnn/files/network_weights.hpp"
+#include "models/training/checkpoint/checkpoint_folder.hpp"
 #include "support/user_messages.hpp"
 
 #include <filesystem>

@@ -2,9 +2,9 @@
 //
 // Links that a perceptron scores: the loss and every gradient in double, beside the equation link by link and finite differences, on
 // every grid; in several pieces; 20 steps of Adam beside equations; and the lists of what is sent, multiplied and held.
+#include "models/gnn/links/link_loss.hpp"
 #include "models/gnn/network/memory_estimate.hpp"
 #include "models/links/link_fixture.hpp"
-#include "models/gnn/links/link_loss.hpp"
 #include "models/links/link_reference.hpp"
 #include "models/plan/step_cases.hpp"
 #include "models/reference/reference_network.hpp"

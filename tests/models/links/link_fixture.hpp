@@ -4,8 +4,8 @@
 // A graph with held-out edges, losses of links on outputs that are no network's, and networks that train to predict links.
 
 #include "models/formula_parameters.hpp"
-#include "models/gnn/network/graph_network.hpp"
 #include "models/gnn/links/link_loss.hpp"
+#include "models/gnn/network/graph_network.hpp"
 #include "models/models_fixture.hpp"
 #include "models/plan/graph_recipe.hpp"
 #include "models/reference/reference_network.hpp"

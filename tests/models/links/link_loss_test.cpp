@@ -3,9 +3,9 @@
 // The loss of links and its gradient in double, beside the definition on dense matrices and finite differences, on every grid; the
 // negatives of epochs; and training with them: 20 steps of Adam beside equations, on every grid the same.
 #include "models/gnn/files/network_weights.hpp"
+#include "models/gnn/links/link_loss.hpp"
 #include "models/gnn/network/memory_estimate.hpp"
 #include "models/links/link_fixture.hpp"
-#include "models/gnn/links/link_loss.hpp"
 #include "models/links/link_reference.hpp"
 #include "models/plan/step_cases.hpp"
 #include "models/reference/reference_network.hpp"

@@ -4,8 +4,8 @@
 // Networks and graphs on which lists of a step are held against real ones, and what such a list cannot know
 // from layouts.
 
-#include "models/models_fixture.hpp"
 #include "models/gnn/plan/network_step.hpp"
+#include "models/models_fixture.hpp"
 #include "models/plan/graph_recipe.hpp"
 #include "models/training/trainer.hpp"
 #include "support/dist_checks.hpp"

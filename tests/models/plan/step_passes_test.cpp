@@ -2,8 +2,8 @@
 //
 // The bytes of the passes in a list, by numbers that are worked out by hand.
 
-#include "models/layers/rms_norm.hpp"
 #include "models/gnn/plan/network_step.hpp"
+#include "models/layers/rms_norm.hpp"
 #include "pmm/attention/attention.hpp"
 #include "pmm/experts/routing.hpp"
 #include "pmm/pairs/pair_layers.hpp"

@@ -2,8 +2,8 @@
 //
 // Logits, every gradient and 20 steps of Adam of every model, in double, beside its equations on dense matrices: on every
 // grid, in both schedules and orders of the products, on the whole graph and in mini-batches.
-#include "models/gnn/batches/mini_batch.hpp"
 #include "models/formula_parameters.hpp"
+#include "models/gnn/batches/mini_batch.hpp"
 #include "models/models_fixture.hpp"
 #include "models/reference/reference_cases.hpp"
 #include "models/reference/reference_network.hpp"

@@ -62,7 +62,7 @@ class GraphNetwork final : public Network<T> {
   [[nodiscard]] pmm::DistMatrix<T> const& output_of_layer(std::size_t l) const {
     return passes_->output_of_layer(l);
   }
-  /// In place of the logits if activations are held in 16 bits, or if outputs share memory (plan/gcn_settings).
+  /// In place of the logits if activations are held in 16 bits, or if outputs share memory (gnn/plan/network_settings).
   [[nodiscard]] pmm::DistMatrix<T> const& logits_gradient() const override {
     return passes_->logits_gradient();
   }

@@ -17,7 +17,7 @@ namespace orthant::models {
 [[nodiscard]] NetworkScratchPlan scratch_of(pmm::StepPlan const& step, NetworkPlan const& plan,
                                             NetworkSettings const& settings);
 
-/// [layers] numbers in the memory of each layer for outputs of hidden layers, if they share it (plan/gcn_settings); else
+/// [layers] numbers in the memory of each layer for outputs of hidden layers, if they share it (gnn/plan/network_settings); else
 /// empty.
 [[nodiscard]] std::vector<std::int64_t>
 shared_output_lengths(pmm::StepPlan const& step, NetworkPlan const& plan, NetworkSettings const& settings);

@@ -239,10 +239,8 @@ NetworkLayer<T>::NetworkLayer(pmm::ProcessGrid const& grid, NetworkLayerPlan con
 template<class T>
 void NetworkLayer<T>::add_bias(runtime::DefaultExec const& exec) const {
   if (!options_.has_bias || options_.is_activated) return;
-  if (plan_.makes_logits)
-    pmm::add_bias(exec, logits(), parameters_.bias);
-  else
-    pmm::add_bias(exec, output_, parameters_.bias);
+  auto const add_to = [&](auto const& result) { pmm::add_bias(exec, result, parameters_.bias); };
+  plan_.makes_logits ? add_to(logits()) : add_to(output_);
 }
 
 template<class T>

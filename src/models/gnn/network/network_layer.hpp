@@ -133,7 +133,7 @@ struct NetworkScratchPlan {
 void plan_layer_arrays(pmm::StepPlan& step, NetworkLayerPlan const& layer,
                        NetworkLayerOptions const& options);
 
-/// Where Q, dQ, dF, and dH or dU of a layer lie, in memory that is long enough; plan/gcn_settings says when outputs share it.
+/// Where Q, dQ, dF, and dH or dU of a layer lie, in memory that is long enough; gnn/plan/network_settings says when outputs share it.
 template<class T>
 struct NetworkLayerPlaces {
   GrowingVector<T>& output; // unless these are logits of Sum

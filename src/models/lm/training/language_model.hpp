@@ -5,9 +5,9 @@
 // (training/trainer.hpp). Its epochs are steps of B sequences each; the scores of its evaluations are those of the
 // validation part.
 
-#include "models/lm/transformer/transformer_plan.hpp"
 #include "models/lm/training/evaluate_sequences.hpp"
 #include "models/lm/training/sequence_rows.hpp"
+#include "models/lm/transformer/transformer_plan.hpp"
 #include "models/training/trainer.hpp"
 
 #include <memory>

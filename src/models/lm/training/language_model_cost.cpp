@@ -2,8 +2,8 @@
 #include "models/lm/training/language_model_cost.hpp"
 
 #include "models/gnn/network/grid_cost.hpp"
-#include "models/lm/transformer/transformer_parameters.hpp"
 #include "models/lm/training/language_model.hpp"
+#include "models/lm/transformer/transformer_parameters.hpp"
 #include "models/training/parameter_update.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/error.hpp"

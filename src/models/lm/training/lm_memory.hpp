@@ -4,8 +4,8 @@
 // The arrays of the training of a language model, listed from the plan alone, and the memory that a rank needs by that list.
 
 #include "models/gnn/network/memory_estimate.hpp"
-#include "models/lm/transformer/transformer_plan.hpp"
 #include "models/lm/training/sequence_rows.hpp"
+#include "models/lm/transformer/transformer_plan.hpp"
 #include "models/training/gradient_sum.hpp"
 
 namespace orthant::models {
