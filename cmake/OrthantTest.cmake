@@ -18,10 +18,10 @@ find_package(GTest CONFIG REQUIRED)
 find_package(Python3 3.9 REQUIRED COMPONENTS Interpreter)
 
 set(ORTHANT_DEFAULT_DRIVERS
-    graph.mistakes graph.round_trip graph.metis
-    cli.help cli.run cli.plan cli.mistakes cli.graph_models cli.links cli.samplers cli.predictions cli.scores cli.plots cli.terminal
-    cli.outputs.distinct cli.checkpoints.goes_on cli.language_models.on_grids cli.language_models.goes_on cli.language_models.mistakes
-    cli.study_points docs.snippet datasets.list datasets.mistakes datasets.karate datasets.cora slurm.trains
+    graph.mistakes graph.metis
+    cli.help cli.run cli.graph_models cli.links cli.samplers cli.predictions cli.scores cli.plots cli.terminal
+    cli.outputs.distinct cli.checkpoints.goes_on cli.language_models.on_grids cli.language_models.goes_on
+    cli.study_points docs.snippet datasets.list datasets.karate datasets.cora slurm.trains
     hygiene.folders hygiene.lengths hygiene.includes hygiene.names hygiene.kernels hygiene.format hygiene.text hygiene.checkers)
 
 add_custom_target(orthant_default_tests)

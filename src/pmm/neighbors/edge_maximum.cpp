@@ -105,7 +105,7 @@ struct Keep {
 };
 
 template<class T>
-struct Adjoint {
+struct MaximumAdjoint {
   Offset const* offsets;
   LocalColumn const* rows;
   std::int64_t width;
@@ -161,9 +161,9 @@ void plan_edge_maximum(StepPlan& step, AxisSet axis, std::int64_t num_rows, std:
 template<class T>
 void edge_maximum_backward(DefaultExec const& exec, EdgeBlock const& block, std::int64_t width,
                            Vector<LocalColumn> const& places, Vector<T> const& dp, Vector<T> const& d) {
-  for_each_row_and_head(
-      exec, "orthant::pmm::edge_maximum_backward", block.num_columns, num_pieces(width),
-      Adjoint<T>{block.column_offsets.data(), block.rows.data(), width, places.data(), dp.data(), d.data()});
+  for_each_row_and_head(exec, "orthant::pmm::edge_maximum_backward", block.num_columns, num_pieces(width),
+                        MaximumAdjoint<T>{block.column_offsets.data(), block.rows.data(), width,
+                                          places.data(), dp.data(), d.data()});
 }
 
 static_assert(sizeof(ValueIndex<float>) == sizeof(ValueIndex<double>));
