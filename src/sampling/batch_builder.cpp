@@ -4,7 +4,7 @@
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/numbers/counts.hpp"
-#include "sampling/local_vertices.hpp"
+#include "sampling/block_sampler.hpp"
 
 #include <algorithm>
 

@@ -15,7 +15,6 @@
 #include "runtime/comm/communicator.hpp"
 #include "sampling/block_sampler.hpp"
 #include "sampling/key_table.hpp"
-#include "sampling/local_vertices.hpp"
 #include "sampling/sampler.hpp"
 #include "sampling/sampling_keys.hpp"
 

@@ -4,7 +4,6 @@
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
-#include "runtime/numbers/bijection.hpp"
 #include "runtime/numbers/random.hpp"
 #include "runtime/range.hpp"
 

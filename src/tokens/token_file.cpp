@@ -4,6 +4,7 @@
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
 #include "runtime/files/array_sum.hpp"
+#include "runtime/numbers/random.hpp"
 #include "runtime/range.hpp"
 
 #include <algorithm>
@@ -227,6 +228,27 @@ void TokenFile::verify(runtime::Communicator const& comm) {
     if (sums[static_cast<std::size_t>(part)] != facts_.of(part).sum)
       throw_user("'{}' is damaged: the checksum of {} is wrong; make it again with orthant tokenize", name_,
                  array_of(part));
+}
+
+TrainingWindows::TrainingWindows(std::int64_t num_tokens, std::int64_t sequence, std::uint64_t seed)
+    : num_windows_(num_tokens - sequence),
+      seed_(seed) {
+  if (num_windows_ < 1)
+    runtime::throw_user(
+        "--sequence {} needs {} training tokens, and the token file has {}: give a shorter one", sequence,
+        sequence + 1, num_tokens);
+}
+
+std::int64_t TrainingWindows::begin_of(std::int64_t i) const {
+  auto const epoch = static_cast<std::uint64_t>(i / num_windows_);
+  runtime::RandomStream const stream(seed_, runtime::Purpose::tokens, epoch);
+  runtime::KeyedBijection const windows(static_cast<std::uint64_t>(num_windows_), stream.key());
+  return static_cast<std::int64_t>(windows(static_cast<std::uint64_t>(i % num_windows_)));
+}
+
+std::int64_t num_validation_windows(std::int64_t num_tokens, std::int64_t sequence) {
+  auto const num_predicted = num_tokens > 0 ? num_tokens - 1 : 0;
+  return (num_predicted + sequence - 1) / sequence;
 }
 
 } // namespace orthant::tokens

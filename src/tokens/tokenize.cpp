@@ -5,8 +5,8 @@
 #include "runtime/comm/together.hpp"
 #include "runtime/files/array_sum.hpp"
 #include "runtime/files/hdf5_output.hpp"
+#include "runtime/files/text_file.hpp"
 #include "runtime/range.hpp"
-#include "runtime/text/byte_order_mark.hpp"
 #include "tokens/vocabulary.hpp"
 
 #include <algorithm>

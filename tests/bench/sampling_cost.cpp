@@ -10,10 +10,8 @@
 // random places. Without arguments: graphs of 2 and of 20 million vertices with the same non-zeros on the
 // rank, first all of each, then rows and columns of a sixteenth. One line of JSON each: seconds a batch (min,
 // median, max over batches) and by part.
-#include "runtime/numbers/bijection.hpp"
 #include "runtime/numbers/random.hpp"
 #include "sampling/block_sampler.hpp"
-#include "sampling/local_vertices.hpp"
 #include "sampling/vertex_sampler.hpp"
 
 #include <algorithm>

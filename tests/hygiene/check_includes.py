@@ -21,7 +21,7 @@ MAY_INCLUDE = {
 # Sub-folders, lowest first: a file includes only its own and those before it. "." is the folder itself, the lowest
 # where it is not named.
 SUB_FOLDERS = {
-    "runtime": ". device numbers observe comm backends files text machine arrays report job",
+    "runtime": ". device numbers observe comm backends files machine arrays report job",
     "graph": ". text arrays write generate read store checks partition",
     "pmm": "grid cost simulate kernels vendor gemm tall_gemm spmm matrix product aggregate edges neighbors pairs rows token_rows attention experts",
     "models": "parameters layers gnn/operands training training/checkpoint gnn/propagation gnn/links gnn/plan gnn/aggregation gnn/network gnn/files gnn/batches "

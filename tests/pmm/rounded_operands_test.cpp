@@ -6,7 +6,7 @@
 #include "pmm/kernels/rounding.hpp"
 #include "pmm/spmm/local_spmm.hpp"
 #include "pmm/spmm/local_spmm_host.hpp"
-#include "runtime/numbers/number16.hpp"
+#include "runtime/numbers/formats.hpp"
 #include "support/dist_checks.hpp"
 
 #include <bit>

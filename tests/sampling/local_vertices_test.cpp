@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sampling/local_vertices.hpp"
-
-#include "runtime/numbers/bijection.hpp"
 #include "sampling/block_sampler.hpp"
+
+#include "runtime/numbers/random.hpp"
 
 #include <algorithm>
 #include <gtest/gtest.h>

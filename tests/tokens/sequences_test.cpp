@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tokens/sequences.hpp"
+#include "tokens/token_file.hpp"
 
 #include "support/user_messages.hpp"
 

@@ -20,7 +20,7 @@
 #include "models/gnn/operands/graph_operands.hpp"
 #include "pmm/grid/process_grid.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
-#include "runtime/arrays/huge_pages.hpp"
+#include "runtime/arrays/allocation.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/files/staged_file.hpp"
 #include "runtime/machine/processor.hpp"

@@ -3,7 +3,7 @@
 #include "cli/bench/gather_roof.hpp"
 #include "cli/machine/gather_loop.hpp"
 #include "pmm/kernels/host_parts.hpp"
-#include "runtime/arrays/huge_pages.hpp"
+#include "runtime/arrays/allocation.hpp"
 
 #include <algorithm>
 #include <array>

@@ -11,7 +11,7 @@
 #include "pmm/matrix/dist_matrix.hpp"
 #include "pmm/token_rows/feed_forward.hpp"
 #include "pmm/token_rows/row_norm.hpp"
-#include "runtime/arrays/huge_pages.hpp"
+#include "runtime/arrays/allocation.hpp"
 #include "runtime/comm/together.hpp"
 
 #include <algorithm>

@@ -4,7 +4,7 @@
 #include "cli/machine/units.hpp"
 #include "pmm/cost/machine_file.hpp"
 #include "pmm/cost/step_plan.hpp"
-#include "runtime/arrays/huge_pages.hpp"
+#include "runtime/arrays/allocation.hpp"
 #include "runtime/arrays/views.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"

@@ -4,7 +4,7 @@
 #include "pmm/kernels/host_parts.hpp"
 #include "pmm/kernels/thread_memory.hpp"
 #include "runtime/comm/collectives.hpp"
-#include "runtime/device/kokkos_compat_device.hpp"
+#include "runtime/device/kokkos_compat.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -4,7 +4,7 @@
 #include "pmm/gemm/gemm_choice.hpp"
 #include "pmm/gemm/local_gemm.hpp"
 #include "runtime/comm/together.hpp"
-#include "runtime/text/table_file.hpp"
+#include "runtime/files/text_file.hpp"
 
 #include <algorithm>
 #include <array>

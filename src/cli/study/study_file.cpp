@@ -3,9 +3,9 @@
 
 #include "pmm/grid/process_grid.hpp"
 #include "runtime/error.hpp"
+#include "runtime/files/text_file.hpp"
+#include "runtime/files/toml.hpp"
 #include "runtime/suggestion.hpp"
-#include "runtime/text/byte_order_mark.hpp"
-#include "runtime/text/toml.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -4,10 +4,10 @@
 #include "cli/options/gemm_options.hpp"
 #include "models/training/checkpoint/checkpoint_folder.hpp"
 #include "runtime/comm/together.hpp"
+#include "runtime/files/staged_file.hpp"
 #include "runtime/files/temporary_path.hpp"
-#include "runtime/files/writable_file.hpp"
 #include "runtime/job/time_limit.hpp"
-#include "runtime/report/metrics_cut.hpp"
+#include "runtime/report/metrics.hpp"
 
 #include <algorithm>
 #include <array>

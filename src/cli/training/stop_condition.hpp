@@ -6,7 +6,7 @@
 // could go on.
 
 #include "cli/options/command.hpp"
-#include "runtime/job/stop_signals.hpp"
+#include "runtime/job/time_limit.hpp"
 
 #include <chrono>
 #include <optional>

@@ -6,7 +6,7 @@
 #include "cli/training/scores_text.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/comm/collectives.hpp"
-#include "runtime/device/kokkos_compat_device.hpp"
+#include "runtime/device/kokkos_compat.hpp"
 #include "runtime/machine/process_memory.hpp"
 
 #include <array>

@@ -2,7 +2,7 @@
 #include "graph/arrays/npy.hpp"
 
 #include "runtime/error.hpp"
-#include "runtime/numbers/checked.hpp"
+#include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
 #include <array>

@@ -2,7 +2,6 @@
 #include "graph/generate/computed_streams.hpp"
 
 #include "runtime/error.hpp"
-#include "runtime/numbers/bijection.hpp"
 #include "runtime/numbers/random.hpp"
 
 #include <cmath>

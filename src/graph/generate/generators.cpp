@@ -4,7 +4,7 @@
 #include "graph/generate/computed_streams.hpp"
 #include "graph/graph_source.hpp"
 #include "runtime/error.hpp"
-#include "runtime/numbers/checked.hpp"
+#include "runtime/numbers/counts.hpp"
 #include "runtime/numbers/random.hpp"
 #include "runtime/suggestion.hpp"
 

@@ -9,7 +9,7 @@
 #include "graph/graph_source.hpp"
 #include "graph/text/text_blocks.hpp"
 #include "runtime/comm/communicator.hpp"
-#include "runtime/numbers/bijection.hpp"
+#include "runtime/numbers/random.hpp"
 
 #include <array>
 #include <cstdint>

@@ -5,7 +5,6 @@
 #include "graph/generate/generators.hpp"
 #include "graph/graph_source.hpp"
 #include "runtime/error.hpp"
-#include "runtime/numbers/bijection.hpp"
 #include "runtime/numbers/random.hpp"
 
 #include <algorithm>

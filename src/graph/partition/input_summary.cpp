@@ -5,7 +5,7 @@
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
-#include "runtime/numbers/checked.hpp"
+#include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
 #include <array>

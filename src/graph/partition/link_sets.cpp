@@ -6,7 +6,6 @@
 #include "graph/store/store_file.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/error.hpp"
-#include "runtime/numbers/bijection.hpp"
 #include "runtime/numbers/random.hpp"
 
 #include <algorithm>

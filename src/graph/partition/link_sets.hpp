@@ -75,7 +75,7 @@ class SourceWithoutHeldOut final : public GraphSource {
 
 // The links that a store keeps for evaluations: edges that were held out, and as many pairs that are no edges.
 //
-// Negatives are drawn once, uniformly and without repeats: a keyed bijection (runtime/numbers/bijection.hpp) puts all N (N-1) / 2
+// Negatives are drawn once, uniformly and without repeats: a keyed bijection (runtime/numbers/random.hpp) puts all N (N-1) / 2
 // pairs in an order. In this order the first pairs that are no edges of the whole graph, held-out ones included, are those of
 // valid, and the next ones those of test. So no pair is in both, and neither set depends on the number of ranks.
 

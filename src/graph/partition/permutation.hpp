@@ -18,7 +18,7 @@
 // same on any number of ranks.
 
 #include "graph/store/distribution.hpp"
-#include "runtime/numbers/bijection.hpp"
+#include "runtime/numbers/random.hpp"
 #include "runtime/range.hpp"
 
 #include <cstdint>

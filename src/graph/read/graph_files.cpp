@@ -7,7 +7,7 @@
 #include "runtime/error.hpp"
 #include "runtime/files/byte_source.hpp"
 #include "runtime/files/temporary_path.hpp"
-#include "runtime/text/byte_order_mark.hpp"
+#include "runtime/files/text_file.hpp"
 
 #include <algorithm>
 #include <array>

@@ -4,7 +4,7 @@
 #include "graph/text/text_edges.hpp"
 #include "graph/text/text_tables.hpp"
 #include "runtime/error.hpp"
-#include "runtime/numbers/checked.hpp"
+#include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
 #include <array>

@@ -7,7 +7,6 @@
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
 #include "runtime/files/byte_source.hpp"
-#include "runtime/numbers/checked.hpp"
 #include "runtime/numbers/counts.hpp"
 
 #include <algorithm>

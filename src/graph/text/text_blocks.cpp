@@ -3,8 +3,8 @@
 
 #include "runtime/error.hpp"
 #include "runtime/files/byte_source.hpp"
-#include "runtime/numbers/checked.hpp"
-#include "runtime/text/byte_order_mark.hpp"
+#include "runtime/files/text_file.hpp"
+#include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
 #include <array>

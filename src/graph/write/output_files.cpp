@@ -6,9 +6,9 @@
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
 #include "runtime/files/byte_source.hpp"
+#include "runtime/files/staged_file.hpp"
 #include "runtime/files/temporary_path.hpp"
-#include "runtime/files/writable_file.hpp"
-#include "runtime/numbers/checked.hpp"
+#include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
 #include <array>

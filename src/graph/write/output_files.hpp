@@ -5,8 +5,8 @@
 
 #include "graph/graph_source.hpp"
 #include "runtime/comm/communicator.hpp"
+#include "runtime/files/staged_file.hpp"
 #include "runtime/files/temporary_path.hpp"
-#include "runtime/files/writable_file.hpp"
 
 #include <array>
 #include <cstdint>

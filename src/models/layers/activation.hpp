@@ -15,7 +15,7 @@
 
 #include "pmm/product/workspace.hpp"
 #include "runtime/arrays/views.hpp"
-#include "runtime/numbers/number16.hpp"
+#include "runtime/numbers/formats.hpp"
 #include "runtime/numbers/random.hpp"
 
 #include <cstdint>

@@ -4,7 +4,7 @@
 #include "models/layers/block_loops.hpp"
 #include "models/layers/norm_kind.hpp"
 #include "runtime/comm/collectives.hpp"
-#include "runtime/device/kokkos_compat_device.hpp"
+#include "runtime/device/kokkos_compat.hpp"
 
 #include <algorithm>
 

@@ -14,7 +14,7 @@
 #include "models/parameters/network.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
 #include "pmm/token_rows/row_norm.hpp"
-#include "runtime/arrays/growing_vector.hpp"
+#include "runtime/arrays/allocation.hpp"
 
 #include <memory>
 

@@ -9,7 +9,7 @@
 //   network.backward(exec, phases);                                // fills the gradients of parameters()
 
 #include "models/parameters/parameter.hpp"
-#include "runtime/numbers/wire.hpp"
+#include "runtime/numbers/formats.hpp"
 #include "runtime/report/timer.hpp"
 
 #include <cstddef>

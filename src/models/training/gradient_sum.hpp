@@ -11,7 +11,7 @@
 #include "models/training/objective.hpp"
 #include "pmm/cost/step_plan.hpp"
 #include "runtime/comm/collectives.hpp"
-#include "runtime/numbers/wire.hpp"
+#include "runtime/numbers/formats.hpp"
 
 #include <algorithm>
 #include <cstddef>

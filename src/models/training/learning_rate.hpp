@@ -16,7 +16,7 @@
 // training that goes on from step t has the rates of one that never stopped. Sources: Loshchilov & Hutter (arXiv
 // 1608.03983); warm-up: Goyal et al. (arXiv 1706.02677); plateau: as PyTorch's ReduceLROnPlateau.
 
-#include "runtime/device/kokkos_compat_device.hpp"
+#include "runtime/device/kokkos_compat.hpp"
 
 #include <cstdint>
 #include <optional>

@@ -3,7 +3,7 @@
 
 #include "models/parameters/device_copy.hpp"
 #include "pmm/kernels/host_parts.hpp"
-#include "runtime/device/kokkos_compat_device.hpp"
+#include "runtime/device/kokkos_compat.hpp"
 #include "runtime/error.hpp"
 
 #include <numeric>

@@ -8,7 +8,7 @@
 #include "models/training/training_run.hpp"
 #include "pmm/cost/step_plan.hpp"
 #include "runtime/arrays/views.hpp"
-#include "runtime/device/kokkos_compat_device.hpp"
+#include "runtime/device/kokkos_compat.hpp"
 
 #include <span>
 #include <string>

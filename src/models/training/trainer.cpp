@@ -4,7 +4,7 @@
 #include "models/training/gradient_sum.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/comm/collectives.hpp"
-#include "runtime/device/kokkos_compat_device.hpp"
+#include "runtime/device/kokkos_compat.hpp"
 
 #include <chrono>
 #include <cmath>

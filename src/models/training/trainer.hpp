@@ -23,7 +23,7 @@
 #include "models/training/objective.hpp"
 #include "models/training/parameter_update.hpp"
 #include "runtime/comm/call_tape.hpp"
-#include "runtime/observe/steady_work.hpp"
+#include "runtime/observe/run_clock.hpp"
 
 #include <functional>
 #include <memory>

@@ -2,7 +2,7 @@
 #include "pmm/aggregate/column_parts.hpp"
 
 #include "pmm/kernels/host_parts.hpp"
-#include "runtime/numbers/number16.hpp"
+#include "runtime/numbers/formats.hpp"
 
 #include <algorithm>
 

@@ -64,7 +64,7 @@ struct Machine {
 
   double launch_seconds = 0; // of each product and each pass
 
-  struct Passes { // seconds beside what their bytes take (runtime/observe/passes.hpp)
+  struct Passes { // seconds beside what their bytes take (runtime/observe/ledger.hpp)
     double random_number = 0;
     double exponential = 0;
     double row_sum = 0;

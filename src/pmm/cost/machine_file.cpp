@@ -2,9 +2,9 @@
 #include "pmm/cost/machine_file.hpp"
 
 #include "runtime/error.hpp"
+#include "runtime/files/text_file.hpp"
+#include "runtime/files/toml.hpp"
 #include "runtime/suggestion.hpp"
-#include "runtime/text/table_file.hpp"
-#include "runtime/text/toml.hpp"
 
 #include <algorithm>
 #include <cmath>

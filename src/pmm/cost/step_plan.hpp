@@ -7,8 +7,8 @@
 #include "pmm/cost/machine.hpp"
 #include "pmm/cost/planned_call.hpp"
 #include "pmm/grid/layout.hpp"
-#include "runtime/numbers/wire.hpp"
-#include "runtime/observe/passes.hpp"
+#include "runtime/numbers/formats.hpp"
+#include "runtime/observe/ledger.hpp"
 #include "runtime/range.hpp"
 
 #include <cstdint>
@@ -178,7 +178,7 @@ struct PlannedBytes {
 /// `axis`: the name of the communicator, "x", "y", "z", "data" or "group".
 [[nodiscard]] PlannedBytes bytes_along(StepPlan const& step, std::string_view axis);
 
-/// What the passes read and write (runtime/observe/passes.hpp).
+/// What the passes read and write (runtime/observe/ledger.hpp).
 [[nodiscard]] std::int64_t bytes_of_passes(StepPlan const& step);
 
 /// Bytes of the arrays that are held in the first step: all but those of single operations.

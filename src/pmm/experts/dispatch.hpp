@@ -18,7 +18,7 @@
 
 #include "pmm/experts/dispatch_lists.hpp"
 #include "pmm/product/product_options.hpp"
-#include "runtime/arrays/growing_vector.hpp"
+#include "runtime/arrays/allocation.hpp"
 #include "runtime/arrays/views.hpp"
 
 #include <memory>

@@ -13,7 +13,7 @@
 #include "pmm/vendor/vendor_gemm.hpp"
 #include "runtime/arrays/views.hpp"
 #include "runtime/error.hpp"
-#include "runtime/numbers/number16.hpp"
+#include "runtime/numbers/formats.hpp"
 #include "runtime/range.hpp"
 
 #include <cstdint>

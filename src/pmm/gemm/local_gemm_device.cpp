@@ -9,7 +9,7 @@
 #include "pmm/vendor/shortest_run.hpp"
 #include "pmm/vendor/vendor_gemm.hpp"
 #include "pmm/vendor/vendor_spmm.hpp"
-#include "runtime/device/kokkos_compat_device.hpp"
+#include "runtime/device/kokkos_compat.hpp"
 
 #include <algorithm>
 #include <array>

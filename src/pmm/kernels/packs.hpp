@@ -7,7 +7,7 @@
 // pieces, which is what a device needs to come near its bandwidth.
 
 #include "runtime/arrays/views.hpp"
-#include "runtime/numbers/number16.hpp"
+#include "runtime/numbers/formats.hpp"
 #include "runtime/numbers/random.hpp"
 
 #include <bit>

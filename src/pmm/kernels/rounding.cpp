@@ -4,7 +4,7 @@
 #include "pmm/kernels/host_parts.hpp"
 #include "pmm/kernels/packs.hpp"
 #include "runtime/error.hpp"
-#include "runtime/numbers/number16.hpp"
+#include "runtime/numbers/formats.hpp"
 
 #include <atomic>
 #include <type_traits>

@@ -1,10 +1,10 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arrays of numbers in 16 bits (runtime/numbers/number16.hpp).
+// Arrays of numbers in 16 bits (runtime/numbers/formats.hpp).
 
 #include "runtime/arrays/views.hpp"
-#include "runtime/numbers/number16.hpp"
+#include "runtime/numbers/formats.hpp"
 
 namespace orthant::pmm {
 

@@ -9,7 +9,7 @@
 // loaded, and rounded once as they are stored.
 
 #include "runtime/instruction_sets.hpp"
-#include "runtime/numbers/number16.hpp"
+#include "runtime/numbers/formats.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -7,7 +7,7 @@
 #include "pmm/cost/step_plan.hpp"
 #include "pmm/grid/layout.hpp"
 #include "pmm/spmm/local_spmm.hpp"
-#include "runtime/arrays/huge_pages.hpp"
+#include "runtime/arrays/allocation.hpp"
 #include "runtime/arrays/views.hpp"
 #include "runtime/error.hpp"
 

@@ -6,7 +6,7 @@
 #include "pmm/matrix/dist_matrix.hpp"
 #include "pmm/matrix/relayout_sizes.hpp"
 #include "runtime/arrays/views.hpp"
-#include "runtime/numbers/number16.hpp"
+#include "runtime/numbers/formats.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -5,7 +5,7 @@
 // the lists may be replaced by others, such as those of the next step, in memory that grows only.
 
 #include "pmm/edges/edge_block.hpp"
-#include "runtime/arrays/growing_vector.hpp"
+#include "runtime/arrays/allocation.hpp"
 
 #include <span>
 #include <string>

@@ -18,7 +18,7 @@
 #include "pmm/matrix/dist_matrix.hpp"
 #include "pmm/product/product_options.hpp"
 #include "pmm/product/workspace.hpp"
-#include "runtime/numbers/number16.hpp"
+#include "runtime/numbers/formats.hpp"
 
 #include <memory>
 #include <optional>

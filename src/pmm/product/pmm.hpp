@@ -17,7 +17,7 @@
 #include "pmm/matrix/dist_matrix.hpp"
 #include "pmm/product/block_io.hpp"
 #include "pmm/product/product_options.hpp"
-#include "runtime/numbers/number16.hpp"
+#include "runtime/numbers/formats.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -50,7 +50,7 @@ void plan_buffers(WorkspacePlan& work, StepPlan const& step, ProductPlan const& 
 /// Overlap: prefetch_right(exec, w) starts the gather of a weight ahead; start() .. finish() leaves the
 /// reduction of the result under way while other work is done.
 ///
-/// Operand and Result: float and float, double and double, or a 16-bit number (runtime/numbers/number16.hpp) with
+/// Operand and Result: float and float, double and double, or a 16-bit number (runtime/numbers/formats.hpp) with
 /// itself or with float. Sums of 16-bit products are in fp32. A sparse left operand holds numbers of the sum's type. The
 /// bound of the error is that of local_gemm(), with k the whole inner extent; a result_wire of 16 bits adds its own.
 template<class Operand, class Result = Operand>

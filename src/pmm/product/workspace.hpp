@@ -5,7 +5,7 @@
 // so that a training step allocates nothing.
 
 #include "pmm/cost/step_plan.hpp"
-#include "runtime/arrays/huge_pages.hpp"
+#include "runtime/arrays/allocation.hpp"
 #include "runtime/error.hpp"
 #include "runtime/machine/process_memory.hpp"
 

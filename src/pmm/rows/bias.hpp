@@ -10,7 +10,7 @@
 #include "pmm/cost/step_plan.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
 #include "pmm/product/workspace.hpp"
-#include "runtime/numbers/number16.hpp"
+#include "runtime/numbers/formats.hpp"
 
 namespace orthant::pmm {
 

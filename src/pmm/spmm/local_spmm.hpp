@@ -17,7 +17,7 @@
 #include "pmm/cost/step_plan.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/arrays/views.hpp"
-#include "runtime/numbers/number16.hpp"
+#include "runtime/numbers/formats.hpp"
 #include "runtime/range.hpp"
 
 #include <algorithm>

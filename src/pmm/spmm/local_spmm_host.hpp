@@ -4,7 +4,7 @@
 // The host's sparse product as raw pointers: what the files compiled for one instruction set each share.
 
 #include "runtime/instruction_sets.hpp"
-#include "runtime/numbers/number16.hpp"
+#include "runtime/numbers/formats.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 
-#include "runtime/numbers/number16.hpp"
+#include "runtime/numbers/formats.hpp"
 #include "runtime/numbers/random.hpp"
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 //
 // How a dense product of one rank is to be done.
 
-#include "runtime/numbers/number16.hpp"
+#include "runtime/numbers/formats.hpp"
 #include "runtime/throw_internal.hpp"
 #include "runtime/unique_handle.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/backends/mpi_exchange.hpp"
 
-#include "runtime/comm/progress.hpp"
+#include "runtime/comm/backend.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>

@@ -6,7 +6,6 @@
 
 #include "runtime/comm/backend.hpp"
 #include "runtime/comm/communicator.hpp"
-#include "runtime/comm/progress.hpp"
 
 #include <algorithm>
 #include <cstddef>

@@ -9,15 +9,18 @@
 //   MPI      host memory, and device memory if MPI is built for it
 //   staged   device memory by way of pinned host memory, and MPI
 //
-// Numbers that travel encoded (numbers/wire.hpp) are no concern of a backend: it moves their bytes
+// Numbers that travel encoded (numbers/formats.hpp) are no concern of a backend: it moves their bytes
 // (encoded_exchange.hpp).
 
 #include "runtime/comm/call.hpp"
+#include "runtime/error.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mpi.h>
+#include <vector>
 
 namespace orthant::runtime {
 class Communicator;
@@ -101,3 +104,47 @@ class Backend {
 
 } // namespace detail
 } // namespace orthant::runtime
+
+namespace orthant::runtime::detail {
+
+// Sums of encoded numbers go through several phases, and MPI does not take them from one to the next. So whoever
+// waits or tests takes all open ones along: no rank holds another one up by the order of its waits.
+
+/// The exchanges of several phases that are open in a communicator and in those that are split from it.
+class Progress {
+ public:
+  void add(Exchange& exchange) { open_.push_back(&exchange); }
+  void remove(Exchange& exchange) noexcept { std::erase(open_, &exchange); }
+  [[nodiscard]] bool is_needed() const { return !open_.empty(); }
+  /// Never waits.
+  void advance() const {
+    for (auto* const exchange : open_)
+      static_cast<void>(exchange->test());
+  }
+
+ private:
+  std::vector<Exchange*> open_;
+};
+
+/// Tags of calls that ranks may begin in different orders (Backend::begin). The k-th tag that is lent is the
+/// same on all ranks.
+class MatchTags {
+ public:
+  static constexpr int num_tags = 512;
+
+  /// Throws Error if the last call but num_tags is not over.
+  int lend() {
+    auto const tag = 1 + static_cast<int>(num_lent_++ % num_tags);
+    ORTHANT_REQUIRE(std::ranges::find(lent_, tag) == lent_.end(), "no more than ", num_tags,
+                    " sums of encoded numbers may be open between the oldest and the newest");
+    lent_.push_back(tag);
+    return tag;
+  }
+  void give_back(int tag) noexcept { std::erase(lent_, tag); }
+
+ private:
+  std::int64_t num_lent_ = 0;
+  std::vector<int> lent_;
+};
+
+} // namespace orthant::runtime::detail

@@ -4,7 +4,7 @@
 // The queue that an operation is ordered with: the calling thread, or a device stream. Made implicitly from
 // any Kokkos execution space (include runtime/arrays/views.hpp), so a caller just passes `exec`.
 
-#include "runtime/numbers/wire.hpp"
+#include "runtime/numbers/formats.hpp"
 #include "runtime/observe/ledger.hpp"
 
 #include <cstddef>
@@ -30,7 +30,7 @@ class Stream {
     void (*copy)(void const* exec, void* destination, void const* source, std::size_t num_bytes,
                  CopyDirection direction);
     void* (*native)(void const* exec);
-    // Encodings on device memory (numbers/wire.hpp); `overflows` is a flag that the device raises.
+    // Encodings on device memory (numbers/formats.hpp); `overflows` is a flag that the device raises.
     void (*encode)(void const* exec, Wire wire, float const* values, std::byte* encoded, std::int64_t count,
                    int* overflows);
     void (*decode)(void const* exec, Wire wire, std::byte const* encoded, float* values, std::int64_t count);

@@ -4,7 +4,7 @@
 // Results of collectives that are kept, and handed out when the same calls are made again: nothing is communicated then, and the ledger
 // of calls does not count them.
 //
-//   CallTape tape(make_bytes); // runtime/arrays/bytes.hpp
+//   CallTape tape(make_bytes); // runtime/arrays/allocation.hpp
 //   tape.begin(CallTape::State::recording);
 //   { TapeScope const scope(world.instruments(), &tape); forward(); }
 //   tape.begin(CallTape::State::replaying);
@@ -14,7 +14,7 @@
 
 #include "runtime/comm/call.hpp"
 #include "runtime/comm/communicator.hpp"
-#include "runtime/device/device_graph.hpp"
+#include "runtime/device/device_queue.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -96,7 +96,7 @@ class TapeScope {
 };
 
 // A step that the ranks of a group record together and then replay: a graph of device work
-// (runtime/device/device_graph.hpp), and the calls that its collectives count. What differs from step to step must be in the device's memory.
+// (runtime/device/device_queue.hpp), and the calls that its collectives count. What differs from step to step must be in the device's memory.
 
 class RecordedStep {
  public:

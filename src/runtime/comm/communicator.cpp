@@ -2,7 +2,7 @@
 #include "runtime/comm/communicator.hpp"
 
 #include "runtime/comm/backend.hpp"
-#include "runtime/comm/virtual_calls.hpp"
+#include "runtime/comm/pending.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/comm/encoded_exchange.hpp"
 
+#include "runtime/comm/backend.hpp"
 #include "runtime/comm/communicator.hpp"
-#include "runtime/comm/progress.hpp"
 #include "runtime/numbers/counts.hpp"
-#include "runtime/numbers/wire.hpp"
+#include "runtime/numbers/formats.hpp"
 
 #include <algorithm>
 #include <array>

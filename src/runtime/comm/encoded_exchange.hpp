@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls whose numbers travel encoded (numbers/wire.hpp), on any backend that moves bytes. What is no sum is
+// Calls whose numbers travel encoded (numbers/formats.hpp), on any backend that moves bytes. What is no sum is
 // encoded, moved and decoded. A sum is an exchange of addends, in which every rank receives all addends of its
 // own part; their sum in fp32 and in rank order; one rounding; and for all_reduce a gather of the parts. So all
 // ranks, the owner of a part included, end with the same bits.

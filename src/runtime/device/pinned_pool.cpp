@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/device/pinned_pool.hpp"
 
-#include "runtime/device/kokkos_compat_device.hpp"
+#include "runtime/device/kokkos_compat.hpp"
 
 #include <algorithm>
 #include <utility>

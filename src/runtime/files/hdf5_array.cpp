@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/files/hdf5_call.hpp"
-#include "runtime/numbers/checked.hpp"
+#include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
 #include <fmt/ranges.h>

@@ -4,8 +4,8 @@
 #include "runtime/error.hpp"
 #include "runtime/files/byte_source.hpp"
 #include "runtime/files/staged_file.hpp"
-#include "runtime/numbers/checked.hpp"
-#include "runtime/numbers/wire.hpp"
+#include "runtime/numbers/counts.hpp"
+#include "runtime/numbers/formats.hpp"
 
 #include <algorithm>
 #include <array>

@@ -4,7 +4,7 @@
 #include "runtime/comm/collectives.hpp"
 #include "runtime/error.hpp"
 #include "runtime/files/temporary_path.hpp"
-#include "runtime/observe/hang_report.hpp"
+#include "runtime/observe/position.hpp"
 
 #include <Kokkos_Core.hpp>
 #include <algorithm>

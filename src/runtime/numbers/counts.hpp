@@ -3,11 +3,16 @@
 //
 // Signed counts in standard containers, whose own sizes and indices are unsigned.
 
+#include "runtime/error.hpp"
+
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <numeric>
 #include <span>
+#include <string_view>
+#include <utility>
 
 namespace orthant::runtime {
 
@@ -18,6 +23,40 @@ namespace orthant::runtime {
 
 [[nodiscard]] inline std::int64_t sum_of(std::span<std::int64_t const> counts) {
   return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+}
+
+// Arithmetic on sizes that come from outside: a file's header, an option, a table. A result that does not fit
+// is the user's mistake, told with the name of the quantity, instead of a wrapped number.
+
+/// a * b. Throws UserError naming `what` if the product does not fit in 64 bits.
+[[nodiscard]] inline std::int64_t checked_product(std::int64_t a, std::int64_t b, std::string_view what) {
+  std::int64_t product = 0;
+  if (__builtin_mul_overflow(a, b, &product)) throw_user("{}: {} x {} does not fit in 64 bits", what, a, b);
+  return product;
+}
+
+/// a + b. Throws UserError naming `what` if the sum does not fit in 64 bits.
+[[nodiscard]] inline std::int64_t checked_sum(std::int64_t a, std::int64_t b, std::string_view what) {
+  std::int64_t sum = 0;
+  if (__builtin_add_overflow(a, b, &sum)) throw_user("{}: {} + {} does not fit in 64 bits", what, a, b);
+  return sum;
+}
+
+/// `value` if it lies in [low, high]. Throws UserError naming `what` and the bounds otherwise.
+[[nodiscard]] inline std::int64_t checked_range(std::int64_t value, std::int64_t low, std::int64_t high,
+                                                std::string_view what) {
+  if (value < low || value > high)
+    throw_user("{} is {}; it must be between {} and {}", what, value, low, high);
+  return value;
+}
+
+/// `value` in the narrower type `To`. Throws UserError naming `what` if it does not fit.
+template<std::integral To, std::integral From>
+[[nodiscard]] To checked_narrow(From value, std::string_view what) {
+  if (!std::in_range<To>(value))
+    throw_user("{} is {}; it must be between {} and {}", what, value, std::numeric_limits<To>::min(),
+               std::numeric_limits<To>::max());
+  return static_cast<To>(value);
 }
 
 } // namespace orthant::runtime

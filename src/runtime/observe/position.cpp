@@ -2,8 +2,11 @@
 #include "runtime/observe/position.hpp"
 
 #include <algorithm>
+#include <fmt/format.h>
 #include <pthread.h>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 namespace orthant::runtime {
 namespace {
@@ -78,6 +81,135 @@ Whereabouts Position::read() const {
   copy.work_file = work_.file;
   copy.work_line = work_.line;
   return copy;
+}
+
+namespace {
+
+// A report of ten thousand ranks, each at another place, helps nobody.
+constexpr std::size_t max_groups = 32;
+
+template<std::size_t Size>
+std::string_view text_of(std::array<char, Size> const& field) {
+  return {field.data()};
+}
+
+/// Ranks that stand at the same place.
+struct Group {
+  RankState state;
+  std::vector<int> ranks;
+  double seconds = 0; // the longest
+};
+
+bool stand_together(RankState const& a, RankState const& b) {
+  if (a.has_answered != b.has_answered) return false;
+  if (!a.has_answered) return true;
+  auto const& p = a.position;
+  auto const& q = b.position;
+  auto const work_alike = p.is_waiting || (p.is_working == q.is_working && p.work_line == q.work_line &&
+                                           p.work_file == q.work_file);
+  return p.is_waiting == q.is_waiting && p.sequence == q.sequence && p.bytes == q.bytes && p.line == q.line &&
+         p.what == q.what && p.axis == q.axis && p.file == q.file && work_alike;
+}
+
+std::vector<Group> group(std::span<RankState const> states) {
+  std::vector<Group> groups;
+  for (std::size_t r = 0; r < states.size(); ++r) {
+    auto const& state = states[r];
+    auto found = std::ranges::find_if(groups, [&](Group const& g) { return stand_together(g.state, state); });
+    if (found == groups.end()) {
+      groups.push_back({state, {}, 0});
+      found = groups.end() - 1;
+    }
+    found->ranks.push_back(static_cast<int>(r));
+    found->seconds = std::max(found->seconds, state.position.seconds);
+  }
+  return groups;
+}
+
+/// "all_reduce on axis world (number 17, 4096 bytes) at train.cpp:33".
+std::string describe_place(Whereabouts const& p) {
+  return fmt::format("{} on axis {} (number {}, {} bytes) at {}:{}", text_of(p.what), text_of(p.axis),
+                     p.sequence, p.bytes, text_of(p.file), p.line);
+}
+
+std::string describe_ranks(std::vector<int> const& ranks) {
+  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", format_ranges(ranks));
+}
+
+std::string describe_group(Group const& g) {
+  auto const ranks = describe_ranks(g.ranks);
+  auto const& p = g.state.position;
+  if (!g.state.has_answered)
+    return fmt::format("  {}: not arrived; does not answer (stopped, or its node is unreachable)\n", ranks);
+  if (p.is_waiting) return fmt::format("  {}: waiting {:.1f} s in {}\n", ranks, g.seconds, describe_place(p));
+  if (p.is_working)
+    return fmt::format(
+        "  {}: not arrived; works by itself at {}:{}, but has used no processor for {:.1f} s\n", ranks,
+        text_of(p.work_file), p.work_line, g.seconds);
+  if (text_of(p.what).empty())
+    return fmt::format("  {}: not arrived; has been in no collective yet, for {:.1f} s\n", ranks, g.seconds);
+  return fmt::format("  {}: not arrived; left {}, {:.1f} s ago\n", ranks, describe_place(p), g.seconds);
+}
+
+/// True where every rank waits, so that calls which do not match are the likely cause.
+bool all_wait(std::vector<Group> const& groups) {
+  return std::ranges::all_of(
+      groups, [](Group const& g) { return g.state.has_answered && g.state.position.is_waiting; });
+}
+
+} // namespace
+
+std::string format_ranges(std::span<int const> numbers) {
+  std::string text;
+  for (std::size_t first = 0; first < numbers.size();) {
+    auto last = first;
+    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1)
+      ++last;
+    if (!text.empty()) text += ',';
+    text += last == first ? fmt::format("{}", numbers[first])
+                          : fmt::format("{}-{}", numbers[first], numbers[last]);
+    first = last + 1;
+  }
+  return text;
+}
+
+bool is_hang(std::span<RankState const> states, double timeout_seconds) {
+  auto const waits = [](RankState const& state) { return state.has_answered && state.position.is_waiting; };
+  auto const is_silent = [&](RankState const& state) {
+    return !state.has_answered || state.position.seconds > timeout_seconds;
+  };
+  return std::ranges::any_of(states, waits) && std::ranges::all_of(states, is_silent);
+}
+
+bool stood_still(std::span<RankState const> before, std::span<RankState const> after) {
+  return std::ranges::equal(before, after, [](RankState const& a, RankState const& b) {
+    return a.has_answered == b.has_answered && a.position.num_changes == b.position.num_changes;
+  });
+}
+
+std::string describe_hang(std::span<RankState const> states, double timeout_seconds, int reporter) {
+  auto text =
+      fmt::format("orthant: error: no progress in a collective for {:g} s; ending the job (rank {} of {} "
+                  "reports)\n",
+                  timeout_seconds, reporter, states.size());
+  auto groups = group(states);
+  // Who waits first, then who is waited for.
+  std::ranges::stable_partition(
+      groups, [](Group const& g) { return g.state.has_answered && g.state.position.is_waiting; });
+  auto const num_shown = std::min(groups.size(), max_groups);
+  for (std::size_t i = 0; i < num_shown; ++i)
+    text += describe_group(groups[i]);
+  if (groups.size() > num_shown) text += fmt::format("  .. and {} more groups\n", groups.size() - num_shown);
+  if (groups.size() > 1 && all_wait(groups))
+    text += "  every rank waits: the ranks do not call the same operations in the same order\n";
+  return text;
+}
+
+std::string describe_own_hang(Whereabouts const& position, double timeout_seconds, int rank) {
+  return fmt::format(
+      "orthant: error: no progress in a collective for {:g} s; ending the job\n  rank {}: waiting "
+      "{:.1f} s in {}\n",
+      timeout_seconds, rank, position.seconds, describe_place(position));
 }
 
 } // namespace orthant::runtime

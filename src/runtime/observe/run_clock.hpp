@@ -1,24 +1,63 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The clock behind the seconds that a run reports: of epochs, phases and calls, in metrics, ledgers and traces. It is the
-// steady clock, unless the run emulates another machine. Then each rank has a virtual clock, which starts at 0 and
-// advances by the processor time of the thread that communicates, times a factor of the machine, and by what calls
-// take on it (comm/virtual_calls.hpp). Processor time that passes inside calls does not count, because
-// MPI waits actively. Work that every step repeats counts as it takes in most of them (steady_work.hpp). So many ranks can share
-// a core, and the seconds are those of ranks that do not.
+// Seconds of work that every step repeats, without what disturbs single steps: interrupts, other programs, caches that other ranks
+// of an emulation have emptied. The slowest rank decides when a call ends, so that disturbances of one rank in many would add up to
+// seconds that no rank needs:
+//
+//   steady seconds of the place-th piece of work in step t  =  median of its seconds in the steps t-8, .., t
 
 #include "runtime/observe/ledger.hpp"
-#include "runtime/observe/steady_work.hpp"
 
+#include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace orthant::runtime {
+
+class SteadyWork {
+ public:
+  static constexpr std::size_t num_remembered = 9;
+
+  /// The next piece is the first one of a step, which has the pieces of the step before in the same order.
+  void begin_step() { place_ = 0; }
+
+  /// Steady seconds of the next piece, which took `seconds` this time; of two in the middle the shorter one. Allocates only for a place
+  /// that no step has had before.
+  [[nodiscard]] double of(double seconds) {
+    if (place_ == pieces_.size()) pieces_.emplace_back();
+    auto& piece = pieces_[place_++];
+    piece.seconds[piece.count++ % num_remembered] = seconds;
+    auto sorted = piece.seconds;
+    auto const remembered = std::min(piece.count, num_remembered);
+    auto const middle = sorted.begin() + static_cast<std::ptrdiff_t>((remembered - 1) / 2);
+    std::nth_element(sorted.begin(), middle, sorted.begin() + static_cast<std::ptrdiff_t>(remembered));
+    return *middle;
+  }
+
+ private:
+  struct Piece {
+    std::array<double, num_remembered> seconds{}; // of the last steps, the oldest is replaced
+    std::size_t count = 0;                        // of all steps
+  };
+
+  std::size_t place_ = 0; // of the next piece in its step
+  std::vector<Piece> pieces_;
+};
+
+// The clock behind the seconds that a run reports: of epochs, phases and calls, in metrics, ledgers and traces. It is the
+// steady clock, unless the run emulates another machine. Then each rank has a virtual clock, which starts at 0 and
+// advances by the processor time of the thread that communicates, times a factor of the machine, and by what calls
+// take on it (comm/pending.hpp). Processor time that passes inside calls does not count, because
+// MPI waits actively. Work that every step repeats counts as it takes in most of them (run_clock.hpp). So many ranks can share
+// a core, and the seconds are those of ranks that do not.
 
 /// A call of a group, or a message, whose seconds an emulated machine tells.
 struct EmulatedCall {

@@ -6,8 +6,8 @@
 // branch. Ranks are put on one time axis by their system clocks, which agree to a microsecond on one node and
 // as well as NTP keeps them between nodes (trace_file.hpp).
 
+#include "runtime/observe/ledger.hpp"
 #include "runtime/observe/log.hpp"
-#include "runtime/observe/passes.hpp"
 #include "runtime/observe/position.hpp"
 #include "runtime/observe/run_clock.hpp"
 

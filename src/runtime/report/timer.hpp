@@ -6,7 +6,7 @@
 // device began and ended the work that was enqueued in that time: the host is done with it long before.
 
 #include "runtime/comm/communicator.hpp"
-#include "runtime/device/device_clock.hpp"
+#include "runtime/device/device_queue.hpp"
 #include "runtime/device/kokkos_compat.hpp"
 #include "runtime/observe/trace.hpp"
 

@@ -23,7 +23,7 @@
 // The thread touches no Kokkos: View reference counts are not atomic in every build.
 
 #include "runtime/comm/communicator.hpp"
-#include "runtime/observe/hang_report.hpp"
+#include "runtime/observe/position.hpp"
 
 #include <atomic>
 #include <chrono>

@@ -5,7 +5,6 @@
 
 #include "graph/partition/link_sets.hpp"
 #include "graph/store/store_reader.hpp"
-#include "runtime/numbers/bijection.hpp"
 #include "runtime/numbers/random.hpp"
 #include "support/reference.hpp"
 

@@ -5,7 +5,7 @@
 #include "models/layers/batch_norm.hpp"
 
 #include "models/layers/norm_kind.hpp"
-#include "runtime/device/kokkos_compat_device.hpp"
+#include "runtime/device/kokkos_compat.hpp"
 #include "support/dist_checks.hpp"
 #include "support/grids.hpp"
 

@@ -3,7 +3,7 @@
 // Results of collectives that are kept: handed out to the bit, in any length, without a call; and what a tape refuses.
 #include "runtime/comm/call_tape.hpp"
 
-#include "runtime/arrays/bytes.hpp"
+#include "runtime/arrays/allocation.hpp"
 #include "runtime/comm/collectives.hpp"
 
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 // buffers can be tested anywhere. It counts what is asked of it.
 
 #include "runtime/comm/collectives.hpp"
-#include "runtime/numbers/wire.hpp"
+#include "runtime/numbers/formats.hpp"
 
 #include <cstring>
 #include <vector>

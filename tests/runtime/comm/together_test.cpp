@@ -4,7 +4,6 @@
 #include "runtime/comm/together.hpp"
 
 #include "runtime/comm/collectives.hpp"
-#include "runtime/comm/same_value.hpp"
 #include "runtime/unique_handle.hpp"
 
 #include <gmock/gmock.h>

@@ -2,7 +2,7 @@
 //
 // The virtual clock of an emulated machine: what advances it, and when calls end. Processor time is a number that the
 // test sets, and the seconds of calls are a formula of the test's own with exact numbers, so that clocks compare with EXPECT_EQ.
-#include "runtime/comm/virtual_calls.hpp"
+#include "runtime/comm/pending.hpp"
 
 #include "runtime/comm/collectives.hpp"
 #include "runtime/report/timer.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "runtime/job/stop_signals.hpp"
+#include "runtime/job/time_limit.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/numbers/bijection.hpp"
+#include "runtime/numbers/random.hpp"
 
 #include "runtime/error.hpp"
-#include "runtime/numbers/random.hpp"
 #include "support/statistics.hpp"
 
 #include <Kokkos_Core.hpp>

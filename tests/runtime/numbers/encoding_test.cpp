@@ -2,7 +2,7 @@
 //
 // The encodings of arrays against the formats of single numbers: sizes, conversion, sums in fp32 and in order,
 // and arrays that are cut at multiples of a block.
-#include "runtime/numbers/wire.hpp"
+#include "runtime/numbers/formats.hpp"
 
 #include "runtime/error.hpp"
 

@@ -2,8 +2,7 @@
 //
 // The two 16-bit formats against their definitions: every one of the 65,536 codes, and rounding decided by
 // distances in double precision.
-#include "runtime/numbers/number16.hpp"
-#include "runtime/numbers/wire.hpp"
+#include "runtime/numbers/formats.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/report/metrics_cut.hpp"
+#include "runtime/report/metrics.hpp"
 
 #include "support/scratch_folder.hpp"
 

@@ -5,7 +5,7 @@
 #include "runtime/report/watchdog.hpp"
 
 #include "runtime/comm/collectives.hpp"
-#include "runtime/observe/hang_report.hpp"
+#include "runtime/observe/position.hpp"
 
 #include <array>
 #include <chrono>

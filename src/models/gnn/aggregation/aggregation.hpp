@@ -9,8 +9,8 @@
 #include "models/gnn/plan/network_products.hpp"
 #include "models/layers/activation.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
-#include "runtime/arrays/growing_vector.hpp"
-#include "runtime/numbers/number16.hpp"
+#include "runtime/arrays/allocation.hpp"
+#include "runtime/numbers/formats.hpp"
 
 #include <memory>
 #include <variant>

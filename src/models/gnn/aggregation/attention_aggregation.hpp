@@ -7,7 +7,7 @@
 
 #include "models/gnn/aggregation/aggregation.hpp"
 #include "models/gnn/plan/attention_step.hpp"
-#include "runtime/arrays/growing_vector.hpp"
+#include "runtime/arrays/allocation.hpp"
 
 #include <memory>
 

@@ -6,7 +6,7 @@
 #include "models/gnn/aggregation/aggregation.hpp"
 #include "models/gnn/plan/network_plan.hpp"
 #include "models/gnn/propagation/maximum_step.hpp"
-#include "runtime/arrays/growing_vector.hpp"
+#include "runtime/arrays/allocation.hpp"
 
 #include <memory>
 

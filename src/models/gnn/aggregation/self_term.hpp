@@ -13,7 +13,7 @@
 #include "models/gnn/plan/network_parameters.hpp"
 #include "models/gnn/plan/network_products.hpp"
 #include "pmm/product/pmm.hpp"
-#include "runtime/arrays/growing_vector.hpp"
+#include "runtime/arrays/allocation.hpp"
 
 #include <memory>
 #include <optional>

@@ -9,7 +9,7 @@
 #include "models/gnn/aggregation/residual.hpp"
 #include "models/gnn/propagation/teleport_terms.hpp"
 #include "models/layers/activation.hpp"
-#include "runtime/arrays/growing_vector.hpp"
+#include "runtime/arrays/allocation.hpp"
 
 #include <memory>
 #include <optional>

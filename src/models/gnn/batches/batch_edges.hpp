@@ -9,7 +9,7 @@
 #include "pmm/aggregate/needed_rows.hpp"
 #include "pmm/cost/step_plan.hpp"
 #include "pmm/neighbors/edge_dropout.hpp"
-#include "runtime/arrays/growing_vector.hpp"
+#include "runtime/arrays/allocation.hpp"
 #include "sampling/block_sampler.hpp"
 
 #include <array>

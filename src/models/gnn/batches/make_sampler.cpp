@@ -2,7 +2,6 @@
 #include "models/gnn/batches/make_sampler.hpp"
 
 #include "runtime/error.hpp"
-#include "sampling/cluster_sampler.hpp"
 #include "sampling/degree_sampler.hpp"
 #include "sampling/sampling_keys.hpp"
 #include "sampling/vertex_sampler.hpp"

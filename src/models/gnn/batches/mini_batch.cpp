@@ -2,7 +2,7 @@
 #include "models/gnn/batches/mini_batch.hpp"
 
 #include "models/training/roc_auc.hpp"
-#include "runtime/comm/same_value.hpp"
+#include "runtime/comm/together.hpp"
 
 namespace orthant::models {
 namespace {

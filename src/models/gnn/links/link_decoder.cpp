@@ -2,7 +2,7 @@
 #include "models/gnn/links/link_decoder.hpp"
 
 #include "models/gnn/links/link_step.hpp"
-#include "runtime/arrays/huge_pages.hpp"
+#include "runtime/arrays/allocation.hpp"
 #include "runtime/arrays/views.hpp"
 #include "runtime/comm/collectives.hpp"
 

@@ -2,7 +2,6 @@
 #include "models/gnn/links/link_lists.hpp"
 
 #include "graph/partition/link_sets.hpp"
-#include "runtime/numbers/bijection.hpp"
 #include "runtime/numbers/random.hpp"
 
 #include <algorithm>

@@ -3,7 +3,7 @@
 
 #include "models/gnn/operands/owned_adjacency.hpp"
 #include "pmm/pairs/pair_layers.hpp"
-#include "runtime/arrays/huge_pages.hpp"
+#include "runtime/arrays/allocation.hpp"
 #include "runtime/arrays/views.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"

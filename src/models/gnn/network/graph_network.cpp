@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/network/graph_network.hpp"
 
-#include "runtime/comm/same_value.hpp"
+#include "runtime/comm/together.hpp"
 
 namespace orthant::models {
 

@@ -4,7 +4,7 @@
 #include "models/gnn/network/memory_estimate.hpp"
 #include "models/gnn/plan/counted_graph.hpp"
 #include "models/gnn/plan/network_products.hpp"
-#include "runtime/numbers/checked.hpp"
+#include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
 #include <map>

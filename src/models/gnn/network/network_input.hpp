@@ -6,7 +6,7 @@
 // are bound, those that are trained in each pass.
 
 #include "models/gnn/operands/graph_operands.hpp"
-#include "runtime/arrays/growing_vector.hpp"
+#include "runtime/arrays/allocation.hpp"
 
 #include <optional>
 

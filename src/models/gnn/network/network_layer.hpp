@@ -26,7 +26,7 @@
 #include "models/gnn/aggregation/self_term.hpp"
 #include "models/gnn/aggregation/teleport.hpp"
 #include "models/gnn/plan/network_parameters.hpp"
-#include "runtime/arrays/growing_vector.hpp"
+#include "runtime/arrays/allocation.hpp"
 
 #include <memory>
 #include <optional>

@@ -3,7 +3,7 @@
 
 #include "models/gnn/network/output_checks.hpp"
 #include "pmm/kernels/rounding.hpp"
-#include "runtime/comm/same_value.hpp"
+#include "runtime/comm/together.hpp"
 
 #include <algorithm>
 #include <type_traits>

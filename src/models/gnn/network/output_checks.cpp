@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/network/output_checks.hpp"
 
-#include "runtime/numbers/number16.hpp"
+#include "runtime/numbers/formats.hpp"
 
 namespace orthant::models {
 

@@ -3,7 +3,7 @@
 
 #include "models/gnn/operands/vertex_order.hpp"
 #include "runtime/error.hpp"
-#include "runtime/numbers/checked.hpp"
+#include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -7,7 +7,7 @@
 #include "models/gnn/plan/gnn_model.hpp"
 #include "models/gnn/plan/network_plan.hpp"
 #include "models/layers/activation_step.hpp"
-#include "runtime/numbers/wire.hpp"
+#include "runtime/numbers/formats.hpp"
 
 #include <cstdint>
 #include <optional>

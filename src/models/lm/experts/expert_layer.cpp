@@ -3,7 +3,7 @@
 
 #include "pmm/gemm/local_gemm.hpp"
 #include "pmm/token_rows/feed_forward.hpp"
-#include "runtime/device/kokkos_compat_device.hpp"
+#include "runtime/device/kokkos_compat.hpp"
 
 #include <algorithm>
 #include <cmath>

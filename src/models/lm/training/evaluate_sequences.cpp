@@ -2,7 +2,7 @@
 #include "models/lm/training/evaluate_sequences.hpp"
 
 #include "runtime/comm/collectives.hpp"
-#include "tokens/sequences.hpp"
+#include "tokens/token_file.hpp"
 
 namespace orthant::models {
 

@@ -7,7 +7,6 @@
 #include "models/lm/transformer/transformer.hpp"
 #include "models/training/batch_source.hpp"
 #include "pmm/rows/row_loss.hpp"
-#include "tokens/sequences.hpp"
 #include "tokens/token_file.hpp"
 
 #include <vector>
@@ -59,7 +58,7 @@ extern template class SequenceRows<double>;
 //
 //   sequence s of pass k of step t = 1, 2, ..    is number ((t - 1) K + k) B / K + s    of the training
 //
-// which window that is says tokens/sequences.hpp. So neither the grid nor K changes which sequences a step has.
+// which window that is says tokens/token_file.hpp. So neither the grid nor K changes which sequences a step has.
 
 struct SequenceSettings {
   std::int64_t sequence = 0;        // S, tokens

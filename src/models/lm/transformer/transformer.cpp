@@ -4,7 +4,7 @@
 #include "models/lm/transformer/token_embedding.hpp"
 #include "pmm/rows/norms.hpp"
 #include "pmm/token_rows/residual.hpp"
-#include "runtime/device/kokkos_compat_device.hpp"
+#include "runtime/device/kokkos_compat.hpp"
 
 #include <cmath>
 #include <optional>

@@ -11,7 +11,7 @@
 #include "models/parameters/network.hpp"
 #include "pmm/experts/dispatch_lists.hpp"
 #include "pmm/product/pmm.hpp"
-#include "runtime/arrays/bytes.hpp"
+#include "runtime/arrays/allocation.hpp"
 #include "runtime/comm/call_tape.hpp"
 #include "runtime/range.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/arrays/huge_pages.hpp"
+#include "runtime/arrays/allocation.hpp"
 
 #include <cstdint>
 #if defined(__linux__)

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/numbers/wire.hpp"
+#include "runtime/numbers/formats.hpp"
 
 #include "runtime/error.hpp"
-#include "runtime/numbers/number16.hpp"
 
 #include <algorithm>
 #include <array>
@@ -40,7 +39,7 @@ class NativeEncoding final : public Encoding {
   }
 };
 
-/// Every number by itself, in a format of numbers/wire.hpp.
+/// Every number by itself, in a format of numbers/formats.hpp.
 template<class Format>
 class NumberEncoding final : public Encoding {
  public:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/numbers/bijection.hpp"
+#include "runtime/numbers/random.hpp"
 
 #include "runtime/error.hpp"
 
