@@ -17,7 +17,7 @@ on S x S, those off the diagonal times (N_b - [a = b]) / (n_b - [a = b]), a and 
 the stratum's vertices and n_b those in S.
 
 Random numbers are Philox (Salmon et al., SC'11), written here from the paper; which counters and keys mean what is
-the convention of src/runtime/numbers/random.hpp, random.hpp and src/sampling/vertex_sampler.hpp.
+the convention of src/runtime/numbers/random.hpp and src/sampling/vertex_sampler.hpp.
 Parameters start as in tests/models/formula_parameters.hpp.
 """
 

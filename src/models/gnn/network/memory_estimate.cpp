@@ -31,7 +31,7 @@ constexpr std::int64_t piece_bytes_of_rank = std::int64_t{2} << 20;
 /// two P-ths, never several at once; every large one passes through fragments shared with at most two neighbours an axis. That was measured
 /// along x, y and z. An all_reduce over data, experts or several axes keeps a copy (Rabenseifner's algorithm in Open MPI 4.1): at most,
 /// because within a node these go in pieces, too. `adds_by_pairs`: axes whose reduce_scatters, of aggregations, block: MPI does not do these
-/// (runtime/backends/mpi_reduce_scatter).
+/// (runtime/backends/mpi_backend).
 struct Messages {
   std::int64_t copied = 0;
   std::int64_t fragments = 0;
