@@ -5,8 +5,8 @@ test_list.py KIND=BUILD .. [--source DIR --packed] > tests.json
 
 A test is its name, command, environment, time limit, labels, number of ranks and what says that it was skipped. With
 --packed the paths become those of a relocated tree: @TREE@/libexec/KIND for programs, @TREE@/share/orthant/source for
-drivers, and plain mpirun and python3. Tests of the source tree itself (hygiene, consumer), and those that call gpu_check
-(device), do not travel; their names are listed as left out.
+drivers, and plain mpirun and python3. Tests of the source tree itself (hygiene, consumer), those that call gpu_check (device) and
+those of sizes that only hosts have time for do not travel; their names are listed as left out. Nor do those with the label soak.
 """
 import argparse
 import json
@@ -15,7 +15,7 @@ import re
 import subprocess
 import sys
 
-STAYS_AT_HOME = re.compile(r"^(hygiene|consumer|device)\.")
+STAYS_AT_HOME = re.compile(r"^(hygiene|consumer|device)\.|(longer_sums|large_broadcast|round_trip_of_all|balance_of_seeds)")
 SOURCE = "@TREE@/share/orthant/source"
 DATA = "@TREE@/share/orthant/data"
 
@@ -71,7 +71,7 @@ def packed(test, kind, build, source):
 def tests_of(kind, build, source, is_packed):
     entries = [as_test(entry) for entry in ctest_entries(build)]
     stay = [test["name"] for test in entries if STAYS_AT_HOME.match(test["name"])]
-    tests = [test for test in entries if not STAYS_AT_HOME.match(test["name"]) and "large" not in test["labels"]]
+    tests = [test for test in entries if not STAYS_AT_HOME.match(test["name"]) and "soak" not in test["labels"]]
     if is_packed:
         tests = [packed(test, kind, build, source) for test in tests]
     return {"tests": tests, "left_out": stay}
