@@ -13,13 +13,11 @@
 #include "cli/training/train_options.hpp"
 #include "cli/training/train_run.hpp"
 #include "models/gnn/files/network_weights.hpp"
-#include "models/gnn/files/prediction_file.hpp"
 #include "models/gnn/files/predictions.hpp"
 #include "models/gnn/links/link_loss.hpp"
-#include "models/gnn/plan/choose_schedule.hpp"
-#include "models/training/roc_auc.hpp"
-#include "models/training/training_run.hpp"
+#include "models/gnn/network/grid_cost.hpp"
 #include "models/training/vertex_loss.hpp"
+#include "models/training/training_run.hpp"
 #include "runtime/files/staged_file.hpp"
 
 #include <array>

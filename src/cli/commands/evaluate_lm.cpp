@@ -10,9 +10,8 @@
 #include "cli/options/given_network.hpp"
 #include "cli/training/memory_check.hpp"
 #include "cli/training/train_run.hpp"
-#include "models/lm/training/evaluate_sequences.hpp"
 #include "models/lm/training/language_model.hpp"
-#include "models/lm/training/lm_memory.hpp"
+#include "models/lm/training/language_model_cost.hpp"
 #include "pmm/gemm/local_gemm.hpp"
 
 #include <array>

@@ -13,7 +13,7 @@
 #include "graph/partition/metis.hpp"
 #include "graph/read/open_graph.hpp"
 #include "graph/store/store_arrays.hpp"
-#include "models/gnn/plan/choose_schedule.hpp"
+#include "models/gnn/network/grid_cost.hpp"
 #include "pmm/grid/process_grid.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/machine/available_memory.hpp"

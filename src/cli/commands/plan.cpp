@@ -13,7 +13,6 @@
 #include "cli/training/train_run.hpp"
 #include "graph/store/store_reader.hpp"
 #include "models/gnn/network/grid_cost.hpp"
-#include "models/gnn/network/simulated_epoch.hpp"
 #include "models/gnn/plan/counted_graph.hpp"
 
 #include <algorithm>

@@ -11,10 +11,9 @@
 #include "cli/plan/simulation.hpp"
 #include "cli/training/train_options.hpp"
 #include "cli/training/train_run.hpp"
-#include "models/gnn/network/simulated_epoch.hpp"
+#include "models/gnn/network/grid_cost.hpp"
 #include "models/lm/training/language_model.hpp"
 #include "models/lm/training/language_model_cost.hpp"
-#include "models/lm/training/shape_advice.hpp"
 #include "models/training/training_run.hpp"
 
 #include <algorithm>

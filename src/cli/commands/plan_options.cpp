@@ -10,7 +10,7 @@
 #include "cli/training/train_options.hpp"
 #include "cli/training/train_run.hpp"
 #include "graph/graph_source.hpp"
-#include "models/gnn/plan/choose_schedule.hpp"
+#include "models/gnn/network/grid_cost.hpp"
 
 #include <algorithm>
 #include <array>

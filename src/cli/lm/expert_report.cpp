@@ -2,7 +2,7 @@
 #include "cli/lm/expert_report.hpp"
 
 #include "cli/training/train_run.hpp"
-#include "models/lm/experts/expert_plan.hpp"
+#include "models/lm/plan/expert_plan.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"

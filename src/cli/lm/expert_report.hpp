@@ -5,7 +5,7 @@
 
 #include "cli/options/command.hpp"
 #include "models/lm/experts/expert_layer.hpp"
-#include "models/lm/experts/transformer_settings.hpp"
+#include "models/lm/plan/transformer_settings.hpp"
 
 #include <string>
 #include <vector>

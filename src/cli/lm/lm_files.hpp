@@ -4,7 +4,7 @@
 // What files say of a language model: token files that are opened, and weights that record their model.
 
 #include "cli/options/command.hpp"
-#include "models/lm/experts/transformer_settings.hpp"
+#include "models/lm/plan/transformer_settings.hpp"
 #include "models/parameters/weights_file.hpp"
 #include "tokens/token_file.hpp"
 

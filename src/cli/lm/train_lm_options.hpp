@@ -5,7 +5,7 @@
 // or a file overrides.
 
 #include "cli/options/training_options.hpp"
-#include "models/lm/experts/transformer_settings.hpp"
+#include "models/lm/plan/transformer_settings.hpp"
 #include "models/lm/training/sequence_rows.hpp"
 
 #include <string>

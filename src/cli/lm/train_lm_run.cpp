@@ -11,7 +11,7 @@
 #include "cli/training/memory_check.hpp"
 #include "cli/training/train_run.hpp"
 #include "models/lm/training/language_model.hpp"
-#include "models/lm/training/lm_memory.hpp"
+#include "models/lm/training/language_model_cost.hpp"
 #include "models/lm/transformer/transformer_parameters.hpp"
 #include "pmm/gemm/local_gemm.hpp"
 

@@ -12,7 +12,7 @@
 #include "cli/lm/train_lm_options.hpp"
 #include "cli/options/command.hpp"
 #include "models/lm/experts/expert_layer.hpp"
-#include "models/lm/experts/transformer_settings.hpp"
+#include "models/lm/plan/transformer_settings.hpp"
 #include "runtime/report/progress.hpp"
 
 namespace orthant::cli {

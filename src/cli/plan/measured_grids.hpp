@@ -7,7 +7,7 @@
 
 #include "cli/options/command.hpp"
 #include "models/gnn/batches/mini_batch.hpp"
-#include "models/gnn/plan/choose_schedule.hpp"
+#include "models/gnn/network/grid_cost.hpp"
 
 #include <functional>
 #include <nlohmann/json.hpp>

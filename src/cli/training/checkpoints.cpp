@@ -2,7 +2,7 @@
 #include "cli/training/checkpoints.hpp"
 
 #include "cli/options/gemm_options.hpp"
-#include "models/training/checkpoint/checkpoint_folder.hpp"
+#include "models/training/checkpoint/checkpointer.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/files/staged_file.hpp"
 #include "runtime/files/temporary_path.hpp"

@@ -7,7 +7,6 @@
 #include "cli/options/training_options.hpp"
 #include "cli/training/stop_condition.hpp"
 #include "models/training/checkpoint/checkpointer.hpp"
-#include "models/training/checkpoint/resume.hpp"
 
 #include <functional>
 #include <nlohmann/json.hpp>

@@ -5,7 +5,7 @@
 
 #include "cli/options/command.hpp"
 #include "cli/training/train_options.hpp"
-#include "models/gnn/plan/choose_schedule.hpp"
+#include "models/gnn/network/grid_cost.hpp"
 #include "pmm/grid/process_grid.hpp"
 
 namespace orthant::cli {

@@ -11,7 +11,7 @@
 #include "cli/training/weight_files.hpp"
 #include "graph/store/store_reader.hpp"
 #include "models/gnn/files/network_weights.hpp"
-#include "models/gnn/plan/choose_schedule.hpp"
+#include "models/gnn/network/grid_cost.hpp"
 #include "models/gnn/pruning/pruned_rows.hpp"
 #include "models/training/trainer.hpp"
 #include "runtime/report/progress.hpp"

@@ -5,7 +5,7 @@
 // place of the output, so the output's memory may be lent to its gradient, or to outputs of later layers. On host processors.
 
 #include "models/layers/activation.hpp"
-#include "models/layers/norm_kind.hpp"
+#include "models/layers/centered_norm.hpp"
 #include "models/parameters/network.hpp"
 
 namespace orthant::models {
@@ -42,7 +42,7 @@ void plan_relu_mask(pmm::StepPlan& step, pmm::Placement const& z);
 [[nodiscard]] std::int64_t count_passed(runtime::DefaultExec const& exec,
                                         runtime::Vector<std::uint32_t> const& passed);
 
-// What becomes of a layer's output Z before the next layer reads it, as a list: what gnn/network/network_activation.hpp runs.
+// What becomes of a layer's output Z before the next layer reads it, as a list: what gnn/layers/network_activation.hpp runs.
 
 /// What the activation of a layer does besides being one.
 struct ActivationParts {

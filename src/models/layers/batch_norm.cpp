@@ -2,7 +2,7 @@
 #include "models/layers/batch_norm.hpp"
 
 #include "models/layers/block_loops.hpp"
-#include "models/layers/norm_kind.hpp"
+#include "models/layers/centered_norm.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/device/kokkos_compat.hpp"
 

@@ -74,7 +74,7 @@ class StepNumbers {
 // follow one another, such as mini-batches and then the full graph, share one, and so the optimiser's state.
 //
 // Statistics among the parameters (running means of BatchNorm) have no norm, no moments and no gradient. With S the sum of what the
-// B batches of a step over all data groups found, which is in the place of the gradient, and mu = 0.1 (layers/norm_kind.hpp):
+// B batches of a step over all data groups found, which is in the place of the gradient, and mu = 0.1 (layers/centered_norm.hpp):
 //
 //   value += mu (S / B - value)
 //

@@ -3,11 +3,17 @@
 
 #include "models/gnn/operands/graph_operands.hpp"
 #include "models/parameters/device_copy.hpp"
+#include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
 #include <numeric>
+#include <span>
 #include <utility>
+#include <vector>
 
 namespace orthant::models {
 namespace {
@@ -143,5 +149,146 @@ template pmm::RowLoss<float> make_vertex_loss(pmm::ProcessGrid const&, graph::Gr
                                               pmm::Placement const&, VertexLossSettings const&);
 template pmm::RowLoss<double> make_vertex_loss(pmm::ProcessGrid const&, graph::GraphStore const&,
                                                pmm::Placement const&, VertexLossSettings const&);
+
+namespace {
+
+constexpr std::int8_t is_unknown = -1;
+
+/// Of scores and whether their vertices have the class; none unless some have it and some have not. Sorts them.
+std::optional<double> area(std::vector<std::pair<double, bool>>& scores) {
+  std::ranges::sort(scores, {}, &std::pair<double, bool>::first);
+  auto num_wins = 0.0; // pairs in the right order, twice; exact below 2^53
+  std::int64_t num_below = 0, num_positive = 0;
+  for (auto begin = scores.begin(); begin != scores.end();) {
+    std::int64_t positive = 0, negative = 0;
+    auto end = begin;
+    for (; end != scores.end() && end->first == begin->first; ++end)
+      ++(end->second ? positive : negative);
+    num_wins += static_cast<double>(positive) * static_cast<double>(2 * num_below + negative);
+    num_below += negative;
+    num_positive += positive;
+    begin = end;
+  }
+  if (num_below == 0 || num_positive == 0) return std::nullopt;
+  return num_wins / (2.0 * static_cast<double>(num_below) * static_cast<double>(num_positive));
+}
+
+} // namespace
+
+RocAuc::RocAuc(pmm::ProcessGrid const& grid, graph::GraphStore const& store, pmm::Placement const& logits)
+    : grid_(grid),
+      column_axes_(logits.layout.columns),
+      is_single_(store.facts().label_kind == graph::LabelKind::single),
+      num_classes_(store.facts().num_classes) {
+  auto const order = order_of(logits.layout.row_order);
+  auto const block = pmm::block_of(grid, logits);
+  auto const rows = block.stored_rows;
+  num_rows_ = static_cast<std::size_t>(rows.size());
+  classes_ = block.columns;
+  runtime::together(grid.world(), [&] {
+    for (auto const split : {graph::Split::train, graph::Split::valid, graph::Split::test})
+      masks_[static_cast<std::size_t>(split)] = store.read_mask(split, order, rows);
+    if (!is_single_) {
+      has_it_ = store.read_label_indicator(order, rows, classes_);
+      return;
+    }
+    auto const labels = store.read_labels(order, rows);
+    has_it_.reserve(num_rows_ * static_cast<std::size_t>(classes_.size()));
+    for (auto const label : labels)
+      for (auto j = classes_.begin; j < classes_.end; ++j)
+        has_it_.push_back(label < 0 ? is_unknown : static_cast<std::int8_t>(label == j));
+  });
+}
+
+/// Rows of logits become those of their softmax. Collective over the axes that the columns are split over.
+void RocAuc::softmax(std::vector<double>& scores) const {
+  auto const width = static_cast<std::size_t>(classes_.size());
+  std::vector<double> largest(num_rows_, -std::numeric_limits<double>::infinity()), sums(num_rows_);
+  auto const for_each = [&](auto&& visit) {
+    for (std::size_t i = 0; i < num_rows_; ++i)
+      for (std::size_t j = 0; j < width; ++j)
+        visit(i, scores[i * width + j]);
+  };
+  for_each([&](std::size_t i, double logit) { largest[i] = std::max(largest[i], logit); });
+  if (column_axes_ != pmm::AxisSet())
+    runtime::all_reduce(runtime::host, grid_.over(column_axes_), std::span(largest), runtime::Reduction::max);
+  for_each([&](std::size_t i, double& score) { sums[i] += score = std::exp(score - largest[i]); });
+  if (column_axes_ != pmm::AxisSet())
+    runtime::all_reduce(runtime::host, grid_.over(column_axes_), std::span(sums));
+  for_each([&](std::size_t i, double& score) { score /= sums[i]; });
+}
+
+/// Brings the scores of one class per rank together: those of first + r on rank r. Collective.
+std::vector<std::pair<double, bool>> RocAuc::bring(std::vector<double> const& scores, std::size_t split,
+                                                   std::int64_t first, bool contributes) const {
+  auto const& world = grid_.world();
+  auto const num_ranks = static_cast<std::size_t>(world.size());
+  auto const width = static_cast<std::size_t>(classes_.size());
+  std::vector<double> sent, received;
+  std::vector<std::int64_t> sent_labels, received_labels, counts(num_ranks), arriving(num_ranks);
+  for (std::size_t rank = 0; rank < num_ranks && contributes; ++rank) {
+    auto const label = first + static_cast<std::int64_t>(rank);
+    if (label < classes_.begin || label >= classes_.end) continue;
+    auto const j = static_cast<std::size_t>(label - classes_.begin);
+    for (std::size_t i = 0; i < num_rows_; ++i) {
+      auto const has_it = has_it_[i * width + j];
+      if (masks_[split][i] == 0 || has_it == is_unknown) continue;
+      sent.push_back(scores[i * width + j]);
+      sent_labels.push_back(has_it);
+      ++counts[rank];
+    }
+  }
+  runtime::all_to_all(runtime::host, world, counts, arriving);
+  std::size_t total = 0;
+  for (auto const count : arriving)
+    total += static_cast<std::size_t>(count);
+  received.resize(total);
+  received_labels.resize(total);
+  runtime::all_to_allv(runtime::host, world, sent, counts, received, arriving);
+  runtime::all_to_allv(runtime::host, world, sent_labels, counts, received_labels, arriving);
+  std::vector<std::pair<double, bool>> brought(total);
+  for (std::size_t i = 0; i < total; ++i)
+    brought[i] = {received[i], received_labels[i] == 1};
+  return brought;
+}
+
+template<class T>
+Areas RocAuc::operator()(pmm::DistMatrix<T> const& logits) const {
+  auto const width = static_cast<std::size_t>(classes_.size());
+  auto const numbers = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), logits.local());
+  std::vector<double> scores(num_rows_ * width);
+  for (std::size_t i = 0; i < num_rows_; ++i)
+    for (std::size_t j = 0; j < width; ++j)
+      scores[i * width + j] = static_cast<double>(numbers(i, j));
+  if (is_single_) softmax(scores);
+  auto const& world = grid_.world();
+  auto const contributes = logits.is_first_replica() && grid_.coordinate(pmm::Axis::data) == 0;
+  Areas result;
+  for (std::size_t split = 0; split < result.size(); ++split) {
+    std::array<double, 2> sum{}; // of the areas, and their number
+    for (std::int64_t first = 0; first < num_classes_; first += world.size()) {
+      auto of_class = bring(scores, split, first, contributes);
+      if (auto const found = area(of_class)) {
+        sum[0] += *found;
+        sum[1] += 1;
+      }
+    }
+    runtime::all_reduce(runtime::host, world, std::span(sum));
+    if (sum[1] > 0) result[split] = sum[0] / sum[1];
+  }
+  return result;
+}
+
+std::int64_t bytes_of_areas(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts,
+                            pmm::Placement const& logits) {
+  constexpr std::int64_t of_score = sizeof(double) + sizeof(std::int8_t), of_pair = 48, num_masks = 3;
+  auto const block = pmm::block_of(grid, logits);
+  auto const num_rows = block.stored_rows.size();
+  return num_rows * (block.columns.size() * of_score + num_masks) +
+         std::ranges::max(facts.split_sizes) * of_pair;
+}
+
+template Areas RocAuc::operator()(pmm::DistMatrix<float> const&) const;
+template Areas RocAuc::operator()(pmm::DistMatrix<double> const&) const;
 
 } // namespace orthant::models

@@ -4,7 +4,7 @@
 #include "models/checkpoint/checkpoint_fixture.hpp"
 
 #include "models/gnn/files/network_weights.hpp"
-#include "models/training/checkpoint/checkpoint_folder.hpp"
+#include "models/training/checkpoint/checkpointer.hpp"
 #include "support/user_messages.hpp"
 
 #include <filesystem>

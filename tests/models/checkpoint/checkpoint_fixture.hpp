@@ -4,10 +4,9 @@
 // Trainings on grids of fewer ranks than the job has, with the state that a checkpoint keeps of them.
 
 #include "models/gnn/batches/mini_batch.hpp"
-#include "models/gnn/operands/vertex_order.hpp"
+#include "models/gnn/operands/graph_operands.hpp"
 #include "models/models_fixture.hpp"
 #include "models/training/checkpoint/checkpointer.hpp"
-#include "models/training/checkpoint/resume.hpp"
 #include "support/scratch_folder.hpp"
 
 #include <array>

@@ -3,7 +3,7 @@
 // Checkpoints that are taken while a training goes on.
 #include "models/checkpoint/checkpoint_fixture.hpp"
 
-#include "models/training/checkpoint/checkpoint_folder.hpp"
+#include "models/training/checkpoint/checkpointer.hpp"
 
 #include <filesystem>
 #include <gtest/gtest.h>

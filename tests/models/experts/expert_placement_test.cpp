@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Places of experts by past loads, against sums by hand and against every placement.
-#include "models/lm/experts/expert_plan.hpp"
+#include "models/lm/plan/expert_plan.hpp"
 
 #include "runtime/error.hpp"
 

@@ -11,7 +11,7 @@
 //
 // with f_e the share of expert e of all choices, which is held fixed.
 
-#include "models/lm/experts/expert_plan.hpp"
+#include "models/lm/plan/expert_plan.hpp"
 #include "support/reference.hpp"
 
 #include <cmath>

@@ -2,7 +2,7 @@
 //
 // Memory of experts that are chosen unevenly, beside what the list of arrays says: from the loads of the run, and from an imbalance alone.
 #include "models/lm/formula_batches.hpp"
-#include "models/lm/training/lm_memory.hpp"
+#include "models/lm/training/language_model_cost.hpp"
 #include "support/live_arrays.hpp"
 
 #include <numeric>

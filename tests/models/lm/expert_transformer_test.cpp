@@ -2,7 +2,7 @@
 //
 // Transformers with experts on every grid and expert degree beside one rank: losses, gradients, trainings, and what a step does.
 #include "models/lm/formula_batches.hpp"
-#include "models/lm/training/lm_memory.hpp"
+#include "models/lm/training/language_model_cost.hpp"
 #include "models/lm/transformer/transformer_parameters.hpp"
 #include "models/plan/step_cases.hpp"
 #include "support/live_arrays.hpp"

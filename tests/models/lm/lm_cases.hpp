@@ -6,7 +6,7 @@
 
 #include "models/formula_parameters.hpp"
 #include "models/lm/transformer/transformer.hpp"
-#include "models/lm/transformer/transformer_plan.hpp"
+#include "models/lm/plan/transformer_plan.hpp"
 #include "models/training/trainer.hpp"
 #include "support/dist_checks.hpp"
 #include "support/grids.hpp"

@@ -4,7 +4,7 @@
 // closed forms of AxoNN's placement.
 
 #include "models/lm/formula_batches.hpp"
-#include "models/lm/training/lm_memory.hpp"
+#include "models/lm/training/language_model_cost.hpp"
 #include "models/lm/transformer/transformer_parameters.hpp"
 #include "models/plan/step_cases.hpp"
 #include "support/live_arrays.hpp"

@@ -4,7 +4,6 @@
 #include "models/lm/training/language_model_cost.hpp"
 
 #include "models/gnn/network/grid_cost.hpp"
-#include "models/lm/training/shape_advice.hpp"
 
 #include <algorithm>
 #include <fmt/format.h>

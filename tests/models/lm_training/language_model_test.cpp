@@ -3,7 +3,7 @@
 // The training of a language model on a token file: what it holds, sends and reads on every grid, and what it learns.
 #include "models/lm/training/language_model.hpp"
 
-#include "models/lm/training/lm_memory.hpp"
+#include "models/lm/training/language_model_cost.hpp"
 #include "models/plan/step_cases.hpp"
 #include "support/grids.hpp"
 #include "support/live_arrays.hpp"

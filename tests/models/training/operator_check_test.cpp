@@ -6,7 +6,6 @@
 #include "graph/partition/partition.hpp"
 #include "graph/read/open_graph.hpp"
 #include "models/gnn/operands/graph_operands.hpp"
-#include "models/gnn/operands/vertex_order.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "support/grids.hpp"
 #include "support/scratch_folder.hpp"

@@ -3,8 +3,8 @@
 
 #include "models/gnn/batches/batch_edges.hpp"
 #include "models/gnn/network/memory_estimate.hpp"
-#include "models/gnn/operands/vertex_order.hpp"
-#include "models/gnn/plan/block_counts.hpp"
+#include "models/gnn/operands/graph_operands.hpp"
+#include "models/gnn/plan/epoch_traits.hpp"
 #include "models/gnn/plan/network_parameters.hpp"
 #include "models/training/gradient_sum.hpp"
 #include "models/training/parameter_update.hpp"

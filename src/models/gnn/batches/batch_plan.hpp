@@ -163,7 +163,7 @@ struct BatchCost {
                                                       pmm::Machine const& machine,
                                                       OptimizerSettings const& optimizer = {});
 
-/// How long an epoch of batches takes (choose_schedule.hpp). Everything is copied.
+/// How long an epoch of batches takes (grid_cost.hpp). Everything is copied.
 [[nodiscard]] EpochSeconds mini_batch_seconds(graph::StoreFacts const& facts, NetworkSettings const& settings,
                                               BatchSizes const& batches, pmm::Machine const& machine);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/batches/mini_batch.hpp"
 
-#include "models/training/roc_auc.hpp"
+#include "models/training/vertex_loss.hpp"
 #include "runtime/comm/together.hpp"
 
 namespace orthant::models {

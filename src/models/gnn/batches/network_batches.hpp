@@ -1,16 +1,15 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The batches of one data group in the order of training, each sampled on a second thread while the step
-// before it runs: ScaleGNN's overlapped sampling (arXiv 2604.02651), across the ends of epochs too. Two
-// batches are in memory, the one in use and the next. With Prefetch::none they are filled in line, and one is.
+// Ways of drawing batches, by name.
 
+#include "graph/store/store_reader.hpp"
 #include "models/gnn/batches/batch_maker.hpp"
-#include "models/gnn/batches/make_sampler.hpp"
 #include "models/gnn/network/graph_network.hpp"
 #include "models/gnn/network/memory_estimate.hpp"
 #include "models/training/background_task.hpp"
 #include "models/training/batch_source.hpp"
+#include "pmm/grid/process_grid.hpp"
 #include "runtime/report/timer.hpp"
 #include "sampling/sampler.hpp"
 
@@ -18,8 +17,37 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string_view>
 
 namespace orthant::models {
+
+/// uniform: each vertex equally often. degree: with probability by degree. clusters: whole clusters of the store.
+enum class SamplerKind : std::uint8_t { uniform, degree, clusters };
+
+/// "uniform", "degree" or "clusters"; "rescale" or "renormalize". UserError on another.
+[[nodiscard]] SamplerKind parse_sampler(std::string_view word);
+[[nodiscard]] sampling::BatchEdges parse_batch_edges(std::string_view word);
+
+struct SamplerSettings {
+  SamplerKind kind = SamplerKind::uniform;
+  sampling::BatchEdges edges = sampling::BatchEdges::rescale;
+  std::int64_t batch_size = 1024;       // B, of a group
+  std::int64_t num_accumulated = 1;     // K
+  std::optional<double> train_fraction; // of training vertices in a batch; none: as chance has it
+
+  /// Whether vertices are of several kinds, of which a batch has fixed numbers.
+  [[nodiscard]] bool has_strata() const { return kind == SamplerKind::degree || train_fraction.has_value(); }
+};
+
+/// Throws UserError if the settings and the store do not go together. Collective over the grid's world.
+[[nodiscard]] std::unique_ptr<sampling::Sampler const> make_sampler(pmm::ProcessGrid const& grid,
+                                                                    graph::GraphStore const& store,
+                                                                    SamplerSettings const& settings,
+                                                                    std::uint64_t seed);
+
+// The batches of one data group in the order of training, each sampled on a second thread while the step
+// before it runs: ScaleGNN's overlapped sampling (arXiv 2604.02651), across the ends of epochs too. Two
+// batches are in memory, the one in use and the next. With Prefetch::none they are filled in line, and one is.
 
 enum class Prefetch : std::uint8_t { none, next_batch };
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/files/predictions.hpp"
 
-#include "models/gnn/files/prediction_file.hpp"
-#include "models/gnn/operands/vertex_order.hpp"
+#include "models/gnn/operands/graph_operands.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
 

@@ -17,7 +17,7 @@
 // for layerL and layerL.second, and layerL.epsilon is convs.L.eps. The head is then the last convs.L.nn.lins.1.
 
 #include "models/gnn/plan/gnn_model.hpp"
-#include "models/layers/norm_kind.hpp"
+#include "models/layers/centered_norm.hpp"
 #include "runtime/comm/communicator.hpp"
 
 #include <filesystem>

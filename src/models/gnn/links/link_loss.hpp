@@ -12,7 +12,6 @@
 // The Open Graph Benchmark ranks each positive among negatives of its own for MRR; here all positives have the same ones.
 
 #include "models/gnn/links/link_decoder.hpp"
-#include "models/gnn/links/link_lists.hpp"
 #include "models/gnn/links/link_step.hpp"
 #include "models/training/batch_source.hpp"
 #include "models/training/objective.hpp"
@@ -36,7 +35,7 @@ namespace orthant::models {
 [[nodiscard]] std::int64_t bytes_of_link_scores(graph::StoreFacts const& facts);
 
 // Link prediction: the outputs H of a network are embeddings, and the score of a link is the dot product of those of its ends
-// (Kipf & Welling, arXiv 1611.07308, equation 2). With the E edges of A and as many negatives n_e of the epoch (link_lists.hpp),
+// (Kipf & Welling, arXiv 1611.07308, equation 2). With the E edges of A and as many negatives n_e of the epoch (link_step.hpp),
 //
 //   z_uv := <H_u, H_v>
 //   loss := 1 / (2 E) ( sum_{edges uv} softplus(-z_uv) + sum_{negatives uw} softplus(z_uw) )

@@ -3,14 +3,64 @@
 
 #include "models/gnn/network/memory_estimate.hpp"
 #include "models/gnn/plan/counted_graph.hpp"
+#include "models/gnn/plan/epoch_traits.hpp"
 #include "models/gnn/plan/network_products.hpp"
+#include "models/gnn/plan/network_step.hpp"
 #include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 namespace orthant::models {
+namespace {
+
+std::vector<Schedule> schedules_of(std::string_view word) {
+  if (word != "auto") return {parse_schedule(word)};
+  return {Schedule::pmm3d, Schedule::rows};
+}
+
+} // namespace
+
+EpochSeconds full_graph_seconds(graph::StoreFacts const& facts, NetworkSettings const& settings,
+                                pmm::Machine const& machine) {
+  return [=](pmm::GridShape const& shape, Schedule schedule) {
+    auto asked = settings;
+    asked.schedule = schedule;
+    asked.hidden_axes = asked.overlaps ? pmm::hidden_axes_on(machine, shape) : pmm::AxisSet{};
+    auto const plan = plan_network(facts, asked);
+    pmm::Coordinates const first; // larger parts come first
+    pmm::StepPlan step(shape, first, sizeof(float));
+    plan_epoch(step, plan, asked, traits_of(facts, shape, first, plan, asked));
+    return seconds_of(step, machine);
+  };
+}
+
+std::vector<GridChoice> rank_grids(GridQuestion const& question, EpochSeconds const& seconds) {
+  auto const shapes = question.grid == "auto"
+                          ? pmm::all_shapes(question.num_ranks)
+                          : std::vector{pmm::parse_grid(question.grid, question.num_ranks)};
+  std::vector<GridChoice> choices;
+  for (auto const& shape : shapes)
+    for (auto const schedule : schedules_of(question.schedule))
+      choices.push_back({shape, schedule});
+  if (choices.size() == 1) return choices;
+  for (auto& choice : choices)
+    choice.seconds = seconds(choice.shape, choice.schedule).total();
+  std::ranges::stable_sort(choices, {}, &GridChoice::seconds);
+  return choices;
+}
+
+std::string_view open_schedules(NetworkSettings const& settings, std::string_view word) {
+  auto const has_one = weighs_neighbours(settings) || predicts_links(settings);
+  return has_one && word == "auto" ? "rows" : word;
+}
+
+GridChoice choose_grid(GridQuestion const& question, EpochSeconds const& seconds) {
+  return rank_grids(question, seconds).front();
+}
+
 namespace {
 
 /// Grids whose bytes differ by less send the same, but for parts that cannot be equally large.
@@ -185,6 +235,28 @@ BytesByLabel loading_arrays_by_label(pmm::StepPlan const& step) {
     for (auto const& [operation, bytes] : of_operations)
       largest[label] = std::max(largest[label], bytes);
   return largest_first(largest);
+}
+
+pmm::SimulatedSeconds simulate_epoch(pmm::GridShape const& shape, graph::StoreFacts const& facts,
+                                     NetworkSettings const& settings, pmm::Machine const& machine,
+                                     pmm::SimulationSettings simulation, graph::GraphStore const* store,
+                                     OptimizerSettings const& optimizer) {
+  auto const plan = plan_network(facts, settings);
+  auto const blocks = store == nullptr ? std::vector<BlockCounts>() : count_blocks(*store, shape, plan);
+  simulation.folds_ranks = store == nullptr && shape.num_ranks() > most_listed_ranks;
+  auto const list_of = [&](pmm::Coordinates const& coordinates) {
+    pmm::StepPlan step(shape, coordinates, sizeof(float));
+    auto traits = traits_of(facts, shape, coordinates, plan, settings);
+    auto const even = traits.num_nonzeros;
+    traits.num_nonzeros = [&](pmm::Placement const& placement) {
+      auto const counted =
+          std::ranges::find_if(blocks, [&](BlockCounts const& counts) { return counts.are_of(placement); });
+      return counted == blocks.end() ? even(placement) : counted->of(coordinates);
+    };
+    plan_epoch(step, plan, settings, traits, optimizer);
+    return step;
+  };
+  return pmm::simulate_step(shape, list_of, machine, simulation);
 }
 
 } // namespace orthant::models

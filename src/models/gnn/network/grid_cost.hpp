@@ -1,6 +1,56 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
+// On which grid and with which schedule a network trains, if the user leaves them open: those whose epoch takes least
+// on a machine (pmm/cost/step_plan.hpp), by the lists of all.
+
+#include "graph/store/store_reader.hpp"
+#include "models/gnn/plan/network_settings.hpp"
+#include "models/training/optimizer.hpp"
+#include "pmm/cost/machine_file.hpp"
+#include "pmm/cost/step_plan.hpp"
+#include "pmm/simulate/simulated_step.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace orthant::models {
+
+/// How long an epoch takes on the rank with the most work. Infinitely long on a grid that cannot train.
+using EpochSeconds = std::function<pmm::StepSeconds(pmm::GridShape const&, Schedule)>;
+
+/// Of full-graph training: an epoch after the first, in fp32. Graph, settings and machine are copied. Costs the
+/// list of an epoch: O(layers x ranks of an axis).
+[[nodiscard]] EpochSeconds full_graph_seconds(graph::StoreFacts const& facts, NetworkSettings const& settings,
+                                              pmm::Machine const& machine = pmm::assumed_machine());
+
+/// What is open.
+struct GridQuestion {
+  int num_ranks = 1;
+  std::string_view grid = "auto";     // or DxXxYxZ
+  std::string_view schedule = "auto"; // or "pmm3d", "rows"
+};
+
+struct GridChoice {
+  pmm::GridShape shape;
+  Schedule schedule{};
+  double seconds = 0; // of an epoch; 0 if nothing was open
+};
+
+/// All choices that the question leaves, the fastest first: grids of one data group, with each schedule. Equally fast ones are in the order of all_shapes(), and pmm3d
+/// before rows. The same on all ranks. Throws UserError for what is no grid of that many ranks, and for an unknown schedule.
+[[nodiscard]] std::vector<GridChoice> rank_grids(GridQuestion const& question, EpochSeconds const& seconds);
+
+/// The first of them.
+[[nodiscard]] GridChoice choose_grid(GridQuestion const& question, EpochSeconds const& seconds);
+
+/// What --schedule WORD leaves open to that network: "rows" in place of "auto" if it has no other.
+[[nodiscard]] std::string_view open_schedules(NetworkSettings const& settings, std::string_view word);
+
 // What an epoch of full-graph training would cost on every grid of a number of ranks, none of which need
 // exist: sums over the list of a step (pmm/cost/step_plan.hpp) of the rank that sends and holds most.
 //
@@ -11,18 +61,6 @@
 // schedule pmm3d is different: a rank that keeps a part of its rows sends less. Then all ranks are listed, or,
 // of more than 128, those at the first, the middle and the last coordinate of each axis; on two such grids the
 // busiest rank sends at most 5 % more. A test compares with all ranks of small grids.
-
-#include "models/gnn/plan/choose_schedule.hpp"
-#include "models/training/optimizer.hpp"
-#include "pmm/cost/step_plan.hpp"
-
-#include <algorithm>
-#include <cstdint>
-#include <string>
-#include <utility>
-#include <vector>
-
-namespace orthant::models {
 
 /// Of one grid. All bytes are per rank, and those of the rank that has most.
 struct GridCost {
@@ -84,5 +122,15 @@ using BytesByLabel = std::vector<std::pair<std::string, std::int64_t>>;
 /// The same of arrays that single operations hold while the graph is read: of the operation that holds most
 /// under that label.
 [[nodiscard]] BytesByLabel loading_arrays_by_label(pmm::StepPlan const& step);
+
+// An epoch of full-graph training played on a machine, message by message (pmm/simulate/simulated_step.hpp), on a grid that need not exist.
+
+/// An epoch after the first, in fp32. With a store, ranks have the non-zeros of their own blocks; else, if nothing tells them apart,
+/// from `most_listed_ranks` on one list stands for all.
+[[nodiscard]] pmm::SimulatedSeconds
+simulate_epoch(pmm::GridShape const& shape, graph::StoreFacts const& facts, NetworkSettings const& settings,
+               pmm::Machine const& machine, pmm::SimulationSettings simulation,
+               graph::GraphStore const* store = nullptr, OptimizerSettings const& optimizer = {});
+inline constexpr int most_listed_ranks = 4096;
 
 } // namespace orthant::models

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/network/memory_estimate.hpp"
 
-#include "models/gnn/aggregation/edge_operands.hpp"
-#include "models/gnn/plan/block_counts.hpp"
+#include "models/gnn/operands/owned_adjacency.hpp"
+#include "models/gnn/plan/epoch_traits.hpp"
 #include "models/gnn/plan/network_products.hpp"
 #include "models/training/gradient_sum.hpp"
 #include "models/training/parameter_update.hpp"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/network/network_arrays.hpp"
 
-#include "models/gnn/aggregation/maximum_aggregation.hpp"
-#include "models/gnn/network/network_activation.hpp"
-#include "models/gnn/network/network_linear.hpp"
+#include "models/gnn/layers/maximum_aggregation.hpp"
+#include "models/gnn/layers/network_activation.hpp"
+#include "models/gnn/layers/network_linear.hpp"
 #include "models/gnn/plan/attention_step.hpp"
 #include "models/gnn/plan/network_products.hpp"
 #include "runtime/arrays/views.hpp"

@@ -1,14 +1,201 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/network/network_operands.hpp"
 
-#include "models/gnn/aggregation/edge_operands.hpp"
-#include "models/gnn/aggregation/self_term.hpp"
-#include "models/gnn/aggregation/teleport.hpp"
+#include "models/gnn/layers/self_term.hpp"
+#include "models/gnn/layers/teleport.hpp"
+#include "models/gnn/operands/owned_adjacency.hpp"
+#include "pmm/kernels/rounding.hpp"
+#include "pmm/matrix/relayout_sizes.hpp"
 #include "runtime/comm/together.hpp"
 
 #include <numeric>
+#include <type_traits>
+#include <utility>
 
 namespace orthant::models {
+namespace {
+
+/// The same pattern with a value array of its own, to be filled.
+template<class T>
+pmm::LocalSpmm<T> with_own_values(pmm::SparseBlock<T> block, GrowingVector<T>& memory) {
+  auto const count = block.csr.columns.extent(0);
+  block.csr.values =
+      Kokkos::subview(memory.reserve(static_cast<std::int64_t>(count)), std::pair(std::size_t{0}, count));
+  return pmm::LocalSpmm<T>(std::move(block));
+}
+
+} // namespace
+
+template<class T>
+InputFeatures<T> read_input_features(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                                     pmm::Placement const& placement, FeatureNorm norm) {
+  InputFeatures<T> features;
+  features.is_sparse = store.facts().feature_kind == graph::FeatureKind::sparse;
+  features.keys = read_block_keys(grid, store, placement);
+  if (features.is_sparse) {
+    features.sparse = read_sparse_features<T>(grid, store, placement, norm);
+    return features;
+  }
+  auto whole = placement;
+  whole.layout.storage = pmm::Storage::replicated;
+  features.dense = read_dense_features<T>(grid, store, whole, norm);
+  if (placement.layout.storage == pmm::Storage::flat_sharded) {
+    pmm::DistMatrix<T> shard(grid, placement, "orthant::models::trained_features");
+    auto const first = static_cast<std::size_t>(shard.block().first);
+    auto const count = static_cast<std::size_t>(shard.block().num_stored);
+    Kokkos::deep_copy(Kokkos::subview(shard.storage(), std::pair(std::size_t{0}, count)),
+                      Kokkos::subview(features.dense.storage(), std::pair(first, first + count)));
+    features.dense = shard;
+  }
+  return features;
+}
+
+namespace {
+
+/// Features of a store that has them in another order: first they are read as they lie there, then a relayout brings them here.
+void plan_reordered_features(pmm::StepPlan& step, pmm::Placement const& placement, pmm::Lifetime lifetime) {
+  auto stored = placement;
+  stored.layout.row_order = order_p2;
+  plan_dense_features(step, stored, pmm::Lifetime::operation);
+  pmm::StepPlan relayout(step.shape(), step.coordinates(), step.scalar_bytes(1));
+  plan_relayout_arrays(relayout, pmm::expected_sizes(step.shape(), step.coordinates(), stored, placement,
+                                                     pmm::RowOrders::independent));
+  step.add_array("features in the order of the store", step.scalar_bytes(step.block(stored).size()),
+                 pmm::Lifetime::operation);
+  step.add_array("features on their way", pmm::bytes_held(relayout), pmm::Lifetime::operation);
+  plan_matrix(step, placement, "orthant::models::features", lifetime);
+  step.end_operation();
+}
+
+} // namespace
+
+void plan_input_features(pmm::StepPlan& step, graph::StoreFacts const& facts, pmm::Placement const& placement,
+                         FeatureNorm norm, std::optional<std::int64_t> num_nonzeros, pmm::Lifetime lifetime) {
+  plan_block_keys(step, placement);
+  if (num_nonzeros)
+    return plan_sparse_features(step, placement, *num_nonzeros, facts.features_have_values, norm);
+  auto whole = placement;
+  whole.layout.storage = pmm::Storage::replicated;
+  auto const is_reordered = placement.layout.row_order == order_p1 && facts.has_two_orders();
+  auto const plan_features = is_reordered ? plan_reordered_features : plan_dense_features;
+  if (placement.layout.storage != pmm::Storage::flat_sharded) return plan_features(step, whole, lifetime);
+  plan_matrix(step, placement, "orthant::models::trained_features");
+  plan_features(step, whole, pmm::Lifetime::operation);
+}
+
+void plan_dropped_features(pmm::StepPlan& step, pmm::Placement const& placement,
+                           std::optional<std::int64_t> num_nonzeros, runtime::Wire format) {
+  if (!num_nonzeros)
+    return plan_matrix(step, placement, "orthant::models::dropped_features", pmm::Lifetime::training, format);
+  for (int way = 0; way < 2; ++way) // the block and its transpose
+    step.add_array("orthant::models::dropped_values", step.scalar_bytes(*num_nonzeros));
+}
+
+void plan_rounded_features(pmm::StepPlan& step, pmm::Placement const& placement, runtime::Wire format,
+                           bool keeps_first_aggregate) {
+  plan_matrix(step, placement, "orthant::models::rounded_features",
+              keeps_first_aggregate ? pmm::Lifetime::first_step : pmm::Lifetime::training, format);
+}
+
+template<class T>
+bool NetworkInput<T>::is_trained() const {
+  return features_.dense.layout().storage == pmm::Storage::flat_sharded;
+}
+
+template<class T>
+void NetworkInput<T>::bind_dense(runtime::Vector<T> const& room) {
+  auto& features = features_.dense;
+  auto const has_room = room.extent(0) > 0;
+  if constexpr (std::is_same_v<T, Sum>) {
+    dense_ = features;
+    if (!has_room || !features_.may_move) return;
+    dense_ = {features.grid(), features.placement(), room};
+    Kokkos::deep_copy(room, features.storage());
+    features = {};
+  } else {
+    auto const& rounded = has_room ? room : rounded_numbers_.reserve(features.block().num_padded);
+    dense_ = {features.grid(), features.placement(), rounded};
+    if (is_trained()) return;
+    pmm::round_numbers(runtime::DefaultExec(), features.storage(), dense_.storage());
+    features = {};
+  }
+}
+
+template<class T>
+void NetworkInput<T>::release() {
+  features_.dense = {};
+  dense_ = {};
+  rounded_numbers_ = GrowingVector<T>(rounded_label);
+}
+
+template<class T>
+void NetworkInput<T>::bind(InputFeatures<Sum> features, double dropout_probability,
+                           runtime::Vector<T> const& room) {
+  features_ = std::move(features);
+  uses_dropped_ = false;
+  dense_ = {};
+  dropped_dense_ = {};
+  dropped_sparse_ = {};
+  if (!features_.is_sparse) bind_dense(room);
+  if (dropout_probability == 0) return;
+  if (features_.is_sparse) {
+    auto const& sparse = features_.sparse;
+    dropped_sparse_ = pmm::DistSparse<Sum>(
+        sparse.grid(), sparse.placement(), with_own_values(sparse.forward().block(), dropped_values_),
+        with_own_values(sparse.adjoint().block(), dropped_transposed_values_));
+    return;
+  }
+  dropped_dense_ = pmm::DistMatrix<T>(dense_.grid(), dense_.placement(),
+                                      dropped_numbers_.reserve(dense_.block().num_padded));
+}
+
+template<class T>
+void NetworkInput<T>::prepare(runtime::DefaultExec const& exec, Dropout const& dropout) {
+  uses_dropped_ = dropout.probability > 0;
+  if constexpr (!std::is_same_v<T, Sum>)
+    if (!features_.is_sparse && features_.dense.storage().extent(0) > 0)
+      pmm::round_numbers(exec, features_.dense.storage(), dense_.storage());
+  if (!uses_dropped_) return;
+  if (features_.is_sparse) {
+    auto& passes = features_.sparse.grid().passes();
+    apply_dropout_to_entries(exec, passes, features_.sparse.forward().block().csr, CsrRows::vertices, dropout,
+                             features_.keys, dropped_sparse_.forward().block().csr.values);
+    apply_dropout_to_entries(exec, passes, features_.sparse.adjoint().block().csr, CsrRows::features, dropout,
+                             features_.keys, dropped_sparse_.adjoint().block().csr.values);
+    return;
+  }
+  auto& passes = dense_.grid().passes();
+  if (dense_.layout().storage == pmm::Storage::replicated) {
+    apply_dropout(exec, passes, dense_.local(), dropout, features_.keys, dropped_dense_.local());
+  } else {
+    auto const& block = dense_.block();
+    auto const stored = std::pair(std::size_t{0}, static_cast<std::size_t>(block.num_stored));
+    apply_dropout_to_piece<T>(exec, passes, Kokkos::subview(dense_.storage(), stored), dropout,
+                              features_.keys, block.first, block.columns.size(),
+                              Kokkos::subview(dropped_dense_.storage(), stored));
+  }
+}
+
+template<class T>
+void NetworkInput<T>::backward(runtime::DefaultExec const& exec, Dropout const& dropout,
+                               pmm::DistMatrix<T> const& gradient) const {
+  if (dropout.probability == 0) return;
+  auto const& block = gradient.block();
+  auto const stored = Kokkos::subview(gradient.storage(),
+                                      std::pair(std::size_t{0}, static_cast<std::size_t>(block.num_stored)));
+  apply_dropout_to_piece<T>(exec, gradient.grid().passes(), stored, dropout, features_.keys, block.first,
+                            block.columns.size(), stored);
+}
+
+template class NetworkInput<float>;
+template class NetworkInput<double>;
+template class NetworkInput<runtime::Bf16Number>;
+template class NetworkInput<runtime::Fp16Number>;
+template InputFeatures<float> read_input_features(pmm::ProcessGrid const&, graph::GraphStore const&,
+                                                  pmm::Placement const&, FeatureNorm);
+template InputFeatures<double> read_input_features(pmm::ProcessGrid const&, graph::GraphStore const&,
+                                                   pmm::Placement const&, FeatureNorm);
+
 namespace {
 
 /// Rows of one order are found in the other by the store's permutations.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/network/network_passes.hpp"
 
-#include "models/gnn/network/output_checks.hpp"
+#include "models/gnn/layers/network_activation.hpp"
 #include "pmm/kernels/rounding.hpp"
 #include "runtime/comm/together.hpp"
 

@@ -4,9 +4,9 @@
 // Forward and backward passes of a GraphNetwork (network/graph_network.hpp): its layers, their memory, and what they are bound to. Numbers of
 // activations and their gradients are of type T; parameters, logits and sums are of type runtime::SumOf<T>.
 
-#include "models/gnn/network/network_activation.hpp"
+#include "models/gnn/layers/network_activation.hpp"
 #include "models/gnn/network/network_arrays.hpp"
-#include "models/gnn/network/network_linear.hpp"
+#include "models/gnn/layers/network_linear.hpp"
 #include "models/gnn/network/network_operands.hpp"
 #include "models/parameters/network.hpp"
 

@@ -1,14 +1,14 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a model needs of a graph, as operands on the grid: blocks of A^, features, targets, original ids.
-// Reads from a store just this rank's rectangles.
+// The orders in which matrices of vertices are numbered: the two of the store (docs/design.md 2.2).
 
 #include "graph/store/store_reader.hpp"
-#include "models/gnn/operands/vertex_order.hpp"
 #include "models/layers/activation.hpp"
+#include "pmm/grid/layout.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
 #include "pmm/neighbors/edge_dropout.hpp"
+#include "runtime/error.hpp"
 
 #include <functional>
 #include <map>
@@ -18,6 +18,26 @@
 #include <vector>
 
 namespace orthant::models {
+
+inline constexpr pmm::IndexOrder order_p1{"p1"};
+inline constexpr pmm::IndexOrder order_p2{"p2"};
+
+/// The store's name of an order of rows. Error for any other, in which no vertex is stored.
+[[nodiscard]] inline graph::Order order_of(pmm::IndexOrder order) {
+  ORTHANT_REQUIRE(order == order_p1 || order == order_p2, "no vertex is stored in order ", order.name);
+  return order == order_p1 ? graph::Order::p1 : graph::Order::p2;
+}
+
+/// The function that gives the original ids of the vertices at some positions of an order. `store` must outlive
+/// it. It is not collective, and throws UserError if the store cannot be read.
+[[nodiscard]] inline auto original_ids_of(graph::GraphStore const& store) {
+  return [&store](pmm::IndexOrder order, runtime::Range rows) {
+    return store.read_original_ids(order_of(order), rows);
+  };
+}
+
+// What a model needs of a graph, as operands on the grid: blocks of A^, features, targets, original ids.
+// Reads from a store just this rank's rectangles.
 
 /// How features are scaled as they are read. row: each vertex's to sum 1 (a zero row stays zero).
 enum class FeatureNorm : std::uint8_t { none, row };

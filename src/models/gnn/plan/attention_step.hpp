@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What one rank does and holds for a layer of attention (network_plan.hpp), in the schedule rows: what
-// gnn/aggregation/attention_aggregation.hpp runs, and what a list holds. Equations: pmm/edges/README.md.
+// gnn/layers/attention_aggregation.hpp runs, and what a list holds. Equations: pmm/edges/README.md.
 
 #include "models/gnn/plan/network_settings.hpp"
 #include "models/layers/activation.hpp"

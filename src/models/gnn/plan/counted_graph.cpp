@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/plan/counted_graph.hpp"
 
-#include "models/gnn/operands/vertex_order.hpp"
+#include "models/gnn/operands/graph_operands.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>

@@ -1,6 +1,43 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
+// A value that may be absent, as std::optional, in memory of its own: where most objects have none, they stay small.
+
+#include "pmm/aggregate/aggregate.hpp"
+#include "pmm/edges/edge_block.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace orthant::models {
+
+template<class T>
+class Boxed {
+ public:
+  Boxed() = default;
+  Boxed(T value) : value_(std::make_unique<T>(std::move(value))) {} // NOLINT: as std::optional
+  Boxed(Boxed const& other) : value_(other.value_ ? std::make_unique<T>(*other.value_) : nullptr) {}
+  Boxed(Boxed&&) noexcept = default;
+  Boxed& operator=(Boxed other) noexcept {
+    value_ = std::move(other.value_);
+    return *this;
+  }
+  ~Boxed() = default;
+
+  [[nodiscard]] explicit operator bool() const { return value_ != nullptr; }
+  [[nodiscard]] T& operator*() { return *value_; }
+  [[nodiscard]] T const& operator*() const { return *value_; }
+  [[nodiscard]] T* operator->() { return value_.get(); }
+  [[nodiscard]] T const* operator->() const { return value_.get(); }
+
+ private:
+  std::unique_ptr<T> value_;
+};
+
 // A layer of attention over neighbours before it meets a graph. With H heads of d columns, the columns of a layer's U = F W are
 // those of head 0, of head 1, ..:
 //
@@ -12,17 +49,6 @@
 //   Q_i = [sum_j alpha_ij0 values_j0 | ..], or their mean over the heads          alpha: softmax of the scores of row i
 //
 // Sources: Velickovic et al. (arXiv 1710.10903), equations 3 to 6; Brody, Alon & Yahav (arXiv 2105.14491), equation 7.
-
-#include "models/parameters/boxed.hpp"
-#include "pmm/aggregate/aggregate.hpp"
-#include "pmm/edges/edge_block.hpp"
-
-#include <cstdint>
-#include <optional>
-#include <string_view>
-#include <vector>
-
-namespace orthant::models {
 
 enum class AttentionKind : std::uint8_t { gat, gatv2 };
 
@@ -212,7 +238,7 @@ struct NetworkLayerPlan {
   }
 };
 
-/// H0, which layers that aggregate add to their result (gnn/aggregation/teleport.hpp).
+/// H0, which layers that aggregate add to their result (gnn/layers/teleport.hpp).
 struct TeleportPlan {
   std::size_t first_layer = 0;       // the first that adds it: H0 is what this one reads
   bool drops_start = false;          // which reads dropout(H0)

@@ -4,8 +4,7 @@
 #include "models/gnn/plan/attention_step.hpp"
 #include "models/gnn/plan/network_parameters.hpp"
 #include "models/gnn/plan/network_products.hpp"
-#include "models/gnn/propagation/identity_map.hpp"
-#include "models/gnn/propagation/teleport_terms.hpp"
+#include "models/layers/propagation_terms.hpp"
 #include "models/layers/activation.hpp"
 #include "models/training/parameter_update.hpp"
 #include "models/training/vertex_loss.hpp"
@@ -187,7 +186,7 @@ class EpochList {
     return settings_.has_bias && layer.adds_bias;
   }
 
-  /// H0 to where it is added, and its gradient back (gnn/aggregation/teleport.hpp).
+  /// H0 to where it is added, and its gradient back (gnn/layers/teleport.hpp).
   [[nodiscard]] bool is_at_start(pmm::Placement const& site) const { return site == teleport_start(plan_); }
   void begin_teleport() {
     for (auto const& site : plan_.teleport->sites)
@@ -250,7 +249,7 @@ class EpochList {
     if (layer.has_self_scale) add_scaled(layer.aggregated());
   }
 
-  /// The vertex itself, by a factor that is learned (gnn/aggregation/aggregation.hpp).
+  /// The vertex itself, by a factor that is learned (gnn/layers/aggregation.hpp).
   void bring_scaled(NetworkLayerPlan const& layer) {
     if (!layer.has_self_scale) return;
     if (!layer.owners)

@@ -4,7 +4,6 @@
 #include "models/gnn/plan/network_parameters.hpp"
 #include "models/parameters/device_copy.hpp"
 #include "models/training/parameter_update.hpp"
-#include "models/training/roc_auc.hpp"
 #include "models/training/vertex_loss.hpp"
 #include "pmm/aggregate/row_lists.hpp"
 

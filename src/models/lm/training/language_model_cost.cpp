@@ -3,17 +3,113 @@
 
 #include "models/gnn/network/grid_cost.hpp"
 #include "models/lm/training/language_model.hpp"
+#include "models/lm/transformer/transformer.hpp"
 #include "models/lm/transformer/transformer_parameters.hpp"
 #include "models/training/parameter_update.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
+#include <fmt/format.h>
 #include <limits>
 #include <numeric>
+#include <string_view>
 #include <tuple>
+#include <utility>
 
 namespace orthant::models {
+namespace {
+
+std::vector<std::int64_t> normed_lengths_of(pmm::StepPlan const& step,
+                                            std::vector<PlannedTransformerParameter> const& parameters) {
+  std::vector<std::int64_t> lengths;
+  for (auto const& parameter : parameters)
+    lengths.push_back(
+        normed_length_of(step, parameter.role, parameter.placement, parameter.of_expert.has_value()));
+  return lengths;
+}
+
+std::int64_t numbers_of_experts(pmm::StepPlan const& step,
+                                std::vector<PlannedTransformerParameter> const& parameters) {
+  auto const lengths = lengths_of(step, parameters);
+  std::int64_t sum = 0;
+  for (std::size_t p = 0; p < parameters.size(); ++p)
+    if (parameters[p].of_expert) sum += lengths[p];
+  return sum;
+}
+
+} // namespace
+
+TransformerPlan plan_for_memory(TransformerPlan plan, pmm::GridShape const& shape) {
+  plan.experts = plan_for_memory(std::move(plan.experts), shape);
+  return plan;
+}
+
+void plan_language_model_arrays(pmm::StepPlan& step, TransformerPlan const& plan,
+                                SequenceSettings const& sequences, OptimizerSettings const& optimizer) {
+  auto const parameters = parameters_of(step.shape(), step.coordinates(), plan);
+  auto const lengths = lengths_of(step, parameters);
+  plan_transformer_arrays(step, plan);
+  pmm::plan_loss_arrays(step, plan.logits, pmm::LossKind::softmax);
+  plan_sequence_rows_arrays(step, plan.sequences.size() * plan.sequence, sequences.num_accumulated);
+  plan_update_arrays(step, optimizer, lengths);
+  plan_gradient_sum_array(step, lengths, sequences.num_accumulated, numbers_of_experts(step, parameters));
+}
+
+void plan_language_model_step(pmm::StepPlan& step, TransformerPlan const& plan,
+                              SequenceSettings const& sequences, OptimizerSettings const& optimizer,
+                              std::int64_t bucket_bytes) {
+  auto const parameters = parameters_of(step.shape(), step.coordinates(), plan);
+  auto const lengths = lengths_of(step, parameters);
+  auto const num_of_experts = numbers_of_experts(step, parameters);
+  for (std::int64_t k = 0; k < sequences.num_accumulated; ++k) {
+    plan_transformer_forward(step, plan);
+    pmm::plan_loss(step, plan.logits, pmm::LossKind::softmax, true);
+    plan_transformer_backward(step, plan);
+    plan_add_gradients(step, lengths, k, sequences.num_accumulated, num_of_experts);
+  }
+  constexpr std::int64_t loss_and_count = 2;
+  step.add_call(runtime::Operation::all_reduce, pmm::batch_axes(step.shape()),
+                loss_and_count * std::int64_t{sizeof(double)});
+  plan_gradient_sum(step, lengths, sequences.num_accumulated, bucket_bytes, num_of_experts);
+  plan_update(step, optimizer, lengths, normed_lengths_of(step, parameters));
+}
+
+template<class T>
+MemoryEstimate estimate_memory(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
+                               TransformerPlan const& plan, SequenceSettings const& sequences,
+                               OptimizerSettings const& optimizer) {
+  auto const of_memory = plan_for_memory(plan, shape);
+  pmm::StepPlan arrays(shape, coordinates, sizeof(T));
+  plan_language_model_arrays(arrays, of_memory, sequences, optimizer);
+  pmm::StepPlan work(shape, coordinates, sizeof(T));
+  plan_language_model_step(work, of_memory, sequences, optimizer);
+  return {.arrays = bytes_held(arrays),
+          .loading = peak_bytes(arrays),
+          .messages = message_bytes(work),
+          .products = product_library_bytes<T>(work)};
+}
+
+template<class T>
+MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, TransformerPlan const& plan,
+                               SequenceSettings const& sequences, OptimizerSettings const& optimizer) {
+  auto estimate = estimate_memory<T>(grid.shape(), grid.coordinates(), plan, sequences, optimizer);
+  pmm::StepPlan const step(grid.shape(), grid.coordinates(), sizeof(T));
+  auto const parameters = parameters_of(grid.shape(), grid.coordinates(), plan);
+  estimate.messages +=
+      bytes_of_early_sums(grid, step, lengths_of(step, parameters), numbers_of_experts(step, parameters));
+  return estimate;
+}
+
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template MemoryEstimate estimate_memory<T>(pmm::GridShape const&, pmm::Coordinates const&,                 \
+                                             TransformerPlan const&, SequenceSettings const&,                \
+                                             OptimizerSettings const&);                                      \
+  template MemoryEstimate estimate_memory<T>(pmm::ProcessGrid const&, TransformerPlan const&,                \
+                                             SequenceSettings const&, OptimizerSettings const&);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+#undef ORTHANT_INSTANTIATE
 
 std::vector<pmm::GridShape> shapes_of_language_model(int num_ranks, TransformerSettings const& model,
                                                      SequenceSettings const& sequences, int expert_axis) {
@@ -181,6 +277,52 @@ FastestGrids fastest_grids(int num_ranks, TransformerSettings const& model, Sequ
   });
   if (fastest.costs.size() > limits.num_grids) fastest.costs.resize(limits.num_grids);
   return fastest;
+}
+
+namespace {
+
+constexpr std::int64_t tile = 64;       // rows and columns of the smallest efficient one
+constexpr std::int64_t of_one_load = 8; // numbers of 16 bits in 16 bytes
+
+/// A size that a grid cuts, in whole parts that are to be multiples of a tile.
+struct CutSize {
+  std::string_view name;
+  std::int64_t size = 0;
+  std::string_view axes; // that cut it
+  std::int64_t num_parts = 1;
+  std::int64_t multiple = 1; // of each part
+};
+
+std::int64_t rounded_up(std::int64_t size, std::int64_t multiple) {
+  return (size + multiple - 1) / multiple * multiple;
+}
+
+} // namespace
+
+std::vector<std::string> advice_on_shapes(pmm::GridShape const& shape, TransformerSettings const& model,
+                                          SequenceSettings const& sequences) {
+  auto const num_batch_parts = std::int64_t{shape.size(pmm::batch_axes(shape).with(pmm::Axis::z))};
+  std::vector<std::string> advice;
+  for (auto const& [name, size, axes, num_parts, multiple] :
+       {CutSize{"the vocabulary", model.vocabulary, "x", shape.x, tile},
+        {"--hidden", model.hidden, "y", shape.y, tile},
+        {"--feed-forward", model.feed_forward, "x", shape.x, tile},
+        {"the width of a head (--hidden / --heads)", model.head_dim(), "", 1, of_one_load},
+        {"--sequence", sequences.sequence, "", 1, of_one_load},
+        {"--global-batch / --accumulate", sequences.num_sequences(), "data x z", num_batch_parts, 1}}) {
+    auto const better = rounded_up(size, num_parts * multiple);
+    if (better == size) continue;
+    auto const of_a_part = (size + num_parts - 1) / num_parts; // of the largest
+    auto const used =
+        static_cast<double>(size) / static_cast<double>(num_parts * rounded_up(of_a_part, multiple));
+    auto const what =
+        size % num_parts != 0 ? fmt::format("{} ranks along {} cut it unevenly", num_parts, axes)
+        : num_parts > 1 ? fmt::format("a part along {} is {}, no multiple of {}", axes, of_a_part, multiple)
+                        : fmt::format("it is no multiple of {}", multiple);
+    advice.push_back(fmt::format("{} {}: {}, so {:.1f} % of the work is of use; {} would be even", name, size,
+                                 what, 100 * used, better));
+  }
+  return advice;
 }
 
 } // namespace orthant::models

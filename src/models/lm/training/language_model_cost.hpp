@@ -1,16 +1,47 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a training step of a language model would cost on every grid of a number of ranks, none of which need exist: sums over
-// the list of the step (docs/design.md 2.5) of rank 0, whose balanced parts are the largest.
+// The arrays of the training of a language model, listed from the plan alone, and the memory that a rank needs by that list.
 
-#include "models/lm/training/lm_memory.hpp"
+#include "models/gnn/network/memory_estimate.hpp"
+#include "models/lm/plan/transformer_plan.hpp"
+#include "models/lm/plan/transformer_settings.hpp"
+#include "models/lm/training/sequence_rows.hpp"
+#include "models/training/gradient_sum.hpp"
 #include "pmm/cost/memory_fit.hpp"
 #include "pmm/cost/step_plan.hpp"
+#include "pmm/grid/process_grid.hpp"
 
+#include <string>
 #include <vector>
 
 namespace orthant::models {
+
+/// Lists the arrays of a LanguageModel, in the order in which they are allocated.
+void plan_language_model_arrays(pmm::StepPlan& step, TransformerPlan const& plan,
+                                SequenceSettings const& sequences, OptimizerSettings const& optimizer);
+
+/// Lists a training step of it: K passes, each with its loss, sums over the data axis, and the update.
+void plan_language_model_step(pmm::StepPlan& step, TransformerPlan const& plan,
+                              SequenceSettings const& sequences, OptimizerSettings const& optimizer,
+                              std::int64_t bucket_bytes = default_bucket_bytes);
+
+/// The plan that memory is predicted by: with an assumed imbalance of experts (ExpertPlan's plan_for_memory()), if it has some.
+[[nodiscard]] TransformerPlan plan_for_memory(TransformerPlan plan, pmm::GridShape const& shape);
+
+/// For a rank of a grid that need not exist, by plan_for_memory(). T is the scalar of training.
+template<class T>
+[[nodiscard]] MemoryEstimate estimate_memory(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
+                                             TransformerPlan const& plan, SequenceSettings const& sequences,
+                                             OptimizerSettings const& optimizer);
+/// For the rank of `grid` that calls: with the sums of gradients that start early on its network.
+template<class T>
+[[nodiscard]] MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, TransformerPlan const& plan,
+                                             SequenceSettings const& sequences,
+                                             OptimizerSettings const& optimizer);
+
+// What a training step of a language model would cost on every grid of a number of ranks, none of which need exist: sums over
+// the list of the step (docs/design.md 2.5) of rank 0, whose balanced parts are the largest.
 
 /// The cost of one grid. All bytes are per rank.
 struct LanguageModelCost {
@@ -71,5 +102,14 @@ struct GridLimits {
                                          SequenceSettings const& sequences,
                                          OptimizerSettings const& optimizer, pmm::Machine const& machine,
                                          GridLimits const& limits, std::int64_t scalar_bytes = sizeof(float));
+
+// Which sizes of a language model waste work on a grid. Matrix units multiply in tiles of at least 64 x 64 numbers and load 16
+// bytes at a time, 8 numbers of 16 bits; a size that is no multiple is rounded up to one. And parts of a size that the grid cuts
+// unevenly wait for the largest.
+
+/// One line for each size, with one that would be better; none if nothing is wasted.
+[[nodiscard]] std::vector<std::string> advice_on_shapes(pmm::GridShape const& shape,
+                                                        TransformerSettings const& model,
+                                                        SequenceSettings const& sequences);
 
 } // namespace orthant::models

@@ -5,7 +5,7 @@
 // memory of their own, and block l uses that of block l mod N: the stream is kept at each N-th layer only, and the
 // layers in between are computed again. All blocks share scratch memory, which no backward pass reads.
 
-#include "models/lm/experts/expert_memory.hpp"
+#include "models/lm/experts/expert_layer.hpp"
 #include "models/lm/transformer/parallel_layers.hpp"
 #include "runtime/numbers/random.hpp"
 

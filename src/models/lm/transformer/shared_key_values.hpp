@@ -12,7 +12,7 @@
 //
 // Both go along runs of r ranks of x, so no parameter has copies, and weights lie in the order of any other grid.
 
-#include "models/lm/transformer/transformer_plan.hpp"
+#include "models/lm/plan/transformer_plan.hpp"
 #include "pmm/gemm/local_gemm.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
 

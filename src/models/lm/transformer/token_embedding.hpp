@@ -8,7 +8,7 @@
 //   reduce      dE := reduce_scatter over z of the addends
 
 #include "models/lm/transformer/transformer_parameters.hpp"
-#include "models/lm/transformer/transformer_plan.hpp"
+#include "models/lm/plan/transformer_plan.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
 #include "pmm/product/block_io.hpp"
 #include "pmm/product/product_options.hpp"

@@ -7,7 +7,7 @@
 #include "models/lm/experts/expert_layer.hpp"
 #include "models/lm/transformer/attention_half.hpp"
 #include "models/lm/transformer/feed_forward_half.hpp"
-#include "models/lm/transformer/transformer_plan.hpp"
+#include "models/lm/plan/transformer_plan.hpp"
 #include "models/parameters/network.hpp"
 #include "pmm/experts/dispatch_lists.hpp"
 #include "pmm/product/pmm.hpp"

@@ -13,7 +13,7 @@
 // rounded up to four numbers: a pass sums them in one call. Those of weights are flat-sharded over z.
 
 #include "models/lm/experts/expert_layer.hpp"
-#include "models/lm/transformer/transformer_plan.hpp"
+#include "models/lm/plan/transformer_plan.hpp"
 #include "models/parameters/parameter.hpp"
 
 #include <map>

@@ -1,14 +1,120 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/training/checkpoint/checkpointer.hpp"
 
-#include "models/training/checkpoint/checkpoint_folder.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
+#include "runtime/error.hpp"
+#include "runtime/files/staged_file.hpp"
+#include "runtime/files/temporary_path.hpp"
 
+#include <algorithm>
 #include <bit>
+#include <charconv>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 namespace orthant::models {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view prefix = "checkpoint-";
+constexpr std::string_view suffix = ".h5";
+
+std::string name_of(std::int64_t number) {
+  return fmt::format("{}{:06}{}", prefix, number, suffix);
+}
+
+/// None for a file that has no name of a checkpoint.
+std::optional<std::int64_t> number_of(std::string const& name) {
+  if (!name.starts_with(prefix) || !name.ends_with(suffix)) return std::nullopt;
+  std::int64_t number = 0;
+  auto const* const end = name.data() + name.size() - suffix.size();
+  auto const read = std::from_chars(name.data() + prefix.size(), end, number);
+  if (read.ec != std::errc() || read.ptr != end || number < 1 || name_of(number) != name) return std::nullopt;
+  return number;
+}
+
+} // namespace
+
+fs::path checkpoint_path(fs::path const& folder, std::int64_t step) {
+  return folder / name_of(step);
+}
+
+std::vector<std::int64_t> checkpoint_numbers(fs::path const& folder) {
+  std::vector<std::int64_t> numbers;
+  std::error_code error;
+  for (auto const& name : runtime::folder_entries(folder, error))
+    if (auto const number = number_of(name)) numbers.push_back(*number);
+  if (error && error != std::errc::no_such_file_or_directory)
+    runtime::throw_user("cannot read the folder of checkpoints '{}': {}", folder.string(), error.message());
+  std::ranges::sort(numbers);
+  return numbers;
+}
+
+void require_writable_folder(fs::path const& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error)
+    runtime::throw_user("cannot make the folder of checkpoints '{}': {}", folder.string(), error.message());
+  for (auto const& entry : runtime::folder_entries(folder, error)) {
+    auto const name = entry.substr(0, std::min(entry.find(suffix), entry.size()) + suffix.size());
+    if (name != entry && number_of(name)) runtime::remove_leftovers(folder / name);
+  }
+  runtime::require_writable(checkpoint_path(folder, 0), "checkpoint"); // no checkpoint has that name
+}
+
+std::vector<fs::path> set_aside_later_checkpoints(fs::path const& folder, std::int64_t step,
+                                                  fs::path const& resumed) {
+  std::error_code error;
+  auto const numbers = checkpoint_numbers(folder);
+  auto const own = std::ranges::find_if(numbers, [&](std::int64_t number) {
+    return fs::equivalent(checkpoint_path(folder, number), resumed, error);
+  });
+  auto const is_here = own != numbers.end();
+  // An earlier version has counted more files than there were steps: its file is not to be taken for a later one.
+  auto const is_misnamed = is_here && *own > step;
+  auto const newest = is_misnamed ? step - 1 : is_here ? *own : step;
+  std::vector<fs::path> names;
+  for (auto const number : numbers)
+    if (number > newest && (!is_here || number != *own))
+      names.push_back(runtime::set_aside(checkpoint_path(folder, number)));
+  if (is_misnamed) fs::rename(checkpoint_path(folder, *own), checkpoint_path(folder, step), error);
+  if (names.empty() && !is_misnamed) return names;
+  auto const left = checkpoint_numbers(folder);
+  if (left.empty())
+    fs::remove(folder / "latest", error);
+  else
+    point_latest_to(folder, left.back());
+  return names;
+}
+
+void point_latest_to(fs::path const& folder, std::int64_t number) {
+  // A link cannot be changed, but another one can take its name.
+  auto const latest = folder / "latest";
+  runtime::remove_leftovers(latest);
+  runtime::TemporaryPath link(runtime::partial_name(latest, runtime::draw_token()));
+  std::error_code error;
+  fs::create_symlink(name_of(number), link.path(), error);
+  if (!error) fs::rename(link.path(), latest, error);
+  if (error) return;
+  link.keep();
+}
+
+void remove_older_checkpoints(fs::path const& folder, std::int64_t newest, std::int64_t num_kept) noexcept {
+  try {
+    auto numbers = checkpoint_numbers(folder);
+    std::erase_if(numbers, [&](std::int64_t number) { return number > newest; });
+    auto const num_older = static_cast<std::int64_t>(numbers.size()) - num_kept;
+    std::error_code ignored;
+    for (std::int64_t i = 0; i < num_older; ++i)
+      fs::remove(checkpoint_path(folder, numbers[static_cast<std::size_t>(i)]), ignored);
+  } catch (...) { // no memory
+  }
+}
 
 template<class T>
 Checkpointer<T>::Checkpointer(TrainingState<T>& state, CheckpointSettings settings,
@@ -131,5 +237,87 @@ bool Checkpointer<T>::has_failed() const {
 
 template class Checkpointer<float>;
 template class Checkpointer<double>;
+
+namespace {
+
+/// As rank 0 finds them, newest first.
+std::vector<std::int64_t> numbers_in(runtime::Communicator const& comm, std::filesystem::path const& folder) {
+  std::vector<std::int64_t> numbers;
+  runtime::together(comm, [&] {
+    if (comm.is_root()) numbers = checkpoint_numbers(folder);
+  });
+  auto count = static_cast<std::int64_t>(numbers.size());
+  runtime::broadcast(runtime::host, comm, std::span(&count, 1), 0);
+  numbers.resize(static_cast<std::size_t>(count));
+  runtime::broadcast(runtime::host, comm, numbers, 0);
+  return {numbers.rbegin(), numbers.rend()};
+}
+
+/// The facts of the first of `numbers` for which they are sound and take(point) is true. What is damaged is
+/// handed to damaged(error).
+template<class Take, class Damaged>
+std::optional<ResumePoint> first_sound(runtime::Communicator const& comm, std::filesystem::path const& folder,
+                                       RequireFits const& require_fits, Take&& take, Damaged&& damaged) {
+  for (auto const number : numbers_in(comm, folder)) {
+    ResumePoint point{checkpoint_path(folder, number), {}};
+    try {
+      point.facts = read_checkpoint_facts(comm, point.path);
+    } catch (runtime::UserError const& error) {
+      damaged(error);
+      continue;
+    }
+    require_fits(point.path, point.facts);
+    try {
+      take(point);
+      return point;
+    } catch (runtime::UserError const& error) {
+      damaged(error);
+    }
+  }
+  return std::nullopt;
+}
+
+} // namespace
+
+std::optional<ResumePoint> find_newest_checkpoint(runtime::Communicator const& comm,
+                                                  std::filesystem::path const& folder,
+                                                  RequireFits const& require_fits) {
+  return first_sound(
+      comm, folder, require_fits, [](auto const&) {}, [](auto const&) {});
+}
+
+template<class T>
+std::optional<ResumePoint> resume_newest(std::filesystem::path const& folder, TrainingState<T>& state,
+                                         RequireFits const& require_fits) {
+  auto const& comm = state.grid().world();
+  auto const fits = [&](auto const& path, auto const& facts) {
+    require_fits(path, facts);
+    require_fitting_tensors(path, facts, state);
+  };
+  return first_sound(
+      comm, folder, fits, [&](ResumePoint const& point) { load_checkpoint(point.path, point.facts, state); },
+      [&](runtime::UserError const& error) {
+        if (comm.is_root())
+          comm.instruments().log.warn("{}; the checkpoint before it is tried", error.what());
+      });
+}
+
+template<class T>
+ResumePoint resume_from(std::filesystem::path const& path, TrainingState<T>& state,
+                        RequireFits const& require_fits) {
+  ResumePoint point{path, read_checkpoint_facts(state.grid().world(), path)};
+  require_fits(path, point.facts);
+  require_fitting_tensors(path, point.facts, state);
+  load_checkpoint(path, point.facts, state);
+  return point;
+}
+
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template std::optional<ResumePoint> resume_newest(std::filesystem::path const&, TrainingState<T>&,         \
+                                                    RequireFits const&);                                     \
+  template ResumePoint resume_from(std::filesystem::path const&, TrainingState<T>&, RequireFits const&);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+#undef ORTHANT_INSTANTIATE
 
 } // namespace orthant::models

@@ -1,19 +1,51 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Takes checkpoints of a training that goes on. A checkpoint is a copy of the numbers in host memory, taken
-// between two steps, which a second thread of each rank writes. README.md says who communicates when.
+// The checkpoints of one training in a folder, each named by the number of optimizer steps that it holds:
+// checkpoint-000020.h5, checkpoint-000040.h5, .., and the link `latest` to the newest. Files have their names
+// when they are complete, so the largest number is the newest complete one. Earlier versions counted the
+// files instead; those are found in the same way. For one rank; nothing communicates.
 
 #include "models/training/background_task.hpp"
 #include "models/training/checkpoint/checkpoint_file.hpp"
 
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 namespace orthant::models {
+
+[[nodiscard]] std::filesystem::path checkpoint_path(std::filesystem::path const& folder, std::int64_t step);
+
+/// The numbers of the checkpoints in a folder, ascending; none if there is no such folder.
+[[nodiscard]] std::vector<std::int64_t> checkpoint_numbers(std::filesystem::path const& folder);
+
+/// Makes the folder, and those above it, if it is not there, and removes what writers that were killed have left
+/// there. Throws UserError if that cannot be done, or if a checkpoint could not be written there.
+void require_writable_folder(std::filesystem::path const& folder);
+
+/// To be called before a training that is at `step` writes to the folder: checkpoints of later steps, which are damaged
+/// or which it would write again, get other names, as set_aside() gives them. `resumed`: the checkpoint that it
+/// goes on from, in this folder or another one; empty: none. Returns the new names. Throws UserError.
+[[nodiscard]] std::vector<std::filesystem::path>
+set_aside_later_checkpoints(std::filesystem::path const& folder, std::int64_t step,
+                            std::filesystem::path const& resumed);
+
+/// Lets `latest` lead to the checkpoint of that number, at once. Does nothing on a file system without links: the names tell
+/// which one is the newest.
+void point_latest_to(std::filesystem::path const& folder, std::int64_t number);
+
+/// Removes all checkpoints but the `num_kept` with the largest numbers up to `newest`. Those that cannot be
+/// removed stay.
+void remove_older_checkpoints(std::filesystem::path const& folder, std::int64_t newest,
+                              std::int64_t num_kept) noexcept;
+
+// Takes checkpoints of a training that goes on. A checkpoint is a copy of the numbers in host memory, taken
+// between two steps, which a second thread of each rank writes. README.md says who communicates when.
 
 /// When checkpoints are due: at the ends of every so many epochs, or at a step if so much time has passed.
 struct CheckpointInterval {
@@ -88,5 +120,35 @@ class Checkpointer {
 
 extern template class Checkpointer<float>;
 extern template class Checkpointer<double>;
+
+// A training goes on from a checkpoint. One that is damaged is named, and the one before it is used. One of
+// another training is refused.
+
+struct ResumePoint {
+  std::filesystem::path path;
+  CheckpointFacts facts;
+};
+
+/// Throws UserError if a training must not go on from a checkpoint with these facts.
+using RequireFits = std::function<void(std::filesystem::path const&, CheckpointFacts const&)>;
+
+/// The newest checkpoint of a folder whose facts can be read and have the right checksum, or nothing. The arrays
+/// are not read. Collective. Throws what `require_fits` throws.
+[[nodiscard]] std::optional<ResumePoint> find_newest_checkpoint(runtime::Communicator const& comm,
+                                                                std::filesystem::path const& folder,
+                                                                RequireFits const& require_fits);
+
+/// The state := that of the newest checkpoint of a folder that is sound;
+/// each newer one is warned of. Returns nothing and leaves the state unchanged if there is no checkpoint. Collective over the grid's
+/// world. Throws UserError if a checkpoint is of another training.
+template<class T>
+[[nodiscard]] std::optional<ResumePoint>
+resume_newest(std::filesystem::path const& folder, TrainingState<T>& state, RequireFits const& require_fits);
+
+/// The state := that of a checkpoint. Collective over the grid's world. Throws UserError if it is damaged or of
+/// another training.
+template<class T>
+[[nodiscard]] ResumePoint resume_from(std::filesystem::path const& path, TrainingState<T>& state,
+                                      RequireFits const& require_fits);
 
 } // namespace orthant::models

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/gnn/layers/attention_aggregation.hpp"
+
+#include "models/gnn/layers/attention_kernels.hpp"
+#include "pmm/edges/edge_products.hpp"
+#include "runtime/arrays/views.hpp"
+
+#include <utility>
+
+namespace orthant::models {
+namespace {
+
+using runtime::DefaultExec;
+using runtime::part_of;
+using runtime::Vector;
+
+template<class T>
+class AttentionAggregation final : public Aggregation<T> {
+ public:
+  AttentionAggregation(pmm::ProcessGrid const& grid, AttentionSteps const& steps, EdgeOperands const& edges,
+                       std::shared_ptr<pmm::Workspace<T>> workspace, AttentionParts<T> parts,
+                       AttentionScratch<T>& scratch, EdgeAttentionMemory<T>& memory)
+      : grid_(grid),
+        s_(steps),
+        edges_(edges),
+        workspace_(std::move(workspace)),
+        parts_(std::move(parts)),
+        result_(grid, steps.result, workspace_),
+        values_(grid, steps.values, workspace_),
+        rows_(grid, steps.of_rows, workspace_),
+        columns_(grid, steps.of_columns, workspace_),
+        passes_(passes_of(steps, sizeof(T))) {
+    reserve_attention(*workspace_, s_);
+    auto const plan = memory_of(s_);
+    kept_values_ = memory.values.reserve(plan.values);
+    kept_rows_ = memory.of_rows.reserve(plan.of_rows);
+    kept_columns_ = memory.of_columns.reserve(plan.of_columns);
+    kept_ends_ = memory.ends.reserve(plan.ends);
+    coefficients_ = memory.coefficients.reserve(plan.coefficients);
+    sums_ = scratch.sums.reserve(0);
+    result_memory_ = scratch.result.reserve(0);
+    values_gradient_ = scratch.values.reserve(0);
+    ends_gradient_ = scratch.ends.reserve(0);
+    coefficients_gradient_ = scratch.coefficients.reserve(0);
+  }
+
+  void begin_pass(Dropout const& dropout) override { dropout_ = dropout; }
+
+  void forward(DefaultExec const& exec, pmm::DistMatrix<T> const& from,
+               pmm::DistMatrix<T> const& to) override {
+    auto const& u = from.storage();
+    find_scores(exec, u);
+    auto& passes = grid_.passes();
+    edge_softmax(exec, grid_.over(s_.softmax_axis), passes, edges_.block, s_.heads.count, coefficients_,
+                 *workspace_);
+    if (dropout_.probability > 0)
+      drop_edges(exec, passes, edges_.block, s_.heads.count,
+                 {edges_.row_ids, edges_.column_ids, s_.first_head, s_.plan.num_heads}, dropout_.probability,
+                 dropout_.stream, coefficients_);
+
+    // Q[n] := sum_a alpha V_a, of whole heads
+    auto const& own = s_.plan.averages_heads ? sums_ : to.storage();
+    auto const p = s_.result_steps.has_copy() ? result_memory_ : own;
+    count_product();
+    edge_spmm(exec, edges_.block, s_.heads, weights(), brought_values_, p);
+    result_.bring_back(exec, p, own);
+    if (!s_.plan.averages_heads) return;
+    passes.add(passes_.average);
+    average_heads(exec, s_.plan.heads(), s_.num_own, sums_, to.storage());
+  }
+
+  void backward(DefaultExec const& exec, pmm::DistMatrix<T> const& from,
+                pmm::DistMatrix<T> const& to) override {
+    auto& passes = grid_.passes();
+    auto own = from.storage();
+    if (s_.plan.averages_heads) {
+      passes.add(passes_.spread);
+      spread_heads(exec, s_.plan.heads(), s_.num_own, own, sums_);
+      own = sums_;
+    }
+    auto const dp = result_.bring(exec, own, result_memory_);
+
+    // dalpha := <dQ, V>, and from it the gradient of the scores
+    count_product();
+    edge_dots(exec, edges_.block, s_.heads, dp, brought_values_, coefficients_gradient_);
+    edge_softmax_backward(exec, grid_.over(s_.softmax_axis), passes, edges_.block, s_.heads.count, weights(),
+                          coefficients_gradient_, *workspace_);
+    // dV := sum_c alpha^T dQ, and what the scores add
+    auto const dv = s_.values_steps.has_copy() ? values_gradient_ : to.storage();
+    count_product();
+    edge_spmm_transposed(exec, edges_.block, s_.heads, weights(), dp, dv);
+    if (s_.plan.is_dynamic())
+      dynamic_backward(exec, dv, to.storage());
+    else
+      static_backward(exec, dv, to.storage());
+  }
+
+  void forward_to_logits(DefaultExec const& exec, pmm::DistMatrix<T> const& from,
+                         pmm::DistMatrix<T> const& to) override {
+    forward(exec, from, to);
+  }
+  void prefetch_backward(DefaultExec const&, pmm::DistMatrix<T> const&) override {}
+
+ private:
+  [[nodiscard]] pmm::EdgeWeights<T> weights() const {
+    return {coefficients_, static_cast<T>(1 / (1 - dropout_.probability))};
+  }
+  [[nodiscard]] pmm::DynamicOperands<T> dynamic_operands() const {
+    auto const first = s_.first_head * s_.heads.width;
+    return {brought_rows_, brought_values_, part_of(parts_.vectors.storage(), first, s_.heads.columns())};
+  }
+  [[nodiscard]] RowSums<T> row_sums() const {
+    return {s_.num_vector_rows(), s_.num_vector_columns(), AttentionSteps::rows_of_sum,
+            workspace_->lend(pmm::Slot::sums, s_.num_sums() * s_.num_vector_columns())};
+  }
+  void count_product() const {
+    grid_.world().instruments().flops.sparse += 2 * s_.counts.edges * s_.heads.columns();
+  }
+
+  void find_scores(DefaultExec const& exec, Vector<T> const& u) {
+    auto& passes = grid_.passes();
+    auto const& block = edges_.block;
+    if (s_.plan.is_dynamic()) {
+      brought_rows_ = rows_.bring(exec, u, kept_rows_);
+      brought_values_ = values_.bring(exec, u, kept_values_);
+      return dynamic_scores(exec, passes, block, s_.heads, dynamic_operands(), coefficients_);
+    }
+    passes.add(passes_.ends);
+    find_ends(exec, s_.plan.heads(), s_.num_own, u, parts_.vectors.storage(), kept_ends_);
+    brought_rows_ = rows_.bring(exec, part_of(kept_ends_, 0, s_.num_ends()), kept_rows_);
+    brought_columns_ = columns_.bring(exec, part_of(kept_ends_, s_.num_ends(), s_.num_ends()), kept_columns_);
+    brought_values_ = values_.bring(exec, u, kept_values_);
+    static_scores(exec, passes, block, s_.heads.count, brought_rows_, brought_columns_, coefficients_);
+  }
+
+  void dynamic_backward(DefaultExec const& exec, Vector<T> const& dv, Vector<T> const& du) {
+    auto& passes = grid_.passes();
+    auto const count = s_.counts.rows * s_.heads.columns();
+    auto const dl = part_of(ends_gradient_, 0, count);
+    auto const terms = part_of(ends_gradient_, count, count);
+    dynamic_scores_backward(exec, passes, edges_.block, s_.heads, dynamic_operands(), coefficients_gradient_,
+                            {dl, dv, terms});
+    rows_.bring_back(exec, dl, du);
+    values_.bring_back(exec, dv, du);
+    // da_h := sum_i of the terms, of this rank's edges and heads
+    passes.add(passes_.vectors);
+    auto const& da = parts_.vectors_gradient.storage();
+    Kokkos::deep_copy(exec, da, T{0});
+    sum_terms(exec, row_sums(), terms, da.data() + s_.first_head * s_.heads.width);
+  }
+
+  void static_backward(DefaultExec const& exec, Vector<T> const& dv, Vector<T> const& du) {
+    auto& passes = grid_.passes();
+    auto const [rows, columns] =
+        std::pair(s_.counts.rows * s_.heads.count, s_.counts.columns * s_.heads.count);
+    auto const own = part_of(ends_gradient_, rows + columns, 2 * s_.num_ends());
+    // ds and dt of this block, or the owner's if nothing moves
+    auto const ds =
+        s_.rows_steps.has_copy() ? part_of(ends_gradient_, 0, rows) : part_of(own, 0, s_.num_ends());
+    auto const dt = s_.columns_steps.has_copy() ? part_of(ends_gradient_, rows, columns)
+                                                : part_of(own, s_.num_ends(), s_.num_ends());
+    static_scores_backward(exec, passes, edges_.block, s_.heads.count, brought_rows_, brought_columns_,
+                           coefficients_gradient_, ds, dt);
+    rows_.bring_back(exec, ds, part_of(own, 0, s_.num_ends()));
+    columns_.bring_back(exec, dt, part_of(own, s_.num_ends(), s_.num_ends()));
+    values_.bring_back(exec, dv, du);
+    // da_h := sum_i ds_ih Z_ih and dt_ih Z_ih;  dZ_ih += ds_ih a_h row + dt_ih a_h column
+    passes.add(passes_.vectors);
+    sum_ends(exec, s_.plan.heads(), row_sums(), parts_.projected.storage(), own,
+             parts_.vectors_gradient.storage().data());
+    passes.add(passes_.ends_backward);
+    add_ends_gradient(exec, s_.plan.heads(), s_.num_own, parts_.vectors.storage(), own, du);
+  }
+
+  pmm::ProcessGrid const& grid_;
+  AttentionSteps s_;
+  EdgeOperands edges_;
+  std::shared_ptr<pmm::Workspace<T>> workspace_;
+  AttentionParts<T> parts_;
+  pmm::BlockRows<T> result_, values_, rows_, columns_;
+  AttentionPasses passes_;
+  Dropout dropout_;
+  Vector<T> kept_values_, kept_rows_, kept_columns_, kept_ends_, coefficients_; // of the layer
+  Vector<T> sums_, result_memory_, values_gradient_, ends_gradient_,
+      coefficients_gradient_; // of all layers in turn
+  Vector<T> brought_values_, brought_rows_,
+      brought_columns_; // what the block reads, since the last forward()
+};
+
+} // namespace
+
+template<class T>
+void AttentionScratch<T>::reserve(AttentionScratchPlan const& plan) {
+  static_cast<void>(sums.reserve(plan.sums));
+  static_cast<void>(result.reserve(plan.result));
+  static_cast<void>(values.reserve(plan.values));
+  static_cast<void>(ends.reserve(plan.ends));
+  static_cast<void>(coefficients.reserve(plan.coefficients));
+}
+
+template<class T>
+std::unique_ptr<Aggregation<T>>
+make_attention_aggregation(pmm::ProcessGrid const& grid, NetworkLayerPlan const& plan,
+                           OwnedAdjacency<T> const& adjacency, std::shared_ptr<pmm::Workspace<T>> workspace,
+                           AttentionParts<T> parts, AttentionScratch<T>& scratch,
+                           EdgeAttentionMemory<T>& memory) {
+  auto const moves_all = !adjacency.needed || adjacency.needed->counts() == pmm::NeededCountsOfAxes{};
+  ORTHANT_REQUIRE(adjacency.edges && moves_all, "attention of layer ", plan.index,
+                  " needs a block of edges, to which all rows move");
+  AttentionSteps const steps(grid.shape(), grid.coordinates(), plan, adjacency.sizes,
+                             adjacency.edges->block.num_edges());
+  return std::make_unique<AttentionAggregation<T>>(grid, steps, *adjacency.edges, std::move(workspace),
+                                                   std::move(parts), scratch, memory);
+}
+
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template struct AttentionScratch<T>;                                                                       \
+  template std::unique_ptr<Aggregation<T>> make_attention_aggregation(                                       \
+      pmm::ProcessGrid const&, NetworkLayerPlan const&, OwnedAdjacency<T> const&,                            \
+      std::shared_ptr<pmm::Workspace<T>>, AttentionParts<T>, AttentionScratch<T>&, EdgeAttentionMemory<T>&);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+#undef ORTHANT_INSTANTIATE
+
+} // namespace orthant::models

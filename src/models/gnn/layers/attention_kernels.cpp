@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/gnn/layers/attention_kernels.hpp"
+
+#include "pmm/kernels/host_parts.hpp"
+
+#include <algorithm>
+
+namespace orthant::models {
+namespace {
+
+template<class Body>
+void for_each_number(DefaultExec const& exec, char const* label, std::int64_t count, Body const& body) {
+  Kokkos::parallel_for(label, Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, count), body);
+}
+
+template<class T>
+struct Ends {
+  pmm::Heads heads;
+  std::int64_t num_rows;
+  T const* z;
+  T const* vectors;
+  T* ends;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t row, std::int64_t head) const {
+    T const* const numbers = z + (row * heads.count + head) * heads.width;
+    T const* const of_row = vectors + head * 2 * heads.width;
+    T const* const of_column = of_row + heads.width;
+    T s = 0;
+    T t = 0;
+    for (std::int64_t c = 0; c < heads.width; ++c) {
+      s += of_row[c] * numbers[c];
+      t += of_column[c] * numbers[c];
+    }
+    ends[row * heads.count + head] = s;
+    ends[(num_rows + row) * heads.count + head] = t;
+  }
+};
+
+template<class T>
+struct EndsGradient {
+  pmm::Heads heads;
+  std::int64_t num_rows;
+  T const* vectors;
+  T const* ends_gradient;
+  T* dz;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t row, std::int64_t head) const {
+    T* const numbers = dz + (row * heads.count + head) * heads.width;
+    T const* const of_row = vectors + head * 2 * heads.width;
+    T const* const of_column = of_row + heads.width;
+    auto const ds = ends_gradient[row * heads.count + head];
+    auto const dt = ends_gradient[(num_rows + row) * heads.count + head];
+    for (std::int64_t c = 0; c < heads.width; ++c)
+      numbers[c] += ds * of_row[c] + dt * of_column[c];
+  }
+};
+
+/// Row i's term of da.
+template<class T>
+struct EndsTerms {
+  pmm::Heads heads;
+  std::int64_t num_rows;
+  T const* z;
+  T const* ends_gradient;
+
+  KOKKOS_FUNCTION T operator()(std::int64_t row, std::int64_t column) const {
+    auto const head = column / (2 * heads.width);
+    auto const place = column % (2 * heads.width);
+    auto const is_of_row = place < heads.width;
+    auto const gradient = ends_gradient[((is_of_row ? 0 : num_rows) + row) * heads.count + head];
+    return gradient * z[(row * heads.count + head) * heads.width + (is_of_row ? place : place - heads.width)];
+  }
+  /// Those of all columns at once.
+  void add_row(std::int64_t row, T* sums) const {
+    for (std::int64_t head = 0; head < heads.count; ++head, sums += 2 * heads.width) {
+      T const* const numbers = z + (row * heads.count + head) * heads.width;
+      auto const ds = ends_gradient[row * heads.count + head];
+      auto const dt = ends_gradient[(num_rows + row) * heads.count + head];
+#pragma GCC ivdep
+      for (std::int64_t c = 0; c < heads.width; ++c) {
+        sums[c] += ds * numbers[c];
+        sums[heads.width + c] += dt * numbers[c];
+      }
+    }
+  }
+};
+
+template<class T>
+struct PlainTerms {
+  std::int64_t num_columns;
+  T const* terms;
+  KOKKOS_FUNCTION T operator()(std::int64_t row, std::int64_t column) const {
+    return terms[row * num_columns + column];
+  }
+  void add_row(std::int64_t row, T* sums) const {
+    T const* const numbers = terms + row * num_columns;
+#pragma GCC ivdep
+    for (std::int64_t c = 0; c < num_columns; ++c)
+      sums[c] += numbers[c];
+  }
+};
+
+/// Adds up column k % num_columns of the terms of block k / num_columns.
+template<class T, class Terms>
+struct SumBlockOfRows {
+  Terms terms;
+  std::int64_t num_rows, num_columns, rows_of_block;
+  T* partial; // [num_blocks, num_columns]
+
+  KOKKOS_FUNCTION void operator()(std::int64_t k) const {
+    auto const begin = k / num_columns * rows_of_block;
+    auto const end = begin + rows_of_block < num_rows ? begin + rows_of_block : num_rows;
+    T sum = 0;
+    for (auto row = begin; row < end; ++row)
+      sum += terms(row, k % num_columns);
+    partial[k] = sum;
+  }
+};
+
+template<class T, class Terms>
+void sum_rows(DefaultExec const& exec, RowSums<T> const& sums, Terms const& terms, T* result) {
+  auto const num_rows = sums.num_rows;
+  auto const num_columns = sums.num_columns;
+  auto const rows_of_block = sums.rows_of_block;
+  auto const num_blocks = (num_rows + rows_of_block - 1) / rows_of_block;
+  T* const partial = sums.partial.data();
+  constexpr auto label_of_blocks = "orthant::models::sum_attention_vectors/blocks";
+  if constexpr (pmm::runs_on_host)
+    pmm::for_each_part(exec, label_of_blocks, num_blocks, [=](std::int64_t first, std::int64_t last) {
+      for (auto block = first; block < last; ++block) {
+        T* const sums_of_block = partial + block * num_columns;
+        std::fill_n(sums_of_block, num_columns, T{0});
+        for (auto row = block * rows_of_block; row < std::min(num_rows, (block + 1) * rows_of_block); ++row)
+          terms.add_row(row, sums_of_block);
+      }
+    });
+  else
+    for_each_number(exec, label_of_blocks, num_blocks * num_columns,
+                    SumBlockOfRows<T, Terms>{terms, num_rows, num_columns, rows_of_block, partial});
+  for_each_number(
+      exec, "orthant::models::sum_attention_vectors", num_columns, KOKKOS_LAMBDA(std::int64_t column) {
+        double sum = 0;
+        for (std::int64_t block = 0; block < num_blocks; ++block)
+          sum += static_cast<double>(partial[block * num_columns + column]);
+        result[column] = static_cast<T>(sum);
+      });
+}
+
+} // namespace
+
+template<class T>
+void find_ends(DefaultExec const& exec, pmm::Heads const& heads, std::int64_t num_rows, Vector<T> const& z,
+               Vector<T> const& vectors, Vector<T> const& ends) {
+  pmm::for_each_row_and_head(exec, "orthant::models::attention_ends", num_rows, heads.count,
+                             Ends<T>{heads, num_rows, z.data(), vectors.data(), ends.data()});
+}
+
+template<class T>
+void add_ends_gradient(DefaultExec const& exec, pmm::Heads const& heads, std::int64_t num_rows,
+                       Vector<T> const& vectors, Vector<T> const& ends_gradient, Vector<T> const& dz) {
+  pmm::for_each_row_and_head(
+      exec, "orthant::models::attention_ends_backward", num_rows, heads.count,
+      EndsGradient<T>{heads, num_rows, vectors.data(), ends_gradient.data(), dz.data()});
+}
+
+template<class T>
+void sum_ends(DefaultExec const& exec, pmm::Heads const& heads, RowSums<T> const& sums, Vector<T> const& z,
+              Vector<T> const& ends_gradient, T* da) {
+  sum_rows(exec, sums, EndsTerms<T>{heads, sums.num_rows, z.data(), ends_gradient.data()}, da);
+}
+
+template<class T>
+void sum_terms(DefaultExec const& exec, RowSums<T> const& sums, Vector<T> const& terms, T* da) {
+  sum_rows(exec, sums, PlainTerms<T>{sums.num_columns, terms.data()}, da);
+}
+
+template<class T>
+void average_heads(DefaultExec const& exec, pmm::Heads const& heads, std::int64_t num_rows,
+                   Vector<T> const& all, Vector<T> const& mean) {
+  T const* const from = all.data();
+  T* const to = mean.data();
+  for_each_number(
+      exec, "orthant::models::average_heads", num_rows * heads.width, KOKKOS_LAMBDA(std::int64_t k) {
+        auto const row = k / heads.width;
+        auto const column = k % heads.width;
+        T sum = 0;
+        for (std::int64_t head = 0; head < heads.count; ++head)
+          sum += from[(row * heads.count + head) * heads.width + column];
+        to[k] = sum / static_cast<T>(heads.count);
+      });
+}
+
+template<class T>
+void spread_heads(DefaultExec const& exec, pmm::Heads const& heads, std::int64_t num_rows,
+                  Vector<T> const& mean, Vector<T> const& all) {
+  T const* const from = mean.data();
+  T* const to = all.data();
+  for_each_number(
+      exec, "orthant::models::spread_heads", num_rows * heads.columns(), KOKKOS_LAMBDA(std::int64_t k) {
+        auto const row = k / heads.columns();
+        to[k] = from[row * heads.width + k % heads.width] / static_cast<T>(heads.count);
+      });
+}
+
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template void find_ends(DefaultExec const&, pmm::Heads const&, std::int64_t, Vector<T> const&,             \
+                          Vector<T> const&, Vector<T> const&);                                               \
+  template void add_ends_gradient(DefaultExec const&, pmm::Heads const&, std::int64_t, Vector<T> const&,     \
+                                  Vector<T> const&, Vector<T> const&);                                       \
+  template void sum_ends(DefaultExec const&, pmm::Heads const&, RowSums<T> const&, Vector<T> const&,         \
+                         Vector<T> const&, T*);                                                              \
+  template void sum_terms(DefaultExec const&, RowSums<T> const&, Vector<T> const&, T*);                      \
+  template void average_heads(DefaultExec const&, pmm::Heads const&, std::int64_t, Vector<T> const&,         \
+                              Vector<T> const&);                                                             \
+  template void spread_heads(DefaultExec const&, pmm::Heads const&, std::int64_t, Vector<T> const&,          \
+                             Vector<T> const&);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+#undef ORTHANT_INSTANTIATE
+
+} // namespace orthant::models

@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/gnn/layers/network_layer.hpp"
+
+#include "models/layers/propagation_terms.hpp"
+#include "pmm/kernels/rounding.hpp"
+#include "pmm/kernels/thread_memory.hpp"
+#include "pmm/rows/bias.hpp"
+#include "pmm/rows/column_sums.hpp"
+
+#include <algorithm>
+#include <type_traits>
+
+namespace orthant::models {
+namespace {
+
+template<class T>
+runtime::Vector<T> lent(pmm::ProcessGrid const& grid, pmm::Placement const& placement,
+                        GrowingVector<T>& memory) {
+  return memory.reserve(pmm::block_of(grid, placement).num_padded);
+}
+
+/// Whether the logits lie apart from outputs of T.
+template<class T>
+bool has_own_logits(NetworkLayerPlan const& plan) {
+  return plan.makes_logits && runtime::is_16_bit<T>;
+}
+
+/// Whether dQ is copied before dF takes its place: it is what the only product reads.
+bool copies_gradient(NetworkLayerPlan const& plan, bool needs_input_gradient) {
+  return plan.kind != LayerKind::convolution && needs_input_gradient;
+}
+/// Of a layer that transforms first and shares memory: whether U lies where its product will, and dU where dQ lay. That is so if
+/// the aggregation reads only copies that messages made of its operand, forward and backward.
+bool has_middle_in_place(pmm::GridShape const& shape, NetworkLayerPlan const& plan) {
+  auto const& owners = plan.owners.value();
+  if (owners.kept) return false; // U has other rows
+  auto const& [a, b, c] = owners.roles;
+  auto const gathers_back = shape.size(owners.backward == pmm::Flow::forward ? c : a) > 1;
+  return shape.size(b) > 1 || (shape.size(c) > 1 && gathers_back);
+}
+/// Whether U, dU or dH lies in the scratch.
+bool has_middle(pmm::GridShape const& shape, NetworkLayerPlan const& plan,
+                NetworkLayerOptions const& options) {
+  if (options.shares_outputs) // dH takes the place of H
+    return !plan.aggregates_first && !has_middle_in_place(shape, plan);
+  return plan.kind == LayerKind::convolution || copies_gradient(plan, options.needs_input_gradient);
+}
+
+template<class T>
+pmm::LentMemory room_in(pmm::DistMatrix<T> const& operand, NetworkLayerPlan const& plan,
+                        NetworkLayerOptions const& options) {
+  auto const is_free = lends_operand(operand.grid().shape(), plan, options.shares_outputs);
+  return {operand.storage().data(), is_free ? operand.storage().extent(0) * sizeof(T) : 0};
+}
+
+} // namespace
+
+// Outputs that share memory are free while a later layer multiplies what it gathered of them.
+bool lends_operand(pmm::GridShape const& shape, NetworkLayerPlan const& layer, bool shares_outputs) {
+  return shares_outputs && layer.index > 0 && layer.aggregates_first && has_middle_in_place(shape, layer);
+}
+
+template<class T>
+OperandWeight<T>::OperandWeight(pmm::DistMatrix<Sum> weight, GrowingVector<T>& memory,
+                                std::optional<double> map_share)
+    : map_share_(map_share),
+      parameter_(std::move(weight)) {
+  if constexpr (std::is_same_v<T, Sum>)
+    if (!map_share_) {
+      matrix_ = parameter_;
+      return;
+    }
+  matrix_ = {parameter_.grid(), parameter_.placement(), memory.reserve(parameter_.block().num_padded)};
+}
+
+template<class T>
+void OperandWeight<T>::update(runtime::DefaultExec const& exec) const {
+  if constexpr (!std::is_same_v<T, Sum>)
+    pmm::round_numbers(exec, parameter_.storage(), matrix_.storage());
+  else if (map_share_)
+    map_identity(exec, parameter_, *map_share_, matrix_);
+}
+
+template<class T>
+void OperandWeight<T>::finish_gradient(runtime::DefaultExec const& exec,
+                                       pmm::DistMatrix<Sum> const& gradient) const {
+  if (map_share_) map_identity_backward(exec, gradient, *map_share_);
+}
+
+void plan_operand_weight(pmm::StepPlan& step, pmm::Placement const& weight, NumberFormats const& formats,
+                         bool is_mapped) {
+  if (is_mapped || formats.operand != runtime::Wire::native)
+    plan_matrix(step, weight, "orthant::models::operand_weight", pmm::Lifetime::training, formats.operand);
+}
+
+void NetworkScratchPlan::add(pmm::StepPlan const& step, NetworkLayerPlan const& layer,
+                             NetworkLayerOptions const& options) {
+  auto const& formats = options.formats;
+  auto const output = step.block(layer.output);
+  if (!options.shares_outputs || (layer.makes_logits && formats.operand != runtime::Wire::native))
+    gradient = std::max(gradient, output.num_padded);
+  if (options.needs_input_gradient && (!options.shares_outputs || layer.index == 0))
+    gradient = std::max(gradient, step.block(layer.input).num_padded);
+  if (has_middle(step.shape(), layer, options))
+    middle = std::max(middle, step.block(layer.middle).num_padded);
+  auto const products = products_of(layer, formats);
+  if (layer.transforms())
+    for (auto const& product : {products.transform, products.weight_back})
+      plan_buffers(workspace, step, product);
+  if (layer.aggregates() && !layer.reads_edges()) plan_aggregation_buffers(workspace, step, layer, formats);
+  if (layer.transforms()) plan_buffers(overlapped, step, products.transform_back);
+  if (layer.has_self_weight) {
+    auto const own = self_products_of(layer, formats);
+    for (auto const& product : {own.transform, own.weight_back, own.transform_back})
+      plan_buffers(workspace, step, product);
+  }
+  self.add(step, layer, options.needs_input_gradient);
+  pmm::reserve_column_sums(workspace, output.stored_rows.size(), output.columns.size());
+}
+
+template<class T>
+void NetworkScratch<T>::reserve(NetworkScratchPlan const& needed) {
+  static_cast<void>(gradient.reserve(needed.gradient));
+  static_cast<void>(residual_gradient.reserve(needed.residual_gradient));
+  static_cast<void>(row_sums.reserve(needed.row_sums));
+  static_cast<void>(middle.reserve(needed.middle));
+  static_cast<void>(self.product.reserve(needed.self.product));
+  static_cast<void>(self.moved.reserve(needed.self.moved));
+  static_cast<void>(self.sum.reserve(needed.self.sum));
+}
+
+void NetworkScratchPlan::list(pmm::StepPlan& step, runtime::Wire format) const {
+  step.add_array("orthant::models::gradient", step.wire_bytes(gradient, format));
+  step.add_array("orthant::models::residual_gradient", step.wire_bytes(residual_gradient, format));
+  step.add_array("orthant::models::row_sums", step.scalar_bytes(row_sums));
+  step.add_array("orthant::models::middle", step.wire_bytes(middle, format));
+  self.list(step);
+  workspace.list(step);
+  overlapped.list(step);
+}
+
+void plan_layer_arrays(pmm::StepPlan& step, NetworkLayerPlan const& layer,
+                       NetworkLayerOptions const& options) {
+  auto const& formats = options.formats;
+  if (layer.keeps_middle())
+    plan_matrix(step, layer.middle, "orthant::models::aggregated", pmm::Lifetime::training, formats.operand);
+  if (!options.shares_outputs || layer.makes_logits)
+    plan_matrix(step, layer.output, "orthant::models::output", pmm::Lifetime::training,
+                formats.of_output(layer.makes_logits));
+  if (layer.transforms()) plan_operand_weight(step, layer.weight, formats, layer.map_share.has_value());
+  plan_self_arrays(step, layer);
+}
+
+template<class T>
+NetworkLayer<T>::NetworkLayer(pmm::ProcessGrid const& grid, NetworkLayerPlan const& p,
+                              NetworkLayerGraph<Sum> graph, NetworkLayerParameters<Sum> parameters,
+                              NetworkLayerOptions const& options, NetworkScratch<T>& scratch,
+                              NetworkLayerMemory<T>& memory, NetworkLayerPlaces<T> const& places)
+    : NetworkLayer(grid, p, products_of(p, options.formats), std::move(parameters), options, scratch, memory,
+                   places) {
+  // First what makes the workspace grow: its old memory is there beside the new one meanwhile.
+  if (p.aggregates() && !p.reads_edges()) {
+    if (p.keeps_weights(aggregated_columns(grid.shape(), grid.coordinates(), p)))
+      keep_weights<Sum>(graph.adjacency);
+    aggregation_ =
+        make_aggregation<T>(grid, p, options.formats, std::move(graph.adjacency), scratch.workspace);
+  }
+  // H is kept for dW; U is no longer needed once Q is there, unless coefficients depend on it.
+  if (options.shares_outputs && !p.aggregates_first && has_middle_in_place(grid.shape(), p))
+    middle_ = middle_gradient_ = {grid, p.middle, lent(grid, p.middle, places.output_gradient)};
+  else if (p.kind == LayerKind::convolution)
+    middle_ = {grid, p.middle, lent(grid, p.middle, p.keeps_middle() ? memory.middle : scratch.middle)};
+  if (options.shares_outputs && p.aggregates_first)
+    middle_gradient_ = middle_;
+  else if (has_middle(grid.shape(), p, options))
+    middle_gradient_ = {grid, p.middle, lent(grid, p.middle, places.middle_gradient)};
+  if (!p.aggregates()) return;
+  if constexpr (std::is_same_v<T, Sum>) {
+    if (p.teleport_site)
+      aggregation_ = make_teleport_aggregation<T>(std::move(aggregation_), graph.teleport, *p.teleport_site);
+    if (p.takes_maximum)
+      aggregation_ = make_maximum_aggregation<T>(grid, p, graph.adjacency, graph.column_ids,
+                                                 scratch.workspace, scratch.maximum, memory.maximum);
+    if (p.attention && !memory.attention) memory.attention = std::make_unique<EdgeAttentionMemory<T>>();
+    if (p.attention)
+      aggregation_ = make_attention_aggregation<T>(
+          grid, p, std::get<OwnedAdjacency<T>>(graph.adjacency), scratch.workspace,
+          {parameters_.attention->vectors, parameters_.attention->vectors_gradient, middle_},
+          scratch.attention, *memory.attention);
+    if (p.has_self_scale) {
+      SelfAggregationParts<T> parts{graph.self_path,
+                                    parameters_.epsilon,
+                                    parameters_.epsilon_gradient,
+                                    {},
+                                    {},
+                                    scratch.self.sum.reserve(1)};
+      if (keeps_brought(p)) parts.brought = lent(grid, p.aggregate(), memory.self);
+      if (!p.owners) parts.moved = lent(grid, p.aggregated(), scratch.self.moved);
+      aggregation_ = make_self_aggregation<T>(grid, p, std::move(aggregation_), std::move(parts));
+    }
+    if (p.has_self_weight)
+      self_ = std::make_unique<SelfTerm<T>>(grid, p, options.formats, parameters_,
+                                            options.needs_input_gradient, std::move(graph.self_path),
+                                            scratch.workspace, scratch.self, memory.self);
+  }
+}
+
+template<class T>
+NetworkLayer<T>::NetworkLayer(pmm::ProcessGrid const& grid, NetworkLayerPlan const& p,
+                              NetworkLayerProducts const& products, NetworkLayerParameters<Sum> parameters,
+                              NetworkLayerOptions const& options, NetworkScratch<T>& scratch,
+                              NetworkLayerMemory<T>& memory, NetworkLayerPlaces<T> const& places)
+    : plan_(p),
+      options_(options),
+      has_own_logits_(has_own_logits<T>(p)),
+      parameters_(std::move(parameters)),
+      weight_(p.transforms() ? parameters_.weight : pmm::DistMatrix<Sum>(), memory.weight, p.map_share),
+      workspace_(scratch.workspace),
+      output_gradient_(grid, p.output, lent(grid, p.output, places.output_gradient)),
+      input_gradient_(options.needs_input_gradient
+                          ? pmm::DistMatrix<T>(grid, p.input, lent(grid, p.input, places.input_gradient))
+                          : pmm::DistMatrix<T>()) {
+  if (has_own_logits_)
+    logits_ = std::make_unique<pmm::DistMatrix<Sum>>(grid, p.output, lent(grid, p.output, memory.logits));
+  else
+    output_ = {grid, p.output, lent(grid, p.output, places.output)};
+  if (p.transforms()) {
+    if (products.transform.options.result_format == runtime::format_of<T>)
+      transform_.emplace(grid, products.transform, scratch.workspace);
+    else
+      to_logits_ = std::make_unique<pmm::Product<T, Sum>>(grid, products.transform, scratch.workspace);
+    weight_back_.emplace(grid, products.weight_back, scratch.workspace);
+    transform_back_.emplace(grid, products.transform_back, scratch.overlapped);
+  }
+  auto const& block = output_gradient_.block();
+  pmm::reserve_column_sums(*workspace_, block.stored_rows.size(), block.columns.size());
+}
+
+template<class T>
+void NetworkLayer<T>::add_bias(runtime::DefaultExec const& exec) const {
+  if (!options_.has_bias || options_.is_activated) return;
+  auto const add_to = [&](auto const& result) { pmm::add_bias(exec, result, parameters_.bias); };
+  plan_.makes_logits ? add_to(logits()) : add_to(output_);
+}
+
+template<class T>
+template<class Features>
+void NetworkLayer<T>::forward(runtime::DefaultExec const& exec, Features const& features) {
+  if constexpr (std::is_same_v<T, Sum>)
+    if (self_) self_->start(exec, features);
+  if (plan_.kind == LayerKind::dense) {
+    // Q[a,c] := sum_b F[a,b] W[b,c]
+    weight_.update(exec);
+    transform_->run(exec, features, weight_.matrix(), output_);
+    return finish_forward(exec);
+  }
+  if (plan_.aggregates_first) {
+    // H[c,b] := sum_a A^[c,a] F[a,b], which is a propagation's Q
+    if constexpr (std::is_same_v<Features, pmm::DistMatrix<T>>) {
+      auto const room = room_in(features, plan_, options_);
+      aggregation_->forward(exec, features, plan_.keeps_aggregate() ? middle_ : output_);
+    }
+    return plan_.keeps_aggregate() ? forward_from_middle(exec) : finish_forward(exec);
+  }
+  // U[a,c] := sum_b F[a,b] W[b,c];  Q[b,c] := sum_a A^[b,a] U[a,c]
+  weight_.update(exec);
+  transform_->run(exec, features, weight_.matrix(), middle_);
+  if (has_own_logits_)
+    aggregation_->forward_to_logits(exec, middle_, logits());
+  else
+    aggregation_->forward(exec, middle_, output_);
+  finish_forward(exec);
+}
+
+template<class T>
+void NetworkLayer<T>::finish_forward(runtime::DefaultExec const& exec) {
+  if constexpr (std::is_same_v<T, Sum>)
+    if (self_) self_->finish(exec, output_);
+  add_bias(exec);
+}
+
+template<class T>
+void NetworkLayer<T>::forward_from_middle(runtime::DefaultExec const& exec) {
+  ORTHANT_REQUIRE(plan_.keeps_aggregate(), "layer ", plan_.index, " keeps no aggregate");
+  // Q[c,a] := sum_b H[c,b] W[b,a]
+  weight_.update(exec);
+  if (to_logits_)
+    to_logits_->run(exec, middle_, weight_.matrix(), logits());
+  else
+    transform_->run(exec, middle_, weight_.matrix(), output_);
+  finish_forward(exec);
+}
+
+template<class T>
+template<class Features>
+pmm::DistMatrix<T> const& NetworkLayer<T>::backward(runtime::DefaultExec const& exec,
+                                                    Features const& features) {
+  if (options_.has_bias && !options_.is_activated)
+    pmm::sum_columns(exec, output_gradient_, parameters_.bias_gradient, *workspace_);
+  if (options_.has_bias) parameters_.reduce(exec, output_gradient_, parameters_.bias_gradient);
+  if constexpr (std::is_same_v<T, Sum>)
+    if (self_) self_->backward(exec, features, output_gradient_);
+  backward_products(exec, features);
+  if (plan_.transforms()) weight_.finish_gradient(exec, parameters_.weight_gradient);
+  if constexpr (std::is_same_v<T, Sum>)
+    if (self_) self_->finish_backward(exec, input_gradient_);
+  return input_gradient_;
+}
+
+template<class T>
+template<class Features>
+void NetworkLayer<T>::backward_dense(runtime::DefaultExec const& exec, Features const& features) {
+  // dF[a,b] := sum_c dQ[a,c] W[b,c]^T is reduced while dW[b,c] := sum_a F[a,b]^T dQ[a,c] is computed.
+  if (!options_.needs_input_gradient)
+    return weight_back_->run(exec, features, output_gradient_, parameters_.weight_gradient);
+  copy_numbers(exec, output_gradient_, middle_gradient_);
+  transform_back_->start(exec, middle_gradient_, weight_.matrix(), input_gradient_);
+  if (!options_.overlaps) transform_back_->finish();
+  weight_back_->run(exec, features, middle_gradient_, parameters_.weight_gradient);
+  if (options_.overlaps) transform_back_->finish();
+}
+
+template<class T>
+template<class Features>
+void NetworkLayer<T>::backward_in_place(runtime::DefaultExec const& exec, Features const& features) {
+  if (plan_.aggregates_first) {
+    // dW := H^T dQ;  dH := dQ W^T in the place of H;  dF := A^^T dH
+    weight_back_->run(exec, middle_, output_gradient_, parameters_.weight_gradient);
+    if (!options_.needs_input_gradient) return;
+    transform_back_->run(exec, output_gradient_, weight_.matrix(), middle_gradient_);
+    auto const room = room_in(middle_gradient_, plan_, options_);
+    return aggregation_->backward(exec, middle_gradient_, input_gradient_);
+  }
+  // dU := A^^T dQ, if possible in the place of dQ;  dW := F^T dU;  dF := dU W^T in the place of F
+  aggregation_->backward(exec, output_gradient_, middle_gradient_);
+  weight_back_->run(exec, features, middle_gradient_, parameters_.weight_gradient);
+  if constexpr (std::is_same_v<Features, pmm::DistMatrix<T>>)
+    if (options_.needs_input_gradient)
+      transform_back_->run(exec, middle_gradient_, weight_.matrix(), input_gradient_);
+}
+
+template<class T>
+template<class Features>
+void NetworkLayer<T>::backward_products(runtime::DefaultExec const& exec, Features const& features) {
+  if (options_.shares_outputs) return backward_in_place(exec, features);
+  if (plan_.kind == LayerKind::dense) return backward_dense(exec, features);
+  if (plan_.kind == LayerKind::propagation) {
+    // dF[a,b] := sum_c A^[c,a]^T dQ[c,b]
+    copy_numbers(exec, output_gradient_, middle_gradient_);
+    return aggregation_->backward(exec, middle_gradient_, input_gradient_);
+  }
+  if (plan_.aggregates_first) {
+    // dH[c,b] := sum_a dQ[c,a] W[b,a]^T is reduced while dW[b,a] := sum_c H[c,b]^T dQ[c,a] is computed.
+    if (options_.needs_input_gradient) {
+      transform_back_->start(exec, output_gradient_, weight_.matrix(), middle_gradient_);
+      if (!options_.overlaps) transform_back_->finish();
+    }
+    auto const prefetches = plan_.owners && options_.needs_input_gradient && options_.overlaps;
+    if (prefetches) {
+      // dH is whole: its columns are sent while dW is computed.
+      transform_back_->finish();
+      aggregation_->prefetch_backward(exec, middle_gradient_);
+    }
+    weight_back_->run(exec, middle_, output_gradient_, parameters_.weight_gradient);
+    if (!options_.needs_input_gradient) return;
+    if (options_.overlaps && !prefetches) transform_back_->finish();
+    // dF[a,b] := sum_c A^[c,a]^T dH[c,b]
+    aggregation_->backward(exec, middle_gradient_, input_gradient_);
+    return;
+  }
+  // dU[a,c] := sum_b A^[b,a]^T dQ[b,c]
+  aggregation_->backward(exec, output_gradient_, middle_gradient_);
+  // dF[a,b] := sum_c dU[a,c] W[b,c]^T is reduced while dW[b,c] := sum_a F[a,b]^T dU[a,c] is computed.
+  if constexpr (std::is_same_v<Features, pmm::DistMatrix<T>>) {
+    if (options_.needs_input_gradient) {
+      transform_back_->start(exec, middle_gradient_, weight_.matrix(), input_gradient_);
+      if (!options_.overlaps) transform_back_->finish();
+    }
+  }
+  weight_back_->run(exec, features, middle_gradient_, parameters_.weight_gradient);
+  if (options_.needs_input_gradient && options_.overlaps) transform_back_->finish();
+}
+
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template struct NetworkScratch<T>;                                                                         \
+  template class NetworkLayer<T>;                                                                            \
+  template class OperandWeight<T>;                                                                           \
+  ORTHANT_INSTANTIATE_FOR(T, pmm::DistMatrix<T>)                                                             \
+  ORTHANT_INSTANTIATE_FOR(T, pmm::DistSparse<runtime::SumOf<T>>)
+#define ORTHANT_INSTANTIATE_FOR(T, Features)                                                                 \
+  template void NetworkLayer<T>::forward(runtime::DefaultExec const&, Features const&);                      \
+  template pmm::DistMatrix<T> const& NetworkLayer<T>::backward(runtime::DefaultExec const&, Features const&);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+ORTHANT_INSTANTIATE(runtime::Bf16Number)
+ORTHANT_INSTANTIATE(runtime::Fp16Number)
+#undef ORTHANT_INSTANTIATE_FOR
+#undef ORTHANT_INSTANTIATE
+
+} // namespace orthant::models
