@@ -16,8 +16,8 @@
 #include "models/gnn/files/predictions.hpp"
 #include "models/gnn/links/link_loss.hpp"
 #include "models/gnn/network/grid_cost.hpp"
-#include "models/training/vertex_loss.hpp"
 #include "models/training/training_run.hpp"
+#include "models/training/vertex_loss.hpp"
 #include "runtime/files/staged_file.hpp"
 
 #include <array>

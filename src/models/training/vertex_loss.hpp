@@ -37,7 +37,8 @@ struct RankingScore {
 
 /// Loss and accuracy of one split: of vertices, or of links and pairs that are none.
 struct SplitScore : pmm::GroupScore {
-  std::optional<double> roc_auc; // vertex_loss.hpp; none if it was not asked for, or if no class can be judged
+  std::optional<double>
+      roc_auc; // vertex_loss.hpp; none if it was not asked for, or if no class can be judged
   std::optional<RankingScore> ranking; // of links; none of vertices
   [[nodiscard]] double accuracy() const {
     return num_counted == 0 ? 0.0 : static_cast<double>(num_correct) / static_cast<double>(num_counted);

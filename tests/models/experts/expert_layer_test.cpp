@@ -6,8 +6,8 @@
 
 #include "models/experts/expert_reference.hpp"
 #include "models/formula_parameters.hpp"
-#include "models/lm/transformer/transformer_parameters.hpp"
 #include "models/lm/plan/transformer_plan.hpp"
+#include "models/lm/transformer/transformer_parameters.hpp"
 #include "support/dist_checks.hpp"
 #include "support/grids.hpp"
 

@@ -5,8 +5,8 @@
 // gradients as whole matrices.
 
 #include "models/formula_parameters.hpp"
-#include "models/lm/transformer/transformer.hpp"
 #include "models/lm/plan/transformer_plan.hpp"
+#include "models/lm/transformer/transformer.hpp"
 #include "models/training/trainer.hpp"
 #include "support/dist_checks.hpp"
 #include "support/grids.hpp"

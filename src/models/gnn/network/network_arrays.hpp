@@ -3,8 +3,8 @@
 //
 // The memory of a network on one graph or batch, listed from its plan.
 
-#include "models/gnn/network/network_operands.hpp"
 #include "models/gnn/layers/network_layer.hpp"
+#include "models/gnn/network/network_operands.hpp"
 #include "models/gnn/plan/epoch_traits.hpp"
 
 #include <cstdint>

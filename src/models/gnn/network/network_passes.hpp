@@ -5,8 +5,8 @@
 // activations and their gradients are of type T; parameters, logits and sums are of type runtime::SumOf<T>.
 
 #include "models/gnn/layers/network_activation.hpp"
-#include "models/gnn/network/network_arrays.hpp"
 #include "models/gnn/layers/network_linear.hpp"
+#include "models/gnn/network/network_arrays.hpp"
 #include "models/gnn/network/network_operands.hpp"
 #include "models/parameters/network.hpp"
 

@@ -9,9 +9,9 @@
 // use whole parameters, and leave addends of gradients; the optimiser and files know this rank's pieces.
 
 #include "models/gnn/links/link_decoder.hpp"
+#include "models/gnn/plan/network_plan.hpp"
 #include "models/gnn/plan/network_settings.hpp"
 #include "models/layers/centered_norm.hpp"
-#include "models/gnn/plan/network_plan.hpp"
 #include "models/parameters/parameter.hpp"
 #include "pmm/matrix/flat_array.hpp"
 #include "pmm/rows/bias.hpp"

@@ -7,8 +7,8 @@
 //   gather      E := all_gather over z of its pieces
 //   reduce      dE := reduce_scatter over z of the addends
 
-#include "models/lm/transformer/transformer_parameters.hpp"
 #include "models/lm/plan/transformer_plan.hpp"
+#include "models/lm/transformer/transformer_parameters.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
 #include "pmm/product/block_io.hpp"
 #include "pmm/product/product_options.hpp"

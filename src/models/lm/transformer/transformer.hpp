@@ -5,9 +5,9 @@
 // results of the first forward pass are on its tape: of all calls that are made again, so not of the last product of a segment.
 
 #include "models/lm/experts/expert_layer.hpp"
+#include "models/lm/plan/transformer_plan.hpp"
 #include "models/lm/transformer/attention_half.hpp"
 #include "models/lm/transformer/feed_forward_half.hpp"
-#include "models/lm/plan/transformer_plan.hpp"
 #include "models/parameters/network.hpp"
 #include "pmm/experts/dispatch_lists.hpp"
 #include "pmm/product/pmm.hpp"
