@@ -1,14 +1,13 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Degrees within a batch, without a message: the neighbours of the vertices of a range by key, whole rows of A
-// without self loops, and a bit a vertex of the graph that tells who is in the batch.
+// A rank's share of a batch: the vertices of the ranges that it has to do with, and its blocks of A~.
 //
-//   d_i = s + sum of w_ij over the j of the batch           w = 1 in a pattern; s = 1 if a self loop is added, else 0
-//
-// Memory: 4 bytes for each non-zero of the rows (8 above 2^32 vertices, 4 more with weights) and 8 a row. A rank
-// of a grid that cuts rows in R and columns in C holds so nnz (1/R + 1/C) entries for each pair of ranges that
-// its blocks have, where its blocks have nnz / (R C).
+//   BatchBuilder<float> builder(world, store, sampler);                  // collective
+//   auto const rows = builder.add_range(Order::p1, {0, 500});            // set-up, collective
+//   auto const block = builder.add_block(Parity::even, {0, 500}, {500, 1000});
+//   builder.build(epoch, batch_index, batch);                            // local, zero bytes, any thread
+//   batch.vertices[rows].positions;  batch.forward(block);  batch.adjoint(block);
 
 #include "graph/store/listed_block.hpp"
 #include "graph/store/store_reader.hpp"
@@ -25,6 +24,15 @@
 #include <vector>
 
 namespace orthant::sampling {
+
+// Degrees within a batch, without a message: the neighbours of the vertices of a range by key, whole rows of A
+// without self loops, and a bit a vertex of the graph that tells who is in the batch.
+//
+//   d_i = s + sum of w_ij over the j of the batch           w = 1 in a pattern; s = 1 if a self loop is added, else 0
+//
+// Memory: 4 bytes for each non-zero of the rows (8 above 2^32 vertices, 4 more with weights) and 8 a row. A rank
+// of a grid that cuts rows in R and columns in C holds so nnz (1/R + 1/C) entries for each pair of ranges that
+// its blocks have, where its blocks have nnz / (R C).
 
 /// Which keys are in the batch. N / 8 bytes; nothing of the size of the graph is ever cleared.
 class KeyBits {
@@ -70,14 +78,6 @@ class NeighbourLists {
   PackedIds keys_;                    // [non-zeros]
   std::vector<float> weights_;        // [non-zeros]; empty: a pattern
 };
-
-// A rank's share of a batch: the vertices of the ranges that it has to do with, and its blocks of A~.
-//
-//   BatchBuilder<float> builder(world, store, sampler);                  // collective
-//   auto const rows = builder.add_range(Order::p1, {0, 500});            // set-up, collective
-//   auto const block = builder.add_block(Parity::even, {0, 500}, {500, 1000});
-//   builder.build(epoch, batch_index, batch);                            // local, zero bytes, any thread
-//   batch.vertices[rows].positions;  batch.forward(block);  batch.adjoint(block);
 
 using graph::Parity;
 

@@ -1,8 +1,18 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The vertices of one range of rows or columns, found by key: which of a batch lie here, and where. A batch
-// costs one look-up a vertex of the batch, whatever the size of graph and range (key_table.hpp).
+// The part of one block of A^ that the sampled rows and columns select, its edges rescaled, and its
+// transpose.
+//
+//   A~_ij = r_i s_j m(g_i, g_j)  v_ij    i != j       A~_ii = r_i s_i v_ii        v = 1 in a pattern
+//
+// with A^ = diag(r) (v) diag(s), g the stratum of a vertex and m as in sampler.hpp: a self loop is in the
+// batch with its vertex and is not rescaled. Nothing is stored an entry: r_i is the row's, s_j m(g_i, g_j)
+// the column's, once for each stratum of rows, and self loops stay apart from the pattern. The product is
+//
+//   C[i,:] = row_scale_i sum_j v_ij column_scale[g_i][j] B[j,:]  +  self_scale_i B[self_columns_i,:]
+//
+// Renormalized edges have m = 1, and r and s of the degrees that vertices have within the batch.
 
 #include "graph/store/listed_block.hpp"
 #include "runtime/range.hpp"
@@ -16,6 +26,9 @@
 #include <vector>
 
 namespace orthant::sampling {
+
+// The vertices of one range of rows or columns, found by key: which of a batch lie here, and where. A batch
+// costs one look-up a vertex of the batch, whatever the size of graph and range (key_table.hpp).
 
 using graph::Order;
 using runtime::Range;
@@ -118,19 +131,6 @@ class ColumnFilter {
   std::vector<std::int32_t> before_; // columns that pass, of all words before
   std::vector<std::int32_t> passing_;
 };
-
-// The part of one block of A^ that the sampled rows and columns select, its edges rescaled, and its
-// transpose.
-//
-//   A~_ij = r_i s_j m(g_i, g_j)  v_ij    i != j       A~_ii = r_i s_i v_ii        v = 1 in a pattern
-//
-// with A^ = diag(r) (v) diag(s), g the stratum of a vertex and m as in sampler.hpp: a self loop is in the
-// batch with its vertex and is not rescaled. Nothing is stored an entry: r_i is the row's, s_j m(g_i, g_j)
-// the column's, once for each stratum of rows, and self loops stay apart from the pattern. The product is
-//
-//   C[i,:] = row_scale_i sum_j v_ij column_scale[g_i][j] B[j,:]  +  self_scale_i B[self_columns_i,:]
-//
-// Renormalized edges have m = 1, and r and s of the degrees that vertices have within the batch.
 
 /// This rank's block of A^, self loops apart, as sampling wants it. Local indices.
 template<class T>

@@ -1,7 +1,18 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// A long list of ids, positions or offsets, 4 bytes each if all of them fit, else 8.
+// From the keys of a rank's vertices to their places in a list. Keys are any numbers of [0, N), n of them,
+// and a batch asks for many keys that are not there.
+//
+// The sorted keys are cut in buckets of 2^k consecutive numbers, so that a key costs its last k bits only:
+//
+//   starts[b]   where the keys of bucket b begin             4 bytes a bucket
+//   low[i]      last k bits of the i-th smallest key         1 byte (k <= 8), else 2
+//   places[i]   its place                                    4 bytes
+//
+// k gives 8 to 16 keys a bucket if keys are spread evenly: 5.3 bytes a key if one key in 16 of [0, N) is
+// here, where log2(n!) + log2(binomial(N, n)) bits, the least possible, are 3.9 bytes. A look-up reads one
+// start and one bucket, and one place if the key is there.
 
 #include "runtime/range.hpp"
 
@@ -14,6 +25,8 @@
 #include <vector>
 
 namespace orthant::sampling {
+
+// A long list of ids, positions or offsets, 4 bytes each if all of them fit, else 8.
 
 class PackedIds {
  public:
@@ -75,19 +88,6 @@ template<class Read>
     }
   return ids;
 }
-
-// From the keys of a rank's vertices to their places in a list. Keys are any numbers of [0, N), n of them,
-// and a batch asks for many keys that are not there.
-//
-// The sorted keys are cut in buckets of 2^k consecutive numbers, so that a key costs its last k bits only:
-//
-//   starts[b]   where the keys of bucket b begin             4 bytes a bucket
-//   low[i]      last k bits of the i-th smallest key         1 byte (k <= 8), else 2
-//   places[i]   its place                                    4 bytes
-//
-// k gives 8 to 16 keys a bucket if keys are spread evenly: 5.3 bytes a key if one key in 16 of [0, N) is
-// here, where log2(n!) + log2(binomial(N, n)) bits, the least possible, are 3.9 bytes. A look-up reads one
-// start and one bucket, and one place if the key is there.
 
 class KeyTable {
  public:

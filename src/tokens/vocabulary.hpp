@@ -1,7 +1,10 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// UTF-8 (RFC 3629): one character, which is a code point of Unicode, in 1 to 4 bytes.
+// The texts of tokens. Token i of a vocabulary is a short run of bytes:
+//
+//   char    the characters (Unicode code points) of a text, in ascending order
+//   byte    the 256 bytes, whatever the text is
 
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +14,8 @@
 #include <vector>
 
 namespace orthant::tokens {
+
+// UTF-8 (RFC 3629): one character, which is a code point of Unicode, in 1 to 4 bytes.
 
 inline constexpr std::uint32_t num_code_points = 0x110000;
 inline constexpr std::size_t longest_character = 4; // bytes
@@ -30,11 +35,6 @@ struct Character {
 
 /// The bytes of a code point.
 [[nodiscard]] std::string to_utf8(std::uint32_t code_point);
-
-// The texts of tokens. Token i of a vocabulary is a short run of bytes:
-//
-//   char    the characters (Unicode code points) of a text, in ascending order
-//   byte    the 256 bytes, whatever the text is
 
 enum class TokenizerKind : std::uint8_t { character, byte };
 /// "char" or "byte". Throws UserError for another word.

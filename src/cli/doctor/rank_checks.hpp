@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where each rank runs, gathered on rank 0.
+// How the job was started: as one job of N ranks, with a core for each of their threads, near its memory.
 
 #include "cli/doctor/finding.hpp"
 #include "pmm/cost/machine.hpp"
@@ -14,6 +14,8 @@
 #include <vector>
 
 namespace orthant::cli {
+
+// Where each rank runs, gathered on rank 0.
 
 struct RankFacts {
   int rank = 0;
@@ -40,8 +42,6 @@ struct AxisSpeed {
 [[nodiscard]] std::vector<AxisSpeed> measure_axes(pmm::ProcessGrid const& grid, pmm::Machine const& machine);
 /// Finds axes that reach less than half of what the machine's file says.
 [[nodiscard]] Diagnosis check_axes(std::vector<AxisSpeed> const& speeds, std::string const& machine);
-
-// How the job was started: as one job of N ranks, with a core for each of their threads, near its memory.
 
 /// Value of an environment variable, nullptr if it is not set.
 using Variable = std::function<char const*(char const*)>;

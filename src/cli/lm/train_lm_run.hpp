@@ -1,13 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The arithmetic that training a transformer asks for, per token, whatever a program does beside it (Kaplan et al.,
-// arXiv 2001.08361; Chowdhery et al., arXiv 2204.02311, appendix B):
-//
-//   6 N             N parameters of matrices that multiply: forward once, backward twice, 2 flop each
-//   12 L H S        scores and their products with the values, of S tokens each, in L layers of width H
-//
-// Recomputation is not counted, nor is the half of the scores that a causal mask leaves out subtracted.
+// orthant train-lm, from options to the final lines.
 
 #include "cli/lm/train_lm_options.hpp"
 #include "cli/options/command.hpp"
@@ -16,6 +10,14 @@
 #include "runtime/report/progress.hpp"
 
 namespace orthant::cli {
+
+// The arithmetic that training a transformer asks for, per token, whatever a program does beside it (Kaplan et al.,
+// arXiv 2001.08361; Chowdhery et al., arXiv 2204.02311, appendix B):
+//
+//   6 N             N parameters of matrices that multiply: forward once, backward twice, 2 flop each
+//   12 L H S        scores and their products with the values, of S tokens each, in L layers of width H
+//
+// Recomputation is not counted, nor is the half of the scores that a causal mask leaves out subtracted.
 
 struct ModelFlops {
   double products = 0; // per token
@@ -58,8 +60,6 @@ class StepLines {
   bool is_first_ = true;             // step of this run
   runtime::Progress progress_;
 };
-
-// orthant train-lm, from options to the final lines.
 
 /// Returns the exit status. Collective.
 [[nodiscard]] int train_language_model(TrainLmOptions const& options, Context& context);

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The libraries called by themselves: on the host OpenBLAS and those beside it, on a device the vendor's. What
-// Orthant's dense products are measured against.
+// The speed of a large square product, of the library that is chosen for it, called by itself: what the speed of a
+// training is compared with.
 
 #include "pmm/gemm/local_gemm.hpp"
 #include "runtime/comm/communicator.hpp"
@@ -12,6 +12,9 @@
 #include <vector>
 
 namespace orthant::cli {
+
+// The libraries called by themselves: on the host OpenBLAS and those beside it, on a device the vendor's. What
+// Orthant's dense products are measured against.
 
 /// Their names as tables have them (pmm/gemm/gemm_choice.hpp); on a device the vendor's alone.
 [[nodiscard]] std::vector<std::string_view> bare_libraries();
@@ -26,9 +29,6 @@ template<class T>
 template<class T>
 bool bare_gemm(std::string_view library, pmm::Transpose transpose_a, pmm::Panel<T> const& a,
                pmm::Transpose transpose_b, pmm::Panel<T> const& b, pmm::Panel<T> const& c);
-
-// The speed of a large square product, of the library that is chosen for it, called by itself: what the speed of a
-// training is compared with.
 
 /// flop / s of all ranks together, which multiply at once: the best of `num_repeats`, behind one that warms up.
 /// Collective.

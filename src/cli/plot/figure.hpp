@@ -1,7 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The range of an axis, and the numbers that are written on it.
+// What a figure shows, before it is drawn: panels below one another over the same x, and in each curves of one or
+// several runs.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +12,8 @@
 #include <vector>
 
 namespace orthant::cli {
+
+// The range of an axis, and the numbers that are written on it.
 
 /// Sums and differences of such numbers are finite.
 inline constexpr double largest_plotted = 1e300;
@@ -43,9 +46,6 @@ class Axis {
   Scale scale_ = Scale::linear;
   std::vector<double> ticks_;
 };
-
-// What a figure shows, before it is drawn: panels below one another over the same x, and in each curves of one or
-// several runs.
 
 struct Point {
   double x = 0;

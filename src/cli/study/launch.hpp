@@ -1,9 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Scripts of batch jobs that run points: those that come with Orthant (scripts/slurm/study_*.sh, scripts/flux/study_*.sh), by the
-// names of their machines, and those of users. A script is called with a list of points, of which a task of an array runs its own
-// and a job under Flux all.
+// Starts the points of a study that are still to do, in jobs of a scheduler or one after the other on this machine.
 
 #include "cli/study/points.hpp"
 #include "cli/study/scheduler.hpp"
@@ -15,6 +13,10 @@
 #include <string_view>
 
 namespace orthant::cli {
+
+// Scripts of batch jobs that run points: those that come with Orthant (scripts/slurm/study_*.sh, scripts/flux/study_*.sh), by the
+// names of their machines, and those of users. A script is called with a list of points, of which a task of an array runs its own
+// and a job under Flux all.
 
 struct JobTemplate {
   std::string_view name;
@@ -33,8 +35,6 @@ struct JobTemplate {
 /// `program` is the absolute path of the program.
 [[nodiscard]] std::string point_script(Study const& study, StudyPoint const& point,
                                        std::string const& program);
-
-// Starts the points of a study that are still to do, in jobs of a scheduler or one after the other on this machine.
 
 /// What is to be started: every point that has no result and whose job does not wait or run. Those that failed are tried again.
 [[nodiscard]] std::vector<StudyPoint> points_to_start(std::vector<StudyPoint> const& points,

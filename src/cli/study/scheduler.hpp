@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Programs that are started and waited for: schedulers, and launchers of jobs on this machine. They get the environment that this
-// program was started with. What MPI has added to it since then would make a launcher take itself for a rank.
+// Slurm and Flux, by their commands. Under Slurm the points of a job are the tasks of an array. Flux has no arrays: there a job runs
+// its points one after the other.
 
 #include <cstdint>
 #include <filesystem>
@@ -13,6 +13,9 @@
 #include <vector>
 
 namespace orthant::cli {
+
+// Programs that are started and waited for: schedulers, and launchers of jobs on this machine. They get the environment that this
+// program was started with. What MPI has added to it since then would make a launcher take itself for a rank.
 
 inline constexpr int program_not_found = 127; // as shells say it
 
@@ -25,9 +28,6 @@ struct ChildResult {
 /// Runs the program `command[0]`, found by PATH, to its end. `variables` are set in its environment.
 [[nodiscard]] ChildResult run_child(std::vector<std::string> const& command,
                                     std::vector<std::pair<std::string, std::string>> const& variables = {});
-
-// Slurm and Flux, by their commands. Under Slurm the points of a job are the tasks of an array. Flux has no arrays: there a job runs
-// its points one after the other.
 
 enum class Scheduler : std::uint8_t { slurm, flux };
 

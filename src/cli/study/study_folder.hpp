@@ -1,22 +1,6 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Why a job failed, in the words of its log.
-
-#include "cli/study/points.hpp"
-#include "cli/study/scheduler.hpp"
-
-#include <map>
-#include <span>
-#include <string>
-
-namespace orthant::cli {
-
-/// The first line of the program's own error. If there is none, the first line of the log that explains the end: an error of the
-/// scheduler, of the launcher or of the shell, with the rest of its sentence if the launcher breaks it into lines. Else the
-/// last line, with what the launcher says of any failure; empty if there is no line.
-[[nodiscard]] std::string reason_in_log(std::string const& log);
-
 // The folder of a study, which is all of its state:
 //
 //   points/KEY.sh        starts one point; ORTHANT_LAUNCH is the launcher
@@ -27,6 +11,22 @@ namespace orthant::cli {
 //   jobs/*               what was submitted, and to which scheduler
 //   results.jsonl        of `study collect`
 //   report/              of `study report`
+
+#include "cli/study/points.hpp"
+#include "cli/study/scheduler.hpp"
+
+#include <map>
+#include <span>
+#include <string>
+
+namespace orthant::cli {
+
+// Why a job failed, in the words of its log.
+
+/// The first line of the program's own error. If there is none, the first line of the log that explains the end: an error of the
+/// scheduler, of the launcher or of the shell, with the rest of its sentence if the launcher breaks it into lines. Else the
+/// last line, with what the launcher says of any failure; empty if there is no line.
+[[nodiscard]] std::string reason_in_log(std::string const& log);
 
 enum class PointState : std::uint8_t { to_do, waiting, running, failed, lost, done };
 [[nodiscard]] std::string_view name_of(PointState state);

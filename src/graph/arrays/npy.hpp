@@ -1,8 +1,9 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The text of a .npy header (numpy.lib.format): a Python dictionary of exactly three keys,
-//   {'descr': '<i8', 'fortran_order': False, 'shape': (2, 100), }
+// Arrays in NumPy's .npy format (numpy.lib.format): a header with type, order and shape, then the numbers.
+// Versions 1 to 3, little-endian, C order. Any run of elements is read on its own, converted to the type that
+// is wanted.
 
 #include "runtime/files/byte_source.hpp"
 
@@ -15,6 +16,9 @@
 #include <vector>
 
 namespace orthant::graph {
+
+// The text of a .npy header (numpy.lib.format): a Python dictionary of exactly three keys,
+//   {'descr': '<i8', 'fortran_order': False, 'shape': (2, 100), }
 
 struct NpyHeader {
   std::string type; // "<i8", "|u1", ..
@@ -29,10 +33,6 @@ struct NpyHeader {
 /// The header of version 1.0 that begins a .npy file: `type` "<i8" .., C order. Its length is a multiple
 /// of 64.
 [[nodiscard]] std::string npy_header(std::string const& type, std::vector<std::int64_t> const& shape);
-
-// Arrays in NumPy's .npy format (numpy.lib.format): a header with type, order and shape, then the numbers.
-// Versions 1 to 3, little-endian, C order. Any run of elements is read on its own, converted to the type that
-// is wanted.
 
 class NpyArray {
  public:

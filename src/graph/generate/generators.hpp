@@ -18,11 +18,6 @@
 
 namespace orthant::graph {
 
-/// Collective over `comm`. What the word leaves open: 2,000 vertices, 32 features, 8 classes, split 0.6, 0.2,
-/// 0.2, `seed` of the call. Throws UserError, the same on all ranks, where a word or a value is not known.
-[[nodiscard]] std::unique_ptr<GraphSource> open_dataset(runtime::Communicator const& comm,
-                                                        std::string_view description, std::uint64_t seed = 0);
-
 // Random graphs. Edge number i, the label and the features of vertex v are functions of the seed and of i or
 // v alone, so every number of ranks makes the same graph, each its own part of it.
 //
@@ -38,6 +33,11 @@ namespace orthant::graph {
 // Features: x_v = m_{class(v)} + n_v with normal noise n, and normal class means m whose expected distance is
 // `separation` standard deviations of the noise. Classes: the block (sbm), stripes of consecutive ids
 // (grid2d, ring), at random (rmat).
+
+/// Collective over `comm`. What the word leaves open: 2,000 vertices, 32 features, 8 classes, split 0.6, 0.2,
+/// 0.2, `seed` of the call. Throws UserError, the same on all ranks, where a word or a value is not known.
+[[nodiscard]] std::unique_ptr<GraphSource> open_dataset(runtime::Communicator const& comm,
+                                                        std::string_view description, std::uint64_t seed = 0);
 
 enum class GeneratorKind : std::uint8_t { rmat, sbm, grid2d, ring };
 

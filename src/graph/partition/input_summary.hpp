@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sums of the weights of the rows of A, self loops left out, taken while the matrix is written; and which operators can be
-// made of the graph.
+// What a user would want to know of a graph before training on it: what became of its edges, which vertices
+// nothing is known of, which classes nobody has.
 
 #include "graph/checks/operator_check.hpp"
 #include "graph/graph_source.hpp"
@@ -19,6 +19,9 @@
 #include <vector>
 
 namespace orthant::graph {
+
+// Sums of the weights of the rows of A, self loops left out, taken while the matrix is written; and which operators can be
+// made of the graph.
 
 class WeightSums {
  public:
@@ -51,9 +54,6 @@ void require_operator(OperatorCheck const& check, StoreFacts const& facts);
 
 /// Lines for people: which operators would be refused.
 [[nodiscard]] std::string format_refusals(OperatorCheck const& check, StoreFacts const& facts);
-
-// What a user would want to know of a graph before training on it: what became of its edges, which vertices
-// nothing is known of, which classes nobody has.
 
 struct InputSummary {
   std::int64_t num_edges_read = 0;

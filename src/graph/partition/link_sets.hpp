@@ -1,13 +1,11 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which edges of an undirected graph are held out for link prediction: a pure function of the seed and of the ids of both ends,
-// so neither the order of the input nor the number of ranks matters. A source without those edges, which keeps them aside, is
-// what a store is then made of: neither A nor the degrees know them.
+// The links that a store keeps for evaluations: edges that were held out, and as many pairs that are no edges.
 //
-//   u := uniform(seed; smaller id, larger id)      valid if u < f_valid, else test if u < f_valid + f_test, else kept
-//
-// Self loops are no links, and stay.
+// Negatives are drawn once, uniformly and without repeats: a keyed bijection (runtime/numbers/random.hpp) puts all N (N-1) / 2
+// pairs in an order. In this order the first pairs that are no edges of the whole graph, held-out ones included, are those of
+// valid, and the next ones those of test. So no pair is in both, and neither set depends on the number of ranks.
 
 #include "graph/graph_source.hpp"
 #include "graph/store/store_arrays.hpp"
@@ -21,6 +19,14 @@
 #include <vector>
 
 namespace orthant::graph {
+
+// Which edges of an undirected graph are held out for link prediction: a pure function of the seed and of the ids of both ends,
+// so neither the order of the input nor the number of ranks matters. A source without those edges, which keeps them aside, is
+// what a store is then made of: neither A nor the degrees know them.
+//
+//   u := uniform(seed; smaller id, larger id)      valid if u < f_valid, else test if u < f_valid + f_test, else kept
+//
+// Self loops are no links, and stay.
 
 struct EdgeSplit {
   double valid = 0; // shares of the edges
@@ -72,12 +78,6 @@ class SourceWithoutHeldOut final : public GraphSource {
   GraphFacts facts_;
   mutable HeldOutEdges held_out_; // filled as the stream is read
 };
-
-// The links that a store keeps for evaluations: edges that were held out, and as many pairs that are no edges.
-//
-// Negatives are drawn once, uniformly and without repeats: a keyed bijection (runtime/numbers/random.hpp) puts all N (N-1) / 2
-// pairs in an order. In this order the first pairs that are no edges of the whole graph, held-out ones included, are those of
-// valid, and the next ones those of test. So no pair is in both, and neither set depends on the number of ranks.
 
 /// More vertices have more pairs than a bijection puts in order.
 inline constexpr std::int64_t most_vertices_of_links = std::int64_t{1} << 31;

@@ -1,18 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the entries of A + I fall on the blocks of G x G grids under one placement, for both schedules
-// (docs/design.md 2.2):
-//
-//   pmm3d   block (i, j)   part i of order p1, part j of order p2
-//   rows    block (c, a)   p1 is cut over c and each part over a, which makes the cells of a grid G x 1 x G:
-//                          rows of all cells (*, c), columns of all cells (a, *)
-//
-// `rows` moves rows along both axes. With --gather needed it moves those that blocks touch: their share of the
-// rows of other ranks is the coverage,
-//
-//   gather   pairs (v, c'), c' other than that of v, with an entry in column v and a row of c'     / N (G - 1)
-//   sum      pairs (v, a'), a' other than that of v, with an entry in row v and a column of a'     / N (G - 1)
+// How A + I falls on the blocks of a grid under each permutation, the distribution of degrees, and what METIS
+// would make of the graph: what `orthant partition --stats` prints.
 
 #include "graph/exchange.hpp"
 #include "graph/store/store_format.hpp"
@@ -27,6 +17,19 @@
 #include <vector>
 
 namespace orthant::graph {
+
+// How the entries of A + I fall on the blocks of G x G grids under one placement, for both schedules
+// (docs/design.md 2.2):
+//
+//   pmm3d   block (i, j)   part i of order p1, part j of order p2
+//   rows    block (c, a)   p1 is cut over c and each part over a, which makes the cells of a grid G x 1 x G:
+//                          rows of all cells (*, c), columns of all cells (a, *)
+//
+// `rows` moves rows along both axes. With --gather needed it moves those that blocks touch: their share of the
+// rows of other ranks is the coverage,
+//
+//   gather   pairs (v, c'), c' other than that of v, with an entry in column v and a row of c'     / N (G - 1)
+//   sum      pairs (v, a'), a' other than that of v, with an entry in row v and a column of a'     / N (G - 1)
 
 inline constexpr std::array<std::int64_t, 4> statistics_grids{2, 4, 8, 16};
 
@@ -107,9 +110,6 @@ class RowReuse {
   Outbox<Entry> outbox_;
   std::vector<Entry> entries_; // of this rank's windows
 };
-
-// How A + I falls on the blocks of a grid under each permutation, the distribution of degrees, and what METIS
-// would make of the graph: what `orthant partition --stats` prints.
 
 struct PermutationStatistics {
   PermutationKind kind;

@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What Orthant uses of a data set's meta.json. All of it is optional.
+// Which files of a folder make up a graph. Looks, reads no more than meta.json.
 
 #include "graph/arrays/npy_streams.hpp"
 #include "graph/arrays/zip_archive.hpp"
@@ -19,6 +19,8 @@
 
 namespace orthant::graph {
 
+// What Orthant uses of a data set's meta.json. All of it is optional.
+
 struct DataSetMeta {
   std::filesystem::path path; // empty: there is none
   std::string name;
@@ -32,8 +34,6 @@ struct DataSetMeta {
 /// JSON, gives a key twice, or a value of the wrong kind: counts are whole numbers from 0, without a
 /// fraction.
 [[nodiscard]] DataSetMeta read_meta(std::filesystem::path const& folder);
-
-// Which files of a folder make up a graph. Looks, reads no more than meta.json.
 
 struct GraphFiles {
   using Path = std::filesystem::path;

@@ -1,7 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads entries, wherever they are, of a list over all positions of an order that is spread over the ranks.
+// A store as a graph source: everything back in original ids, so that it can be written in any format
+// (write_graph.hpp). An undirected edge is given once, from the smaller id to the larger.
 
 #include "graph/graph_source.hpp"
 #include "graph/store/distribution.hpp"
@@ -15,6 +16,8 @@
 
 namespace orthant::graph {
 
+// Reads entries, wherever they are, of a list over all positions of an order that is spread over the ranks.
+
 /// result[i] := the list's entry wanted[i]. `mine`: this rank's part of the list,
 /// PositionOwners::range(rank). Collective, every rank wants what it wants, at most 2^31 entries; in rounds
 /// of bounded memory (exchange.hpp). Cost: 16 bytes there and 16 back for every entry of another rank.
@@ -22,9 +25,6 @@ namespace orthant::graph {
                                                 PositionOwners const& owners,
                                                 std::span<std::int64_t const> mine,
                                                 std::span<std::int64_t const> wanted);
-
-// A store as a graph source: everything back in original ids, so that it can be written in any format
-// (write_graph.hpp). An undirected edge is given once, from the smaller id to the larger.
 
 /// `store` and `comm` must outlive the source. Collective. Memory: this rank's share of the ids
 /// (8 bytes each), features and labels; the ids of its edges are asked of other ranks a batch at a time.

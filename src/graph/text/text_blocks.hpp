@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Inflates a .gz file on a thread of its own, a few pieces ahead, while the caller parses. The thread holds
-// raw buffers only (no Kokkos Views). Files of several gzip members, one after the other, read as one.
+// A text file, plain or .gz, as blocks of whole lines. A plain file is cut between ranks by bytes: a line
+// belongs to the share that its first byte lies in. A .gz file is all in the first share.
 
 #include "graph/graph_source.hpp"
 #include "runtime/files/byte_source.hpp"
@@ -16,6 +16,9 @@
 #include <vector>
 
 namespace orthant::graph {
+
+// Inflates a .gz file on a thread of its own, a few pieces ahead, while the caller parses. The thread holds
+// raw buffers only (no Kokkos Views). Files of several gzip members, one after the other, read as one.
 
 class GzipInflater {
  public:
@@ -39,9 +42,6 @@ class GzipInflater {
   struct Shared;
   std::unique_ptr<Shared> shared_;
 };
-
-// A text file, plain or .gz, as blocks of whole lines. A plain file is cut between ranks by bytes: a line
-// belongs to the share that its first byte lies in. A .gz file is all in the first share.
 
 /// Part `index` of `count`: which rank of how many.
 struct Share {

@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// All edges of a source, each rank its own, in original ids.
+// The edges of a graph, written by all ranks at once. Each function returns the number of edges of all ranks.
 
 #include "graph/graph_source.hpp"
 #include "runtime/comm/collectives.hpp"
@@ -13,6 +13,8 @@
 #include <functional>
 
 namespace orthant::graph {
+
+// All edges of a source, each rank its own, in original ids.
 
 /// Calls take(batch, stream) for every batch of this rank's edges. `take` must not communicate; what it or
 /// the stream throws is made everybody's. Collective.
@@ -36,8 +38,6 @@ void for_each_edge_batch(runtime::Communicator const& comm, GraphSource const& s
     has_more = runtime::all_reduced(comm, std::int64_t{mine ? 1 : 0}, runtime::Reduction::max) != 0;
   }
 }
-
-// The edges of a graph, written by all ranks at once. Each function returns the number of edges of all ranks.
 
 /// How much of this rank's edges is done, 0..1.
 using EdgeProgress = std::function<void(double fraction)>;

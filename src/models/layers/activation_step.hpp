@@ -1,14 +1,16 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// ReLU and dropout (layers/activation.hpp) with a bit per element that tells what passed. The backward pass reads the bits in
-// place of the output, so the output's memory may be lent to its gradient, or to outputs of later layers. On host processors.
+// What becomes of a layer's output Z before the next layer reads it, as a list: what gnn/layers/network_activation.hpp runs.
 
 #include "models/layers/activation.hpp"
 #include "models/layers/centered_norm.hpp"
 #include "models/parameters/network.hpp"
 
 namespace orthant::models {
+
+// ReLU and dropout (layers/activation.hpp) with a bit per element that tells what passed. The backward pass reads the bits in
+// place of the output, so the output's memory may be lent to its gradient, or to outputs of later layers. On host processors.
 
 /// Words of bits of a matrix; rows begin with a word.
 [[nodiscard]] constexpr std::int64_t num_mask_words(std::int64_t num_rows, std::int64_t num_columns) {
@@ -41,8 +43,6 @@ void plan_relu_mask(pmm::StepPlan& step, pmm::Placement const& z);
 /// How many bits are set on this rank. Fences; not collective.
 [[nodiscard]] std::int64_t count_passed(runtime::DefaultExec const& exec,
                                         runtime::Vector<std::uint32_t> const& passed);
-
-// What becomes of a layer's output Z before the next layer reads it, as a list: what gnn/layers/network_activation.hpp runs.
 
 /// What the activation of a layer does besides being one.
 struct ActivationParts {

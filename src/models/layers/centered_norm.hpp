@@ -1,7 +1,13 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The norms of hidden layers by name.
+// LayerNorm (Ba, Kiros & Hinton, arXiv 1607.06450: pmm/token_rows/row_norm.hpp) and BatchNorm (batch_norm.hpp) of a layer's output Z[r,c]
+// before its activation, with scale and shift per column. LayerNorm's sums run over the columns of a row, BatchNorm's over all rows of
+// the graph, or of the batch in which Z is.
+//
+// BatchNorm evaluates by running statistics m' and v', which a training step moves by a share of 0.1 towards the mean of the statistics of
+// its batches (on the full graph there is one), v with n - 1 in place of n, as in PyTorch. They lie where parameters do, and what they
+// move towards lies in the place of their gradients, so that gradients' sums over groups and batches serve both.
 
 #include "models/layers/batch_norm.hpp"
 #include "models/parameters/network.hpp"
@@ -14,6 +20,8 @@
 #include <string_view>
 
 namespace orthant::models {
+
+// The norms of hidden layers by name.
 
 /// What normalises a hidden layer's output before its activation: nothing, RMSNorm (layers/rms_norm.hpp), LayerNorm or BatchNorm
 /// (centered_norm.hpp).
@@ -31,14 +39,6 @@ enum class Norm : std::uint8_t { none, rms, layer, batch };
 /// What LayerNorm and BatchNorm add to a variance, and the share of a step's statistics in the running ones: those of PyTorch.
 inline constexpr double centered_norm_epsilon = 1e-5;
 inline constexpr double running_momentum = 0.1;
-
-// LayerNorm (Ba, Kiros & Hinton, arXiv 1607.06450: pmm/token_rows/row_norm.hpp) and BatchNorm (batch_norm.hpp) of a layer's output Z[r,c]
-// before its activation, with scale and shift per column. LayerNorm's sums run over the columns of a row, BatchNorm's over all rows of
-// the graph, or of the batch in which Z is.
-//
-// BatchNorm evaluates by running statistics m' and v', which a training step moves by a share of 0.1 towards the mean of the statistics of
-// its batches (on the full graph there is one), v with n - 1 in place of n, as in PyTorch. They lie where parameters do, and what they
-// move towards lies in the place of their gradients, so that gradients' sums over groups and batches serve both.
 
 /// Beside the scale. A copy shares the numbers.
 template<class T>

@@ -1,35 +1,6 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gradients of a mean over n vertices are about 1 / n. From n = 10^7 on that is less than the smallest number of
-// fp16, 2^-24, and the 16-bit wire would carry zeros, as 16-bit operands would be zeros. So the gradient of the loss
-// is multiplied by a power of two near n / 256, which leaves 2^24 above it and 2^16 below; every gradient that
-// follows from it is as much larger, and the step that ends with the optimizer divides by it. Multiplying by a power
-// of two is exact. bf16 has the exponents of fp32 and needs none of this.
-
-#include "models/parameters/parameter.hpp"
-#include "models/training/objective.hpp"
-#include "pmm/cost/step_plan.hpp"
-#include "runtime/comm/collectives.hpp"
-#include "runtime/numbers/formats.hpp"
-
-#include <algorithm>
-#include <cstddef>
-#include <optional>
-#include <vector>
-
-namespace orthant::models {
-
-/// What the gradient of a loss over `num_counted` vertices is multiplied by: 1 unless gradients pass
-/// through fp16 (Network::narrowest_format). The same on all ranks.
-template<class T>
-[[nodiscard]] double gradient_scale(runtime::Wire format, Objective<T> const& loss,
-                                    std::int64_t num_counted) {
-  constexpr double headroom =
-      256; // gradients of hubs and of small activations are larger than those of the loss
-  return format == runtime::Wire::fp16 ? std::max(loss.scale_to_one(num_counted) / headroom, 1.0) : 1.0;
-}
-
 // The gradients of a step of several batches: K of this group, one after the other, and those of the other
 // groups of the data axis:
 //
@@ -44,6 +15,35 @@ template<class T>
 // has several of them, they are sums already: they stay where they are, and have no place in the array.
 //
 // Source: PyTorch Distributed (arXiv 2006.15704), section 3.2.
+
+#include "models/parameters/parameter.hpp"
+#include "models/training/objective.hpp"
+#include "pmm/cost/step_plan.hpp"
+#include "runtime/comm/collectives.hpp"
+#include "runtime/numbers/formats.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+namespace orthant::models {
+
+// Gradients of a mean over n vertices are about 1 / n. From n = 10^7 on that is less than the smallest number of
+// fp16, 2^-24, and the 16-bit wire would carry zeros, as 16-bit operands would be zeros. So the gradient of the loss
+// is multiplied by a power of two near n / 256, which leaves 2^24 above it and 2^16 below; every gradient that
+// follows from it is as much larger, and the step that ends with the optimizer divides by it. Multiplying by a power
+// of two is exact. bf16 has the exponents of fp32 and needs none of this.
+
+/// What the gradient of a loss over `num_counted` vertices is multiplied by: 1 unless gradients pass
+/// through fp16 (Network::narrowest_format). The same on all ranks.
+template<class T>
+[[nodiscard]] double gradient_scale(runtime::Wire format, Objective<T> const& loss,
+                                    std::int64_t num_counted) {
+  constexpr double headroom =
+      256; // gradients of hubs and of small activations are larger than those of the loss
+  return format == runtime::Wire::fp16 ? std::max(loss.scale_to_one(num_counted) / headroom, 1.0) : 1.0;
+}
 
 /// Large enough that an all_reduce runs at the bandwidth of a network rather than its latency, and small enough that
 /// the first one starts soon: the default of PyTorch's DistributedDataParallel.

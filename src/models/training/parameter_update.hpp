@@ -1,8 +1,16 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The single numbers of a training step: loss, gradients' norms, the factor of clipping, the learning rate.
-// Kernels write them and kernels read them; the host gets them all in one copy at the end of the step.
+// The end of a step, once the gradients are there: their norms, clipping, and the optimiser. Trainings that
+// follow one another, such as mini-batches and then the full graph, share one, and so the optimiser's state.
+//
+// Statistics among the parameters (running means of BatchNorm) have no norm, no moments and no gradient. With S the sum of what the
+// B batches of a step over all data groups found, which is in the place of the gradient, and mu = 0.1 (layers/centered_norm.hpp):
+//
+//   value += mu (S / B - value)
+//
+//   update.run(exec, ..);                        // enqueues
+//   auto const step = update.finish(exec);       // the one time in a step that the host waits
 
 #include "models/parameters/parameter.hpp"
 #include "models/training/training_run.hpp"
@@ -15,6 +23,9 @@
 #include <vector>
 
 namespace orthant::models {
+
+// The single numbers of a training step: loss, gradients' norms, the factor of clipping, the learning rate.
+// Kernels write them and kernels read them; the host gets them all in one copy at the end of the step.
 
 /// Lists the array of StepNumbers.
 void plan_step_numbers(pmm::StepPlan& step, std::int64_t num_norms);
@@ -69,17 +80,6 @@ class StepNumbers {
   runtime::Vector<double> numbers_;
   Kokkos::View<double*, runtime::compat::PinnedSpace> on_host_; // unused if the host reaches numbers_
 };
-
-// The end of a step, once the gradients are there: their norms, clipping, and the optimiser. Trainings that
-// follow one another, such as mini-batches and then the full graph, share one, and so the optimiser's state.
-//
-// Statistics among the parameters (running means of BatchNorm) have no norm, no moments and no gradient. With S the sum of what the
-// B batches of a step over all data groups found, which is in the place of the gradient, and mu = 0.1 (layers/centered_norm.hpp):
-//
-//   value += mu (S / B - value)
-//
-//   update.run(exec, ..);                        // enqueues
-//   auto const step = update.finish(exec);       // the one time in a step that the host waits
 
 /// Lists the arrays of a ParameterUpdate, for parameters of which this rank has that many numbers each; and the
 /// passes and the collective of its run(). Both are of the parameters that are trained; `statistics`: of the others.

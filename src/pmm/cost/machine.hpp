@@ -1,28 +1,6 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// A measured constant by the number of columns of an operand.
-
-#include "pmm/cost/planned_call.hpp"
-
-#include <cstdint>
-#include <string>
-#include <vector>
-
-namespace orthant::pmm {
-
-struct WidthTable {
-  struct Point {
-    std::int64_t width = 0;
-    double value = 0;
-  };
-  std::vector<Point> points; // by increasing width
-
-  /// Linear between two widths. Below the narrowest it is what it is there: memory delivers whole cache lines. Above the widest it
-  /// grows as the width does. 0 if there is no point.
-  [[nodiscard]] double at(std::int64_t width) const;
-};
-
 // What a machine costs: constants of one rank's processor and of the network, and how long a collective takes.
 //
 //   seconds = call + steps(operation, ranks) step + sent bytes / bandwidth(group)
@@ -37,6 +15,28 @@ struct WidthTable {
 //
 // An all_reduce takes the fewer steps of a ring, 2 (G-1), and a tree, 2 log2 G; all_gather and reduce_scatter those
 // of a ring, G-1; the others log2 G.
+
+#include "pmm/cost/planned_call.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace orthant::pmm {
+
+// A measured constant by the number of columns of an operand.
+
+struct WidthTable {
+  struct Point {
+    std::int64_t width = 0;
+    double value = 0;
+  };
+  std::vector<Point> points; // by increasing width
+
+  /// Linear between two widths. Below the narrowest it is what it is there: memory delivers whole cache lines. Above the widest it
+  /// grows as the width does. 0 if there is no point.
+  [[nodiscard]] double at(std::int64_t width) const;
+};
 
 struct Machine {
   std::string name;

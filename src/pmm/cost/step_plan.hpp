@@ -1,8 +1,20 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// An array that an object or an operation is going to allocate. What is listed before a run equals what is
-// allocated in it, label by label (docs/design.md 2.5).
+// What one rank does in a step, listed before anything exists: its local products, its passes over arrays and its
+// collectives, in the order in which they run, and the arrays that it holds, in the order in which they are
+// allocated. The list follows from layouts alone. It needs no communicator and no array, so the steps of thousands of ranks are
+// planned on one.
+//
+//   StepPlan step(shape, coordinates, sizeof(float));
+//   plan_product(step, transform);       // declared beside the product itself (pmm/product/pmm.hpp)
+//   plan_sum_rows(step, q);
+//   plan_matrix(step, q, "Q");           // declared beside DistMatrix
+//   bytes_along(step, "x");              // sums over the list
+//   bytes_held(step);
+//
+// The products, the passes, the calls and the arrays of a list equal what the runner multiplies, what the ledgers
+// count and what is allocated, in tests on every grid (docs/design.md 2.5).
 
 #include "pmm/cost/machine.hpp"
 #include "pmm/cost/planned_call.hpp"
@@ -20,6 +32,9 @@
 
 namespace orthant::pmm {
 
+// An array that an object or an operation is going to allocate. What is listed before a run equals what is
+// allocated in it, label by label (docs/design.md 2.5).
+
 /// How long an array is held.
 enum class Lifetime : std::uint8_t {
   training,   // to the end
@@ -35,21 +50,6 @@ struct PlannedArray {
 
   friend bool operator==(PlannedArray const&, PlannedArray const&) = default;
 };
-
-// What one rank does in a step, listed before anything exists: its local products, its passes over arrays and its
-// collectives, in the order in which they run, and the arrays that it holds, in the order in which they are
-// allocated. The list follows from layouts alone. It needs no communicator and no array, so the steps of thousands of ranks are
-// planned on one.
-//
-//   StepPlan step(shape, coordinates, sizeof(float));
-//   plan_product(step, transform);       // declared beside the product itself (pmm/product/pmm.hpp)
-//   plan_sum_rows(step, q);
-//   plan_matrix(step, q, "Q");           // declared beside DistMatrix
-//   bytes_along(step, "x");              // sums over the list
-//   bytes_held(step);
-//
-// The products, the passes, the calls and the arrays of a list equal what the runner multiplies, what the ledgers
-// count and what is allocated, in tests on every grid (docs/design.md 2.5).
 
 using runtime::LocalPass;
 using runtime::Wire;

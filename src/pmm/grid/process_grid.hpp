@@ -1,9 +1,13 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The axes of the process grid, and sets of them. A set is fused to one axis: its group holds the ranks that
-// differ on these axes only, in the order of the grid's ranks (Y fastest, then X, Z, expert, data, pipe). The empty set is
-// an axis of one rank: a matrix whose columns are split over it has whole rows.
+// The grid of ranks, data x X x Y x Z and, for language models, expert and pipe; and a communicator per set of
+// axes.
+//
+//   rank = y + Y (x + X (z + Z (e + E (d + D p))))          Y fastest, then X, Z, expert, data, pipe
+//
+// so neighbours on Y are the nearest ranks of a node (Plexus, arXiv 2505.04083, section 3.1). Any
+// factorisation works.
 
 #include "runtime/comm/communicator.hpp"
 
@@ -17,6 +21,10 @@
 #include <vector>
 
 namespace orthant::pmm {
+
+// The axes of the process grid, and sets of them. A set is fused to one axis: its group holds the ranks that
+// differ on these axes only, in the order of the grid's ranks (Y fastest, then X, Z, expert, data, pipe). The empty set is
+// an axis of one rank: a matrix whose columns are split over it has whole rows.
 
 /// x, y and z split matrices. Ranks along expert hold different experts and ranks along data the same
 /// parameters; both have batches of their own, so replicas of what is no expert's are those of {expert, data}.
@@ -69,14 +77,6 @@ inline constexpr AxisSet group_axes{Axis::x, Axis::y, Axis::z};
 
 /// "x", "group" for group_axes, "none" for no axis, and otherwise the names in nested order: "z+data".
 [[nodiscard]] std::string name_of(AxisSet axes);
-
-// The grid of ranks, data x X x Y x Z and, for language models, expert and pipe; and a communicator per set of
-// axes.
-//
-//   rank = y + Y (x + X (z + Z (e + E (d + D p))))          Y fastest, then X, Z, expert, data, pipe
-//
-// so neighbours on Y are the nearest ranks of a node (Plexus, arXiv 2505.04083, section 3.1). Any
-// factorisation works.
 
 using runtime::Communicator;
 

@@ -1,7 +1,15 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Numbers as collectives take them: those of 16 bits travel as bytes, all others as they are.
+// The same matrix in another placement: other axes, another storage, or another order of rows. Residual
+// connections need it, because a GNN layer's input and output lie on different planes (docs/design.md 2.2).
+//
+// If the orders are equal, every rank takes the intersections of its new piece with the others' old pieces. Of equal
+// copies it takes its own, or else one that spreads the load (on a cubic grid a permutation of the ranks). If the row
+// orders differ, the ranks agree once, at set-up, which rows each of them asks of each other rank. Rows that are a
+// sample of a larger matrix need no agreement: both sides of a message list its rows by their positions in the larger
+// matrix.
+// A relayout makes one all_to_all of the X x Y x Z group, or no call if every piece is in its place already.
 
 #include "pmm/matrix/dist_matrix.hpp"
 #include "pmm/matrix/relayout_sizes.hpp"
@@ -14,6 +22,8 @@
 #include <vector>
 
 namespace orthant::pmm {
+
+// Numbers as collectives take them: those of 16 bits travel as bytes, all others as they are.
 
 /// Shares the memory, and does not keep it alive.
 template<class T>
@@ -33,16 +43,6 @@ template<class T>
       count *= static_cast<std::int64_t>(sizeof(T));
   return counts;
 }
-
-// The same matrix in another placement: other axes, another storage, or another order of rows. Residual
-// connections need it, because a GNN layer's input and output lie on different planes (docs/design.md 2.2).
-//
-// If the orders are equal, every rank takes the intersections of its new piece with the others' old pieces. Of equal
-// copies it takes its own, or else one that spreads the load (on a cubic grid a permutation of the ranks). If the row
-// orders differ, the ranks agree once, at set-up, which rows each of them asks of each other rank. Rows that are a
-// sample of a larger matrix need no agreement: both sides of a message list its rows by their positions in the larger
-// matrix.
-// A relayout makes one all_to_all of the X x Y x Z group, or no call if every piece is in its place already.
 
 namespace detail {
 /// Contiguous copies: lengths[i] elements from sources[i] to targets[i].

@@ -1,7 +1,19 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The derivative of binary cross-entropy by a score z: the logistic function of z, less the label.
+// What a perceptron with one hidden layer of K numbers needs of pairs of rows beside dense products. With X [rows x width] and Y
+// [columns x width], for the pairs e = (i, j) of a range of a list:
+//
+//   G_e := X_i * Y_j, number by number                     multiply_pairs
+//   z_e := <relu(Z_e + b), w> + b'                         score_hidden            Z_e := W^T G_e, [pairs of the range x K]
+//   s_e := derivative of the loss by z_e                   differentiate_hidden    binary cross-entropy, as in pair_layers.hpp
+//   R_e := relu(Z_e + b)
+//   dZ_e := s_e w where Z_e + b > 0, else 0
+//   dX_i += sum_e dG_e * Y_j                               add_pair_gradients      dG_e := W dZ_e
+//   dY_j += sum_e dG_e * X_i                               add_pair_gradients_transposed
+//
+// Arrays of pairs hold the range alone. Each sum runs in the order of its list, so it has the same bits in every run. Functions
+// enqueue on exec, do not fence and count a pass.
 
 #include "pmm/edges/edge_block.hpp"
 #include "pmm/edges/edge_products.hpp"
@@ -12,6 +24,8 @@
 #include <Kokkos_Core.hpp>
 
 namespace orthant::pmm {
+
+// The derivative of binary cross-entropy by a score z: the logistic function of z, less the label.
 
 [[nodiscard]] KOKKOS_INLINE_FUNCTION double pair_slope(double z, bool is_positive) {
   auto const power = ::exp(-::fabs(z)); // at most 1
@@ -52,20 +66,6 @@ template<class T>
 void add_numbers(DefaultExec const& exec, runtime::PassLedger& passes, Vector<T> const& from,
                  Vector<T> const& to);
 void plan_add_numbers(StepPlan& step, std::int64_t count);
-
-// What a perceptron with one hidden layer of K numbers needs of pairs of rows beside dense products. With X [rows x width] and Y
-// [columns x width], for the pairs e = (i, j) of a range of a list:
-//
-//   G_e := X_i * Y_j, number by number                     multiply_pairs
-//   z_e := <relu(Z_e + b), w> + b'                         score_hidden            Z_e := W^T G_e, [pairs of the range x K]
-//   s_e := derivative of the loss by z_e                   differentiate_hidden    binary cross-entropy, as in pair_layers.hpp
-//   R_e := relu(Z_e + b)
-//   dZ_e := s_e w where Z_e + b > 0, else 0
-//   dX_i += sum_e dG_e * Y_j                               add_pair_gradients      dG_e := W dZ_e
-//   dY_j += sum_e dG_e * X_i                               add_pair_gradients_transposed
-//
-// Arrays of pairs hold the range alone. Each sum runs in the order of its list, so it has the same bits in every run. Functions
-// enqueue on exec, do not fence and count a pass.
 
 /// Numbers after Z, whole on every rank. An empty bias is 0.
 template<class T>

@@ -1,7 +1,24 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The passes of a loss and its scores over a rank's block of the logits, as they are listed and as they are counted.
+// Losses of logits[r,c] and counts of correct predictions. The classes are split over axis c; over the third
+// axis the logits are replicated or row-sharded.
+//
+// Softmax cross-entropy of row i with label y, m_i = max_j z_ij, s_i = sum_j exp(z_ij - m_i):
+//   loss_i = log s_i - (z_iy - m_i)          dz_ij = (exp(z_ij - m_i) / s_i - [j = y]) / n
+// The max, then {s, z_y - m} packed, are reduced over the class axis; over the row axis go a few sums per
+// group. With label smoothing e, C classes and q_ij = (1 - e) [j = y] + e / C (Szegedy et al., arXiv 1512.00567,
+// section 7, as PyTorch's CrossEntropyLoss has it):
+//   loss_i = log s_i - sum_j q_ij (z_ij - m_i)          dz_ij = (exp(z_ij - m_i) / s_i - q_ij) / n
+//
+// Binary cross-entropy with logits, y in {0, 1} an entry, C classes:
+//   loss_i = 1/C sum_j max(z, 0) - z y + log(1 + exp(-|z|))          dz_ij = (sigmoid(z) - y) / (n C)
+// An unknown entry (-1) counts nothing, neither loss nor gradient.
+//
+// Every row belongs to one group or to none. n is the global number of rows of the group that have a label,
+// and the loss of the group is the mean over those. Group 0 carries the loss: its rows alone have a gradient.
+// The others are only scored. What a group stands for is for the caller to say. A mask is one group. Sums over
+// rows are in double. Source: Plexus (arXiv 2505.04083), section 3.2; the reductions are packed here.
 
 #include "pmm/cost/step_plan.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
@@ -14,6 +31,8 @@
 #include <vector>
 
 namespace orthant::pmm::detail {
+
+// The passes of a loss and its scores over a rank's block of the logits, as they are listed and as they are counted.
 
 class LossPasses {
  public:
@@ -95,25 +114,6 @@ class LossPasses {
 } // namespace orthant::pmm::detail
 
 namespace orthant::pmm {
-
-// Losses of logits[r,c] and counts of correct predictions. The classes are split over axis c; over the third
-// axis the logits are replicated or row-sharded.
-//
-// Softmax cross-entropy of row i with label y, m_i = max_j z_ij, s_i = sum_j exp(z_ij - m_i):
-//   loss_i = log s_i - (z_iy - m_i)          dz_ij = (exp(z_ij - m_i) / s_i - [j = y]) / n
-// The max, then {s, z_y - m} packed, are reduced over the class axis; over the row axis go a few sums per
-// group. With label smoothing e, C classes and q_ij = (1 - e) [j = y] + e / C (Szegedy et al., arXiv 1512.00567,
-// section 7, as PyTorch's CrossEntropyLoss has it):
-//   loss_i = log s_i - sum_j q_ij (z_ij - m_i)          dz_ij = (exp(z_ij - m_i) / s_i - q_ij) / n
-//
-// Binary cross-entropy with logits, y in {0, 1} an entry, C classes:
-//   loss_i = 1/C sum_j max(z, 0) - z y + log(1 + exp(-|z|))          dz_ij = (sigmoid(z) - y) / (n C)
-// An unknown entry (-1) counts nothing, neither loss nor gradient.
-//
-// Every row belongs to one group or to none. n is the global number of rows of the group that have a label,
-// and the loss of the group is the mean over those. Group 0 carries the loss: its rows alone have a gradient.
-// The others are only scored. What a group stands for is for the caller to say. A mask is one group. Sums over
-// rows are in double. Source: Plexus (arXiv 2505.04083), section 3.2; the reductions are packed here.
 
 inline constexpr int max_row_groups = 3; // as many as a kernel sums at once
 inline constexpr int loss_row_group = 0;

@@ -1,6 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 
+// Causal attention through the vendor's library, in bf16 with sums in fp32, on raw device pointers and a stream: cuDNN's fused
+// attention (vendor_attention_cudnn.cpp), which is looked for when it is first needed, or nothing. Needs neither Kokkos nor MPI.
 #include "runtime/numbers/formats.hpp"
 #include "runtime/numbers/random.hpp"
 
@@ -38,9 +40,6 @@ struct AttentionShape {
 } // namespace orthant::pmm
 
 namespace orthant::pmm::vendor {
-
-// Causal attention through the vendor's library, in bf16 with sums in fp32, on raw device pointers and a stream: cuDNN's fused
-// attention (vendor_attention_cudnn.cpp), which is looked for when it is first needed, or nothing. Needs neither Kokkos nor MPI.
 
 /// Rows of tokens: `qkv` [tokens x (query_columns + 2 key_columns)], queries, keys and values side by side; `out` [tokens x
 /// query_columns]; log_sum_exp [tokens x heads], in the library's order. `gradients` is laid out as `qkv`.

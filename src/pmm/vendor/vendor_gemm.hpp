@@ -1,7 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a dense product of one rank is to be done.
+// Dense products through the vendor's library, on raw device pointers and a stream: cuBLAS
+// (vendor_gemm_cuda.cpp) or hipBLAS (vendor_gemm_hip.cpp). Needs neither Kokkos nor MPI.
 
 #include "runtime/numbers/formats.hpp"
 #include "runtime/throw_internal.hpp"
@@ -13,6 +14,8 @@
 
 namespace orthant::pmm {
 
+// How a dense product of one rank is to be done.
+
 enum class Transpose : std::uint8_t { no, yes };
 
 /// What a device multiplies fp32 numbers in; sums are fp32 in each. tf32 keeps 10 bits of the mantissa, bf16
@@ -23,9 +26,6 @@ enum class GemmMath : std::uint8_t { fp32, tf32, bf16 };
 } // namespace orthant::pmm
 
 namespace orthant::pmm::vendor {
-
-// Dense products through the vendor's library, on raw device pointers and a stream: cuBLAS
-// (vendor_gemm_cuda.cpp) or hipBLAS (vendor_gemm_hip.cpp). Needs neither Kokkos nor MPI.
 
 /// A row-major operand whose rows lie `row_stride` numbers apart.
 template<class T>

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The queue that an operation is ordered with: the calling thread, or a device stream. Made implicitly from
-// any Kokkos execution space (include runtime/arrays/views.hpp), so a caller just passes `exec`.
+// One operation of a group with its types erased: what collectives.hpp makes of a caller's buffers, and what
+// backends carry out.
 
 #include "runtime/numbers/formats.hpp"
 #include "runtime/observe/ledger.hpp"
@@ -14,6 +14,9 @@
 #include <span>
 
 namespace orthant::runtime {
+
+// The queue that an operation is ordered with: the calling thread, or a device stream. Made implicitly from
+// any Kokkos execution space (include runtime/arrays/views.hpp), so a caller just passes `exec`.
 
 /// Specialised in views.hpp for execution spaces whose memory the host cannot reach.
 template<class Exec>
@@ -77,9 +80,6 @@ class Stream {
 
 /// The calling thread: for buffers of the host.
 inline Stream const host{};
-
-// One operation of a group with its types erased: what collectives.hpp makes of a caller's buffers, and what
-// backends carry out.
 
 enum class Reduction : std::uint8_t { sum, max, min };
 

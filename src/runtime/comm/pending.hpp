@@ -1,13 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// When the calls of a communicator end on an emulated machine (observe/run_clock.hpp). Its calls follow one another, as
-// on a stream:
-//
-//   end_k = max(end_{k-1}, latest clock among the ranks that begin call k)  +  most seconds that call k takes on a rank
-//
-// A message ends for its sender when it has left, one after the other, and for its receiver at the same time, or when that one asks for it. The clocks
-// travel beside the numbers, in exchanges that are never waited for before the call itself is.
+// An operation between its start and its end, as the caller sees it: its record in ledger, trace and watchdog,
+// and the exchange that carries it out.
 
 #include "runtime/comm/backend.hpp"
 #include "runtime/comm/communicator.hpp"
@@ -20,6 +15,15 @@
 #include <mpi.h>
 
 namespace orthant::runtime {
+
+// When the calls of a communicator end on an emulated machine (observe/run_clock.hpp). Its calls follow one another, as
+// on a stream:
+//
+//   end_k = max(end_{k-1}, latest clock among the ranks that begin call k)  +  most seconds that call k takes on a rank
+//
+// A message ends for its sender when it has left, one after the other, and for its receiver at the same time, or when that one asks for it. The clocks
+// travel beside the numbers, in exchanges that are never waited for before the call itself is.
+
 class Communicator;
 namespace detail {
 
@@ -67,9 +71,6 @@ class VirtualCalls {
 } // namespace orthant::runtime
 
 namespace orthant::runtime::detail {
-
-// An operation between its start and its end, as the caller sees it: its record in ledger, trace and watchdog,
-// and the exchange that carries it out.
 
 struct KeptResult;
 

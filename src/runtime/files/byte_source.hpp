@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// System calls that a signal interrupts or that a busy file server turns away.
+// Bytes at an offset: of a file, or of a member of a zip archive. What the .npy reader stands on.
 
 #include "runtime/unique_handle.hpp"
 
@@ -16,6 +16,8 @@
 #include <thread>
 
 namespace orthant::runtime {
+
+// System calls that a signal interrupts or that a busy file server turns away.
 
 /// Repeats a system call, which returns a negative number and sets errno if it fails, as often as it is
 /// interrupted (EINTR), and for two seconds while it is told to try again (EAGAIN), which passes in
@@ -35,8 +37,6 @@ auto repeated(Call&& call) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
-
-// Bytes at an offset: of a file, or of a member of a zip archive. What the .npy reader stands on.
 
 class ByteSource {
  public:

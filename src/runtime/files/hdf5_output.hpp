@@ -1,10 +1,13 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// An HDF5 file driver that keeps what the library writes instead of writing it. The library lays out a file
-// (superblock, groups, headers of arrays, attributes) and its caller writes that to the disk, with checks,
-// retries and cleaning up of its own. So no failure of a disk ever happens inside HDF5, which cannot close a
-// file that it could not write.
+// An HDF5 file of named, contiguous arrays that all ranks of a group write, or one in memory.
+//
+// HDF5 only lays the file out, in the memory of each rank and everywhere alike (hdf5_output.hpp): where an
+// array lies is known without a word between ranks. Each rank writes its data to their place with pwrite,
+// rank 0 writes the structure at the end, and the file gets its name when all of it is on the disk
+// (staged_file.hpp). There is no collective HDF5 call, so a rank that fails, at whatever point, leaves no
+// other one inside the library.
 
 #include "runtime/files/hdf5_file.hpp"
 #include "runtime/files/staged_file.hpp"
@@ -19,6 +22,11 @@
 #include <vector>
 
 namespace orthant::runtime::detail {
+
+// An HDF5 file driver that keeps what the library writes instead of writing it. The library lays out a file
+// (superblock, groups, headers of arrays, attributes) and its caller writes that to the disk, with checks,
+// retries and cleaning up of its own. So no failure of a disk ever happens inside HDF5, which cannot close a
+// file that it could not write.
 
 /// What HDF5 has written to one file. Data of arrays are in it only if they were written through HDF5.
 struct Hdf5Recording {
@@ -38,14 +46,6 @@ struct Hdf5Recording {
 } // namespace orthant::runtime::detail
 
 namespace orthant::runtime {
-
-// An HDF5 file of named, contiguous arrays that all ranks of a group write, or one in memory.
-//
-// HDF5 only lays the file out, in the memory of each rank and everywhere alike (hdf5_output.hpp): where an
-// array lies is known without a word between ranks. Each rank writes its data to their place with pwrite,
-// rank 0 writes the structure at the end, and the file gets its name when all of it is on the disk
-// (staged_file.hpp). There is no collective HDF5 call, so a rank that fails, at whatever point, leaves no
-// other one inside the library.
 
 class Hdf5Output {
  public:

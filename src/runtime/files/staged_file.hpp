@@ -1,9 +1,16 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// A file that this process writes, with every call checked. A call that is interrupted or told to try again
-// (EINTR, EAGAIN) is repeated for two seconds. Every other failure is a UserError that says what the file is
-// for, its name and the system's reason.
+// Atomic replacement of a file. A new file is written under a temporary name beside its own, in the same
+// folder, and renamed when it is complete and on the disk. A job that fails, is killed or finds the disk full
+// leaves the older file as it was, or none.
+//
+//   auto staged = StagedFile::create(comm, path, "weights");      before the work: it fails early
+//   staged.file().reserve(num_bytes);                             one rank
+//   staged.file().write_at(offset, bytes);                        any rank, not collective
+//   staged.publish(comm);                                         fsync, rename, fsync of the folder
+//
+// No destructor communicates: a rank that fails alone can leave at any point.
 
 #include "runtime/comm/communicator.hpp"
 #include "runtime/files/temporary_path.hpp"
@@ -18,6 +25,10 @@
 #include <string_view>
 
 namespace orthant::runtime {
+
+// A file that this process writes, with every call checked. A call that is interrupted or told to try again
+// (EINTR, EAGAIN) is repeated for two seconds. Every other failure is a UserError that says what the file is
+// for, its name and the system's reason.
 
 namespace detail {
 struct CloseDescriptor {
@@ -80,17 +91,6 @@ void sync_folder(std::filesystem::path const& folder, FileName const& name);
 
 /// The same if the file is there, is a regular one and is not empty; else nothing is done, and the path is empty.
 [[nodiscard]] std::filesystem::path set_aside_if_any(std::filesystem::path const& path);
-
-// Atomic replacement of a file. A new file is written under a temporary name beside its own, in the same
-// folder, and renamed when it is complete and on the disk. A job that fails, is killed or finds the disk full
-// leaves the older file as it was, or none.
-//
-//   auto staged = StagedFile::create(comm, path, "weights");      before the work: it fails early
-//   staged.file().reserve(num_bytes);                             one rank
-//   staged.file().write_at(offset, bytes);                        any rank, not collective
-//   staged.publish(comm);                                         fsync, rename, fsync of the folder
-//
-// No destructor communicates: a rank that fails alone can leave at any point.
 
 class StagedFile {
  public:

@@ -1,8 +1,9 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Recognises a job that Slurm started as many single processes: srun without the plugin that the MPI library
-// needs leaves every task a world of its own, and each would run the whole job and write the same files.
+// Start and end of a program: MPI with the thread level it needs, the Slurm check, the device by node-local
+// rank, Kokkos, the instruments, the world communicator and the watchdog. Everything ends in the reverse
+// order, so communicators go before Kokkos and Kokkos before MPI.
 
 #include "runtime/comm/communicator.hpp"
 #include "runtime/machine/binding.hpp"
@@ -18,6 +19,9 @@
 #include <vector>
 
 namespace orthant::runtime {
+
+// Recognises a job that Slurm started as many single processes: srun without the plugin that the MPI library
+// needs leaves every task a world of its own, and each would run the whole job and write the same files.
 
 /// Value of an environment variable, nullptr where it is not set.
 using Getenv = std::function<char const*(char const*)>;
@@ -52,10 +56,6 @@ void start_kokkos(std::vector<std::string> const& arguments, int device);
 } // namespace orthant::runtime::detail
 
 namespace orthant::runtime {
-
-// Start and end of a program: MPI with the thread level it needs, the Slurm check, the device by node-local
-// rank, Kokkos, the instruments, the world communicator and the watchdog. Everything ends in the reverse
-// order, so communicators go before Kokkos and Kokkos before MPI.
 
 struct EnvironmentOptions {
   /// The watchdog's thread talks to other watchdogs, hence MULTIPLE. With less, each rank reports for itself.

@@ -1,7 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which cores a process may use, and whether ranks have one each. A core is a hardware thread here.
+// Where a rank runs: host, cores it may use, NUMA nodes of those, device. Wrong binding is the commonest
+// cause of a slow run, so it can be printed (`orthant info`), and two ranks on one device are warned of.
 
 #include "runtime/comm/communicator.hpp"
 
@@ -14,6 +15,8 @@
 
 namespace orthant::runtime {
 
+// Which cores a process may use, and whether ranks have one each. A core is a hardware thread here.
+
 /// Those that the calling thread may run on, ascending; empty if the system does not say.
 [[nodiscard]] std::vector<int> allowed_cores();
 
@@ -22,9 +25,6 @@ namespace orthant::runtime {
 
 /// Whether a node has more ranks than cores that they may use: what is timed then measures how they take turns. Collective.
 [[nodiscard]] bool is_oversubscribed(Communicator const& comm);
-
-// Where a rank runs: host, cores it may use, NUMA nodes of those, device. Wrong binding is the commonest
-// cause of a slow run, so it can be printed (`orthant info`), and two ranks on one device are warned of.
 
 /// Plain data of fixed size; texts that are too long end in "..".
 struct Binding {

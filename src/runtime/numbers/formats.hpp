@@ -17,6 +17,9 @@
 
 namespace orthant::runtime {
 
+// A number of 16 bits in memory, in one of the formats of numbers/formats.hpp. It is read as a float, without loss,
+// and written from a float, rounded once. All arithmetic is that of float.
+
 /// The name of a format; what the format is: numbers/formats.hpp. Native: the numbers as they are.
 enum class Wire : std::uint8_t { native, bf16, fp16 };
 
@@ -130,9 +133,6 @@ class Encoding {
 
 /// Lives as long as the program.
 [[nodiscard]] Encoding const& encoding_of(Wire wire);
-
-// A number of 16 bits in memory, in one of the formats of numbers/formats.hpp. It is read as a float, without loss,
-// and written from a float, rounded once. All arithmetic is that of float.
 
 template<class Format>
 struct Number16 {

@@ -1,11 +1,21 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Philox, the counter-based generators of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as
-// 1, 2, 3" (SC'11): a keyed bijection of a counter, so draw number n costs the same as draw number 0 and
-// needs no state. philox4x32 with 10 rounds is the generator of all draws (random.hpp); philox2x64 with 6
-// rounds, the fewest that the paper finds free of statistical defects, is the round function of the keyed
-// bijection (random.hpp).
+// Counter-based random numbers. A draw is a pure function of (seed, purpose, step, layer) and of two
+// indices (a, b), by convention the *original* vertex id and the feature or draw number: never of a rank, a
+// position or an order of calls (docs/design.md 2.3). Every function runs in any Kokkos execution space and
+// on the plain host.
+//
+//   key(64) = Philox4x32-10(counter = (step, purpose, layer), key = seed)[0..1]
+//   block(a, b) = Philox4x32-10(counter = (b, a), key)
+//
+// A block has 128 bits: four 32-bit draws, two 64-bit draws, two normals or one bounded integer, so
+//
+//   bernoulli(p, a, b)  word b mod 4 of block(a, b / 4)        normal(a, b)      part b mod 2 of block(a, b /
+//   2) uniform(a, b)       half b mod 2 of block(a, b / 2)        integer(n, a, b)  all of block(a, b)
+//
+// and different kinds of draw from *one* stream share bits: give each kind a purpose (or a step, or a layer)
+// of its own. float and double draws come from the same bits and differ by rounding only.
 
 #include "runtime/device/device_function.hpp"
 
@@ -14,6 +24,12 @@
 #include <span>
 
 namespace orthant::runtime {
+
+// Philox, the counter-based generators of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as
+// 1, 2, 3" (SC'11): a keyed bijection of a counter, so draw number n costs the same as draw number 0 and
+// needs no state. philox4x32 with 10 rounds is the generator of all draws (random.hpp); philox2x64 with 6
+// rounds, the fewest that the paper finds free of statistical defects, is the round function of the keyed
+// bijection (random.hpp).
 
 struct Words4x32 {
   std::uint32_t word[4];
@@ -78,22 +94,6 @@ ORTHANT_FUNCTION constexpr Words2x64 philox2x64(Words2x64 counter, std::uint64_t
   }
   return {{c0, c1}};
 }
-
-// Counter-based random numbers. A draw is a pure function of (seed, purpose, step, layer) and of two
-// indices (a, b), by convention the *original* vertex id and the feature or draw number: never of a rank, a
-// position or an order of calls (docs/design.md 2.3). Every function runs in any Kokkos execution space and
-// on the plain host.
-//
-//   key(64) = Philox4x32-10(counter = (step, purpose, layer), key = seed)[0..1]
-//   block(a, b) = Philox4x32-10(counter = (b, a), key)
-//
-// A block has 128 bits: four 32-bit draws, two 64-bit draws, two normals or one bounded integer, so
-//
-//   bernoulli(p, a, b)  word b mod 4 of block(a, b / 4)        normal(a, b)      part b mod 2 of block(a, b /
-//   2) uniform(a, b)       half b mod 2 of block(a, b / 2)        integer(n, a, b)  all of block(a, b)
-//
-// and different kinds of draw from *one* stream share bits: give each kind a purpose (or a step, or a layer)
-// of its own. float and double draws come from the same bits and differ by rounding only.
 
 /// What a stream is for. The numbers enter the key: never renumber, append only.
 enum class Purpose : std::uint32_t {

@@ -1,11 +1,12 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Seconds of work that every step repeats, without what disturbs single steps: interrupts, other programs, caches that other ranks
-// of an emulation have emptied. The slowest rank decides when a call ends, so that disturbances of one rank in many would add up to
-// seconds that no rank needs:
-//
-//   steady seconds of the place-th piece of work in step t  =  median of its seconds in the steps t-8, .., t
+// The clock behind the seconds that a run reports: of epochs, phases and calls, in metrics, ledgers and traces. It is the
+// steady clock, unless the run emulates another machine. Then each rank has a virtual clock, which starts at 0 and
+// advances by the processor time of the thread that communicates, times a factor of the machine, and by what calls
+// take on it (comm/pending.hpp). Processor time that passes inside calls does not count, because
+// MPI waits actively. Work that every step repeats counts as it takes in most of them (run_clock.hpp). So many ranks can share
+// a core, and the seconds are those of ranks that do not.
 
 #include "runtime/observe/ledger.hpp"
 
@@ -21,6 +22,12 @@
 #include <vector>
 
 namespace orthant::runtime {
+
+// Seconds of work that every step repeats, without what disturbs single steps: interrupts, other programs, caches that other ranks
+// of an emulation have emptied. The slowest rank decides when a call ends, so that disturbances of one rank in many would add up to
+// seconds that no rank needs:
+//
+//   steady seconds of the place-th piece of work in step t  =  median of its seconds in the steps t-8, .., t
 
 class SteadyWork {
  public:
@@ -51,13 +58,6 @@ class SteadyWork {
   std::size_t place_ = 0; // of the next piece in its step
   std::vector<Piece> pieces_;
 };
-
-// The clock behind the seconds that a run reports: of epochs, phases and calls, in metrics, ledgers and traces. It is the
-// steady clock, unless the run emulates another machine. Then each rank has a virtual clock, which starts at 0 and
-// advances by the processor time of the thread that communicates, times a factor of the machine, and by what calls
-// take on it (comm/pending.hpp). Processor time that passes inside calls does not count, because
-// MPI waits actively. Work that every step repeats counts as it takes in most of them (run_clock.hpp). So many ranks can share
-// a core, and the seconds are those of ranks that do not.
 
 /// A call of a group, or a message, whose seconds an emulated machine tells.
 struct EmulatedCall {

@@ -1,10 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What one rank does in a step of mini-batch training, listed before it runs (pmm/cost/step_plan.hpp): the
-// lists of rows that move between owners, the passes of its group's batches, the sums over the data axis, and
-// the update. How many of a batch's vertices and non-zeros are in this rank's blocks is known once the batch
-// is sampled.
+// Where the matrices of a batch lie, and what is known of a batch before it is sampled. Rows of a batch lie where those of
+// the whole graph lie, so a rank's part of them is not balanced; on average it is.
 
 #include "models/gnn/network/grid_cost.hpp"
 #include "models/gnn/network/memory_estimate.hpp"
@@ -18,6 +16,11 @@
 
 namespace orthant::models {
 
+// What one rank does in a step of mini-batch training, listed before it runs (pmm/cost/step_plan.hpp): the
+// lists of rows that move between owners, the passes of its group's batches, the sums over the data axis, and
+// the update. How many of a batch's vertices and non-zeros are in this rank's blocks is known once the batch
+// is sampled.
+
 /// A batch as its operands say: plan with this rank's own rows, non-zeros and residuals.
 struct PlannedBatch {
   NetworkPlan plan;
@@ -27,9 +30,6 @@ struct PlannedBatch {
 /// Lists a step on these batches of one group, one after the other, as Trainer runs it.
 void plan_batch_step(pmm::StepPlan& step, std::vector<PlannedBatch> const& batches,
                      NetworkSettings const& settings, OptimizerSettings const& optimizer = {});
-
-// Where the matrices of a batch lie, and what is known of a batch before it is sampled. Rows of a batch lie where those of
-// the whole graph lie, so a rank's part of them is not balanced; on average it is.
 
 /// Calls `visit` for every placement of a plan that has vertices in its rows.
 template<class Plan, class Visit>

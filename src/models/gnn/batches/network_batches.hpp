@@ -1,7 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ways of drawing batches, by name.
+// Sampled batches as a source of training: each is bound to a GCN and to the loss of its vertices. Dropout is
+// keyed by epoch and by the batch's index in it, so G data groups train as one that accumulates G batches.
 
 #include "graph/store/store_reader.hpp"
 #include "models/gnn/batches/batch_maker.hpp"
@@ -20,6 +21,12 @@
 #include <string_view>
 
 namespace orthant::models {
+
+// The batches of one data group in the order of training, each sampled on a second thread while the step
+// before it runs: ScaleGNN's overlapped sampling (arXiv 2604.02651), across the ends of epochs too. Two
+// batches are in memory, the one in use and the next. With Prefetch::none they are filled in line, and one is.
+
+// Ways of drawing batches, by name.
 
 /// uniform: each vertex equally often. degree: with probability by degree. clusters: whole clusters of the store.
 enum class SamplerKind : std::uint8_t { uniform, degree, clusters };
@@ -44,10 +51,6 @@ struct SamplerSettings {
                                                                     graph::GraphStore const& store,
                                                                     SamplerSettings const& settings,
                                                                     std::uint64_t seed);
-
-// The batches of one data group in the order of training, each sampled on a second thread while the step
-// before it runs: ScaleGNN's overlapped sampling (arXiv 2604.02651), across the ends of epochs too. Two
-// batches are in memory, the one in use and the next. With Prefetch::none they are filled in line, and one is.
 
 enum class Prefetch : std::uint8_t { none, next_batch };
 
@@ -90,9 +93,6 @@ class BatchQueue {
 
 extern template class BatchQueue<float>;
 extern template class BatchQueue<double>;
-
-// Sampled batches as a source of training: each is bound to a GCN and to the loss of its vertices. Dropout is
-// keyed by epoch and by the batch's index in it, so G data groups train as one that accumulates G batches.
 
 struct MiniBatchSettings : SamplerSettings {
   std::int64_t num_full_epochs = 0; // the last ones, on the full graph

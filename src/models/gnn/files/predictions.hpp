@@ -1,13 +1,10 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// A file with a row per vertex, by original id, that all ranks write together. Its name says the format:
+// What a network says of every vertex, by original id, in a file (predictions.hpp).
 //
-//   .h5    /predictions   int32 [N]: the class; of several classes int8 [N x C]: 1 if the vertex has the class
-//          /probabilities [N x C], /embeddings [N x D] in the precision of the computation, if asked for
-//   .npy   one array: the probabilities or the embeddings if asked for, else what /predictions is
-//   .csv   vertex,class[,p0,..][,e0,..], a line per vertex after that one; of several classes c0,.. in place of
-//          class
+//   one class       class_i = arg max_j z_ij, the smallest of equals      p_ij = exp(z_ij) / sum_k exp(z_ik)
+//   several         i has class j where z_ij > 0                          p_ij = 1 / (1 + exp(-z_ij))
 
 #include "graph/store/store_reader.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
@@ -21,6 +18,17 @@
 #include <vector>
 
 namespace orthant::models {
+
+// The rows of a matrix of vertices by original id, whatever its layout is: whole rows, brought to the ranks a
+// slice of the ids at a time, so that beside its own block a rank holds a slice's rows: those it sends, and its share.
+
+// A file with a row per vertex, by original id, that all ranks write together. Its name says the format:
+//
+//   .h5    /predictions   int32 [N]: the class; of several classes int8 [N x C]: 1 if the vertex has the class
+//          /probabilities [N x C], /embeddings [N x D] in the precision of the computation, if asked for
+//   .npy   one array: the probabilities or the embeddings if asked for, else what /predictions is
+//   .csv   vertex,class[,p0,..][,e0,..], a line per vertex after that one; of several classes c0,.. in place of
+//          class
 
 /// What a file of predictions has of every vertex.
 struct PredictionColumns {
@@ -63,9 +71,6 @@ template<class T>
                                                                         std::filesystem::path const& path,
                                                                         PredictionColumns const& columns);
 
-// The rows of a matrix of vertices by original id, whatever its layout is: whole rows, brought to the ranks a
-// slice of the ids at a time, so that beside its own block a rank holds a slice's rows: those it sends, and its share.
-
 template<class T>
 class RowsById {
  public:
@@ -96,11 +101,6 @@ class RowsById {
 
 extern template class RowsById<float>;
 extern template class RowsById<double>;
-
-// What a network says of every vertex, by original id, in a file (predictions.hpp).
-//
-//   one class       class_i = arg max_j z_ij, the smallest of equals      p_ij = exp(z_ij) / sum_k exp(z_ik)
-//   several         i has class j where z_ij > 0                          p_ij = 1 / (1 + exp(-z_ij))
 
 /// Writes the classes of `logits`, the probabilities if `has_probabilities`, and the rows of `embeddings`
 /// unless it is null: both matrices have a row per vertex, in any layout and order of the store. Every rank

@@ -1,7 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The memory of layers that take the maximum of the neighbours (gnn/plan/network_products.hpp).
+// The maximum of the neighbours in place of A^ F (gnn/plan/network_products.hpp). The backward pass reads which neighbours the
+// maxima of the last forward pass are of.
 
 #include "models/gnn/layers/aggregation.hpp"
 #include "models/gnn/plan/network_plan.hpp"
@@ -11,6 +12,8 @@
 #include <memory>
 
 namespace orthant::models {
+
+// The memory of layers that take the maximum of the neighbours (gnn/plan/network_products.hpp).
 
 /// Numbers that all layers use in turn.
 struct MaximumScratchPlan {
@@ -29,9 +32,6 @@ struct MaximumScratchPlan {
 void reserve_maximum(pmm::WorkspacePlan& work, pmm::StepPlan const& step, NetworkPlan const& plan);
 /// Lists the arrays that layers use in turn, and those that each has to itself.
 void plan_maximum_arrays(pmm::StepPlan& step, NetworkPlan const& plan);
-
-// The maximum of the neighbours in place of A^ F (gnn/plan/network_products.hpp). The backward pass reads which neighbours the
-// maxima of the last forward pass are of.
 
 /// Memory that all layers use in turn (MaximumScratchPlan).
 template<class T>

@@ -1,12 +1,13 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// A residual connection around a convolution: F_{l+1} = D + F_l. Rows of the vertex itself go the same way
-// (self_term.hpp). In the schedule pmm3d, input and output of a
-// layer lie on different planes and in different orders of rows (docs/design.md 2.2), so F travels to where
-// the output lies, and dF_{l+1} back: one all_to_all of the group each way. Both only need what is there
-// before the layer's products start. In the schedule rows both have the same owner: F is read and dF_{l+1} is kept
-// where they lie, and nothing is copied.
+// What a vertex itself gives to its output, beside its neighbours (gnn_model.hpp). With R what brings rows to where the
+// product by A^ leaves its own (docs/design.md 2.2: a relayout in the schedule pmm3d, nothing in rows):
+//
+//   aggregate first   S = R F, Q += S W'               transform first   V = F W', Q += R V
+//                     dW' = S^T dQ                                       dV = R^T dQ
+//                     dS = dQ W'^T                                       dW' = F^T dV
+//                     dF += R^T dS                                       dF += dV W'^T
 
 #include "models/gnn/plan/network_parameters.hpp"
 #include "models/gnn/plan/network_products.hpp"
@@ -21,6 +22,13 @@
 #include <vector>
 
 namespace orthant::models {
+
+// A residual connection around a convolution: F_{l+1} = D + F_l. Rows of the vertex itself go the same way
+// (self_term.hpp). In the schedule pmm3d, input and output of a
+// layer lie on different planes and in different orders of rows (docs/design.md 2.2), so F travels to where
+// the output lies, and dF_{l+1} back: one all_to_all of the group each way. Both only need what is there
+// before the layer's products start. In the schedule rows both have the same owner: F is read and dF_{l+1} is kept
+// where they lie, and nothing is copied.
 
 /// The way of F from input to output of one layer, and back. Empty: the layer needs none. If
 /// the output keeps fewer rows than the input, only those travel, and the others have no gradient from it. T is the
@@ -70,14 +78,6 @@ void plan_residual_arrays(pmm::StepPlan& step, NetworkLayerPlan const& plan,
 template<class T>
 void add(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& x, pmm::DistMatrix<T> const& y,
          pmm::DistMatrix<T> const& sum);
-
-// What a vertex itself gives to its output, beside its neighbours (gnn_model.hpp). With R what brings rows to where the
-// product by A^ leaves its own (docs/design.md 2.2: a relayout in the schedule pmm3d, nothing in rows):
-//
-//   aggregate first   S = R F, Q += S W'               transform first   V = F W', Q += R V
-//                     dW' = S^T dQ                                       dV = R^T dQ
-//                     dS = dQ W'^T                                       dW' = F^T dV
-//                     dF += R^T dS                                       dF += dV W'^T
 
 using runtime::GrowingVector;
 

@@ -1,33 +1,6 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The numbers of a perceptron that scores links, as its kernels use them: whole on every rank, with this rank's addends of their
-// gradients. They lie in the network's array of all parameters, so its passes bring the numbers and sum the addends.
-
-#include "models/gnn/links/link_step.hpp"
-#include "pmm/gemm/local_gemm.hpp"
-#include "pmm/grid/process_grid.hpp"
-#include "pmm/pairs/pair_layers.hpp"
-#include "runtime/arrays/views.hpp"
-
-namespace orthant::models {
-
-template<class T>
-struct DecoderParameters {
-  struct Layer {
-    runtime::Vector<T> weight, weight_gradient; // [inputs x outputs], row-major
-    runtime::Vector<T> bias, bias_gradient;     // [outputs], or empty
-  };
-  Layer hidden; // W_1 [width of H x K], b_1
-  Layer output; // w_2 [K], b_2
-
-  /// K; 0: there is none.
-  [[nodiscard]] std::int64_t hidden_width() const {
-    return static_cast<std::int64_t>(output.weight.extent(0));
-  }
-  [[nodiscard]] bool has_bias() const { return hidden.bias.extent(0) > 0; }
-};
-
 // Scores of links by a perceptron with one hidden layer of K numbers, of the products of the ends' embeddings, number by number: the
 // predictor of the Open Graph Benchmark's examples (Hu et al., arXiv 2005.00687), with one hidden layer and no dropout.
 //
@@ -45,6 +18,33 @@ struct DecoderParameters {
 // Ranks along b have the columns of H and the rows of W_1 of that part, and all of Z. The sums over blocks are those of the
 // network's array of all parameters, in which the numbers lie. Since s_e follows from z_e alone, a piece of the links is scored
 // and differentiated before the next one: no array is as long as the list of links, and nothing is sent twice.
+
+#include "models/gnn/links/link_step.hpp"
+#include "pmm/gemm/local_gemm.hpp"
+#include "pmm/grid/process_grid.hpp"
+#include "pmm/pairs/pair_layers.hpp"
+#include "runtime/arrays/views.hpp"
+
+namespace orthant::models {
+
+// The numbers of a perceptron that scores links, as its kernels use them: whole on every rank, with this rank's addends of their
+// gradients. They lie in the network's array of all parameters, so its passes bring the numbers and sum the addends.
+
+template<class T>
+struct DecoderParameters {
+  struct Layer {
+    runtime::Vector<T> weight, weight_gradient; // [inputs x outputs], row-major
+    runtime::Vector<T> bias, bias_gradient;     // [outputs], or empty
+  };
+  Layer hidden; // W_1 [width of H x K], b_1
+  Layer output; // w_2 [K], b_2
+
+  /// K; 0: there is none.
+  [[nodiscard]] std::int64_t hidden_width() const {
+    return static_cast<std::int64_t>(output.weight.extent(0));
+  }
+  [[nodiscard]] bool has_bias() const { return hidden.bias.extent(0) > 0; }
+};
 
 template<class T>
 class LinkDecoder {

@@ -1,15 +1,14 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// How well scores tell links from pairs that are none, as the evaluator of the Open Graph Benchmark defines it (Hu et al., arXiv
-// 2005.00687; its package ogb.linkproppred). With positives p and all negatives q of a split:
+// Link prediction: the outputs H of a network are embeddings, and the score of a link is the dot product of those of its ends
+// (Kipf & Welling, arXiv 1611.07308, equation 2). With the E edges of A and as many negatives n_e of the epoch (link_step.hpp),
 //
-//   AUC      ( #(p > q) + #(p = q) / 2 ) / (n_p n_q)
-//   rank_p   1 + ( #(q > p) + #(q >= p) ) / 2        the mean of the optimistic and the pessimistic rank of ties
-//   MRR      mean of 1 / rank_p
-//   Hits@K   share of the positives with p > the K-th largest q; 1 if there are fewer than K negatives
+//   z_uv := <H_u, H_v>
+//   loss := 1 / (2 E) ( sum_{edges uv} softplus(-z_uv) + sum_{negatives uw} softplus(z_uw) )
 //
-// The Open Graph Benchmark ranks each positive among negatives of its own for MRR; here all positives have the same ones.
+// A negative that happens to be an edge of A counts 0. link_step.hpp says what moves. A perceptron may give z_uv instead
+// (link_decoder.hpp).
 
 #include "models/gnn/links/link_decoder.hpp"
 #include "models/gnn/links/link_step.hpp"
@@ -25,6 +24,16 @@
 
 namespace orthant::models {
 
+// How well scores tell links from pairs that are none, as the evaluator of the Open Graph Benchmark defines it (Hu et al., arXiv
+// 2005.00687; its package ogb.linkproppred). With positives p and all negatives q of a split:
+//
+//   AUC      ( #(p > q) + #(p = q) / 2 ) / (n_p n_q)
+//   rank_p   1 + ( #(q > p) + #(q >= p) ) / 2        the mean of the optimistic and the pessimistic rank of ties
+//   MRR      mean of 1 / rank_p
+//   Hits@K   share of the positives with p > the K-th largest q; 1 if there are fewer than K negatives
+//
+// The Open Graph Benchmark ranks each positive among negatives of its own for MRR; here all positives have the same ones.
+
 /// Of the scores that all ranks give. Also the mean of binary cross-entropy, and how many scores have the right sign (0 is that of a
 /// negative). If the loss is not finite, nothing is ranked. Every rank holds all negatives' scores, 8 bytes each. Cost: a sort of
 /// them, and two searches for each of the rank's positives. Collective over `comm`.
@@ -33,15 +42,6 @@ namespace orthant::models {
 
 /// The most that it holds on a rank at a time, with the scores that it is given.
 [[nodiscard]] std::int64_t bytes_of_link_scores(graph::StoreFacts const& facts);
-
-// Link prediction: the outputs H of a network are embeddings, and the score of a link is the dot product of those of its ends
-// (Kipf & Welling, arXiv 1611.07308, equation 2). With the E edges of A and as many negatives n_e of the epoch (link_step.hpp),
-//
-//   z_uv := <H_u, H_v>
-//   loss := 1 / (2 E) ( sum_{edges uv} softplus(-z_uv) + sum_{negatives uw} softplus(z_uw) )
-//
-// A negative that happens to be an edge of A counts 0. link_step.hpp says what moves. A perceptron may give z_uv instead
-// (link_decoder.hpp).
 
 template<class T>
 class LinkLoss final : public Objective<T> {

@@ -1,8 +1,16 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The links of a rank's block, on the host: pairs (row, column) of places in its lists of rows and columns (pmm/aggregate/cells.hpp).
-// Every link has one block: that of its first end's row and its second end's column, and the ranks along b share it.
+// What link prediction from a network's outputs H does on one rank, listed without arrays. Rows have one owner (schedule rows). With
+// the blocks of A (pmm/aggregate/cells.hpp), whose ranks along b have parts of the columns of H each:
+//
+//   X_c := rows(H)      Y_a := columns(H)                  exchange over b, gather over a and over c       (pmm/edges/block_rows.hpp)
+//   z_e := sum_b <X_i, Y_j>                                for the links e = (i, j) of the block
+//   loss := sum_{a,c} of binary cross-entropy              dz_e
+//   dH := rows^T(sum_e dz_e Y_j) + columns^T(sum_e dz_e X_i)
+//
+// So what is sent for rows does not grow with the links: as much as for two aggregations of H. For scores a rank sends 2 (G_b - 1) /
+// G_b numbers per link of its block, and K times as many if a perceptron with a hidden layer of K scores them (link_decoder.hpp).
 
 #include "graph/store/listed_block.hpp"
 #include "graph/store/store_format.hpp"
@@ -19,6 +27,9 @@
 #include <vector>
 
 namespace orthant::models {
+
+// The links of a rank's block, on the host: pairs (row, column) of places in its lists of rows and columns (pmm/aggregate/cells.hpp).
+// Every link has one block: that of its first end's row and its second end's column, and the ranks along b share it.
 
 /// By row, as CSR without values.
 struct LinkLists {
@@ -80,17 +91,6 @@ class NegativeLinks {
   std::uint64_t seed_;
   LinkLists drawn_;
 };
-
-// What link prediction from a network's outputs H does on one rank, listed without arrays. Rows have one owner (schedule rows). With
-// the blocks of A (pmm/aggregate/cells.hpp), whose ranks along b have parts of the columns of H each:
-//
-//   X_c := rows(H)      Y_a := columns(H)                  exchange over b, gather over a and over c       (pmm/edges/block_rows.hpp)
-//   z_e := sum_b <X_i, Y_j>                                for the links e = (i, j) of the block
-//   loss := sum_{a,c} of binary cross-entropy              dz_e
-//   dH := rows^T(sum_e dz_e Y_j) + columns^T(sum_e dz_e X_i)
-//
-// So what is sent for rows does not grow with the links: as much as for two aggregations of H. For scores a rank sends 2 (G_b - 1) /
-// G_b numbers per link of its block, and K times as many if a perceptron with a hidden layer of K scores them (link_decoder.hpp).
 
 /// A perceptron that scores links in place of dot products (link_decoder.hpp).
 struct DecoderShape {

@@ -1,8 +1,16 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// On which grid and with which schedule a network trains, if the user leaves them open: those whose epoch takes least
-// on a machine (pmm/cost/step_plan.hpp), by the lists of all.
+// What an epoch of full-graph training would cost on every grid of a number of ranks, none of which need
+// exist: sums over the list of a step (pmm/cost/step_plan.hpp) of the rank that sends and holds most.
+//
+// That is rank 0. Balanced parts are larger, or as large, at lower coordinates, and so is every block: its
+// rows, its columns, and its piece of a flat shard. A collective over a group sends in proportion to a block
+// that the whole group shares, and deals what is left over to its first ranks. Only an exchange of the
+// schedule rows sends fewer columns if the own part is wider; its return sends the more. A residual of the
+// schedule pmm3d is different: a rank that keeps a part of its rows sends less. Then all ranks are listed, or,
+// of more than 128, those at the first, the middle and the last coordinate of each axis; on two such grids the
+// busiest rank sends at most 5 % more. A test compares with all ranks of small grids.
 
 #include "graph/store/store_reader.hpp"
 #include "models/gnn/plan/network_settings.hpp"
@@ -19,6 +27,9 @@
 #include <vector>
 
 namespace orthant::models {
+
+// On which grid and with which schedule a network trains, if the user leaves them open: those whose epoch takes least
+// on a machine (pmm/cost/step_plan.hpp), by the lists of all.
 
 /// How long an epoch takes on the rank with the most work. Infinitely long on a grid that cannot train.
 using EpochSeconds = std::function<pmm::StepSeconds(pmm::GridShape const&, Schedule)>;
@@ -50,17 +61,6 @@ struct GridChoice {
 
 /// What --schedule WORD leaves open to that network: "rows" in place of "auto" if it has no other.
 [[nodiscard]] std::string_view open_schedules(NetworkSettings const& settings, std::string_view word);
-
-// What an epoch of full-graph training would cost on every grid of a number of ranks, none of which need
-// exist: sums over the list of a step (pmm/cost/step_plan.hpp) of the rank that sends and holds most.
-//
-// That is rank 0. Balanced parts are larger, or as large, at lower coordinates, and so is every block: its
-// rows, its columns, and its piece of a flat shard. A collective over a group sends in proportion to a block
-// that the whole group shares, and deals what is left over to its first ranks. Only an exchange of the
-// schedule rows sends fewer columns if the own part is wider; its return sends the more. A residual of the
-// schedule pmm3d is different: a rank that keeps a part of its rows sends less. Then all ranks are listed, or,
-// of more than 128, those at the first, the middle and the last coordinate of each axis; on two such grids the
-// busiest rank sends at most 5 % more. A test compares with all ranks of small grids.
 
 /// Of one grid. All bytes are per rank, and those of the rank that has most.
 struct GridCost {

@@ -1,9 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What enters a GCN: features as they are stored (dense, or sparse and never made dense), or features that
-// are trained; with dropout in training. Dense features become numbers of 16 bits if activations are: once when they
-// are bound, those that are trained in each pass.
+// Everything of a graph, or of a batch of its vertices, that a GCN runs on. A plain struct: whoever samples a
+// batch fills it in.
 
 #include "models/gnn/layers/aggregation.hpp"
 #include "models/gnn/layers/self_term.hpp"
@@ -15,6 +14,10 @@
 #include <vector>
 
 namespace orthant::models {
+
+// What enters a GCN: features as they are stored (dense, or sparse and never made dense), or features that
+// are trained; with dropout in training. Dense features become numbers of 16 bits if activations are: once when they
+// are bound, those that are trained in each pass.
 
 using runtime::GrowingVector;
 
@@ -98,9 +101,6 @@ extern template class NetworkInput<float>;
 extern template class NetworkInput<double>;
 extern template class NetworkInput<runtime::Bf16Number>;
 extern template class NetworkInput<runtime::Fp16Number>;
-
-// Everything of a graph, or of a batch of its vertices, that a GCN runs on. A plain struct: whoever samples a
-// batch fills it in.
 
 /// Copies share the numbers.
 template<class T>

@@ -1,7 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The orders in which matrices of vertices are numbered: the two of the store (docs/design.md 2.2).
+// What a model needs of a graph, as operands on the grid: blocks of A^, features, targets, original ids.
+// Reads from a store just this rank's rectangles.
 
 #include "graph/store/store_reader.hpp"
 #include "models/layers/activation.hpp"
@@ -19,6 +20,8 @@
 
 namespace orthant::models {
 
+// The orders in which matrices of vertices are numbered: the two of the store (docs/design.md 2.2).
+
 inline constexpr pmm::IndexOrder order_p1{"p1"};
 inline constexpr pmm::IndexOrder order_p2{"p2"};
 
@@ -35,9 +38,6 @@ inline constexpr pmm::IndexOrder order_p2{"p2"};
     return store.read_original_ids(order_of(order), rows);
   };
 }
-
-// What a model needs of a graph, as operands on the grid: blocks of A^, features, targets, original ids.
-// Reads from a store just this rank's rectangles.
 
 /// How features are scaled as they are read. row: each vertex's to sum 1 (a zero row stays zero).
 enum class FeatureNorm : std::uint8_t { none, row };

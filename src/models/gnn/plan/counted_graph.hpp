@@ -1,7 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// How many rows move where the two orders of the vertices decide it: counted, in place of the mean (epoch_traits.hpp).
+// The rows that move in an epoch on the full graph, counted in the graph for a grid that need not exist. One process reads the store
+// once. traits_of() has their mean, or all rows.
 
 #include "graph/store/store_reader.hpp"
 #include "models/gnn/plan/epoch_traits.hpp"
@@ -16,6 +17,8 @@
 #include <vector>
 
 namespace orthant::models {
+
+// How many rows move where the two orders of the vertices decide it: counted, in place of the mean (epoch_traits.hpp).
 
 /// Where vertices lie in both orders.
 struct VertexOrders {
@@ -84,9 +87,6 @@ class TouchedRows {
   std::vector<bool> meets_c_; // [n x num_c]
   std::vector<bool> meets_a_; // [n x num_a]
 };
-
-// The rows that move in an epoch on the full graph, counted in the graph for a grid that need not exist. One process reads the store
-// once. traits_of() has their mean, or all rows.
 
 /// Accuracy of a predicted number of sent bytes.
 enum class Exactness : std::uint8_t {

@@ -1,7 +1,34 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// A value that may be absent, as std::optional, in memory of its own: where most objects have none, they stay small.
+// Where everything of a GCN lies (docs/design.md 2.2). With role axes (a, b, c) a layer is two products and a
+// rotation:
+//
+//   aggregate first   H[c,b] := sum_a A^[c,a] F[a,b]     Q[c,a] := sum_b H[c,b] W[b,a], W flat-sharded over c
+//                     next (a,b,c) <- (c,a,b)
+//   transform first   U[a,c] := sum_b F[a,b] W[b,c], W flat-sharded over a     Q[b,c] := sum_a A^[b,a] U[a,c]
+//                     next (a,b,c) <- (b,c,a)
+//
+// Q lies as the next layer's F does, so activations are never redistributed. Rows alternate between two
+// orders: even layers use A^[p1, p2], odd layers A^[p2, p1]; the features start in order p2. Source: Plexus
+// (arXiv 2505.04083), sections 3.1 and 5.1; transform first is its transpose.
+//
+// That is the schedule pmm3d. In the schedule rows every vertex has one owner, which holds its whole rows of
+// every activation, and the axes serve the aggregation alone (pmm/aggregate/aggregate.hpp); all matrices of
+// vertices are F[{x,y,z},-] in order p1. Every rank reads whole weights W[-,-] and leaves an addend of their
+// gradients (network_parameters.hpp gathers and sums them).
+//
+// A layer may be one of the two products alone (gnn_model.hpp). Rows of a dense layer stay where they are; a propagation leaves the
+// columns, so that two of them lie where they began:
+//
+//   dense             Q[a,c] := sum_b F[a,b] W[b,c], W flat-sharded over a           next (a,b,c) <- (a,c,b)
+//   propagation       Q[c,b] := sum_a A^[c,a] F[a,b]                                 next (a,b,c) <- (c,b,a)
+//
+// An input projection and a head are one product each, around the layers, with the roles of the first layer
+// and those after the last (ScaleGNN, arXiv 2604.02651):
+//
+//   F_0[a,b] := sum_c X[a,c] W_in[c,b]        logits[a,c] := sum_b F_L[a,b] W_out[b,c]        W flat-sharded
+//   over a
 
 #include "pmm/aggregate/aggregate.hpp"
 #include "pmm/edges/edge_block.hpp"
@@ -14,6 +41,8 @@
 #include <vector>
 
 namespace orthant::models {
+
+// A value that may be absent, as std::optional, in memory of its own: where most objects have none, they stay small.
 
 template<class T>
 class Boxed {
@@ -77,35 +106,6 @@ struct AttentionPlan {
 /// Of a layer with that many columns, which heads cut evenly (Error).
 [[nodiscard]] AttentionPlan attention_of(AttentionShape const& shape, std::int64_t num_columns,
                                          bool makes_logits);
-
-// Where everything of a GCN lies (docs/design.md 2.2). With role axes (a, b, c) a layer is two products and a
-// rotation:
-//
-//   aggregate first   H[c,b] := sum_a A^[c,a] F[a,b]     Q[c,a] := sum_b H[c,b] W[b,a], W flat-sharded over c
-//                     next (a,b,c) <- (c,a,b)
-//   transform first   U[a,c] := sum_b F[a,b] W[b,c], W flat-sharded over a     Q[b,c] := sum_a A^[b,a] U[a,c]
-//                     next (a,b,c) <- (b,c,a)
-//
-// Q lies as the next layer's F does, so activations are never redistributed. Rows alternate between two
-// orders: even layers use A^[p1, p2], odd layers A^[p2, p1]; the features start in order p2. Source: Plexus
-// (arXiv 2505.04083), sections 3.1 and 5.1; transform first is its transpose.
-//
-// That is the schedule pmm3d. In the schedule rows every vertex has one owner, which holds its whole rows of
-// every activation, and the axes serve the aggregation alone (pmm/aggregate/aggregate.hpp); all matrices of
-// vertices are F[{x,y,z},-] in order p1. Every rank reads whole weights W[-,-] and leaves an addend of their
-// gradients (network_parameters.hpp gathers and sums them).
-//
-// A layer may be one of the two products alone (gnn_model.hpp). Rows of a dense layer stay where they are; a propagation leaves the
-// columns, so that two of them lie where they began:
-//
-//   dense             Q[a,c] := sum_b F[a,b] W[b,c], W flat-sharded over a           next (a,b,c) <- (a,c,b)
-//   propagation       Q[c,b] := sum_a A^[c,a] F[a,b]                                 next (a,b,c) <- (c,b,a)
-//
-// An input projection and a head are one product each, around the layers, with the roles of the first layer
-// and those after the last (ScaleGNN, arXiv 2604.02651):
-//
-//   F_0[a,b] := sum_c X[a,c] W_in[c,b]        logits[a,c] := sum_b F_L[a,b] W_out[b,c]        W flat-sharded
-//   over a
 
 /// How the matrices of vertices are spread, and so what is communicated.
 enum class Schedule : std::uint8_t { pmm3d, rows };

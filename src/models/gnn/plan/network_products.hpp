@@ -1,6 +1,16 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
+// The products of a GCN by name: what its layers run, and what the list of a step holds. Equations:
+// layers/network_layer.hpp and layers/network_linear.hpp.
+
+#include "models/gnn/plan/network_plan.hpp"
+#include "pmm/edges/block_rows.hpp"
+#include "pmm/neighbors/edge_maximum.hpp"
+#include "pmm/product/pmm.hpp"
+
+namespace orthant::models {
+
 // What one rank does and holds for a layer that takes the maximum of the neighbours (pmm/neighbors/edge_maximum.hpp): what
 // gnn/layers/maximum_aggregation.hpp runs, and what a list holds. Axis b cuts the columns. In the schedule rows, with the rows of
 // owners [n]:
@@ -11,13 +21,6 @@
 // In the schedule pmm3d, as products on three axes:
 //
 //   P[c,b] := max_a A[c,a] F[a,b]                            dF[a,b] := sum_c A[c,a]^T dP[c,b] along the maxima
-
-#include "models/gnn/plan/network_plan.hpp"
-#include "pmm/edges/block_rows.hpp"
-#include "pmm/neighbors/edge_maximum.hpp"
-#include "pmm/product/pmm.hpp"
-
-namespace orthant::models {
 
 /// Of a layer.
 struct MaximumPlan {
@@ -63,9 +66,6 @@ void plan_maximum(pmm::StepPlan& step, MaximumSteps const& steps);
 void plan_maximum_backward(pmm::StepPlan& step, MaximumSteps const& steps);
 void plan_maximum(pmm::StepPlan& step, PlaneMaximumSteps const& steps);
 void plan_maximum_backward(pmm::StepPlan& step, PlaneMaximumSteps const& steps);
-
-// The products of a GCN by name: what its layers run, and what the list of a step holds. Equations:
-// layers/network_layer.hpp and layers/network_linear.hpp.
 
 /// Of one convolution, forward and backward. A dense layer and a propagation have only theirs.
 struct NetworkLayerProducts {

@@ -1,9 +1,9 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a GCN runs on if it keeps only the rows that training vertices depend on (pruned_rows.hpp): each layer
-// has a block of its own with its transpose, and features, targets and ids are those of the rows that are
-// kept. Dropout is keyed by the same ids as ever.
+// A GCN that trains on the whole graph in the schedule rows, and leaves out of a step what no training vertex
+// depends on (pruned_rows.hpp). Loss, gradients and weights are those of a training on all rows, to rounding.
+// Evaluation is a pass of a second network, on all rows and with the same parameters.
 
 #include "models/gnn/network/memory_estimate.hpp"
 #include "models/gnn/network/network_operands.hpp"
@@ -16,6 +16,10 @@
 #include <optional>
 
 namespace orthant::models {
+
+// What a GCN runs on if it keeps only the rows that training vertices depend on (pruned_rows.hpp): each layer
+// has a block of its own with its transpose, and features, targets and ids are those of the rows that are
+// kept. Dropout is keyed by the same ids as ever.
 
 /// `features` are those of the whole graph, and shared if all of them are kept; `whole` is the block of the
 /// layers that keep everything (Error if there are such layers and it is absent). Collective over the grid's
@@ -51,10 +55,6 @@ template<class T>
 estimate_pruned_memory(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts, NetworkPlan const& plan,
                        NetworkSettings const& settings, OptimizerSettings const& optimizer,
                        PrunedRows const& rows, bool evaluates, MemoryEstimate const& of_all_rows);
-
-// A GCN that trains on the whole graph in the schedule rows, and leaves out of a step what no training vertex
-// depends on (pruned_rows.hpp). Loss, gradients and weights are those of a training on all rows, to rounding.
-// Evaluation is a pass of a second network, on all rows and with the same parameters.
 
 template<class T>
 class PrunedNetwork {

@@ -1,8 +1,20 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the backward pass of a layer of experts reads of its forward pass, and what all layers use in turn. How many rows
-// arrive changes from step to step, so most of it grows.
+// A layer of experts in place of the products of a feed-forward part. For the tokens H[z,y] of a rank, replicated over x, each
+// expert e with weights of its own:
+//
+//   l           := sum_y H[z,y] W_r[y,-]                                       router
+//   Y           := send(H)                              each rank along x sends a part of its tokens
+//   U_e[-,x]    := sum_y Y_e[-,y] W_up,e[y,x]           the rows of expert e, over all ranks along the expert axis
+//   A_e         := GELU(U_e), or SwiGLU of its pairs
+//   Y_e[-,y]    := A_e W_down,e[x,y]                    partial over x
+//   branch[z,y] := combine(return(Y))                   weights of the router
+//
+// The sum over x of the last product is the reduce_scatter of return(): each rank along x gets the rows that it sent. Capacity,
+// losses and the order of slots are those of all tokens of a pass, so the grid does not change the answer.
+//
+// Source: DeepSpeed-TED (arXiv 2303.06318), GShard (arXiv 2006.16668).
 
 #include "models/lm/plan/expert_plan.hpp"
 #include "pmm/experts/capacity.hpp"
@@ -16,6 +28,11 @@
 #include <vector>
 
 namespace orthant::models {
+
+// How evenly the experts of a layer are chosen in a pass.
+
+// What the backward pass of a layer of experts reads of its forward pass, and what all layers use in turn. How many rows
+// arrive changes from step to step, so most of it grows.
 
 template<class T>
 struct ExpertScratch {
@@ -58,8 +75,6 @@ extern template struct ExpertScratch<double>;
 extern template struct ExpertMemory<float>;
 extern template struct ExpertMemory<double>;
 
-// How evenly the experts of a layer are chosen in a pass.
-
 struct ExpertLoad {
   std::int64_t layer = 0;
   std::vector<std::int64_t> chosen; // [experts] choices of all ranks
@@ -70,21 +85,6 @@ struct ExpertLoad {
   /// Of the shares of the choices, in nats: log(experts) is even.
   [[nodiscard]] double entropy() const;
 };
-
-// A layer of experts in place of the products of a feed-forward part. For the tokens H[z,y] of a rank, replicated over x, each
-// expert e with weights of its own:
-//
-//   l           := sum_y H[z,y] W_r[y,-]                                       router
-//   Y           := send(H)                              each rank along x sends a part of its tokens
-//   U_e[-,x]    := sum_y Y_e[-,y] W_up,e[y,x]           the rows of expert e, over all ranks along the expert axis
-//   A_e         := GELU(U_e), or SwiGLU of its pairs
-//   Y_e[-,y]    := A_e W_down,e[x,y]                    partial over x
-//   branch[z,y] := combine(return(Y))                   weights of the router
-//
-// The sum over x of the last product is the reduce_scatter of return(): each rank along x gets the rows that it sent. Capacity,
-// losses and the order of slots are those of all tokens of a pass, so the grid does not change the answer.
-//
-// Source: DeepSpeed-TED (arXiv 2303.06318), GShard (arXiv 2006.16668).
 
 /// Weights and gradients of a layer: this rank's pieces of the arrays of its experts.
 template<class T>

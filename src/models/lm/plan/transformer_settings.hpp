@@ -1,13 +1,18 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the user asks of the experts of a transformer: feed-forward parts of which each token takes a few.
+// What the user asks of a transformer that predicts the next token. Two shapes have names:
+//
+//   gpt2    learned positions, LayerNorm, GELU, biases, head tied to the embedding (Radford et al. 2019)
+//   llama   rotary positions, RMSNorm, SwiGLU, no biases, head of its own (Touvron et al. 2023)
 
 #include <cstdint>
 #include <optional>
 #include <vector>
 
 namespace orthant::models {
+
+// What the user asks of the experts of a transformer: feed-forward parts of which each token takes a few.
 
 /// Whose tokens fill the experts: those of all ranks, in their order, so that the grid does not change who is dropped; or those of one
 /// rank along data and expert, which has experts' slots of its own, as in DeepSpeed.
@@ -39,11 +44,6 @@ struct ExpertSettings {
 
 /// Throws UserError if the settings contradict one another, such as more experts of a token than there are.
 void require_valid(ExpertSettings const& settings, std::int64_t num_layers);
-
-// What the user asks of a transformer that predicts the next token. Two shapes have names:
-//
-//   gpt2    learned positions, LayerNorm, GELU, biases, head tied to the embedding (Radford et al. 2019)
-//   llama   rotary positions, RMSNorm, SwiGLU, no biases, head of its own (Touvron et al. 2023)
 
 enum class Positions : std::uint8_t { learned, rotary };
 enum class NormKind : std::uint8_t { layer, rms };

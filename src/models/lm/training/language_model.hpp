@@ -1,8 +1,9 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loss over the whole validation part: windows that do not overlap, so each token but the first is predicted
-// once, from those before it in its window.
+// A transformer with its training on a token file: network, loss, sequences and updates, in the one training loop
+// (training/trainer.hpp). Its epochs are steps of B sequences each; the scores of its evaluations are those of the
+// validation part.
 
 #include "models/lm/plan/transformer_plan.hpp"
 #include "models/lm/training/sequence_rows.hpp"
@@ -13,16 +14,15 @@
 
 namespace orthant::models {
 
+// The loss over the whole validation part: windows that do not overlap, so each token but the first is predicted
+// once, from those before it in its window.
+
 /// Mean loss in nats per token, and how many tokens were predicted and how many right. `num_sequences`: of a pass, over
 /// all data groups. Collective over the grid's group and data axis. Throws UserError if a rank cannot read.
 template<class T>
 [[nodiscard]] SplitScore evaluate_sequences(pmm::ProcessGrid const& grid, Transformer<T>& network,
                                             pmm::RowLoss<T>& loss, SequenceRows<T>& rows,
                                             tokens::TokenFile const& file, std::int64_t num_sequences);
-
-// A transformer with its training on a token file: network, loss, sequences and updates, in the one training loop
-// (training/trainer.hpp). Its epochs are steps of B sequences each; the scores of its evaluations are those of the
-// validation part.
 
 template<class T>
 class LanguageModel {

@@ -1,7 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The arrays of the training of a language model, listed from the plan alone, and the memory that a rank needs by that list.
+// What a training step of a language model would cost on every grid of a number of ranks, none of which need exist: sums over
+// the list of the step (docs/design.md 2.5) of rank 0, whose balanced parts are the largest.
 
 #include "models/gnn/network/memory_estimate.hpp"
 #include "models/lm/plan/transformer_plan.hpp"
@@ -16,6 +17,8 @@
 #include <vector>
 
 namespace orthant::models {
+
+// The arrays of the training of a language model, listed from the plan alone, and the memory that a rank needs by that list.
 
 /// Lists the arrays of a LanguageModel, in the order in which they are allocated.
 void plan_language_model_arrays(pmm::StepPlan& step, TransformerPlan const& plan,
@@ -39,9 +42,6 @@ template<class T>
 [[nodiscard]] MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, TransformerPlan const& plan,
                                              SequenceSettings const& sequences,
                                              OptimizerSettings const& optimizer);
-
-// What a training step of a language model would cost on every grid of a number of ranks, none of which need exist: sums over
-// the list of the step (docs/design.md 2.5) of rank 0, whose balanced parts are the largest.
 
 /// The cost of one grid. All bytes are per rank.
 struct LanguageModelCost {

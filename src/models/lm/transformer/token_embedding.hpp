@@ -1,11 +1,12 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// A matrix E[x,y] of a row per token of the vocabulary, flat-sharded over z: the embedding, and the head. A pass gathers
-// it once, and sums its gradient once, whoever uses it:
+// From tokens to the residual stream, and back. With token t_i at place s_i of its sequence:
 //
-//   gather      E := all_gather over z of its pieces
-//   reduce      dE := reduce_scatter over z of the addends
+//   x[z,y]_i := sum_x [t_i in this rank's part] E[x,y]_{t_i} + P[-,y]_{s_i}
+//   dE_t     := (dE_t +) sum_{i: t_i = t} dx_i                 dP_s := sum_{i: s_i = s} dx_i
+//
+// The rows of each token are listed when the tokens are set, so sums over them need no atomics and have one order.
 
 #include "models/lm/plan/transformer_plan.hpp"
 #include "models/lm/transformer/transformer_parameters.hpp"
@@ -17,6 +18,12 @@
 #include <vector>
 
 namespace orthant::models {
+
+// A matrix E[x,y] of a row per token of the vocabulary, flat-sharded over z: the embedding, and the head. A pass gathers
+// it once, and sums its gradient once, whoever uses it:
+//
+//   gather      E := all_gather over z of its pieces
+//   reduce      dE := reduce_scatter over z of the addends
 
 template<class T>
 class VocabularyTable {
@@ -54,13 +61,6 @@ void plan_table_arrays(pmm::StepPlan& step, pmm::Placement const& table);
 
 extern template class VocabularyTable<float>;
 extern template class VocabularyTable<double>;
-
-// From tokens to the residual stream, and back. With token t_i at place s_i of its sequence:
-//
-//   x[z,y]_i := sum_x [t_i in this rank's part] E[x,y]_{t_i} + P[-,y]_{s_i}
-//   dE_t     := (dE_t +) sum_{i: t_i = t} dx_i                 dP_s := sum_{i: s_i = s} dx_i
-//
-// The rows of each token are listed when the tokens are set, so sums over them need no atomics and have one order.
 
 template<class T>
 class TokenEmbedding {

@@ -1,8 +1,13 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// One block of a transformer, and the stream behind each of its halves. If the block is computed again, and collectives are kept, the
-// results of the first forward pass are on its tape: of all calls that are made again, so not of the last product of a segment.
+// A transformer over sequences of tokens (AxoNN, arXiv 2502.08145). A rank has whole sequences:
+//
+//   sequences                         cut over data, each part over z
+//   residual stream    x[z,y]         a row per token; replicated over x
+//   logits             z[z,x]         the vocabulary over x; replicated over y
+//
+// The rows of a matrix are those of one data group, as a product never crosses the data axis.
 
 #include "models/lm/experts/expert_layer.hpp"
 #include "models/lm/plan/transformer_plan.hpp"
@@ -22,6 +27,9 @@
 #include <vector>
 
 namespace orthant::models {
+
+// One block of a transformer, and the stream behind each of its halves. If the block is computed again, and collectives are kept, the
+// results of the first forward pass are on its tape: of all calls that are made again, so not of the last product of a segment.
 
 template<class T>
 class TransformerBlock {
@@ -73,14 +81,6 @@ class TransformerBlock {
   bool combines_again_;
   std::unique_ptr<runtime::CallTape> tape_;
 };
-
-// A transformer over sequences of tokens (AxoNN, arXiv 2502.08145). A rank has whole sequences:
-//
-//   sequences                         cut over data, each part over z
-//   residual stream    x[z,y]         a row per token; replicated over x
-//   logits             z[z,x]         the vocabulary over x; replicated over y
-//
-// The rows of a matrix are those of one data group, as a product never crosses the data axis.
 
 template<class T>
 class Transformer final : public Network<T> {

@@ -1,9 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What makes a training the one that it is: the data set, the seed, the model, the optimizer, the precision. A
-// checkpoint records it, and a training that differs does not go on from there. Nothing here knows what the
-// parts mean.
+// What a checkpoint says beside its numbers: how far the training had come, which training it was, and what
+// arrays there are with their checksums. One JSON text, guarded by a checksum of its own.
 
 #include "models/training/training_run.hpp"
 #include "runtime/files/hdf5_file.hpp"
@@ -16,6 +15,10 @@
 #include <vector>
 
 namespace orthant::models {
+
+// What makes a training the one that it is: the data set, the seed, the model, the optimizer, the precision. A
+// checkpoint records it, and a training that differs does not go on from there. Nothing here knows what the
+// parts mean.
 
 struct IdentityPart {
   std::string name;        // "--dropout"
@@ -31,9 +34,6 @@ inline constexpr auto if_both_have_it = "if both have it";
 /// Throws UserError, which names all differences, unless every part is equal or of a group that may differ.
 void require_same_training(std::filesystem::path const& path, Identity const& recorded,
                            Identity const& wanted, std::vector<std::string> const& may_differ);
-
-// What a checkpoint says beside its numbers: how far the training had come, which training it was, and what
-// arrays there are with their checksums. One JSON text, guarded by a checksum of its own.
 
 inline constexpr std::int64_t checkpoint_version = 1;
 

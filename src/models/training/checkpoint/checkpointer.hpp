@@ -1,10 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The checkpoints of one training in a folder, each named by the number of optimizer steps that it holds:
-// checkpoint-000020.h5, checkpoint-000040.h5, .., and the link `latest` to the newest. Files have their names
-// when they are complete, so the largest number is the newest complete one. Earlier versions counted the
-// files instead; those are found in the same way. For one rank; nothing communicates.
+// Takes checkpoints of a training that goes on. A checkpoint is a copy of the numbers in host memory, taken
+// between two steps, which a second thread of each rank writes. README.md says who communicates when.
 
 #include "models/training/background_task.hpp"
 #include "models/training/checkpoint/checkpoint_file.hpp"
@@ -18,6 +16,11 @@
 #include <vector>
 
 namespace orthant::models {
+
+// The checkpoints of one training in a folder, each named by the number of optimizer steps that it holds:
+// checkpoint-000020.h5, checkpoint-000040.h5, .., and the link `latest` to the newest. Files have their names
+// when they are complete, so the largest number is the newest complete one. Earlier versions counted the
+// files instead; those are found in the same way. For one rank; nothing communicates.
 
 [[nodiscard]] std::filesystem::path checkpoint_path(std::filesystem::path const& folder, std::int64_t step);
 
@@ -43,9 +46,6 @@ void point_latest_to(std::filesystem::path const& folder, std::int64_t number);
 /// removed stay.
 void remove_older_checkpoints(std::filesystem::path const& folder, std::int64_t newest,
                               std::int64_t num_kept) noexcept;
-
-// Takes checkpoints of a training that goes on. A checkpoint is a copy of the numbers in host memory, taken
-// between two steps, which a second thread of each rank writes. README.md says who communicates when.
 
 /// When checkpoints are due: at the ends of every so many epochs, or at a step if so much time has passed.
 struct CheckpointInterval {
