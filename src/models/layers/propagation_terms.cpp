@@ -14,7 +14,7 @@ runtime::LocalPass split_pass(StartGradient which, std::int64_t bytes) {
   return {"split_gradient", (which == StartGradient::first ? 1 : 2) * bytes, 2 * bytes};
 }
 template<class T>
-std::int64_t stored_bytes(pmm::DistMatrix<T> const& matrix) {
+std::int64_t bytes_of_block(pmm::DistMatrix<T> const& matrix) {
   return matrix.block().num_stored * static_cast<std::int64_t>(sizeof(T));
 }
 
@@ -30,7 +30,7 @@ template<class T>
 void add_teleport(DefaultExec const& exec, double alpha, pmm::DistMatrix<T> const& start,
                   pmm::DistMatrix<T> const& sum) {
   require_alike(start, sum);
-  sum.grid().passes().add(teleport_pass(stored_bytes(sum)));
+  sum.grid().passes().add(teleport_pass(bytes_of_block(sum)));
   auto const of_sum = static_cast<T>(1 - alpha);
   auto const of_start = static_cast<T>(alpha);
   T const* const from = start.storage().data();
@@ -44,7 +44,7 @@ template<class T>
 void split_gradient(DefaultExec const& exec, double alpha, StartGradient which,
                     pmm::DistMatrix<T> const& gradient, pmm::DistMatrix<T> const& start_gradient) {
   require_alike(gradient, start_gradient);
-  gradient.grid().passes().add(split_pass(which, stored_bytes(gradient)));
+  gradient.grid().passes().add(split_pass(which, bytes_of_block(gradient)));
   auto const of_sum = static_cast<T>(1 - alpha);
   auto const of_start = static_cast<T>(alpha);
   auto const adds = which == StartGradient::further;
