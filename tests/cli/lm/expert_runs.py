@@ -120,18 +120,19 @@ def uneven(_):
 
 
 def processes(_):
-    """The peak of a process beside its predictions, before the run and by its loads: within 10 %, and libraries are a quarter of it."""
+    """The peak of a process beside its predictions, before the run and by its loads: within 10 %, and 2 MiB by which libraries differ
+    between processors: they are a quarter of it. Before the run the imbalance of experts on four ranks is told, as loads decide a tenth."""
     place = Place()
     model = ["--layers", "4", "--hidden", "128", "--sequence", "64", "--global-batch", "12", "--compute-dtype", "fp32"]
     experts = ["--experts", "8", "--moe-every", "1"]
     for ranks, arguments in ((1, []), (2, ["--grid", "2x1x1x1"]), (4, ["--grid", "2x1x2x1"]), (1, ["--arch", "llama", "--kv-heads", "2"]),
                              (1, [*experts, "--capacity", "1.25"]), (1, [*experts, "--top-k", "2"]),
                              (2, [*experts, "--top-k", "2", "--grid", "2x1x1x1", "--expert-axis", "2"]),
-                             (4, [*experts, "--capacity", "1.25", "--grid", "4x1x1x1", "--expert-axis", "4"])):
+                             (4, [*experts, "--capacity", "1.25", "--grid", "4x1x1x1", "--expert-axis", "4", "--expert-imbalance", "1.5"])):
         done = place.train(ranks, *model, *arguments, steps=8)["done"][0]
         taken = done["peak_memory_bytes"]
         for name in ["predicted_memory_bytes", *(["predicted_memory_bytes_by_loads"] if "--experts" in arguments else [])]:
-            check(abs(done[name] / taken - 1) <= 0.1, f"{ranks} ranks, {arguments}: {taken} bytes, {name} {done[name]}")
+            check(abs(done[name] - taken) <= 0.1 * taken + 2 * 2**20, f"{ranks} ranks, {arguments}: {taken} bytes, {name} {done[name]}")
 
 
 def deepseek(_):
