@@ -84,7 +84,7 @@ class Includes(unittest.TestCase):
         low, high = '#include "pmm/grid/a.hpp"\n', '#include "pmm/product/a.hpp"\n'
         for suffix in ("hpp", "cpp", "inc"):
             self.assertEqual([], problems_of(check_includes.check, **{f"src__pmm__product__b_{suffix}": low + high}))
-            self.assertEqual([], problems_of(check_includes.check, **{f"src__models__core__b_{suffix}": high}))
+            self.assertEqual([], problems_of(check_includes.check, **{f"src__models__gnn__plan__b_{suffix}": high}))
             found = problems_of(check_includes.check, **{f"src__pmm__grid__b_{suffix}": low + high})
             self.assertEqual(1, len(found), found)
             self.assertIn("grid stands below product", found[0])

@@ -60,19 +60,18 @@ Dense integers(std::uint64_t seed, std::int64_t rows, std::int64_t columns) {
   return make_dense(rows, columns, [seed](auto i, auto j) { return small_integer(seed, i, j); });
 }
 
-/// Operands, an old C and A B, made once for all libraries, factors and transpositions.
+/// Operands and their transposes, an old C and A B, made once for all libraries and factors.
 struct SerialProduct {
-  Dense a, b, old, product;
+  Dense a, b, a_transposed, b_transposed, old, product;
 };
 SerialProduct const& serial_product(GemmExtents const& extents) {
   static std::map<std::array<std::int64_t, 3>, SerialProduct> made;
   auto const& [m, n, k] = extents;
   auto found = made.find({m, n, k});
   if (found == made.end()) {
-    auto a = integers(1, m, k);
-    auto b = integers(2, k, n);
-    auto exact = product(a, b);
-    SerialProduct made_now{std::move(a), std::move(b), integers(3, m, n), std::move(exact)};
+    auto const a = integers(1, m, k);
+    auto const b = integers(2, k, n);
+    SerialProduct made_now{a, b, transposed(a), transposed(b), integers(3, m, n), product(a, b)};
     found = made.emplace(std::array{m, n, k}, std::move(made_now)).first;
   }
   return found->second;
@@ -85,9 +84,9 @@ bool multiplies_exactly(DenseLibrary const& library, Case const& c) {
   auto const [m, n, k] = c.extents;
   auto const ta = c.transpose_a == Transpose::yes;
   auto const tb = c.transpose_b == Transpose::yes;
-  auto const& [a, b, old, exact] = serial_product(c.extents);
-  Part<Operand> const left(ta ? transposed(a) : a, c.beside, 0, nan);
-  Part<Operand> const right(tb ? transposed(b) : b, c.beside, 0, nan);
+  auto const& [a, b, at, bt, old, exact] = serial_product(c.extents);
+  Part<Operand> const left(ta ? at : a, c.beside, 0, nan);
+  Part<Operand> const right(tb ? bt : b, c.beside, 0, nan);
   constexpr auto stain = 77.0F; // stays beside C; C itself is not read if beta is 0
   Part<Result> result(c.beta == 0 ? make_dense(m, n, [](auto, auto) { return nan; }) : old, c.beside, 0,
                       stain);
@@ -207,8 +206,8 @@ void expect_local_gemm(std::string const& what) {
     for (auto const ta : {Transpose::no, Transpose::yes})
       for (float const beta : {0.0F, 1.0F, 2.0F}) {
         auto const [m, n, k] = extents;
-        auto const& [a, b, old, exact] = serial_product(extents);
-        Part<Operand> const left(ta == Transpose::yes ? transposed(a) : a, 1, 0, nan);
+        auto const& [a, b, at, bt, old, exact] = serial_product(extents);
+        Part<Operand> const left(ta == Transpose::yes ? at : a, 1, 0, nan);
         Part<Operand> const right(b, 1, 0, nan);
         Part<Result> result(old, 1, 0, 0);
         local_gemm<Operand, Result>({}, 1, ta, left.panel, Transpose::no, right.panel, beta, result.panel);
