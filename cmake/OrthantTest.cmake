@@ -1,11 +1,11 @@
 # Tests that run on several ranks, in two tiers: what shows that an installation is right (orthant_default_tests builds it, and
 # scripts/test.sh runs it), and the rest, with the label `large` (scripts/test.sh --all).
 #
-# orthant_add_test(NAME runtime.random SOURCES random_test.cpp LINK orthant::runtime [RANKS 1 2] [LARGE_RANKS 3 8]
+# orthant_add_test(NAME runtime.random SOURCES random_test.cpp LINK orthant::runtime [RANKS 1 2] [LARGE_RANKS 4] [SOAK_RANKS 3 8]
 #                  [LABELS slow ..] [TIMEOUT seconds] [DEFINITIONS X=1 ..] [APART])
 #   builds one executable with tests/support/mpi_main.cpp and adds one ctest entry per rank count: runtime.random.np1 ..
-#   Those of LARGE_RANKS are `large`. A rank count is there for its grids: 1; 2 and 3; 4, 6 and 8, with two and three axes; 12, which
-#   has them unequal; 16, with all four. Larger primes have the grids of 3.
+#   Those of LARGE_RANKS are `large`. Those of SOAK_RANKS have the label `soak`, too, with which --all leaves them out: they prove on
+#   more grids what others prove (ctest -L soak: before a release).
 #   The labels always hold the part of the name before the first dot. An entry of which every test was skipped is
 #   reported as skipped. In unity builds the sources are compiled together; APART: they have names in common.
 #
@@ -74,7 +74,7 @@ function(_orthant_configure_test entry name ranks timeout labels)
 endfunction()
 
 function(orthant_add_test)
-  cmake_parse_arguments(arg "APART" "NAME;TIMEOUT" "SOURCES;LINK;RANKS;LARGE_RANKS;LABELS;DEFINITIONS" ${ARGN})
+  cmake_parse_arguments(arg "APART" "NAME;TIMEOUT" "SOURCES;LINK;RANKS;LARGE_RANKS;SOAK_RANKS;LABELS;DEFINITIONS" ${ARGN})
   if(arg_UNPARSED_ARGUMENTS OR NOT arg_NAME OR NOT arg_SOURCES OR NOT (arg_RANKS OR arg_LARGE_RANKS))
     message(FATAL_ERROR "orthant_add_test(NAME .. SOURCES .. RANKS ..): bad call for '${arg_NAME}' ${arg_UNPARSED_ARGUMENTS}")
   endif()
@@ -92,11 +92,14 @@ function(orthant_add_test)
   if(arg_RANKS)
     add_dependencies(orthant_default_tests ${target})
   endif()
-  foreach(ranks IN LISTS arg_RANKS arg_LARGE_RANKS)
+  foreach(ranks IN LISTS arg_RANKS arg_LARGE_RANKS arg_SOAK_RANKS)
     set(entry ${arg_NAME}.np${ranks})
     set(labels ${arg_LABELS})
-    if(ranks IN_LIST arg_LARGE_RANKS)
+    if(NOT ranks IN_LIST arg_RANKS)
       list(APPEND labels large)
+    endif()
+    if(ranks IN_LIST arg_SOAK_RANKS)
+      list(APPEND labels soak)
     endif()
     add_test(NAME ${entry} COMMAND ${ORTHANT_MPIRUN} ${ranks} $<TARGET_FILE:${target}>)
     _orthant_configure_test(${entry} ${arg_NAME} ${ranks} "${arg_TIMEOUT}" "${labels}")
