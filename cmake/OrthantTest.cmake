@@ -24,6 +24,11 @@ set(ORTHANT_DEFAULT_DRIVERS
     cli.study_points docs.snippet datasets.list datasets.karate datasets.cora slurm.trains
     hygiene.folders hygiene.lengths hygiene.includes hygiene.names hygiene.kernels hygiene.format hygiene.text hygiene.checkers)
 
+# Drivers whose jobs mostly wait for one another, and which watch no clock: two of them run at a time.
+set(ORTHANT_SHARING_DRIVERS "^(cli[.](help|run|bench|plan|mistakes|weights_exchange|graph_models|norms|attention|links|operators|predictions|scores|plots\
+|generated_stores|planned_trainings|samplers|simulation|folders|checkpoints[.].*|language_models[.].*|lengths[.].*|expert_runs[.].*|limits[.].*|outputs[.]distinct)\
+|graph[.](mistakes|round_trip|metis|cells|balance|chosen_order)|docs[.].*|datasets[.].*)$")
+
 add_custom_target(orthant_default_tests)
 add_dependencies(orthant_default_tests orthant)
 
@@ -118,6 +123,9 @@ function(orthant_add_script_test)
   endif()
   if(NOT arg_NAME IN_LIST ORTHANT_DEFAULT_DRIVERS)
     list(APPEND arg_LABELS large)
+  endif()
+  if(arg_NAME MATCHES "${ORTHANT_SHARING_DRIVERS}")
+    set(arg_RANKS 1)
   endif()
   add_test(NAME ${arg_NAME} COMMAND ${arg_COMMAND})
   _orthant_configure_test(${arg_NAME} ${arg_NAME} ${arg_RANKS} "${arg_TIMEOUT}" "${arg_LABELS}")
