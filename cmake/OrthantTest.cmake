@@ -13,7 +13,7 @@
 #   runs a driver that starts its own jobs: $ORTHANT_MPIRUN followed by a number of ranks and a program. It skips by
 #   exit status 77. RANKS is the most ranks that it starts at once.
 #   All but those named below are `large`: they take long, or need another program than orthant. With the label `soak` they draw
-#   hundreds of random faults, take all data sets or parse every source once more, in an hour or more: ctest -L soak, before a release.
+#   hundreds of random faults, take all data sets or parse every file once more, in an hour or more: ctest -L soak, before a release.
 find_package(GTest CONFIG REQUIRED)
 find_package(Python3 3.9 REQUIRED COMPONENTS Interpreter)
 
