@@ -19,7 +19,7 @@
 #include "cli/commands/build_info.hpp"
 #include "cli/commands/subcommands.hpp"
 #include "cli/options/gemm_options.hpp"
-#include "cli/training/memory_check.hpp"
+#include "cli/training/start_checks.hpp"
 #include "graph/generate/generators.hpp"
 #include "graph/graph_source.hpp"
 #include "graph/partition/partition.hpp"

@@ -6,14 +6,11 @@
 // operations are sums over ranks.
 
 #include "cli/bench/bench.hpp"
-#include "cli/bench/gather_roof.hpp"
 #include "cli/bench/roofline.hpp"
-#include "cli/bench/spmm_bytes.hpp"
 #include "cli/commands/build_info.hpp"
 #include "cli/commands/subcommands.hpp"
-#include "cli/graphs/graph_checks.hpp"
-#include "cli/options/counts.hpp"
-#include "cli/training/memory_check.hpp"
+#include "cli/options/option_text.hpp"
+#include "cli/training/start_checks.hpp"
 #include "graph/generate/generators.hpp"
 #include "graph/graph_source.hpp"
 #include "graph/partition/partition.hpp"

@@ -5,7 +5,7 @@
 // around them.
 
 #include "cli/bench/bench.hpp"
-#include "cli/machine/gemm_peak.hpp"
+#include "cli/machine/arithmetic_peak.hpp"
 #include "models/gnn/operands/owned_adjacency.hpp"
 #include "models/gnn/plan/attention_step.hpp"
 #include "pmm/cost/step_plan.hpp"

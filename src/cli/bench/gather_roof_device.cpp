@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/bench/gather_roof.hpp"
+#include "cli/bench/roofline.hpp"
 
 namespace orthant::cli {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/bench/bench.hpp"
-#include "cli/bench/gather_roof.hpp"
-#include "cli/machine/gather_loop.hpp"
+#include "cli/bench/roofline.hpp"
+#include "cli/machine/machine_loops.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/arrays/allocation.hpp"
 

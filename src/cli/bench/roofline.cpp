@@ -2,8 +2,7 @@
 #include "cli/bench/roofline.hpp"
 
 #include "cli/bench/bench.hpp"
-#include "cli/machine/fma_work.hpp"
-#include "cli/machine/gemm_peak.hpp"
+#include "cli/machine/arithmetic_peak.hpp"
 
 #include <algorithm>
 

@@ -3,8 +3,7 @@
 // orthant doctor: looks for what makes jobs slow or lets them fail, before they run. Start it as the job will be started.
 
 #include "cli/commands/subcommands.hpp"
-#include "cli/doctor/rank_checks.hpp"
-#include "cli/doctor/system_checks.hpp"
+#include "cli/doctor/checks.hpp"
 #include "cli/training/train_run.hpp"
 #include "pmm/cost/machine_file.hpp"
 #include "pmm/kernels/host_parts.hpp"

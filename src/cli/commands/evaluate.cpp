@@ -2,13 +2,12 @@
 //
 // orthant evaluate: losses and accuracies of trained weights, and what they say of every vertex.
 
+#include "cli/commands/evaluate.hpp"
+
 #include "cli/commands/subcommands.hpp"
-#include "cli/graphs/graph_checks.hpp"
 #include "cli/options/gemm_options.hpp"
-#include "cli/options/given_network.hpp"
-#include "cli/presets/graph_presets.hpp"
-#include "cli/training/memory_check.hpp"
 #include "cli/training/scores_text.hpp"
+#include "cli/training/start_checks.hpp"
 #include "cli/training/train_full.hpp"
 #include "cli/training/train_options.hpp"
 #include "cli/training/train_run.hpp"
@@ -20,11 +19,44 @@
 #include "models/training/vertex_loss.hpp"
 #include "runtime/files/staged_file.hpp"
 
+#include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdio>
 #include <string_view>
 
 namespace orthant::cli {
+namespace {
+
+bool is_same(nlohmann::ordered_json const& given, std::string const& recorded) {
+  if (given.is_string()) return given.get<std::string>() == recorded;
+  if (given.is_boolean()) return recorded == (given.get<bool>() ? "yes" : "no") || recorded == given.dump();
+  double number = 0;
+  auto const* const end = recorded.data() + recorded.size();
+  auto const [last, error] = std::from_chars(recorded.data(), end, number);
+  return error == std::errc() && last == end && given.is_number() && given.get<double>() == number;
+}
+
+} // namespace
+
+void require_given_network(Context const& context, std::string const& path,
+                           models::Architecture const& of_weights) {
+  auto const& sources = context.run_record.at("sources");
+  auto const& configuration = context.run_record.at("configuration");
+  for (auto const& [part, recorded] : of_weights) {
+    auto option = part;
+    std::ranges::replace(option, '_', '-');
+    if (sources.value(option, std::string("default")) == "default" || !configuration.contains(option))
+      continue;
+    auto const& given = configuration.at(option);
+    if (!is_same(given, recorded))
+      runtime::throw_user("--{} {}: the weights of '{}' are of another network, whose {} is {}; leave out "
+                          "--{}, or give that value",
+                          option, given.is_string() ? given.get<std::string>() : given.dump(), path, part,
+                          recorded, option);
+  }
+}
+
 namespace {
 
 struct EvaluateOptions : TrainOptions {

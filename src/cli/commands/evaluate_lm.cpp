@@ -2,13 +2,13 @@
 //
 // orthant evaluate-lm: the loss of a language model over a whole validation part.
 
+#include "cli/commands/evaluate.hpp"
 #include "cli/commands/subcommands.hpp"
 #include "cli/lm/lm_files.hpp"
-#include "cli/lm/lm_grid.hpp"
 #include "cli/lm/train_lm_options.hpp"
+#include "cli/lm/train_lm_run.hpp"
 #include "cli/options/gemm_options.hpp"
-#include "cli/options/given_network.hpp"
-#include "cli/training/memory_check.hpp"
+#include "cli/training/start_checks.hpp"
 #include "cli/training/train_run.hpp"
 #include "models/lm/training/language_model.hpp"
 #include "models/lm/training/language_model_cost.hpp"

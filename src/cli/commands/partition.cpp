@@ -3,9 +3,9 @@
 // orthant partition: any graph, read or generated, to one store that every grid and every number of ranks can load.
 
 #include "graph/partition/partition.hpp"
+#include "cli/commands/generate.hpp"
 #include "cli/commands/subcommands.hpp"
-#include "cli/options/generator_options.hpp"
-#include "cli/training/memory_check.hpp"
+#include "cli/training/start_checks.hpp"
 #include "cli/training/train_run.hpp"
 #include "graph/checks/data_check.hpp"
 #include "graph/graph_source.hpp"

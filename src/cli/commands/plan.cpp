@@ -3,10 +3,9 @@
 // orthant plan: what an epoch of full-graph training sends and holds, and how long it takes on a machine, on the best
 // grids of a number of ranks. It reads the facts of a store, or counts alone, and needs one process.
 
-#include "cli/commands/batch_plan.hpp"
-#include "cli/commands/plan_options.hpp"
 #include "cli/commands/subcommands.hpp"
-#include "cli/plan/cost_columns.hpp"
+#include "cli/plan/batch_plan.hpp"
+#include "cli/plan/plan_options.hpp"
 #include "cli/plan/planned_training.hpp"
 #include "cli/training/train_full.hpp"
 #include "cli/training/train_minibatch.hpp"

@@ -3,8 +3,7 @@
 // orthant plot: curves of trainings from their metrics.
 
 #include "cli/commands/subcommands.hpp"
-#include "cli/plot/figure.hpp"
-#include "cli/plot/svg.hpp"
+#include "cli/report/figure.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/files/staged_file.hpp"
 

@@ -4,10 +4,10 @@
 // study goes on wherever it stopped.
 
 #include "cli/commands/subcommands.hpp"
-#include "cli/plot/svg.hpp"
-#include "cli/report/page.hpp"
-#include "cli/report/prediction.hpp"
+#include "cli/report/figure.hpp"
+#include "cli/report/point_result.hpp"
 #include "cli/report/scaling.hpp"
+#include "cli/report/tables.hpp"
 #include "cli/study/launch.hpp"
 #include "cli/training/train_run.hpp"
 #include "pmm/cost/machine_file.hpp"

@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every subcommand, each in a file of its own name.
+// All subcommands; each has a file of its own name.
 
 #include "cli/options/command.hpp"
 

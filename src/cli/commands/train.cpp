@@ -3,7 +3,6 @@
 // orthant train: full-graph or mini-batch training of a graph neural network.
 
 #include "cli/commands/subcommands.hpp"
-#include "cli/presets/graph_presets.hpp"
 #include "cli/training/checkpoints.hpp"
 #include "cli/training/train_full.hpp"
 #include "cli/training/train_minibatch.hpp"

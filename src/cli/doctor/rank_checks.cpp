@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/doctor/rank_checks.hpp"
+#include "cli/doctor/checks.hpp"
 
 #include "cli/machine/units.hpp"
 #include "pmm/cost/machine_file.hpp"

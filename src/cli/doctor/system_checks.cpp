@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/doctor/system_checks.hpp"
-
+#include "cli/doctor/checks.hpp"
 #include "cli/machine/units.hpp"
 #include "cli/study/scheduler.hpp"
 #include "runtime/comm/collectives.hpp"
@@ -15,6 +14,24 @@
 #include <sys/vfs.h>
 
 namespace orthant::cli {
+
+std::string text_of(std::span<Diagnosis const> checks) {
+  std::string text;
+  for (auto const& [name, fact, findings] : checks) {
+    text += fmt::format("{:<6} {:<13} {}\n", findings.empty() ? "ok" : "wrong", name, fact);
+    for (auto const& [what, fix] : findings)
+      text += fmt::format("{:<21}{}\n{:<21}fix: {}\n", "", what, "", fix);
+  }
+  return text;
+}
+
+int num_findings(std::span<Diagnosis const> checks) {
+  std::size_t count = 0;
+  for (auto const& check : checks)
+    count += check.findings.size();
+  return static_cast<int>(count);
+}
+
 namespace {
 
 constexpr double most_skew_seconds = 0.1; // more, and lines of two hosts' logs are in the wrong order

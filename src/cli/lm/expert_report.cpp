@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/lm/expert_report.hpp"
+#include "cli/lm/train_lm_run.hpp"
 
 #include "cli/training/train_run.hpp"
 #include "models/lm/plan/expert_plan.hpp"

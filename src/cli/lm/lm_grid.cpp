@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/lm/lm_grid.hpp"
+#include "cli/lm/train_lm_run.hpp"
 
-#include "cli/plan/measured_grids.hpp"
-#include "cli/training/memory_check.hpp"
+#include "cli/training/measured_grids.hpp"
+#include "cli/training/start_checks.hpp"
 #include "cli/training/train_run.hpp"
 #include "models/lm/training/language_model.hpp"
 #include "pmm/kernels/host_parts.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/lm/presets.hpp"
+#include "cli/lm/train_lm_options.hpp"
 
 #include "pmm/grid/process_grid.hpp"
 #include "tokens/token_file.hpp"

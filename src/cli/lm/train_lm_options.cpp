@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/lm/train_lm_options.hpp"
 
-#include "cli/lm/presets.hpp"
-#include "cli/options/counts.hpp"
 #include "cli/options/gemm_options.hpp"
-#include "cli/training/memory_check.hpp"
+#include "cli/options/option_text.hpp"
+#include "cli/training/start_checks.hpp"
 
 #include <fmt/ranges.h>
 #include <map>

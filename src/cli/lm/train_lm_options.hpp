@@ -3,12 +3,17 @@
 //
 // What `orthant train-lm` takes, and the presets: names of whole sets of options, each of which a flag, the environment
 // or a file overrides.
+//
+// Named sets of options of train-lm, and what an architecture implies.
 
 #include "cli/options/training_options.hpp"
 #include "models/lm/plan/transformer_settings.hpp"
 #include "models/lm/training/sequence_rows.hpp"
 
+#include <nlohmann/json.hpp>
+#include <span>
 #include <string>
+#include <string_view>
 
 namespace orthant::cli {
 
@@ -79,5 +84,16 @@ void require_effective_expert_options(Context const& context, TrainLmOptions con
 /// contradict each other.
 [[nodiscard]] models::TransformerSettings model_of(TrainLmOptions const& options);
 [[nodiscard]] models::SequenceSettings sequences_of(TrainLmOptions const& options);
+
+/// "none", which has no options, and the others.
+[[nodiscard]] std::span<Preset const> language_model_presets();
+/// Of --arch: {"bias": false, ..}.
+[[nodiscard]] nlohmann::ordered_json options_implied_by(std::string_view arch);
+
+// What a preset of train-lm gives bends to the options that the user has given.
+
+/// Changes numbers of the preset that contradict the user's options, and says so in one line. If the user's own options
+/// contradict each other, these stay, for later checks to refuse. Reads the number of tokens. Collective.
+void fit_preset(Context& context, TrainLmOptions& options);
 
 } // namespace orthant::cli

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/lm/train_lm_run.hpp"
 
-#include "cli/lm/expert_report.hpp"
 #include "cli/lm/lm_files.hpp"
-#include "cli/lm/lm_grid.hpp"
+#include "cli/machine/arithmetic_peak.hpp"
 #include "cli/machine/emulated_machine.hpp"
-#include "cli/machine/gemm_peak.hpp"
 #include "cli/machine/units.hpp"
 #include "cli/options/gemm_options.hpp"
-#include "cli/training/memory_check.hpp"
+#include "cli/training/start_checks.hpp"
 #include "cli/training/train_run.hpp"
 #include "models/lm/training/language_model.hpp"
 #include "models/lm/training/language_model_cost.hpp"

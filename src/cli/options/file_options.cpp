@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/options/file_options.hpp"
+#include "cli/options/command.hpp"
 
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"

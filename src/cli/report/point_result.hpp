@@ -3,8 +3,11 @@
 //
 // What a point has shown: its settings as resolved, times, bytes and memory of its metrics, and what was predicted of them. One line
 // of results.jsonl, which is all that tables and figures are made of.
+//
+// What `plan` and `plan-lm` predict of a point: the lists of the steps of all ranks, summed (docs/design.md 2.5).
 
-#include "cli/study/points.hpp"
+#include "cli/options/command.hpp"
+#include "cli/study/study_file.hpp"
 #include "cli/study/study_folder.hpp"
 #include "models/gnn/plan/counted_graph.hpp"
 
@@ -63,5 +66,10 @@ struct PointResult {
 
 /// The number below which that share of them lies, linear between two; there is at least one.
 [[nodiscard]] double quantile_of(std::vector<double> numbers, double share);
+
+/// Of the grid and schedule that the run has chosen. Nothing for mini-batches, which have no list before they are sampled. Throws
+/// UserError if the point's data cannot be read, or the machine is not known. On one rank.
+[[nodiscard]] std::optional<PointPrediction> predict(Context const& context, Study const& study,
+                                                     StudyPoint const& point, PointResult const& result);
 
 } // namespace orthant::cli

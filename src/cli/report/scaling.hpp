@@ -6,7 +6,7 @@
 //   strong   speed-up = t(P_0) / t(P)            efficiency = speed-up P_0 / P
 //   weak     speed-up = (P / P_0) t(P_0) / t(P)  efficiency = t(P_0) / t(P)
 
-#include "cli/plot/figure.hpp"
+#include "cli/report/figure.hpp"
 #include "cli/report/point_result.hpp"
 
 namespace orthant::cli {

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The tables of a report, for a terminal and for a page.
+//
+// A report as one HTML page that needs nothing else: figures are in it as SVG.
 
 #include "cli/report/scaling.hpp"
 
@@ -36,5 +38,14 @@ inline constexpr auto oversubscribed_note = "more ranks than cores: these second
 
 /// "seconds are virtual: emulated perlmutter"; empty for a clock on the wall.
 [[nodiscard]] std::string clock_note(std::string const& emulated);
+
+struct PageSection {
+  std::string title;
+  std::string svg; // empty: none
+  std::vector<ReportTable> tables;
+};
+
+[[nodiscard]] std::string html_page(std::string const& title, std::string const& summary,
+                                    std::vector<PageSection> const& sections);
 
 } // namespace orthant::cli

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/study/launch.hpp"
 
-#include "cli/options/shell_word.hpp"
+#include "cli/options/option_text.hpp"
 #include "cli/study/scheduler.hpp"
 #include "cli/study/study_folder.hpp"
 #include "runtime/error.hpp"

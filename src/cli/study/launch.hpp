@@ -3,7 +3,6 @@
 //
 // Starts the points of a study that are still to do, in jobs of a scheduler or one after the other on this machine.
 
-#include "cli/study/points.hpp"
 #include "cli/study/scheduler.hpp"
 #include "cli/study/study_file.hpp"
 #include "cli/study/study_folder.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/study/points.hpp"
+#include "cli/study/study_file.hpp"
 
 #include "graph/crc32.hpp"
 #include "pmm/grid/process_grid.hpp"

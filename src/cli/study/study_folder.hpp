@@ -12,8 +12,8 @@
 //   results.jsonl        of `study collect`
 //   report/              of `study report`
 
-#include "cli/study/points.hpp"
 #include "cli/study/scheduler.hpp"
+#include "cli/study/study_file.hpp"
 
 #include <map>
 #include <span>

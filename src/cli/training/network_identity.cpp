@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/training/network_identity.hpp"
+#include "cli/training/train_run.hpp"
 
 #include "cli/training/train_minibatch.hpp"
 #include "graph/store/store_reader.hpp"

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/training/train_full.hpp"
 
-#include "cli/graphs/graph_checks.hpp"
 #include "cli/options/gemm_options.hpp"
-#include "cli/plan/measured_grids.hpp"
-#include "cli/training/decisions.hpp"
-#include "cli/training/memory_check.hpp"
-#include "cli/training/network_identity.hpp"
+#include "cli/training/measured_grids.hpp"
+#include "cli/training/start_checks.hpp"
 #include "cli/training/train_run.hpp"
 #include "cli/training/weight_files.hpp"
 #include "graph/generate/generators.hpp"

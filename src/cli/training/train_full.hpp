@@ -3,7 +3,7 @@
 //
 // orthant train --mode full, from options to the final table.
 
-#include "cli/training/memory_check.hpp"
+#include "cli/training/start_checks.hpp"
 #include "cli/training/train_options.hpp"
 #include "graph/store/store_reader.hpp"
 #include "models/training/training_run.hpp"

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/training/train_minibatch.hpp"
 
-#include "cli/graphs/graph_checks.hpp"
-#include "cli/options/counts.hpp"
 #include "cli/options/gemm_options.hpp"
-#include "cli/plan/measured_grids.hpp"
-#include "cli/training/decisions.hpp"
-#include "cli/training/memory_check.hpp"
-#include "cli/training/network_identity.hpp"
+#include "cli/options/option_text.hpp"
+#include "cli/training/measured_grids.hpp"
+#include "cli/training/start_checks.hpp"
 #include "cli/training/train_full.hpp"
 #include "cli/training/train_run.hpp"
 #include "cli/training/weight_files.hpp"

@@ -3,7 +3,7 @@
 
 #include "cli/options/gemm_options.hpp"
 #include "cli/training/checkpoints.hpp"
-#include "cli/training/memory_check.hpp"
+#include "cli/training/start_checks.hpp"
 #include "graph/graph_source.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/job/time_limit.hpp"

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What `orthant train` takes, and with it `plan`, `bench epoch` and `evaluate`, each of which passes over what it has no use for.
+//
+// Named sets of options of train: a model with the settings of its paper for a graph.
 
 #include "cli/options/command.hpp"
 #include "cli/options/training_options.hpp"
@@ -99,5 +101,16 @@ void require_effective_optimizer_options(Context const& context, OptimizerOption
 
 /// Throws UserError if --checkpoint-every or --max-walltime cannot be read, for commands that pass them over. `unit`: "epoch".
 void require_readable_times(CheckpointOptions const& options, std::string_view unit);
+
+// What `orthant bench epoch` takes of a training's command line; it passes over what makes no difference to an epoch.
+
+void add_epoch_options(Command& command, TrainOptions& options);
+/// Takes --preset into the options and makes the checks of train. Throws UserError, also for what has no bare products.
+void complete_epoch_options(Context& context, TrainOptions& options);
+
+/// Adds --preset.
+void add_preset_option(Command& command, TrainOptions& options);
+/// Options that nobody gave := those of --preset; the run's record says so.
+void apply_preset(Context& context, TrainOptions& options);
 
 } // namespace orthant::cli

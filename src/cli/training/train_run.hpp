@@ -3,6 +3,10 @@
 //
 // What full-graph and mini-batch training have in common on the command line: from options to settings, and
 // what is said before, during and after the epochs.
+//
+// What a training has decided by itself, and why: lines of --log-level debug.
+//
+// Which training of a graph network it is that checkpoints are of, and what these take and record of it.
 
 #include "cli/machine/device_memory.hpp"
 #include "cli/options/command.hpp"
@@ -12,8 +16,10 @@
 #include "graph/store/store_reader.hpp"
 #include "models/gnn/files/network_weights.hpp"
 #include "models/gnn/network/grid_cost.hpp"
+#include "models/gnn/plan/network_plan.hpp"
 #include "models/gnn/pruning/pruned_rows.hpp"
 #include "models/training/trainer.hpp"
+#include "pmm/grid/process_grid.hpp"
 #include "runtime/report/progress.hpp"
 
 #include <csignal>
@@ -152,5 +158,23 @@ void record_memory(nlohmann::ordered_json& done, MemoryMeter::Taken const& taken
 [[nodiscard]] int end_complete(Context& context, models::TrainResult const& result,
                                TrainOptions const& options, MemoryMeter const& meter,
                                PredictedMemory const& predicted);
+
+/// Grid, schedule, order of each layer's products, rows that move, overlap, and what multiplies. `seconds`: what grid and
+/// schedule were chosen by. Does nothing unless such lines are printed. Not collective.
+void explain_decisions(Context const& context, pmm::ProcessGrid const& grid,
+                       models::EpochSeconds const& seconds, models::NetworkSettings const& settings,
+                       models::NetworkPlan const& plan, TrainOptions const& options);
+
+/// checkpoints.identify() by graph, options and batches. Collective. Throws UserError as that does.
+void identify(Checkpoints& checkpoints, TrainOptions const& options, pmm::ProcessGrid const& grid,
+              graph::GraphStore const& store);
+
+/// Of the parameters of a GCN.
+template<class T>
+[[nodiscard]] std::int64_t host_copy_bytes(pmm::ProcessGrid const& grid, models::NetworkPlan const& plan,
+                                           models::NetworkSettings const& settings, bool writes_checkpoints);
+
+/// What a checkpoint says of the architecture.
+[[nodiscard]] models::Architecture record_of_checkpoint(models::NetworkSettings const& settings);
 
 } // namespace orthant::cli

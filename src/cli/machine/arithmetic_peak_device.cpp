@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where Kokkos's default execution space is a device; takes the place of fma_work_host.cpp.
+//
+// Where Kokkos's default execution space is a device; takes the place of bare_gemm_host.cpp.
+
+#include "cli/machine/arithmetic_peak.hpp"
+#include "pmm/gemm/local_gemm.hpp"
+
+namespace orthant::cli {
+
+template<class T>
+std::int64_t run_fma_work(runtime::DefaultExec const& exec) {
+  constexpr auto steps = 1 << 14;
+  constexpr auto num_chains = 8; // a multiprocessor with all its threads needs few of each
+  auto const num_threads = static_cast<std::int64_t>(exec.concurrency());
+  runtime::Vector<T> const sums("orthant::cli::fma", static_cast<std::size_t>(num_threads));
+  Kokkos::parallel_for(
+      "orthant::cli::fma", Kokkos::RangePolicy<runtime::DefaultExec, std::int64_t>(exec, 0, num_threads),
+      KOKKOS_LAMBDA(std::int64_t thread) {
+        T chains[num_chains];
+        for (int chain = 0; chain < num_chains; ++chain)
+          chains[chain] = static_cast<T>(chain);
+        auto const factor = T(0.5) + static_cast<T>(thread % 2) / 4; // nothing for the compiler to compute
+        for (int step = 0; step < steps; ++step)
+          for (int chain = 0; chain < num_chains; ++chain)
+            chains[chain] = chains[chain] * factor + T(1);
+        T sum = 0;
+        for (int chain = 0; chain < num_chains; ++chain)
+          sum += chains[chain];
+        sums(static_cast<std::size_t>(thread)) = sum;
+      });
+  return num_threads * steps * num_chains * 2;
+}
+
+template std::int64_t run_fma_work<float>(runtime::DefaultExec const&);
+template std::int64_t run_fma_work<double>(runtime::DefaultExec const&);
+
+namespace {
+
+using pmm::Panel;
+using pmm::Transpose;
+
+constexpr std::string_view of_vendor = "vendor";
+
+} // namespace
+
+std::vector<std::string_view> bare_libraries() {
+  return {of_vendor};
+}
+
+template<class T>
+std::string_view chosen_library(Transpose, Transpose, pmm::GemmExtents const&) {
+  return of_vendor;
+}
+
+template<class T>
+bool bare_gemm(std::string_view, Transpose transpose_a, Panel<T> const& a, Transpose transpose_b,
+               Panel<T> const& b, Panel<T> const& c) {
+  pmm::detail::library_gemm<T>(runtime::DefaultExec(), 1, transpose_a, a, transpose_b, b, 0, c);
+  return true;
+}
+
+template std::string_view chosen_library<float>(Transpose, Transpose, pmm::GemmExtents const&);
+template std::string_view chosen_library<double>(Transpose, Transpose, pmm::GemmExtents const&);
+template bool bare_gemm(std::string_view, Transpose, Panel<float> const&, Transpose, Panel<float> const&,
+                        Panel<float> const&);
+template bool bare_gemm(std::string_view, Transpose, Panel<double> const&, Transpose, Panel<double> const&,
+                        Panel<double> const&);
+
+} // namespace orthant::cli

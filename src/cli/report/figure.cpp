@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/report/figure.hpp"
+
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fmt/format.h>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
+
+namespace orthant::cli {
+namespace {
+
+/// The largest of 1, 2, 5 times a power of ten that is at most `step`.
+double round_down(double step) {
+  auto const power = std::pow(10, std::floor(std::log10(step)));
+  for (auto const factor : {5, 2})
+    if (factor * power <= step * (1 + 1e-9)) return factor * power;
+  return power;
+}
+
+/// 1, 2 and 5 times powers of ten between them, or if these are too many the powers alone.
+std::vector<double> logarithmic_ticks(double begin, double end, int most) {
+  std::vector<double> ticks, powers;
+  auto const first = static_cast<int>(std::floor(std::log10(begin)));
+  auto const last = static_cast<int>(std::ceil(std::log10(end)));
+  for (auto exponent = first; exponent <= last; ++exponent)
+    for (auto const factor : {1, 2, 5}) {
+      auto const tick = factor * std::pow(10.0, exponent);
+      if (tick < begin * (1 - 1e-9) || tick > end * (1 + 1e-9)) continue;
+      ticks.push_back(tick);
+      if (factor == 1) powers.push_back(tick);
+    }
+  return std::ssize(ticks) > most && powers.size() >= 2 ? powers : ticks;
+}
+
+/// With these, linear ones lie 14 pixels apart in a panel of 200, however long the axis is.
+constexpr auto least_of_logarithmic = 3;
+
+struct Unit {
+  double size;
+  char const* suffix;
+};
+constexpr std::array units{Unit{1e9, "G"}, Unit{1e6, "M"}, Unit{1e3, "k"}};
+
+} // namespace
+
+std::pair<double, double> range_of(std::vector<double> const& values) {
+  if (values.empty()) return {0, 1};
+  auto const [least, largest] = std::ranges::minmax(values);
+  auto const magnitude = std::max(std::abs(least), std::abs(largest));
+  if (largest - least > 1e-9 * magnitude) return {least, largest};
+  auto const margin = magnitude == 0 ? 1 : magnitude / 10;
+  return {least - margin, largest + margin};
+}
+
+Axis::Axis(double begin, double end, int least_ticks, Scale scale) : begin_(begin), end_(end), scale_(scale) {
+  if (scale == Scale::logarithmic) {
+    ticks_ = logarithmic_ticks(begin, end, 2 * least_ticks);
+    if (std::ssize(ticks_) >= least_of_logarithmic) return;
+    ticks_.clear(); // it is so short that it is nearly linear
+    least_ticks = least_of_logarithmic;
+  }
+  step_ = round_down((end - begin) / least_ticks);
+  auto const slack = 1e-9 * (end - begin);
+  for (auto i = std::ceil((begin - slack) / step_); i * step_ <= end + slack; ++i)
+    ticks_.push_back(i == 0 ? 0 : i * step_);
+}
+
+Axis::Axis(double begin, double end, std::vector<double> ticks, Scale scale)
+    : begin_(begin),
+      end_(end),
+      step_(ticks.size() > 1 ? ticks[1] - ticks[0] : 1),
+      scale_(scale),
+      ticks_(std::move(ticks)) {}
+
+double Axis::place(double value) const {
+  if (scale_ == Scale::linear) return (value - begin_) / (end_ - begin_);
+  return std::log(value / begin_) / std::log(end_ / begin_);
+}
+
+std::string Axis::label(double tick) const {
+  if (scale_ == Scale::logarithmic) return fmt::format("{:.4g}", tick);
+  auto const largest = std::max(std::abs(begin_), std::abs(end_));
+  auto const unit = std::ranges::find_if(units, [&](Unit const& each) { return largest >= 10 * each.size; });
+  auto const size = unit == units.end() ? 1 : unit->size;
+  auto const num_decimals = std::max(0, static_cast<int>(std::ceil(-std::log10(step_ / size) - 1e-9)));
+  if (num_decimals > 6 || largest > 1e13) return fmt::format("{:.3g}", tick);
+  return fmt::format("{:.{}f}{}", tick / size, num_decimals,
+                     unit == units.end() || tick == 0 ? "" : unit->suffix);
+}
+
+namespace {
+
+using nlohmann::json, runtime::throw_user;
+
+/// Of one epoch or step: the numbers of its line, and of the evaluation behind it.
+struct Record {
+  double position = 0; // its number, from 1
+  double seconds = 0;  // of training, up to its end
+  json numbers;
+};
+
+struct Run {
+  std::string name;
+  std::string unit;     // "epoch" or "step"
+  std::string training; // empty: it writes no checkpoints
+  std::vector<Record> records;
+};
+
+std::optional<double> number(json const& object, std::string const& key) {
+  auto const found = object.find(key);
+  if (found == object.end() || !found->is_number()) return std::nullopt;
+  auto const value = found->get<double>();
+  return std::abs(value) <= largest_plotted ? std::optional(value) : std::nullopt;
+}
+
+/// Empty if there is none.
+std::string text_of(json const& object, std::string const& key) {
+  auto const found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+/// Whether this line, a `run`, continues the training of `before`.
+bool continues(json const& line, std::vector<Run> const& runs) {
+  return !runs.empty() && line.contains("resumed") && text_of(line, "training") == runs.back().training;
+}
+
+void add_line(json const& line, std::vector<Run>& runs) {
+  auto const event = text_of(line, "event");
+  if (event == "run") {
+    if (continues(line, runs)) return;
+    runs.emplace_back().training = text_of(line, "training");
+  }
+  if (runs.empty()) return;
+  auto& [name, unit, training, records] = runs.back();
+  if (event == "epoch" || event == "step") {
+    auto const before = records.empty() ? 0 : records.back().seconds;
+    records.push_back({number(line, event).value_or(static_cast<double>(records.size() + 1)),
+                       before + number(line, "seconds").value_or(0), line});
+    unit = event;
+  } else if (event == "eval" && !records.empty()) {
+    records.back().numbers.update(line);
+  }
+}
+
+/// Runs of a file that have epochs or steps, with their names.
+std::vector<Run> read_runs(std::string const& path, std::string const& name) {
+  std::ifstream file(path);
+  if (!file) throw_user("cannot read the metrics '{}': {}", path, std::strerror(errno));
+  std::vector<Run> runs;
+  std::string text;
+  for (std::int64_t place = 1; std::getline(file, text); ++place) {
+    if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
+    auto const line = json::parse(text, nullptr, false);
+    if (line.is_discarded() && file.eof()) break; // a run that was killed while it wrote
+    if (!line.is_object() || !line.contains("event"))
+      throw_user("line {} of '{}' is not one of metrics; `train --metrics FILE` writes them", place, path);
+    add_line(line, runs);
+  }
+  if (file.bad()) throw_user("cannot read the metrics '{}': {}", path, std::strerror(errno));
+  std::erase_if(runs, [](Run const& run) { return run.records.empty(); });
+  if (runs.empty()) throw_user("'{}' has no epoch and no step to plot", path);
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    runs[i].name = runs.size() == 1 ? name : fmt::format("{} ({})", name, i + 1);
+  return runs;
+}
+
+/// The files' names without folders and endings, if these tell them apart.
+std::vector<std::string> names_of(std::span<std::string const> paths) {
+  std::vector<std::string> names;
+  for (auto const& path : paths)
+    names.push_back(std::filesystem::path(path).stem().string());
+  auto sorted = names;
+  std::ranges::sort(sorted);
+  if (std::ranges::adjacent_find(sorted) != sorted.end()) names.assign(paths.begin(), paths.end());
+  return names;
+}
+
+struct Field {
+  std::string key, split;
+  Stroke stroke;
+  bool of_one_run = false; // too much beside other runs
+};
+
+struct PanelFields {
+  std::string title;
+  double factor; // from the unit of the files to that of the title
+  std::vector<Field> fields;
+};
+
+std::vector<PanelFields> fields_of(std::string const& unit) {
+  std::vector<PanelFields> panels{{"loss, nats",
+                                   1,
+                                   {{"loss", "train", Stroke::solid},
+                                    {"val_loss", "validation", Stroke::dashed},
+                                    {"test_loss", "test", Stroke::dotted, true}}},
+                                  {"accuracy, %",
+                                   100,
+                                   {{"train_acc", "train", Stroke::solid, true},
+                                    {"val_acc", "validation", Stroke::dashed},
+                                    {"test_acc", "test", Stroke::dotted, true}}}};
+  if (unit == "epoch")
+    panels.push_back({"seconds per epoch", 1, {{"seconds", "", Stroke::solid}}});
+  else
+    panels.push_back({"tokens per second", 1, {{"tokens_per_second", "", Stroke::solid}}});
+  return panels;
+}
+
+std::vector<Point> points_of(Run const& run, XAxis x, std::string const& key, double factor) {
+  std::vector<Point> points;
+  for (auto const& record : run.records)
+    if (auto const y = number(record.numbers, key))
+      points.push_back({x == XAxis::steps ? record.position : record.seconds, factor * *y});
+  return points;
+}
+
+} // namespace
+
+Figure figure_of_metrics(std::span<std::string const> paths, XAxis x) {
+  auto const names = names_of(paths);
+  std::vector<Run> runs;
+  for (std::size_t i = 0; i < paths.size(); ++i)
+    std::ranges::move(read_runs(paths[i], names[i]), std::back_inserter(runs));
+  auto const& unit = runs.front().unit;
+  for (auto const& run : runs)
+    if (run.unit != unit)
+      throw_user("{} has {}s and {} {}s: plot them one after the other", runs.front().name, unit, run.name,
+                 run.unit);
+
+  Figure figure;
+  figure.x_title = x == XAxis::steps ? unit : "training time, s";
+  for (auto const& run : runs)
+    figure.runs.push_back(run.name);
+  for (auto const& [title, factor, fields] : fields_of(unit)) {
+    Panel panel{title, {}};
+    for (std::size_t i = 0; i < runs.size(); ++i)
+      for (auto const& field : fields) {
+        if (field.of_one_run && runs.size() > 1) continue;
+        auto points = points_of(runs[i], x, field.key, factor);
+        if (!points.empty()) panel.curves.push_back({i, field.split, field.stroke, std::move(points)});
+      }
+    if (!panel.curves.empty()) figure.panels.push_back(std::move(panel));
+  }
+  return figure;
+}
+
+} // namespace orthant::cli

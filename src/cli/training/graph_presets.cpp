@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/training/train_options.hpp"
+
+#include "cli/options/training_options.hpp"
+#include "cli/training/train_run.hpp"
+
+#include <array>
+#include <fmt/ranges.h>
+#include <map>
+#include <string_view>
+
+namespace orthant::cli {
+namespace {
+
+/// Options of train that an epoch depends on, and the groups of which all count.
+constexpr std::array<std::string_view, 29> used{
+    "Model",         "graph",        "dataset",     "mode",          "task",
+    "grid",          "machine",      "measure-top", "preset",        "optimizer",
+    "weight-decay",  "clip-norm",    "epochs",      "seed",          "weight-decay-first-layer",
+    "compute-dtype", "gemm-math",    "gemm-table",  "comm-dtype",    "weight-decay-last-layer",
+    "overlap",       "order",        "schedule",    "operand-dtype", "gather",
+    "device-graph",  "force-memory", "lr",          "betas"};
+
+/// The preset's network; how often it is trained is not of interest here.
+void take_preset(Context& context, TrainOptions& train) {
+  auto const epochs = train.epochs;
+  apply_preset(context, train);
+  train.epochs = epochs;
+  auto& source = context.run_record.at("sources").at("epochs");
+  if (source == "preset") source = "default";
+  context.run_record.at("configuration").at("epochs") = epochs;
+}
+
+} // namespace
+
+void add_epoch_options(Command& command, TrainOptions& options) {
+  add_preset_option(command, options);
+  add_options(command, options);
+  command.read_table_of("train");
+  command.pass_over_all_but(used);
+}
+
+void complete_epoch_options(Context& context, TrainOptions& train) {
+  take_preset(context, train);
+  require_effective_options(context, train);
+  if (train.mode == "minibatch")
+    runtime::throw_user("bench epoch times epochs of the full graph: leave out --mode minibatch");
+  if (train.task == "links")
+    runtime::throw_user(
+        "bench epoch has no bare products of the scores of links so far: leave out --task links");
+  if (train.model == "sage" && train.aggregator == "max")
+    runtime::throw_user("bench epoch has no bare products of maxima so far: leave out --aggregator max");
+  if (train.edge_dropout > 0)
+    runtime::throw_user("bench epoch multiplies by all edges: leave out --edge-dropout");
+  if (train.epochs == 0) runtime::throw_user("--epochs 0: at least one epoch must be timed");
+  require_fitting_types(train);
+  require_prunable(train);
+  require_readable_times(train, "epoch");
+}
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// `more` beside those of `base`, or in place of them.
+Json with(Json base, Json const& more) {
+  base.update(more);
+  return base;
+}
+
+/// kipf-gcn   arXiv 1609.02907, section 5.2: Cora, CiteSeer and PubMed alike. It evaluates each epoch; the paper stops after 10
+///            without a smaller validation loss.
+/// gat-cora   arXiv 1710.10903, section 3.3; it stops 100 epochs after the last gain of validation loss or accuracy, as the authors' program.
+/// sgc-*      arXiv 1902.07153, appendix B.1, and the epochs of the authors' program for CiteSeer. Its only tuned number, the
+///            weight decay, is that program's default.
+/// appnp-*    arXiv 1810.05997, section 5 (alpha, K, rate, decay of the first layer, patience). Without dropout of edges.
+/// gcnii-*    arXiv 2007.02133, table 6: lambda is --theta, L2_c is --weight-decay, L2_d that of the first and the last layer.
+///            Its first and its last layer have biases, its convolutions none, as in the authors' program. It stops 100 epochs after
+///            the least validation loss.
+std::span<Preset const> presets() {
+  static Json const kipf{
+      {"model", "gcn"}, {"layers", 2},           {"hidden", 16}, {"dropout", 0.5},
+      {"bias", false},  {"feature-norm", "row"}, {"lr", 0.01},   {"weight-decay-first-layer", 5e-4},
+      {"epochs", 200},  {"eval-every", 1}};
+  static Json const gat{
+      {"model", "gat"},        {"layers", 2},         {"hidden", 64},         {"heads", 8},
+      {"output-heads", 1},     {"activation", "elu"}, {"dropout", 0.6},       {"attention-dropout", 0.6},
+      {"feature-norm", "row"}, {"lr", 0.005},         {"weight-decay", 5e-4}, {"epochs", 1000},
+      {"monitor", "both"},     {"patience", 100},     {"eval-every", 1}};
+  static Json const sgc{{"model", "sgc"}, {"propagation-steps", 2}, {"dropout", 0.0}, {"feature-norm", "row"},
+                        {"lr", 0.2},      {"weight-decay", 5e-6},   {"epochs", 100},  {"eval-every", 1}};
+  static Json const appnp{{"model", "appnp"},        {"layers", 2},     {"hidden", 64},
+                          {"propagation-steps", 10}, {"teleport", 0.1}, {"dropout", 0.5},
+                          {"feature-norm", "row"},   {"lr", 0.01},      {"weight-decay-first-layer", 5e-3},
+                          {"epochs", 10000},         {"patience", 100}, {"eval-every", 1}};
+  static Json const gcnii{{"model", "gcnii"},
+                          {"layers", 64},
+                          {"hidden", 64},
+                          {"teleport", 0.1},
+                          {"theta", 0.5},
+                          {"dropout", 0.6},
+                          {"feature-norm", "row"},
+                          {"lr", 0.01},
+                          {"weight-decay", 0.01},
+                          {"weight-decay-first-layer", 5e-4},
+                          {"weight-decay-last-layer", 5e-4},
+                          {"epochs", 1500},
+                          {"monitor", "loss"},
+                          {"patience", 100},
+                          {"eval-every", 1}};
+  static std::vector<Preset> const all{
+      {"none", Json::object()},
+      {"kipf-gcn", kipf},
+      {"gat-cora", gat},
+      {"sgc-cora", sgc},
+      {"sgc-citeseer", with(sgc, {{"epochs", 150}})},
+      {"sgc-pubmed", sgc},
+      {"appnp-cora", appnp},
+      {"appnp-citeseer", appnp},
+      {"appnp-pubmed", appnp},
+      {"gcnii-cora", gcnii},
+      {"gcnii-citeseer", with(gcnii, {{"layers", 32}, {"hidden", 256}, {"theta", 0.6}, {"dropout", 0.7}})},
+      {"gcnii-pubmed",
+       with(gcnii,
+            {{"layers", 16}, {"hidden", 256}, {"theta", 0.4}, {"dropout", 0.5}, {"weight-decay", 5e-4}})}};
+  return all;
+}
+
+/// The member of an option's name := the value.
+void set(TrainOptions& o, std::string const& name, Json const& value) {
+  using Options = TrainOptions;
+  static std::map<std::string_view, std::int64_t Options::*> const integers{
+      {"layers", &Options::layers},    {"hidden", &Options::hidden},
+      {"heads", &Options::heads},      {"output-heads", &Options::output_heads},
+      {"epochs", &Options::epochs},    {"eval-every", &Options::eval_every},
+      {"patience", &Options::patience}};
+  static std::map<std::string_view, double Options::*> const numbers{
+      {"dropout", &Options::dropout},
+      {"attention-dropout", &Options::attention_dropout},
+      {"teleport", &Options::teleport},
+      {"theta", &Options::theta},
+      {"lr", &Options::lr},
+      {"weight-decay", &Options::weight_decay}};
+  static std::map<std::string_view, std::optional<double> Options::*> const others{
+      {"weight-decay-first-layer", &Options::weight_decay_first_layer},
+      {"weight-decay-last-layer", &Options::weight_decay_last_layer}};
+  static std::map<std::string_view, std::string Options::*> const words{
+      {"model", &Options::model},
+      {"activation", &Options::activation},
+      {"monitor", &Options::monitor},
+      {"feature-norm", &Options::feature_norm}};
+  if (auto const integer = integers.find(name); integer != integers.end())
+    o.*integer->second = value;
+  else if (auto const number = numbers.find(name); number != numbers.end())
+    o.*number->second = value;
+  else if (auto const other = others.find(name); other != others.end())
+    o.*other->second = value.get<double>();
+  else if (auto const word = words.find(name); word != words.end())
+    o.*word->second = value;
+  else if (name == "propagation-steps")
+    o.propagation_steps = value.get<std::int64_t>();
+  else if (name == "bias")
+    o.bias = value;
+  else
+    ORTHANT_REQUIRE(false, "a preset sets ", name, ", which nobody reads");
+}
+
+/// The nearest divisor of a width to a number of heads.
+std::int64_t fitting_heads(std::int64_t width, std::int64_t heads) {
+  for (std::int64_t distance = 0;; ++distance)
+    for (auto const candidate : {heads - distance, heads + distance})
+      if (candidate >= 1 && width % candidate == 0) return candidate;
+}
+
+void fit(PresetFit& preset, TrainOptions& o) {
+  auto const has_heads = o.model == "gat" || o.model == "gatv2";
+  if (has_heads && preset.gives("hidden"))
+    preset.change("hidden", o.hidden, (o.hidden + o.heads - 1) / o.heads * o.heads);
+  if (has_heads && preset.gives("heads")) preset.change("heads", o.heads, fitting_heads(o.hidden, o.heads));
+  auto const needs_relu = o.norm == "rms" || o.model == "gin" || o.operand_dtype != "fp32";
+  if (needs_relu && preset.gives("activation"))
+    preset.change("activation", o.activation, std::string("relu"));
+  if (preset.gives("epochs")) {
+    // An epoch of mini-batches has more steps than one, as many as the graph has batches.
+    if (o.mode == "full" && o.warmup_steps >= o.epochs && o.warmup_steps < most_epochs)
+      preset.change("epochs", o.epochs, o.epochs + o.warmup_steps);
+    if (o.mode == "minibatch" && o.finish_full > o.epochs)
+      preset.change("epochs", o.epochs, o.epochs + o.finish_full);
+  }
+  if (o.eval_every == 0 && preset.gives("patience")) preset.change("patience", o.patience, std::int64_t{0});
+  if (o.min_lr > o.lr && preset.gives("lr")) preset.change("lr", o.lr, o.min_lr);
+  preset.tell();
+}
+
+} // namespace
+
+void add_preset_option(Command& command, TrainOptions& o) {
+  command.option(
+      "--preset", o.preset,
+      fmt::format("A model with the settings of its paper for a graph, for all options that are not "
+                  "given: {}",
+                  fmt::join(names_of(presets()), ", ")),
+      one_of(names_of(presets())));
+}
+
+void apply_preset(Context& context, TrainOptions& options) {
+  set_unless_given(context, options_of(presets(), options.preset),
+                   [&](std::string const& name, Json const& value) { set(options, name, value); });
+  PresetFit preset(context, options.preset);
+  fit(preset, options);
+}
+
+} // namespace orthant::cli
