@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The loops that measure the machine do the work that they are credited with.
-#include "cli/machine/fma_loop.hpp"
-#include "cli/machine/gather_loop.hpp"
+#include "cli/machine/machine_loops.hpp"
 
 #include <gtest/gtest.h>
 

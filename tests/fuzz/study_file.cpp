@@ -3,7 +3,6 @@
 // A study file, and the points that it asks for.
 
 #include "cli/study/study_file.hpp"
-#include "cli/study/points.hpp"
 #include "fuzz/fuzz_target.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {

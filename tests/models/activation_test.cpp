@@ -5,7 +5,7 @@
 #include "models/layers/activation.hpp"
 
 #include "models/layers/activation_kernels.hpp"
-#include "pmm/kernels/row_teams.hpp"
+#include "pmm/kernels/list_teams.hpp"
 #include "support/dist_checks.hpp"
 
 #include <array>

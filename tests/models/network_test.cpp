@@ -3,7 +3,7 @@
 // A network of another kind, a perceptron of two layers, trains through the same loop as the GCN.
 #include "models/layers/activation.hpp"
 #include "models/training/trainer.hpp"
-#include "pmm/product/pmm.hpp"
+#include "pmm/product/product.hpp"
 #include "support/dist_checks.hpp"
 
 namespace orthant::testing {

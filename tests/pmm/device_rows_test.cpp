@@ -2,7 +2,7 @@
 //
 // Row and element-wise kernels of devices, against serial loops. They run on the default execution space, so
 // that a machine without a device covers them too, with teams of one thread.
-#include "pmm/rows/bias_kernels.hpp"
+#include "pmm/rows/column_sums.hpp"
 #include "pmm/rows/row_loss_kernels.hpp"
 #include "support/dist_checks.hpp"
 

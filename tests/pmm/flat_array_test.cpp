@@ -6,7 +6,7 @@
 #include "pmm/matrix/flat_array.hpp"
 
 #include "pmm/matrix/dist_matrix.hpp"
-#include "pmm/product/pmm.hpp"
+#include "pmm/product/product.hpp"
 #include "support/dist_checks.hpp"
 #include "support/grids.hpp"
 #include "support/live_arrays.hpp"

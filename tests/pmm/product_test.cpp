@@ -2,7 +2,7 @@
 //
 // The primitive and its adjoints on every grid: all ways to deal the axes, storages, dense and sparse operands,
 // extents that divide nothing, against serial loops; and the ledgers against the listed calls.
-#include "pmm/product/pmm.hpp"
+#include "pmm/product/product.hpp"
 
 #include "support/dist_checks.hpp"
 #include "support/grids.hpp"

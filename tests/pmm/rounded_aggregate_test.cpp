@@ -6,7 +6,7 @@
 #include "aggregate_fixture.hpp"
 
 #include "pmm/kernels/rounding.hpp"
-#include "pmm/product/pmm.hpp"
+#include "pmm/product/product.hpp"
 
 #include <gtest/gtest.h>
 

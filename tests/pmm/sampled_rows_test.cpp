@@ -3,7 +3,7 @@
 // Matrices whose rows are a sample of a larger matrix's: blocks are unequal, some of them empty, and each
 // rank knows its own only. Products, biases, losses and relayouts against serial ones, on every grid.
 #include "pmm/matrix/relayout.hpp"
-#include "pmm/product/pmm.hpp"
+#include "pmm/product/product.hpp"
 #include "pmm/rows/bias.hpp"
 #include "pmm/rows/column_sums.hpp"
 #include "pmm/rows/norms.hpp"

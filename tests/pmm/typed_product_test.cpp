@@ -2,7 +2,7 @@
 //
 // Products that add to their result, and products of 16-bit numbers, on every grid: all forms and storages against
 // serial loops in fp64, the listed calls, flops and buffers, empty extents, and what is refused.
-#include "pmm/product/pmm.hpp"
+#include "pmm/product/product.hpp"
 
 #include "support/dist_checks.hpp"
 #include "support/grids.hpp"

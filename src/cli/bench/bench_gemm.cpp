@@ -13,7 +13,7 @@
 #include "cli/options/gemm_options.hpp"
 #include "cli/options/option_text.hpp"
 #include "cli/training/start_checks.hpp"
-#include "cli/training/train_full.hpp"
+#include "cli/training/train_modes.hpp"
 #include "graph/graph_source.hpp"
 #include "models/gnn/plan/network_step.hpp"
 #include "runtime/comm/together.hpp"

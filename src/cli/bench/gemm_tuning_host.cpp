@@ -3,7 +3,6 @@
 #include "cli/bench/gemm_tuning.hpp"
 #include "cli/commands/build_info.hpp"
 #include "pmm/gemm/dense_library.hpp"
-#include "pmm/gemm/tiled_gemm.hpp"
 
 #include <algorithm>
 

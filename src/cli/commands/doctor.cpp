@@ -4,7 +4,7 @@
 
 #include "cli/commands/subcommands.hpp"
 #include "cli/doctor/checks.hpp"
-#include "cli/training/train_run.hpp"
+#include "cli/training/train_settings.hpp"
 #include "pmm/cost/machine_file.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/comm/collectives.hpp"

@@ -7,11 +7,10 @@
 #include "cli/plan/batch_plan.hpp"
 #include "cli/plan/plan_options.hpp"
 #include "cli/plan/planned_training.hpp"
-#include "cli/training/train_full.hpp"
-#include "cli/training/train_minibatch.hpp"
-#include "cli/training/train_run.hpp"
+#include "cli/training/train_modes.hpp"
+#include "cli/training/train_settings.hpp"
 #include "graph/store/store_reader.hpp"
-#include "models/gnn/network/grid_cost.hpp"
+#include "models/gnn/network/grid_choice.hpp"
 #include "models/gnn/plan/counted_graph.hpp"
 
 #include <algorithm>

@@ -9,7 +9,7 @@
 #include "cli/report/scaling.hpp"
 #include "cli/report/tables.hpp"
 #include "cli/study/launch.hpp"
-#include "cli/training/train_run.hpp"
+#include "cli/training/train_settings.hpp"
 #include "pmm/cost/machine_file.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/machine/binding.hpp"

@@ -4,10 +4,9 @@
 
 #include "cli/commands/subcommands.hpp"
 #include "cli/training/checkpoints.hpp"
-#include "cli/training/train_full.hpp"
-#include "cli/training/train_minibatch.hpp"
+#include "cli/training/train_modes.hpp"
 #include "cli/training/train_options.hpp"
-#include "cli/training/train_run.hpp"
+#include "cli/training/train_settings.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/lm/train_lm_run.hpp"
 
-#include "cli/training/train_run.hpp"
+#include "cli/training/train_settings.hpp"
 #include "models/lm/plan/expert_plan.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/lm/train_lm_run.hpp"
 
-#include "cli/training/measured_grids.hpp"
+#include "cli/training/choose_grid.hpp"
 #include "cli/training/start_checks.hpp"
-#include "cli/training/train_run.hpp"
+#include "cli/training/train_settings.hpp"
 #include "models/lm/training/language_model.hpp"
 #include "pmm/kernels/host_parts.hpp"
 

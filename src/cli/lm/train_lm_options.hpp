@@ -6,7 +6,7 @@
 //
 // Named sets of options of train-lm, and what an architecture implies.
 
-#include "cli/options/training_options.hpp"
+#include "cli/options/shared_options.hpp"
 #include "models/lm/plan/transformer_settings.hpp"
 #include "models/lm/training/sequence_rows.hpp"
 

@@ -7,7 +7,7 @@
 #include "cli/machine/units.hpp"
 #include "cli/options/gemm_options.hpp"
 #include "cli/training/start_checks.hpp"
-#include "cli/training/train_run.hpp"
+#include "cli/training/train_settings.hpp"
 #include "models/lm/training/language_model.hpp"
 #include "models/lm/training/language_model_cost.hpp"
 #include "models/lm/transformer/transformer_parameters.hpp"

@@ -2,7 +2,6 @@
 #include "cli/machine/arithmetic_peak.hpp"
 
 #include "pmm/kernels/host_parts.hpp"
-#include "pmm/kernels/thread_memory.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/device/kokkos_compat.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/machine/emulated_machine.hpp"
 
-#include "pmm/cost/emulation.hpp"
+#include "pmm/cost/machine.hpp"
 #include "pmm/cost/machine_file.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/error.hpp"

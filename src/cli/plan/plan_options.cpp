@@ -4,12 +4,11 @@
 #include "cli/options/option_text.hpp"
 #include "cli/plan/planned_training.hpp"
 #include "cli/training/start_checks.hpp"
-#include "cli/training/train_full.hpp"
-#include "cli/training/train_minibatch.hpp"
+#include "cli/training/train_modes.hpp"
 #include "cli/training/train_options.hpp"
-#include "cli/training/train_run.hpp"
+#include "cli/training/train_settings.hpp"
 #include "graph/graph_source.hpp"
-#include "models/gnn/network/grid_cost.hpp"
+#include "models/gnn/network/grid_choice.hpp"
 
 #include <algorithm>
 #include <array>

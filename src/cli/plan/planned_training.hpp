@@ -9,7 +9,6 @@
 
 #include "cli/machine/units.hpp"
 #include "cli/options/command.hpp"
-#include "pmm/cost/memory_fit.hpp"
 #include "pmm/cost/step_plan.hpp"
 #include "pmm/simulate/simulated_step.hpp"
 

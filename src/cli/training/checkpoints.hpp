@@ -8,7 +8,7 @@
 // --checkpoint and --resume of a training: which training it is, where it goes on, and its run.
 
 #include "cli/options/command.hpp"
-#include "cli/options/training_options.hpp"
+#include "cli/options/shared_options.hpp"
 #include "models/training/checkpoint/checkpointer.hpp"
 #include "runtime/job/time_limit.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/training/train_run.hpp"
+#include "cli/training/train_settings.hpp"
 
 #include "pmm/gemm/gemm_choice.hpp"
 #include "runtime/machine/processor.hpp"

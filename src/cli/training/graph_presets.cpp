@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/training/train_options.hpp"
 
-#include "cli/options/training_options.hpp"
-#include "cli/training/train_run.hpp"
+#include "cli/options/shared_options.hpp"
+#include "cli/training/train_settings.hpp"
 
 #include <array>
 #include <fmt/ranges.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/training/train_run.hpp"
+#include "cli/training/train_settings.hpp"
 
-#include "cli/training/train_minibatch.hpp"
+#include "cli/training/train_modes.hpp"
 #include "graph/store/store_reader.hpp"
 #include "models/gnn/plan/network_parameters.hpp"
 

@@ -2,7 +2,7 @@
 #include "cli/training/start_checks.hpp"
 
 #include "cli/machine/device_memory.hpp"
-#include "cli/training/train_run.hpp"
+#include "cli/training/train_settings.hpp"
 #include "graph/checks/data_check.hpp"
 #include "graph/partition/input_summary.hpp"
 #include "graph/store/store_file.hpp"

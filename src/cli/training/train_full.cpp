@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/training/train_full.hpp"
+#include "cli/training/train_modes.hpp"
 
 #include "cli/options/gemm_options.hpp"
-#include "cli/training/measured_grids.hpp"
+#include "cli/training/choose_grid.hpp"
 #include "cli/training/start_checks.hpp"
-#include "cli/training/train_run.hpp"
+#include "cli/training/train_settings.hpp"
 #include "cli/training/weight_files.hpp"
 #include "graph/generate/generators.hpp"
 #include "graph/partition/partition.hpp"

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/training/train_minibatch.hpp"
+#include "cli/training/train_modes.hpp"
 
 #include "cli/options/gemm_options.hpp"
 #include "cli/options/option_text.hpp"
-#include "cli/training/measured_grids.hpp"
+#include "cli/training/choose_grid.hpp"
 #include "cli/training/start_checks.hpp"
-#include "cli/training/train_full.hpp"
-#include "cli/training/train_run.hpp"
+#include "cli/training/train_settings.hpp"
 #include "cli/training/weight_files.hpp"
 #include "graph/graph_source.hpp"
 #include "models/gnn/batches/batch_plan.hpp"

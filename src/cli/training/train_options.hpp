@@ -6,7 +6,7 @@
 // Named sets of options of train: a model with the settings of its paper for a graph.
 
 #include "cli/options/command.hpp"
-#include "cli/options/training_options.hpp"
+#include "cli/options/shared_options.hpp"
 
 #include <optional>
 #include <string>

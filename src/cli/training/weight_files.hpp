@@ -6,7 +6,7 @@
 // nothing to judge by.
 
 #include "cli/options/command.hpp"
-#include "cli/options/training_options.hpp"
+#include "cli/options/shared_options.hpp"
 #include "models/training/checkpoint/training_state.hpp"
 
 #include <string>

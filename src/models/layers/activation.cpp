@@ -2,10 +2,9 @@
 #include "models/layers/activation.hpp"
 
 #include "models/layers/activation_kernels.hpp"
+#include "pmm/kernels/list_teams.hpp"
 #include "pmm/kernels/row_activation_host.hpp"
-#include "pmm/kernels/row_teams.hpp"
 #include "pmm/rows/bias.hpp"
-#include "pmm/rows/elu.hpp"
 #include "pmm/token_rows/feed_forward.hpp"
 #include "runtime/error.hpp"
 

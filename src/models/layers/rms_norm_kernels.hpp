@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The mask of rms_norm.cpp, and its kernels on a device (pmm/kernels/row_teams.hpp, pmm/rows/column_sums.hpp). Bytes
+// The mask of rms_norm.cpp, and its kernels on a device (pmm/kernels/list_teams.hpp, pmm/rows/column_sums.hpp). Bytes
 // moved, and the time of 2,450,000 x 128 floats at 4.3 TB/s; bits and numbers a row come to a few per cent
 // more:
 //
@@ -13,7 +13,7 @@
 // A lane of NormaliseRow takes eight columns, a byte of bits.
 
 #include "models/layers/rms_norm.hpp"
-#include "pmm/kernels/row_teams.hpp"
+#include "pmm/kernels/list_teams.hpp"
 #include "pmm/rows/column_sums.hpp"
 
 #include <bit>

@@ -12,6 +12,12 @@
 
 namespace orthant::models {
 
+std::string shape_text(runtime::Hdf5File::Extents const& extents) {
+  return extents.size() == 1   ? fmt::format("{}", extents[0])
+         : extents.size() == 2 ? fmt::format("{} x {}", extents[0], extents[1])
+                               : fmt::format("of {} dimensions", extents.size());
+}
+
 using runtime::Hdf5File;
 
 std::string array_of(std::string const& parameter) {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/aggregate/aggregate.hpp"
 
-#include "pmm/aggregate/column_parts.hpp"
+#include "pmm/aggregate/cells.hpp"
 #include "pmm/aggregate/row_lists.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "pmm/kernels/rounding.hpp"
-#include "pmm/kernels/thread_memory.hpp"
 #include "pmm/matrix/relayout.hpp"
 #include "runtime/arrays/views.hpp"
 #include "runtime/comm/collectives.hpp"

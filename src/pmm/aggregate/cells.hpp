@@ -11,8 +11,12 @@
 // So columns depend on a alone, rows on c alone, and ranks that differ in b have the same block. In these
 // orders a gather over c appends whole slabs and a sum over a cuts whole slabs: no row is moved within a
 // rank. Any partition of the rows is right; which one decides only balance and locality.
+//
+// A row-major matrix [n x w] as its column parts one after the other, each [n x w_p] row-major, and back: what
+// an exchange of columns against rows sends, and receives.
 
 #include "pmm/grid/layout.hpp"
+#include "pmm/matrix/dist_matrix.hpp"
 
 #include <cstdint>
 #include <vector>
@@ -60,5 +64,14 @@ struct CellSizes {
 [[nodiscard]] std::vector<std::int64_t> counts_by_slab(std::vector<runtime::LocalColumn> const& places,
                                                        std::vector<std::int64_t> const& slab_rows,
                                                        std::int64_t begin = 0);
+
+/// parts := the balanced column parts of `rows` [num_rows x width], and back. Not overlapping. Enqueue on
+/// exec; do not fence. Each is a pass, which it counts.
+template<class T>
+void split_columns(DefaultExec const& exec, runtime::PassLedger& passes, Vector<T> const& rows,
+                   std::int64_t num_rows, std::int64_t width, int num_parts, Vector<T> const& parts);
+template<class T>
+void join_columns(DefaultExec const& exec, runtime::PassLedger& passes, Vector<T> const& parts,
+                  std::int64_t num_rows, std::int64_t width, int num_parts, Vector<T> const& rows);
 
 } // namespace orthant::pmm

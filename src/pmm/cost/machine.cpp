@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <iterator>
+#include <utility>
 
 namespace orthant::pmm {
 
@@ -81,6 +82,20 @@ double call_seconds(Machine const& machine, PlannedCall const& call, int job_ran
          num_steps(call.operation, call.span.num_ranks) * machine.collectives.step_seconds +
          static_cast<double>(call.sent_bytes) * crossings(machine, call, job_ranks) /
              bytes_per_second(machine, call.span, job_ranks);
+}
+
+runtime::EmulatedMachine emulation_of(Machine const& machine, std::string name, int job_ranks) {
+  runtime::EmulatedMachine emulated;
+  emulated.name = std::move(name);
+  emulated.ranks_per_node = machine.ranks_per_node;
+  emulated.seconds_per_processor_second = machine.seconds_per_processor_second;
+  emulated.overlap = machine.collectives.overlap;
+  emulated.call_seconds = [machine, job_ranks](runtime::EmulatedCall const& call) {
+    // Groups number their ranks in nested order, so the first two are neighbors on the fastest axis.
+    GroupSpan const span{static_cast<int>(call.ranks.size()), call.ranks[1] - call.ranks[0]};
+    return call_seconds(machine, {call.operation, "", span, call.bytes, call.sent_bytes}, job_ranks);
+  };
+  return emulated;
 }
 
 } // namespace orthant::pmm

@@ -1,6 +1,9 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
+// A collective that an operation is going to make. What is listed before a run equals what the ledgers count
+// in it (docs/design.md 2.5).
+//
 // What a machine costs: constants of one rank's processor and of the network, and how long a collective takes.
 //
 //   seconds = call + steps(operation, ranks) step + sent bytes / bandwidth(group)
@@ -15,14 +18,36 @@
 //
 // An all_reduce takes the fewer steps of a ring, 2 (G-1), and a tree, 2 log2 G; all_gather and reduce_scatter those
 // of a ring, G-1; the others log2 G.
+//
+// A machine that a run pretends to run on (runtime/observe/run_clock.hpp): its calls take what the prediction says of
+// them, call_seconds(). The rest is not predicted: what ranks compute, and how long they wait for one another.
 
-#include "pmm/cost/planned_call.hpp"
+#include "runtime/observe/ledger.hpp"
+#include "runtime/observe/run_clock.hpp"
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
 namespace orthant::pmm {
+
+/// Which ranks of a job a group has: that many, so far apart.
+struct GroupSpan {
+  int num_ranks = 1;
+  int stride = 1; // of a group over several axes: that of the fastest
+
+  friend bool operator==(GroupSpan const&, GroupSpan const&) = default;
+};
+
+struct PlannedCall {
+  runtime::Operation operation{};
+  std::string axis; // name of the communicator: "x", "y", "z", "data", "group"
+  GroupSpan span;
+  std::int64_t bytes = 0;      // of the logical buffer on this rank, as its ledger counts them
+  std::int64_t sent_bytes = 0; // that this rank sends, as its ledger counts them
+
+  friend bool operator==(PlannedCall const&, PlannedCall const&) = default;
+};
 
 // A measured constant by the number of columns of an operand.
 
@@ -100,5 +125,8 @@ struct Machine {
 [[nodiscard]] double bytes_per_second(Machine const& machine, GroupSpan const& span, int job_ranks);
 
 [[nodiscard]] double call_seconds(Machine const& machine, PlannedCall const& call, int job_ranks);
+
+/// For a job of that many ranks. `name`: of the machine or its file, as the user gave it.
+[[nodiscard]] runtime::EmulatedMachine emulation_of(Machine const& machine, std::string name, int job_ranks);
 
 } // namespace orthant::pmm

@@ -7,7 +7,7 @@
 // planned on one.
 //
 //   StepPlan step(shape, coordinates, sizeof(float));
-//   plan_product(step, transform);       // declared beside the product itself (pmm/product/pmm.hpp)
+//   plan_product(step, transform);       // declared beside the product itself (pmm/product/product.hpp)
 //   plan_sum_rows(step, q);
 //   plan_matrix(step, q, "Q");           // declared beside DistMatrix
 //   bytes_along(step, "x");              // sums over the list
@@ -15,15 +15,18 @@
 //
 // The products, the passes, the calls and the arrays of a list equal what the runner multiplies, what the ledgers
 // count and what is allocated, in tests on every grid (docs/design.md 2.5).
+//
+// Which of many costs fit into the memory of a rank.
 
 #include "pmm/cost/machine.hpp"
-#include "pmm/cost/planned_call.hpp"
 #include "pmm/grid/layout.hpp"
 #include "runtime/numbers/formats.hpp"
 #include "runtime/observe/ledger.hpp"
 #include "runtime/range.hpp"
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -214,5 +217,21 @@ struct StepSeconds {
 /// Of one of its operations.
 [[nodiscard]] double seconds_of(PlannedOperation const& operation, StepPlan const& step,
                                 Machine const& machine);
+
+struct LeftOut {
+  std::int64_t num_costs = 0;
+  std::int64_t least_bytes = 0; // of all costs
+};
+
+/// Takes the costs with more than `limit` bytes out of the list, which has at least one; 0: there is no limit. `bytes_of`: member
+/// or function that says how many bytes a rank holds at most.
+template<class Cost, class BytesOf>
+LeftOut leave_out_what_does_not_fit(std::vector<Cost>& costs, double limit, BytesOf const& bytes_of) {
+  LeftOut left_out{0, std::invoke(bytes_of, std::ranges::min(costs, {}, bytes_of))};
+  if (limit > 0)
+    left_out.num_costs = static_cast<std::int64_t>(std::erase_if(
+        costs, [&](Cost const& cost) { return static_cast<double>(std::invoke(bytes_of, cost)) > limit; }));
+  return left_out;
+}
 
 } // namespace orthant::pmm

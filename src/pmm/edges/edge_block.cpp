@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/edges/edge_block.hpp"
 
+#include "runtime/arrays/views.hpp"
+#include "runtime/comm/collectives.hpp"
 #include "runtime/error.hpp"
+#include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -83,5 +86,165 @@ void plan_edge_block(StepPlan& step, EdgeCounts const& counts) {
 
 template EdgeBlock make_edge_block(CsrMatrix<float> const&);
 template EdgeBlock make_edge_block(CsrMatrix<double> const&);
+
+namespace {
+
+using runtime::part_of;
+using runtime::sum_of;
+
+/// Element (i, column c) of the heads: in the rows of an owner, and in the parts of all ranks of b, one after the other.
+struct HeadParts {
+  std::int64_t num_rows, num_heads, width, stride, first_column;
+  int num_parts;
+
+  [[nodiscard]] KOKKOS_FUNCTION std::int64_t in_rows(std::int64_t i, std::int64_t c) const {
+    return i * stride + first_column + c;
+  }
+  [[nodiscard]] KOKKOS_FUNCTION std::int64_t in_parts(std::int64_t i, std::int64_t c) const {
+    auto const heads = runtime::balanced_range(num_heads, num_parts,
+                                               runtime::balanced_part(num_heads, num_parts, c / width));
+    return heads.begin * width * num_rows + i * heads.size() * width + c - heads.begin * width;
+  }
+};
+
+HeadParts parts_of(BlockRowsSteps const& s) {
+  return {s.num_own, s.width / s.part.width, s.part.width, s.stride, s.first_column, s.num_parts};
+}
+
+LocalPass pass_of_copy(std::int64_t bytes) {
+  return {"copy_heads", bytes, bytes};
+}
+
+/// to := from: from rows to parts, or from parts to rows.
+template<bool splits, class T>
+void copy_heads(DefaultExec const& exec, HeadParts const& parts, T const* from, T* to) {
+  auto const width = parts.num_heads * parts.width;
+  Kokkos::parallel_for(
+      "orthant::pmm::copy_heads",
+      Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, parts.num_rows * width),
+      KOKKOS_LAMBDA(std::int64_t k) {
+        auto const in_rows = parts.in_rows(k / width, k % width);
+        auto const in_parts = parts.in_parts(k / width, k % width);
+        to[splits ? in_parts : in_rows] = from[splits ? in_rows : in_parts];
+      });
+}
+
+} // namespace
+
+BlockRowsSteps::BlockRowsSteps(GridShape const& shape, Coordinates const& coordinates,
+                               BlockRowsPlan const& plan)
+    : axis(plan.side == BlockSide::columns ? plan.roles.c : plan.roles.a),
+      width(plan.heads.columns()),
+      stride(plan.stride),
+      first_column(plan.first_column),
+      num_parts(shape.size(plan.roles.b)) {
+  ORTHANT_REQUIRE(first_column + width <= stride, "columns ", first_column, " + ", width, " of ", stride);
+  auto const b = coordinates.along(plan.roles.b);
+  auto const& over_b = plan.side == BlockSide::columns ? plan.sizes.over_b : plan.sizes.rows_of_b();
+  auto const& over_axis = plan.side == BlockSide::columns ? plan.sizes.over_c : plan.sizes.over_a;
+  auto const heads_of = [&](std::int64_t i) {
+    return runtime::balanced_range(plan.heads.count, num_parts, i);
+  };
+  part = {heads_of(b).size(), plan.heads.width};
+  first_head = heads_of(b).begin;
+  num_own = over_b[static_cast<std::size_t>(b)];
+  num_slab = sum_of(over_b);
+  num_block = sum_of(over_axis);
+  auto const place = coordinates.along(axis);
+  slab_begin = std::accumulate(over_axis.begin(), over_axis.begin() + place, std::int64_t{0});
+  // Whether there is anything to send is asked of a whole group, never of one rank's share.
+  must_exchange = num_parts > 1 && num_slab * width > 0;
+  must_gather = shape.size(axis) > 1 && num_block * part.columns() > 0;
+  is_strided = stride != width;
+  for (std::int64_t i = 0; i < num_parts; ++i)
+    columns.push_back(num_own * heads_of(i).size() * plan.heads.width);
+  for (auto const count : over_b)
+    rows.push_back(count * part.columns());
+  for (auto const count : over_axis)
+    slabs.push_back(count * part.columns());
+}
+
+template<class T>
+BlockRows<T>::BlockRows(ProcessGrid const& grid, BlockRowsPlan const& plan,
+                        std::shared_ptr<Workspace<T>> workspace)
+    : grid_(&grid),
+      roles_(plan.roles),
+      steps_(grid.shape(), grid.coordinates(), plan),
+      workspace_(std::move(workspace)) {
+  reserve_block_rows(*workspace_, steps_);
+}
+
+template<class T>
+Vector<T> BlockRows<T>::bring(DefaultExec const& exec, Vector<T> const& own, Vector<T> const& memory) const {
+  auto const& s = steps_;
+  if (!s.has_copy()) return own;
+  auto const bytes = s.num_own * s.width * static_cast<std::int64_t>(sizeof(T));
+  auto slab = part_of(memory, s.slab_begin * s.part.columns(), s.num_in_slab());
+  if (s.must_exchange) {
+    auto const split = workspace_->lend(Slot::left, s.num_own * s.width);
+    grid_->passes().add(pass_of_copy(bytes));
+    copy_heads<true>(exec, parts_of(s), own.data(), split.data());
+    runtime::all_to_allv(exec, grid_->over(roles_.b), split, s.columns, slab, s.rows);
+  } else if (s.is_strided) {
+    grid_->passes().add(pass_of_copy(bytes));
+    copy_heads<true>(exec, parts_of(s), own.data(), slab.data());
+  } else {
+    slab = part_of(own, 0, s.num_in_slab());
+  }
+  if (s.must_gather)
+    runtime::all_gatherv(exec, grid_->over(s.axis), slab, part_of(memory, 0, s.num_in_block()), s.slabs);
+  return memory;
+}
+
+template<class T>
+void BlockRows<T>::bring_back(DefaultExec const& exec, Vector<T> const& block, Vector<T> const& own) const {
+  auto const& s = steps_;
+  ORTHANT_REQUIRE(s.has_copy() || block.data() == own.data(), "rows that do not move are the owner's");
+  auto const bytes = s.num_own * s.width * static_cast<std::int64_t>(sizeof(T));
+  auto const all = part_of(block, 0, s.num_in_block());
+  auto slab = all;
+  if (s.must_gather) {
+    slab = s.must_exchange || s.is_strided ? workspace_->lend(Slot::right, s.num_in_slab())
+                                           : part_of(own, 0, s.num_in_slab());
+    runtime::reduce_scatterv(exec, grid_->over(s.axis), all, slab, s.slabs);
+  }
+  if (s.must_exchange) {
+    auto const split = workspace_->lend(Slot::left, s.num_own * s.width);
+    runtime::all_to_allv(exec, grid_->over(roles_.b), slab, s.rows, split, s.columns);
+    grid_->passes().add(pass_of_copy(bytes));
+    copy_heads<false>(exec, parts_of(s), split.data(), own.data());
+  } else if (s.is_strided) {
+    grid_->passes().add(pass_of_copy(bytes));
+    copy_heads<false>(exec, parts_of(s), slab.data(), own.data());
+  }
+}
+
+namespace {
+
+void plan_exchange(StepPlan& step, BlockRowsPlan const& plan, std::vector<std::int64_t> const& sent) {
+  auto const kept = sent[static_cast<std::size_t>(step.coordinates().along(plan.roles.b))];
+  step.add_call(runtime::Operation::all_to_all, plan.roles.b, step.scalar_bytes(sum_of(sent) - kept));
+}
+
+} // namespace
+
+void plan_bring(StepPlan& step, BlockRowsPlan const& plan) {
+  BlockRowsSteps const s(step.shape(), step.coordinates(), plan);
+  if (s.must_exchange || s.is_strided) step.add_pass(pass_of_copy(step.scalar_bytes(s.num_own * s.width)));
+  if (s.must_exchange) plan_exchange(step, plan, s.columns);
+  if (s.must_gather)
+    step.add_call(runtime::Operation::all_gather, s.axis, step.scalar_bytes(s.num_in_block()));
+}
+
+void plan_bring_back(StepPlan& step, BlockRowsPlan const& plan) {
+  BlockRowsSteps const s(step.shape(), step.coordinates(), plan);
+  if (s.must_gather)
+    step.add_call(runtime::Operation::reduce_scatter, s.axis, step.scalar_bytes(s.num_in_block()));
+  if (s.must_exchange) plan_exchange(step, plan, s.rows);
+  if (s.must_exchange || s.is_strided) step.add_pass(pass_of_copy(step.scalar_bytes(s.num_own * s.width)));
+}
+
+template class BlockRows<float>;
+template class BlockRows<double>;
 
 } // namespace orthant::pmm

@@ -2,7 +2,7 @@
 #include "pmm/experts/dispatch.hpp"
 
 #include "pmm/kernels/host_parts.hpp"
-#include "pmm/kernels/row_teams.hpp"
+#include "pmm/kernels/list_teams.hpp"
 
 #include <algorithm>
 #include <utility>

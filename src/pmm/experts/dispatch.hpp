@@ -17,7 +17,7 @@
 // Source: Singh et al., DeepSpeed-TED (arXiv 2303.06318), sections 4 and 5.
 
 #include "pmm/experts/dispatch_lists.hpp"
-#include "pmm/product/product_options.hpp"
+#include "pmm/product/block_collectives.hpp"
 #include "runtime/arrays/allocation.hpp"
 #include "runtime/arrays/views.hpp"
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/gemm/dense_library.hpp"
 #include "pmm/gemm/gemm_choice.hpp"
-#include "pmm/gemm/tiled_gemm.hpp"
 
 #include <array>
 #include <nlohmann/json.hpp>

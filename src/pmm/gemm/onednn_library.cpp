@@ -10,7 +10,7 @@
 // pieces of 512 rows 173 147; bf16 (AMX): 565 536, with a bf16 result 756 743.
 #include "pmm/gemm/dense_library.hpp"
 #include "pmm/gemm/gemm_choice.hpp"
-#include "pmm/kernels/thread_memory.hpp"
+#include "pmm/kernels/host_parts.hpp"
 
 #include <algorithm>
 #include <dnnl.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pmm/gemm/tiled_gemm.hpp"
+#include "pmm/gemm/dense_library.hpp"
 
 #include <algorithm>
 #include <vector>

@@ -2,9 +2,9 @@
 #include "pmm/matrix/relayout.hpp"
 
 #include "pmm/kernels/host_parts.hpp"
+#include "pmm/kernels/list_teams.hpp"
 #include "pmm/kernels/packs.hpp"
-#include "pmm/kernels/row_teams.hpp"
-#include "pmm/matrix/relayout_moves.hpp"
+#include "pmm/matrix/relayout_steps.hpp"
 
 #include <algorithm>
 #include <numeric>

@@ -12,7 +12,7 @@
 // A relayout makes one all_to_all of the X x Y x Z group, or no call if every piece is in its place already.
 
 #include "pmm/matrix/dist_matrix.hpp"
-#include "pmm/matrix/relayout_sizes.hpp"
+#include "pmm/matrix/relayout_steps.hpp"
 #include "runtime/arrays/views.hpp"
 #include "runtime/numbers/formats.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pmm/pairs/pair_lists.hpp"
+#include "pmm/pairs/pair_layers.hpp"
 
 #include "runtime/error.hpp"
 

@@ -6,11 +6,20 @@
 //   Z[r,c] := Z[r,c] + 1 b[c]^T          db[c] := sum_r dZ[r,c]^T 1
 //
 // Z and dZ may hold 16-bit numbers: biases, their gradients and all sums are fp32 then.
+//
+// ELU, element by element, and its backward pass:
+//
+//   y = z where z > 0, else exp(z) - 1            dz = dy where z > 0, else dy exp(z)
+//
+// Source: Clevert, Unterthiner & Hochreiter (arXiv 1511.07289), with alpha = 1.
 
 #include "pmm/cost/step_plan.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
 #include "pmm/product/workspace.hpp"
+#include "runtime/arrays/views.hpp"
 #include "runtime/numbers/formats.hpp"
+
+#include <cstdint>
 
 namespace orthant::pmm {
 
@@ -44,5 +53,20 @@ void reduce_sums(DefaultExec const& exec, DistMatrix<T> const& gradient,
 /// Lists the pass of sum_columns, and the collectives of reduce_sums; sum_rows has both. `format`: of the gradient.
 void plan_sum_columns(StepPlan& step, Placement const& gradient, Wire format = Wire::native);
 void plan_reduce_sums(StepPlan& step, Placement const& gradient);
+
+/// y := ELU(z). y may be z. All arrays of a call have the same size (Error). Both functions enqueue on exec, do not fence,
+/// and count their pass. T: float or double.
+template<class T>
+void elu(runtime::DefaultExec const& exec, runtime::PassLedger& passes, runtime::Matrix<T> const& z,
+         runtime::Matrix<T> const& y);
+
+/// dz from dy and the z of the forward pass. dz may be dy or z.
+template<class T>
+void elu_backward(runtime::DefaultExec const& exec, runtime::PassLedger& passes, runtime::Matrix<T> const& z,
+                  runtime::Matrix<T> const& dy, runtime::Matrix<T> const& dz);
+
+/// List the passes, over that many numbers of this rank.
+void plan_elu(StepPlan& step, std::int64_t count);
+void plan_elu_backward(StepPlan& step, std::int64_t count);
 
 } // namespace orthant::pmm

@@ -4,8 +4,8 @@
 // What the lanes of a thread do to a row of logits (row_teams.hpp): the steps of softmax in
 // row_loss_kernels.hpp.
 
+#include "pmm/kernels/list_teams.hpp"
 #include "pmm/kernels/packs.hpp"
-#include "pmm/kernels/row_teams.hpp"
 #include "pmm/rows/row_loss.hpp"
 
 #include <limits>

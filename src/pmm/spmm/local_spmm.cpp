@@ -4,7 +4,6 @@
 #include "pmm/kernels/host_parts.hpp"
 #include "pmm/spmm/local_spmm_device.hpp"
 #include "pmm/spmm/local_spmm_host_ways.hpp"
-#include "pmm/spmm/local_spmm_library.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>

@@ -56,7 +56,7 @@ template<class T>
 /// Lists the arrays of transposed(), for a block of so many columns and non-zeros.
 void plan_transposed(StepPlan& step, std::int64_t num_columns, std::int64_t num_nonzeros, bool has_values);
 
-/// Bytes that a thread of a host may keep for copies of such an operand B (kernels/thread_memory.hpp): of `num_rows` rows, each of
+/// Bytes that a thread of a host may keep for copies of such an operand B (kernels/host_parts.hpp): of `num_rows` rows, each of
 /// `width` numbers of `number_bytes`, for a block of so many non-zeros. 0 if a copy does not pay, and on a device.
 [[nodiscard]] std::int64_t operand_copy_bytes(std::int64_t num_rows, std::int64_t width,
                                               std::int64_t number_bytes, std::int64_t num_nonzeros);

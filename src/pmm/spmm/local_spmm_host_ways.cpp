@@ -2,7 +2,6 @@
 #include "pmm/spmm/local_spmm_host_ways.hpp"
 
 #include "pmm/kernels/host_parts.hpp"
-#include "pmm/kernels/thread_memory.hpp"
 #include "runtime/observe/run_clock.hpp"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pmm/spmm/local_spmm_library.hpp"
+#include "pmm/spmm/local_spmm_device.hpp"
 
 #include "pmm/kernels/long_sums.hpp"
 #include "pmm/vendor/shortest_run.hpp"

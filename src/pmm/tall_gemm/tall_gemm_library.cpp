@@ -6,7 +6,6 @@
 #include "pmm/gemm/dense_library.hpp"
 #include "pmm/gemm/gemm_choice.hpp"
 #include "pmm/kernels/host_parts.hpp"
-#include "pmm/kernels/thread_memory.hpp"
 #include "pmm/tall_gemm/tall_gemm_host.hpp"
 
 #include <algorithm>

@@ -2,7 +2,9 @@
 #include "pmm/token_rows/feed_forward.hpp"
 
 #include "pmm/kernels/host_parts.hpp"
+#include "pmm/kernels/packs.hpp"
 #include "pmm/token_rows/feed_forward_kernels.hpp"
+#include "pmm/token_rows/row_norm.hpp"
 #include "pmm/token_rows/token_kernels_host.hpp"
 #include "runtime/error.hpp"
 
@@ -127,6 +129,131 @@ void plan_swiglu_backward(StepPlan& step, std::int64_t num_outputs) {
   template void swiglu(DefaultExec const&, PassLedger&, Matrix<T> const&, Matrix<T> const&);                 \
   template void swiglu_backward(DefaultExec const&, PassLedger&, Matrix<T> const&, Matrix<T> const&,         \
                                 Matrix<T> const&);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+#undef ORTHANT_INSTANTIATE
+
+namespace {
+
+/// `num_read` arrays are read and one is written. A mask is drawn in passing, by the ids of the rows.
+LocalPass pass_of(std::string_view name, RowBlock const& block, std::int64_t scalar_bytes,
+                  std::int64_t num_read, bool draws_mask) {
+  auto const count = block.rows * block.columns;
+  auto const ids = draws_mask ? block.rows * std::int64_t{sizeof(std::int64_t)} : 0;
+  return {.name = name,
+          .bytes_read = num_read * count * scalar_bytes + ids,
+          .bytes_written = count * scalar_bytes,
+          .random_numbers = draws_mask ? count : 0};
+}
+LocalPass add_pass(RowBlock const& block, std::int64_t scalar_bytes, bool draws_mask) {
+  return pass_of("add_dropped", block, scalar_bytes, 2, draws_mask);
+}
+LocalPass drop_pass(RowBlock const& block, std::int64_t scalar_bytes, bool draws_mask) {
+  return pass_of("drop_rows", block, scalar_bytes, 1, draws_mask);
+}
+
+/// to := [base +] M from, four numbers at a time.
+template<class T>
+struct DropPack {
+  PackedArray<T const> base; // null: none
+  PackedArray<T const> from;
+  PackedArray<T> to;
+  Divisor num_columns;
+  runtime::RandomStream stream;
+  std::int64_t const* token_ids;
+  std::int64_t first_column;
+  std::uint64_t drop_threshold;
+  T scale;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t first, std::int64_t count) const {
+    auto pack = from.load(first, count);
+    if (drop_threshold != 0) {
+      Place place(first, num_columns);
+      for (int k = 0; k < pack_size && k < count; ++k) {
+        auto const row = static_cast<std::uint64_t>(token_ids[place.row]);
+        auto const column = static_cast<std::uint64_t>(first_column + place.column);
+        pack.number[k] = stream.bits32(row, column) < drop_threshold ? T{0} : pack.number[k] * scale;
+        place.step(num_columns.value());
+      }
+    }
+    if (!base.is_empty()) add(pack, base.load(first, count));
+    to.store(first, count, pack);
+  }
+};
+
+template<class T>
+void require_fits(Matrix<T> const& from, RowDropout const& dropout, Matrix<T> const& to) {
+  ORTHANT_REQUIRE(from.extent(0) == to.extent(0) && from.extent(1) == to.extent(1), "arrays of ",
+                  from.extent(0), " x ", from.extent(1), " and ", to.extent(0), " x ", to.extent(1),
+                  " should be equal in size");
+  ORTHANT_REQUIRE(dropout.probability >= 0 && dropout.probability < 1, "dropout with probability ",
+                  dropout.probability);
+  ORTHANT_REQUIRE(dropout.probability == 0 || dropout.token_ids.extent(0) >= from.extent(0), "dropout of ",
+                  from.extent(0), " rows needs the number of each token, and has ",
+                  dropout.token_ids.extent(0));
+}
+
+template<class T>
+void drop_elements(DefaultExec const& exec, char const* label, T const* base, Matrix<T> const& from,
+                   RowDropout const& dropout, Matrix<T> const& to) {
+  auto const threshold = runtime::bernoulli_threshold(dropout.probability); // at most 2^32
+  auto const keep_scale = static_cast<T>(1 / (1 - dropout.probability));
+  if constexpr (runs_on_host) {
+    host_tokens::HostDrop<T> task;
+    task.num_columns = static_cast<std::int64_t>(from.extent(1));
+    task.base = base;
+    task.from = from.data();
+    task.to = to.data();
+    if (threshold > 0) {
+      task.token_ids = dropout.token_ids.data();
+      task.first_column = static_cast<std::uint64_t>(dropout.first_column);
+      task.key = dropout.stream.key();
+      task.last_dropped = static_cast<std::uint32_t>(threshold - 1);
+      task.keep_scale = keep_scale;
+    }
+    for_each_part(exec, label, static_cast<std::int64_t>(from.extent(0)),
+                  [task, drop = host_tokens::best_token_kernels<T>().drop](
+                      std::int64_t begin, std::int64_t end) { drop(task, begin, end); });
+    return;
+  }
+  for_each_pack(exec, label, static_cast<std::int64_t>(from.size()),
+                DropPack<T>{PackedArray<T const>(base), PackedArray<T const>(from.data()),
+                            PackedArray<T>(to.data()), Divisor(static_cast<std::int64_t>(from.extent(1))),
+                            dropout.stream, dropout.token_ids.data(), dropout.first_column, threshold,
+                            keep_scale});
+}
+
+} // namespace
+
+template<class T>
+void add_dropped(DefaultExec const& exec, PassLedger& passes, Matrix<T> const& base, Matrix<T> const& from,
+                 RowDropout const& dropout, Matrix<T> const& to) {
+  require_fits(from, dropout, to);
+  require_fits(base, dropout, to);
+  passes.add(add_pass(row_block_of(from), sizeof(T), dropout.probability > 0));
+  drop_elements(exec, "orthant::pmm::add_dropped", base.data(), from, dropout, to);
+}
+
+template<class T>
+void drop_rows(DefaultExec const& exec, PassLedger& passes, Matrix<T> const& from, RowDropout const& dropout,
+               Matrix<T> const& to) {
+  require_fits(from, dropout, to);
+  passes.add(drop_pass(row_block_of(from), sizeof(T), dropout.probability > 0));
+  drop_elements(exec, "orthant::pmm::drop_rows", static_cast<T const*>(nullptr), from, dropout, to);
+}
+
+void plan_add_dropped(StepPlan& step, std::int64_t num_rows, std::int64_t num_columns, bool draws_mask) {
+  step.add_pass(add_pass({num_rows, num_columns}, step.scalar_bytes(1), draws_mask));
+}
+void plan_drop_rows(StepPlan& step, std::int64_t num_rows, std::int64_t num_columns, bool draws_mask) {
+  step.add_pass(drop_pass({num_rows, num_columns}, step.scalar_bytes(1), draws_mask));
+}
+
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template void add_dropped(DefaultExec const&, PassLedger&, Matrix<T> const&, Matrix<T> const&,             \
+                            RowDropout const&, Matrix<T> const&);                                            \
+  template void drop_rows(DefaultExec const&, PassLedger&, Matrix<T> const&, RowDropout const&,              \
+                          Matrix<T> const&);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 #undef ORTHANT_INSTANTIATE

@@ -2,7 +2,7 @@
 #include "pmm/token_rows/row_norm.hpp"
 
 #include "pmm/kernels/host_parts.hpp"
-#include "pmm/rows/bias_kernels.hpp"
+#include "pmm/rows/column_sums.hpp"
 #include "pmm/token_rows/row_norm_kernels.hpp"
 #include "pmm/token_rows/token_kernels_host.hpp"
 #include "runtime/error.hpp"

@@ -1,10 +1,10 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// LayerNorm and RMSNorm on a device: the lanes of a thread share a row (pmm/kernels/row_teams.hpp); sums over columns are
+// LayerNorm and RMSNorm on a device: the lanes of a thread share a row (pmm/kernels/list_teams.hpp); sums over columns are
 // taken in slabs of rows, in passing while dx is written (pmm/rows/column_sums.hpp).
 
-#include "pmm/kernels/row_teams.hpp"
+#include "pmm/kernels/list_teams.hpp"
 #include "pmm/rows/column_sums.hpp"
 #include "pmm/token_rows/row_norm.hpp"
 #include "runtime/device/kokkos_compat.hpp"

@@ -2,8 +2,7 @@
 //
 // Checks of the doctor on what this machine does not have.
 
-#include "cli/doctor/rank_checks.hpp"
-#include "cli/doctor/system_checks.hpp"
+#include "cli/doctor/checks.hpp"
 
 #include <gtest/gtest.h>
 #include <map>

@@ -3,7 +3,7 @@
 // The doctor's check of clocks, on ranks whose clocks are in fact apart: this program has a system clock of its own, which replaces
 // that of the C library. Each rank stands for a host.
 
-#include "cli/doctor/system_checks.hpp"
+#include "cli/doctor/checks.hpp"
 #include "runtime/comm/communicator.hpp"
 
 #include <gtest/gtest.h>

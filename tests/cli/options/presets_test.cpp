@@ -2,11 +2,9 @@
 //
 // Every preset with every option that could contradict it: what the preset gives bends, and what was given stays.
 
-#include "cli/lm/presets.hpp"
 #include "cli/lm/train_lm_options.hpp"
-#include "cli/presets/graph_presets.hpp"
 #include "cli/training/train_options.hpp"
-#include "cli/training/train_run.hpp"
+#include "cli/training/train_settings.hpp"
 #include "models/gnn/plan/network_settings.hpp"
 #include "models/lm/training/language_model.hpp"
 #include "support/user_messages.hpp"

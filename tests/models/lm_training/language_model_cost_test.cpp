@@ -3,7 +3,7 @@
 // The best grids of language models, against what AxoNN's papers found (arXiv 2305.13525 and 2502.08145).
 #include "models/lm/training/language_model_cost.hpp"
 
-#include "models/gnn/network/grid_cost.hpp"
+#include "models/gnn/network/grid_choice.hpp"
 
 #include <algorithm>
 #include <fmt/format.h>

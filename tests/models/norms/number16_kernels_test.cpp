@@ -5,7 +5,7 @@
 #include "models/layers/activation_kernels.hpp"
 #include "models/layers/rms_norm_kernels.hpp"
 #include "pmm/kernels/rounding.hpp"
-#include "pmm/rows/bias_kernels.hpp"
+#include "pmm/rows/column_sums.hpp"
 #include "support/dist_checks.hpp"
 
 #include <array>

@@ -2,7 +2,7 @@
 //
 // What follows from the seconds of a machine for schedules and grids.
 #include "graph_facts.hpp"
-#include "models/gnn/network/grid_cost.hpp"
+#include "models/gnn/network/grid_choice.hpp"
 #include "pmm/kernels/host_parts.hpp"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What `orthant plan` says of grids of which no rank exists. That lists equal ledgers: gcn_step_test.cpp.
-#include "models/gnn/network/grid_cost.hpp"
+#include "models/gnn/network/grid_choice.hpp"
 
 #include "models/gnn/plan/network_step.hpp"
 #include "runtime/error.hpp"

@@ -8,7 +8,7 @@
 // out) and not to anything else that is tested here.
 #include "built_in_machine.hpp"
 #include "graph_facts.hpp"
-#include "models/gnn/network/grid_cost.hpp"
+#include "models/gnn/network/grid_choice.hpp"
 
 #include <algorithm>
 #include <array>

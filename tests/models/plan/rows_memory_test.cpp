@@ -10,7 +10,7 @@
 //
 // and 4 N / P D_0 of features in the first step, and 41 bytes per own vertex of ids, targets and the loss. Gradients lie
 // where outputs and aggregates lay.
-#include "models/gnn/network/grid_cost.hpp"
+#include "models/gnn/network/grid_choice.hpp"
 #include "models/gnn/plan/network_step.hpp"
 #include "pmm/kernels/host_parts.hpp"
 

@@ -7,9 +7,8 @@
 #include "pmm/attention/attention.hpp"
 #include "pmm/experts/routing.hpp"
 #include "pmm/pairs/pair_layers.hpp"
-#include "pmm/rows/elu.hpp"
+#include "pmm/rows/bias.hpp"
 #include "pmm/token_rows/feed_forward.hpp"
-#include "pmm/token_rows/residual.hpp"
 #include "pmm/token_rows/row_norm.hpp"
 #include "support/dist_checks.hpp"
 

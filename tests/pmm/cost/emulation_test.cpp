@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Emulated machines: every call of a real grid takes what the prediction says of the call in a list, exactly.
-#include "pmm/cost/emulation.hpp"
+#include "pmm/cost/machine.hpp"
 
 #include "pmm/cost/machine_file.hpp"
 #include "pmm/cost/step_plan.hpp"

@@ -4,7 +4,7 @@
 // all their adjoints against serial loops of the equations; and the ledgers against the list.
 #include "pmm/aggregate_fixture.hpp"
 
-#include "pmm/edges/block_rows.hpp"
+#include "pmm/edges/edge_block.hpp"
 #include "pmm/edges/edge_products.hpp"
 #include "pmm/edges/edge_softmax.hpp"
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The router beside loops over its definition, finite differences of its losses, and who has a slot on any number of ranks.
-#include "pmm/experts/capacity.hpp"
 #include "pmm/experts/routing.hpp"
 
 #include "support/dist_checks.hpp"

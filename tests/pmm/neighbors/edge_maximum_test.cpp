@@ -4,7 +4,7 @@
 // integers, so most maxima are ties. And the ledgers against the list.
 #include "pmm/aggregate_fixture.hpp"
 
-#include "pmm/edges/block_rows.hpp"
+#include "pmm/edges/edge_block.hpp"
 #include "pmm/neighbors/edge_maximum.hpp"
 
 #include <cmath>

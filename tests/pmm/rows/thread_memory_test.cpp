@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Copies of kernels in memory that is lent to a thread.
-#include "pmm/kernels/thread_memory.hpp"
+#include "pmm/kernels/host_parts.hpp"
 
 #include <array>
 #include <cstdint>

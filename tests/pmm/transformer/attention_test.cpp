@@ -7,7 +7,6 @@
 #include "pmm/attention/attention_device.hpp"
 #include "pmm/attention/attention_host.hpp"
 #include "pmm/kernels/host_parts.hpp"
-#include "pmm/kernels/thread_memory.hpp"
 #include "runtime/error.hpp"
 #include "support/dist_checks.hpp"
 

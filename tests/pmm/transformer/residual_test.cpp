@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Dropout of rows of tokens, added to a residual stream or alone: to the bit what the stream of random numbers says.
-#include "pmm/token_rows/residual.hpp"
+#include "pmm/token_rows/feed_forward.hpp"
 #include "runtime/error.hpp"
 #include "support/dist_checks.hpp"
 

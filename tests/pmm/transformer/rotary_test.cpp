@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Rotary positions beside multiplication of complex numbers, and their transpose.
-#include "pmm/attention/rotary.hpp"
+#include "pmm/attention/attention.hpp"
 #include "runtime/error.hpp"
 #include "support/dist_checks.hpp"
 

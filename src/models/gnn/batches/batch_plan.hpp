@@ -4,7 +4,7 @@
 // Where the matrices of a batch lie, and what is known of a batch before it is sampled. Rows of a batch lie where those of
 // the whole graph lie, so a rank's part of them is not balanced; on average it is.
 
-#include "models/gnn/network/grid_cost.hpp"
+#include "models/gnn/network/grid_choice.hpp"
 #include "models/gnn/network/memory_estimate.hpp"
 #include "models/gnn/plan/counted_graph.hpp"
 #include "models/gnn/plan/network_step.hpp"
@@ -163,7 +163,7 @@ struct BatchCost {
                                                       pmm::Machine const& machine,
                                                       OptimizerSettings const& optimizer = {});
 
-/// How long an epoch of batches takes (grid_cost.hpp). Everything is copied.
+/// How long an epoch of batches takes (grid_choice.hpp). Everything is copied.
 [[nodiscard]] EpochSeconds mini_batch_seconds(graph::StoreFacts const& facts, NetworkSettings const& settings,
                                               BatchSizes const& batches, pmm::Machine const& machine);
 

@@ -16,7 +16,7 @@ using runtime::Bf16Number;
 using runtime::DefaultExec;
 using runtime::Fp16Number;
 
-/// Products on three axes (pmm/product/pmm.hpp).
+/// Products on three axes (pmm/product/product.hpp).
 template<class T>
 class ProductAggregation final : public Aggregation<T> {
  public:

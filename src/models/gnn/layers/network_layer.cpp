@@ -2,8 +2,8 @@
 #include "models/gnn/layers/network_layer.hpp"
 
 #include "models/layers/propagation_terms.hpp"
+#include "pmm/kernels/host_parts.hpp"
 #include "pmm/kernels/rounding.hpp"
-#include "pmm/kernels/thread_memory.hpp"
 #include "pmm/rows/bias.hpp"
 #include "pmm/rows/column_sums.hpp"
 

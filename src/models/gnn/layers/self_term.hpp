@@ -14,7 +14,7 @@
 #include "models/gnn/plan/network_step.hpp"
 #include "pmm/aggregate/row_lists.hpp"
 #include "pmm/matrix/relayout.hpp"
-#include "pmm/product/pmm.hpp"
+#include "pmm/product/product.hpp"
 #include "runtime/arrays/allocation.hpp"
 
 #include <memory>

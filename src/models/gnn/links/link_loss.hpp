@@ -15,7 +15,7 @@
 #include "models/training/batch_source.hpp"
 #include "models/training/objective.hpp"
 #include "models/training/vertex_loss.hpp"
-#include "pmm/pairs/pair_lists.hpp"
+#include "pmm/pairs/pair_layers.hpp"
 #include "runtime/comm/communicator.hpp"
 
 #include <memory>

@@ -4,7 +4,6 @@
 #include "graph/partition/link_sets.hpp"
 #include "pmm/edges/edge_products.hpp"
 #include "pmm/pairs/pair_layers.hpp"
-#include "pmm/pairs/pair_lists.hpp"
 #include "runtime/numbers/random.hpp"
 
 #include <algorithm>

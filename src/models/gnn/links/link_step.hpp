@@ -4,7 +4,7 @@
 // What link prediction from a network's outputs H does on one rank, listed without arrays. Rows have one owner (schedule rows). With
 // the blocks of A (pmm/aggregate/cells.hpp), whose ranks along b have parts of the columns of H each:
 //
-//   X_c := rows(H)      Y_a := columns(H)                  exchange over b, gather over a and over c       (pmm/edges/block_rows.hpp)
+//   X_c := rows(H)      Y_a := columns(H)                  exchange over b, gather over a and over c       (pmm/edges/edge_block.hpp)
 //   z_e := sum_b <X_i, Y_j>                                for the links e = (i, j) of the block
 //   loss := sum_{a,c} of binary cross-entropy              dz_e
 //   dH := rows^T(sum_e dz_e Y_j) + columns^T(sum_e dz_e X_i)
@@ -15,7 +15,7 @@
 #include "graph/store/listed_block.hpp"
 #include "graph/store/store_format.hpp"
 #include "graph/store/store_reader.hpp"
-#include "pmm/edges/block_rows.hpp"
+#include "pmm/edges/edge_block.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "sampling/key_table.hpp"
 

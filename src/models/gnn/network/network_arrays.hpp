@@ -54,7 +54,7 @@ void plan_network_arrays(pmm::StepPlan& step, NetworkPlan const& plan, NetworkSe
                          std::optional<std::int64_t> num_feature_nonzeros, std::int64_t num_edges = 0);
 
 /// Bytes of the largest copy that a thread of a host keeps of an operand of the network's sparse products, if no other memory is free
-/// for it meanwhile (pmm/kernels/thread_memory.hpp).
+/// for it meanwhile (pmm/kernels/host_parts.hpp).
 [[nodiscard]] std::int64_t operand_copy_bytes(pmm::StepPlan const& step, NetworkPlan const& plan,
                                               NetworkSettings const& settings,
                                               NetworkEpochTraits const& traits);

@@ -5,7 +5,7 @@
 #include "models/gnn/layers/teleport.hpp"
 #include "models/gnn/operands/owned_adjacency.hpp"
 #include "pmm/kernels/rounding.hpp"
-#include "pmm/matrix/relayout_sizes.hpp"
+#include "pmm/matrix/relayout_steps.hpp"
 #include "runtime/comm/together.hpp"
 
 #include <numeric>

@@ -6,7 +6,7 @@
 
 #include "models/gnn/plan/network_settings.hpp"
 #include "models/layers/activation.hpp"
-#include "pmm/edges/block_rows.hpp"
+#include "pmm/edges/edge_block.hpp"
 #include "pmm/edges/edge_softmax.hpp"
 
 namespace orthant::models {

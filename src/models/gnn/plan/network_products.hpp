@@ -5,9 +5,9 @@
 // layers/network_layer.hpp and layers/network_linear.hpp.
 
 #include "models/gnn/plan/network_plan.hpp"
-#include "pmm/edges/block_rows.hpp"
+#include "pmm/edges/edge_block.hpp"
 #include "pmm/neighbors/edge_maximum.hpp"
-#include "pmm/product/pmm.hpp"
+#include "pmm/product/product.hpp"
 
 namespace orthant::models {
 

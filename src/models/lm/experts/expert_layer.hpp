@@ -17,7 +17,6 @@
 // Source: DeepSpeed-TED (arXiv 2303.06318), GShard (arXiv 2006.16668).
 
 #include "models/lm/plan/expert_plan.hpp"
-#include "pmm/experts/capacity.hpp"
 #include "pmm/experts/dispatch.hpp"
 #include "pmm/experts/routing.hpp"
 #include "pmm/matrix/dist_matrix.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/lm/training/language_model_cost.hpp"
 
-#include "models/gnn/network/grid_cost.hpp"
+#include "models/gnn/network/grid_choice.hpp"
 #include "models/lm/training/language_model.hpp"
 #include "models/lm/transformer/transformer.hpp"
 #include "models/lm/transformer/transformer_parameters.hpp"

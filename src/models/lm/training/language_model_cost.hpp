@@ -9,7 +9,6 @@
 #include "models/lm/plan/transformer_settings.hpp"
 #include "models/lm/training/sequence_rows.hpp"
 #include "models/training/gradient_sum.hpp"
-#include "pmm/cost/memory_fit.hpp"
 #include "pmm/cost/step_plan.hpp"
 #include "pmm/grid/process_grid.hpp"
 

@@ -11,7 +11,6 @@
 
 #include "models/lm/transformer/block_memory.hpp"
 #include "pmm/attention/attention.hpp"
-#include "pmm/attention/rotary.hpp"
 
 #include <memory>
 

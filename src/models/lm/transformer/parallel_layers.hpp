@@ -15,7 +15,7 @@
 // Source: AxoNN (arXiv 2502.08145), section 3.
 
 #include "models/lm/transformer/transformer_parameters.hpp"
-#include "pmm/product/pmm.hpp"
+#include "pmm/product/product.hpp"
 #include "pmm/rows/bias.hpp"
 #include "pmm/rows/column_sums.hpp"
 #include "pmm/token_rows/row_norm.hpp"

@@ -11,8 +11,7 @@
 #include "models/lm/plan/transformer_plan.hpp"
 #include "models/lm/transformer/transformer_parameters.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
-#include "pmm/product/block_io.hpp"
-#include "pmm/product/product_options.hpp"
+#include "pmm/product/block_collectives.hpp"
 
 #include <span>
 #include <vector>

@@ -3,7 +3,7 @@
 
 #include "models/lm/transformer/token_embedding.hpp"
 #include "pmm/rows/norms.hpp"
-#include "pmm/token_rows/residual.hpp"
+#include "pmm/token_rows/feed_forward.hpp"
 #include "runtime/device/kokkos_compat.hpp"
 
 #include <cmath>

@@ -15,7 +15,7 @@
 #include "models/lm/transformer/feed_forward_half.hpp"
 #include "models/parameters/network.hpp"
 #include "pmm/experts/dispatch_lists.hpp"
-#include "pmm/product/pmm.hpp"
+#include "pmm/product/product.hpp"
 #include "runtime/arrays/allocation.hpp"
 #include "runtime/comm/call_tape.hpp"
 #include "runtime/range.hpp"

@@ -5,7 +5,7 @@
 #include "models/lm/transformer/feed_forward_half.hpp"
 #include "models/lm/transformer/token_embedding.hpp"
 #include "models/lm/transformer/transformer.hpp"
-#include "pmm/token_rows/residual.hpp"
+#include "pmm/token_rows/feed_forward.hpp"
 
 namespace orthant::models {
 

@@ -1,12 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What full-graph and mini-batch training have in common on the command line: from options to settings, and
-// what is said before, during and after the epochs.
-//
-// What a training has decided by itself, and why: lines of --log-level debug.
-//
-// Which training of a graph network it is that checkpoints are of, and what these take and record of it.
+// What full-graph and mini-batch training share: the settings that their options become (`--dropout` to
+// NetworkSettings::dropout), the identity that a checkpoint records, and what is printed before, during and after the epochs.
 
 #include "cli/machine/device_memory.hpp"
 #include "cli/options/command.hpp"
@@ -15,7 +11,7 @@
 #include "cli/training/weight_files.hpp"
 #include "graph/store/store_reader.hpp"
 #include "models/gnn/files/network_weights.hpp"
-#include "models/gnn/network/grid_cost.hpp"
+#include "models/gnn/network/grid_choice.hpp"
 #include "models/gnn/plan/network_plan.hpp"
 #include "models/gnn/pruning/pruned_rows.hpp"
 #include "models/training/trainer.hpp"

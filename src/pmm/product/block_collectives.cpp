@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pmm/product/block_io.hpp"
+#include "pmm/product/block_collectives.hpp"
 
 #include "pmm/kernels/rounding.hpp"
 #include "pmm/matrix/relayout.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/training/train_run.hpp"
+#include "cli/training/train_settings.hpp"
 
 #include "cli/machine/emulated_machine.hpp"
 #include "cli/options/gemm_options.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/training/measured_grids.hpp"
+#include "cli/training/choose_grid.hpp"
 
 #include "models/gnn/network/memory_estimate.hpp"
 #include "pmm/kernels/host_parts.hpp"

@@ -7,7 +7,7 @@
 
 #include "cli/options/command.hpp"
 #include "models/gnn/batches/mini_batch.hpp"
-#include "models/gnn/network/grid_cost.hpp"
+#include "models/gnn/network/grid_choice.hpp"
 
 #include <functional>
 #include <nlohmann/json.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/gnn/network/grid_cost.hpp"
+#include "models/gnn/network/grid_choice.hpp"
 
 #include "models/gnn/network/memory_estimate.hpp"
 #include "models/gnn/plan/counted_graph.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pmm/product/pmm.hpp"
+#include "pmm/product/product.hpp"
 
 #include <type_traits>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/options/training_options.hpp"
+#include "cli/options/shared_options.hpp"
 
 #include "runtime/error.hpp"
 

@@ -9,14 +9,13 @@
 //   left_grad   dA = dC B^T     dC[r,c]   B[k,c]    dA[r,k]   c
 //   right_grad  dB = A^T dC     A[r,k]    dC[r,c]   dB[k,c]   r
 //
-// One local product (GEMM, or SpMM if A is sparse) runs between reading two blocks and writing one (block_io.hpp):
+// One local product (GEMM, or SpMM if A is sparse) runs between reading two blocks and writing one (block_collectives.hpp):
 // each matrix communicates only along its own third axis. A dense product may add to its result, and its matrices
 // may hold 16-bit numbers (product_options.hpp).
 
 #include "pmm/gemm/local_gemm.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
-#include "pmm/product/block_io.hpp"
-#include "pmm/product/product_options.hpp"
+#include "pmm/product/block_collectives.hpp"
 #include "runtime/numbers/formats.hpp"
 
 #include <cstdint>
