@@ -153,6 +153,11 @@ class Run(Tree):
             "```sh\nname=a\northant train --graph g > $name\n```\n\n- item\n\n  ```sh\n  test -s \"$name\"\n  test -f \"$ORTHANT_ROOT/bin/orthant\"\n  ```\n")
         self.assertEqual(([], 2, []), (errors, count, others))
 
+    def test_the_root_is_a_variable_of_the_page_alone(self):
+        self.assertEqual([], self.check("```sh\ntest -n \"$ORTHANT_ROOT\"\n! env | grep ^ORTHANT_\n```\n")[0])
+        text = "```python run\nimport os\nassert os.path.isdir(os.environ['ORTHANT_ROOT'])\n```\n"
+        self.assertEqual(([], 1, []), self.check(text, has_numpy=True))
+
     def test_a_failing_command_is_found(self):
         errors, _, _ = self.check("text\n\n```sh\ntrue\n```\n\n```sh\necho one\northant evaluate --weights w\necho never\n```\n")
         self.assert_errors(errors, "9: status 2: orthant evaluate --weights w\n    one\n    orthant: error: no$")

@@ -111,12 +111,14 @@ struct Record {
 struct Run {
   std::string name;
   std::string unit;     // "epoch" or "step"
-  std::string training; // empty: it writes no checkpoints
+  std::string training; // empty if it writes no checkpoints
   std::vector<Record> records;
+  std::int64_t length = 0; // of the whole training in units; 0 if its options do not say
+  json done;               // the last line; null while the training runs
 };
 
 std::optional<double> number(json const& object, std::string const& key) {
-  auto const found = object.find(key);
+  auto const found = object.find(key); // the end of null, too
   if (found == object.end() || !found->is_number()) return std::nullopt;
   auto const value = found->get<double>();
   return std::abs(value) <= largest_plotted ? std::optional(value) : std::nullopt;
@@ -136,16 +138,22 @@ bool continues(json const& line, std::vector<Run> const& runs) {
 void add_line(json const& line, std::vector<Run>& runs) {
   auto const event = text_of(line, "event");
   if (event == "run") {
-    if (continues(line, runs)) return;
-    runs.emplace_back().training = text_of(line, "training");
+    if (continues(line, runs)) {
+      runs.back().done = nullptr;
+    } else {
+      runs.emplace_back().training = text_of(line, "training");
+    }
+    auto const options = line.value("configuration", json::object());
+    runs.back().length = options.value("epochs", options.value("steps", std::int64_t{0}));
   }
   if (runs.empty()) return;
-  auto& [name, unit, training, records] = runs.back();
+  auto& records = runs.back().records;
+  if (event == "done") runs.back().done = line;
   if (event == "epoch" || event == "step") {
     auto const before = records.empty() ? 0 : records.back().seconds;
     records.push_back({number(line, event).value_or(static_cast<double>(records.size() + 1)),
                        before + number(line, "seconds").value_or(0), line});
-    unit = event;
+    runs.back().unit = event;
   } else if (event == "eval" && !records.empty()) {
     records.back().numbers.update(line);
   }
@@ -224,11 +232,58 @@ std::vector<Point> points_of(Run const& run, XAxis x, std::string const& key, do
 
 } // namespace
 
-Figure figure_of_metrics(std::span<std::string const> paths, XAxis x) {
+namespace {
+
+std::vector<Run> runs_of(std::span<std::string const> paths) {
   auto const names = names_of(paths);
   std::vector<Run> runs;
   for (std::size_t i = 0; i < paths.size(); ++i)
     std::ranges::move(read_runs(paths[i], names[i]), std::back_inserter(runs));
+  return runs;
+}
+
+/// "forward 0.101, backward 0.085": the phases that take at least a hundredth of the time, the longest first.
+std::string phases_text(json const& phases) {
+  std::vector<std::pair<double, std::string>> parts;
+  auto total = 0.0;
+  for (auto const& [name, seconds] : phases.items())
+    if (seconds.is_number()) parts.emplace_back(seconds.get<double>(), name), total += parts.back().first;
+  std::ranges::sort(parts, std::greater());
+  std::string text;
+  for (auto const& [seconds, name] : parts)
+    if (seconds >= total / 100) text += fmt::format("{}{} {:.3g}", text.empty() ? "" : ", ", name, seconds);
+  return text;
+}
+
+} // namespace
+
+std::vector<RunState> states_of_metrics(std::span<std::string const> paths) {
+  std::vector<RunState> states;
+  for (auto const& run : runs_of(paths)) {
+    auto const& last = run.records.back();
+    RunState state{run.name, !run.done.is_null(), {}};
+    auto const position = static_cast<std::int64_t>(last.position);
+    state.facts.emplace_back(run.unit, run.length > 0 ? fmt::format("{} of {}", position, run.length)
+                                                      : std::to_string(position));
+    for (auto const& [key, name] :
+         {std::pair("loss", "loss"), std::pair("val_loss", "validation loss"),
+          std::pair("val_acc", "validation accuracy"), std::pair("seconds", "seconds"),
+          std::pair("tokens_per_second", "tokens per second")})
+      if (auto const value = number(last.numbers, key))
+        state.facts.emplace_back(name, fmt::format("{:.6g}", *value));
+    if (last.numbers.contains("phases"))
+      state.facts.emplace_back("phases, s", phases_text(last.numbers["phases"]));
+    if (auto const bytes = number(last.numbers, "sent_bytes"))
+      state.facts.emplace_back("MiB sent", fmt::format("{:.1f}", *bytes / 1048576));
+    if (auto const bytes = number(run.done, "peak_memory_bytes"))
+      state.facts.emplace_back("MiB of memory per rank", fmt::format("{:.1f}", *bytes / 1048576));
+    states.push_back(std::move(state));
+  }
+  return states;
+}
+
+Figure figure_of_metrics(std::span<std::string const> paths, XAxis x) {
+  auto const runs = runs_of(paths);
   auto const& unit = runs.front().unit;
   for (auto const& run : runs)
     if (run.unit != unit)

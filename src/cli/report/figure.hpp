@@ -102,6 +102,16 @@ enum class XAxis : std::uint8_t {
 /// runs have epochs and others steps.
 [[nodiscard]] Figure figure_of_metrics(std::span<std::string const> paths, XAxis x);
 
+/// The latest numbers of one run.
+struct RunState {
+  std::string name;
+  bool is_done = false;
+  std::vector<std::pair<std::string, std::string>> facts; // name and value, such as "epoch" and "20 of 100"
+};
+
+/// The latest numbers of every run of the files. Throws UserError as figure_of_metrics() does.
+[[nodiscard]] std::vector<RunState> states_of_metrics(std::span<std::string const> paths);
+
 /// The text of the file. Each curve is one `polyline`, with a circle per point if these are few.
 [[nodiscard]] std::string to_svg(Figure const& figure);
 

@@ -275,12 +275,15 @@ svg{max-width:100%;height:auto}
 } // namespace
 
 std::string html_page(std::string const& title, std::string const& summary,
-                      std::vector<PageSection> const& sections) {
+                      std::vector<PageSection> const& sections, int reload_seconds) {
+  auto const reload = reload_seconds == 0
+                          ? std::string()
+                          : fmt::format("<meta http-equiv=\"refresh\" content=\"{}\"/>\n", reload_seconds);
   auto html = fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\n"
+      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\n{3}"
       "<meta name=\"viewport\" content=\"width=device-width\"/>\n<title>{0}</title>\n<style>{1}</style>"
       "</head>\n<body>\n<h1>{0}</h1>\n<p>{2}</p>\n",
-      html_text(title), page_style, html_text(summary));
+      html_text(title), page_style, html_text(summary), reload);
   for (auto const& section : sections) {
     html += fmt::format("<h2>{}</h2>\n{}", html_text(section.title), section.svg);
     for (auto const& table : section.tables)

@@ -45,7 +45,8 @@ struct PageSection {
   std::vector<ReportTable> tables;
 };
 
+/// The text of the page. A browser loads it anew every `reload_seconds`; never if that is 0.
 [[nodiscard]] std::string html_page(std::string const& title, std::string const& summary,
-                                    std::vector<PageSection> const& sections);
+                                    std::vector<PageSection> const& sections, int reload_seconds = 0);
 
 } // namespace orthant::cli

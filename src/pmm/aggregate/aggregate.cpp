@@ -18,7 +18,7 @@ namespace {
 
 using runtime::part_of;
 
-/// `Work`: a Workspace or a WorkspacePlan.
+/// `Work` is a Workspace or a WorkspacePlan.
 template<class Work>
 void reserve_buffers(Work& work, AggregateSteps const& steps) {
   auto const& [from, to, gather, sum] = std::tie(steps.from, steps.to, steps.gather, steps.sum);
@@ -50,7 +50,7 @@ void reserve_buffers(Work& work, AggregateSteps const& steps) {
   if (sum.moves_needed) work.reserve(Slot::right, sum.num_of_slab());
 }
 
-/// Where kernels of a host may copy operands: what Slot::right has behind that of step 3.
+/// The memory in Slot::right behind the operand of step 3; host kernels may use it for copies of operands.
 template<class T, class Sum>
 LentMemory room_behind_operand(Workspace<Sum> const& work, AggregateSteps const& steps) {
   auto const num_held = work.num_elements(Slot::right);
@@ -120,7 +120,7 @@ Vector<T> Aggregate<T>::own_slab_of(Vector<T> const& from) const {
   auto const& s = steps_;
   if (s.num_parts == 1) return from;
   if (s.gather.moves_needed) return workspace_->template lend_as<T>(Slot::result, s.num_in_slab(s.from));
-  auto const begin = s.slab_begin * s.part; // where a gather of whole slabs wants it
+  auto const begin = s.slab_begin * s.part; // its final place, so the gather of whole slabs is in place
   return part_of(operand_of(from), {begin, begin + s.num_in_slab(s.from)});
 }
 
@@ -148,7 +148,7 @@ template<class T>
 void Aggregate<T>::gather(DefaultExec const& exec, Vector<T> const& own_slab, Vector<T> const& operand) {
   auto const& gather = steps_.gather;
   if (!gather.must_run) return;
-  // 2: the slabs of all ranks of the axis, one after the other, or what the block touches of them
+  // 2: the slabs of all ranks of the axis, one after the other, or the rows of the slabs that the block touches
   auto const& over = grid_->over(gather.axis);
   auto const received = as_message(operand);
   if (gather.moves_needed) {
@@ -195,7 +195,7 @@ Vector<Result> Aggregate<T>::slab_of(DefaultExec const& exec, Vector<T> const& o
     multiply(exec, {0, s.num_outer}, operand, product);
     return product;
   }
-  // Where a sum has room beside the partial products, or in their place.
+  // The slot for the sum: next to the partial products, or in their place if they are summed in chunks.
   auto const room = s.sum.in_chunks ? Slot::result : Slot::left;
   auto const sum_of = [&](Vector<Sum> const& sum, Vector<Sum> const& rounded) {
     return s.sum.in_chunks ? summed_in_chunks(exec, operand, sum, rounded) : summed(exec, operand, sum);
@@ -204,7 +204,7 @@ Vector<Result> Aggregate<T>::slab_of(DefaultExec const& exec, Vector<T> const& o
     return sum_of(s.to.must_exchange || s.rounds_sum ? workspace_->lend(room, num_in_slab) : to, to);
   } else {
     auto const sum = sum_of(workspace_->lend(room, num_in_slab), {});
-    auto const free = s.sum.in_chunks ? Slot::left : Slot::result; // what was summed
+    auto const free = s.sum.in_chunks ? Slot::left : Slot::result; // the addends are no longer needed
     auto const rounded = s.to.must_exchange ? workspace_->template lend_as<Result>(free, num_in_slab)
                                             : part_of(to, {0, num_in_slab});
     round_or_overflow(exec, "orthant::pmm::round_numbers", sum, rounded);
@@ -246,7 +246,7 @@ void Aggregate<T>::send_chunk(DefaultExec const& exec, int step, Vector<T> const
   auto const addend = range_of(s.sum.of_slab, source);
 
   auto& chunk = chunks_[static_cast<std::size_t>(step % 2)];
-  chunk.request.wait(); // of the chunk before the last one, which was in the same place
+  chunk.request.wait(); // the chunk before the last one used the same buffer
   auto const begin = step % 2 * s.num_in_chunk();
   auto const product =
       part_of(workspace_->lend(Slot::result, 2 * s.num_in_chunk()), {begin, begin + rows.size()});
@@ -260,15 +260,15 @@ void Aggregate<T>::send_chunk(DefaultExec const& exec, int step, Vector<T> const
                                              chunk.received, wire_);
 }
 
-/// `sum`: in the place of the chunks, unless it is the result. `rounded`: where it goes if it must be rounded.
+/// `sum` shares the memory of the chunks unless it is the result. `rounded` receives the sum if steps_.rounds_sum.
 template<class T>
 auto Aggregate<T>::summed_in_chunks(DefaultExec const& exec, Vector<T> const& operand, Vector<Sum> const& sum,
                                     Vector<Sum> const& rounded) -> Vector<Sum> {
   auto const& s = steps_;
   auto const& over = grid_->over(s.sum.axis);
 
-  // 3 and 4: a slab is sent while the next one is multiplied. This rank's own one goes the same way, last, so
-  // that a 16-bit wire rounds it, too.
+  // 3 and 4: a slab is sent while the next one is multiplied. This rank's own slab is also sent, last, so that a
+  // 16-bit wire also rounds it.
   auto const addends = workspace_->lend(Slot::left, s.sum.num_of_slab());
   for (int step = 1; step <= over.size(); ++step)
     send_chunk(exec, step, operand, addends);

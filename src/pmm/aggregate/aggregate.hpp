@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The aggregation of rows that have one owner: H := A F, F and H in whole rows on their owners (cells.hpp).
-// With n own rows of w columns, w_b of which fall to this rank's part of axis b:
+// Aggregation H := A F in which each rank owns whole rows of F and H (cells.hpp).
+// With n own rows of w columns, of which w_b are this rank's part of axis b:
 //
 //   1 exchange over b   columns out, rows in     F [n x w]        ->  [n_ac x w_b]
 //   2 gather over c                                               ->  F_a [n_a x w_b]
@@ -10,32 +10,34 @@
 //   4 sum over a        reduce_scatter                            ->  [n_ac x w_b]
 //   5 exchange over b   rows out, columns in                      ->  H [n x w]
 //
-// A rank sends (G_c - 1) u + (G_a - 1) u + 2 (G_b - 1) / G_b u words, u = N w / P, and three axes serve this
-// one operation alone: whatever else is done with rows is local.
+// A rank sends
+//   (G_c - 1) u + (G_a - 1) u + 2 (G_b - 1) / G_b u   words,   u = N w / P,   G_i: ranks of axis i
+// Only this operation communicates over the three axes: all other work on rows is local.
 //
-// The adjoint dF := A^T dH runs the same five steps. If the pattern of A is symmetric, the same block serves:
-// Flow::forward again, with the scales of rows and columns exchanged. Otherwise Flow::transpose gathers over a
-// and sums over c, with the transposed block. Both send equally much. Source: derived for Orthant; the idea of whole rows
-// between layers is that of hpcgroup/plexus ("hybrid"), which permutes rows where cells.hpp orders them.
+// The adjoint dF := A^T dH runs the same five steps. If the pattern of A is symmetric, Flow::forward runs again with
+// the same block and with the scales of rows and columns exchanged. Otherwise Flow::transpose gathers over a and
+// sums over c, with the transposed block. Both send the same number of words. Source: derived for Orthant; the idea of
+// whole rows between layers comes from hpcgroup/plexus ("hybrid"), which permutes rows where cells.hpp orders them.
 //
-// Messages may travel while products are computed (AggregatePlan::hidden_axes). Along the axis of step 4, the
-// rows of one slab are multiplied while those of the slab before are sent, this rank's own slab last. Every
-// rank keeps the addends of its slab, and adds them in the order of the ranks once all are there:
+// Messages may overlap with products (AggregatePlan::hidden_axes). Along the axis of step 4, the rows of one slab
+// are multiplied while the previous slab is sent; this rank's own slab comes last. Every rank stores the addends of
+// its slab, and adds them in the order of the ranks once all have arrived:
 //
 //   for i = 1, .., G:   P_i := A[slab (rank + i) mod G, :] F_a, sent to that rank behind the product of P_(i+1)
 //   H_slab := sum over ranks, in order, of what they sent
 //
-// So two chunks of P and the addends of one slab take the place of P. Step 1 may be started ahead of a run. No
-// sum is split: results differ from those of a reduce_scatter by its order of addition alone, which MPI and NCCL
-// choose; if only two numbers are added, or on a 16-bit wire, or if only needed rows move, they do not differ.
+// So the buffers hold two chunks of P and the addends of one slab, not the whole P. Step 1 may be started ahead of
+// a run. Results can differ from a reduce_scatter only by the order of addition, which MPI and NCCL choose. They are
+// equal if only two numbers are added, on a 16-bit wire, and if only needed rows move.
 //
-// Steps 2 and 4 may move only the rows that blocks touch (needed_rows.hpp): as exchanges over their axes. A rank picks its own
-// rows where the operand wants them; step 4 adds what it receives in the order of the ranks. On a 16-bit wire each addend is rounded once,
-// this rank's own one, too, and the sum is in fp32 until step 5.
+// Steps 2 and 4 may move only the rows that blocks touch (needed_rows.hpp), in exchanges over their axes. On a host,
+// step 2 copies a rank's own rows straight into the operand, unless a 16-bit wire must round them. Step 4 adds the
+// received rows in the order of the ranks. On a 16-bit wire each addend is rounded once, also this rank's own one,
+// and the sum is in fp32 until step 5.
 //
 // F may hold 16-bit numbers. Steps 1 and 2 then send them as they are, whatever the wire, and step 3 widens them in
-// registers; P and the sums of step 4 are fp32. H is fp32, too, or holds 16-bit numbers: then each sum is rounded once,
-// in step 3 if nothing is summed over ranks, else after step 4; step 5 sends it as it is:
+// registers; P and the sums of step 4 are fp32. H is fp32 or holds 16-bit numbers. A 16-bit H is rounded once, in
+// step 3 if nothing is summed over ranks, otherwise after step 4; step 5 sends it as it is:
 //
 //   |H - A F|  <=  k eps |A| |F| + u |H|, plus what the wire adds      u = 2^-8 (bf16), 2^-11 (fp16), eps = 2^-23
 
@@ -51,61 +53,67 @@
 
 namespace orthant::pmm {
 
-/// Reserves what a run needs of the plan of a workspace.
+/// Reserves in `work` the buffers that an Aggregate of this plan needs.
 void plan_buffers(WorkspacePlan& work, StepPlan const& step, AggregatePlan const& plan);
 
-/// Planned at set-up and run every step; a run allocates no array. T: of the numbers of F, float, double, or
-/// runtime::Bf16Number or runtime::Fp16Number on the host (Error where the product runs on a device).
+/// An aggregation, planned at set-up and run every step; a run allocates no array. T is the number type of F: float,
+/// double, runtime::Bf16Number or runtime::Fp16Number. The 16-bit types work on the host only; on a device the product
+/// throws Error.
 template<class T>
 class Aggregate {
  public:
   using Sum = runtime::SumOf<T>;
 
-  /// `block`: [m_c x n_a] for Flow::forward, [n_a x m_c] for Flow::transpose, in the orders of cells.hpp,
-  /// without the rows and columns that `needed` leaves out (Error if its extents are others). `needed`: the
-  /// lists of plan.needed (Error if their counts are others); null: all rows move. plan.operand_format is that of
-  /// T (Error). `grid` must outlive it. Not collective.
+  /// block   [m_c x n_a] for Flow::forward, [n_a x m_c] for Flow::transpose, in the orders of cells.hpp, without the
+  ///         rows and columns that `needed` leaves out.
+  /// needed  lists of the rows that move, with the counts of plan.needed; null if all rows move.
+  /// Throws Error if the extents of `block` or the counts of `needed` differ from the plan, or plan.operand_format is
+  /// not the format of T. `grid` must outlive the aggregation. Not collective.
   Aggregate(ProcessGrid const& grid, AggregatePlan const& plan, LocalSpmm<Sum> block,
             std::shared_ptr<Workspace<Sum>> workspace, std::shared_ptr<NeededRows const> needed = nullptr);
 
-  /// to := the block's matrix times `from`, both [n x w] on this rank (Error; a block that keeps other rows
-  /// than columns has an n for each), not overlapping unless b or the axis of step 2 has several ranks: F is copied then.
-  /// Collective over the group's three axes, aggregations in the same order. Enqueues on exec; on the host it
-  /// is complete on return. Result: T or Sum, as plan.result_format says (Error).
+  /// to := A from. Both must be [n x w] on this rank, where n may differ between them if the block keeps different
+  /// rows and columns. Result must be T or Sum, as plan.result_format says. Otherwise throws Error. `from` and `to` must
+  /// not overlap unless axis b or the axis of step 2 has several ranks, because `from` is copied then. Collective over
+  /// the three axes of the group: all ranks run aggregations in the same order. Enqueues on exec; on the host the
+  /// result is complete on return.
   template<class Result>
   void run(DefaultExec const& exec, DistMatrix<T> const& from, DistMatrix<Result> const& to);
 
-  /// Step 1 ahead of run(), which then does not repeat it: under way during other work if b is one of the
-  /// hidden axes, else complete on return. Until then `from` must not change, and the workspace is lent.
-  /// Collective as run().
+  /// Performs step 1 ahead of run(), which then skips it. If b is one of the hidden axes, the exchange overlaps with
+  /// other work; otherwise it is complete on return. `from` must not change and the workspace must not be used until
+  /// run(). Collective over axis b, in the same order on all its ranks.
   void prefetch(DefaultExec const& exec, DistMatrix<T> const& from);
 
  private:
-  /// A chunk of step 4 on its way.
+  /// A chunk of step 4 that is being sent.
   struct Chunk {
-    std::vector<std::int64_t> sent, received; // [ranks of the axis] elements, all 0 but one; lent to:
+    std::vector<std::int64_t> sent, received; // [ranks of the axis] elements, all 0 but one; `request` refers to them
     runtime::Request request;
   };
 
   template<class Number>
   void require_own(DistMatrix<Number> const& matrix, OwnRows const& own) const;
   [[nodiscard]] Vector<T> operand_of(Vector<T> const& from) const;
-  /// Where step 1 leaves the rows of this rank's slab.
+  /// The memory in which step 1 leaves the rows of this rank's slab.
   [[nodiscard]] Vector<T> own_slab_of(Vector<T> const& from) const;
-  /// Step 2. Steps 3 and 4: this rank's slab of the result, and, of sums over ranks, at once or in chunks. Step 5.
+  /// Step 2.
   void gather(DefaultExec const& exec, Vector<T> const& own_slab, Vector<T> const& operand);
+  /// Steps 3 and 4: returns this rank's slab of the result. summed() forms sums over ranks at once, summed_in_chunks()
+  /// slab by slab.
   template<class Result>
   [[nodiscard]] Vector<Result> slab_of(DefaultExec const& exec, Vector<T> const& operand,
                                        Vector<Result> const& to);
   [[nodiscard]] Vector<Sum> summed(DefaultExec const& exec, Vector<T> const& operand, Vector<Sum> const& sum);
   [[nodiscard]] Vector<Sum> summed_in_chunks(DefaultExec const& exec, Vector<T> const& operand,
                                              Vector<Sum> const& sum, Vector<Sum> const& rounded);
+  /// Step 5.
   template<class Result>
   void return_columns(DefaultExec const& exec, Vector<Result> const& slab, Vector<Result> const& to);
   template<class Number>
   void multiply(DefaultExec const& exec, Range rows, Vector<T> const& operand, Vector<Number> const& product);
   void send_chunk(DefaultExec const& exec, int step, Vector<T> const& operand, Vector<Sum> const& addends);
-  /// Those of the axis of step 2 or of step 4.
+  /// The needed rows along `axis`, which must be a or c.
   [[nodiscard]] NeededSlabs const& needed_over(Axis axis) const;
 
   ProcessGrid const* grid_;
@@ -113,9 +121,9 @@ class Aggregate {
   Wire wire_;
   Wire operand_wire_; // of steps 1 and 2
   AggregateSteps steps_;
-  // Lengths of messages with operands: sent and received in step 1; of the own slab, and received, in step 2.
+  // Message lengths of operands, as message_counts<T>() gives them: sent and received in step 1, sent and received in step 2.
   std::vector<std::int64_t> sent_columns_, received_rows_, of_slab_, of_block_;
-  // The same of step 5, for results of T.
+  // Message lengths of step 5, for results of type T.
   std::vector<std::int64_t> sent_rows_, received_columns_;
   LocalSpmm<Sum> block_;
   std::shared_ptr<Workspace<Sum>> workspace_;

@@ -27,12 +27,12 @@ std::int64_t sum_before(Counts const& counts, int end) {
   return std::accumulate(counts.begin(), counts.begin() + end, std::int64_t{0});
 }
 
-/// What a rank keeps of an exchange is not sent.
+/// Elements that leave the rank in an exchange: all but its own part.
 std::int64_t num_leaving(Counts const& counts, int rank) {
   return sum_of(counts) - counts[static_cast<std::size_t>(rank)];
 }
 
-/// Whether there is anything to send is asked of a whole group, never of one rank's share.
+/// `must_run` depends on the slabs of the whole axis, never on one rank's share, so that all ranks agree.
 SlabExchange slab_exchange(GridShape const& shape, Axis axis, Counts const& slab_rows,
                            std::optional<NeededCounts> const& needed, std::int64_t part) {
   SlabExchange exchange;
@@ -44,7 +44,7 @@ SlabExchange slab_exchange(GridShape const& shape, Axis axis, Counts const& slab
   return exchange;
 }
 
-/// `over_b`: rows of the cells (a, b', c).
+/// `over_b` has the numbers of rows of the cells (a, b', c).
 OwnRows own_rows(Counts const& over_b, int b, std::int64_t width, std::int64_t part) {
   auto const num_parts = std::ssize(over_b);
   OwnRows own;
@@ -103,7 +103,8 @@ AggregateSteps::AggregateSteps(GridShape const& shape, Coordinates const& coordi
   sum.in_chunks = sum.must_run && plan.hidden_axes.contains(sum.axis);
   if (sum.in_chunks && !sum.moves_needed) sum.of_slab = Counts(sum.of_block.size(), num_in_slab(to));
   if (gather.must_run && gather.moves_needed) {
-    // A 16-bit wire rounds a rank's own rows, too, so there they travel; and on a device one launch is worth a copy.
+    // A 16-bit wire must also round a rank's own rows, so they are sent. On a device they are sent as well: one more
+    // copy costs less than one more launch.
     auto const stays = runs_on_host && (has_16_bits || plan.wire == Wire::native);
     auto const rank = coordinates.along(gather.axis);
     auto const num_asked = gather.num_of_slab() / part;
@@ -119,7 +120,7 @@ AggregateSteps::AggregateSteps(GridShape const& shape, Coordinates const& coordi
       gather.of_slab[static_cast<std::size_t>(rank)] = 0;
     }
   }
-  // Step 5 would round the sum anyway; and what is held in 16 bits is rounded in any case.
+  // No extra rounding if step 5 rounds the sum on the wire, or if the result has 16 bits.
   rounds_sum =
       sum.in_chunks && !sum.moves_needed && num_parts == 1 && plan.wire != Wire::native && !rounds_result;
 }
@@ -172,10 +173,10 @@ void plan_aggregate(StepPlan& step, AggregatePlan const& plan, std::int64_t num_
   if (sum.in_chunks) {
     auto const num_chunks = step.shape().size(sum.axis);
     auto const first_call = step.num_operations();
-    for (int i = 0; i < num_chunks; ++i) // this rank's own chunk goes nowhere
+    for (int i = 0; i < num_chunks; ++i) // this rank's own chunk costs 0 bytes
       step.add_call(Operation::all_to_all, sum.axis,
                     i == place(sum.axis) ? 0 : bytes(sum.of_block[static_cast<std::size_t>(i)]));
-    // The first chunk is computed before anything travels.
+    // The first chunk is computed before anything is sent, so its share of the product hides no message.
     step.add_overlap(
         {{first_call, step.num_operations()}, {first_call - 1, first_call}, 1 - 1.0 / num_chunks});
   } else if (sum.must_run && sum.moves_needed)

@@ -1,65 +1,65 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The five steps of an aggregation (aggregate.hpp) of one rank, without its numbers: what the runner runs and
-// what a list holds.
+// Sizes of the five steps of an aggregation (aggregate.hpp) on one rank. Aggregate and the cost model both use them.
 
 #include "pmm/aggregate/needed_rows.hpp"
 #include "pmm/cost/step_plan.hpp"
 
 namespace orthant::pmm {
 
-/// Which way rows travel: gathered over c and summed over a, or the other way round.
+/// Direction of an aggregation: forward gathers over c and sums over a; transpose gathers over a and sums over c.
 enum class Flow : std::uint8_t { forward, transpose };
 
-/// Step 2 or step 4: rows between the block of this rank and the slabs of the ranks of an axis, either all
-/// of them (all_gather, reduce_scatter) or those that blocks touch (all_to_all). Step 4 may send the rows of
-/// each slab as soon as they are multiplied (all_to_all).
+/// Step 2 or step 4: moves rows between the block of this rank and the slabs of the ranks of an axis. Either all rows
+/// move (all_gather, reduce_scatter) or only those that blocks touch (all_to_all). Step 4 may send the rows of each
+/// slab as soon as they are multiplied (all_to_all).
 struct SlabExchange {
   Axis axis{};
   bool must_run = false;
   bool moves_needed = false;
-  bool in_chunks = false;             // of step 4: a chunk is the rows of one slab
-  std::vector<std::int64_t> of_block; // [ranks of the axis] elements of each slab that the block has
-  std::vector<std::int64_t> of_slab;  // of the own slab that each block has; empty unless exchanged
+  bool in_chunks = false;             // step 4 only; a chunk is the rows of one slab
+  std::vector<std::int64_t> of_block; // [ranks of the axis] elements of each rank's slab in the block of this rank
+  std::vector<std::int64_t> of_slab;  // [ranks of the axis] elements of the own slab in each rank's block; empty unless all_to_all
 
   [[nodiscard]] std::int64_t num_of_block() const;
   [[nodiscard]] std::int64_t num_of_slab() const;
 };
 
-/// The part of a rank, if the parts of ranks lie one after the other.
+/// Range of the elements of `rank` if the elements of all ranks are stored one rank after the other.
 [[nodiscard]] Range range_of(std::vector<std::int64_t> const& counts, int rank);
 
-/// Rows that step 2 picks, as a range of NeededSlabs::asked. Those of other ranks go into a message; on a host, this rank's own ones
-/// stay: they go into the operand at once.
+/// Rows that step 2 picks, as a range of NeededSlabs::asked. Rows for other ranks go into a message. On a host, this
+/// rank's own rows stay: they are copied straight into the operand.
 struct PickedRows {
   Range asked;
   bool stays = false;
 };
 
-/// An aggregation by name, without its block: what a list of a step holds.
+/// Description of an aggregation without its block.
 struct AggregatePlan {
   std::string formula; // "H = A F"
-  Placement matrix;    // A, for whoever reads the list
+  Placement matrix;    // placement of A, for reports only
   Roles roles;
   CellSizes sizes;
   std::int64_t width = 0;
   Flow flow = Flow::forward;
   Wire wire = Wire::native;
-  NeededCountsOfAxes needed{}; // of Flow::forward, whatever the flow
-  AxisSet hidden_axes{};       // whose messages travel while products are computed
-  // What the numbers of F and of H are held in: native is the scalar of training, 16 bits need it to be fp32. H is
-  // native or as F.
+  NeededCountsOfAxes needed{}; // as for Flow::forward, whatever the flow
+  AxisSet hidden_axes{};       // axes whose messages overlap with computation
+  // Number formats of F and of H in memory. Wire::native is the scalar type of training; 16-bit formats need fp32
+  // training. The format of H must be native or equal to the format of F.
   Wire operand_format = Wire::native;
   Wire result_format = Wire::native;
 };
 
-/// The rows that are aggregated, or what becomes of them: where they lie before and after an exchange over b.
+/// The own rows of F or of H, before and after an exchange over b.
 struct OwnRows {
   std::int64_t num_own = 0;  // n
   std::int64_t num_slab = 0; // n_ac
   bool must_exchange = false;
-  std::vector<std::int64_t> columns, rows; // [ranks of b] elements of the own rows, and of the own columns
+  // [ranks of b] elements that each rank of b gets of the own rows, and that each has of this rank's columns.
+  std::vector<std::int64_t> columns, rows;
 };
 
 struct AggregateSteps {
@@ -68,7 +68,7 @@ struct AggregateSteps {
   [[nodiscard]] std::int64_t num_operand() const { return num_inner * part; } // elements after step 2
   [[nodiscard]] std::int64_t num_partial() const { return num_outer * part; } // elements after step 3
   [[nodiscard]] std::int64_t num_in_slab(OwnRows const& own) const { return own.num_slab * part; }
-  /// Whether F is not where step 3 reads it.
+  /// True if step 3 reads a copy of F in the workspace.
   [[nodiscard]] bool copies_operand() const { return from.must_exchange || gather.must_run; }
   /// Elements of the largest chunk of step 4.
   [[nodiscard]] std::int64_t num_in_chunk() const;
@@ -79,20 +79,21 @@ struct AggregateSteps {
   std::int64_t width = 0;      // w
   std::int64_t part = 0;       // w_b
   int num_parts = 1;           // ranks of b
-  bool hides_exchange = false; // step 1 may be under way during other work
-  bool rounds_sum = false;     // after step 4 in chunks, as a reduce_scatter does
-  bool has_16_bits = false;    // numbers of F, which travel as they are
-  bool rounds_result = false;  // to 16 bits, after step 4
-  std::int64_t slab_begin = 0; // row of a whole operand where the own slab begins
+  bool hides_exchange = false; // step 1 may overlap with other work
+  bool rounds_sum = false;     // the sum of step 4 in chunks is rounded to the wire format, as a reduce_scatter does
+  bool has_16_bits = false;    // F holds 16-bit numbers
+  bool rounds_result = false;  // H holds 16-bit numbers: sums are rounded to them
+  std::int64_t slab_begin = 0; // first row of the own slab in an operand of all rows
   SlabExchange gather, sum;
   std::vector<PickedRows> picked; // none is empty
-  Range own_part;                 // of the operand's elements: what stays
+  Range own_part;                 // elements of the operand that this rank copies from its own slab
 };
 
-/// Throws Error if the formats do not fit one another, or a scalar of training of so many bytes.
+/// Throws Error if the formats do not fit one another, or do not fit a scalar type of training of `scalar_bytes`.
 void require_formats(AggregatePlan const& plan, std::int64_t scalar_bytes);
 
-/// Lists one run: exchanges with their copies, gather, local product with a block of that many non-zeros, sum.
+/// Adds one run to `step`: the exchanges with their copies, the gather, the local product with a block of
+/// `num_nonzeros`, and the sum.
 void plan_aggregate(StepPlan& step, AggregatePlan const& plan, std::int64_t num_nonzeros);
 
 } // namespace orthant::pmm

@@ -10,7 +10,7 @@
 namespace orthant::pmm {
 namespace {
 
-/// Ranges of the cells of the ranks along `slow` and `fast`, `slow` slowest.
+/// Row ranges of the cells of the ranks along `slow` and `fast`; `fast` varies fastest.
 std::vector<Range> cells_of(GridShape const& shape, Coordinates at, Axis slow, Axis fast,
                             std::int64_t num_rows) {
   std::vector<Range> cells;
@@ -23,7 +23,7 @@ std::vector<Range> cells_of(GridShape const& shape, Coordinates at, Axis slow, A
   return cells;
 }
 
-/// Sizes of the `num_slabs` equally many cells in a row.
+/// Numbers of rows of `num_slabs` slabs, each of equally many consecutive cells.
 std::vector<std::int64_t> slab_sizes(std::vector<Range> const& cells, int num_slabs) {
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(num_slabs));
   auto const per_slab = cells.size() / sizes.size();
@@ -92,8 +92,9 @@ std::vector<std::int64_t> counts_by_slab(std::vector<runtime::LocalColumn> const
 
 namespace {
 
-/// Element (i, j) of the rows lies at begin n + i w_p + j - begin of the parts, where part p begins with
-/// column `begin` and is w_p wide.
+/// Places of elements in the column parts of n rows. If part p begins with column `begin` and is w_p wide, element
+/// (i, j) of the rows is at
+///   begin n + i w_p + j - begin
 struct Parts {
   std::int64_t num_rows, width;
   int num_parts;
@@ -103,7 +104,7 @@ struct Parts {
         runtime::balanced_range(width, num_parts, runtime::balanced_part(width, num_parts, j));
     return columns.begin * num_rows + i * columns.size() + j - columns.begin;
   }
-  /// Calls visit(place in the rows, place in the parts, count) for the runs of row i.
+  /// Calls visit(place in the rows, place in the parts, count) for each column part of row i.
   template<class Visit>
   void for_each_run(std::int64_t i, Visit const& visit) const {
     for (int part = 0; part < num_parts; ++part) {
@@ -113,7 +114,7 @@ struct Parts {
   }
 };
 
-/// Copies every element between the places that `choose` picks of (in the rows, in the parts).
+/// Copies every element. choose(place in the rows, place in the parts) returns the source and the target.
 template<class T, class Choose>
 void copy_elements(DefaultExec const& exec, char const* label, Parts const& parts, T const* from, T* to,
                    Choose const& choose) {

@@ -50,7 +50,7 @@ KeptFlags rows_touched_by(ProcessGrid const& grid, Roles const& roles, CellSizes
     for (auto k = pattern.row_offsets[i]; k < pattern.row_offsets[i + 1]; ++k)
       touched[static_cast<std::size_t>(pattern.columns[static_cast<std::size_t>(k)])] = 1;
   }
-  // Ranks that differ in b have the same block, so the slab of (a, c) is known to all its owners.
+  // Ranks that differ in b have the same block, so all owners of the slab (a, c) get its flags.
   auto const c = grid.coordinate(roles.c);
   KeptFlags slab(static_cast<std::size_t>(sizes.over_c[static_cast<std::size_t>(c)]));
   runtime::reduce_scatterv(runtime::host, grid.over(roles.c), touched, slab, sizes.over_c,
@@ -87,7 +87,7 @@ Places touched_rows(HostPattern const& pattern) {
   return places_where(std::ssize(offsets) - 1, [&](std::size_t i) { return offsets[i] < offsets[i + 1]; });
 }
 
-/// Rows in the slabs of others: those that this rank touches, and all.
+/// Numbers of rows in the slabs of other ranks: the rows that this rank touches, and all rows.
 struct RowsOfOthers {
   std::int64_t touched = 0;
   std::int64_t all = 0;
@@ -100,14 +100,14 @@ RowsOfOthers rows_of_others(Counts const& touched, Counts const& slab_rows, int 
   return {of_others(touched), of_others(slab_rows)};
 }
 
-// Seen on one busy host (2 ranks, slabs of 26 MB, Open MPI 4.1): an all_gather took 0.6 to 0.7 of the time in
-// which all its rows are picked and exchanged; a reduce_scatter took three to five times as long as exchanging
-// and adding all its rows. So the bound fits step 2 and is careful for step 4.
+// Measured on one busy host (2 ranks, slabs of 26 MB, Open MPI 4.1): an all_gather took 0.6 to 0.7 of the time of
+// picking and exchanging all its rows. A reduce_scatter took three to five times as long as exchanging and adding
+// all its rows. So most_coverage fits step 2 and is conservative for step 4.
 bool moves_needed(Gather gather, std::optional<double> coverage) {
   return coverage && (gather == Gather::needed || *coverage < most_coverage);
 }
 
-/// For each row of the slab, the places in `asked` that hold it: a transpose, which keeps the ranks' order.
+/// Lists for each row of the slab its places in `asked`, in the order of the ranks (a transpose of `asked`).
 void list_addends(Places const& asked, std::int64_t num_rows, NeededSlabs& slabs) {
   std::vector<Offset> offsets(static_cast<std::size_t>(num_rows) + 1);
   for (auto const row : asked)
@@ -122,7 +122,7 @@ void list_addends(Places const& asked, std::int64_t num_rows, NeededSlabs& slabs
   slabs.addends = to_device(list_label, addends);
 }
 
-/// Tells each rank of the axis which rows of its slab this rank's block touches.
+/// Sends each rank of the axis the list of the rows of its slab that this rank's block touches.
 NeededSlabs exchange_lists(Communicator const& axis, Places touched, Counts counts, Counts const& slab_rows) {
   Counts asked_counts(counts.size());
   runtime::all_to_all(runtime::host, axis, counts, asked_counts);
@@ -206,7 +206,7 @@ void keep_needed(NeededRows const& needed, HostPattern const& pattern) {
       column = place_of[static_cast<std::size_t>(column)];
   }
   if (needed.over_a) {
-    // The end of each touched row; rows between them end where the one before does.
+    // Only the end of each touched row is kept: untouched rows have no entries.
     auto& offsets = pattern.row_offsets;
     auto const& touched = needed.over_a->touched;
     for (std::size_t i = 0; i < touched.size(); ++i)

@@ -1,19 +1,20 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which rows an aggregation must move: those that blocks touch. In steps 2 and 4 (aggregate.hpp) a rank needs
-// only the rows of the operand whose column of the block has an entry, and has only those rows of the partial
-// result whose row of the block has an entry:
+// Which rows an aggregation must move: those that blocks touch. In step 2 (aggregate.hpp) a rank needs only the rows
+// of the operand whose column in the block has an entry. In step 4 it sends only the rows of the partial result whose
+// row in the block has an entry:
 //
 //   columns   from each rank c' of axis c the touched columns of the slab of (a, c')
 //   rows      to each rank a' of axis a the touched rows of the slab of (a', c)
 //
 // Step 2 and step 4 become exchanges of these rows, and the block loses its empty rows and columns. The lists
-// follow from the block's pattern alone: not from the part of axis b, the layer or the direction. So one plan
-// serves all layers and both adjoints; Flow::transpose gathers over a what forward is summed over a.
+// depend only on the block's pattern, not on the part of axis b, the layer or the direction. So one plan serves all
+// layers, forward and backward: Flow::transpose gathers over a the rows that Flow::forward sums over a.
 //
-// In a random graph of mean degree d, without self loops, the share of the rows that is moved (the coverage)
-// is 1 - exp(-d / G_c) in step 2 and 1 - exp(-d / G_a) in step 4; in an order with locality it is far less.
+// The coverage is the share of the rows that moves. In a random graph of mean degree d, without self loops, it is
+//   1 - exp(-d / G_c)   in step 2,      1 - exp(-d / G_a)   in step 4
+// An order of the rows with locality has a far lower coverage.
 
 #include "pmm/aggregate/cells.hpp"
 #include "pmm/grid/process_grid.hpp"
@@ -32,22 +33,22 @@ using runtime::Offset;
 /// Which rows move along an axis: all, those that blocks touch, or whichever is faster.
 enum class Gather : std::uint8_t { automatic, all, needed };
 
-/// "auto", "all" or "needed". Throws UserError for another word.
+/// Parses "auto", "all" or "needed". Throws UserError for another word.
 [[nodiscard]] Gather parse_gather(std::string_view word);
 
-/// Gather::automatic moves the needed rows along an axis if the coverage is below this: an exchange of parts
-/// of any length has a lower bandwidth than a collective over whole slabs. 0.72 is the ratio of both within a
-/// node (hpcgroup/plexus, collective_curve.json, 64 MB).
+/// Gather::automatic moves only the needed rows along an axis if the coverage is below this bound: an all_to_all of
+/// parts of different lengths has a lower bandwidth than a collective of whole slabs. 0.72 is the ratio of the two
+/// bandwidths within a node (hpcgroup/plexus, collective_curve.json, 64 MB).
 inline constexpr double most_coverage = 0.72;
 
-/// Numbers of rows that move along an axis, by rank of the axis.
+/// Numbers of rows that move along an axis. [ranks of the axis] each.
 struct NeededCounts {
   std::vector<std::int64_t> touched; // rows of each rank's slab that the block of this rank touches
   std::vector<std::int64_t> asked;   // rows of this rank's slab that the block of each rank touches
   friend bool operator==(NeededCounts const&, NeededCounts const&) = default;
 };
 
-/// Of the axes of an aggregation. Empty: all rows move.
+/// Numbers of needed rows along the axes c and a of an aggregation; an axis is empty if all its rows move.
 struct NeededCountsOfAxes {
   std::optional<NeededCounts> over_c, over_a;
   friend bool operator==(NeededCountsOfAxes const&, NeededCountsOfAxes const&) = default;
@@ -56,20 +57,21 @@ struct NeededCountsOfAxes {
 /// The rows that move along an axis.
 struct NeededSlabs {
   NeededCounts counts;
-  std::vector<LocalColumn> touched;       // places in the block's list of cells, ascending
-  runtime::Vector<LocalColumn> asked;     // rows of this rank's slab: for rank 0 ascending, for rank 1, ..
-  runtime::Vector<Offset> addend_offsets; // [rows of the slab + 1] into:
+  std::vector<LocalColumn> touched;       // columns (over c) or rows (over a) of the block with an entry, ascending
+  runtime::Vector<LocalColumn> asked;     // rows of this rank's slab that rank 0 needs, ascending, then those for rank 1, ..
+  runtime::Vector<Offset> addend_offsets; // [rows of the slab + 1] offsets into `addends`
   runtime::Vector<Offset> addends;        // places in `asked`, row by row, the lowest rank first
 };
 
+/// The rows that move along the axes c and a.
 struct NeededRows {
-  std::optional<NeededSlabs> over_c, over_a; // empty: all rows move
-  // Mean over the group: rows that blocks touch in the slabs of other ranks, as a share of these slabs' rows.
-  // Empty if the axis has one rank, and if nobody asked.
+  std::optional<NeededSlabs> over_c, over_a; // empty if all rows move
+  // Rows that blocks touch in the slabs of other ranks, as a share of all rows of these slabs, over the whole group.
+  // Empty if the axis has one rank, and for Gather::all.
   std::optional<double> coverage_c, coverage_a;
 
   [[nodiscard]] NeededCountsOfAxes counts() const;
-  /// Columns of the block that is left (keep_needed) of the block of cells of these sizes.
+  /// Number of columns that the block of these cells has after keep_needed().
   [[nodiscard]] std::int64_t num_columns(CellSizes const& sizes) const {
     return over_c ? std::ssize(over_c->touched) : sizes.num_columns();
   }
@@ -81,16 +83,17 @@ struct HostPattern {
   std::vector<LocalColumn>& columns;
 };
 
-/// Agrees on the coverage, and exchanges the lists along the axes on which needed rows move: counts, then
-/// rows, one all_to_all each. `sizes`: of the cells whose block has this pattern (Error if it does not fit).
-/// Collective over the grid's group; nothing is communicated for Gather::all.
+/// Computes the coverage of the group, and exchanges the lists along the axes on which only needed rows move: one
+/// all_to_all of counts, then one of rows. `sizes` are the sizes of the cells of the block; throws Error if `pattern`
+/// does not have as many rows, or has more rows than LocalColumn can number. Collective over the grid's group;
+/// Gather::all communicates nothing.
 [[nodiscard]] NeededRows plan_needed_rows(ProcessGrid const& grid, Roles const& roles, CellSizes const& sizes,
                                           HostPattern const& pattern, Gather gather);
 
-/// The pattern without the rows and columns that no entry touches, on axes where needed rows move. Entries
-/// keep their order.
+/// Removes from `pattern` the rows and columns without an entry, on axes where only needed rows move. Entries keep
+/// their order.
 void keep_needed(NeededRows const& needed, HostPattern const& pattern);
-/// numbers[places], where places ascend; no numbers stay none.
+/// Returns the elements of `numbers` at `places`, which must be ascending. Empty `numbers` stay empty.
 template<class Number>
 [[nodiscard]] std::vector<Number> at_places(std::vector<Number> numbers,
                                             std::vector<LocalColumn> const& places) {
@@ -109,43 +112,44 @@ template<class Claim>
   return places;
 }
 
-/// What keep_needed() leaves of one number for each column of the block (`over_c`) or for each row (`over_a`), or of none.
+/// Numbers of the columns (`over_c`) or of the rows (`over_a`) that keep_needed() keeps in the block. `numbers` has one
+/// number per column or row of the whole block, or is empty and stays empty.
 [[nodiscard]] std::vector<double> keep_needed(std::optional<NeededSlabs> const& axis,
                                               std::vector<double> numbers);
 
-// Rows of which only a part is kept. If only some rows of H := A F are wanted, only those rows of A take part,
-// and only those rows of F that they touch:
+// Kept rows. If only some rows of H := A F are wanted, only these rows of A are needed, and only the rows of F that
+// they touch:
 //
 //   H[i] is wanted       keeps row i of A, and column j of A if A[i,j] is an entry
 //   F[j] is wanted       if column j is kept
 //
-// Every row stays with its owner, so a block of what is kept is an aggregation like any other, of cells that
-// have fewer rows (cells.hpp). Chained, from the last matrix to the first, this says what a network needs for
-// some of its rows. A row that is not kept has no gradient, and nothing of it is sent.
+// Every row stays with its owner, so the kept part is an ordinary aggregation of cells that have fewer rows
+// (cells.hpp). Applied to every layer, from the last to the first, this finds the rows that a network needs for
+// some rows of its output. A row that is not kept has no gradient and is not sent.
 
 /// One number per row of a cell: 1 if it is kept, else 0.
 using KeptFlags = std::vector<std::int32_t>;
 
-/// Places of what is kept, ascending.
+/// Places of the kept rows, ascending.
 struct KeptRows {
   std::vector<LocalColumn> own;        // in this rank's cell
-  std::vector<LocalColumn> in_columns; // in the cells that are the columns of its block
-  std::vector<LocalColumn> in_rows;    // in the cells that are the rows of its block
-  std::int64_t num_global = 0;         // rows that all ranks keep together
+  std::vector<LocalColumn> in_columns; // in the cells that are the columns of this rank's block
+  std::vector<LocalColumn> in_rows;    // in the cells that are the rows of this rank's block
+  std::int64_t num_global = 0;         // number of rows that all ranks together keep
 };
 
-/// Tells the ranks of the axes of `roles` what the others keep of their cells, which have these sizes.
-/// Collective over the grid's group.
+/// Shares the kept rows of all cells along the axes of `roles`. `own` has the flags of this rank's cell; `sizes` are
+/// the sizes of the cells. Collective over the grid's group.
 [[nodiscard]] KeptRows share_kept_rows(ProcessGrid const& grid, Roles const& roles, CellSizes const& sizes,
                                        KeptFlags const& own);
 
-/// Which rows of this rank's cell the rows in `kept` touch: columns of A with an entry in one of them.
-/// `pattern`: of the block of all rows and columns. Collective over axis c.
+/// Flags the rows of this rank's cell that the kept rows touch: columns of A that have an entry in a kept row.
+/// `pattern` is the pattern of the whole block. Collective over axis c.
 [[nodiscard]] KeptFlags rows_touched_by(ProcessGrid const& grid, Roles const& roles, CellSizes const& sizes,
                                         HostPattern const& pattern, KeptRows const& kept);
 
-/// The cells of a block that keeps these of its columns and these of its rows, of cells of these sizes. Not
-/// collective.
+/// Sizes of the cells of a block that keeps `columns` of its columns and `rows` of its rows. `sizes` are the sizes of
+/// the whole cells. Not collective.
 [[nodiscard]] CellSizes sizes_of_kept(ProcessGrid const& grid, Roles const& roles, CellSizes const& sizes,
                                       KeptRows const& columns, KeptRows const& rows);
 

@@ -14,7 +14,7 @@ namespace {
 using runtime::LocalColumn;
 using runtime::Offset;
 
-/// Element (i, j) of the picked rows, and runs of them.
+/// Copies element (i, j), or row i, of the picked rows.
 template<class T>
 struct Picked {
   T const* rows;
@@ -42,7 +42,7 @@ struct Sums {
       sum += parts[addends[k] * width + j];
     sums[i * width + j] = T(sum);
   }
-  /// Addend after addend: each is read in one go.
+  /// Adds one whole addend after the other, so that each is read contiguously.
   void row(std::int64_t i) const {
     auto* const sum = sums + i * width;
     std::fill_n(sum, width, T{0});
@@ -68,7 +68,7 @@ struct SlabSums {
       sum += slabs[(slab * num_rows + i) * width + j];
     sums[i * width + j] = sum;
   }
-  /// Slab after slab: the row of each is read in one go.
+  /// Adds the row of one slab after the other, so that each is read contiguously.
   void row(std::int64_t i) const {
     auto* const sum = sums + i * width;
     std::fill_n(sum, width, T{0});
@@ -80,7 +80,7 @@ struct SlabSums {
   }
 };
 
-/// Bytes of that many numbers.
+/// Size of `count` numbers in bytes.
 template<class T>
 std::int64_t scalars(std::int64_t count) {
   return count * static_cast<std::int64_t>(sizeof(T));

@@ -16,15 +16,15 @@
 namespace orthant::pmm {
 namespace {
 
-/// Columns whose lists are filled together: the ends of so many lists stay in a processor's cache. More if rows are so short
-/// that passing over all of them for each range would cost more than the edges do.
+/// Number of columns whose lists are filled together. The ends of 2^16 lists stay in a processor's cache. If rows are short, the
+/// ranges of columns are wider, so that visiting all rows per range costs no more than visiting the edges.
 std::int64_t columns_together(std::int64_t num_rows, std::int64_t num_columns, std::int64_t num_edges) {
   constexpr std::int64_t least = std::int64_t{1} << 16;
   auto const most_ranges = std::max<std::int64_t>(1, num_edges / std::max<std::int64_t>(1, num_rows));
   return std::max(least, (num_columns + most_ranges - 1) / most_ranges);
 }
 
-/// An array for kernels, and its numbers on the host, which upload() brings there.
+/// An array for kernels with a copy on the host; upload() copies it to the memory of kernels.
 template<class Number>
 class Uploaded {
  public:
@@ -61,9 +61,9 @@ EdgeBlock make_edge_block(CsrMatrix<T> const& csr) {
     ++offsets.data()[columns[e] + 1];
   std::partial_sum(offsets.data(), offsets.data() + csr.num_columns + 1, offsets.data());
 
-  // Columns ascend within a row: the edges of the next columns are the next ones of each row.
-  std::vector<Offset> ends(offsets.data(), offsets.data() + csr.num_columns); // of the lists so far
-  std::vector<Offset> next(row_offsets, row_offsets + csr.num_rows);          // edge of each row
+  // Columns ascend within a row, so the edges of the next range of columns are the next edges of each row.
+  std::vector<Offset> ends(offsets.data(), offsets.data() + csr.num_columns); // current end of each column's list
+  std::vector<Offset> next(row_offsets, row_offsets + csr.num_rows);          // next edge of each row
   auto const width = columns_together(csr.num_rows, csr.num_columns, static_cast<std::int64_t>(num_edges));
   for (std::int64_t first = 0; first < csr.num_columns; first += width)
     for (std::int64_t i = 0; i < csr.num_rows; ++i) {
@@ -92,7 +92,7 @@ namespace {
 using runtime::part_of;
 using runtime::sum_of;
 
-/// Element (i, column c) of the heads: in the rows of an owner, and in the parts of all ranks of b, one after the other.
+/// Index of element (row i, column c of the heads) in the rows of an owner, and in the parts of all ranks of b, one after the other.
 struct HeadParts {
   std::int64_t num_rows, num_heads, width, stride, first_column;
   int num_parts;
@@ -115,7 +115,7 @@ LocalPass pass_of_copy(std::int64_t bytes) {
   return {"copy_heads", bytes, bytes};
 }
 
-/// to := from: from rows to parts, or from parts to rows.
+/// to := from, from rows to parts if `splits`, else from parts to rows.
 template<bool splits, class T>
 void copy_heads(DefaultExec const& exec, HeadParts const& parts, T const* from, T* to) {
   auto const width = parts.num_heads * parts.width;
@@ -152,7 +152,7 @@ BlockRowsSteps::BlockRowsSteps(GridShape const& shape, Coordinates const& coordi
   num_block = sum_of(over_axis);
   auto const place = coordinates.along(axis);
   slab_begin = std::accumulate(over_axis.begin(), over_axis.begin() + place, std::int64_t{0});
-  // Whether there is anything to send is asked of a whole group, never of one rank's share.
+  // must_exchange and must_gather are the same on all ranks of their axis; they never depend on one rank's share.
   must_exchange = num_parts > 1 && num_slab * width > 0;
   must_gather = shape.size(axis) > 1 && num_block * part.columns() > 0;
   is_strided = stride != width;

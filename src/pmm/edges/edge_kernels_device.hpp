@@ -1,9 +1,9 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Attention's work on the edges of a block for devices, on lists of rows or of columns (kernels/list_teams.hpp). Lanes share the
-// edges of a list, or the columns of a head where each edge has a row to be read. Equations: edge_products.hpp,
-// edge_products.hpp. The softmax: edge_softmax_device.hpp. On host processors, edge_kernels_host.hpp.
+// Device kernels of edge products and scores (equations: edge_products.hpp), on lists of edges by row or by column
+// (kernels/list_teams.hpp). The lanes of a thread share the edges of a list, or the columns of a head if a row must be read
+// per edge. The softmax is in edge_softmax_device.hpp; the host kernels are in edge_kernels_host.hpp.
 
 #include "pmm/edges/edge_block.hpp"
 #include "pmm/edges/edge_kernels_host.hpp"
@@ -32,7 +32,7 @@ KOKKOS_FUNCTION bool begins_packs(T const* numbers) {
   return may_hold<StoredNumbers<T, numbers_of_pack<T>>>(numbers);
 }
 
-/// visit(edge) for the edges of a part, which the lanes share.
+/// Calls visit(edge) for the edges of a part; the lanes share the edges.
 template<class Visit>
 KOKKOS_FUNCTION void for_each_edge(RowTeam const& team, ListPart const& part, Visit const& visit) {
   Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, part.begin, part.end), visit);
@@ -46,7 +46,7 @@ KOKKOS_FUNCTION T sum_of_edges(RowTeam const& team, ListPart const& part, Term c
   return total;
 }
 
-/// What the lanes share in the columns of a head.
+/// Number of items in the columns of a head that the lanes share: packs if pointers and width allow it, else columns.
 template<class T>
 std::int64_t num_packs(Heads const& heads, T const* left, T const* right) {
   auto const is_packed = heads.width % numbers_of_pack<T> == 0 && begins_packs(left) && begins_packs(right);
@@ -64,7 +64,7 @@ struct FourSums {
   }
 };
 
-/// values_eh := sum_c term(left_c, right_c of edge e, c) for the edges of a part, columns shared by the lanes.
+/// values_eh := sum_c term(left_c, right_c of edge e, c) for the edges of a part. The lanes share the columns.
 template<int pack, class T, class Term>
 KOKKOS_FUNCTION void sums_of_columns(RowTeam const& team, ListPart const& part, Heads const& heads,
                                      T const* left, T const* right, LocalColumn const* columns, T* values,
@@ -79,7 +79,7 @@ KOKKOS_FUNCTION void sums_of_columns(RowTeam const& team, ListPart const& part, 
           auto const c = own + k * pack;
           auto const x = *reinterpret_cast<Numbers const*>(left + part.list * heads.columns() + c);
           Numbers y[4];
-          for (int u = 0; u < 4; ++u) { // behind the last edge the last again
+          for (int u = 0; u < 4; ++u) { // past the end, read the last edge again
             auto const e = first + u < part.end ? first + u : part.end - 1;
             y[u] = *reinterpret_cast<Numbers const*>(right + columns[e] * heads.columns() + c);
           }
@@ -120,14 +120,14 @@ struct Dots {
   }
 };
 
-/// result_kh := sum of w(v_eh) operand_lh over the entries of list k, which name l and the edge e.
+/// result_kh := sum of w(v_eh) operand_lh over the entries of list k; each entry has an edge e and its other end l.
 template<class T>
 struct WeightedSums {
   static constexpr int outputs = 1;
 
   Offset const* offsets;
   LocalColumn const* others;
-  Offset const* places; // null: entry e is edge e
+  Offset const* places; // null if entry e is edge e
   Heads heads;
   T const* values;
   T factor;
@@ -143,7 +143,7 @@ struct WeightedSums {
     for (auto first = part.begin; first < part.end; first += at_once) {
       T weight[at_once];
       Numbers numbers[at_once];
-      for (int u = 0; u < at_once; ++u) { // behind the last entry the last again, with no weight
+      for (int u = 0; u < at_once; ++u) { // past the end, read the last entry again with weight 0
         auto const entry = first + u < part.end ? first + u : part.end - 1;
         auto const value = values[(places == nullptr ? entry : places[entry]) * heads.count + part.head];
         weight[u] = first + u >= part.end || value <= 0 ? T{0} : value * factor;
@@ -235,7 +235,7 @@ struct DynamicScores {
   }
 };
 
-/// dL, and the terms of da.
+/// Computes dL, and the addends of da per row.
 template<class T>
 struct DynamicRows {
   static constexpr int outputs = 2;
@@ -272,7 +272,7 @@ struct DynamicRows {
   }
 };
 
-/// dR += .
+/// dR_jhc += sum_i g_ijh a_hc leaky'(z).
 template<class T>
 struct DynamicColumns {
   static constexpr int outputs = 1;
@@ -305,7 +305,7 @@ struct DynamicColumns {
   }
 };
 
-/// One of these on all its lists. `num_entries`: of all of them. Enqueues on exec; does not fence.
+/// Runs one of these kernels on all its lists, which have `num_entries` entries together. Enqueues on exec; does not fence.
 template<template<class> class Kernel, class T>
 void run(DefaultExec const& exec, char const* label, std::int64_t num_lists, std::int64_t num_entries,
          Kernel<T> const& kernel, std::int64_t longest = longest_of_thread) {

@@ -1,9 +1,9 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Attention's work on the edges of a block, on host processors: raw pointers, compiled once for each instruction set. Equations:
-// edge_products.hpp, edge_softmax.hpp, edge_products.hpp. A device gives each head of a row a thread; here all heads of a row are
-// computed at once, because their numbers lie side by side: an edge is read once, and in whole vectors.
+// Host kernels of edge products, scores and softmax on raw pointers, compiled once for each instruction set (equations:
+// edge_products.hpp, edge_softmax.hpp). All heads of a row are computed together, because their values are contiguous: an
+// edge is read once, in whole vectors.
 
 #include "runtime/instruction_sets.hpp"
 
@@ -12,15 +12,15 @@
 
 namespace orthant::pmm::host_edges {
 
-/// The slope of leaky(z) where z <= 0; elsewhere it is 1.
+/// The slope of leaky(z) for z <= 0; it is 1 for z > 0.
 inline constexpr double negative_slope = 0.2;
 
-/// The edges of each row of a block, or of each column: list k leads to others[e], offsets[k] <= e < offsets[k + 1]. Numbers of
-/// edges are [edges x num_heads], those of rows and columns [.. x num_heads x width].
+/// Lists of the edges of each row of a block, or of each column. Entry e of list k, offsets[k] <= e < offsets[k + 1], has the
+/// other end others[e]. Arrays of edges are [edges x num_heads]; arrays of rows and columns are [.. x num_heads x width].
 struct HostEdges {
   std::int64_t const* offsets = nullptr;
   std::int32_t const* others = nullptr;
-  std::int64_t const* places = nullptr; // null: entry e is edge e
+  std::int64_t const* places = nullptr; // null if entry e is edge e
   std::int64_t num_heads = 1;
   std::int64_t width = 1;
 
@@ -48,8 +48,9 @@ struct HostDynamicScores {
   T* values = nullptr;
 };
 
-/// `own` is the end that a list belongs to, and z = own + other. result := factors sum of gradient leaky'(z), and terms := sum of
-/// gradient leaky(z). If terms is null, the first sum is added to result.
+/// `own` is the end that a list belongs to, and z = own + other. If `terms` is null, result is added to (+=):
+///   result := factors * sum of gradient leaky'(z)
+///   terms  := sum of gradient leaky(z)
 template<class T>
 struct HostDynamicBackward {
   HostEdges edges;
@@ -61,7 +62,7 @@ struct HostDynamicBackward {
   T* terms = nullptr;
 };
 
-/// result of list k := sum of w(values) operand of others.
+/// result of list k := sum of w(values) * operand of the other ends.
 template<class T>
 struct HostSums {
   HostEdges edges;
@@ -77,12 +78,12 @@ struct HostStaticScores {
   HostEdges edges;
   T const* s = nullptr;
   T const* t = nullptr;
-  T* values = nullptr;      // leaky(z); backward: times leaky'(z)
-  T* sums = nullptr;        // backward, of each list: the sum of values
-  T* column_sums = nullptr; // backward: if not null, each value is added to the sum of its column, too
+  T* values = nullptr;      // leaky(z); backward: multiplied by leaky'(z)
+  T* sums = nullptr;        // backward only: the sum of values of each list
+  T* column_sums = nullptr; // backward only: if not null, each value is also added to the sum of its column
 };
 
-/// A softmax of each row, and its adjoint. `offsets` of rows.
+/// Softmax of each row, and its adjoint. `offsets` are the row offsets of the block.
 template<class T>
 struct HostSoftmax {
   std::int64_t const* offsets = nullptr;
@@ -101,39 +102,40 @@ struct HostSoftmaxBackward {
   T* sums = nullptr; // [rows x num_heads]
 };
 
-/// Each works on the lists [begin, end).
+/// Table of kernels. Each works on the lists [begin, end). weighted_sums, sum_edges and dynamic_scores_backward follow
+/// `places`; the others need lists by row.
 template<class T>
 struct HostEdgeKernels {
   void (*dots)(HostDots<T> const&, std::int64_t begin, std::int64_t end);
   void (*weighted_sums)(HostSums<T> const&, std::int64_t begin, std::int64_t end);
   void (*static_scores)(HostStaticScores<T> const&, std::int64_t begin, std::int64_t end);
-  /// values *= leaky'(z), and the sums of rows; and `column_sums`, by one thread alone.
+  /// values *= leaky'(z), and the sums of rows. With `column_sums`, only one thread may call.
   void (*static_scores_backward)(HostStaticScores<T> const&, std::int64_t begin, std::int64_t end);
-  /// The sums of columns, from lists by column. This, weighted_sums and dynamic_scores_backward follow `places`; the others take lists
-  /// by row.
+  /// The sums of columns, from lists by column.
   void (*sum_edges)(HostStaticScores<T> const&, std::int64_t begin, std::int64_t end);
   void (*dynamic_scores)(HostDynamicScores<T> const&, std::int64_t begin, std::int64_t end);
   void (*dynamic_scores_backward)(HostDynamicBackward<T> const&, std::int64_t begin, std::int64_t end);
   void (*find_maxima)(HostSoftmax<T> const&, std::int64_t begin, std::int64_t end);
-  /// values := exp(values - maxima), and their sums.
+  /// values := exp(values - maxima), and the sums of the new values.
   void (*exponentials)(HostSoftmax<T> const&, std::int64_t begin, std::int64_t end);
   /// values /= sums.
   void (*shares)(HostSoftmax<T> const&, std::int64_t begin, std::int64_t end);
-  /// All three of whole rows, while they are in the cache. maxima and sums are not written.
+  /// find_maxima, exponentials and shares together, for rows of which this rank has all edges. Each row stays in the cache.
+  /// Does not write maxima and sums.
   void (*softmax)(HostSoftmax<T> const&, std::int64_t begin, std::int64_t end);
   /// sums := sum of w(values) gradient.
   void (*gradient_sums)(HostSoftmaxBackward<T> const&, std::int64_t begin, std::int64_t end);
-  /// gradient := values (factor gradient - sums), for dropped ones values * sums.
+  /// gradient := values (factor gradient - sums); for dropped edges values * sums.
   void (*score_gradients)(HostSoftmaxBackward<T> const&, std::int64_t begin, std::int64_t end);
-  /// Both of whole rows.
+  /// gradient_sums and score_gradients together, for rows of which this rank has all edges. Does not write sums.
   void (*softmax_backward)(HostSoftmaxBackward<T> const&, std::int64_t begin, std::int64_t end);
 };
 
-/// Those of one instruction set.
+/// The kernels of one instruction set.
 template<runtime::InstructionSet set, class T>
 [[nodiscard]] HostEdgeKernels<T> edge_kernels();
 
-/// Those of every instruction set of this build that the processor has, the widest last.
+/// The kernels of every instruction set of this build that the processor supports, the widest last.
 template<class T>
 [[nodiscard]] std::vector<HostEdgeKernels<T>> supported_edge_kernels() {
   return runtime::for_supported_sets([](auto set) { return edge_kernels<set.value, T>(); });

@@ -85,7 +85,7 @@ std::int64_t bytes_of_pattern(EdgeCounts const& counts) {
   return (counts.rows + 1) * static_cast<std::int64_t>(sizeof(Offset)) +
          counts.edges * static_cast<std::int64_t>(sizeof(LocalColumn));
 }
-/// What the backward pass reads of the lists by column.
+/// Bytes that the backward pass reads from the lists by column.
 std::int64_t bytes_of_lists(EdgeCounts const& counts, bool reads_rows) {
   auto const rows = reads_rows ? counts.edges * static_cast<std::int64_t>(sizeof(LocalColumn)) : 0;
   return (counts.columns + 1 + counts.edges) * static_cast<std::int64_t>(sizeof(Offset)) + rows;
@@ -152,7 +152,8 @@ void static_scores_backward(DefaultExec const& exec, runtime::PassLedger& passes
   constexpr auto label_of_columns = "orthant::pmm::static_scores_backward/columns";
   if constexpr (runs_on_host) {
     auto const& kernels = host_edges::best_edge_kernels<T>();
-    // By column, numbers of edges lie anywhere. One thread adds them row by row: in the same order, as rows ascend in both.
+    // A loop by column would access the values of edges in random order. A single thread adds to dt while it visits the rows. The
+    // order of additions is the same, because the rows of a column's list ascend.
     auto const adds_to_columns = exec.concurrency() == 1;
     if (adds_to_columns)
       Kokkos::deep_copy(exec, runtime::part_of(dt, 0, block.num_columns * num_heads), T{0});

@@ -8,7 +8,7 @@
 namespace orthant::pmm {
 namespace {
 
-/// What a pass over the pattern reads of it.
+/// Bytes of the row offsets that a pass reads.
 std::int64_t bytes_of_rows(EdgeCounts const& counts) {
   return (counts.rows + 1) * static_cast<std::int64_t>(sizeof(Offset));
 }
@@ -55,7 +55,7 @@ struct Drops {
                          static_cast<std::uint64_t>(key)))
       values[e * num_heads + head] = -values[e * num_heads + head];
   }
-  /// On host processors.
+  /// Host: all edges of a row. sum() is called on devices.
   KOKKOS_FUNCTION void operator()(std::int64_t row, std::int64_t head) const {
     for (auto e = offsets[row]; e < offsets[row + 1]; ++e)
       drop(e, row, head);
@@ -66,7 +66,7 @@ struct Drops {
   }
 };
 
-/// On host processors all heads of a row at once.
+/// Runs the host kernel, which takes all heads of a row at once, or the device kernel.
 template<class T, class Rows, class DeviceKernel>
 void run_part(DefaultExec const& exec, EdgeBlock const& block, Rows const& rows, char const* label,
               void (*host_edges::HostEdgeKernels<T>::*host_kernel)(Rows const&, std::int64_t, std::int64_t),
@@ -78,7 +78,7 @@ void run_part(DefaultExec const& exec, EdgeBlock const& block, Rows const& rows,
     device_edges::run(exec, label, block.num_rows, block.num_edges(), device_kernel);
 }
 
-/// The parts of a softmax that need this rank's edges alone.
+/// The parts of a softmax between its collectives; each uses only this rank's edges.
 template<class T>
 struct SoftmaxParts {
   DefaultExec const& exec;
@@ -102,7 +102,7 @@ struct SoftmaxParts {
   }
 };
 
-/// The same of its adjoint.
+/// The parts of the adjoint of a softmax between its collectives.
 template<class T>
 struct SoftmaxBackwardParts {
   DefaultExec const& exec;
@@ -135,7 +135,7 @@ void edge_softmax(DefaultExec const& exec, runtime::Communicator const& axis, ru
   auto const sums = work.lend(Slot::right, count);
   SoftmaxParts<T> const parts{
       exec, block, {block.row_offsets.data(), num_heads, values.data(), maxima.data(), sums.data()}};
-  // Rows that lie here as a whole stay in the cache from one part to the next.
+  // If this rank has all edges of its rows, one kernel runs all parts while each row is in the cache.
   if constexpr (runs_on_host)
     if (axis.size() == 1)
       return for_each_list(exec, "orthant::pmm::edge_softmax", block.num_rows, num_heads,

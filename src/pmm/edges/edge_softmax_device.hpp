@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The parts of a softmax over the edges of each row, and of its adjoint, for devices. Equations: edge_softmax.hpp.
+// Device kernels of the parts of a softmax over the edges of each row, and of its adjoint. Equations: edge_softmax.hpp.
 
 #include "pmm/edges/edge_kernels_device.hpp"
 
@@ -99,7 +99,7 @@ struct ScoreGradients {
     for_each_edge(team, part, [&](Offset e) {
       auto const value = values[e * num_heads + part.head];
       auto& g = gradient[e * num_heads + part.head];
-      g = value <= 0 ? value * along : value * (factor * g - along); // of a dropped one: |v| (0 - sum)
+      g = value <= 0 ? value * along : value * (factor * g - along); // a dropped edge (value = -|v|) has |v| (0 - sum)
     });
     return 0;
   }

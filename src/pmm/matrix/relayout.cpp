@@ -4,7 +4,7 @@
 #include "pmm/kernels/host_parts.hpp"
 #include "pmm/kernels/list_teams.hpp"
 #include "pmm/kernels/packs.hpp"
-#include "pmm/matrix/relayout_steps.hpp"
+#include "pmm/matrix/relayout_moves.hpp"
 
 #include <algorithm>
 #include <numeric>

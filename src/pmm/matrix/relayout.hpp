@@ -11,17 +11,54 @@
 // matrix.
 // A relayout makes one all_to_all of the X x Y x Z group, or no call if every piece is in its place already.
 
+#include "pmm/cost/step_plan.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
-#include "pmm/matrix/relayout_steps.hpp"
 #include "runtime/arrays/views.hpp"
 #include "runtime/numbers/formats.hpp"
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
 namespace orthant::pmm {
+
+// How much a relayout moves on one rank. It depends on where the row orders put each row, so it is exact only once
+// the orders are known. Before that only its mean is known, because rows lie at random under two different orders.
+
+struct RelayoutSizes {
+  // Contiguous copies on this rank, into the send buffer, and out of the receive buffer.
+  std::int64_t num_kept_runs = 0;
+  std::int64_t num_packed_runs = 0;
+  std::int64_t num_unpacked_runs = 0;
+  std::int64_t num_kept = 0;     // elements that this rank copies to itself
+  std::int64_t num_sent = 0;     // elements
+  std::int64_t num_received = 0; // elements
+  bool communicates = false;     // on any rank of the group
+};
+
+/// The longest contiguous copy, in elements: long enough to stream, short enough to share out.
+inline constexpr std::int64_t longest_run = 4096;
+
+/// Lists the copies and the all_to_all of one run, of numbers in that format; and the arrays of a Relayout.
+void plan_relayout(StepPlan& step, RelayoutSizes const& sizes, Wire format = Wire::native);
+void plan_relayout_arrays(StepPlan& step, RelayoutSizes const& sizes);
+
+/// Whether rows of `from` have the same numbers in `to`, or lie there at random.
+enum class RowOrders : std::uint8_t { equal, independent };
+
+/// The sizes of this rank's Relayout between replicated placements, rounded to whole runs and elements: the
+/// mean over all pairs of independent orders, nearly exact for equal ones. Cost: O(ranks of the group).
+[[nodiscard]] RelayoutSizes expected_sizes(GridShape const& shape, Coordinates const& coordinates,
+                                           Placement const& from, Placement const& to, RowOrders orders);
+
+/// How many rows of a sample lie both in these rows of `from` and in these rows of `to`.
+using CountRows = std::function<std::int64_t(Range given, Range wanted)>;
+
+/// The same of sampled rows, which are counted; placements are those of the whole matrix. Exact but for the numbers of runs.
+[[nodiscard]] RelayoutSizes sampled_sizes(GridShape const& shape, Coordinates const& coordinates,
+                                          Placement const& from, Placement const& to, CountRows const& count);
 
 // Numbers as collectives take them: those of 16 bits travel as bytes, all others as they are.
 

@@ -2,7 +2,7 @@
 //
 // The relayout of sampled rows. The ranks need not agree on anything first: both sides of a message list its rows by
 // their positions in the larger matrix.
-#include "pmm/matrix/relayout_steps.hpp"
+#include "pmm/matrix/relayout_moves.hpp"
 
 #include <algorithm>
 #include <numeric>

@@ -16,7 +16,7 @@ template<class T>
 struct Entries {
   Offset const* offsets;
   LocalColumn const* columns;
-  T const* whole; // null: all 1
+  T const* whole; // null if all values are 1
   std::int64_t const* row_ids;
   std::int64_t const* column_ids;
   double probability;

@@ -10,7 +10,7 @@ namespace {
 
 using runtime::ValueIndex;
 
-/// Columns that one work item takes: it reads the list of a row once for all of them.
+/// Number of columns per work item: it reads the list of a row once for all of them.
 constexpr std::int64_t columns_at_once = 16;
 std::int64_t num_pieces(std::int64_t width) {
   return (width + columns_at_once - 1) / columns_at_once;
@@ -25,10 +25,10 @@ LocalPass pass_of_keeping(std::int64_t count, std::int64_t scalar_bytes) {
           places + count * scalar_bytes};
 }
 
-/// What stands for a NaN while ranks are compared: it is taken before all numbers, infinity too, and of several that of the smallest
-/// id. Ids of columns are less than the shift.
+/// While ranks are compared, a NaN is represented by infinity with its id minus this shift. So it wins over all numbers, also
+/// over infinity, and of several NaNs the smallest id wins. Ids of columns must be less than the shift.
 constexpr std::int64_t shift_of_nan = std::int64_t{1} << 62;
-/// The id of a row without edges, which any edge of another rank is taken before.
+/// The id of the candidate of a row without edges; any edge of another rank wins over it.
 constexpr std::int64_t no_column = std::numeric_limits<std::int64_t>::max();
 template<class T>
 KOKKOS_INLINE_FUNCTION ValueIndex<T> candidate(T value, std::int64_t id) {
@@ -44,7 +44,7 @@ KOKKOS_INLINE_FUNCTION T value_of(ValueIndex<T> const& found) {
   return found.index < 0 ? std::numeric_limits<T>::quiet_NaN() : found.value;
 }
 
-/// The largest of this rank's columns, and which it is.
+/// Finds the maximum over this rank's columns, and the column that has it.
 template<class T>
 struct Maxima {
   Offset const* offsets;
@@ -87,7 +87,7 @@ struct Maxima {
   }
 };
 
-/// Keeps the places of those that are the largest of all ranks.
+/// Keeps only the places of maxima over all ranks, and writes p.
 template<class T>
 struct Keep {
   MaximumPart part;

@@ -4,12 +4,12 @@
 namespace orthant::pmm {
 namespace {
 
-/// result_k := or += sum of values_e operand_l over the entries of list k, which name l and the pair e.
+/// result_k := (or += if `keeps`) sum of values_e operand_l over the entries of list k; each entry has a pair e and its other row l.
 template<class T>
 struct SignedSums {
   Offset const* offsets;
   LocalColumn const* others;
-  Offset const* places; // null: entry e is pair e
+  Offset const* places; // null if entry e is pair e
   std::int64_t width;
   T const* values;
   T const* operand;
@@ -45,7 +45,7 @@ struct LossOfPairs {
     sum += scale * ((wrong > 0   ? wrong
                      : wrong < 0 ? 0.0
                                  : wrong) +
-                    ::log1p(power)); // the last one: nan stays
+                    ::log1p(power)); // if `wrong` is NaN, it is kept
     scores[e] = static_cast<T>(factor * scale * pair_slope(z, is_positive));
   }
 };
@@ -54,7 +54,7 @@ LocalPass pass_of_addition(std::int64_t bytes) {
   return {"add_numbers", 2 * bytes, bytes};
 }
 
-/// An exponential and a logarithm of each.
+/// Counts an exponential and a logarithm per pair.
 LocalPass pass_of_loss(std::int64_t num_pairs, std::int64_t scalar_bytes) {
   auto const bytes = num_pairs * scalar_bytes;
   return {.name = "pair_loss_and_gradient",
@@ -135,7 +135,7 @@ LocalPass pass_of_scores(std::int64_t hidden_bytes, std::int64_t score_bytes) {
 LocalPass pass_of_derivatives(std::int64_t hidden_bytes, std::int64_t score_bytes) {
   return {"differentiate_hidden", hidden_bytes + score_bytes, 2 * hidden_bytes + score_bytes};
 }
-/// The gradients of pairs and the other ends' rows, and sums that are updated in place.
+/// Reads the gradients of pairs and the rows of their other ends, and updates the sums in place.
 LocalPass pass_of_sums(std::int64_t pair_bytes, std::int64_t sum_bytes, bool is_transposed) {
   return {is_transposed ? "add_pair_gradients_transposed" : "add_pair_gradients", 2 * pair_bytes + sum_bytes,
           sum_bytes};
@@ -177,7 +177,7 @@ struct HiddenNumbers {
   T const* output_weight;
   T const* output_bias;
 
-  /// relu(z + b); nan stays.
+  /// relu(z + b); NaN is kept.
   KOKKOS_FUNCTION T activated(T const* z, std::int64_t k) const {
     auto const h = bias == nullptr ? z[k] : z[k] + bias[k];
     return h <= 0 ? T{0} : h;
@@ -220,12 +220,12 @@ struct Derivatives {
   }
 };
 
-/// sums_i += sum of d_e * other_j over the pairs e of list i that are in the range.
+/// sums_i += sum of dproducts_e * operand_j over the pairs e of list i that are in the range.
 template<class T>
 struct GradientSums {
   Offset const* offsets;
   LocalColumn const* others;
-  Offset const* places; // ascending within a list; null: entry e is pair e
+  Offset const* places; // ascending within a list; null if entry e is pair e
   Range pairs;
   std::int64_t width;
   T const* dproducts;
@@ -235,7 +235,7 @@ struct GradientSums {
   [[nodiscard]] KOKKOS_FUNCTION std::int64_t pair_of(std::int64_t entry) const {
     return places == nullptr ? entry : places[entry];
   }
-  /// The first entry of [begin, end) that is in the range or behind it.
+  /// The first entry of [begin, end) whose pair is in the range or after it.
   [[nodiscard]] KOKKOS_FUNCTION std::int64_t first_entry(std::int64_t begin, std::int64_t end) const {
     while (begin < end) {
       auto const middle = begin + (end - begin) / 2;

@@ -1,22 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lists of pairs (i, j): row i of one matrix, row j of another one. They are an EdgeBlock, so they are listed by i and by j, but
-// the lists may be replaced by others, such as those of the next step, in memory that grows only.
-//
-// What a perceptron with one hidden layer of K numbers needs of pairs of rows beside dense products. With X [rows x width] and Y
-// [columns x width], for the pairs e = (i, j) of a range of a list:
-//
-//   G_e := X_i * Y_j, number by number                     multiply_pairs
-//   z_e := <relu(Z_e + b), w> + b'                         score_hidden            Z_e := W^T G_e, [pairs of the range x K]
-//   s_e := derivative of the loss by z_e                   differentiate_hidden    binary cross-entropy, as in pair_layers.hpp
-//   R_e := relu(Z_e + b)
-//   dZ_e := s_e w where Z_e + b > 0, else 0
-//   dX_i += sum_e dG_e * Y_j                               add_pair_gradients      dG_e := W dZ_e
-//   dY_j += sum_e dG_e * X_i                               add_pair_gradients_transposed
-//
-// Arrays of pairs hold the range alone. Each sum runs in the order of its list, so it has the same bits in every run. Functions
-// enqueue on exec, do not fence and count a pass.
+// Scores of pairs of rows (i, j), and their losses and gradients, on one rank: lists of pairs (PairLists), dot-product scores,
+// and scores of a perceptron with one hidden layer. Row i is in one matrix, row j in another one.
 
 #include "pmm/edges/edge_block.hpp"
 #include "pmm/edges/edge_products.hpp"
@@ -32,14 +18,17 @@
 
 namespace orthant::pmm {
 
+/// Lists of pairs (i, j) as an EdgeBlock: by i and by j. set() may replace the lists, for example in each step; the memory only
+/// grows.
 class PairLists {
  public:
-  /// No pairs yet, of `num_rows` and `num_columns` rows: at most 2^31 of each (Error). Memory for `capacity` pairs.
+  /// Empty lists for pairs of `num_rows` and `num_columns` rows, with memory for `capacity` pairs. Throws Error if one of the
+  /// numbers of rows exceeds the range of LocalColumn.
   PairLists(std::int64_t num_rows, std::int64_t num_columns, std::int64_t capacity);
 
-  /// The pairs of row i are columns[offsets[i]] to columns[offsets[i + 1]], in any order and with repeats. Throws Error unless there
-  /// is an offset per row and one more. Allocates only if there are more pairs than ever. What was enqueued on the lists before must
-  /// be done. O(pairs + rows + columns) on the host; not collective.
+  /// Replaces the lists. Row i is paired with columns[offsets[i], offsets[i + 1]), in any order; pairs may repeat. `offsets` must
+  /// have rows + 1 elements, the last of which is the number of pairs; otherwise throws Error. Work enqueued on the old lists must
+  /// be complete. Allocates only if there are more pairs than ever before. O(pairs + rows + columns) on the host; not collective.
   void set(std::span<Offset const> offsets, std::span<LocalColumn const> columns);
 
   [[nodiscard]] EdgeBlock const& block() const { return block_; }
@@ -54,25 +43,24 @@ class PairLists {
   EdgeBlock block_;
 };
 
-/// Lists its arrays, those of the host included, for `counts.edges` pairs.
+/// Adds the arrays of PairLists to `step`, also the ones on the host, for `counts.edges` pairs.
 void plan_pair_lists(StepPlan& step, EdgeCounts const& counts);
 
-// The derivative of binary cross-entropy by a score z: the logistic function of z, less the label.
-
+/// Derivative of binary cross-entropy by a score z: the logistic function of z, minus the label.
 [[nodiscard]] KOKKOS_INLINE_FUNCTION double pair_slope(double z, bool is_positive) {
   auto const power = ::exp(-::fabs(z)); // at most 1
   auto const sigmoid = z >= 0 ? 1 / (1 + power) : power / (1 + power);
   return sigmoid - (is_positive ? 1.0 : 0.0);
 }
 
-// What a loss over pairs of rows needs of one rank, with X [rows x width] and Y [columns x width], row-major:
+// Dot-product scores of pairs, and their adjoints, with X [rows x width] and Y [columns x width], row-major:
 //
 //   z_e := <X_i, Y_j>  of pair e = (i, j)          edge_dots (edges/edge_products.hpp) with one head
 //   P_i := sum_e v_e Y_j over the pairs of i       pair_sums
 //   D_j := sum_e v_e X_i over the pairs of j       pair_sums_transposed
 //
-// Unlike coefficients of attention, v may be negative. Each sum runs in the order of its list, so it has the same bits in every run.
-// Cost: 2 pairs x width flop each. And binary cross-entropy of scores, pairs of label 1 first:
+// Unlike attention coefficients, v may be negative. Each sum runs in the order of its list, so it has the same bits in every run.
+// Cost: 2 pairs x width flop each. The loss is the binary cross-entropy of the scores; pairs of label 1 come first:
 //
 //   loss := scale (sum_{e < n1} softplus(-z_e) + sum_{e >= n1} softplus(z_e))       dz_e := factor scale (sigmoid(z_e) - y_e)
 //
@@ -85,21 +73,35 @@ template<class T>
 void pair_sums_transposed(DefaultExec const& exec, EdgeBlock const& block, std::int64_t width,
                           Vector<T> const& values, Vector<T> const& x, Vector<T> const& d, Update update);
 
-/// scores := dz in place; loss := this rank's part, in double. `num_positive` scores are of label 1, the others of label 0.
-/// `factor` multiplies the gradient only. Counts a pass.
+/// scores := dz in place; loss := this rank's part, in double. The first `num_positive` scores have label 1, the others label 0.
+/// `factor` multiplies only the gradient. Adds one pass to `passes`.
 template<class T>
 void pair_loss_and_gradient(DefaultExec const& exec, runtime::PassLedger& passes, Vector<T> const& scores,
                             std::int64_t num_positive, double scale, double factor,
                             runtime::Number<double> const& loss);
 void plan_pair_loss(StepPlan& step, std::int64_t num_pairs);
 
-/// to += from, of equal lengths. Counts a pass.
+/// to += from, of equal lengths. Adds one pass to `passes`.
 template<class T>
 void add_numbers(DefaultExec const& exec, runtime::PassLedger& passes, Vector<T> const& from,
                  Vector<T> const& to);
 void plan_add_numbers(StepPlan& step, std::int64_t count);
 
-/// Numbers after Z, whole on every rank. An empty bias is 0.
+// Perceptron with one hidden layer of K numbers on pairs of rows, without its dense products. With X [rows x width] and
+// Y [columns x width], for the pairs e = (i, j) of a range of a list; * is the elementwise product:
+//
+//   G_e := X_i * Y_j                           multiply_pairs
+//   z_e := <relu(Z_e + b), w> + b'             score_hidden            Z_e := W^T G_e, [pairs of the range x K]
+//   s_e := derivative of the loss by z_e       differentiate_hidden    binary cross-entropy (pair_slope)
+//   R_e := relu(Z_e + b)
+//   dZ_e := s_e w where Z_e + b > 0, else 0
+//   dX_i += sum_e dG_e * Y_j                   add_pair_gradients      dG_e := W dZ_e
+//   dY_j += sum_e dG_e * X_i                   add_pair_gradients_transposed
+//
+// Arrays of pairs hold only the range. Each sum runs in the order of its list, so it has the same bits in every run. Functions
+// enqueue on exec, do not fence, and add one pass to `passes`.
+
+/// Parameters of the perceptron after Z, replicated on every rank. An empty bias means 0.
 template<class T>
 struct HiddenLayer {
   Vector<T> bias;          // b  [K]
@@ -119,7 +121,7 @@ void score_hidden(DefaultExec const& exec, runtime::PassLedger& passes, HiddenLa
                   Vector<T> const& z, Vector<T> const& scores);
 void plan_score_hidden(StepPlan& step, std::int64_t num_pairs, std::int64_t hidden);
 
-/// z becomes R. `weight`: what a pair's derivative is multiplied by. `is_positive`: the label of all pairs.
+/// Overwrites z by R, and writes dz and slopes (s). `weight` multiplies every s_e. `is_positive` is the label of all pairs.
 template<class T>
 void differentiate_hidden(DefaultExec const& exec, runtime::PassLedger& passes, HiddenLayer<T> const& layer,
                           Vector<T> const& scores, bool is_positive, double weight, Vector<T> const& z,
@@ -134,7 +136,8 @@ template<class T>
 void add_pair_gradients_transposed(DefaultExec const& exec, runtime::PassLedger& passes,
                                    EdgeBlock const& block, runtime::Range const& pairs, std::int64_t width,
                                    Vector<T> const& dproducts, Vector<T> const& x, Vector<T> const& dy);
-/// Lists one of them, for `num_sums` rows or columns of the block.
+/// Adds the pass of add_pair_gradients(), or of its transposed form, to `step`. `num_sums` is the number of rows, or columns, of the
+/// block.
 void plan_add_pair_gradients(StepPlan& step, std::int64_t num_pairs, std::int64_t num_sums,
                              std::int64_t width, bool is_transposed);
 

@@ -12,7 +12,7 @@ namespace {
 
 using runtime::sum_of;
 
-/// Whether the ranks of the third axis communicate: there are several, and the block has elements.
+/// True if the third axis has several ranks and the block has elements, so that the ranks communicate.
 bool has_company(GridShape const& shape, Placement const& placement, Block const& block) {
   return shape.size(placement.layout.third()) > 1 && block.size() > 0;
 }
@@ -21,7 +21,7 @@ bool is_replicated(Placement const& placement) {
   return placement.layout.storage == Storage::replicated;
 }
 
-/// C := round(S), or C := round(C + S).
+/// C := round(S), or C := round(C + S) if `adds`.
 template<class T>
 struct WriteSums {
   runtime::SumOf<T> const* sums;

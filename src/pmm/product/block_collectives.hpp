@@ -1,20 +1,17 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a product is besides its form and its placements: what happens to the old result, what its numbers are
-// held in, and how they travel.
-//
-// The rule that moves data (docs/design.md 2.1): an operand and a result communicate along their own third
-// axis only.
+// Options of a product, and the collectives that read its operands (BlockReader) and write its result (BlockWriter).
+// The rule (docs/design.md 2.1): each operand and the result communicate only along their own third axis.
 //
 //   reading   replicated: nothing        sharded: all_gather
 //   writing   replicated: all_reduce     sharded: reduce_scatter     partial: nothing, the caller sums
 //
-// A third axis of one rank moves nothing and needs no buffer. If the result keeps its old numbers (Update::add) or
-// has 16 bits, the sums over the third axis are formed in the workspace first:
+// A third axis of one rank moves nothing and needs no buffer. If the product adds to its result (Update::add), or if
+// the result has 16 bits, the sums over the third axis are formed in the workspace first:
 //
 //   S := sum_t partial_t                    in fp32 or fp64
-//   C := round(S)   or   round(C + S)       on each rank, for the numbers that it stores
+//   C := round(S)   or   round(C + S)       on each rank, for the elements that it stores
 
 #include "pmm/cost/step_plan.hpp"
 #include "pmm/kernels/host_parts.hpp"
@@ -29,14 +26,14 @@
 
 namespace orthant::pmm {
 
-/// What becomes of the result's old numbers.
+/// Whether a product overwrites its result or adds to it.
 ///
 ///   assign   C := A B
 ///   add      C := C + A B
 ///
 /// The partial products of the ranks along C's third axis are summed first. Then each rank adds the sum to the
-/// numbers that it stores, so the old result is added once, and a 16-bit wire does not round it. If nothing is
-/// summed over ranks, the local product adds to C as it runs.
+/// elements that it stores, so the old result is added once, and a 16-bit wire does not round it. If nothing is
+/// summed over ranks, the local product adds to C directly (beta = 1).
 enum class Update : std::uint8_t { assign, add };
 
 struct ProductOptions {
@@ -44,28 +41,28 @@ struct ProductOptions {
   Wire result_wire = Wire::native;
   std::int64_t num_chunks = 1; // row chunks of a replicated result, each reduced while the next is computed
   Update update = Update::assign;
-  /// What the numbers are held in. Native is the scalar of training. A 16-bit format needs fp32 training, and
-  /// operands in it travel as they are (operand_wire is native). A 16-bit result needs operands in the same
-  /// format, and is rounded once, after the sum over ranks, which is in fp32.
+  /// Number formats in memory. Wire::native is the scalar type of training. 16-bit operands need fp32 training; they
+  /// are sent without conversion, so operand_wire must be native. A 16-bit result needs operands in the same format.
+  /// It is rounded once, after the sum over ranks in fp32.
   Wire operand_format = Wire::native;
   Wire result_format = Wire::native;
 };
 
-/// Throws Error if the formats do not fit one another. `scalar_bytes`: of the scalar of training.
+/// Throws Error if the formats do not fit one another. `scalar_bytes` is the size of the scalar type of training.
 void require_formats(ProductOptions const& options, std::int64_t scalar_bytes);
 
-/// How a rank reads an operand: in place, or gathered from the pieces along the third axis.
+/// Plan of how a rank reads an operand: in place, or gathered from the pieces along the third axis.
 struct BlockRead {
   BlockRead(GridShape const& shape, Coordinates const& coordinates, Placement const& placement);
 
   Block block;
   bool must_gather = false;
-  std::vector<std::int64_t> counts; // [ranks of the third axis] elements of each piece, if it gathers
-  std::int64_t num_gathered = 0;    // their sum
+  std::vector<std::int64_t> counts; // [ranks of the third axis] elements of each piece; empty unless must_gather
+  std::int64_t num_gathered = 0;    // the sum of `counts`
 };
 
-/// How a rank writes a result: partial blocks are summed over the third axis, in chunks of whole rows if the
-/// result is replicated.
+/// Plan of how a rank writes a result: partial blocks are summed over the third axis, in chunks of whole rows if
+/// the result is replicated.
 struct BlockWrite {
   BlockWrite(GridShape const& shape, Coordinates const& coordinates, Placement const& placement,
              ProductOptions const& options);
@@ -76,28 +73,28 @@ struct BlockWrite {
 
   Block block;
   bool must_reduce = false;
-  bool sums_lie_apart = false; // from the result's own memory
+  bool sums_lie_apart = false; // the sums are formed in the workspace, not in the result's memory
   std::int64_t num_chunks = 1;
-  std::vector<std::int64_t> counts; // [ranks of the third axis] of the reduce_scatter, if there is one
-  std::int64_t num_partial = 0; // length of the partial block's buffer, padding included; 0: it is the result
-  std::int64_t num_sums = 0;    // length of the buffer for the sums of a reduce_scatter, if they lie apart
+  std::vector<std::int64_t> counts; // [ranks of the third axis] elements per rank of a reduce_scatter; else empty
+  std::int64_t num_partial = 0; // length of the partial block's buffer, padding included; 0: the result is the buffer
+  std::int64_t num_sums = 0;    // length of the buffer for the sums of a reduce_scatter; 0 unless sums_lie_apart
 };
 
-/// Lists the collectives of one read, and of one write.
+/// Add the collectives of reading one operand, and of writing one result, to `step`.
 void plan_read(StepPlan& step, Placement const& placement, ProductOptions const& options);
 void plan_write(StepPlan& step, Placement const& placement, ProductOptions const& options);
 
-/// Brings the whole block of an operand to this rank. Numbers of 16 bits travel as they are, without a wire.
+/// Gathers the whole block of an operand on this rank. 16-bit operands are sent as they are; `wire` does not apply.
 template<class T>
 class BlockReader {
  public:
   BlockReader(ProcessGrid const& grid, Placement const& placement, Wire wire,
               std::shared_ptr<Workspace<runtime::SumOf<T>>> workspace, Slot slot);
 
-  /// Starts the gather, if there is one; `matrix` is lent until finish(). Collective over the third axis.
+  /// Starts the gather if one is needed. `matrix` must not change until finish(). Collective over the third axis.
   void start(DefaultExec const& exec, DistMatrix<T> const& matrix);
   [[nodiscard]] bool is_started() const { return is_started_; }
-  /// The block, [rows x columns]: valid until the workspace's slot is used again.
+  /// Waits for the gather and returns the block, [rows x columns]. The block is valid until the workspace's slot is used again.
   [[nodiscard]] Matrix<T> finish();
 
  private:
@@ -106,29 +103,29 @@ class BlockReader {
   ProcessGrid const* grid_;
   Placement placement_;
   BlockRead read_;
-  std::vector<std::int64_t> message_counts_; // [ranks of the third axis] numbers, or bytes of 16-bit numbers
+  std::vector<std::int64_t> message_counts_; // [ranks of the third axis] elements; bytes if T has 16 bits
   Wire wire_;
   std::shared_ptr<Workspace<runtime::SumOf<T>>> workspace_;
   Slot slot_;
   bool is_started_ = false;
-  Vector<T> source_; // of an operand that is read in place
+  Vector<T> source_; // storage of the operand between start() and finish()
   runtime::Request request_;
 };
 
-/// Sums the partial blocks of a result over its third axis, and leaves this rank's piece.
+/// Sums the partial blocks of a result over its third axis, and stores this rank's piece.
 template<class T>
 class BlockWriter {
  public:
   using Sum = runtime::SumOf<T>;
 
-  /// `options.num_chunks`: a replicated result is reduced in that many pieces of whole rows, so that the product
-  /// of one hides the reduction of another. At least 1.
+  /// A replicated result is reduced in `options.num_chunks` (at least 1) pieces of whole rows, so that the product of
+  /// one piece overlaps with the reduction of another.
   BlockWriter(ProcessGrid const& grid, Placement const& placement, ProductOptions const& options,
               std::shared_ptr<Workspace<Sum>> workspace);
 
-  /// Calls work(matrix) with the matrix [rows x columns of the block] that the local product goes to: a Matrix<T>
-  /// if that is the result, or a Matrix<Sum> in the workspace. The local product is beta() times the matrix, plus
-  /// the product.
+  /// Calls work(matrix) with the matrix [rows x columns of the block] that the local product must write: a Matrix<T>
+  /// if that is the result's own memory, or a Matrix<Sum> in the workspace. `work` must compute
+  ///   matrix := beta() matrix + product
   template<class Work>
   void with_partial(DefaultExec const& exec, DistMatrix<T> const& result, Work const& work) {
     if (is_in_place())
@@ -138,22 +135,22 @@ class BlockWriter {
   }
   /// 1 if the local product adds to the result as it runs, else 0.
   [[nodiscard]] Sum beta() const { return update_ == Update::add && !write_.must_reduce ? 1 : 0; }
-  /// Rows of chunk i, from the block's first.
   [[nodiscard]] std::int64_t num_chunks() const { return write_.num_chunks; }
+  /// Rows of chunk i, counted from the first row of the block.
   [[nodiscard]] Range chunk(std::int64_t i) const { return write_.chunk(i); }
-  /// Starts the reduction of chunk i, whose partial rows are written. `result` is lent until finish().
-  /// Collective over the third axis; chunks in order.
+  /// Starts the reduction of chunk i, whose partial rows must have been written. `result` must stay valid and unused
+  /// until finish(). Collective over the third axis; call for the chunks in order.
   void start(DefaultExec const& exec, DistMatrix<T> const& result, std::int64_t i);
   void finish();
-  /// Reduces a result of one chunk, to its end. MPI's blocking reductions are faster than its asynchronous
-  /// ones, and need no second buffer of the message's size.
+  /// Reduces a result of one chunk and completes it. MPI's blocking reductions are faster than its nonblocking
+  /// ones, and need no second buffer of the size of the message. Collective over the third axis.
   void reduce(DefaultExec const& exec, DistMatrix<T> const& result);
 
-  /// Whether other work could go on during a reduction.
+  /// True if a reduction can overlap with other work.
   [[nodiscard]] bool can_hide() const { return can_hide_messages(comm()); }
 
  private:
-  /// Sums that are still to be written to the result once they are complete.
+  /// A result whose sums are still being reduced; finish() writes them to it.
   struct Unwritten {
     DefaultExec exec;
     DistMatrix<T> result;
@@ -164,7 +161,7 @@ class BlockWriter {
   void require_free(DistMatrix<T> const& result) const;
   [[nodiscard]] Matrix<T> in_place(DistMatrix<T> const& result) const;
   [[nodiscard]] Matrix<Sum> partial(DefaultExec const& exec, DistMatrix<T> const& result) const;
-  /// Where this rank's sums over the third axis go.
+  /// The buffer for this rank's sums over the third axis.
   [[nodiscard]] Vector<Sum> sums(DistMatrix<T> const& result) const;
   void write_sums(DefaultExec const& exec, DistMatrix<T> const& result) const;
 

@@ -89,7 +89,7 @@ Product<Operand, Result>::Product(ProcessGrid const& grid, Form form, Placement 
       right_(grid, right, options.operand_wire, workspace_, Slot::right),
       result_(grid, result, options, workspace_) {}
 
-/// Chunk by chunk: product, then its reduction, which runs behind the next product.
+/// Computes the product chunk by chunk. The reduction of a chunk overlaps with the product of the next one.
 template<class Operand, class Result>
 template<class Multiply>
 void Product<Operand, Result>::multiply(DefaultExec const& exec, DistMatrix<Result> const& result,
@@ -118,7 +118,7 @@ void Product<Operand, Result>::compute(DefaultExec const& exec, DistMatrix<Opera
   auto const inner = form_ == Form::right_grad ? l.num_rows : l.num_columns;
   auto const beta = result_.beta();
   auto& counted = grid_->world().instruments().flops.dense;
-  // Not [&]<class Number>: nvcc 13 fails at such lambdas in members of class templates.
+  // Not [&]<class Number>: nvcc 13 cannot compile such lambdas in members of class templates.
   multiply(exec, result, completion, [&](Range rows, auto const& partial) {
     using Number = typename std::remove_cvref_t<decltype(partial)>::non_const_value_type;
     counted += 2 * rows.size() * inner * static_cast<std::int64_t>(partial.extent(1));

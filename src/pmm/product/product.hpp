@@ -1,17 +1,17 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The primitive: parallel matrix multiplication on three axes (Agarwal et al. 1995; Plexus, arXiv
-// 2505.04083; AxoNN, arXiv 2502.08145). C[r,c] := sum_k A[r,k] B[k,c], and its two adjoints:
+// The primitive of the library: parallel matrix multiplication on three axes (Agarwal et al. 1995; Plexus, arXiv
+// 2505.04083; AxoNN, arXiv 2502.08145), and its two adjoints:
 //
 //   form                        left      right     result    reduced over
 //   product     C  = A B        A[r,k]    B[k,c]    C[r,c]    k
 //   left_grad   dA = dC B^T     dC[r,c]   B[k,c]    dA[r,k]   c
 //   right_grad  dB = A^T dC     A[r,k]    dC[r,c]   dB[k,c]   r
 //
-// One local product (GEMM, or SpMM if A is sparse) runs between reading two blocks and writing one (block_collectives.hpp):
-// each matrix communicates only along its own third axis. A dense product may add to its result, and its matrices
-// may hold 16-bit numbers (product_options.hpp).
+// A product reads two blocks, runs one local product (GEMM, or SpMM if A is sparse), and writes one block
+// (block_collectives.hpp). Each matrix communicates only along its own third axis. A dense product may add to its
+// result, and its matrices may hold 16-bit numbers (ProductOptions).
 
 #include "pmm/gemm/local_gemm.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
@@ -25,20 +25,21 @@
 
 namespace orthant::pmm {
 
-/// A product by name, without a grid: what a runner makes a Product of, and what a list of a step holds.
+/// Description of a product without a grid or buffers. A Product is made from it, and plan_product() predicts its cost.
 struct ProductPlan {
   std::string formula; // "H = A F"
   Form form{};
-  Placement left, right, result; // as they are passed
+  Placement left, right, result; // in the order of the arguments of Product::run()
   ProductOptions options;
 };
 
-/// Lists one run: its reads, the local product, and the reduction of its result. `num_nonzeros`: of this
-/// rank's block of a sparse left operand. Throws Error if the placements do not compose, or the formats do not fit.
+/// Adds one run to `step`: the reads, the local product, and the reduction of the result. `num_nonzeros` belongs to
+/// this rank's block of a sparse left operand; empty if the left operand is dense. Throws Error if the placements do
+/// not compose or the formats do not fit.
 void plan_product(StepPlan& step, ProductPlan const& plan,
                   std::optional<std::int64_t> num_nonzeros = std::nullopt);
 
-/// Reserves in `work` what a Product reserves in its workspace.
+/// Reserves in `work` the same buffers that a Product reserves in its workspace.
 void plan_buffers(WorkspacePlan& work, StepPlan const& step, ProductPlan const& plan);
 
 /// One product, planned at set-up and run every step; a run allocates no array.
@@ -46,20 +47,21 @@ void plan_buffers(WorkspacePlan& work, StepPlan const& step, ProductPlan const& 
 ///   Product<float> forward(grid, Form::product, h.placement(), w.placement(), q.placement());
 ///   forward.run(exec, h, w, q);                                   // Q[c,a] := sum_b H[c,b] W[b,a]
 ///
-/// Overlap: prefetch_right(exec, w) starts the gather of a weight ahead; start() .. finish() leaves the
-/// reduction of the result under way while other work is done.
+/// Overlap: prefetch_right(exec, w) starts the gather of a weight early. Between start() and finish(), the
+/// reduction of the result runs while other work is done.
 ///
-/// Operand and Result: float and float, double and double, or a 16-bit number (runtime/numbers/formats.hpp) with
-/// itself or with float. Sums of 16-bit products are in fp32. A sparse left operand holds numbers of the sum's type. The
-/// bound of the error is that of local_gemm(), with k the whole inner extent; a result_wire of 16 bits adds its own.
+/// Operand and Result are both float, both double, or a 16-bit number (runtime/numbers/formats.hpp) with itself or
+/// with float. Products of 16-bit numbers are summed in fp32. A sparse left operand holds numbers of type Sum. The
+/// error bound of local_gemm() holds with k the whole inner extent; a 16-bit result_wire adds its rounding error.
 template<class Operand, class Result = Operand>
 class Product {
  public:
   using Sum = runtime::SumOf<Result>;
 
-  /// Placements of the three matrices as they are passed; throws Error, printing them, if they do not compose, and
-  /// if the formats of `options` are not those of Operand and Result. `workspace`: shared with operations that
-  /// never overlap with this one; null: its own. `grid` must outlive the product. Not collective.
+  /// `left`, `right` and `result` are the placements of the arguments of run(). Throws Error, which prints them, if
+  /// they do not compose, and if the formats in `options` differ from Operand and Result. `workspace` may be shared
+  /// with operations that never overlap with this one; if it is null, the product makes its own. `grid` must outlive
+  /// the product. Not collective.
   Product(ProcessGrid const& grid, Form form, Placement const& left, Placement const& right,
           Placement const& result, ProductOptions const& options = {},
           std::shared_ptr<Workspace<Sum>> workspace = nullptr);
@@ -67,23 +69,24 @@ class Product {
           std::shared_ptr<Workspace<Sum>> workspace = nullptr)
       : Product(grid, plan.form, plan.left, plan.right, plan.result, plan.options, std::move(workspace)) {}
 
-  /// result := the product, or result += the product (Update::add). Collective over the three third axes: every
-  /// rank calls with the same placements, products in the same order. Result aliases no operand. Enqueues on exec;
-  /// on the host it is complete on return. Sparse left operands: Form::product and Form::right_grad, and
-  /// Update::assign (Error).
+  /// result := the product, or result += the product (Update::add). Collective over the third axes of the three
+  /// matrices: all ranks call their products in the same order. `result` must not alias an operand. Enqueues on exec;
+  /// on the host the product is complete on return. A sparse left operand needs Update::assign, and Form::product or
+  /// Form::right_grad; otherwise throws Error.
   template<class Left>
   void run(DefaultExec const& exec, Left const& left, DistMatrix<Operand> const& right,
            DistMatrix<Result> const& result) {
     compute(exec, left, right, result, Completion::now);
   }
 
-  /// Starts reading an operand ahead of start(), which then does not read it again; it must not change in
-  /// between. Collective over its third axis.
+  /// Start reading an operand ahead of run() or start(), which then does not read it again. The operand must not
+  /// change in between. Collective over its third axis.
   void prefetch_left(DefaultExec const& exec, DistMatrix<Operand> const& left) { left_.start(exec, left); }
   void prefetch_right(DefaultExec const& exec, DistMatrix<Operand> const& right) {
     right_.start(exec, right);
   }
-  /// Reads what was not prefetched, multiplies, and starts the reduction; `result` is lent until finish().
+  /// Reads operands that were not prefetched, multiplies, and starts the reduction. `result` must stay valid and
+  /// unused until finish(). Collective over the third axes of the three matrices.
   template<class Left>
   void start(DefaultExec const& exec, Left const& left, DistMatrix<Operand> const& right,
              DistMatrix<Result> const& result) {

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Buffers that operations lend one another: a gathered operand, partial sums, packed rows. Sized at set-up,
-// so that a training step allocates nothing.
+// Buffers that operations share: a gathered operand, partial sums, packed rows. They are sized at set-up, so
+// that a training step allocates nothing.
 
 #include "pmm/cost/step_plan.hpp"
 #include "runtime/arrays/allocation.hpp"
@@ -16,12 +16,12 @@
 
 namespace orthant::pmm {
 
-/// What a buffer is for. Operations that overlap in time must not share a workspace.
+/// Purpose of a buffer. Operations that overlap in time must not share a workspace.
 enum class Slot : std::uint8_t { left, right, result, sums };
 
 inline constexpr std::size_t num_slots = 4;
 
-/// How many numbers of `larger_bytes` each hold `num_elements` numbers of `smaller_bytes` each.
+/// Number of elements of `larger_bytes` each whose memory holds `num_elements` elements of `smaller_bytes` each.
 [[nodiscard]] constexpr std::int64_t num_holding(std::int64_t num_elements, std::int64_t smaller_bytes,
                                                  std::int64_t larger_bytes) {
   return (num_elements * smaller_bytes + larger_bytes - 1) / larger_bytes;
@@ -30,17 +30,19 @@ inline constexpr std::size_t num_slots = 4;
 template<class T>
 class Workspace {
  public:
-  /// Makes the slot at least that long. At set-up only: its numbers, and what was lent of it, are gone if it grows.
+  /// Makes the slot at least `num_elements` long. Call at set-up only: growing discards the contents and invalidates
+  /// all Views that lend() returned.
   void reserve(Slot slot, std::int64_t num_elements) {
     auto& buffer = buffers_[static_cast<std::size_t>(slot)];
     auto const length = static_cast<std::size_t>(num_elements);
     if (buffer.extent(0) >= length) return;
     runtime::MappedArrays const mapped; // batches of other sizes may want other lengths
-    buffer = {};                        // never both at once
+    buffer = {};                        // free the old buffer before the new one is allocated
     buffer = runtime::make_zeros<T>("orthant::pmm::workspace", length);
   }
 
-  /// The first numbers of the slot. Shares the memory, and does not keep it alive.
+  /// View of the first `num_elements` elements of the slot. The View does not keep the memory alive. Throws Error if
+  /// fewer elements are reserved.
   [[nodiscard]] runtime::Vector<T> lend(Slot slot, std::int64_t num_elements) const {
     auto const& buffer = buffers_[static_cast<std::size_t>(slot)];
     auto const length = static_cast<std::size_t>(num_elements);
@@ -48,8 +50,8 @@ class Workspace {
     return runtime::Vector<T>(buffer.data(), length);
   }
 
-  /// The same for numbers of another type, no larger than T: a buffer of floats holds twice as many numbers of 16
-  /// bits.
+  /// reserve() and lend() for elements of another type U, which must not be larger than T: a buffer of floats holds
+  /// twice as many 16-bit numbers.
   template<class U>
   void reserve_as(Slot slot, std::int64_t num_elements) {
     reserve(slot, num_holding(num_elements, sizeof(U), sizeof(T)));
@@ -60,7 +62,7 @@ class Workspace {
     return runtime::Vector<U>(reinterpret_cast<U*>(numbers.data()), static_cast<std::size_t>(num_elements));
   }
 
-  /// How long the slot is.
+  /// Length of the slot, in elements of T.
   [[nodiscard]] std::int64_t num_elements(Slot slot) const {
     return static_cast<std::int64_t>(buffers_[static_cast<std::size_t>(slot)].extent(0));
   }
@@ -75,7 +77,7 @@ class Workspace {
   std::array<runtime::Vector<T>, num_slots> buffers_;
 };
 
-/// A workspace that does not exist: how long its slots will be.
+/// Lengths of the slots of a workspace, without its memory.
 class WorkspacePlan {
  public:
   void reserve(Slot slot, std::int64_t num_elements) {
@@ -85,7 +87,7 @@ class WorkspacePlan {
   [[nodiscard]] std::int64_t num_elements(Slot slot) const {
     return lengths_[static_cast<std::size_t>(slot)];
   }
-  /// Lists the buffers.
+  /// Adds the buffers to `step`.
   void list(StepPlan& step) const {
     for (auto const length : lengths_)
       step.add_array("orthant::pmm::workspace", step.scalar_bytes(length));

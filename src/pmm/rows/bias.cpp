@@ -15,8 +15,8 @@ using runtime::SumOf;
 
 namespace {
 
-/// sums(j) := sum_i from(i, j) on host processors. A team takes a tile of neighbouring columns, so that a row
-/// of the tile is read in one piece; the order of additions does not depend on the number of teams.
+/// sums(j) := sum_i from(i, j) on hosts. A team sums a tile of neighboring columns, so that a row of the tile is read
+/// contiguously. The order of additions does not depend on the number of teams.
 template<class T>
 struct SumColumns {
   using TeamPolicy = Kokkos::TeamPolicy<DefaultExec>;
@@ -46,7 +46,7 @@ void require_fits(DistMatrix<T> const& matrix, DistVector<SumOf<T>> const& bias)
                   matrix.placement().to_string());
 }
 
-/// A row is a work item: on host processors.
+/// z(row, :) += bias. Used on hosts; a work item is a row.
 template<class T>
 struct AddBias {
   Matrix<T> z;

@@ -1,15 +1,14 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// How often each class is there, is predicted, and is both, in each group of rows; whole numbers, so that they are the
-// same on every grid. A group's scores follow from them:
+// Counts per class and group of rows: how often a class is the label (there), is predicted, and is both. The counts are
+// integers, so they are the same on every grid. The scores of a group follow from them, as in scikit-learn with
+// zero_division = 0:
 //
-//   F1_j = 2 both_j / (there_j + predicted_j), 0 if that is 0 / 0
-//   macro-F1 = mean of F1_j      one class per row: over the classes that are there or predicted
-//                                several: over the classes with known entries
-//   micro-F1 = 2 sum_j both_j / sum_j (there_j + predicted_j)      one class per row: the share of correct rows
-//
-// as in scikit-learn, whose zero_division is 0 here.
+//   F1_j = 2 both_j / (there_j + predicted_j), or 0 if the denominator is 0
+//   macro-F1 = mean of F1_j      single label: over the classes that are a label or predicted
+//                                multi-label: over the classes with known entries
+//   micro-F1 = 2 sum_j both_j / sum_j (there_j + predicted_j)      single label: the share of correct rows
 
 #include "pmm/rows/row_loss.hpp"
 
@@ -20,7 +19,7 @@ namespace orthant::pmm::detail {
 
 enum ClassCount { class_there, class_predicted, class_both, class_known, num_class_counts };
 
-/// [groups x classes x num_class_counts], zero.
+/// Allocates [groups x classes x num_class_counts] counts of 0.
 inline Vector<std::int64_t> make_class_counts(int num_groups, std::int64_t num_classes) {
   return Vector<std::int64_t>("orthant::pmm::class_counts",
                               static_cast<std::size_t>(num_groups * num_classes * num_class_counts));
@@ -32,7 +31,8 @@ KOKKOS_INLINE_FUNCTION std::int64_t* counts_of(Vector<std::int64_t> const& count
   return counts.data() + (group * num_classes + label) * num_class_counts;
 }
 
-/// Adds the rows of this rank, whose predictions are complete. One atomic addition of a whole number per count.
+/// Adds the rows of this rank to `counts` (single label). arg_max must be reduced over all classes. Uses one atomic addition
+/// of an integer per count, so the result is deterministic.
 template<class T>
 void count_classes(DefaultExec const& exec, RowTargets const& targets,
                    Vector<runtime::ValueIndex<T>> const& arg_max, std::int64_t num_classes,
@@ -57,7 +57,7 @@ void count_classes(DefaultExec const& exec, RowTargets const& targets,
       });
 }
 
-/// Adds the known entries of this rank's classes, the first of which is `first_class`.
+/// Adds the known entries of this rank's classes to `counts` (multi-label). The first class of this rank is `first_class`.
 template<class T>
 void count_entries(DefaultExec const& exec, Matrix<T> const& logits, RowTargets const& targets,
                    std::int64_t first_class, std::int64_t num_classes, Vector<std::int64_t> const& counts) {
@@ -84,8 +84,8 @@ void count_entries(DefaultExec const& exec, Matrix<T> const& logits, RowTargets 
       });
 }
 
-/// The F1 scores of a group from its counts on all ranks, [classes x num_class_counts], whole numbers; and how many
-/// rows (several classes: entries) are right if the most frequent answer is given always.
+/// Computes the F1 scores, num_most_frequent and num_most_predicted of a group from its counts over all ranks,
+/// [classes x num_class_counts].
 void add_class_scores(std::span<double const> counts, LossKind kind, GroupScore& score);
 
 } // namespace orthant::pmm::detail

@@ -1,16 +1,15 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sums over the rows of a block on a device, in two kernels without atomics: the same bits in every run.
+// Column sums of a block on a device, in two kernels without atomics, with the same bits in every run; and the bodies
+// of bias kernels for a pack of numbers.
 //
 //   partial(s, l) := sum of lines of slab s, element l          sums(j) := sum_t partial(t, j)
 //
-// A line is as few rows as make whole packs of four numbers (1, 2 or 4), so that pieces of 16 bytes are read
-// whatever the width; a slab is a share of the lines. Partial sums of a line are those of its rows, one after
-// the other: the first kernel leaves a matrix of (slabs x rows a line) x columns, which the second sums.
-// The order of additions depends on the shape and the length of teams alone, which is constant on a device.
-//
-// What bias.cpp does to a pack of numbers, on a device.
+// A line is the smallest number of rows (1, 2 or 4) that is a whole number of packs of four numbers, so that 16 bytes
+// are read at a time whatever the width. A slab is a share of the lines. The partial sums of a line are the sums of its
+// rows, one after the other: the first kernel writes a matrix of (slabs x rows per line) x columns, which the second
+// kernel sums. The order of additions depends only on the shape and the team size, which is constant on a device.
 
 #include "pmm/kernels/host_parts.hpp"
 #include "pmm/kernels/packs.hpp"
@@ -21,11 +20,12 @@
 
 namespace orthant::pmm {
 
+/// How the rows of a block are divided into lines and slabs.
 struct ColumnSlabs {
-  // Of 2.45M rows: enough teams for all multiprocessors to be busy to the end, and half a thousandth of the
-  // block in partial sums.
+  // With 2.45M rows, this is enough teams to keep all multiprocessors busy, and the partial sums are 1/2000 of the
+  // block.
   static constexpr std::int64_t most_slabs = 2048;
-  static constexpr std::int64_t fewest_lines = 32; // a slab of fewer costs more in partial sums than it saves
+  static constexpr std::int64_t fewest_lines = 32; // smaller slabs cost more in partial sums than they save
 
   std::int64_t num_rows;
   std::int64_t num_columns;
@@ -51,8 +51,8 @@ struct ColumnSlabs {
   [[nodiscard]] std::int64_t num_partial_sums() const { return num_partial_rows() * num_columns; }
 };
 
-/// Makes room for the partial sums of a block, and of one with some more rows: batches differ a little. At
-/// set-up; nothing on host processors, which need none. `work`: a Workspace or a WorkspacePlan.
+/// Reserves the buffer of partial sums for a block. The buffer is rounded up, so that it also fits batches with somewhat more
+/// rows. Call at set-up. Hosts need no buffer. `work` is a Workspace or a WorkspacePlan.
 template<class Work>
 void reserve_column_sums(Work& work, std::int64_t num_rows, std::int64_t num_columns) {
   if constexpr (!runs_on_host) {
@@ -66,7 +66,7 @@ namespace detail {
 
 using SlabPolicy = Kokkos::TeamPolicy<runtime::DefaultExec>;
 
-/// Threads of a team, `width` neighbours side by side: a thread's place among them, and its row.
+/// The threads of a team as a tile of `height` rows with `width` threads each; (x, y) is the position of a thread.
 struct TeamTile {
   std::int64_t width, height, x, y;
   KOKKOS_FUNCTION TeamTile(typename SlabPolicy::member_type const& team, std::int64_t widest)
@@ -76,11 +76,11 @@ struct TeamTile {
         y(team.team_rank() / width) {}
 };
 
-/// partial(slab, :) := sum of its lines of terms(first element, count), which returns a pack, zeros beyond
-/// the count. A thread takes a pack of the line, and every height-th line.
+/// partial(slab, :) := sum over its lines of terms(first element, count), which returns a pack, with zeros beyond
+/// the count. A thread sums one pack of every height-th line.
 template<class T, class Terms>
 struct SumSlabs {
-  // Of terms that are only loaded two are on their way at once; others read more than one array.
+  // Two loads are in flight at once if terms only load; other terms read more than one array anyway.
   static constexpr int lines_at_once = Terms::only_loads ? 2 : 1;
 
   Terms terms;
@@ -123,8 +123,8 @@ struct SumSlabs {
   }
 };
 
-/// sums(j) := sum_t partial(t, j). A team takes a few columns, a sector of memory of every row, so that many
-/// teams share the work.
+/// sums(j) := sum_t partial(t, j). A team sums a few columns, one memory sector per row, so that many teams share
+/// the work.
 template<class T>
 struct SumPartialRows {
   static constexpr std::int64_t columns_per_team = 8;
@@ -158,7 +158,7 @@ struct SumPartialRows {
   }
 };
 
-/// `body` on that many teams of up to `longest` threads, each with bytes_per_thread bytes of shared memory.
+/// Runs `body` on `num_teams` teams of up to `longest` threads, each thread with bytes_per_thread bytes of shared memory.
 template<class Body>
 void run_teams(runtime::DefaultExec const& exec, char const* label, std::int64_t num_teams, int longest,
                int bytes_per_thread, Body const& body) {
@@ -173,16 +173,16 @@ void run_teams(runtime::DefaultExec const& exec, char const* label, std::int64_t
 
 } // namespace detail
 
-/// sums(j) := the sum over all rows i of term(i, j), which terms(first, count) gives in packs: elements first
-/// .. first + count - 1 of the flat block, zeros beyond; unless Terms::only_loads it may write to the same
-/// elements. `partial` [slabs.num_partial_sums()] is lent. Enqueues on exec; does not fence. For devices;
-/// runs anywhere. Cost: what `terms` moves, at the device's bandwidth (2,450,000 x 128 floats that are read
-/// only: 1.25 GB, 0.29 ms at 4.3 TB/s), and some microseconds for the partial sums.
+/// sums(j) := the sum over all rows i of term(i, j). terms(first, count) returns a pack of terms: elements first ..
+/// first + count - 1 of the flat block, zeros beyond. It may also write the same elements, unless Terms::only_loads.
+/// `partial` [slabs.num_partial_sums()] is scratch memory. Enqueues on exec; does not fence. Tuned for devices, but
+/// works on hosts. Cost: the memory traffic of `terms` at the device's bandwidth (reading 2,450,000 x 128 floats:
+/// 1.25 GB, 0.29 ms at 4.3 TB/s), and some microseconds for the partial sums.
 template<class T, class Terms>
 void sum_columns_in_slabs(runtime::DefaultExec const& exec, char const* label, ColumnSlabs const& slabs,
                           Terms const& terms, runtime::Vector<T> const& partial,
                           runtime::Vector<T> const& sums) {
-  constexpr int threads_per_slab = 256;        // eight a multiprocessor
+  constexpr int threads_per_slab = 256;        // eight teams per multiprocessor
   constexpr int threads_per_column_tile = 512; // 64 rows of partial sums at once
   if (slabs.num_columns == 0) return;
   detail::run_teams(exec, label, slabs.num_slabs, threads_per_slab, static_cast<int>(sizeof(Pack<T>)),
@@ -194,7 +194,7 @@ void sum_columns_in_slabs(runtime::DefaultExec const& exec, char const* label, C
                     static_cast<int>(sizeof(T)), SumPartialRows{slabs, partial.data(), sums.data()});
 }
 
-/// z(i, j) += bias(j)
+/// z(i, j) += bias(j) for a pack of elements.
 template<class T>
 class AddBiasToPack {
  public:
@@ -215,7 +215,7 @@ class AddBiasToPack {
   Divisor num_columns_;
 };
 
-/// What is there: the terms of a plain sum.
+/// The terms of a plain sum: the elements of a matrix.
 template<class T>
 class LoadedPack {
  public:

@@ -19,7 +19,8 @@ struct Square {
   }
 };
 
-/// The squares of a block of numbers, in several sums side by side: one after the other, each addition would wait for the last.
+/// Sums the squares of a block of numbers in 16 independent partial sums; in a single sum, each addition would wait for the one
+/// before.
 template<class T>
 struct BlockOfSquares {
   static constexpr std::int64_t length = 4096;

@@ -17,7 +17,7 @@ using runtime::Reduction;
 
 namespace {
 
-/// Not by its pointer: a rank that has rows and none of the classes has no memory of a gradient.
+/// True if a gradient is wanted. The pointer cannot tell: it is also null on a rank that has rows but no classes.
 template<class T>
 bool is_wanted(Matrix<T> const& gradient) {
   return gradient.extent(0) > 0;
@@ -45,7 +45,7 @@ void RowLoss<T>::rebind(Placement const& logits) {
   auto const num_rows = static_cast<std::size_t>(block_.stored_rows.size());
   if (row_value_indices_.extent(0) < num_rows) {
     row_scalars_ = Vector<T>("orthant::pmm::RowLoss/row_scalars", 3 * num_rows);
-    // Written before it is read, and that by scores alone: until then no page of it is taken.
+    // Only evaluate() uses this array, and it writes before it reads. Without initialization, no page is mapped until then.
     row_value_indices_ = Vector<runtime::ValueIndex<T>>(
         Kokkos::view_alloc("orthant::pmm::RowLoss/row_arg_max", Kokkos::WithoutInitializing), num_rows);
   }
@@ -54,7 +54,7 @@ void RowLoss<T>::rebind(Placement const& logits) {
   row_arg_max_ = Vector<runtime::ValueIndex<T>>(row_value_indices_.data(), num_rows);
 }
 
-/// Lengths and values that only this rank knows.
+/// Throws Error if the lengths of this rank's targets do not fit its block of the logits.
 template<class T>
 void RowLoss<T>::check(RowTargets const& targets) const {
   auto const num_rows = static_cast<std::size_t>(block_.stored_rows.size());
@@ -76,7 +76,7 @@ typename RowLoss<T>::LocalCounts RowLoss<T>::count(RowTargets const& targets) co
   LocalCounts result;
   result.num_bad =
       detail::count_bad_rows(DefaultExec(), targets, num_groups_, is_single ? placement_.extents.columns : 0);
-  if (result.num_bad > 0) return result; // a group out of range would be counted out of range
+  if (result.num_bad > 0) return result; // count_rows() would index out of range
   auto const sums = detail::count_rows(DefaultExec(), targets, is_single);
   std::copy_n(sums.counted, result.counted.size(), result.counted.begin());
   return result;
@@ -175,7 +175,8 @@ void RowLoss<T>::require_planned(DistMatrix<T> const& matrix) const {
   ORTHANT_REQUIRE(has_targets_, "targets have not been set");
 }
 
-/// Complete rows are summed over the row axis, entries over the class axis too.
+/// Sums over rows are reduced over the row axis, and over the third axis if row-sharded. Sums over entries (binary) are
+/// also reduced over the class axis.
 template<class T>
 template<class Buffer>
 void RowLoss<T>::reduce_sums(runtime::Stream const& stream, Buffer const& sums) const {
@@ -185,8 +186,8 @@ void RowLoss<T>::reduce_sums(runtime::Stream const& stream, Buffer const& sums) 
   if (layout.storage == Storage::row_sharded) runtime::all_reduce(stream, grid_->over(layout.third()), sums);
 }
 
-/// On host processors. If a rank has all classes, a few rows at a time stay in the first cache from the
-/// first pass to the last.
+/// run_softmax() on hosts. If a rank has all classes, all passes run on a few rows at a time, which stay in the
+/// first-level cache.
 template<class T>
 void RowLoss<T>::softmax_on_host(DefaultExec const& exec, Matrix<T> const& logits,
                                  TargetShares<T> const& shares, Matrix<T> const& gradient, T scale) {
@@ -221,7 +222,7 @@ void RowLoss<T>::softmax_on_host(DefaultExec const& exec, Matrix<T> const& logit
   if (has_gradient) run("orthant::pmm::softmax_gradient", kernels.finish_gradient);
 }
 
-/// Counts what plan_softmax lists.
+/// Adds the same passes to the ledger that plan_softmax() adds to a step.
 template<class T>
 void RowLoss<T>::count_softmax(bool has_gradient) const {
   auto& ledger = grid_->passes();
@@ -232,8 +233,9 @@ void RowLoss<T>::count_softmax(bool has_gradient) const {
   if (has_gradient) ledger.add(passes.gradient());
 }
 
-/// row_max := max_j z_ij, sum_and_target := {sum_j exp(z_ij - m_i), sum_j q_ij (z_ij - m_i)}, over all classes; and the
-/// gradient if it is not empty: then of the rows of group 0 only.
+/// Computes over all classes, and also the gradient if it is not empty:
+///   row_max := max_j z_ij,     sum_and_target := {sum_j exp(z_ij - m_i), sum_j q_ij (z_ij - m_i)}
+/// With a gradient, sum_and_target may be computed only for the rows of group 0.
 template<class T>
 void RowLoss<T>::run_softmax(DefaultExec const& exec, Matrix<T> const& logits, TargetShares<T> const& shares,
                              Matrix<T> const& gradient, T scale) {
@@ -288,7 +290,7 @@ void RowLoss<T>::loss_and_gradient(DefaultExec const& exec, DistMatrix<T> const&
     grid_->passes().add(passes.softmax_loss());
   }
   if (loss.extent(0) > 1) {
-    // A binary loss is summed over the class axis, too: its first rank counts.
+    // A binary loss is also summed over the class axis, so only the first rank of that axis counts the rows.
     auto const counts = kind_ == LossKind::softmax || grid_->coordinate(placement_.layout.columns) == 0;
     Kokkos::parallel_for("orthant::pmm::set_count", detail::RowPolicy(exec, 0, 1),
                          detail::SetNumber{runtime::number_at(loss, 1), counts ? num_local_loss_rows_ : 0});

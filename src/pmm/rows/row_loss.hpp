@@ -1,24 +1,24 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Losses of logits[r,c] and counts of correct predictions. The classes are split over axis c; over the third
-// axis the logits are replicated or row-sharded.
+// Losses of logits[r,c], their gradients, and counts of correct predictions. The classes are partitioned over axis c;
+// over the third axis the logits are replicated or row-sharded.
 //
 // Softmax cross-entropy of row i with label y, m_i = max_j z_ij, s_i = sum_j exp(z_ij - m_i):
 //   loss_i = log s_i - (z_iy - m_i)          dz_ij = (exp(z_ij - m_i) / s_i - [j = y]) / n
-// The max, then {s, z_y - m} packed, are reduced over the class axis; over the row axis go a few sums per
-// group. With label smoothing e, C classes and q_ij = (1 - e) [j = y] + e / C (Szegedy et al., arXiv 1512.00567,
-// section 7, as PyTorch's CrossEntropyLoss has it):
+// First the maxima, then the packed pairs {s, z_y - m}, are reduced over the class axis. A few sums per group are
+// reduced over the row axis. With label smoothing e, C classes and q_ij = (1 - e) [j = y] + e / C (Szegedy et al.,
+// arXiv 1512.00567, section 7, as in PyTorch's CrossEntropyLoss):
 //   loss_i = log s_i - sum_j q_ij (z_ij - m_i)          dz_ij = (exp(z_ij - m_i) / s_i - q_ij) / n
 //
-// Binary cross-entropy with logits, y in {0, 1} an entry, C classes:
+// Binary cross-entropy with logits, with a label y in {0, 1} per entry and C classes:
 //   loss_i = 1/C sum_j max(z, 0) - z y + log(1 + exp(-|z|))          dz_ij = (sigmoid(z) - y) / (n C)
-// An unknown entry (-1) counts nothing, neither loss nor gradient.
+// An unknown entry (-1) adds nothing to the loss and has no gradient.
 //
-// Every row belongs to one group or to none. n is the global number of rows of the group that have a label,
-// and the loss of the group is the mean over those. Group 0 carries the loss: its rows alone have a gradient.
-// The others are only scored. What a group stands for is for the caller to say. A mask is one group. Sums over
-// rows are in double. Source: Plexus (arXiv 2505.04083), section 3.2; the reductions are packed here.
+// Every row belongs to one group or to none; the caller decides what groups mean. n is the global number of rows of
+// the group that have a label, and the loss of the group is the mean over these rows. Only the rows of group 0 have a
+// gradient; the other groups are only scored. Sums over rows are in double.
+// Source: Plexus (arXiv 2505.04083), section 3.2; the packed reductions are new.
 
 #include "pmm/cost/step_plan.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
@@ -32,8 +32,7 @@
 
 namespace orthant::pmm::detail {
 
-// The passes of a loss and its scores over a rank's block of the logits, as they are listed and as they are counted.
-
+/// The passes of a loss and its scores over a rank's block of the logits, for plans and for the ledger of passes.
 class LossPasses {
  public:
   LossPasses(Block const& logits, std::int64_t scalar_bytes)
@@ -44,10 +43,10 @@ class LossPasses {
         classes_(num_rows_ * std::int64_t{sizeof(std::int32_t)}),
         indicator_(num_logits_ * std::int64_t{sizeof(std::int8_t)}),
         maxima_(num_rows_ * scalar_bytes),
-        sums_(2 * num_rows_ * scalar_bytes),                                          // and z_iy - m_i
-        arg_maxima_(num_rows_ * std::int64_t{sizeof(runtime::ValueIndex<double>)}) {} // of float as long
+        sums_(2 * num_rows_ * scalar_bytes),                                          // s_i and z_iy - m_i
+        arg_maxima_(num_rows_ * std::int64_t{sizeof(runtime::ValueIndex<double>)}) {} // as large as for float
 
-  /// maxima(), sums() and gradient() at once, where a rank has all classes of its rows.
+  /// maxima(), sums() and gradient() in one pass, if a rank has all classes of its rows.
   [[nodiscard]] LocalPass softmax(bool has_gradient) const {
     return {.name = "softmax",
             .bytes_read = logits_ + (has_gradient ? groups_ : 0) + classes_,
@@ -55,7 +54,7 @@ class LossPasses {
             .exponentials = num_logits_,
             .row_sums = 2 * num_rows_};
   }
-  /// A maximum of a row takes what a sum does.
+  /// The maximum of a row costs as much as a sum of the row.
   [[nodiscard]] LocalPass maxima() const {
     return {
         .name = "find_row_maxima", .bytes_read = logits_, .bytes_written = maxima_, .row_sums = num_rows_};
@@ -67,11 +66,11 @@ class LossPasses {
             .exponentials = num_logits_,
             .row_sums = num_rows_};
   }
-  /// On host processors sums() leaves the exponentials; devices take them again, behind the bytes.
+  /// On hosts sums() stores the exponentials. Devices compute them again, which the memory traffic hides.
   [[nodiscard]] LocalPass gradient() const {
     return {"softmax_gradient", logits_ + maxima_ + sums_ + groups_ + classes_, logits_};
   }
-  /// Of the finished rows: a logarithm each.
+  /// The losses of the rows: one logarithm per row.
   [[nodiscard]] LocalPass softmax_loss() const {
     return {.name = "softmax_loss", .bytes_read = groups_ + classes_ + sums_, .exponentials = num_rows_};
   }
@@ -90,7 +89,7 @@ class LossPasses {
             .exponentials = num_rows_};
   }
 
-  /// An exponential and a logarithm of each number.
+  /// One exponential and one logarithm per logit.
   [[nodiscard]] LocalPass binary_loss() const {
     return {.name = "binary_loss_and_gradient",
             .bytes_read = logits_ + groups_ + indicator_,
@@ -115,19 +114,19 @@ class LossPasses {
 
 namespace orthant::pmm {
 
-inline constexpr int max_row_groups = 3; // as many as a kernel sums at once
+inline constexpr int max_row_groups = 3; // number of groups that a kernel sums at once
 inline constexpr int loss_row_group = 0;
 inline constexpr std::int8_t no_row_group = -1;
 
-/// What the rows of this rank's logits, its stored_rows, should be. Never written.
+/// Targets of the rows of this rank's logits (its stored_rows). RowLoss only reads them.
 struct RowTargets {
   Vector<std::int8_t> groups;             // [rows] 0 .. number of groups - 1, or no_row_group
   Vector<std::int32_t> classes;           // [rows] global class, -1 = no label; single label
   runtime::Matrix<std::int8_t> indicator; // [rows x classes of the block] 1, 0, -1 = unknown; multi-label
-  Vector<double> weights{};               // [rows] what the loss of a row counts; empty: 1. Of batches only
+  Vector<double> weights{};               // [rows] weight of the loss of a row, only for batches; empty if all are 1
 };
 
-/// The same rows in host memory.
+/// RowTargets in host memory, without the indicator.
 struct HostTargets {
   std::span<std::int8_t const> groups;
   std::span<std::int32_t const> classes;
@@ -143,69 +142,71 @@ struct TargetShares {
   T of_classes = 0;
 };
 
-/// Lists the passes and the collectives of RowLoss::loss_and_gradient, and of RowLoss::evaluate. `counts_rows`: the
-/// rows of a batch are counted over the ranks together with its loss.
+/// Add the passes and the collectives of RowLoss::loss_and_gradient(), and of RowLoss::evaluate(), to `step`. If
+/// `counts_rows`, the rows of a batch are counted over the ranks together with its loss.
 void plan_loss(StepPlan& step, Placement const& logits, LossKind kind, bool counts_rows = false);
 void plan_scores(StepPlan& step, Placement const& logits, LossKind kind, int num_groups = 1);
 
-/// Lists the arrays of a RowLoss.
+/// Adds the arrays of a RowLoss to `step`.
 void plan_loss_arrays(StepPlan& step, Placement const& logits, LossKind kind);
 
 /// The loss of a group of rows, and its correct predictions.
 struct GroupScore {
-  std::int64_t num_counted = 0; // labelled rows of the group; multi-label: known entries
-  std::int64_t num_correct = 0; // arg-max is the label (ties: the smallest class); multi-label: sign is right
+  std::int64_t num_counted = 0; // labeled rows of the group; multi-label: known entries
+  std::int64_t num_correct = 0; // rows whose arg-max (ties: the smallest class) is the label; multi-label: entries of the right sign
   double loss = 0;              // mean
-  double macro_f1 = 0;          // class_counts.hpp says what these are
+  double macro_f1 = 0;          // defined in class_counts.hpp
   double micro_f1 = 0;
-  std::int64_t num_most_frequent = 0;  // that are correct if the most frequent answer is always given
-  std::int64_t num_most_predicted = 0; // single label: rows that the most frequent prediction is given to
+  std::int64_t num_most_frequent = 0;  // num_correct if the most frequent label were always predicted
+  std::int64_t num_most_predicted = 0; // single label: rows with the most frequent prediction
 };
 
-/// Scratch is allocated at construction and if rebind() finds more rows than before. Steps allocate nothing;
-/// evaluate() makes its counts, 32 bytes per group and class. Collective functions: over the logits' row and class axes (and the third if row-sharded), all
-/// ranks in the same order.
+/// Loss of the rows of distributed logits. Scratch memory is allocated at construction, and if rebind() finds more rows
+/// than before. Steps allocate nothing; evaluate() allocates its counts, 32 bytes per group and class. loss_and_gradient()
+/// and evaluate() are collective over the logits' row and class axes, and over the third axis if the logits are
+/// row-sharded; all ranks call in the same order.
 template<class T>
 class RowLoss {
  public:
-  /// For logits of that placement, not flat-sharded, and 1 to max_row_groups groups of rows (Error otherwise).
-  /// No targets yet. `grid` must outlive it.
+  /// `logits` must not be flat-sharded, and num_groups must be 1 to max_row_groups; otherwise throws Error. The targets are
+  /// not set. `grid` must outlive this object. Not collective.
   RowLoss(ProcessGrid const& grid, Placement const& logits, LossKind kind, int num_groups = 1);
 
-  /// Takes logits of another placement, such as the next batch's, of the same classes. No targets yet.
-  /// Scratch grows only. Not collective.
+  /// Changes the placement of the logits, for example for the next batch, with the same classes. The targets must be
+  /// set again. Scratch memory only grows. Not collective.
   void rebind(Placement const& logits);
 
-  /// Sets and counts the targets; those of another batch replace them. Throws Error, the same on all ranks,
-  /// if their lengths are not those of the logits, or if a group or a class is out of range. Collective over
-  /// the grid's group. Waits for kernels that check and count.
+  /// Sets and counts the targets. Throws Error, the same on all ranks, if their lengths do not fit the logits, if a
+  /// group or a class is out of range, or if they have weights. Collective over the grid's group. Waits for the kernels
+  /// that check and count.
   void set_targets(RowTargets const& targets);
-  /// Sets the targets of one batch of many, whose rows this rank also has in host memory, and checks and
-  /// counts them there. Not collective, and waits for nothing: num_rows() is not known, and the labelled rows
-  /// of group 0, each with its weight, are counted with the loss. Throws Error, on this rank alone, as set_targets() does.
+  /// Sets the targets of a batch. `rows` are the same targets in host memory, where they are checked and counted. Does not
+  /// wait, so num_rows() is not available; loss_and_gradient() sums the weights of the labeled rows of group 0.
+  /// Throws Error, only on this rank, if lengths do not fit or a group or a class is out of range. Not collective.
   void set_batch_targets(RowTargets const& targets, HostTargets const& rows);
 
-  /// From now on loss_and_gradient() multiplies the loss of a row by the weight of its class, [classes of the
-  /// logits]; n stays the number of rows. An empty array ends this. Copies made later do the same. Throws Error
-  /// unless the loss is softmax and the length fits.
+  /// From now on loss_and_gradient() multiplies the loss of a row by the weight of its class; n remains the number of
+  /// rows. `weights` is [classes of the logits], or empty to end the weighting. Copies of this object keep the weights.
+  /// Throws Error unless the loss is softmax and the length fits.
   void set_class_weights(Vector<T> const& weights);
 
-  /// From now on loss_and_gradient(), not evaluate(), smooths labels by e. Copies made later do the same. Throws
+  /// From now on loss_and_gradient(), but not evaluate(), smooths labels by e. Copies of this object also do. Throws
   /// Error unless the loss is softmax and 0 <= e < 1.
   void set_label_smoothing(double e);
 
-  /// Labelled rows of the group on all ranks. Error after set_batch_targets().
+  /// Number of labeled rows of the group on all ranks. Throws Error if the targets are not set, or were set by
+  /// set_batch_targets().
   [[nodiscard]] std::int64_t num_rows(int group) const;
 
-  /// The loss of group 0; gradient := its derivative by the logits (zero outside the rows of group 0).
-  /// `gradient` has the placement of `logits` and may be the same matrix. `num_counted` replaces n if a step
-  /// has rows elsewhere, too (a data axis, accumulated batches): losses and gradients then add up. Loss and
-  /// gradient are 0 if n is 0. The gradient, not the loss, is multiplied by `gradient_scale`. The loss goes to
-  /// loss(0) of an array of one number; if the array has two, the number of labelled rows of group 0 on all
-  /// ranks goes to loss(1). Enqueues on exec; does not fence.
+  /// loss(0) := the loss of group 0; gradient := its derivative by the logits, 0 outside the rows of group 0.
+  /// `gradient` must have the placement of `logits` and may be the same matrix. `num_counted` is n. If a step also has rows
+  /// elsewhere (on a data axis, or in accumulated batches), pass their total, so that losses and gradients add up. Loss
+  /// and gradient are 0 if n is 0. Only the gradient is multiplied by `gradient_scale`. If `loss` has two elements,
+  /// loss(1) := the number (or sum of weights) of the labeled rows of group 0 on all ranks. Enqueues on exec; does not
+  /// fence.
   void loss_and_gradient(DefaultExec const& exec, DistMatrix<T> const& logits, DistMatrix<T> const& gradient,
                          std::int64_t num_counted, Vector<double> const& loss, double gradient_scale = 1);
-  /// The same with the loss brought to the host, for tests and tools: allocates, and fences exec.
+  /// As above, but returns the loss on the host, for tests and tools. Allocates, and fences exec.
   [[nodiscard]] double loss_and_gradient(DefaultExec const& exec, DistMatrix<T> const& logits,
                                          DistMatrix<T> const& gradient, std::int64_t num_counted);
   [[nodiscard]] double loss_and_gradient(DefaultExec const& exec, DistMatrix<T> const& logits,
@@ -213,16 +214,16 @@ class RowLoss {
     return loss_and_gradient(exec, logits, gradient, num_rows(loss_row_group));
   }
 
-  /// The score of every group, in one pass; multi-label: means over known entries. Leaves the logits as they
-  /// are. Fences exec.
+  /// Returns the score of every group; multi-label scores are means over known entries. Does not change the logits.
+  /// Fences exec.
   [[nodiscard]] std::vector<GroupScore> evaluate(DefaultExec const& exec, DistMatrix<T> const& logits);
 
-  /// The power of two that brings a gradient of `num_counted` rows to about one: the largest that is at most
-  /// n (binary: n C). The same on all ranks; to multiply by it is exact.
+  /// Returns the power of two that scales a gradient of `num_counted` rows to about one: the largest that is at most
+  /// n (binary: n C). It is the same on all ranks, and multiplication by it is exact.
   [[nodiscard]] double scale_to_one(std::int64_t num_counted) const;
 
  private:
-  /// What is wrong with the rows, and how many there are of each group, on this rank.
+  /// Number of invalid rows, and number (or sum of weights) of the rows of each group, on this rank.
   struct LocalCounts {
     std::int64_t num_bad = 0;
     std::array<double, max_row_groups> counted{};
@@ -238,7 +239,7 @@ class RowLoss {
                    Matrix<T> const& gradient, T scale);
   void softmax_on_host(DefaultExec const& exec, Matrix<T> const& logits, TargetShares<T> const& shares,
                        Matrix<T> const& gradient, T scale);
-  /// n, or n C of a binary loss: what the mean is over.
+  /// The divisor of the mean: n, or n C for a binary loss.
   [[nodiscard]] std::int64_t num_terms(std::int64_t num_counted) const;
   template<class Buffer>
   void reduce_sums(runtime::Stream const& stream, Buffer const& sums) const;
@@ -250,10 +251,10 @@ class RowLoss {
   Block block_;
   RowTargets targets_;
   bool has_targets_ = false;
-  std::optional<std::vector<std::int64_t>> num_rows_; // of each group on all ranks; none of a batch
+  std::optional<std::vector<std::int64_t>> num_rows_; // rows of each group on all ranks; empty for a batch
   double num_local_loss_rows_ = 0;
   Vector<T> class_weights_;                          // [classes] or empty
-  TargetShares<T> shares_{};                         // of loss_and_gradient()
+  TargetShares<T> shares_{};                         // used by loss_and_gradient() only
   Vector<T> row_scalars_;                            // memory of row_max_ and sum_and_target_
   Vector<runtime::ValueIndex<T>> row_value_indices_; // memory of row_arg_max_
   Vector<T> row_max_;                                // [rows]

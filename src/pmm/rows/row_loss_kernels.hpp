@@ -1,11 +1,12 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Kernels of row_loss.cpp: one pass over a block of logits each. Nothing communicates. They enqueue on exec; those that return a
-// number fence. Those of softmax are for devices (row_teams.hpp; host processors have row_kernels_host.hpp) and run anywhere.
+// Kernels of row_loss.cpp, each of which passes once over a block of logits without communication. Kernels enqueue on exec;
+// functions that return a value also fence. The softmax kernels are for devices (list_teams.hpp) but run anywhere; hosts use
+// row_kernels_host.hpp.
 //
-// A device moves 0.92 GB for softmax_in_one_pass() on 2,450,000 x 47 floats if all rows carry the loss,
-// 0.22 ms at 4.3 TB/s; a row that does not costs its zeros only.
+// softmax_in_one_pass() on 2,450,000 x 47 floats moves 0.92 GB if all rows carry the loss: 0.22 ms at 4.3 TB/s. For a
+// row that does not carry the loss, only zeros are written.
 
 #include "pmm/kernels/host_parts.hpp"
 #include "pmm/kernels/packs.hpp"
@@ -16,7 +17,7 @@
 
 namespace orthant::pmm::detail {
 
-/// Sums over rows, in double: loss, correct and counted of each group.
+/// Sums over rows, in double: the loss, and the numbers of correct and of counted rows, of each group.
 struct GroupSums {
   double loss[max_row_groups];
   double correct[max_row_groups];
@@ -62,7 +63,7 @@ GroupSums sum_over_rows(DefaultExec const& exec, char const* label, std::int64_t
   return sums;
 }
 
-/// Rows whose group or class is out of range; classes are looked at if num_classes > 0.
+/// Returns the number of rows whose group or class is out of range; classes are checked if num_classes > 0.
 inline std::int64_t count_bad_rows(DefaultExec const& exec, RowTargets const& targets, int num_groups,
                                    std::int64_t num_classes) {
   auto const groups = targets.groups;
@@ -79,7 +80,7 @@ inline std::int64_t count_bad_rows(DefaultExec const& exec, RowTargets const& ta
   return num_bad;
 }
 
-/// counted[s] := rows of group s, with a label if `must_have_class`.
+/// counted[s] := the number of rows of group s; only of rows with a label if `must_have_class`.
 inline GroupSums count_rows(DefaultExec const& exec, RowTargets const& targets, bool must_have_class) {
   auto const groups = targets.groups;
   auto const classes = targets.classes;
@@ -99,7 +100,7 @@ struct RowMaxima {
   }
 };
 
-/// row_max(i) := the largest of the row, -infinity of none. A NaN is no maximum.
+/// row_max(i) := the largest logit of row i; -infinity if the rank has no classes. NaNs are ignored.
 template<class T>
 void find_row_maxima(DefaultExec const& exec, Matrix<T> const& logits, Vector<T> const& row_max) {
   SoftmaxRows<T> const rows(logits, {}, 0);
@@ -107,7 +108,7 @@ void find_row_maxima(DefaultExec const& exec, Matrix<T> const& logits, Vector<T>
                num_items(rows), RowMaxima<T>{rows, row_max.data()});
 }
 
-/// A row is one work item on host processors, and belongs to a thread with its lanes on a device.
+/// A row is one work item on hosts; on a device the lanes of a thread share a row.
 template<class T>
 struct RowArgMaxima {
   using Found = runtime::ValueIndex<T>;
@@ -135,7 +136,8 @@ struct RowArgMaxima {
   }
 };
 
-/// The same with its class, the smallest of equals; a class beyond all if there is none.
+/// arg_max(i) := the largest logit of row i and its class (ties: the smallest class). If the rank has no classes, the class
+/// is the largest int64.
 template<class T>
 void find_row_arg_maxima(DefaultExec const& exec, Matrix<T> const& logits, std::int64_t first_class,
                          Vector<runtime::ValueIndex<T>> const& arg_max) {
@@ -158,7 +160,7 @@ struct RowExponentials {
   }
 };
 
-/// packed(i) := {sum_j exp(z_ij - m_i), sum_j q_ij (z_ij - m_i)} over this rank's classes. A NaN reaches the sum.
+/// packed(i) := {sum_j exp(z_ij - m_i), sum_j q_ij (z_ij - m_i)} over this rank's classes. A NaN makes the sum NaN.
 template<class T>
 void sum_exponentials(DefaultExec const& exec, Matrix<T> const& logits, Vector<T> const& row_max,
                       RowTargets const& targets, std::int64_t first_class, TargetShares<T> const& shares,
@@ -168,7 +170,7 @@ void sum_exponentials(DefaultExec const& exec, Matrix<T> const& logits, Vector<T
                RowExponentials<T>{rows, row_max.data(), packed.data()});
 }
 
-/// What the loss of a row counts: the weight of the row times that of its class, where there are such weights.
+/// Weight of the loss of a row: the weight of the row times the weight of its class. Missing weights are 1.
 template<class T>
 struct LossWeights {
   T const* of_classes;
@@ -182,7 +184,7 @@ struct LossWeights {
   }
 };
 
-/// loss := the sum of loss_i over the rows of group 0, each times its weight.
+/// loss := the sum of loss_i over the rows of group 0, each multiplied by its weight.
 template<class T>
 void softmax_loss(DefaultExec const& exec, RowTargets const& targets, Matrix<T> const& packed,
                   Vector<T> const& class_weights, runtime::Number<double> const& loss) {
@@ -232,7 +234,7 @@ struct RowGradients {
   }
 };
 
-/// gradient := scale (exp(z - m) / s - q) in rows of group 0, else 0. May alias the logits.
+/// gradient := scale (exp(z - m) / s - q) in labeled rows of group 0, else 0. `gradient` may alias the logits.
 template<class T>
 void softmax_gradient(DefaultExec const& exec, Matrix<T> const& logits, Vector<T> const& row_max,
                       Matrix<T> const& packed, RowTargets const& targets, std::int64_t first_class,
@@ -247,7 +249,7 @@ struct WholeSoftmaxRows {
   SoftmaxRows<T> rows;
   T* packed;
   T scale;
-  T* gradient; // null: not wanted
+  T* gradient; // null if not wanted
   KOKKOS_FUNCTION void operator()(RowTeam const& team, std::int64_t row) const {
     if (gradient != nullptr && !rows.carries_loss(row)) return rows.write_zeros(team, row, gradient);
     auto const shift = rows.maximum(team, row);
@@ -257,8 +259,8 @@ struct WholeSoftmaxRows {
   }
 };
 
-/// sum_exponentials() and, if `gradient` is not empty, softmax_gradient(), by a rank that has all classes:
-/// reads the logits once. With a gradient `packed` is left alone in rows without loss.
+/// sum_exponentials() and, if `gradient` is not empty, softmax_gradient(), for a rank that has all classes. Reads the
+/// logits once. With a gradient, `packed` is not written for rows without loss.
 template<class T>
 void softmax_in_one_pass(DefaultExec const& exec, Matrix<T> const& logits, RowTargets const& targets,
                          TargetShares<T> const& shares, Matrix<T> const& packed, T scale,
@@ -268,7 +270,7 @@ void softmax_in_one_pass(DefaultExec const& exec, Matrix<T> const& logits, RowTa
                WholeSoftmaxRows<T>{rows, packed.data(), scale, gradient.data()});
 }
 
-/// Loss, correct and counted of each group from complete rows.
+/// Returns the sums of each group. `packed` and `arg_max` must be reduced over all classes.
 template<class T>
 GroupSums score_softmax(DefaultExec const& exec, RowTargets const& targets, Matrix<T> const& packed,
                         Vector<runtime::ValueIndex<T>> const& arg_max) {
@@ -285,14 +287,14 @@ GroupSums score_softmax(DefaultExec const& exec, RowTargets const& targets, Matr
       });
 }
 
-/// max(x, 0) - x y + log(1 + exp(-|x|)), which cannot overflow.
+/// Returns max(x, 0) - x y + log(1 + exp(-|x|)), which cannot overflow.
 template<class T>
 KOKKOS_INLINE_FUNCTION T binary_loss_of(T x, T y) {
   return (x > T{0} ? x : T{0}) - x * y + math::log(T{1} + math::exp(-math::fabs(x)));
 }
 
-/// One entry after the other. A work item is a row on host processors, and an entry on a device: neighbouring
-/// work items then read neighbouring numbers.
+/// Loss and gradient of entries. A work item is a row on hosts. On a device it is an entry, so that neighboring work items
+/// read neighboring elements.
 template<class T>
 struct BinaryGradients {
   Matrix<T> logits;
@@ -328,13 +330,13 @@ struct BinaryGradients {
   }
 };
 
-/// Rows on host processors, entries on a device.
+/// Number of work items: rows on hosts, entries on a device.
 inline std::int64_t num_binary_items(std::int64_t num_rows, std::int64_t num_columns) {
   return runs_on_host ? num_rows : num_rows * num_columns;
 }
 
-/// loss := the sum over known labels in rows of group 0; gradient := scale (sigmoid(z) - y) there, else 0.
-/// May alias the logits.
+/// loss := the sum over known labels in rows of group 0; gradient := scale (sigmoid(z) - y) for these entries, else 0.
+/// `gradient` may alias the logits.
 template<class T>
 void binary_loss_and_gradient(DefaultExec const& exec, Matrix<T> const& logits, RowTargets const& targets,
                               T scale, Matrix<T> const& gradient, runtime::Number<double> const& loss) {
@@ -347,7 +349,7 @@ void binary_loss_and_gradient(DefaultExec const& exec, Matrix<T> const& logits, 
       loss);
 }
 
-/// One entry after the other, as BinaryGradients.
+/// Scores of entries, with the same work items as BinaryGradients.
 template<class T>
 struct BinaryScores {
   Matrix<T> logits;
@@ -375,7 +377,7 @@ struct BinaryScores {
   }
 };
 
-/// The mean from the sum; 0 of nothing.
+/// loss := scale * loss; 0 if `scale` is 0, which means no rows.
 struct ScaleLoss {
   runtime::Number<double> loss;
   double scale;
@@ -388,7 +390,7 @@ struct SetNumber {
   KOKKOS_FUNCTION void operator()(std::int64_t) const { to() = number; }
 };
 
-/// Loss, correct and counted entries of each group, of this rank's classes.
+/// Returns the sums of each group over the known entries of this rank's classes.
 template<class T>
 GroupSums score_binary(DefaultExec const& exec, Matrix<T> const& logits, RowTargets const& targets) {
   auto const num_columns = static_cast<std::int64_t>(logits.extent(1));

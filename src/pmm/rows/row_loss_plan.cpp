@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a loss and its scores will do, for the list of a step.
+// Passes, collectives and arrays of a RowLoss for the plan of a step, and the scores of class_counts.hpp.
 
 #include "pmm/rows/class_counts.hpp"
 #include "pmm/rows/row_loss.hpp"
@@ -13,7 +13,7 @@ using runtime::Operation;
 
 namespace {
 
-/// Lists the calls of RowLoss::reduce_sums for `count` sums, in double.
+/// Adds the collectives of RowLoss::reduce_sums() for `count` sums in double.
 void plan_sums(StepPlan& step, Layout const& layout, LossKind kind, std::int64_t count) {
   auto const bytes = count * static_cast<std::int64_t>(sizeof(double));
   if (kind == LossKind::binary) step.add_call(Operation::all_reduce, layout.columns, bytes);
@@ -25,7 +25,7 @@ detail::LossPasses passes_of(StepPlan const& step, Placement const& logits) {
   return {step.block(logits), step.scalar_bytes(1)};
 }
 
-/// The maximum of each row, and then its two sums; one pass if no other rank has classes of the row.
+/// Adds the passes and collectives of the row maxima and then of the two row sums; one pass if a rank has all classes.
 void plan_softmax(StepPlan& step, Placement const& logits, bool has_gradient) {
   auto const passes = passes_of(step, logits);
   auto const class_axis = logits.layout.columns;
@@ -70,7 +70,7 @@ void plan_loss_arrays(StepPlan& step, Placement const& logits, LossKind kind) {
   auto const num_rows = step.block(logits).stored_rows.size();
   step.add_array("orthant::pmm::RowLoss/row_scalars", step.scalar_bytes(3 * num_rows));
   step.add_array("orthant::pmm::RowLoss/row_arg_max",
-                 num_rows * std::int64_t{sizeof(runtime::ValueIndex<double>)}); // of float as long
+                 num_rows * std::int64_t{sizeof(runtime::ValueIndex<double>)}); // as large as for float
 }
 
 } // namespace orthant::pmm
@@ -79,7 +79,7 @@ namespace orthant::pmm::detail {
 
 void add_class_scores(std::span<double const> counts, LossKind kind, GroupScore& score) {
   auto both = 0.0;
-  auto either = 0.0; // there and predicted, added up
+  auto either = 0.0; // sum over the classes of there + predicted
   auto f1_sum = 0.0;
   auto num_classes = 0.0;
   auto most = 0.0;

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the lanes of a thread do to a row of logits (row_teams.hpp): the steps of softmax in
-// row_loss_kernels.hpp.
+// The steps of softmax on one row of logits, shared by the lanes of a thread (list_teams.hpp); row_loss_kernels.hpp
+// combines them.
 
 #include "pmm/kernels/list_teams.hpp"
 #include "pmm/kernels/packs.hpp"
@@ -14,8 +14,8 @@ namespace orthant::pmm::detail {
 
 namespace math = runtime::compat;
 
-/// A maximum over the lanes of a thread. Its identity is -infinity; that of Kokkos::Max is the smallest
-/// finite number. A NaN is no maximum.
+/// Reducer of a maximum over the lanes of a thread. Its identity is -infinity; the identity of Kokkos::Max is the
+/// smallest finite number. NaNs are ignored.
 template<class T>
 class Largest {
  public:
@@ -36,7 +36,7 @@ class Largest {
   T* result_;
 };
 
-/// The same with an index, the smallest of equals.
+/// Reducer of a maximum and its index over the lanes of a thread. Of equal values the smallest index wins.
 template<class T>
 class LargestWithIndex {
  public:
@@ -61,7 +61,7 @@ class LargestWithIndex {
   value_type* result_;
 };
 
-/// Rows of logits and what they should be, for one thread with its lanes: q_ij = of_label [j = y] + of_classes.
+/// Rows of logits and their targets q_ij = of_label [j = y] + of_classes.
 template<class T>
 struct SoftmaxRows {
   T const* logits;
@@ -85,7 +85,7 @@ struct SoftmaxRows {
   [[nodiscard]] KOKKOS_FUNCTION bool carries_loss(std::int64_t row) const {
     return groups[row] == loss_row_group && classes[row] >= 0;
   }
-  /// Column of the row's class, beyond all columns if another rank has it.
+  /// Column of the row's class; not less than num_columns if another rank has the class.
   [[nodiscard]] KOKKOS_FUNCTION std::int64_t target(std::int64_t row) const {
     auto const column = static_cast<std::int64_t>(classes[row]) - first_class;
     return column < 0 ? num_columns : column;
@@ -112,7 +112,7 @@ struct SoftmaxRows {
     return total;
   }
 
-  /// {s_i, sum_j q_ij (z_ij - m_i)} over this rank's classes.
+  /// Writes {s_i, sum_j q_ij (z_ij - m_i)} over this rank's classes; `sum` is s_i.
   KOKKOS_FUNCTION void pack(RowTeam const& team, std::int64_t row, T shift, T sum, T* packed) const {
     auto const column = target(row);
     T differences = 0;
@@ -146,8 +146,8 @@ struct SoftmaxRows {
   }
 };
 
-/// A lane takes about four classes: fewer exchanges between lanes than with one, and still pieces of memory
-/// that are whole sectors.
+/// Number of items that the lanes of a row share: about four classes per lane. Lanes exchange less than with one class per
+/// lane, and loads are still whole sectors.
 template<class T>
 std::int64_t num_items(SoftmaxRows<T> const& rows) {
   return (rows.num_columns + pack_size - 1) / pack_size;

@@ -17,7 +17,7 @@ using runtime::PassLedger;
 
 namespace {
 
-/// `num_read` arrays of `num_outputs` numbers are read and `num_written` written.
+/// A pass that reads `num_read` and writes `num_written` arrays of `num_outputs` elements.
 LocalPass pass_of(std::string_view name, std::int64_t num_outputs, std::int64_t scalar_bytes,
                   std::int64_t num_read, std::int64_t num_written) {
   auto const bytes = num_outputs * scalar_bytes;
@@ -56,7 +56,7 @@ void require_pairs(char const* what, Matrix<T> const& z, Matrix<T> const& y) {
                   " x ", z.extent(1), " numbers are no pairs for ", y.extent(0), " x ", y.extent(1));
 }
 
-/// On a device `body` for every number; on a host the kernel of the task, in parts.
+/// Runs `body` for every element on a device, and the kernel on parts of the task on a host.
 template<class T, class Body>
 void run(DefaultExec const& exec, char const* label, std::int64_t count,
          void (*host_tokens::HostTokenKernels<T>::*kernel)(host_tokens::HostFeedForward<T> const&,
@@ -135,7 +135,7 @@ ORTHANT_INSTANTIATE(double)
 
 namespace {
 
-/// `num_read` arrays are read and one is written. A mask is drawn in passing, by the ids of the rows.
+/// A pass that reads `num_read` arrays and writes one. If `draws_mask`, it also reads the ids of the rows to draw the mask.
 LocalPass pass_of(std::string_view name, RowBlock const& block, std::int64_t scalar_bytes,
                   std::int64_t num_read, bool draws_mask) {
   auto const count = block.rows * block.columns;
@@ -155,7 +155,7 @@ LocalPass drop_pass(RowBlock const& block, std::int64_t scalar_bytes, bool draws
 /// to := [base +] M from, four numbers at a time.
 template<class T>
 struct DropPack {
-  PackedArray<T const> base; // null: none
+  PackedArray<T const> base; // null if there is none
   PackedArray<T const> from;
   PackedArray<T> to;
   Divisor num_columns;

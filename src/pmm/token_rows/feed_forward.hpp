@@ -1,23 +1,16 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What stands between the two products of a transformer's feed-forward part, element by element, and its backward pass.
-// Phi and phi are distribution and density of the normal distribution, s the logistic function:
+// Elementwise operations of a transformer, with their backward passes: activations of the feed-forward part (GELU, SwiGLU), and
+// dropout with the addition of a residual. Phi and phi are the distribution and the density of the normal distribution, s is the
+// logistic function:
 //
-//   GELU     y = z Phi(z)             dz = dy (Phi(z) + z phi(z))                Phi(z) = (1 + erf(z / sqrt 2)) / 2, not tanh's
+//   GELU     y = z Phi(z)             dz = dy (Phi(z) + z phi(z))                Phi(z) = (1 + erf(z / sqrt 2)) / 2
 //   SwiGLU   y = g s(g) u             dg = dy u s(g) (1 + g (1 - s(g)))          du = dy g s(g)
 //
-// In single precision on host processors Phi is computed from one exponential and a polynomial (token_kernels_host.hpp has the
-// errors); the bits are the same for every instruction set. Else by the functions of the C++ library.
-//
-// Source: Hendrycks & Gimpel (arXiv 1606.08415), Shazeer (arXiv 2002.05202).
-//
-// The sum of a residual stream and what a block adds to it, with dropout:
-//
-//   to := base + M from                   backward:  d_from := M d_to,   d_base := d_to
-//
-// M is 0 with probability p, else 1 / (1 - p), keyed by the number of the token and the global column, so that it is the same
-// on every grid; without dropout it is 1.
+// GELU uses the exact Phi, not the approximation by tanh. In single precision on hosts, Phi is computed from one exponential and
+// a polynomial (errors: token_kernels_host.hpp), with the same bits for every instruction set. Otherwise it is computed by
+// functions of the C++ library. Sources: Hendrycks & Gimpel (arXiv 1606.08415), Shazeer (arXiv 2002.05202).
 
 #include "pmm/cost/step_plan.hpp"
 #include "runtime/arrays/views.hpp"
@@ -27,55 +20,62 @@
 
 namespace orthant::pmm {
 
-/// y := GELU(z), element by element. y may be z. All arrays of a call have the same size (Error). The functions here enqueue
-/// on exec, do not fence, and count their pass. T: float or double.
+/// y := GELU(z). y may be z. All arrays of a call must have the same size; otherwise throws Error. The functions of this header
+/// enqueue on exec, do not fence, and add one pass to `passes`. T is float or double.
 template<class T>
 void gelu(runtime::DefaultExec const& exec, runtime::PassLedger& passes, runtime::Matrix<T> const& z,
           runtime::Matrix<T> const& y);
 
-/// dz from dy and the z of the forward pass. dz may be dy or z.
+/// Computes dz from dy and the z of the forward pass. dz may be dy or z.
 template<class T>
 void gelu_backward(runtime::DefaultExec const& exec, runtime::PassLedger& passes, runtime::Matrix<T> const& z,
                    runtime::Matrix<T> const& dy, runtime::Matrix<T> const& dz);
 
-/// y := g s(g) u of pairs that lie side by side, z_{2j} = g_j and z_{2j+1} = u_j, so that any contiguous part of the columns
-/// has both numbers of each pair. z [rows x 2 columns], y [rows x columns]. They share no memory.
+/// y := g s(g) u. Pairs are interleaved, z_{2j} = g_j and z_{2j+1} = u_j, so that any balanced part of the columns has both
+/// numbers of each pair. z is [rows x 2 columns], y [rows x columns]; other sizes throw Error. z and y must not overlap.
 template<class T>
 void swiglu(runtime::DefaultExec const& exec, runtime::PassLedger& passes, runtime::Matrix<T> const& z,
             runtime::Matrix<T> const& y);
 
-/// dz from dy and the z of the forward pass. dz may be z.
+/// Computes dz from dy and the z of the forward pass. dz may be z.
 template<class T>
 void swiglu_backward(runtime::DefaultExec const& exec, runtime::PassLedger& passes,
                      runtime::Matrix<T> const& z, runtime::Matrix<T> const& dy, runtime::Matrix<T> const& dz);
 
-/// List the passes, over that many numbers of y of this rank.
+/// Add the pass over `num_outputs` elements of y of this rank to `step`.
 void plan_gelu(StepPlan& step, std::int64_t num_outputs);
 void plan_gelu_backward(StepPlan& step, std::int64_t num_outputs);
 void plan_swiglu(StepPlan& step, std::int64_t num_outputs);
 void plan_swiglu_backward(StepPlan& step, std::int64_t num_outputs);
 
+// Sum of a residual stream and the output of a block, with dropout:
+//
+//   to := base + M from                   backward:  d_from := M d_to,   d_base := d_to
+//
+// M is 0 with probability p, else 1 / (1 - p). Draws are keyed by the number of the token and the global column, so M is the same
+// on every grid. Without dropout M is 1.
+
 /// Dropout of rows of tokens.
 struct RowDropout {
-  double probability = 0; // 0: no mask; else below 1
+  double probability = 0; // in [0, 1); 0 means no mask
   runtime::RandomStream stream{0, runtime::Purpose::dropout};
   runtime::Vector<std::int64_t> token_ids; // [rows] numbers of the tokens over all ranks
-  std::int64_t first_column = 0;           // global number of the first column of this rank
+  std::int64_t first_column = 0;           // global index of the first column of this rank
 };
 
-/// to := base + M from, element by element; `to` may be base or from. Without dropout also no token_ids. Enqueues on exec;
-/// does not fence. Counts the pass. T: float or double.
+/// to := base + M from, elementwise; `to` may be `base` or `from`. token_ids may be empty if the probability is 0. Throws Error if
+/// sizes or the probability do not fit.
 template<class T>
 void add_dropped(runtime::DefaultExec const& exec, runtime::PassLedger& passes,
                  runtime::Matrix<T> const& base, runtime::Matrix<T> const& from, RowDropout const& dropout,
                  runtime::Matrix<T> const& to);
 
-/// to := M from; `to` may be from.
+/// to := M from; `to` may be `from`. Throws Error as add_dropped().
 template<class T>
 void drop_rows(runtime::DefaultExec const& exec, runtime::PassLedger& passes, runtime::Matrix<T> const& from,
                RowDropout const& dropout, runtime::Matrix<T> const& to);
 
-/// List the passes.
+/// Add the pass of add_dropped(), or of drop_rows(), to `step`.
 void plan_add_dropped(StepPlan& step, std::int64_t num_rows, std::int64_t num_columns, bool draws_mask);
 void plan_drop_rows(StepPlan& step, std::int64_t num_rows, std::int64_t num_columns, bool draws_mask);
 

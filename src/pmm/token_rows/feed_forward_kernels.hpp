@@ -1,8 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What feed_forward.cpp does to one number, on a device. An element is a work item: neighbouring threads read and write
-// neighbouring numbers.
+// Device kernels of feed_forward.cpp for one element per work item, so that neighboring threads access neighboring elements.
 
 #include "runtime/arrays/views.hpp"
 #include "runtime/device/kokkos_compat.hpp"
@@ -11,7 +10,7 @@
 
 namespace orthant::pmm::detail {
 
-// The C functions exist in every execution space.
+// C functions, because they exist in every execution space.
 KOKKOS_INLINE_FUNCTION float complementary_error(float x) {
   return ::erfcf(x);
 }
@@ -19,7 +18,7 @@ KOKKOS_INLINE_FUNCTION double complementary_error(double x) {
   return ::erfc(x);
 }
 
-/// Phi(z) and phi(z). erfc keeps the digits of Phi where it is small.
+/// Phi(z) and phi(z). erfc keeps the relative precision of Phi where Phi is small.
 template<class T>
 struct Normal {
   T distribution, density;
@@ -51,7 +50,7 @@ struct GeluBackwardElement {
   }
 };
 
-/// Pair i.
+/// y of pair i.
 template<class T>
 struct SwigluElement {
   T const* z;

@@ -17,7 +17,7 @@ using runtime::Vector;
 
 namespace {
 
-/// Bytes of the arrays of a call.
+/// Sizes of the arrays of a call in bytes, and the passes that follow from them.
 struct NormBytes {
   std::int64_t x, columns, sums, state, rows;
 
@@ -25,7 +25,7 @@ struct NormBytes {
       : x(block.rows * block.columns * scalar_bytes),
         columns(block.columns * scalar_bytes),
         sums(block.rows * sums_per_row(kind) * scalar_bytes),
-        state(sums), // mean and r, or r
+        state(sums), // LayerNorm: mean and r; RMSNorm: r
         rows(block.rows) {}
 
   [[nodiscard]] LocalPass moments() const { return summing({"sum_row_moments", x, sums}); }
@@ -98,7 +98,7 @@ std::size_t sums_of(RowNorm kind, Matrix<T> const& x) {
   return x.extent(0) * static_cast<std::size_t>(sums_per_row(kind));
 }
 
-/// The arrays that both directions have.
+/// Arguments of the host kernels that both directions share.
 template<class T>
 host_tokens::HostRowNorm<T> host_task(RowNormSettings const& settings, Matrix<T> const& x,
                                       Vector<T> const& scale, RowNormState<T> const& state,
@@ -117,7 +117,7 @@ host_tokens::HostRowNorm<T> host_task(RowNormSettings const& settings, Matrix<T>
   return task;
 }
 
-/// kernel(task, begin, end) on parts of [0, count).
+/// Calls kernel(task, begin, end) for parts of [0, count).
 template<class T>
 void run_parts(DefaultExec const& exec, char const* label, std::int64_t count,
                void (*kernel)(host_tokens::HostRowNorm<T> const&, std::int64_t, std::int64_t),
@@ -132,7 +132,7 @@ template<class T>
 void backward_on_host(DefaultExec const& exec, host_tokens::HostRowNorm<T> task, RowParts parts) {
   constexpr std::int64_t columns_apart = 32; // no two threads write in one cache line
   auto const& kernels = host_tokens::best_token_kernels<T>();
-  // One thread takes the sums of a row while it has it in its cache.
+  // A single thread forms the sums of a row in the same kernel, while the row is in its cache.
   task.is_whole =
       parts == RowParts::whole && exec.concurrency() == 1 && task.num_columns <= host_tokens::columns_of_norm;
   if (parts == RowParts::whole && !task.is_whole)

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// LayerNorm and RMSNorm of rows whose columns are split over ranks. A row has D numbers over all ranks; g and b are scale and
-// shift, one number per column.
+// LayerNorm and RMSNorm of rows whose columns are partitioned over ranks. A row has D numbers over all ranks; g and b are the
+// scale and the shift, one number per column.
 //
 //   LayerNorm   m_i = 1/D sum_j x_ij    r_i = 1 / sqrt(1/D sum_j x_ij^2 - m_i^2 + eps)    y_ij = g_j n_ij + b_j,  n_ij = (x_ij - m_i) r_i
 //   RMSNorm     m_i = 0                 r_i = 1 / sqrt(1/D sum_j x_ij^2 + eps)            y_ij = g_j n_ij,        n_ij = x_ij r_i
@@ -10,13 +10,12 @@
 //   s_i = sum_j dy_ij g_j     t_i = sum_j dy_ij g_j n_ij      dx_ij = r_i (dy_ij g_j - (s_i + n_ij t_i) / D)
 //   dg_j = sum_i dy_ij n_ij   db_j = sum_i dy_ij              (RMSNorm: s_i = 0, no b)
 //
-// Each direction has two parts, with the sum over the ranks of the columns between them. Part 1 takes the row sums of this
-// rank's columns, packed in one array, so that one message of 2 numbers per row (RMSNorm: 1) carries them. Part 2 reads their
-// sums over all ranks. One rank that has whole rows calls part 2 alone: it then takes the sums itself (`sums` are output),
-// the variance about the mean.
+// Each direction has two parts. Part 1 forms the row sums over this rank's columns, packed in one array of 2 numbers per row
+// (RMSNorm: 1). The caller sums the array over the ranks of the columns. Part 2 reads the sums. If a rank has whole rows, only
+// part 2 is called. It then forms the sums itself, and the variance from the distances to the mean.
 //
-// Sums over a row are taken in double. So the variance loses digits only by the rounding of its two sums to T: where the
-// mean is much larger than the deviation.
+// Sums over a row are formed in double and stored in T. So the variance of part 2 loses digits only if the mean is much
+// larger than the deviation.
 
 #include "pmm/cost/step_plan.hpp"
 #include "pmm/product/workspace.hpp"
@@ -28,35 +27,36 @@ namespace orthant::pmm {
 
 enum class RowNorm : std::uint8_t { layer, rms };
 
-/// Numbers per row that the ranks of the columns sum: 2, or 1.
+/// Number of sums per row: 2 for LayerNorm, 1 for RMSNorm.
 [[nodiscard]] constexpr std::int64_t sums_per_row(RowNorm kind) {
   return kind == RowNorm::layer ? 2 : 1;
 }
 
-/// Whether this rank's columns are all there are, or part 1 and a sum over ranks came first.
+/// whole: this rank has whole rows. summed: part 1 and a sum over the ranks of the columns have run.
 enum class RowParts : std::uint8_t { whole, summed };
 
 struct RowNormSettings {
   RowNorm kind = RowNorm::layer;
-  std::int64_t width = 0; // D, columns of all ranks
+  std::int64_t width = 0; // D, columns of all ranks together
   double epsilon = 1e-5;
 };
 
-/// What the backward pass reads beside x: [rows] each. `mean` is empty for RMSNorm.
+/// State that the forward pass writes for the backward pass, [rows] each. `mean` is empty for RMSNorm.
 template<class T>
 struct RowNormState {
   runtime::Vector<T> mean;
   runtime::Vector<T> inverse_deviation; // r
 };
 
-/// Part 1: sums(i, :) := (sum_j x_ij, sum_j x_ij^2), or only the latter. sums [rows x sums_per_row]. All functions here
-/// enqueue on exec, do not fence, and count their pass. T: float or double.
+/// Part 1: sums(i, :) := (sum_j x_ij, sum_j x_ij^2); only sum_j x_ij^2 for RMSNorm. sums is [rows x sums_per_row]. All functions
+/// of this header enqueue on exec, do not fence, and add one pass to `passes`. They throw Error if sizes do not fit. T is float or
+/// double.
 template<class T>
 void sum_row_moments(runtime::DefaultExec const& exec, runtime::PassLedger& passes, RowNorm kind,
                      runtime::Matrix<T> const& x, runtime::Vector<T> const& sums);
 
-/// Part 2: y and the state. `sums` [rows x sums_per_row] hold the sums over all ranks (RowParts::summed), or are not read
-/// and may be empty. shift may be empty: none. y may be x.
+/// Part 2: writes y and the state. `sums` [rows x sums_per_row] must hold the sums over all ranks if RowParts::summed; otherwise
+/// it is not read and may be empty. `shift` is empty if there is none. y may be x.
 template<class T>
 void apply_row_norm(runtime::DefaultExec const& exec, runtime::PassLedger& passes,
                     RowNormSettings const& settings, RowParts parts, runtime::Matrix<T> const& x,
@@ -64,19 +64,20 @@ void apply_row_norm(runtime::DefaultExec const& exec, runtime::PassLedger& passe
                     runtime::Vector<T> const& shift, RowNormState<T> const& state,
                     runtime::Matrix<T> const& y);
 
-/// Part 1 of the backward pass: sums(i, :) := (s_i, t_i), or only t_i, of this rank's columns.
+/// Part 1 of the backward pass: sums(i, :) := (s_i, t_i) over this rank's columns; only t_i for RMSNorm.
 template<class T>
 void sum_row_norm_gradient(runtime::DefaultExec const& exec, runtime::PassLedger& passes, RowNorm kind,
                            runtime::Matrix<T> const& x, runtime::Vector<T> const& scale,
                            RowNormState<T> const& state, runtime::Matrix<T> const& dy,
                            runtime::Vector<T> const& sums);
 
-/// What becomes of the old numbers of dx.
+/// Whether the gradient of x overwrites dx (none) or is added to it (added).
 enum class Residual : std::uint8_t { none, added };
 
-/// Part 2: dx := the formula, or dx := dx + it (the gradient that goes round the block); dg and db of this rank's rows, which
-/// the caller sums over the ranks of the rows. db may be empty: not wanted. sums [rows x sums_per_row] always: lent if
-/// RowParts::whole. dx may be dy. `work` has room for partial sums (reserve_column_sums).
+/// Part 2 of the backward pass. Writes dx, or adds to dx, which then holds the gradient of the residual connection. Also writes dg
+/// and db over this rank's rows, which the caller must sum over the ranks of the rows. d_shift (db) is empty if not wanted.
+/// `sums` is always [rows x sums_per_row]; it is scratch memory if RowParts::whole. dx may be dy. `work` must have the buffers of
+/// reserve_column_sums().
 template<class T>
 void row_norm_backward(runtime::DefaultExec const& exec, runtime::PassLedger& passes,
                        RowNormSettings const& settings, RowParts parts, Residual residual,
@@ -86,7 +87,7 @@ void row_norm_backward(runtime::DefaultExec const& exec, runtime::PassLedger& pa
                        runtime::Vector<T> const& d_scale, runtime::Vector<T> const& d_shift,
                        Workspace<T> const& work);
 
-/// Rows and columns of this rank.
+/// Numbers of rows and columns of this rank.
 struct RowBlock {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
@@ -96,7 +97,8 @@ template<class T>
   return {static_cast<std::int64_t>(x.extent(0)), static_cast<std::int64_t>(x.extent(1))};
 }
 
-/// Lists the passes: parts 1 and 2 if `parts` is summed, else part 2 alone. The sum over ranks between them is the caller's.
+/// Add one pass to `step`. With RowParts::summed, parts 1 and 2 must both be added; with RowParts::whole, only part 2. The caller
+/// adds the sum over ranks between them.
 void plan_sum_row_moments(StepPlan& step, RowNorm kind, RowBlock const& x);
 void plan_apply_row_norm(StepPlan& step, RowNorm kind, RowParts parts, bool has_shift, RowBlock const& x);
 void plan_sum_row_norm_gradient(StepPlan& step, RowNorm kind, RowBlock const& x);

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// LayerNorm and RMSNorm on a device: the lanes of a thread share a row (pmm/kernels/list_teams.hpp); sums over columns are
-// taken in slabs of rows, in passing while dx is written (pmm/rows/column_sums.hpp).
+// Device kernels of LayerNorm and RMSNorm. The lanes of a thread share a row (pmm/kernels/list_teams.hpp). The kernel that writes
+// dx also forms the column sums of dg, in slabs of rows (pmm/rows/column_sums.hpp).
 
 #include "pmm/kernels/list_teams.hpp"
 #include "pmm/rows/column_sums.hpp"
@@ -11,7 +11,7 @@
 
 namespace orthant::pmm::detail {
 
-/// What the kernels of either direction read. `mean` is null for RMSNorm, `shift` if there is none.
+/// Arrays that the kernels of both directions use. `mean` is null for RMSNorm; `shift` is null if there is none.
 template<class T>
 struct NormRows {
   T const* x;
@@ -38,7 +38,7 @@ KOKKOS_INLINE_FUNCTION double sum_row(RowTeam const& team, std::int64_t num_colu
   return sum;
 }
 
-/// sums(row, :) := (sum_j x_j, sum_j x_j^2), or only the latter.
+/// sums(row, :) := (sum_j x_j, sum_j x_j^2); only sum_j x_j^2 for RMSNorm.
 template<class T>
 struct SumMoments {
   NormRows<T> rows;
@@ -57,11 +57,11 @@ struct SumMoments {
   }
 };
 
-/// y and the state.
+/// Writes y and the state.
 template<class T>
 struct ApplyNorm {
   NormRows<T> rows;
-  T const* sums; // null: this rank has whole rows
+  T const* sums; // null if this rank has whole rows
   T* y;
 
   KOKKOS_FUNCTION void operator()(RowTeam const& team, std::int64_t row) const {
@@ -95,7 +95,7 @@ struct ApplyNorm {
   }
 };
 
-/// sums(row, :) := (s, t), or only t.
+/// sums(row, :) := (s, t); only t for RMSNorm.
 template<class T>
 struct SumNormGradient {
   NormRows<T> rows;
@@ -122,7 +122,7 @@ struct SumNormGradient {
   }
 };
 
-/// dx of four elements; returns dy n: the terms of dg.
+/// Writes dx of four elements, and returns dy n, the terms of dg.
 template<class T>
 struct NormGradientPack {
   static constexpr bool only_loads = false;

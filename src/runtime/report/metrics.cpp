@@ -111,6 +111,10 @@ void MetricsWriter::write(std::string_view event, Json const& fields) {
   }
 }
 
+void MetricsWriter::write(EpochRecord const& record) {
+  if (is_on()) write("epoch", to_json(record));
+}
+
 void MetricsWriter::close(Communicator const& comm) {
   together(comm, [&] {
     if (failure_) throw UserError(*failure_);

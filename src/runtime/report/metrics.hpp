@@ -21,7 +21,7 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -71,9 +71,7 @@ class MetricsWriter {
   /// not end a run that may have cost days: it is warned of once, later lines are left out, and close()
   /// fails.
   void write(std::string_view event, nlohmann::ordered_json const& fields);
-  void write(EpochRecord const& record) {
-    if (is_on()) write("epoch", to_json(record));
-  }
+  void write(EpochRecord const& record);
 
   /// Throws UserError on all ranks where a line is missing. Collective.
   void close(Communicator const& comm);

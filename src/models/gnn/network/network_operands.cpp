@@ -5,7 +5,7 @@
 #include "models/gnn/layers/teleport.hpp"
 #include "models/gnn/operands/owned_adjacency.hpp"
 #include "pmm/kernels/rounding.hpp"
-#include "pmm/matrix/relayout_steps.hpp"
+#include "pmm/matrix/relayout.hpp"
 #include "runtime/comm/together.hpp"
 
 #include <numeric>

@@ -9,7 +9,7 @@
 #include "models/gnn/plan/network_settings.hpp"
 #include "pmm/cost/step_plan.hpp"
 #include "pmm/grid/layout.hpp"
-#include "pmm/matrix/relayout_steps.hpp"
+#include "pmm/matrix/relayout.hpp"
 #include "pmm/rows/row_loss.hpp"
 
 #include <cstdint>

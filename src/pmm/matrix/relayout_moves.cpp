@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pmm/matrix/relayout_steps.hpp"
+#include "pmm/matrix/relayout_moves.hpp"
 
 #include "runtime/comm/together.hpp"
 

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules of scripts/check_docs.py, one module per rule."""
