@@ -173,7 +173,7 @@ int run_command(runtime::Environment& environment, Command& command) {
   environment.set_timeout(common.timeout_seconds);
   auto const passed_over = command.drop_passed_over();
   if (!passed_over.empty() && world.is_root())
-    instruments.log.info("{} passes over what has no effect here: {}", command.name(),
+    instruments.log.info("{} ignores what has no effect here: {}", command.name(),
                          fmt::join(passed_over, ", "));
   if (command.needs_device()) emulate_machine(environment);
   require_distinct_files(world, command.files());

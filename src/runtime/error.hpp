@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Errors. `UserError` is the user's mistake (exit status 2): one clear line that says what is wrong and what
-// would be right. `Error` is anything else (exit status 1) and carries rank, file and line.
+// Errors. `UserError` is a mistake of the user (exit status 2): one clear line that says what is wrong and what would be right. `Error` is
+// any other failure (exit status 1) and carries rank, file and line.
 
 #include <exception>
 #include <fmt/format.h>
@@ -17,12 +17,12 @@ namespace orthant::runtime {
 inline constexpr int exit_done = 0;
 inline constexpr int exit_internal = 1;
 inline constexpr int exit_user = 2;
-inline constexpr int exit_requeue = 75; // ended early, with a checkpoint to go on from
+inline constexpr int exit_requeue = 75; // ended early, with a checkpoint from which a new job can continue
 
 class Error : public std::runtime_error {
  public:
   explicit Error(std::string const& message) : std::runtime_error(message) {}
-  /// The status that the process leaves with when this error reaches main.
+  /// Exit status of the process if this error reaches main.
   [[nodiscard]] virtual int exit_status() const noexcept { return exit_internal; }
 };
 
@@ -32,7 +32,7 @@ class UserError : public Error {
   [[nodiscard]] int exit_status() const noexcept override { return exit_user; }
 };
 
-/// What an exception says, on one line: libraries break theirs into several.
+/// The text of an exception on one line. (Texts of libraries may have several lines.)
 [[nodiscard]] std::string describe(std::exception const& error);
 
 /// Throws UserError with the formatted text: `throw_user("{} has no labels; give --random-labels C", path)`.
@@ -41,7 +41,7 @@ template<class... Args>
   throw UserError(fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// Throws Error with this process's rank, the place and the text.
+/// Throws Error with this process's rank, the source location and the text.
 [[noreturn]] void throw_internal(std::string_view text, std::source_location where);
 
 namespace detail {
@@ -53,13 +53,12 @@ std::string concatenate(Parts const&... parts) {
 }
 } // namespace detail
 
-/// Throws Error where an MPI call did not return MPI_SUCCESS. `call` names it in the message.
+/// Throws Error if `code`, the result of an MPI call, is not MPI_SUCCESS. The message names the call as `call`.
 void check_mpi(int code, char const* call, std::source_location where = std::source_location::current());
 
 } // namespace orthant::runtime
 
-/// Always on. Throws Error with rank, file:line, the condition's text and the parts: ORTHANT_REQUIRE(n > 0,
-/// "n is ", n).
+/// Always on. Throws Error with rank, file:line, the text of the condition and the parts: ORTHANT_REQUIRE(n > 0, "n is ", n).
 #define ORTHANT_REQUIRE(condition, ...)                                                                      \
   do {                                                                                                       \
     if (!(condition))                                                                                        \
@@ -68,12 +67,12 @@ void check_mpi(int code, char const* call, std::source_location where = std::sou
           std::source_location::current());                                                                  \
   } while (false)
 
-/// Our own mistakes; compiled away with NDEBUG.
+/// ORTHANT_REQUIRE for our own mistakes; compiled away with NDEBUG.
 #ifdef NDEBUG
 #define ORTHANT_ASSERT(condition, ...) static_cast<void>(0)
 #else
 #define ORTHANT_ASSERT(condition, ...) ORTHANT_REQUIRE(condition __VA_OPT__(, ) __VA_ARGS__)
 #endif
 
-/// Checks the code that an MPI call returns.
+/// Throws Error if an MPI call returns an error code.
 #define ORTHANT_MPI(call) ::orthant::runtime::check_mpi((call), #call)

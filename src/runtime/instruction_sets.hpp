@@ -1,9 +1,9 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Kernels of host processors that are compiled once for each instruction set, from one text (orthant_kernel_sources() in
-// cmake/OrthantTarget.cmake). X.hpp declares `template<InstructionSet set, class T> Kernels<T> x_kernels()`. X.inc defines it for
-// InstructionSet::ORTHANT_INSTRUCTION_SET, whose vectors have ORTHANT_VECTOR_BYTES bytes; what else it defines is in anonymous namespaces.
+// Host kernels that are compiled from one source once per instruction set (orthant_kernel_sources() in cmake/OrthantTarget.cmake). X.hpp
+// declares `template<InstructionSet set, class T> Kernels<T> x_kernels()`. X.inc defines it for InstructionSet::ORTHANT_INSTRUCTION_SET,
+// whose vectors have ORTHANT_VECTOR_BYTES bytes. All other definitions in X.inc are in anonymous namespaces.
 
 #include <cstdint>
 #include <type_traits>
@@ -11,10 +11,10 @@
 
 namespace orthant::runtime {
 
-/// What the compiler is told to use: its default target; on x86-64 also AVX2 with FMA, and AVX-512 (its parts F and VL).
+/// Target of the compiler: its default; on x86-64 also AVX2 with FMA, and AVX-512 (its parts F and VL).
 enum class InstructionSet : std::uint8_t { baseline, avx2, avx512 };
 
-/// Whether this build has kernels for the set, and the processor the set.
+/// True if this build has kernels for the instruction set and the processor supports it.
 [[nodiscard]] inline bool has_instructions([[maybe_unused]] InstructionSet set) {
 #if defined(__x86_64__)
   if (set == InstructionSet::avx2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
@@ -24,7 +24,7 @@ enum class InstructionSet : std::uint8_t { baseline, avx2, avx512 };
   return set == InstructionSet::baseline;
 }
 
-/// `kernels_of(std::integral_constant<InstructionSet, set>())` of each set that has_instructions(), the widest last.
+/// The results of `kernels_of(std::integral_constant<InstructionSet, set>())` for all sets that has_instructions(), the widest last.
 template<class KernelsOf>
 [[nodiscard]] auto for_supported_sets(KernelsOf const& kernels_of) {
   using enum InstructionSet;

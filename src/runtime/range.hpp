@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Global indices and half-open ranges of them, and how an axis of P parts cuts N indices.
+// Global indices, half-open ranges of them, and the partition of N indices into P parts of an axis.
 
 #include <algorithm>
 #include <cstdint>
@@ -21,8 +21,7 @@ struct Range {
   friend bool operator==(Range const&, Range const&) = default;
 };
 
-/// Part `part` of [0, count) cut in `num_parts` parts whose sizes differ by at most one, the larger ones
-/// first.
+/// Part `part` of [0, count) partitioned into `num_parts` parts. Sizes differ by at most one, and the larger parts come first.
 [[nodiscard]] constexpr Range balanced_range(std::int64_t count, std::int64_t num_parts, std::int64_t part) {
   auto const begin_of = [&](std::int64_t i) {
     return i * (count / num_parts) + std::min(i, count % num_parts);
@@ -30,7 +29,7 @@ struct Range {
   return {begin_of(part), begin_of(part + 1)};
 }
 
-/// The part of that cut which holds `index`.
+/// The part of balanced_range() that contains `index`.
 [[nodiscard]] constexpr std::int64_t balanced_part(std::int64_t count, std::int64_t num_parts,
                                                    std::int64_t index) {
   auto const small = count / num_parts;

@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// "Did you mean": the known word that a mistyped one was probably meant to be.
+// "Did you mean": finds the known word that a mistyped one probably means.
 
 #include <fmt/format.h>
 #include <optional>
@@ -12,8 +12,8 @@
 
 namespace orthant::runtime {
 
-/// Number of insertions, deletions, replacements and swaps of neighbours that turn one word into the other
-/// (optimal string alignment).
+/// Number of insertions, deletions, replacements and swaps of adjacent letters that turn one word into the other (optimal string
+/// alignment).
 [[nodiscard]] std::size_t edit_distance(std::string_view x, std::string_view y);
 
 namespace detail {
@@ -21,8 +21,9 @@ namespace detail {
                                                        std::vector<std::string_view> const& candidates);
 }
 
-/// The candidate that other programs call `word` (batch-size is batch), or the nearest to it, if it is near: a third of the longer word's letters at most may differ,
-/// or `word` (three letters or more) begins it. Case and '-' or '_' do not count. Of equals the first.
+/// The candidate for which `word` is a common other name (batch-size for batch), or the nearest candidate. A candidate is near if at most a
+/// third of the longer word's letters differ, or if it begins with `word` (three letters or more). Case and '-' or '_' do not matter. Of
+/// equally near candidates, the first is returned.
 template<std::ranges::input_range Candidates>
 [[nodiscard]] std::optional<std::string> closest_match(std::string_view word, Candidates const& candidates) {
   std::vector<std::string_view> views;
@@ -31,7 +32,7 @@ template<std::ranges::input_range Candidates>
   return detail::closest_match(word, views);
 }
 
-/// "; did you mean 'lr'?" or nothing, for the end of a message. `prefix` goes before the word ("--").
+/// "; did you mean 'lr'?" or an empty text, for the end of a message. `prefix` comes before the suggested word ("--").
 template<std::ranges::input_range Candidates>
 [[nodiscard]] std::string did_you_mean(std::string_view word, Candidates const& candidates,
                                        std::string_view prefix = "") {

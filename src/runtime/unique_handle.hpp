@@ -1,8 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sole owner of one C handle (MPI_Comm, hid_t, ncclComm_t, FILE*, ..). A moved-from handle is empty and frees
-// nothing.
+// Sole owner of one C handle (MPI_Comm, hid_t, ncclComm_t, FILE*, ..). A moved-from handle is empty and frees nothing.
 
 #include <type_traits>
 #include <utility>
@@ -37,7 +36,7 @@ class UniqueHandle {
   }
 
  private:
-  // A function, because some handles' empty value (a cast pointer) is not a constant expression.
+  // A function, because the empty value of some handles (a cast pointer) is not a constant expression.
   static Handle empty() noexcept {
     if constexpr (std::is_invocable_v<decltype(Empty)>)
       return Empty();

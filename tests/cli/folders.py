@@ -138,7 +138,7 @@ def ids_from_1(ranks):
             require(("if ids of edges begin at 1" in done.stdout) == (shift == 1), "warns wrongly", done)
             require(told(done.stdout, "vertices") == [f"{COUNT + shift}, {shift} isolated"], "isolated", done)
             require(told(done.stdout, "labels") == ["none"] and told(done.stdout, "split") == ["none"], "labels", done)
-            require(told(done.stdout, "note") == [name + ".csv begins with a line of names, which is passed over"], "note", done)
+            require(told(done.stdout, "note") == [name + ".csv begins with a line of names, which is ignored"], "note", done)
             require(told(done.stdout, "read") == [name + ".csv"], "reads", done)
         dropped = expect_success(ranks, ["partition", "--input", graph, "-o", os.path.join(scratch, "d.h5"), "--self-loops", "drop",
                                          "--directed"])

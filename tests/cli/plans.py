@@ -236,7 +236,7 @@ def plan_of_batches(ranks):
     expect_mistake(ranks, [*counts, "--batch", "5"], r"--batch is for mini-batches: give --mode minibatch")
     expect_mistake(ranks, [*counts, "--exact"], r"--exact is for mini-batches: give --mode minibatch")
     done = expect_success(ranks, [*counts, "--seed", "5"])
-    require("passes over what has no effect here: --seed" in done.stderr, "does not say that the seed is idle", done)
+    require("ignores what has no effect here: --seed" in done.stderr, "does not say that the seed is idle", done)
     for flag in ("--trainable-features", "--arrays"):
         expect_mistake(ranks, [*counts, "--mode", "minibatch", "--batch", "500", flag], r"leave (it )?out")
     expect_mistake(ranks, [*counts, "--mode", "minibatch", "--batch", "500", "--exact"], r"--exact draws .*give --graph")

@@ -8,8 +8,10 @@ The curves are measured in the SVG by the numbers of its axes, and compared with
 import json
 import os
 import re
+import subprocess
 import sys
 import tempfile
+import time
 import xml.etree.ElementTree as ElementTree
 
 from program import Failure, attempt_all, expect_mistake, expect_success
@@ -106,6 +108,47 @@ def draws_a_training(ranks):
                 expect_points(curves[title, dashes], expected, f"{key} over {over}")
 
 
+def watches_a_training(ranks):
+    """The page says what it waits for, follows the metrics, and ends with them; the same page is written once without --watch."""
+    with tempfile.TemporaryDirectory() as folder:
+        at = lambda name: os.path.join(folder, name)
+        refresh = '<meta http-equiv="refresh" content="1"/>'
+
+        def page_with(text):
+            for _ in range(600):
+                if os.path.exists(at("o.html")):
+                    with open(at("o.html"), encoding="utf-8") as file:
+                        page = file.read()
+                    if text in page:
+                        return page
+                time.sleep(0.05)
+            raise Failure(f"no page with {text!r}")
+
+        write(at("m.jsonl"), [{"event": "run", "configuration": {"epochs": 4}}])
+        watching = subprocess.Popen([sys.argv[1], "plot", at("m.jsonl"), "-o", at("o.html"), "--watch", "1"],
+                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            check(refresh in page_with("Waits for the first epoch"), "a page that waits does not load itself anew")
+            records = [{"event": "run", "configuration": {"epochs": 4}},
+                       *epochs(1, 3, lambda i: 0.5 / i, val_acc=0.75, sent_bytes=3 * 2**20, phases={"forward": 0.2, "loss": 0.3, "norms": 1e-6})]
+            write(at("m.jsonl"), records)
+            page = page_with("3 of 4")
+            for text in (refresh, "m: running", "0.166667", "0.75", "loss 0.3, forward 0.2<", "3.0", "<polyline"):
+                check(text in page, f"the page lacks {text!r}")
+            write(at("m.jsonl"), [*records, {"event": "done", "peak_memory_bytes": 5 * 2**20}])
+            watching.wait(60)
+        finally:
+            watching.kill()
+        said = watching.communicate()
+        check(watching.returncode == 0, f"ends with {watching.returncode}: {said}")
+        check("waits for the first epoch or step" in said[1], f"says {said}")
+        page = page_with("m: done")
+        check(refresh not in page and "MiB of memory per rank" in page, "the last page loads itself anew, or lacks the memory")
+        expect_success(ranks, ["plot", at("m.jsonl"), "-o", at("once.html")])
+        with open(at("once.html"), encoding="utf-8") as file:
+            check(file.read() == page, "a page that is written once differs")
+
+
 def draws_several_runs(ranks):
     with tempfile.TemporaryDirectory() as folder:
         at = lambda name: os.path.join(folder, name)
@@ -178,7 +221,8 @@ def mistakes(ranks):
         for arguments, pattern in (
                 (["plot", *out], r"name the metrics of a training"),
                 (["plot", at("epochs.jsonl")], r"name the file to write with -o FILE\.svg"),
-                (["plot", at("epochs.jsonl"), "-o", at("o.png")], r"plot writes \.svg files"),
+                (["plot", at("epochs.jsonl"), "-o", at("o.png")], r"plot writes \.svg and \.html files"),
+                (["plot", at("epochs.jsonl"), *out, "--watch", "1"], r"--watch writes a page: name an \.html file"),
                 (["plot", at("epochs.jsonl"), "-o", at("there.svg")], r"there\.svg' .*--force|--force.*there\.svg"),
                 (["plot", at("gone.jsonl"), *out], r"cannot read the metrics '.*gone\.jsonl': No such file"),
                 (["plot", at("text.jsonl"), *out], r"line 1 of '.*text\.jsonl' is not one of metrics"),
@@ -194,5 +238,5 @@ def mistakes(ranks):
 
 
 if __name__ == "__main__":
-    sys.exit(attempt_all([(1, (draws_a_training,)), (2, (draws_a_training,)), (1, (draws_several_runs,)), (1, (draws_many_steps,)), (1, (draws_odd_numbers,)),
+    sys.exit(attempt_all([(1, (draws_a_training,)), (2, (draws_a_training,)), (1, (watches_a_training,)), (1, (draws_several_runs,)), (1, (draws_many_steps,)), (1, (draws_odd_numbers,)),
                           (1, (mistakes,)), (2, (mistakes,))]))

@@ -90,7 +90,7 @@ CASES = [
     case(f"{TRAIN} --metrics m", "m", older("m")), case(f"{TRAIN} --trace t", "t", older("t")), case(f"{TRAIN} --save-weights w.h5", "w.h5"),
     case(f"{TRAIN} --save-weights v.h5 --eval-every 1", "v-best.h5", older("v-best.h5")), case("info --trace t", "t", older("t")),
     case(f"{TRAIN} --save-best b.h5 --save-weights b.h5"), case(f"{TRAIN} --save-best b.h5", "b.h5", older("b.h5")),
-    case(f"{EVALUATE} --predictions p.csv", "p.csv", older("p.csv")), case("export-weights w.h5 -o s", "s", older("s")),
+    case(f"{EVALUATE} --predictions p.csv", "p.csv", older("p.csv")), case("export-weights w.h5 -o s.safetensors", "s.safetensors", older("s.safetensors")),
     case("partition --input npy -o g.h5", "g.h5"), case("export g.h5 -o npy --format npy --force", "npy/x.npy"),
     case("bench spmm --vertices 50 --edges 100 --table t", "t", older("t")),
     # A temporary name that leads to something else.

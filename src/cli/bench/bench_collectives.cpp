@@ -260,7 +260,7 @@ int run(CollectivesOptions const& options, Context& context) {
 
 std::unique_ptr<Command> make_bench_collectives() {
   auto command =
-      std::make_unique<Command>("bench collectives", "Time each collective beside the bare MPI call");
+      std::make_unique<Command>("bench collectives", "Time each collective, and the bare MPI call");
   auto const options = std::make_shared<CollectivesOptions>();
   command->option("--grid", options->grid,
                   "Time every axis of this grid DxXxYxZ; otherwise all ranks together");
@@ -269,8 +269,8 @@ std::unique_ptr<Command> make_bench_collectives() {
   command->option("--repeat", options->repeat, "Calls that are timed; 0 chooses by size",
                   whole_number(0, 1'000'000));
   command->option("--operations", options->operations,
-                  "Some of all_reduce, all_gather, reduce_scatter, broadcast, "
-                  "all_to_all, send_receive, barrier; all where none is named",
+                  "Operations to time: all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, "
+                  "send_receive, barrier; default: all",
                   one_of(all_operations));
   command->set_run([options](Context& context) { return run(*options, context); });
   return command;

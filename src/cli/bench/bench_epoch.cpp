@@ -351,8 +351,8 @@ int run(EpochOptions const& options, Context& context) {
 } // namespace
 
 std::unique_ptr<Command> make_bench_epoch() {
-  auto command = std::make_unique<Command>(
-      "bench epoch", "Time epochs of full-graph training beside their products by themselves");
+  auto command = std::make_unique<Command>("bench epoch",
+                                           "Time epochs of full-graph training, and their products alone");
   auto const options = std::make_shared<EpochOptions>();
   add_epoch_options(*command, options->train);
   add_options(*command, options->roofline);

@@ -222,15 +222,17 @@ int tune(GemmOptions const& options, Context& context) {
 } // namespace
 
 std::unique_ptr<Command> make_bench_gemm() {
-  auto command = std::make_unique<Command>(
-      "bench gemm", "Time the dense products of a GCN's epoch beside the library by itself");
+  auto command = std::make_unique<Command>("bench gemm",
+                                           "Time the dense products of a GCN's epoch, and the library alone");
   auto const o = std::make_shared<GemmOptions>();
   command->option("--rows", o->rows, "Vertices of the graph", whole_number(1, graph::most_vertices));
   command->option("--widths", o->widths, "Widths of the model from features to classes, such as 100-128-47");
-  command->input("--graph", o->graph, "Or a store, which gives both with --layers and --hidden");
+  command->input(
+      "--graph", o->graph,
+      "Store that gives the shapes together with --layers and --hidden, in place of --rows and --widths");
   command->option("--layers", o->layers, "Number of layers", whole_number(1, most_layers));
   command->option("--hidden", o->hidden, "Width of the hidden layers", whole_number(1, most_hidden));
-  command->option("--dropout", o->dropout, "Of the model; --order auto depends on whether there is any",
+  command->option("--dropout", o->dropout, "Dropout of the model; --order auto depends on it",
                   in_range(0, 0.999));
   command->option("--order", o->order, "Order of a layer's products: auto, aggregate or transform first",
                   one_of({"auto", "aggregate", "transform"}));

@@ -308,7 +308,7 @@ std::unique_ptr<Command> make_bench_machine() {
   command->option("--name", o->name, "Its name");
   command->input(
       "--network", o->network,
-      "Machine, by name or .toml file, whose nodes and collectives it gets in place of measured ones");
+      "Machine (name or .toml file) whose nodes and collectives are used in place of measured ones");
   command->option("--folder", o->folder,
                   "Folder where all ranks write a file of 16 MiB each, as fast as they can: for checkpoints");
   command->input("--graph", o->graph, "Store whose sparse products are timed, in place of an R-MAT graph");

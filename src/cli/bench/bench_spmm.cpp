@@ -208,25 +208,29 @@ std::unique_ptr<Command> make_bench_spmm() {
   auto command =
       std::make_unique<Command>("bench spmm", "Time the sparse matrix product on each rank's block");
   auto const o = std::make_shared<SpmmOptions>();
-  command->input("--graph", o->graph, "A store (orthant partition writes it), in place of a graph made here");
-  command->option("--kind", o->kind, "Or a graph that is made: rmat (labels shuffled), sbm, grid2d or ring",
+  command->input("--graph", o->graph, "Store (orthant partition writes it), in place of a generated graph");
+  command->option("--kind", o->kind, "Kind of generated graph: rmat (labels shuffled), sbm, grid2d or ring",
                   one_of({"rmat", "sbm", "grid2d", "ring"}));
   command->option("--vertices", o->vertices, "Its vertices", whole_number(2, graph::most_vertices));
   command->option("--edges", o->edges,
-                  "Its edges; each is stored in both directions, repeats are merged, self loops added",
+                  "Edges of the generated graph; each is stored in both directions, repeats are merged, self "
+                  "loops are added",
                   whole_number(1, graph::most_edges));
   command->flag("--directed", o->directed, "rmat, sbm: store each edge in its own direction only");
   command->option("--seed", o->seed, "Seed of the graph", whole_number(0));
-  command->option("--permute", o->permute, "Its order, as of partition: none, single, double or cluster",
+  command->option("--permute", o->permute,
+                  "Order of the vertices, as in partition: none, single, double or cluster",
                   one_of({"none", "single", "double", "cluster"}));
-  command->option("--grid", o->grid,
-                  "Cut A^ over X (rows) and Y (columns) of this grid DxXxYxZ; otherwise rows over all ranks");
-  command->option("--widths", o->widths, "Columns of B; 16,32,47,64,100,128,256 where none is named");
-  command->option("--forms", o->forms, "product (A^ B), transposed (A^^T B); product where none is named",
+  command->option(
+      "--grid", o->grid,
+      "Partition A^ over X (rows) and Y (columns) of this grid DxXxYxZ; default: rows over all ranks");
+  command->option("--widths", o->widths, "Numbers of columns of B; default: 16,32,47,64,100,128,256");
+  command->option("--forms", o->forms, "product (A^ B), transposed (A^^T B) or both; default: product",
                   one_of({"product", "transposed"}));
-  command->option("--dtype", o->dtype,
-                  "fp32, fp64, or bf16 or fp16: of B and C; sums, values and scales are fp32 then",
-                  one_of({"fp32", "fp64", "bf16", "fp16"}));
+  command->option(
+      "--dtype", o->dtype,
+      "Format of B and C: fp32, fp64, bf16 or fp16; with bf16 and fp16 sums, values and scales are fp32",
+      one_of({"fp32", "fp64", "bf16", "fp16"}));
   add_force_memory_option(*command, o->force_memory);
   add_repeat_option(*command, o->repeat);
   add_options(*command, o->roofline);

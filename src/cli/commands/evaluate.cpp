@@ -291,12 +291,12 @@ std::unique_ptr<Command> make_evaluate() {
   command->pass_over_all_but(used_by_evaluate);
   command->begin_group("Evaluation");
   command->input("--weights", options->weights, "Weights that train --save-weights wrote");
-  command->output(
-      "--predictions", options->predictions,
-      "Write each vertex's class (of several: 0 or 1 for each), by original id, to this .h5, .npy or "
-      ".csv file");
-  command->flag("--probabilities", options->probabilities,
-                "Add the probability of each class to --predictions; in a .npy file in place of the classes");
+  command->output("--predictions", options->predictions,
+                  "File for the class of each vertex in the order of the original ids (.h5, .npy or .csv); "
+                  "with several labels per vertex 0 or 1 for each");
+  command->flag(
+      "--probabilities", options->probabilities,
+      "Add the probability of each class to --predictions; a .npy file has them in place of the classes");
   command->option(
       "--embeddings", options->embeddings,
       "Add the output of this layer to --predictions; in a .npy file in place of the classes. Layers "

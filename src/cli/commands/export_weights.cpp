@@ -17,6 +17,9 @@ int run(ExportWeightsOptions const& options, Context& context) {
   if (options.weights.empty())
     runtime::throw_user("export-weights: name the weights: orthant export-weights w.h5 -o w.safetensors");
   if (options.output.empty()) runtime::throw_user("export-weights: name the file to write with -o FILE");
+  if (!options.output.ends_with(".safetensors"))
+    runtime::throw_user("export-weights writes .safetensors files, and '{}' does not end with that",
+                        options.output);
   models::export_weights(context.world(), options.weights, options.output);
   return runtime::exit_done;
 }

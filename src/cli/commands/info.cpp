@@ -130,7 +130,7 @@ std::string parameters_text(runtime::Hdf5File const& file) {
     if (!name.starts_with(group)) continue;
     auto const extents = file.extents(name);
     num_numbers += std::accumulate(extents.begin(), extents.end(), std::int64_t{1}, std::multiplies<>());
-    arrays += fmt::format("  {:<20}{}{}\n", name.substr(group.size()), fmt::join(extents, " x "),
+    arrays += fmt::format("  {:<24} {}{}\n", name.substr(group.size()), fmt::join(extents, " x "),
                           file.type(name) == runtime::Hdf5Type::float64 ? ", float64" : ", float32");
   }
   return fmt::format("parameters  {} numbers\n{}", num_numbers, arrays);
@@ -335,7 +335,7 @@ std::unique_ptr<Command> make_info() {
   auto const options = std::make_shared<InfoOptions>();
   command->input("file", options->file, "Store, token file, weights or checkpoint to describe");
   command->flag("--verify", options->verify,
-                "Check all of the file, too: checksums, and what its arrays say of each other");
+                "Also check the whole file: checksums, and whether its arrays agree with each other");
   command->set_needs_device(false);
   command->set_run([options](Context& context) { return run(*options, context); });
   return command;

@@ -319,55 +319,53 @@ std::unique_ptr<Command> make_partition() {
   auto const options = std::make_shared<PartitionOptions>();
   command->input("--input", options->input, "Graph to read: a folder or a file");
   command->option("--generate", options->generated.kind,
-                  "Or generate one, all ranks a part each and without files: rmat, sbm, grid2d or ring",
+                  "Generate a graph in place of --input, without files: rmat, sbm, grid2d or ring",
                   one_of(generator_kinds()));
   add_generator_options(*command, options->generated);
   command->option("--format", options->format, "Format of the input: auto, ogb, edgelist, mtx or npy",
                   one_of({"auto", "ogb", "edgelist", "mtx", "npy"}));
   command->output("-o,--output", options->output, "Store to write (HDF5)");
-  command->option(
-      "--permute", options->permute,
-      "Order of the vertices: double (balanced blocks), single, none, cluster (balanced and "
-      "local), pieces (the same for train --schedule rows), or auto (the best of double, cluster and pieces, "
-      "by what --stats measures)",
-      one_of({"double", "single", "none", "cluster", "pieces", "auto"}));
-  command->option("--normalize", options->normalize, "sym: D^-1/2 (A+I) D^-1/2; row: D^-1 (A+I); none: A",
+  command->option("--permute", options->permute,
+                  "Order of the vertices: double (balanced blocks), single, none, cluster (balanced, "
+                  "neighbors close together), pieces (the same for train --schedule rows) or auto (the best "
+                  "of double, cluster and pieces by the tables of --stats)",
+                  one_of({"double", "single", "none", "cluster", "pieces", "auto"}));
+  command->option("--normalize", options->normalize,
+                  "Form of A^: sym (D^-1/2 (A+I) D^-1/2), row (D^-1 (A+I)) or none (A)",
                   one_of({"sym", "row", "none"}));
   command->flag("--directed", options->directed,
                 "Keep the direction of edges; otherwise each counts both ways");
   command->option(
       "--duplicates", options->duplicates,
-      "drop: an edge counts once however often it is listed (weights: their sum), as OGB and PyG do; or keep",
+      "Repeated edges: drop (an edge counts once, and its weights are added, as in OGB and PyG) or keep",
       one_of({"drop", "keep"}));
-  command->option(
-      "--self-loops", options->self_loops,
-      "keep: the input's own stay in A (sym and row put one of their own in their place); or drop",
-      one_of({"keep", "drop"}));
-  command->option("--weights", options->weights,
-                  "use the weights of the input, where it has some, or ignore them",
+  command->option("--self-loops", options->self_loops,
+                  "Self loops of the input: keep (sym and row replace them by one per vertex) or drop",
+                  one_of({"keep", "drop"}));
+  command->option("--weights", options->weights, "Edge weights of the input: use or ignore",
                   one_of({"use", "ignore"}));
-  command->option("--split", options->split, "Name of the train/valid/test split where there are several");
-  command->option("--random-features", options->random_features, "Make up this many features a vertex",
+  command->option("--split", options->split, "Name of the train/valid/test split if the input has several");
+  command->option("--random-features", options->random_features,
+                  "Number of random features per vertex, in place of the input's",
                   whole_number(0, graph::most_generated_columns));
-  command->option("--random-labels", options->random_labels, "Make up labels of this many classes",
+  command->option("--random-labels", options->random_labels,
+                  "Number of classes of random labels, in place of the input's",
                   whole_number(0, graph::most_generated_columns));
-  command->option("--random-split", options->random_split, "Make up a split: fractions train,valid,test",
+  command->option("--random-split", options->random_split, "Random split: fractions train,valid,test",
                   in_range(0, 1));
-  command->option(
-      "--edge-split", options->edge_split,
-      "Hold out shares valid,test of the edges, such as 0.05,0.1, for train --task links: they are "
-      "left out of A, and as many pairs that are no edges are drawn",
-      in_range(0, 1));
+  command->option("--edge-split", options->edge_split,
+                  "Hold out shares valid,test of the edges, such as 0.05,0.1, for train --task links: A does "
+                  "not have them, and as many pairs without an edge are drawn",
+                  in_range(0, 1));
   command->option("--metis", options->metis, "Also write METIS's assignment to this many parts",
                   whole_number(0, std::numeric_limits<std::int32_t>::max()));
   command->option("--clusters", options->clusters,
                   "Also find this many clusters of neighbors with METIS, for train --sampler clusters",
                   whole_number(0, graph::most_clusters));
   command->option("--seed", options->seed, "Seed of all randomness", whole_number(0));
-  command->flag(
-      "--stats", options->stats,
-      "Print degrees, balance of each order for both schedules, needed rows, halo volumes, and at the end "
-      "the grids and schedules that train takes by itself");
+  command->flag("--stats", options->stats,
+                "Print degrees, the balance of each order for both schedules, needed rows and halo volumes, "
+                "and the grids and schedules that train chooses");
   add_force_memory_option(*command, options->force_memory);
   command->set_needs_device(false);
   command->set_run([options](Context& context) { return run(*options, context); });

@@ -196,7 +196,7 @@ int run(PlanLmOptions const& options, Context& context) {
 
 std::unique_ptr<Command> make_plan_lm() {
   auto command = std::make_unique<Command>(
-      "plan-lm", "Show how long a step of a language model takes on the best grids of any number of ranks");
+      "plan-lm", "Show the time of a step of a language model on the best grids of any number of ranks");
   auto const o = std::make_shared<PlanLmOptions>();
   add_options(*command, *o);
   command->read_table_of("train-lm");

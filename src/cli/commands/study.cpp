@@ -268,7 +268,7 @@ std::unique_ptr<Command> make(std::string const& name, std::string const& summar
 std::unique_ptr<Command> make_study_init() {
   auto const o = std::make_shared<StudyOptions>();
   o->machine = "generic";
-  auto command = make("init", "Write a study file to begin with", o, init);
+  auto command = make("init", "Write an example of a study file", o, init);
   std::vector<std::string> names;
   for (auto const& job_template : built_in_templates())
     names.emplace_back(job_template.name);
@@ -280,15 +280,14 @@ std::unique_ptr<Command> make_study_init() {
 
 std::unique_ptr<Command> make_study_submit() {
   auto const o = std::make_shared<StudyOptions>();
-  auto command =
-      make("submit", "Start the points that are still to do, as jobs of Slurm or Flux or on this machine", o,
-           submit);
+  auto command = make(
+      "submit", "Start the points without a result, as jobs of Slurm or Flux or on this machine", o, submit);
   command->option("--machine", o->machine,
                   "Template of the jobs: generic, perlmutter, frontier, alps, tuolumne, or a script; by "
                   "default that of the file");
   command->flag("--here", o->here,
-                "Run them one after the other on this machine, without a scheduler; also on more ranks than "
-                "cores, whose seconds mean nothing and are marked in the report");
+                "Run the points one after the other on this machine, without a scheduler; points with more "
+                "ranks than cores run as well, and the report marks that their times mean nothing");
   command->option("--launcher", o->launcher,
                   "What stands before the number of ranks, such as \"mpirun -n\"; by default that of the "
                   "file or the template, with "
@@ -302,14 +301,14 @@ std::unique_ptr<Command> make_study_status() {
 }
 
 std::unique_ptr<Command> make_study_collect() {
-  return make("collect", "Read the metrics of all points into one file, beside what was predicted",
+  return make("collect", "Read the metrics of all points, and their predictions, into one file",
               std::make_shared<StudyOptions>(), collect);
 }
 
 std::unique_ptr<Command> make_study_report() {
   auto const o = std::make_shared<StudyOptions>();
   auto command =
-      make("report", "Print tables, and write figures and a page of what was collected", o, report);
+      make("report", "Print tables, and write figures and a page of the collected results", o, report);
   command->input("--results", o->results, "File of study collect; by default that in the study's folder");
   command->option("-o,--output", o->output, "Folder to write; by default report/ in the study's folder");
   return command;

@@ -32,72 +32,71 @@ void add_model(Command& command, TrainLmOptions& o) {
   command.option("--hidden", o.hidden, "Width of the residual stream", whole_number(1, most_width));
   command.option("--heads", o.heads, "Number of attention heads; divides --hidden",
                  whole_number(1, most_width));
-  command.option("--kv-heads", o.kv_heads, "Number of heads of keys and values; divides --heads; 0: as many",
+  command.option("--kv-heads", o.kv_heads, "Number of heads of keys and values; divides --heads; 0: --heads",
                  whole_number(0, most_width));
   command.option("--feed-forward", o.feed_forward,
-                 "Width within a block's second half; 0: 4 times --hidden (gpt2), or 8/3 times (llama)",
+                 "Width of the feed-forward network; 0: 4 times --hidden (gpt2) or 8/3 times (llama)",
                  whole_number(0, most_width));
-  command.option("--positions", o.positions, "The longest sequence of the model; 0: --sequence",
-                 whole_number(0));
+  command.option("--positions", o.positions, "Longest sequence of the model; 0: --sequence", whole_number(0));
   command.flag("--bias,!--no-bias", o.bias, "Biases of linear layers and norms (default of gpt2)");
   command.flag("--tied-head,!--no-tied-head", o.tied_head,
                "The head shares the table of the embedding (default of gpt2)");
   command.option("--dropout", o.dropout, "Probability that an activation is dropped", in_range(0, 0.999));
-  command.option("--norm-epsilon", o.norm_epsilon, "What norms add to the variance", in_range(0, 1));
+  command.option("--norm-epsilon", o.norm_epsilon, "Number that norms add to the variance", in_range(0, 1));
   command.option("--rotary-base", o.rotary_base, "Base of the wavelengths of rotary positions",
                  above(1, 1e12));
 }
 
 void add_expert_axis_option(Command& command, TrainLmOptions& o) {
-  command.option("--expert-axis", o.expert_axis,
-                 "Ranks along data that the experts are dealt to; divides the data axis and --experts",
-                 whole_number(1, most_experts_axis));
+  command.option(
+      "--expert-axis", o.expert_axis,
+      "Number of data ranks over which the experts are distributed; divides the data axis and --experts",
+      whole_number(1, most_experts_axis));
 }
 
 void add_experts(Command& command, TrainLmOptions& o) {
   command.begin_group("Experts");
-  command.option(
-      "--experts", o.experts,
-      "Feed-forward parts per layer, of which each token takes --top-k; without biases; 0: layers have "
-      "one",
-      whole_number(0, most_experts));
-  command.option("--top-k", o.top_k, "Experts of a token", whole_number(1, most_experts));
-  command.option("--moe-every", o.moe_every, "The last layer of every N has experts, the others have none",
+  command.option("--experts", o.experts,
+                 "Number of experts per layer (feed-forward networks without biases), of which each token "
+                 "uses --top-k; 0: one ordinary feed-forward network",
+                 whole_number(0, most_experts));
+  command.option("--top-k", o.top_k, "Number of experts per token", whole_number(1, most_experts));
+  command.option("--moe-every", o.moe_every,
+                 "Every N-th layer has experts; the others have an ordinary feed-forward network",
                  whole_number(1, most_layers_of_model));
   command.option("--shared-experts", o.shared_experts,
-                 "Experts beside them that every token passes through, in layers with experts",
+                 "Number of additional experts that every token uses, in layers with experts",
                  whole_number(0, most_experts));
-  command.number_or_word(
-      "--capacity", o.capacity,
-      "Tokens that an expert takes in a training pass, in mean loads over all ranks; later ones in the "
-      "order of tokens are dropped; none: no limit",
-      {"none"}, above(0, largest_number), runtime::ValueKind::number_or_word);
-  command.option(
-      "--capacity-group", o.capacity_group,
-      "Whose tokens --capacity counts: of all ranks in a pass (step), or of each rank along data by "
-      "itself (rank), so that the number of these changes who is dropped",
-      one_of({"step", "rank"}));
-  command.option("--balance-loss", o.balance_loss,
-                 "Coefficient of the loss that keeps the load of experts even", in_range(0));
-  command.option("--z-loss", o.z_loss, "Coefficient of the loss that keeps the logits of the router small",
+  command.number_or_word("--capacity", o.capacity,
+                         "Most tokens per expert in a training pass, as a multiple of the mean load; later "
+                         "tokens are dropped; none: no limit",
+                         {"none"}, above(0, largest_number), runtime::ValueKind::number_or_word);
+  command.option("--capacity-group", o.capacity_group,
+                 "Tokens over which --capacity is computed: step (all ranks of a pass) or rank (each data "
+                 "rank separately; the dropped tokens then depend on the number of data ranks)",
+                 one_of({"step", "rank"}));
+  command.option("--balance-loss", o.balance_loss, "Coefficient of the load-balancing loss of the experts",
+                 in_range(0));
+  command.option("--z-loss", o.z_loss, "Coefficient of the z-loss, which keeps the router's logits small",
                  in_range(0));
   command.option("--router-noise", o.router_noise,
-                 "Deviation of what is added to the logits of the router in training, for the choice alone",
+                 "Standard deviation of noise that is added to the router's logits for the choice of "
+                 "experts, in training",
                  in_range(0));
   command.number_or_word(
       "--expert-imbalance", o.expert_imbalance,
-      "Predict memory and seconds for the rank whose experts are all chosen so often, over the mean "
-      "(`imbalance` in the metrics); auto: seconds for 1, memory for the middle of 1 and all tokens",
+      "Load of the fullest rank over the mean load (`imbalance` in the metrics), for predictions of memory "
+      "and time; auto: 1 for the time, and half of all tokens for the memory",
       {"auto"}, in_range(1, largest_number), runtime::ValueKind::number_or_word);
 }
 
 void add_expert_placement(Command& command, TrainLmOptions& o) {
   command.option("--expert-placement", o.expert_placement,
-                 "Which ranks of --expert-axis have which experts: in order of their numbers (order), or so "
-                 "that their ranks have equal loads by --expert-loads (balanced)",
+                 "Placement of experts on the ranks of --expert-axis: order (by number) or balanced (equal "
+                 "loads by --expert-loads)",
                  one_of({"order", "balanced"}));
   command.input("--expert-loads", o.expert_loads,
-                "Metrics of an earlier run, whose tokens per expert are the loads");
+                "Metrics file of an earlier run with the number of tokens per expert");
 }
 
 void add_batches(Command& command, TrainLmOptions& o) {
@@ -112,7 +111,7 @@ void add_batches(Command& command, TrainLmOptions& o) {
       is_open ? "Sequences per pass, over all ranks, which changes speed and memory alone; 0: 16 or more"
               : "Sequences per step, over all ranks",
       whole_number(is_open ? 0 : 1));
-  command.option("--accumulate", o.accumulate, "Passes per step; divides --global-batch",
+  command.option("--accumulate", o.accumulate, "Number of passes per step; divides --global-batch",
                  whole_number(1, most_passes));
 }
 
@@ -127,22 +126,21 @@ void add_checkpointing_option(Command& command, TrainLmOptions& o) {
       "layer's) or N",
       {"none", "full"}, whole_number(1, most_layers_of_model));
   command.flag("--keep-collectives", o.keep_collectives,
-               "Keep the results of the collectives of these layers, too, so that computing them again sends "
+               "Also keep the results of the collectives of these layers, so that recomputation sends "
                "nothing (communication-aware checkpointing)");
 }
 
 void add_training(Command& command, TrainLmOptions& o) {
   add_batches(command, o);
   command.option("--steps", o.steps, "Number of steps", whole_number(0, most_epochs));
-  command.begin_group("Optimiser");
+  command.begin_group("Optimizer");
   add_optimizer_option(command, o);
   command.option("--lr", o.lr, "Learning rate", above(0, largest_rate));
   add_betas_option(command, o);
-  command.option(
-      "--weight-decay", o.weight_decay,
-      "Weight decay of matrices, tables of tokens and positions included (biases and scales of norms are "
-      "never decayed)",
-      in_range(0));
+  command.option("--weight-decay", o.weight_decay,
+                 "Weight decay of matrices and of the tables of tokens and positions; biases and scales of "
+                 "norms have none",
+                 in_range(0));
   command.option("--clip-norm", o.clip_norm, "Scale gradients down to this global norm; 0: do not",
                  in_range(0));
   add_rate_schedule_options(command, o, "");
@@ -152,10 +150,10 @@ void add_training(Command& command, TrainLmOptions& o) {
 void add_running(Command& command, TrainLmOptions& o) {
   command.begin_group("Running");
   command.option("--eval-every", o.eval_every,
-                 "Steps between evaluations of the whole validation part; 0 for never",
+                 "Steps between evaluations on the whole validation part; 0: never",
                  whole_number(0, most_epochs));
   command.option("--patience", o.patience,
-                 "Stop after this many evaluations in a row without a lower validation loss; 0 for never",
+                 "Stop after N evaluations without a lower validation loss; 0: never",
                  whole_number(0, most_epochs));
   command.option("--log-every", o.log_every, "Steps between lines of progress in a file or pipe",
                  whole_number(1, most_epochs));

@@ -160,12 +160,12 @@ Command::~Command() = default;
 void Command::add_common_options() {
   begin_group("Common");
   input("--config", common_.config, "TOML file of options; flags and ORTHANT_* variables override it");
-  option("--log-level", common_.log_level, "What to say on stderr: debug, info, warning, error or off",
+  option("--log-level", common_.log_level, "Messages on stderr: debug, info, warning, error or off",
          one_of({"trace", "debug", "info", "warning", "warn", "error", "off"}));
   option("--timeout", common_.timeout_seconds,
-         "Seconds without progress in a collective until the job is ended with a report; 0 for never",
+         "End the job with a report after this many seconds without progress in a collective; 0: never",
          in_range(0, longest_timeout_seconds));
-  output("--metrics", common_.metrics, "Write one JSON object a line to this file");
+  output("--metrics", common_.metrics, "Write metrics to this file, one JSON object per line");
   output("--trace", common_.trace, "Write a timeline to this file (Perfetto, chrome://tracing)");
   flag("--force", common_.force, "Replace outputs that exist");
 }
@@ -297,7 +297,7 @@ std::string Command::help() const {
     text.erase(at, 1);
   if (!description_.also_table.empty())
     text += fmt::format(
-        "\nOther options of `orthant {}` are checked and passed over, so its command lines work here.\n",
+        "\nOther options of `orthant {}` are checked and ignored, so its command lines work here.\n",
         description_.also_table);
   return text;
 }

@@ -45,8 +45,8 @@ pmm::GemmTable read_gemm_table(runtime::Communicator const& world, std::filesyst
 
 void add_gemm_math_option(Command& command, std::string& math) {
   command.option("--gemm-math", math,
-                 "What dense products of fp32 multiply in: fp32, or tf32 or bf16 on CUDA devices, bf16 "
-                 "attention, too; sums are fp32",
+                 "Precision of the multiplications in fp32 dense products: fp32; on CUDA devices also tf32 "
+                 "or bf16 (bf16 then also for attention); sums are fp32",
                  one_of({"fp32", "tf32", "bf16"}));
 }
 
@@ -67,8 +67,8 @@ void choose_gemm_math(std::string const& math, std::string const& dtype) {
 
 void add_gemm_table_option(Command& command, std::string& path) {
   command.input("--gemm-table", path,
-                "Which library multiplies dense matrices of which shapes (bench gemm --tune writes one); "
-                "otherwise by the built-in table");
+                "Table that assigns a library to each shape of dense products (bench gemm --tune writes "
+                "one); default: the built-in table");
 }
 
 void choose_gemm_libraries(Context& context, std::string const& path) {

@@ -24,12 +24,12 @@ void add_model_options(Command& command, GraphModelOptions& o) {
       "a share of the first layer in each, and weights near the identity); gat or gatv2 (attention over the "
       "neighbors)",
       one_of({"gcn", "sage", "gin", "sgc", "appnp", "gcnii", "gat", "gatv2"}));
-  command.option("--aggregator", o.aggregator, "How --model sage puts neighbors together: mean, sum or max",
+  command.option("--aggregator", o.aggregator, "How --model sage aggregates neighbors: mean, sum or max",
                  one_of({"mean", "sum", "max"}));
-  command.option("--activation", o.activation, "What hidden layers do to each number: relu, elu or gelu",
+  command.option("--activation", o.activation, "Activation function of the hidden layers: relu, elu or gelu",
                  one_of({"relu", "elu", "gelu"}));
   command.option("--propagation-steps", o.propagation_steps,
-                 "Products by A^ without weights, of --model sgc (else 2) and appnp (else 10)",
+                 "Number of propagation steps of --model sgc (default 2) and appnp (default 10)",
                  whole_number(1, most_propagations));
   command.option("--teleport", o.teleport,
                  "Share of the first layer's output in each step of --model appnp, "
@@ -37,14 +37,15 @@ void add_model_options(Command& command, GraphModelOptions& o) {
                  in_range(0, 1));
   command.option(
       "--theta", o.theta,
-      "Of --model gcnii: layer l takes log(theta / l + 1) of its weight, and the identity for the rest",
+      "Strength of the weights of --model gcnii: layer l uses a W + (1 - a) I with a = log(theta / l + 1)",
       above(0, 1));
   constexpr std::int64_t most_heads = 1'024;
-  command.option("--heads", o.heads,
-                 "Heads of attention in hidden layers, side by side: they divide the width",
-                 whole_number(1, most_heads));
+  command.option(
+      "--heads", o.heads,
+      "Number of attention heads in hidden layers; their outputs are concatenated, so it divides --hidden",
+      whole_number(1, most_heads));
   command.option("--output-heads", o.output_heads,
-                 "Heads of the layer that gives the logits, which are their mean",
+                 "Number of attention heads in the output layer; the logits are the mean over them",
                  whole_number(1, most_heads));
 }
 
@@ -62,32 +63,27 @@ void set_model(models::NetworkSettings& settings, GraphModelOptions const& o) {
 
 void add_operator_options(Command& command, std::string& normalize, std::string& self_loops) {
   command.option("--normalize", normalize,
-                 "Multiply by sym: D^-1/2 A D^-1/2; row: D^-1 A; none: A; or auto: as the weights were "
-                 "trained, else as --model says, "
-                 "else as the store was made",
+                 "Form of A^: sym (D^-1/2 A D^-1/2), row (D^-1 A), none (A), or auto (that of --init-from; "
+                 "else the default of --model; else that of the store)",
                  one_of({"auto", "sym", "row", "none"}));
-  command.option(
-      "--self-loops", self_loops,
-      "Self loops of that A: add (one per vertex, in place of the graph's), keep (the graph's; with "
-      "--normalize none) or drop; auto: add for sym and row, keep for none",
-      one_of({"auto", "add", "keep", "drop"}));
+  command.option("--self-loops", self_loops,
+                 "Self loops of A: add (one per vertex, in place of the graph's own), keep (the graph's own; "
+                 "needs --normalize none), drop, or auto (add for sym and row, keep for none)",
+                 one_of({"auto", "add", "keep", "drop"}));
 }
 
 void add_grid_options(Command& command, GridOptions& o, std::string_view what_is_open) {
   constexpr std::int64_t most_measured = 1000;
   command.option("--grid", o.grid, "Ranks along data, X, Y and Z as DxXxYxZ, or auto");
-  command.input(
-      "--machine", o.machine,
-      fmt::format(
-          "Machine model that predictions use ({}, plans): a name (perlmutter, frontier, tuolumne, alps, "
-          "h200-node, host) or a .toml file, such as bench machine writes",
-          what_is_open));
-  command.option(
-      "--measure-top", o.measure_top,
-      fmt::format("Of what {} leaves open, run so many of the best for three steps each, and keep the "
-                  "fastest; 0: by prediction alone",
-                  what_is_open),
-      whole_number(0, most_measured));
+  command.input("--machine", o.machine,
+                fmt::format("Machine model for predictions ({}, plans): perlmutter, frontier, tuolumne, "
+                            "alps, h200-node, host, or a .toml file as bench machine writes it",
+                            what_is_open));
+  command.option("--measure-top", o.measure_top,
+                 fmt::format("With {}: run the N best predictions for three steps each and keep the fastest; "
+                             "0: choose by prediction alone",
+                             what_is_open),
+                 whole_number(0, most_measured));
 }
 
 void require_choice(GridOptions const& o, bool is_open, std::string_view what_is_open) {
@@ -97,24 +93,23 @@ void require_choice(GridOptions const& o, bool is_open, std::string_view what_is
 }
 
 void add_rate_schedule_options(Command& command, OptimizerOptions& o, std::string_view advice) {
-  command.option(
-      "--lr-schedule", o.lr_schedule,
-      "The learning rate after the warm-up: constant; linear or cosine decay to --min-lr in the last "
-      "step; step (times --lr-factor every --lr-step steps); or plateau (times --lr-factor where "
-      "--lr-patience evaluations have brought no smaller validation loss)",
-      one_of({"constant", "step", "linear", "cosine", "plateau"}));
+  command.option("--lr-schedule", o.lr_schedule,
+                 "Learning rate after the warm-up: constant; linear or cosine (falls to --min-lr in the last "
+                 "step); step (times --lr-factor every --lr-step steps); plateau (times --lr-factor after "
+                 "--lr-patience evaluations without a smaller validation loss)",
+                 one_of({"constant", "step", "linear", "cosine", "plateau"}));
   command.option("--warmup-steps", o.warmup_steps,
                  fmt::format("Steps over which the learning rate rises from 0 to --lr{}", advice),
                  whole_number(0));
-  command.option("--min-lr", o.min_lr, "The least learning rate of a schedule, at most --lr",
+  command.option("--min-lr", o.min_lr, "Smallest learning rate of a schedule; at most --lr",
                  in_range(0, largest_rate));
   command.option("--lr-step", o.lr_step, "Steps between two changes of --lr-schedule step", whole_number(0));
   command.option("--lr-factor", o.lr_factor,
-                 "What --lr-schedule step and plateau multiply the learning rate by", above(0, 1));
-  command.option(
-      "--lr-patience", o.lr_patience,
-      "Evaluations in a row without a smaller validation loss that --lr-schedule plateau lets pass",
-      whole_number(0));
+                 "Factor by which --lr-schedule step and plateau multiply the learning rate", above(0, 1));
+  command.option("--lr-patience", o.lr_patience,
+                 "For --lr-schedule plateau: number of evaluations without a smaller validation loss before "
+                 "the rate is reduced",
+                 whole_number(0));
 }
 
 void add_betas_option(Command& command, OptimizerOptions& o) {
@@ -126,38 +121,38 @@ void add_weight_options(Command& command, WeightOptions& o, std::string_view uni
   command.begin_group("Weights");
   command.input("--init-from", o.init_from, "Start from the weights of this file");
   command.option("--init-skip", o.init_skip,
-                 "Weights that --init-from leaves out: names or patterns, such as layer2.*,*.bias");
+                 "Weights that --init-from does not read: names or patterns, such as layer2.*,*.bias; they "
+                 "start as in a new model");
   command.output(
       "--save-weights", o.save_weights,
-      fmt::format("Write the final weights to this file, and those of the best {} beside it (w.h5, "
-                  "w-best.h5)",
-                  unit));
+      fmt::format(
+          "Write the final weights to this file, and those of the best {} to a second one (w.h5, w-best.h5)",
+          unit));
   command.output("--save-best", o.save_best, fmt::format("Write the weights of the {} to this file", best));
 }
 
 void add_checkpoint_options(Command& command, CheckpointOptions& o, std::string_view unit) {
   command.begin_group("Checkpoints");
-  command.output_folder("--checkpoint", o.checkpoint, "Write checkpoints to this folder, and one at the end");
+  command.output_folder("--checkpoint", o.checkpoint,
+                        "Folder for checkpoints; one is also written at the end");
   command.option("--checkpoint-every", o.checkpoint_every,
                  fmt::format("{}s between checkpoints, such as 10, or minutes, such as 30min",
                              unit == "epoch" ? "Epoch" : "Step"));
-  command.option("--checkpoint-keep", o.checkpoint_keep, "Number of checkpoints that are kept, newest first",
+  command.option("--checkpoint-keep", o.checkpoint_keep, "Number of checkpoints to keep, the newest ones",
                  whole_number(1));
   command.option("--checkpoint-async", o.checkpoint_async,
                  "Write checkpoints while the training goes on: on or off", one_of({"on", "off"}));
-  command.option(
-      "--max-walltime", o.max_walltime,
-      "Stop with a checkpoint and status 75 before the program has run as long as this (2h, 90min); a "
-      "time limit of Slurm does the same");
+  command.option("--max-walltime", o.max_walltime,
+                 "Stop with a checkpoint and status 75 before the program has run for this time (2h, 90min); "
+                 "Slurm's time limit has the same effect");
   command.option("--resume", o.resume,
-                 "Go on from a checkpoint: its path, auto (the newest sound one of --checkpoint, else a new "
-                 "start) or never");
-  command.option(
-      "--resume-override", o.resume_override,
-      fmt::format("What may differ from the checkpoint: precision, learning-rate, length (--{}s, if the "
-                  "learning rate decays over them), or several of them",
-                  unit),
-      one_of({"precision", "learning-rate", "length"}));
+                 "Resume from a checkpoint: its path, auto (the newest valid one in --checkpoint, or a new "
+                 "start if there is none) or never");
+  command.option("--resume-override", o.resume_override,
+                 fmt::format("Settings that may differ from the checkpoint: precision, learning-rate, length "
+                             "(--{}s, if the learning rate decays over them), or several of them",
+                             unit),
+                 one_of({"precision", "learning-rate", "length"}));
 }
 
 using Json = nlohmann::ordered_json;

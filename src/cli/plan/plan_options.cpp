@@ -62,24 +62,24 @@ void add_options(Command& command, PlanOptions& o) {
     command.pass_over(option, [&o] { return !o.simulation.simulate; });
 
   command.begin_group("Planning");
-  command.option("--vertices", o.vertices, "Vertices of a graph that is given by its counts",
+  command.option("--vertices", o.vertices, "Number of vertices, for a graph that is given by its counts",
                  whole_number(1, graph::most_vertices));
-  command.option("--nonzeros", o.nonzeros, "Its non-zeros of A^, with a self loop of every vertex",
+  command.option("--nonzeros", o.nonzeros, "Number of non-zeros of A^, with one self loop per vertex",
                  whole_number(1, graph::most_edges));
-  command.option("--symmetric", o.symmetric, "Whether its A is its own transpose: yes or no",
-                 one_of({"yes", "no"}));
+  command.option("--symmetric", o.symmetric, "Whether A is symmetric: yes or no", one_of({"yes", "no"}));
   command.option(
       "--widths", o.widths,
       "Widths from features to classes, such as 100-128-128-47, in place of --layers and --hidden");
   add_ranks_option(command, o.ranks, most_ranks);
   command.option("--least-width", o.least_width,
-                 "Least columns per rank of the widest aggregation: grids that split it further are left out",
+                 "Least number of columns per rank in the widest aggregation; grids with fewer are left out",
                  whole_number(1, most_columns));
-  command.flag("--exact", o.exact,
-               "Count what the mini-batches of epoch 1 send on every rank, in place of the mean");
+  command.flag(
+      "--exact", o.exact,
+      "Count the bytes of the mini-batches of epoch 1 on every rank, in place of the mean over batches");
   add_simulation_options(command, o.simulation, "an epoch on the best grid of each schedule");
   command.option("--top", o.top, "Grids to show for each schedule", whole_number(1));
-  command.flag("--arrays", o.arrays, "Also show the arrays of the best grids, added up by label");
+  command.flag("--arrays", o.arrays, "Also show the arrays of the best grids, summed by label");
   command.flag("--json", o.json, "Print one JSON object per grid");
 }
 

@@ -114,7 +114,7 @@ struct Run {
   std::string training; // empty if it writes no checkpoints
   std::vector<Record> records;
   std::int64_t length = 0; // of the whole training in units; 0 if its options do not say
-  json done;               // the last line; null while the training runs
+  json done;               // the last line, done or stopped; null while the training runs
 };
 
 std::optional<double> number(json const& object, std::string const& key) {
@@ -148,7 +148,7 @@ void add_line(json const& line, std::vector<Run>& runs) {
   }
   if (runs.empty()) return;
   auto& records = runs.back().records;
-  if (event == "done") runs.back().done = line;
+  if (event == "done" || event == "stopped") runs.back().done = line;
   if (event == "epoch" || event == "step") {
     auto const before = records.empty() ? 0 : records.back().seconds;
     records.push_back({number(line, event).value_or(static_cast<double>(records.size() + 1)),

@@ -20,7 +20,7 @@ constexpr std::int64_t most_seeds = 1'000'000;
 void add_data(Command& command, TrainOptions& o) {
   command.input("--graph", o.graph, "Store to train on (orthant partition writes it)");
   command.option("--dataset", o.dataset,
-                 "Or a data set that is built in: karate, or sbm, rmat, grid2d, ring[:k=v,..]");
+                 "Built-in data set, in place of --graph: karate, or sbm, rmat, grid2d, ring[:k=v,..]");
 }
 
 void add_grid(Command& command, TrainOptions& o) {
@@ -34,68 +34,71 @@ void add_model(Command& command, TrainOptions& o) {
   command.option("--hidden", o.hidden, "Width of the hidden layers", whole_number(1, most_hidden));
   command.option("--embedding", o.embedding, "Width of the outputs with --task links",
                  whole_number(1, most_hidden));
-  command.option(
-      "--decoder", o.decoder,
-      "What scores a pair of outputs with --task links: dot (their dot product) or mlp (a perceptron with "
-      "one hidden layer, of their product number by number)",
-      one_of({"dot", "mlp"}));
+  command.option("--decoder", o.decoder,
+                 "Score of a pair of outputs with --task links: dot (their dot product) or mlp (a perceptron "
+                 "with one hidden layer on their elementwise product)",
+                 one_of({"dot", "mlp"}));
   command.option("--decoder-hidden", o.decoder_hidden,
-                 "Width of the hidden layer of --decoder mlp; by default that of --embedding",
+                 "Width of the hidden layer of --decoder mlp; default: --embedding",
                  whole_number(1, most_hidden));
   command.option("--dropout", o.dropout, "Probability that an activation is dropped", in_range(0, 0.999));
   command.option("--attention-dropout", o.attention_dropout,
-                 "Probability that a coefficient of attention is dropped", in_range(0, 0.999));
-  command.option(
-      "--edge-dropout", o.edge_dropout,
-      "Probability that an edge of A^ is dropped in a step, the other edges being scaled up; self loops stay",
-      in_range(0, 0.999));
+                 "Probability that an attention coefficient is dropped", in_range(0, 0.999));
+  command.option("--edge-dropout", o.edge_dropout,
+                 "Probability that an edge of A^ is dropped in a step; the other edges are scaled up, and "
+                 "self loops stay",
+                 in_range(0, 0.999));
   command.flag("--bias,!--no-bias", o.bias, "Add a bias in each layer (default)");
-  command.option("--norm", o.norm, "Normalisation in each hidden layer: layer, batch, rms or none",
+  command.option("--norm", o.norm, "Normalization in each hidden layer: layer, batch, rms or none",
                  one_of({"layer", "batch", "rms", "none"}));
-  command.flag("--residual", o.residual, "Add each layer's input to its output where they are equally wide");
+  command.flag("--residual", o.residual, "Add each layer's input to its output if both have the same width");
   command.flag("--input-projection", o.input_projection,
-               "A linear layer before the first graph layer; features are then not dropped out");
-  command.flag("--head", o.head, "A linear layer after the last graph layer, which is then a hidden one");
+               "Add a linear layer before the first graph layer; features then have no dropout");
+  command.flag("--head", o.head,
+               "Add a linear layer after the last graph layer, which then becomes a hidden layer");
   command.option("--feature-norm", o.feature_norm, "Scale each vertex's features to sum 1: row or none",
                  one_of({"row", "none"}));
   add_operator_options(command, o.normalize, o.self_loops);
-  command.flag("--trainable-features", o.trainable_features, "Learn the input features, too");
+  command.flag("--trainable-features", o.trainable_features, "Also train the input features");
 }
 
 void add_optimiser(Command& command, TrainOptions& o) {
-  command.begin_group("Optimiser");
+  command.begin_group("Optimizer");
   command.option("--optimizer", o.optimizer, "adam, adamw or sgd", one_of({"adam", "adamw", "sgd"}));
   command.option("--lr", o.lr, "Learning rate", above(0, largest_rate));
-  command.option("--weight-decay", o.weight_decay,
-                 "Weight decay (biases and scales of norms are never decayed)", in_range(0));
-  command.option("--weight-decay-first-layer", o.weight_decay_first_layer, "Another one for layer 0",
+  command.option("--weight-decay", o.weight_decay, "Weight decay; biases and scales of norms have none",
                  in_range(0));
+  command.option("--weight-decay-first-layer", o.weight_decay_first_layer,
+                 "Weight decay of layer 0; default: --weight-decay", in_range(0));
   command.option("--weight-decay-last-layer", o.weight_decay_last_layer,
-                 "Another one for the last layer, or the head, or a --decoder mlp", in_range(0));
-  command.option("--clip-norm", o.clip_norm, "Scale gradients down to this global norm", above(0));
+                 "Weight decay of the last layer, of the head, or of --decoder mlp; default: --weight-decay",
+                 in_range(0));
+  command.option("--clip-norm", o.clip_norm, "Scale gradients down if their global norm is larger than this",
+                 above(0));
   command.option("--epochs", o.epochs, "Number of epochs", whole_number(0, most_epochs));
   command.option("--seed", o.seed, "Seed of all randomness", whole_number(0));
 }
 
 void add_mini_batch(Command& command, TrainOptions& o) {
   command.begin_group("Mini-batch");
-  command.number_or_word("--batch", o.batch,
-                         "Vertices for each group and batch; auto: half of the graph's, of clusters a 16th",
-                         {"auto"}, whole_number(1, graph::most_vertices));
-  command.option("--sampler", o.sampler,
-                 "Which vertices are in a batch: uniform; degree (with probability by degree, corrected "
-                 "for); or clusters "
-                 "(whole clusters of partition --clusters, drawn at random, which keep most of their edges)",
-                 one_of({"uniform", "degree", "clusters"}));
-  command.option("--batch-edges", o.batch_edges,
-                 "Edges of a batch: rescale (A^ is right on average over batches), renormalize by the "
-                 "degrees within the "
-                 "batch, as PyG does (biased, but less noisy), or auto (renormalize clusters, else rescale)",
-                 one_of({"auto", "rescale", "renormalize"}));
-  command.option("--accumulate", o.accumulate, "Batches a step", whole_number(1));
+  command.number_or_word(
+      "--batch", o.batch,
+      "Vertices per batch of each replica; auto: half of the graph's, or a 16th with --sampler clusters",
+      {"auto"}, whole_number(1, graph::most_vertices));
+  command.option(
+      "--sampler", o.sampler,
+      "How the vertices of a batch are drawn: uniform; degree (probability by degree, with corrected edges "
+      "and losses); clusters (whole clusters of partition --clusters, which keep most of their edges)",
+      one_of({"uniform", "degree", "clusters"}));
+  command.option(
+      "--batch-edges", o.batch_edges,
+      "Weights of the edges of a batch: rescale (unbiased over batches), renormalize (degrees within the "
+      "batch, as in PyG; biased, but less noisy) or auto (renormalize for clusters, otherwise rescale)",
+      one_of({"auto", "rescale", "renormalize"}));
+  command.option("--accumulate", o.accumulate, "Batches per step and replica", whole_number(1));
   command.option("--batch-train-fraction", o.batch_train_fraction,
-                 "Share of training vertices in a batch; 0 leaves it to chance", in_range(0, 1));
-  command.option("--finish-full", o.finish_full, "Train the last epochs on the full graph",
+                 "Share of training vertices in a batch; 0: as drawn", in_range(0, 1));
+  command.option("--finish-full", o.finish_full, "Number of last epochs that train on the full graph",
                  whole_number(0, most_epochs));
 }
 
@@ -103,34 +106,31 @@ void add_computing(Command& command, TrainOptions& o) {
   command.option("--compute-dtype", o.compute_dtype, "fp32 or fp64", one_of({"fp32", "fp64"}));
   add_gemm_math_option(command, o.gemm_math);
   add_gemm_table_option(command, o.gemm_table);
-  command.option("--comm-dtype", o.comm_dtype, "Numbers on the wire: fp32, bf16 or fp16",
+  command.option("--comm-dtype", o.comm_dtype, "Format of numbers in messages: fp32, bf16 or fp16",
                  one_of({"fp32", "bf16", "fp16"}));
   command.option("--operand-dtype", o.operand_dtype,
-                 "What activations, their gradients and the operands of products are held in (sums, weights "
-                 "and logits stay in "
-                 "fp32): fp32, bf16 or fp16",
+                 "Format of activations, their gradients and the operands of products: fp32, bf16 or fp16; "
+                 "sums, weights and logits stay in fp32",
                  one_of({"fp32", "bf16", "fp16"}));
   command.option(
       "--overlap", o.overlap,
-      "Communicate while computing, and sample batches ahead: on, off, or auto (on; in the schedule "
-      "rows only along axes that connect nodes; batches where each rank has a core to spare, or a device)",
+      "Communicate while computing, and sample batches ahead: on, off or auto (on; with --schedule rows only "
+      "along axes that connect nodes; batches ahead only if each rank has a spare core or a device)",
       one_of({"auto", "on", "off"}));
   command.option("--order", o.order, "Order of a layer's products: auto, aggregate or transform first",
                  one_of({"auto", "aggregate", "transform"}));
-  command.option(
-      "--schedule", o.schedule,
-      "Communication: pmm3d (products on three axes), rows (each vertex has one owner) or auto (what "
-      "costs less; evaluate takes pmm3d where the model has both)",
-      one_of({"auto", "pmm3d", "rows"}));
-  command.option(
-      "--gather", o.gather,
-      "Rows that move between owners of vertices: all, needed (those with a neighbor there), or auto",
-      one_of({"auto", "all", "needed"}));
-  command.option(
-      "--device-graph", o.device_graph,
-      "On a device: replay full-graph epochs without dropout as one recorded graph: on or off (does "
-      "nothing on the host)",
-      one_of({"on", "off"}));
+  command.option("--schedule", o.schedule,
+                 "Communication schedule: pmm3d (matrix products over three axes), rows (one owner per "
+                 "vertex) or auto (the cheaper one; evaluate uses pmm3d if the model has both)",
+                 one_of({"auto", "pmm3d", "rows"}));
+  command.option("--gather", o.gather,
+                 "Rows that ranks exchange with --schedule rows: all of a block, needed (only those with a "
+                 "neighbor there) or auto",
+                 one_of({"auto", "all", "needed"}));
+  command.option("--device-graph", o.device_graph,
+                 "Replay full-graph epochs without dropout as one recorded CUDA or HIP graph: on or off; no "
+                 "effect on hosts",
+                 one_of({"on", "off"}));
   add_force_memory_option(command, o.force_memory);
 }
 
@@ -139,54 +139,50 @@ void add_computing(Command& command, TrainOptions& o) {
 void add_options(Command& command, TrainOptions& o) {
   add_data(command, o);
   command.option("--mode", o.mode, "full (graph) or minibatch", one_of({"full", "minibatch"}));
-  command.option(
-      "--task", o.task,
-      "nodes: the classes of vertices; or links: the edges that partition --edge-split held out, by "
-      "pairs of outputs (--decoder)",
-      one_of({"nodes", "links"}));
+  command.option("--task", o.task,
+                 "Task: nodes (predict the classes of vertices) or links (predict the edges that partition "
+                 "--edge-split held out, with --decoder)",
+                 one_of({"nodes", "links"}));
   add_grid(command, o);
   add_model(command, o);
   add_optimiser(command, o);
-  add_rate_schedule_options(command, o, " (an epoch on the full graph is one)");
+  add_rate_schedule_options(command, o, " (full-graph training has one step per epoch)");
   add_betas_option(command, o);
   add_mini_batch(command, o);
   command.begin_group("Running");
-  command.option("--eval-every", o.eval_every, "Epochs between evaluations; 0 for never",
+  command.option("--eval-every", o.eval_every, "Epochs between evaluations; 0: never",
                  whole_number(0, most_epochs));
   command.flag("--roc-auc", o.roc_auc,
-               "Evaluations find the area under the ROC curve, too: for labels with 2 classes or several per "
-               "vertex (it "
-               "sends and sorts a score of each vertex and class)");
+               "Also compute the area under the ROC curve in evaluations, for 2 classes or several labels "
+               "per vertex; it sends and sorts one score per vertex and class");
   command.option(
       "--monitor", o.monitor,
-      "What of the validation vertices makes the best epoch, and what --patience goes by: accuracy "
-      "(links: ROC-AUC); loss; or both (best where neither was ever better; any gain keeps the "
-      "patience)",
+      "Validation figure that decides the best epoch and --patience: accuracy (links: ROC-AUC), loss, or "
+      "both (best if neither was ever better; an improvement of either counts for --patience)",
       one_of({"accuracy", "loss", "both"}));
   command.option("--patience", o.patience,
-                 "Stop after this many evaluations in a row without gain by --monitor; 0 for never",
+                 "Stop after N evaluations without improvement of --monitor; 0: never",
                  whole_number(0, most_epochs));
-  command.option(
-      "--seeds", o.seeds,
-      "Train so many times, with --seed and those after it, and print mean and deviation of the accuracies",
-      whole_number(1, most_seeds));
+  command.option("--seeds", o.seeds,
+                 "Train N times, with the seeds --seed, --seed + 1, .., and print mean and standard "
+                 "deviation of the accuracies",
+                 whole_number(1, most_seeds));
   command.option(
       "--log-every", o.log_every,
-      "Epochs between lines of progress in a file or pipe; evaluations and the last epoch have one always",
+      "Epochs between lines of progress in a file or pipe; evaluations and the last epoch always have a line",
       whole_number(1, most_epochs));
   command.option(
       "--class-weights", o.class_weights,
-      "Weigh the loss of training vertices: none, or balanced (by the inverse frequency of their classes)",
+      "Weights of training vertices in the loss: none, or balanced (inverse frequency of their class)",
       one_of({"none", "balanced"}));
   command.option("--label-smoothing", o.label_smoothing,
-                 "Smooth the labels of training vertices: the target is 1 - E for the class of the vertex "
-                 "plus E / C for "
-                 "each of the C classes; evaluations use the plain labels",
+                 "Label smoothing E in training: the target is 1 - E for the vertex's class plus E / C for "
+                 "each of the C classes; evaluations use plain labels",
                  in_range(0, 0.999));
   add_computing(command, o);
   command.option("--prune", o.prune,
-                 "In full-graph steps, skip vertices that no training vertex depends on (schedule rows): on, "
-                 "off or auto",
+                 "Skip vertices that no training vertex depends on, in full-graph steps with --schedule "
+                 "rows: on, off or auto",
                  one_of({"on", "off", "auto"}));
   add_weight_options(command, o, "epoch", "epoch that is the best by --monitor");
   add_checkpoint_options(command, o, "epoch");

@@ -244,7 +244,7 @@ void Opener::read_mask_heads() {
 }
 
 void Opener::note_names_line(std::filesystem::path const& path) {
-  notes.push_back(path.filename().string() + " begins with a line of names, which is passed over");
+  notes.push_back(path.filename().string() + " begins with a line of names, which is ignored");
 }
 
 void Opener::read_sparse_heads() {

@@ -322,7 +322,7 @@ InputFiles Opener::describe_files() const {
     path = fs::absolute(path).lexically_normal();
     auto const is_text = path.extension() == ".csv" || path.extension() == ".gz";
     if (path != fs::absolute(files.edges).lexically_normal() && is_text && has_names_line(path))
-      result.notes.push_back(path.filename().string() + " begins with a line of names, which is passed over");
+      result.notes.push_back(path.filename().string() + " begins with a line of names, which is ignored");
     result.read.push_back(is_folder ? path.lexically_relative(root).string() : path.filename().string());
     // Those outside belong to somebody else.
     for (auto folder = path.parent_path(); folder.string().size() > root.string().size();

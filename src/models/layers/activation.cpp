@@ -27,14 +27,14 @@ SumOf<T> keep_scale(double probability) {
   return static_cast<SumOf<T>>(1 / (1 - probability));
 }
 
-/// Whether some elements, but not all, are dropped: what those kernels can do. They also keep all of 16-bit numbers.
+/// Whether the host kernels can draw the mask: some, but not all elements must be dropped; with 16-bit elements also if none is.
 template<class T>
 bool is_drawn_on_host(double probability) {
   auto const threshold = runtime::bernoulli_threshold(probability);
   return pmm::runs_on_host && (0 < threshold || runtime::is_16_bit<T>)&&threshold <= 0xFFFFFFFFu;
 }
 
-/// As its kernel is labelled.
+/// Label of the kernel.
 std::string_view name_of_relu(bool draws_mask) {
   return draws_mask ? "relu_dropout" : "relu";
 }
@@ -43,12 +43,12 @@ std::int64_t id_bytes(std::int64_t num_rows) {
   return num_rows * std::int64_t{sizeof(std::int64_t)};
 }
 
-/// Rows of which a piece of a row-major block has elements.
+/// Number of rows that a piece of a row-major block touches.
 std::int64_t num_rows_in(std::int64_t first, std::int64_t count, std::int64_t num_columns) {
   return count == 0 ? 0 : (first + count - 1) / num_columns - first / num_columns + 1;
 }
 
-/// A null array where the vector is empty.
+/// The vector's array, or a null array if the vector is empty.
 template<class T>
 PackedArray<T const> optional(Vector<T> const& numbers) {
   return PackedArray<T const>(numbers.extent(0) == 0 ? nullptr : numbers.data());
@@ -68,7 +68,7 @@ void mask_rows(DefaultExec const& exec, char const* label, Matrix<T> const& from
     set_dropout(task, dropout.probability, dropout.stream, keys.original_ids.data(), keys.first_column);
     return activate_rows(exec, label, num_rows, task);
   }
-  // Any execution space.
+  // All other execution spaces.
   pmm::for_each_pack<T>(
       exec, label, static_cast<std::int64_t>(from.size()),
       detail::MaskPack<T, is_relu>{PackedArray<T const>(from.data()),
@@ -97,7 +97,7 @@ void relu(DefaultExec const& exec, Matrix<T> const& z, Vector<SumOf<T>> const& b
   }
 }
 
-/// On a device.
+/// Functor of the backward pass on a device.
 template<class T>
 detail::BackwardPack<T> backward_pack(Matrix<T> const& activation, double probability,
                                       Matrix<T> const& gradient) {
@@ -105,7 +105,7 @@ detail::BackwardPack<T> backward_pack(Matrix<T> const& activation, double probab
           keep_scale<T>(probability)};
 }
 
-/// Sums where `column_sums` is not empty.
+/// Also sums columns unless `column_sums` is empty.
 template<class T>
 void backward_on_host(DefaultExec const& exec, char const* label, Matrix<T> const& activation,
                       double probability, Matrix<T> const& gradient, Vector<SumOf<T>> const& column_sums) {
@@ -119,7 +119,7 @@ void backward_on_host(DefaultExec const& exec, char const* label, Matrix<T> cons
   activate_columns_backward(exec, label, task);
 }
 
-/// A flat piece is the end of a row, whole rows and the beginning of one.
+/// A flat piece consists of the end of a row, whole rows and the beginning of a row.
 template<class T>
 void apply_dropout_to_piece_on_host(DefaultExec const& exec, Vector<T> const& from, Dropout const& dropout,
                                     BlockKeys const& keys, std::int64_t first, std::int64_t num_columns,

@@ -1,11 +1,11 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What activation.cpp does to a pack of four numbers, on a device (pmm/kernels/packs.hpp). Bytes moved, and the time
-// of 2,450,000 x 128 floats at 4.3 TB/s:
+// Functors of activation.cpp for packs of four elements on a device (pmm/kernels/packs.hpp). Bytes moved, and time for 2,450,000 x
+// 128 floats at 4.3 TB/s:
 //
-//   BiasReluPack, MaskPack   reads and writes each number once          2.51 GB   0.58 ms
-//   BackwardPack             reads two, writes one; sums in passing      3.76 GB   0.88 ms
+//   BiasReluPack, MaskPack   read and write each element once          2.51 GB   0.58 ms
+//   BackwardPack             reads two, writes one; also sums columns   3.76 GB   0.88 ms
 
 #include "models/layers/activation.hpp"
 #include "pmm/rows/column_sums.hpp"
@@ -18,23 +18,23 @@ using pmm::pack_size;
 using pmm::PackedArray;
 using pmm::Place;
 
-/// Not block[which]: an index that is known at run time only sends the block to memory.
+/// block[which] without a run-time index, which would make the compiler store `block` in memory instead of registers.
 KOKKOS_INLINE_FUNCTION std::uint32_t word_of(runtime::Words4x32 const& block, std::uint64_t which) {
   auto const low = (which & 1) == 0 ? block[0] : block[1];
   auto const high = (which & 1) == 0 ? block[2] : block[3];
   return (which & 2) == 0 ? low : high;
 }
 
-/// Which elements of a pack are kept, bit k of element k.
+/// Bits of the elements of a pack: bit k is set if element k is kept.
 struct PackMask {
   PackedArray<std::int64_t const> original_ids;
   Divisor num_columns;
   std::uint64_t first_column;
   runtime::RandomStream stream;
   std::uint64_t drop_threshold; // a word below it drops the element
-  bool is_whole_blocks;         // packs are the four features of one block of random bits
+  bool is_whole_blocks;         // each pack is one block of four random words
 
-  /// Packs begin at elements `first` + 0, 4, 8 .. of a block with that many columns.
+  /// The packs begin at elements `first` + 0, 4, 8 .. of a block with `columns` columns.
   PackMask(Dropout const& dropout, BlockKeys const& keys, std::int64_t first, std::int64_t columns)
       : original_ids(keys.original_ids.data()),
         num_columns(columns),
@@ -66,13 +66,13 @@ struct PackMask {
   }
 };
 
-/// to := M scale f(from + 1 bias^T), f = relu or the identity; elements first, first + 1 .. of a block.
+/// to := M scale f(from + 1 bias^T), with f = relu or the identity, for elements first, first + 1 .. of a block.
 template<class T, bool is_relu>
 struct MaskPack {
   using Sum = runtime::SumOf<T>;
   PackedArray<T const> from;
   PackedArray<T> to;
-  PackedArray<Sum const> bias; // null: none
+  PackedArray<Sum const> bias; // null without a bias
   PackMask mask;
   std::int64_t first;
   Sum scale;
@@ -84,7 +84,7 @@ struct MaskPack {
     auto const kept = mask.kept(first + i, count);
     for (unsigned k = 0; k < 4; ++k) {
       auto const value = pack.number[k];
-      // A NaN passes: it must reach the loss, where it is reported.
+      // NaN is kept: it must reach the loss, where it is reported.
       pack.number[k] = (kept >> k & 1) == 0 || (is_relu && value < Sum{0}) ? Sum{0} : value * scale;
     }
     to.store(i, count, pack);
@@ -96,7 +96,7 @@ template<class T>
 struct BiasReluPack {
   using Sum = runtime::SumOf<T>;
   PackedArray<T> z;
-  PackedArray<Sum const> bias; // null: none
+  PackedArray<Sum const> bias; // null without a bias
   Divisor num_columns;
 
   KOKKOS_FUNCTION void operator()(std::int64_t first, std::int64_t count) const {
@@ -108,7 +108,7 @@ struct BiasReluPack {
   }
 };
 
-/// gradient := gradient scale where active > 0, else 0; returns it too: the terms of a column sum.
+/// gradient := gradient scale where active > 0, else 0. Also returns it, as terms of column sums.
 template<class T>
 struct BackwardPack {
   using Sum = runtime::SumOf<T>;
@@ -128,7 +128,7 @@ struct BackwardPack {
   }
 };
 
-/// to := M value / (1 - p), entries of a sparse block: the lanes of a thread share a row's.
+/// to := M value / (1 - p) for the entries of a sparse block. Vector lanes of a thread share the entries of a row.
 template<class T>
 struct MaskEntries {
   runtime::CsrMatrix<T> csr;

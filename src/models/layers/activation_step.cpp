@@ -21,7 +21,7 @@ std::int64_t row_id_bytes(std::int64_t num_rows) {
   return num_rows * std::int64_t{sizeof(std::int64_t)};
 }
 
-/// As the kernels are labelled.
+/// Label of the kernel.
 std::string_view name_of_forward(bool draws_mask) {
   return draws_mask ? "relu_dropout" : "relu";
 }
@@ -38,7 +38,7 @@ void require_mask(Vector<std::uint32_t> const& passed, Matrix<T> const& of) {
                   " words of bits for ", of.extent(0), " x ", of.extent(1));
 }
 
-/// Of a matrix, not of the memory that is lent for them.
+/// Bytes of the bits of a matrix; the borrowed array may be longer.
 std::int64_t mask_bytes(std::int64_t num_rows, std::int64_t num_columns) {
   return num_mask_words(num_rows, num_columns) * std::int64_t{sizeof(std::uint32_t)};
 }
@@ -71,7 +71,7 @@ void relu_with_mask(DefaultExec const& exec, PassLedger& passes, Matrix<T> const
                                          .passed = passed.data()};
   if (draws_mask) {
     if (runtime::bernoulli_threshold(dropout.probability) >
-        0xFFFFFFFFu) { // a word of 32 bits is always below it: all are dropped
+        0xFFFFFFFFu) { // every 32-bit word is below it: all elements are dropped
       Kokkos::deep_copy(exec, z, T{});
       return Kokkos::deep_copy(exec, passed, std::uint32_t{0});
     }
@@ -175,7 +175,7 @@ void plan_activation_backward(pmm::StepPlan& step, ActivationStep const& a) {
   }
   auto const is_relu = a.parts.activation == Activation::relu;
   auto const has_norm = is_centered(a.parts.norm);
-  // Else what passed is to be seen in the result.
+  // Otherwise the result itself shows which elements passed.
   auto const needs_input = !is_relu || (has_norm && a.is_residual);
   if (needs_input && a.draws_mask) plan_apply_dropout(step, a.z);
   if (needs_input && has_norm) plan_restore_centered_norm(step, a.parts.norm, a.z);

@@ -55,7 +55,7 @@ struct GradientTerms {
   }
 };
 
-/// Bytes of what the functions use of a z.
+/// Bytes that the functions read and write for a given z.
 struct BatchNormBytes {
   std::int64_t z, column_numbers;
 
@@ -140,7 +140,7 @@ void find_batch_norm(DefaultExec const& exec, DistMatrix<T> const& z, BatchNormS
   T* const mean_of_batch = statistics.mean.data();
   T* const variance_of_batch = statistics.variance.data();
   auto const share = statistics.share;
-  auto const unbiased = std::max(n - 1, T{1}); // of one row there is no deviation
+  auto const unbiased = std::max(n - 1, T{1}); // a single row has no deviation
   auto const epsilon = static_cast<T>(centered_norm_epsilon);
   for_each_column(
       exec, "orthant::models::batch_norm/deviation", num_columns, KOKKOS_LAMBDA(std::int64_t j) {
@@ -171,7 +171,7 @@ void apply_batch_norm(DefaultExec const& exec, DistMatrix<T> const& z, BatchNorm
                       Vector<T> const& scale, Vector<T> const& shift, DistMatrix<T> const& y) {
   require_fitting(z, scale, 1);
   require_fitting(z, shift, 1);
-  // A rank without numbers has no memory of either.
+  // Ranks without elements have no memory for either.
   auto const are_apart = z.storage().extent(0) == 0 || z.storage().data() != y.storage().data();
   ORTHANT_REQUIRE(z.placement() == y.placement() && are_apart);
   z.grid().passes().add(batch_norm_bytes(z).apply());

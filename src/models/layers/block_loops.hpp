@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Loops over a row-major block for norms: element by element, and sums over its rows in an order that depends on the shape alone. On
-// host processors a thread has whole rows, whose columns vectors take; on a device neighboring work items have neighboring columns.
+// Loops over a row-major block for norms: over all elements, and sums over rows in an order that depends only on the shape. On host
+// processors each thread has whole rows and vectorizes over columns; on a device neighboring work items have neighboring columns.
 
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/arrays/views.hpp"
@@ -12,7 +12,7 @@
 
 namespace orthant::models {
 
-/// body(row, column) for all of them, in any order. Enqueues on exec; does not fence.
+/// body(row, column) for all elements, in any order. Enqueues on exec; does not fence.
 template<class Body>
 void for_each_element(runtime::DefaultExec const& exec, char const* label, std::int64_t num_rows,
                       std::int64_t num_columns, Body const& body) {
@@ -29,21 +29,25 @@ void for_each_element(runtime::DefaultExec const& exec, char const* label, std::
         KOKKOS_LAMBDA(std::int64_t k) { body(k / num_columns, k % num_columns); });
 }
 
-/// How many rows are summed in the scalar of training before they are added in double.
+/// Number of rows that are summed in the scalar type of training; sums of such blocks are added in double.
 inline constexpr std::int64_t rows_of_block_sum = 256;
 
 [[nodiscard]] inline std::int64_t num_block_sums(std::int64_t num_rows) {
   return (num_rows + rows_of_block_sum - 1) / rows_of_block_sum;
 }
 
-/// The labels of the two kernels.
+/// Labels of the two kernels.
 struct BlockSumLabels {
   char const* blocks;
   char const* sums;
 };
 
-/// sums(k * columns + j) := sum_i terms(i, j)[k], of which `terms.add(i, j, to, stride)` adds number k to to[k * stride]; k < Terms::count.
-/// `partial` [num_block_sums() x count x columns] is lent. Enqueues on exec; does not fence.
+/// Sums over rows, for `Terms::count` sums per column:
+///
+///   sums(k * columns + j) := sum_i terms(i, j)[k],  k < Terms::count
+///
+/// `terms.add(i, j, to, stride)` adds term k to to[k * stride]. `partial` [num_block_sums() x count x columns] is borrowed memory.
+/// Enqueues on exec; does not fence.
 template<class T, class Terms>
 void sum_over_rows(runtime::DefaultExec const& exec, BlockSumLabels const& labels, std::int64_t num_rows,
                    std::int64_t num_columns, Terms const& terms, runtime::Vector<T> const& partial,

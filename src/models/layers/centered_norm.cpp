@@ -111,7 +111,7 @@ void CenteredNorm<T>::forward(DefaultExec const& exec, Pass pass, DistMatrix<T> 
   if (pass == Pass::evaluation) {
     use_running_statistics(exec, mean.local(), variance.local(), batch_state());
   } else {
-    // All ranks find the same statistics. Where gradients are addends, one of them gives these.
+    // All ranks compute the same statistics. If gradients are summed over ranks elsewhere, only one rank contributes the statistics.
     auto const gives = !parts_.has_partial_gradients || z_.grid().coordinate(pmm::group_axes) == 0;
     find_batch_norm(exec, z_, batch_state(),
                     {mean_of_batch.local(), variance_of_batch.local(), gives ? T{1} : T{0}}, sums_,

@@ -2,12 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // LayerNorm (Ba, Kiros & Hinton, arXiv 1607.06450: pmm/token_rows/row_norm.hpp) and BatchNorm (batch_norm.hpp) of a layer's output Z[r,c]
-// before its activation, with scale and shift per column. LayerNorm's sums run over the columns of a row, BatchNorm's over all rows of
-// the graph, or of the batch in which Z is.
+// before its activation, with scale and shift per column. LayerNorm sums over the columns of a row, BatchNorm over all rows of the graph or
+// batch.
 //
-// BatchNorm evaluates by running statistics m' and v', which a training step moves by a share of 0.1 towards the mean of the statistics of
-// its batches (on the full graph there is one), v with n - 1 in place of n, as in PyTorch. They lie where parameters do, and what they
-// move towards lies in the place of their gradients, so that gradients' sums over groups and batches serve both.
+// In evaluation BatchNorm uses running statistics m' and v'. A training step moves them by a share of 0.1 towards the mean of the
+// statistics of its batches (one on the full graph), with n - 1 in place of n in v, as in PyTorch. Running statistics are stored
+// like parameters, and the statistics of a step in place of their gradients, so sums of gradients over groups and batches also sum
+// the statistics.
 
 #include "models/layers/batch_norm.hpp"
 #include "models/parameters/network.hpp"
@@ -21,76 +22,78 @@
 
 namespace orthant::models {
 
-// The norms of hidden layers by name.
+// Names of the norms of hidden layers.
 
-/// What normalises a hidden layer's output before its activation: nothing, RMSNorm (layers/rms_norm.hpp), LayerNorm or BatchNorm
-/// (centered_norm.hpp).
+/// Norm of a hidden layer's output before its activation: none, RMSNorm (layers/rms_norm.hpp), LayerNorm or BatchNorm.
 enum class Norm : std::uint8_t { none, rms, layer, batch };
 
-/// "none", "rms", "layer" or "batch". Throws UserError for another word.
+/// Accepts "none", "rms", "layer" or "batch". Throws UserError for other words.
 [[nodiscard]] Norm parse_norm(std::string_view word);
 [[nodiscard]] std::string_view name_of(Norm norm);
 
-/// Whether it subtracts means, and so has a shift.
+/// Whether the norm subtracts means, and therefore has a shift.
 [[nodiscard]] constexpr bool is_centered(Norm norm) {
   return norm == Norm::layer || norm == Norm::batch;
 }
 
-/// What LayerNorm and BatchNorm add to a variance, and the share of a step's statistics in the running ones: those of PyTorch.
+/// Number added to a variance, and weight of a step's statistics in the running ones. Both as in PyTorch.
 inline constexpr double centered_norm_epsilon = 1e-5;
 inline constexpr double running_momentum = 0.1;
 
-/// Beside the scale. A copy shares the numbers.
+/// Parameters of LayerNorm and BatchNorm except the scale. Copies share memory.
 template<class T>
 struct CenteredNormParameters {
   pmm::DistVector<T> shift, shift_gradient;
-  // Of BatchNorm: running statistics, and those of the last batch.
+  // BatchNorm only: running statistics, and statistics of the last batch.
   pmm::DistVector<T> mean, mean_of_batch;
   pmm::DistVector<T> variance, variance_of_batch;
 };
 
-/// What such a norm is made with.
+/// Arguments for the construction of a CenteredNorm.
 template<class T>
 struct CenteredNormParts {
   Norm kind = Norm::layer;
   pmm::DistVector<T> scale, scale_gradient;
   CenteredNormParameters<T> parameters;
-  bool has_partial_gradients = false; // addends, which somebody else sums over the group
+  bool has_partial_gradients = false; // gradients are summed over the group elsewhere
 };
 
-/// Memory that the norm of one layer has to itself.
+/// Memory of the norm of one layer.
 template<class T>
 struct CenteredNormMemory {
   runtime::GrowingVector<T> mean{"orthant::models::norm_mean"};
   runtime::GrowingVector<T> inverse_deviation{"orthant::models::norm_inverse_deviation"};
 };
 
-/// Numbers of sums that are lent, of a Z of which this rank has `block`.
+/// Length of the borrowed `sums` of a CenteredNorm if this rank has `block` of Z.
 [[nodiscard]] std::int64_t num_centered_sums(Norm kind, pmm::Block const& block);
-/// Room for partial sums; those of LayerNorm are reserve_column_sums(). `Work`: a Workspace or a WorkspacePlan, which is used within each call only.
+/// Reserves space for partial sums of BatchNorm; LayerNorm needs reserve_column_sums(). `Work`: a Workspace or a WorkspacePlan. The
+/// space is used only within each call.
 template<class Work>
 void reserve_centered_norm(Work& work, Norm kind, pmm::Block const& block) {
   if (kind == Norm::batch)
     work.reserve(pmm::Slot::sums, num_batch_norm_sums(block.rows.size(), block.columns.size()));
 }
-/// Lists CenteredNormMemory.
+/// Lists the arrays of CenteredNormMemory.
 void plan_centered_norm_arrays(pmm::StepPlan& step, Norm kind, pmm::Placement const& z);
 
 template<class T>
 class CenteredNorm {
  public:
-  /// Of `z`, replicated over its third axis, whose memory stays where it is. `sums` [num_centered_sums()] is lent, and used within each
-  /// call only. Not collective.
+  /// Norm of `z`, which must be replicated over its third axis and must stay in the same memory. `sums` [num_centered_sums()] is borrowed
+  /// memory, used only within each call. Not collective.
   CenteredNorm(pmm::DistMatrix<T> const& z, CenteredNormParts<T> parts,
                std::shared_ptr<pmm::Workspace<T>> workspace, runtime::Vector<T> sums,
                CenteredNormMemory<T>& memory);
 
-  /// y := norm(z), which lies as z, and not in its memory; keeps what the backward pass needs, and leaves statistics of a training pass of
-  /// BatchNorm. Collective over the column axis (LayerNorm) or the row axis (BatchNorm in training). Enqueues on exec.
+  /// y := norm(z). y must have the placement of z, but separate memory. Keeps the state for the backward pass. In training
+  /// BatchNorm also stores its statistics. Collective over the column axis (LayerNorm) or the row axis (BatchNorm in training).
+  /// Enqueues on exec.
   void forward(runtime::DefaultExec const& exec, Pass pass, pmm::DistMatrix<T> const& y) const;
-  /// y := what the last forward() made of z. Local.
+  /// y := the result of the last forward(), recomputed from z. Local. Enqueues on exec.
   void restore(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& y) const;
-  /// dz in place of dy, and the gradients of scale and shift. After forward() in training. Collective over column and row axis.
+  /// gradient holds dy on entry and dz on return. Also computes the gradients of scale and shift. Call it after forward() in training.
+  /// Collective over column and row axis. Enqueues on exec.
   void backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& gradient) const;
 
  private:
@@ -108,7 +111,7 @@ class CenteredNorm {
   runtime::Vector<T> sums_, mean_, inverse_deviation_;
 };
 
-/// List forward(), restore() and backward(), for a z of that placement.
+/// List forward(), restore() and backward() for a z with this placement.
 void plan_centered_norm(pmm::StepPlan& step, Norm kind, pmm::Placement const& z, Pass pass);
 void plan_restore_centered_norm(pmm::StepPlan& step, Norm kind, pmm::Placement const& z);
 void plan_centered_norm_backward(pmm::StepPlan& step, Norm kind, pmm::Placement const& z,

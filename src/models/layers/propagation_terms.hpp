@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The teleport of APPNP (arXiv 1810.05997, equation 4), which GCNII calls the initial residual (arXiv 2007.02133, equation 3),
-// element by element. alpha is its probability, H0 where it starts, H = A^ F:
+// Terms of models that propagate: teleport and identity map. The teleport of APPNP (arXiv 1810.05997, equation 4) is called initial
+// residual in GCNII (arXiv 2007.02133, equation 3). It is elementwise. alpha is the teleport probability, H0 its start, H = A^ F:
 //
 //   P = (1 - alpha) H + alpha H0          dH = (1 - alpha) dP          dH0 = sum over all P of alpha dP
 
@@ -11,39 +11,43 @@
 
 namespace orthant::models {
 
-/// sum := (1 - alpha) sum + alpha start, of equal placements (Error). Both functions enqueue on exec, do not fence, and count
-/// their pass.
+/// sum := (1 - alpha) sum + alpha start. Both must have the same placement; otherwise throws Error. Enqueues on exec, does not fence, and
+/// counts its pass.
 template<class T>
 void add_teleport(runtime::DefaultExec const& exec, double alpha, pmm::DistMatrix<T> const& start,
                   pmm::DistMatrix<T> const& sum);
 
-/// Whether there is a gradient of the start already.
+/// first: overwrite the gradient of the start; further: add to it.
 enum class StartGradient : std::uint8_t { first, further };
 
-/// start_gradient := [start_gradient +] alpha gradient and gradient := (1 - alpha) gradient, of equal placements (Error).
+/// Adjoint of add_teleport(), with G the gradient. Placements must be equal; otherwise throws Error. Enqueues on exec, does not fence, and
+/// counts its pass.
+///
+///   start_gradient := [start_gradient +] alpha G          G := (1 - alpha) G
 template<class T>
 void split_gradient(runtime::DefaultExec const& exec, double alpha, StartGradient which,
                     pmm::DistMatrix<T> const& gradient, pmm::DistMatrix<T> const& start_gradient);
 
-/// List either pass.
+/// List the passes.
 void plan_add_teleport(pmm::StepPlan& step, pmm::Placement const& sum);
 void plan_split_gradient(pmm::StepPlan& step, StartGradient which, pmm::Placement const& gradient);
 
-// The weight of a layer with an identity map (GCNII, arXiv 2007.02133, equation 5): products read W~ in place of W,
+// Identity map of a layer's weight (GCNII, arXiv 2007.02133, equation 5): products read W~ instead of W,
 //
 //   W~ = (1 - beta) I + beta W          dW = beta dW~
 //
-// so the identity needs no product and no message of its own. Each rank makes what it stores of W~, by global row and column.
+// so the identity needs neither a product nor a message. Each rank computes its piece of W~, by global row and column.
 
-/// map := (1 - beta) I + beta weight, of equal placements (Error). Enqueues on exec; does not fence; counts its pass.
+/// map := (1 - beta) I + beta weight. Both must have the same placement; otherwise throws Error. Enqueues on exec; does not fence;
+/// counts its pass.
 template<class T>
 void map_identity(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& weight, double beta,
                   pmm::DistMatrix<T> const& map);
-/// gradient := beta gradient, in place: from that of the map to that of the weight. The same holds of addends.
+/// gradient := beta gradient, in place: converts the gradient by the map to the gradient by the weight. Partial gradients are allowed.
 template<class T>
 void map_identity_backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& gradient, double beta);
 
-/// List either pass.
+/// List the passes.
 void plan_map_identity(pmm::StepPlan& step, pmm::Placement const& weight);
 void plan_map_identity_backward(pmm::StepPlan& step, pmm::Placement const& weight);
 

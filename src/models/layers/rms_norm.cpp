@@ -52,7 +52,7 @@ SumOf<T> inverse_width(pmm::DistMatrix<T> const& z) {
   return SumOf<T>{1} / static_cast<SumOf<T>>(z.extents().columns);
 }
 
-/// sums(i), for the rows of the block, summed over the column axis.
+/// sums(i) for the rows of the block, summed over the column axis.
 template<class T>
 void reduce_rows(DefaultExec const& exec, pmm::DistMatrix<T> const& z, Vector<SumOf<T>> const& sums) {
   auto const num_rows = static_cast<std::size_t>(z.block().rows.size());
@@ -125,12 +125,12 @@ void backward_on_device(DefaultExec const& exec, pmm::DistMatrix<T> const& z,
                             work.lend(pmm::Slot::sums, slabs.num_partial_sums()), scale_gradient.local());
 }
 
-/// Bytes of what both functions use of a z.
+/// Bytes that both functions read and write for a given z.
 struct RmsNormBytes {
   std::int64_t z, scale, row_numbers, passed, ids, num_numbers;
   bool sums_over_ranks;
 
-  /// `number_bytes`: of a number of z; `scalar_bytes`: of a sum.
+  /// `number_bytes`: per element of z; `scalar_bytes`: per sum.
   RmsNormBytes(pmm::Block const& block, std::int64_t number_bytes, std::int64_t scalar_bytes, int num_ranks)
       : z(block.size() * number_bytes),
         scale(block.columns.size() * scalar_bytes),
@@ -147,7 +147,7 @@ struct RmsNormBytes {
             z + scale + (sums_over_ranks ? row_numbers : 0) + (draws_mask ? ids : 0) + (has_addend ? z : 0),
             row_numbers + passed + z, 0, draws_mask ? num_numbers : 0};
   }
-  /// z, its gradient, and what the forward pass left.
+  /// z, its gradient, and the state of the forward pass.
   [[nodiscard]] std::int64_t read_backward() const { return 2 * z + scale + row_numbers + passed; }
   [[nodiscard]] LocalPass row_sums() const {
     return {"rms_norm_relu_dropout_backward/row_sums", read_backward(), row_numbers};
@@ -206,7 +206,7 @@ void backward_on_host(DefaultExec const& exec, pmm::DistMatrix<T> const& z,
                       RmsNormState<SumOf<T>> const& state, Vector<SumOf<T>> const& row_sums,
                       pmm::DistMatrix<T> const& gradient, pmm::DistMatrix<T> const& z_gradient,
                       pmm::DistVector<SumOf<T>> const& scale_gradient) {
-  constexpr std::int64_t columns_apart = 32; // a word of bits, and no two threads write in one cache line
+  constexpr std::int64_t columns_apart = 32; // a word of bits; threads do not write to the same cache line
   auto const& kernels = pmm::host_rows::best_row_kernels<T>();
   auto const num_columns = z.block().columns.size();
   pmm::host_rows::HostNormBackward<T> task{.num_rows = z.block().rows.size(),
@@ -221,7 +221,7 @@ void backward_on_host(DefaultExec const& exec, pmm::DistMatrix<T> const& z,
                                            .row_sums = row_sums.data(),
                                            .z_gradient = z_gradient.storage().data(),
                                            .factor_gradient = scale_gradient.local().data()};
-  // One thread that has whole rows to itself takes their sums while it has them in its cache.
+  // A single thread that has whole rows sums each row while it is in cache.
   task.sums_rows = exec.concurrency() == 1 && z.grid().size(z.layout().columns) == 1 &&
                    num_columns <= pmm::columns_of_long_sums;
   if (!task.sums_rows) {

@@ -1,16 +1,15 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The mask of rms_norm.cpp, and its kernels on a device (pmm/kernels/list_teams.hpp, pmm/rows/column_sums.hpp). Bytes
-// moved, and the time of 2,450,000 x 128 floats at 4.3 TB/s; bits and numbers a row come to a few per cent
-// more:
+// The mask of rms_norm.cpp, and its kernels on a device (pmm/kernels/list_teams.hpp, pmm/rows/column_sums.hpp). Bytes moved, and time for
+// 2,450,000 x 128 floats at 4.3 TB/s; bits and numbers per row add a few percent:
 //
 //   SquareRow                      reads z                                            1.25 GB   0.29 ms
 //   NormaliseRow                   reads z, writes the result (and reads an addend)   2.51 GB   0.58 ms
-//                                  with all columns on one rank it takes the place of SquareRow
+//                                  replaces SquareRow if one rank has all columns
 //   GradientRowSum, GradientPack   read z and dd; the second writes dz                6.27 GB   1.46 ms
 //
-// A lane of NormaliseRow takes eight columns, a byte of bits.
+// A vector lane of NormaliseRow processes eight columns, which is a byte of bits.
 
 #include "models/layers/rms_norm.hpp"
 #include "pmm/kernels/list_teams.hpp"
@@ -29,15 +28,14 @@ using pmm::RowTeam;
 using runtime::SumOf;
 using runtime::Vector;
 
-/// The mask of every row.
+/// The dropout mask of all rows.
 struct Masks {
   runtime::RandomStream stream;
   std::uint64_t drop_threshold;      // a word below it drops the element; 0: nothing is dropped
-  Vector<std::int64_t> original_ids; // empty where nothing is dropped
+  Vector<std::int64_t> original_ids; // empty without dropout
   std::uint64_t first_column;
 
-  /// Bit k: whether column begin + k of the row is kept, for `count` columns, at most 32. Four neighbouring
-  /// features are drawn at once.
+  /// Bit k: whether column begin + k of the row is kept, for `count` columns, at most 32. Four neighboring features are drawn at once.
   [[nodiscard]] KOKKOS_FUNCTION std::uint32_t kept(std::size_t row, std::size_t begin,
                                                    std::size_t count) const {
     if (drop_threshold == 0) return ~std::uint32_t{0};
@@ -55,10 +53,10 @@ struct Masks {
   }
 };
 
-/// What lanes share in a row.
+/// Columns per vector lane.
 inline constexpr std::int64_t columns_a_lane = 8;
 
-/// The sum over a row of square(z), by all lanes; every lane gets it.
+/// Sum of z_ij^2 over a row, computed by all lanes; each lane gets the sum.
 template<class T>
 KOKKOS_INLINE_FUNCTION SumOf<T> sum_of_squares(RowTeam const& team, PackedArray<T const> const& z,
                                                std::int64_t row, std::int64_t num_columns) {
@@ -90,8 +88,8 @@ struct SquareRow {
   }
 };
 
-/// inverse_rms(i) := r_i; result := d or addend + d; passed. inverse_rms(i) holds the sum of squares where other
-/// ranks have columns too.
+/// inverse_rms(i) := r_i; result := d or addend + d; sets `passed`. If other ranks also have columns, inverse_rms(i) holds the sum
+/// of squares on entry.
 template<class T>
 struct NormaliseRow {
   using Sum = SumOf<T>;
@@ -107,7 +105,7 @@ struct NormaliseRow {
   Sum* inverse_rms;
   std::uint8_t* passed; // the bytes of RmsNormState::passed
   std::int64_t words_per_row;
-  PackedArray<T const> addend; // empty: none
+  PackedArray<T const> addend; // empty without an addend
   PackedArray<T> result;
 
   KOKKOS_FUNCTION void operator()(RowTeam const& team, std::int64_t row) const {
@@ -115,7 +113,7 @@ struct NormaliseRow {
     auto const r = Sum{1} / runtime::compat::sqrt(squares * inverse_width + static_cast<Sum>(rms_epsilon));
     Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, (num_columns + columns_a_lane - 1) / columns_a_lane),
                          [&](std::int64_t lane) { normalise(row, lane, r); });
-    // After all lanes have read what is there.
+    // After all lanes have read inverse_rms(row).
     Kokkos::single(Kokkos::PerThread(team), [&] { inverse_rms[row] = r; });
   }
 
@@ -137,7 +135,7 @@ struct NormaliseRow {
       for (int k = 0; k < pack_size; ++k) {
         auto const bit = static_cast<unsigned>(half) + static_cast<unsigned>(k);
         auto const n = r * pack.number[k] * factors.number[k];
-        // A NaN passes: it must reach the loss, where it is reported.
+        // NaN is kept: it must reach the loss, where it is reported.
         auto const d = (kept >> bit & 1) == 0 || n < Sum{0} ? Sum{0} : n * keep_scale;
         pack.number[k] = adds ? before.number[k] + d : d;
         positive |= static_cast<std::uint32_t>(n > Sum{0}) << bit;
@@ -148,7 +146,7 @@ struct NormaliseRow {
   }
 };
 
-/// What the backward kernels read; dn where the bit is set is dd / (1 - p), else 0.
+/// Input of the backward kernels. dn is dd / (1 - p) where the bit is set, else 0.
 template<class T>
 struct GradientSource {
   using Sum = SumOf<T>;
@@ -194,7 +192,7 @@ struct GradientRowSum {
   }
 };
 
-/// z_gradient := dz; returns dn r z, the terms of dg.
+/// z_gradient := dz. Returns dn r z, the terms of dg.
 template<class T>
 struct GradientPack {
   using Sum = SumOf<T>;

@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Host arrays become arrays that kernels read, and the other way round.
+// Copies of host arrays for kernels, and of device arrays for the host.
 
 #include "graph/store/store_reader.hpp"
 #include "runtime/arrays/views.hpp"
@@ -13,7 +13,7 @@
 
 namespace orthant::models {
 
-/// A device array of T from a host array, converted element by element.
+/// Device array of T with the elements of a host array, converted one by one.
 template<class T, class Source>
 [[nodiscard]] runtime::Vector<T> to_vector(char const* label, std::span<Source const> source) {
   runtime::Vector<T> result(Kokkos::view_alloc(Kokkos::WithoutInitializing, std::string(label)),
@@ -29,7 +29,7 @@ template<class T, class Source>
   return to_vector<T>(label, std::span<Source const>(source));
 }
 
-/// A block of a store, as kernels read it.
+/// Device copy of a block of a store.
 template<class T>
 [[nodiscard]] runtime::CsrMatrix<T> to_csr(graph::CsrBlock const& block) {
   return {block.rows.size(), block.columns_range.size(),
@@ -38,7 +38,7 @@ template<class T>
           to_vector<T>("orthant::models::csr/values", block.values)};
 }
 
-/// The host array itself where kernels reach it, else a copy. It must outlive the result, unchanged.
+/// The host array itself if kernels can access it, otherwise a device copy. `source` must outlive the result and must not change.
 template<class T>
 [[nodiscard]] runtime::Vector<T> lent(char const* label, std::vector<T>& source) {
   if constexpr (Kokkos::SpaceAccessibility<Kokkos::HostSpace,
@@ -48,7 +48,7 @@ template<class T>
     return to_vector<T>(label, source);
 }
 
-/// The same as a row-major matrix.
+/// The same for a row-major matrix.
 template<class T>
 [[nodiscard]] runtime::Matrix<T> lent_matrix(char const* label, std::vector<T>& source, std::size_t num_rows,
                                              std::size_t num_columns) {
@@ -64,8 +64,7 @@ template<class T>
   }
 }
 
-/// Numbers of a device array that the host reads, its own memory where that is host memory. `values` may be
-/// read by a thread that must not touch Views.
+/// Host copy of a device array, or the array itself if it is in host memory. `values` may be read by a thread that must not use Views.
 template<class T>
 class HostNumbers {
  public:

@@ -1,8 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is trained: one type for the parameters of every model. The optimiser, the norms and sums of gradients
-// know parameters, and no model.
+// A parameter of any model. The optimizer, the norms and sums of gradients use parameters and do not depend on a model.
 
 #include "pmm/cost/step_plan.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
@@ -15,8 +14,8 @@
 
 namespace orthant::models {
 
-/// What a parameter is for. Only weights are decayed. A statistic is not trained: its gradient is what it moves towards, summed over
-/// the batches of a step (training/parameter_update.hpp).
+/// Role of a parameter. Only weights are decayed. A statistic is not trained: its gradient holds the value towards which it moves,
+/// summed over the batches of a step (training/parameter_update.hpp).
 enum class ParameterRole : std::uint8_t {
   weight,
   bias,
@@ -27,15 +26,15 @@ enum class ParameterRole : std::uint8_t {
   statistic
 };
 
-/// Whether such a parameter is one number per column of its placement; else it is a matrix.
+/// Whether such a parameter has one number per column of its placement; otherwise it is a matrix.
 [[nodiscard]] constexpr bool is_vector(ParameterRole role) {
   return role != ParameterRole::weight && role != ParameterRole::embedding;
 }
-/// This rank's numbers, with padding, of a parameter of which it has `block`.
+/// Number of elements on this rank, with padding, of a parameter with this block.
 [[nodiscard]] inline std::int64_t length_of(ParameterRole role, pmm::Block const& block) {
   return is_vector(role) ? block.columns.size() : block.num_padded;
 }
-/// Those of them whose squares this rank adds up: without padding, and of the first copy.
+/// Number of elements in this rank's part of a norm: without padding, each element on one replica only.
 [[nodiscard]] inline std::int64_t normed_length_of(pmm::StepPlan const& step, ParameterRole role,
                                                    pmm::Placement const& placement,
                                                    bool is_of_expert = false) {
@@ -49,40 +48,40 @@ enum class ParameterRole : std::uint8_t {
   return is_vector(role) ? block.columns.size() : block.num_stored;
 }
 
-/// A matrix, or a vector of one number per column (a bias, the scale of a norm), with its gradient of the
-/// same placement. A copy shares the numbers.
+/// A matrix, or a vector with one number per column (a bias, the scale of a norm), with a gradient of the same placement. Copies share
+/// memory.
 template<class T>
 struct Parameter {
   std::string name; // "layer0.weight"
   ParameterRole role = ParameterRole::weight;
-  std::int64_t layer = 0; // 0 has a weight decay of its own
+  std::int64_t layer = 0; // layer 0 has a separate weight decay
   pmm::DistMatrix<T> matrix, matrix_gradient;
   pmm::DistVector<T> vector, vector_gradient;
-  bool is_of_expert = false; // which one rank along the expert axis has; the pieces of the others are empty
+  bool is_of_expert = false; // the weight of one expert: other ranks along the expert axis have empty pieces
 
   [[nodiscard]] bool is_vector() const { return models::is_vector(role); }
   [[nodiscard]] bool is_trained() const { return role != ParameterRole::statistic; }
-  /// This rank's numbers.
+  /// This rank's elements.
   [[nodiscard]] runtime::Vector<T> const& value() const {
     return is_vector() ? vector.local() : matrix.storage();
   }
   [[nodiscard]] runtime::Vector<T> const& gradient() const {
     return is_vector() ? vector_gradient.local() : matrix_gradient.storage();
   }
-  /// Whether this rank's piece is not that of another rank along the expert axis, too.
+  /// Whether no rank before this one along the expert axis has the same piece.
   [[nodiscard]] bool is_first_along_experts(pmm::ProcessGrid const& grid) const {
     return is_of_expert || grid.coordinate(pmm::Axis::expert) == 0;
   }
-  /// Numbers over the whole grid, replicas counted once.
+  /// Number of elements over the whole grid; replicas count once.
   [[nodiscard]] std::int64_t num_numbers() const {
     return is_vector() ? vector.length() : matrix.extents().rows * matrix.extents().columns;
   }
 };
 
-// Where this rank's piece of a parameter lies in the global array, which files hold: a few boxes. A piece of a
-// matrix is a run of its block's row-major elements: a part of a row, whole rows, a part of a row.
+// Position of this rank's piece in the global array of a file, as a few boxes. A piece of a matrix is a contiguous run of the block's
+// row-major elements: a part of a row, whole rows, and a part of a row.
 
-/// Of the global array.
+/// Extents of the global array.
 template<class T>
 [[nodiscard]] runtime::Hdf5File::Extents extents_of(Parameter<T> const& parameter) {
   if (parameter.is_vector()) return {parameter.vector.length()};
@@ -92,7 +91,7 @@ template<class T>
 /// "5 x 3".
 [[nodiscard]] std::string shape_text(runtime::Hdf5File::Extents const& extents);
 
-/// Whether this rank's piece is the one that counts among equal copies.
+/// Whether this rank's piece is the first of all equal copies.
 template<class T>
 [[nodiscard]] bool counts_here(pmm::ProcessGrid const& grid, Parameter<T> const& parameter) {
   if (grid.coordinate(pmm::Axis::data) != 0 || !parameter.is_first_along_experts(grid)) return false;
@@ -106,9 +105,9 @@ template<class T>
   return product;
 }
 
-/// work(begin, counts, offset) for this rank's piece as boxes of the global array; `offset` is the box's place
-/// in the piece. If row i of the block is row `row_numbers[i]` of the global array, each row is boxes of its
-/// own; by default rows are numbered as the matrix numbers them.
+/// work(begin, counts, offset) for each box of this rank's piece; `offset` is the position of the box in the piece. With
+/// `row_numbers`, row i of the block is row `row_numbers[i]` of the global array, and each row has separate boxes; by default rows
+/// keep the numbers of the matrix.
 template<class T, class Work>
 void for_each_box(Parameter<T> const& parameter, std::span<std::int64_t const> row_numbers, Work&& work) {
   using Extents = runtime::Hdf5File::Extents;

@@ -96,7 +96,7 @@ bool is_in(Hdf5File const& file, Parameter<T> const& parameter) {
   return file.contains(name) && file.extents(name) == extents_of(parameter);
 }
 
-/// For the end of a message about weights that do not fit, if a matrix of them does.
+/// Advice at the end of a message about weights that do not fit, if at least one matrix fits.
 template<class T>
 std::string advice_to_skip(Hdf5File const& file, std::filesystem::path const& path,
                            std::vector<Parameter<T>> const& parameters, std::span<std::string const> skip) {
@@ -133,7 +133,8 @@ void load_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& pat
                             shape_text(found), shape_text(wanted),
                             advice_to_skip(file, path, parameters, skip));
       auto const values = Kokkos::create_mirror_view(parameter.value());
-      Kokkos::deep_copy(values, parameter.value()); // the padding of a shard stays as it is
+      Kokkos::deep_copy(values, parameter.value()); // also copies the padding of a shard, which must not
+                                                    // change
       for_each_box(parameter, [&](auto const& begin, auto const& counts, std::int64_t offset) {
         std::span<T> const read(values.data() + offset, num_elements(counts));
         file.read(name, begin, counts, read);

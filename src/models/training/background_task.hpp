@@ -1,10 +1,10 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// A second thread that does one piece of work at a time, again and again.
+// A second thread that repeatedly does one piece of work.
 //
-// The work may touch host memory through pointers, spans and vectors only: no MPI, and no Kokkos View is
-// copied, made or freed there, because reference counts of Views are not atomic on the Serial backend.
+// The work may access host memory only through pointers, spans and vectors. It must not call MPI, nor copy, create or destroy Kokkos Views:
+// their reference counts are not atomic on the Serial backend.
 
 #include <condition_variable>
 #include <exception>
@@ -16,19 +16,19 @@ namespace orthant::models {
 
 class BackgroundTask {
  public:
-  /// Starts the thread, which waits for start().
+  /// Starts the thread. `work` runs once per start().
   explicit BackgroundTask(std::function<void()> work);
   BackgroundTask(BackgroundTask const&) = delete;
   BackgroundTask& operator=(BackgroundTask const&) = delete;
-  /// Waits for work under way.
+  /// Waits until the work is done, if it is running.
   ~BackgroundTask();
 
-  /// Lets the thread do the work once. Not while it is under way (Error).
+  /// Runs the work once, on the thread. Must not be called while the work runs; otherwise throws Error.
   void start();
   [[nodiscard]] bool is_started() const { return is_started_; }
-  /// Whether wait() would return at once.
+  /// Whether wait() would return immediately.
   [[nodiscard]] bool is_done();
-  /// Waits for the work of the last start(); what it wrote is this thread's now. Throws what it threw.
+  /// Waits for the work of the last start(). Afterwards this thread may access what the work wrote. Rethrows exceptions of the work.
   void wait();
 
  private:
@@ -36,12 +36,12 @@ class BackgroundTask {
   void run();
 
   std::function<void()> work_;
-  bool is_started_ = false; // of the owner
+  bool is_started_ = false; // used by the owning thread only
   std::mutex mutex_;
   std::condition_variable changed_;
-  State state_ = State::idle;  // guarded
-  std::exception_ptr failure_; // guarded
-  std::thread thread_;         // last: it uses all of the above
+  State state_ = State::idle;  // guarded by mutex_
+  std::exception_ptr failure_; // guarded by mutex_
+  std::thread thread_;         // declared last, because the thread uses all other members
 };
 
 } // namespace orthant::models

@@ -11,8 +11,8 @@ namespace {
 
 using runtime::sum_of;
 
-/// Sums that are under way at once. An asynchronous all_reduce of the host keeps a copy of its message, so their number
-/// is bounded. Two of them keep a network busy; more give a backward pass time that runs ahead of it.
+/// Maximum number of sums in progress. An asynchronous all_reduce on the host copies its message, so their number is bounded. Two keep a
+/// network busy; more of them let a fast backward pass continue.
 constexpr std::size_t max_open_sums = 4;
 
 /// to := from, or to += from.
@@ -31,19 +31,19 @@ bool has_several_batches(pmm::GridShape const& shape, std::int64_t num_accumulat
   return num_accumulated > 1 || shape.size(pmm::batch_axes(shape)) > 1;
 }
 
-/// Whether gradients of experts have addends elsewhere.
+/// Whether gradients of experts must be summed over batches or data groups.
 bool sums_experts(pmm::GridShape const& shape, std::int64_t num_accumulated) {
   return num_accumulated > 1 || shape.data > 1;
 }
 
-/// Numbers of the array; 0: there is none.
+/// Length of the array; 0 without an array.
 std::int64_t length_of_array(pmm::GridShape const& shape, std::vector<std::int64_t> const& lengths,
                              std::int64_t num_accumulated, std::int64_t num_of_experts) {
   if (!has_several_batches(shape, num_accumulated)) return 0;
   return sum_of(lengths) - (sums_experts(shape, num_accumulated) ? 0 : num_of_experts);
 }
 
-/// A group of one has nothing to start.
+/// A single group has no sums to start.
 bool can_start_early(pmm::ProcessGrid const& grid) {
   auto const axes = pmm::batch_axes(grid.shape());
   return grid.size(axes) > 1 && pmm::can_hide_messages(grid.over(axes));
@@ -150,7 +150,7 @@ void GradientSum<T>::add(runtime::DefaultExec const& exec, std::int64_t k) {
   grid_.passes().add({"GradientSum/add", k == 0 ? bytes : 2 * bytes, bytes});
 }
 
-/// MPI's blocking sums are faster than its asynchronous ones, and nothing is left to hide these behind.
+/// Starts no asynchronous sums: MPI's blocking sums are faster, and there is no computation left to overlap.
 template<class T>
 void GradientSum<T>::finish(runtime::DefaultExec const& exec) {
   if (!has_several()) return;

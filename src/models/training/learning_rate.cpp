@@ -15,7 +15,7 @@ RateDecay parse_rate_decay(std::string_view word) {
 }
 
 void Plateau::add(RateSchedule const& schedule, double loss) {
-  constexpr double least_gain = 1e-4; // of the least loss
+  constexpr double least_gain = 1e-4; // relative to the smallest loss
   if (!least_loss || loss < *least_loss * (1 - least_gain)) {
     least_loss = loss;
     num_since = 0;

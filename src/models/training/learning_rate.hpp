@@ -1,8 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The learning rate of step t = 1, 2, .., T. The first w steps warm up, and f = max(w, 1) is the first step at
-// the full rate:
+// The learning rate of step t = 1, 2, .., T. The first w steps are warm-up; f = max(w, 1) is the first step with the full rate:
 //
 //   t < w       rate t / w
 //   constant    rate
@@ -11,10 +10,10 @@
 //   step        max(u rate, min_rate)              u = factor^k, k = (t - f) div step_length
 //   plateau     max(u rate, min_rate)              u = factor^k, k = the number of plateaus so far
 //
-// The last step of linear and cosine has min_rate. A plateau is more than `patience` evaluations in a row whose
-// validation loss is not less than the least one by a 10,000th of it. Nothing else is remembered than that, so a
-// training that goes on from step t has the rates of one that never stopped. Sources: Loshchilov & Hutter (arXiv
-// 1608.03983); warm-up: Goyal et al. (arXiv 1706.02677); plateau: as PyTorch's ReduceLROnPlateau.
+// The last step of linear and cosine has the rate min_rate. A plateau is a series of more than `patience` evaluations whose
+// validation loss is not below the smallest loss so far by at least a relative 1e-4. No other state is kept, so a training that
+// resumes at step t has the rates of an uninterrupted one. Sources: Loshchilov & Hutter (arXiv 1608.03983); warm-up: Goyal et al.
+// (arXiv 1706.02677); plateau: PyTorch's ReduceLROnPlateau.
 
 #include "runtime/device/kokkos_compat.hpp"
 
@@ -26,14 +25,14 @@ namespace orthant::models {
 
 enum class RateDecay : std::uint8_t { constant, linear, cosine, step, plateau };
 
-/// "constant", "step", "linear", "cosine" or "plateau". Throws UserError for another word.
+/// Accepts "constant", "step", "linear", "cosine" or "plateau". Throws UserError for other words.
 [[nodiscard]] RateDecay parse_rate_decay(std::string_view word);
 
 struct RateSchedule {
   RateDecay decay = RateDecay::constant;
   std::int64_t num_warmup_steps = 0;
-  double min_rate = 0;          // all but constant
-  std::int64_t num_steps = -1;  // T, of the whole training; -1: not known, which only linear and cosine need
+  double min_rate = 0;          // not used by constant
+  std::int64_t num_steps = -1;  // T, of the whole training; -1: unknown. Used by linear and cosine
   std::int64_t step_length = 0; // step only
   double factor = 0.1;          // step and plateau only
   std::int64_t plateau_patience = 10;
@@ -43,18 +42,18 @@ struct RateSchedule {
   }
 };
 
-/// What a training remembers of its validation losses.
+/// State of the plateau schedule.
 struct Plateau {
   std::optional<double> least_loss;
-  std::int64_t num_since = 0; // evaluations since then, or since the last plateau
-  double reduction = 1;       // u
+  std::int64_t num_since = 0; // evaluations since least_loss, or since the last plateau
+  double reduction = 1;       // u, the factor of the rate
 
-  /// Takes the loss of an evaluation.
+  /// Records the validation loss of an evaluation.
   void add(RateSchedule const& schedule, double loss);
 };
 
-/// The learning rate of step t, from 1, after plateaus that have multiplied it by `reduction`. Steps after the last
-/// one have its rate.
+/// Learning rate of step t, counted from 1. `reduction`: factor by which plateaus have reduced the rate. Steps after the last one
+/// have the rate of the last one.
 KOKKOS_INLINE_FUNCTION double learning_rate_at(RateSchedule const& schedule, double rate, double t,
                                                double reduction = 1) {
   auto const num_warmup_steps = static_cast<double>(schedule.num_warmup_steps);

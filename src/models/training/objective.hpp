@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a training makes small: a number that follows from a network's outputs, with its gradient by them; and how good the outputs
-// are. A loss of each row (pmm/rows/row_loss.hpp) is one kind. Functions are collective over the grid's group, as those are.
+// Objective of a training: a loss that depends on a network's outputs, its gradient by the outputs, and scores of the outputs. A
+// loss per row (pmm/rows/row_loss.hpp) is one kind. Functions are collective over the grid's group.
 
 #include "models/training/vertex_loss.hpp"
 
@@ -13,25 +13,26 @@ class Objective {
  public:
   virtual ~Objective() = default;
 
-  /// What the loss is a mean over, on all ranks.
+  /// Number of terms that the loss is a mean over, on all ranks.
   [[nodiscard]] virtual std::int64_t num_terms() const = 0;
-  /// loss(0) := the loss; gradient := its derivative by the outputs, times `gradient_scale`. `num_counted` replaces num_terms() if a
-  /// step has other terms elsewhere. If `loss` has two numbers, loss(1) := the number of terms. Enqueues on exec; does not fence.
+  /// loss(0) := the loss; gradient := its derivative by the outputs, times `gradient_scale`. The divisor is `num_counted`, which
+  /// differs from num_terms() if the step has terms elsewhere. If `loss` has two elements, loss(1) := the number of terms. Enqueues
+  /// on exec; does not fence.
   virtual void loss_and_gradient(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& outputs,
                                  pmm::DistMatrix<T> const& gradient, std::int64_t num_counted,
                                  runtime::Vector<double> const& loss, double gradient_scale) = 0;
-  /// By split. Fences exec.
+  /// Scores by split. Fences exec.
   [[nodiscard]] virtual Scores evaluate(runtime::DefaultExec const& exec,
                                         pmm::DistMatrix<T> const& outputs) = 0;
-  /// The power of two that brings a gradient to about one (RowLoss::scale_to_one).
+  /// Power of two that scales a gradient to about one (RowLoss::scale_to_one).
   [[nodiscard]] virtual double scale_to_one(std::int64_t num_counted) const = 0;
-  /// Whether steps differ in nothing but the parameters: such a step may be recorded and replayed.
+  /// Whether all steps are equal except for the parameters. Such a step may be recorded and replayed.
   [[nodiscard]] virtual bool repeats_itself() const { return true; }
-  /// Whether a decoder with parameters of its own scores the outputs.
+  /// Whether a decoder with its own parameters scores the outputs.
   [[nodiscard]] virtual bool has_decoder() const { return false; }
 };
 
-/// A loss of rows, which must outlive it.
+/// Adapter for a loss of rows, which must outlive it.
 template<class T>
 class RowObjective final : public Objective<T> {
  public:

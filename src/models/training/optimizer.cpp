@@ -18,7 +18,7 @@ using runtime::Number;
 using runtime::Vector;
 using Policy = Kokkos::RangePolicy<DefaultExec, std::int64_t>;
 
-/// t += 1, and what follows from it. One work item.
+/// t += 1, and the factors of the step. One work item.
 template<class T>
 struct BeginStep {
   Number<double> gradient_scale;
@@ -80,8 +80,8 @@ struct SgdUpdate {
   }
 };
 
-/// Numbers of one parameter, on the host. Its arguments are copies, which no store through a pointer can change: only so does the
-/// compiler vectorise the loop.
+/// Updates elements of one parameter, on the host. The arguments are copies that no store through a pointer can change; otherwise
+/// the compiler does not vectorize the loop.
 template<class T, class Update>
 void update_part(ShardPointers<T> shard, StepFactors<T> factors, Update update, std::int64_t begin,
                  std::int64_t end) {
@@ -89,8 +89,8 @@ void update_part(ShardPointers<T> shard, StepFactors<T> factors, Update update, 
     update(shard, factors, i);
 }
 
-/// The numbers of all parameters, one after the other. Neighbouring work items have one parameter, so the
-/// search reads what is in the first cache.
+/// Updates the elements of all parameters, one after the other. Neighboring work items mostly belong to the same parameter, so the
+/// data of the search is in the first-level cache.
 template<class T, class Update>
 struct UpdateAll {
   Vector<ShardPointers<T>> shards;
@@ -105,12 +105,12 @@ struct UpdateAll {
   }
 };
 
-/// As its kernel is labelled.
+/// Label of the kernel.
 std::string_view pass_name_of(OptimizerSettings const& settings) {
   return settings.kind == OptimizerKind::sgd ? "sgd_step" : "adam_step";
 }
 
-/// Which moments an optimiser keeps.
+/// Moments that an optimizer keeps.
 struct KeptMoments {
   bool has_first;
   bool has_second;
@@ -138,8 +138,8 @@ void plan_optimizer_step(pmm::StepPlan& step, OptimizerSettings const& settings,
                          std::vector<std::int64_t> const& lengths) {
   auto const [has_first, has_second] = moments_of(settings);
   auto const bytes = step.scalar_bytes(std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}));
-  auto const written = bytes * (1 + has_first + has_second);         // beside the moments the value
-  step.add_pass({pass_name_of(settings), written + bytes, written}); // and the gradient is read
+  auto const written = bytes * (1 + has_first + has_second);         // the moments and the value
+  step.add_pass({pass_name_of(settings), written + bytes, written}); // the gradient is only read
 }
 
 OptimizerKind parse_optimizer(std::string_view word) {

@@ -29,7 +29,7 @@ struct AddToSums {
   }
 };
 
-/// One work item: there are a few norms per layer.
+/// One work item, because there are only a few norms per layer.
 struct FinishNorms {
   Vector<double> norms;
   Vector<double> sums;
@@ -132,7 +132,7 @@ void update_statistics(runtime::DefaultExec const& exec, runtime::PassLedger& pa
   auto const momentum = static_cast<T>(running_momentum);
   for (auto const& statistic : statistics) {
     auto const count = static_cast<std::int64_t>(statistic.value().extent(0));
-    if (count == 0) continue; // another rank's
+    if (count == 0) continue; // other ranks have it
     bytes += count * static_cast<std::int64_t>(sizeof(T));
     T* const value = statistic.value().data();
     T const* const found = statistic.gradient().data();
@@ -196,7 +196,7 @@ void ParameterUpdate<T>::run(runtime::DefaultExec const& exec, std::optional<std
 
 template<class T>
 typename ParameterUpdate<T>::Result ParameterUpdate<T>::finish(runtime::DefaultExec const& exec) {
-  // Collectives that were only enqueued are waited for here: the watchdog must see it.
+  // The wait for collectives enqueued before happens here, so the watchdog must know about it.
   std::optional<runtime::WaitingScope> waiting;
   if (grid_.world().size() > 1) waiting.emplace(grid_.world().instruments().position, "end of a step");
   auto const numbers = numbers_.read(exec);

@@ -16,7 +16,7 @@ namespace {
 using runtime::DefaultExec;
 using runtime::ScopedTimer;
 
-/// All that a step of this grid uses: the first one, which was not recorded, has made them.
+/// All communicators that a step on this grid uses. The first step, which was not recorded, has created them.
 std::vector<runtime::Communicator const*> communicators_of(pmm::ProcessGrid const& grid) {
   std::vector<runtime::Communicator const*> all;
   for (auto const& [axes, comm] : grid.communicators())
@@ -24,14 +24,13 @@ std::vector<runtime::Communicator const*> communicators_of(pmm::ProcessGrid cons
   return all;
 }
 
-/// Nothing passes through the host: the group has one rank, or the device sends its own memory. If each rank of
-/// the group has a device of its own, so has each rank of every axis.
+/// Whether no message passes through the host: the group has one rank, or the device sends its own memory. If each rank of the
+/// group has its own device, so has each rank of every axis.
 bool stays_on_device(pmm::ProcessGrid const& grid) {
   return grid.group().size() == 1 || grid.group().works_on_streams();
 }
 
-/// What others enqueued on the default instance, such as new weights, is there: queues know nothing of each
-/// other.
+/// Waits for work that others enqueued on the default instance, such as new weights: queues are not ordered with each other.
 void wait_for_default_queue() {
   runtime::compat::fence(DefaultExec(), "orthant::models::Trainer/what others enqueued");
 }
@@ -92,7 +91,7 @@ double Trainer<T>::enqueue_batch(std::int64_t epoch, std::int64_t k, runtime::Ph
     auto const& numbers = update_->numbers();
     objective_.loss_and_gradient(exec_, logits, network_.logits_gradient(), divisor,
                                  has_one_batch() ? numbers.loss() : numbers.loss_and_count(), scale);
-    if constexpr (pmm::runs_on_host) // a device is not waited for; there, outputs stay
+    if constexpr (pmm::runs_on_host) // on a device the host does not wait, and outputs are kept
       if (network_.overwrites_outputs() && !first_not_finite_) {
         runtime::compat::fence(exec_, "orthant::models::enqueue_batch/the loss is read");
         if (!std::isfinite(numbers.loss()(0))) first_not_finite_ = network_.first_layer_not_finite(exec_);
@@ -136,7 +135,7 @@ bool Trainer<T>::may_record() const {
 template<class T>
 void Trainer<T>::record_step(std::int64_t epoch) {
   has_tried_to_record_ = true;
-  runtime::PhaseTimes unused; // an event inside a graph tells no time
+  runtime::PhaseTimes unused; // events inside a graph cannot be timed
   auto const failure =
       recorded_.record(grid_.group(), communicators_of(grid_), [&] { enqueue_step(epoch, unused); });
   if (!failure.empty())
@@ -220,10 +219,9 @@ runtime::EpochRecord Trainer<T>::train_epoch(std::int64_t epoch) {
 
 template<class T>
 Scores Trainer<T>::evaluate() {
-  // Not on the trainer's queue: Kokkos gives each its scratch memory, and that of a recorded step must not
-  // grow.
+  // Uses the default queue, not the trainer's: Kokkos has scratch memory per instance, and the memory of a recorded step must not grow.
   DefaultExec const exec;
-  runtime::PhaseTimes phases; // evaluation is no part of an epoch
+  runtime::PhaseTimes phases; // evaluation does not count as a part of an epoch
   auto const& logits = network_.forward(exec, Pass::evaluation, 0, phases);
   auto scores = objective_.evaluate(exec, logits);
   if (judge_) judge_(logits, scores);

@@ -78,13 +78,13 @@ void TrainProgress::add_evaluation(Monitor monitor, std::int64_t after_epoch, Sc
   } else {
     records = {merit, valid.loss};
   }
-  if (best.epoch > 0) { // it may be of an evaluation off schedule, which is not in the records
+  if (best.epoch > 0) { // the best evaluation may be an unscheduled one, which the records do not include
     auto const& best_valid = best.scores[static_cast<std::size_t>(graph::Split::valid)];
     is_best = is_best && is_better(best_valid.merit(), best_valid.loss);
   }
   last = scores;
   if (is_best) best = {after_epoch, scores};
-  // Without a validation part no evaluation is without gain.
+  // Without a validation part no evaluation counts as without gain.
   num_without_gain = has_gain || valid.num_counted == 0 ? 0 : num_without_gain + 1;
 }
 
@@ -137,7 +137,7 @@ TrainResult run_epochs(pmm::ProcessGrid const& grid, TrainSettings const& settin
   TrainResult result;
   auto& progress = result.progress = start;
   std::vector<double> seconds;
-  std::int64_t num_alike = 0; // evaluations in a row that predict one class
+  std::int64_t num_alike = 0; // evaluations in a row that predict a single class
   auto const has_lost_patience = [&] {
     return settings.patience > 0 && progress.num_without_gain >= settings.patience;
   };
@@ -165,7 +165,7 @@ TrainResult run_epochs(pmm::ProcessGrid const& grid, TrainSettings const& settin
       auto const scores = work.evaluate();
       if (auto const sign = sign_of_divergence(scores); !sign.empty())
         throw_diverged(fmt::format("after the update of {} {} {}", settings.unit, epoch, sign));
-      // The first evaluations may find it in a training that is sound.
+      // Warns at the second evaluation in a row: the first ones of a sound training may predict a single class.
       num_alike = are_all_alike(scores) ? num_alike + 1 : 0;
       if (num_alike == 2 || (num_alike == 1 && epoch == settings.num_epochs))
         grid.world().instruments().log.warn_once("{} {}: {}", settings.unit, epoch,
@@ -173,7 +173,7 @@ TrainResult run_epochs(pmm::ProcessGrid const& grid, TrainSettings const& settin
       add_scores(scores, record);
       auto const counted = std::pair(progress.records, progress.num_without_gain);
       progress.add_evaluation(settings.monitor, epoch, scores);
-      // The evaluation that only the end brings would be missing in a longer training.
+      // An evaluation that is due only because training ends here is not counted: a longer training would not have it.
       if (epoch % settings.eval_every != 0) {
         std::tie(progress.records, progress.num_without_gain) = counted;
       } else if (has_plateaus) {
@@ -207,7 +207,7 @@ void throw_diverged(std::string const& sign) {
 }
 
 bool are_all_alike(Scores const& scores) {
-  bool has_several = false; // classes
+  bool has_several = false; // several classes
   for (auto const& score : scores) {
     if (score.num_most_predicted < score.num_counted) return false;
     has_several = has_several || score.num_most_frequent < score.num_counted;

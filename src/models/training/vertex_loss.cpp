@@ -30,7 +30,7 @@ void require_targets(graph::GraphStore const& store) {
         store.name());
 }
 
-/// Not collective: what this rank stores of the logits.
+/// Reads the targets for this rank's block of the logits. Not collective.
 pmm::RowTargets read_targets(graph::GraphStore const& store, pmm::Placement const& logits,
                              pmm::Block const& block) {
   auto const order = order_of(logits.layout.row_order);
@@ -56,7 +56,7 @@ pmm::RowTargets read_targets(graph::GraphStore const& store, pmm::Placement cons
   return targets;
 }
 
-/// Each rank counts its share of the vertices. Collective over the grid's world.
+/// Computes the class weights; each rank counts its share of the vertices. Collective over the grid's world.
 template<class T>
 runtime::Vector<T> balanced_weights(pmm::ProcessGrid const& grid, graph::GraphStore const& store) {
   auto const& world = grid.world();
@@ -154,10 +154,11 @@ namespace {
 
 constexpr std::int8_t is_unknown = -1;
 
-/// Of scores and whether their vertices have the class; none unless some have it and some have not. Sorts them.
+/// AUC of one class, from scores paired with whether the vertex has the class; nullopt unless some have it and some have not. Sorts
+/// `scores`.
 std::optional<double> area(std::vector<std::pair<double, bool>>& scores) {
   std::ranges::sort(scores, {}, &std::pair<double, bool>::first);
-  auto num_wins = 0.0; // pairs in the right order, twice; exact below 2^53
+  auto num_wins = 0.0; // twice the number of pairs in the right order; exact below 2^53
   std::int64_t num_below = 0, num_positive = 0;
   for (auto begin = scores.begin(); begin != scores.end();) {
     std::int64_t positive = 0, negative = 0;
@@ -200,7 +201,7 @@ RocAuc::RocAuc(pmm::ProcessGrid const& grid, graph::GraphStore const& store, pmm
   });
 }
 
-/// Rows of logits become those of their softmax. Collective over the axes that the columns are split over.
+/// Replaces rows of logits by their softmax. Collective over the axes that the columns are split over.
 void RocAuc::softmax(std::vector<double>& scores) const {
   auto const width = static_cast<std::size_t>(classes_.size());
   std::vector<double> largest(num_rows_, -std::numeric_limits<double>::infinity()), sums(num_rows_);
@@ -218,7 +219,7 @@ void RocAuc::softmax(std::vector<double>& scores) const {
   for_each([&](std::size_t i, double& score) { score /= sums[i]; });
 }
 
-/// Brings the scores of one class per rank together: those of first + r on rank r. Collective.
+/// Gathers the scores of one class per rank: those of class first + r on rank r. Collective.
 std::vector<std::pair<double, bool>> RocAuc::bring(std::vector<double> const& scores, std::size_t split,
                                                    std::int64_t first, bool contributes) const {
   auto const& world = grid_.world();
@@ -265,7 +266,7 @@ Areas RocAuc::operator()(pmm::DistMatrix<T> const& logits) const {
   auto const contributes = logits.is_first_replica() && grid_.coordinate(pmm::Axis::data) == 0;
   Areas result;
   for (std::size_t split = 0; split < result.size(); ++split) {
-    std::array<double, 2> sum{}; // of the areas, and their number
+    std::array<double, 2> sum{}; // sum of the areas, and their number
     for (std::int64_t first = 0; first < num_classes_; first += world.size()) {
       auto of_class = bring(scores, split, first, contributes);
       if (auto const found = area(of_class)) {

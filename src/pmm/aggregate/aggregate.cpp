@@ -131,7 +131,7 @@ void Aggregate<T>::prefetch(DefaultExec const& exec, DistMatrix<T> const& from) 
   ORTHANT_REQUIRE(!is_prefetched_, "an operand is prefetched twice at once");
   is_prefetched_ = true;
   if (!s.from.must_exchange) return;
-  // 1: columns out, rows in
+  // 1: exchange over b: sends the own rows by columns, receives this rank's columns of the slab
   auto const& over = grid_->over(roles_.b);
   auto const columns = workspace_->template lend_as<T>(Slot::left, s.from.num_own * s.width);
   split_columns(exec, grid_->passes(), from.storage(), s.from.num_own, s.width, s.num_parts, columns);
@@ -282,7 +282,7 @@ auto Aggregate<T>::summed_in_chunks(DefaultExec const& exec, Vector<T> const& op
     add_slabs(exec, grid_->passes(), addends, over.size(), s.part, sum);
   }
   if (!s.rounds_sum) return sum;
-  auto const& own = chunks_[static_cast<std::size_t>(over.size() % 2)].sent; // of the last chunk
+  auto const& own = chunks_[static_cast<std::size_t>(over.size() % 2)].sent; // counts of the last chunk
   runtime::all_to_allv(exec, over, sum, own, rounded, own, wire_);
   return rounded;
 }
@@ -293,7 +293,7 @@ void Aggregate<T>::return_columns(DefaultExec const& exec, Vector<Result> const&
                                   Vector<Result> const& to) {
   auto const& s = steps_;
   if (!s.to.must_exchange) return;
-  // 5: rows out, columns in
+  // 5: exchange over b: sends the slab by rows, receives all columns of the own rows
   auto const& over = grid_->over(roles_.b);
   auto const columns = workspace_->template lend_as<Result>(Slot::right, s.to.num_own * s.width);
   if constexpr (runtime::is_16_bit<Result>)

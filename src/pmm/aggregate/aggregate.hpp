@@ -4,11 +4,11 @@
 // Aggregation H := A F in which each rank owns whole rows of F and H (cells.hpp).
 // With n own rows of w columns, of which w_b are this rank's part of axis b:
 //
-//   1 exchange over b   columns out, rows in     F [n x w]        ->  [n_ac x w_b]
+//   1 exchange over b   all_to_all               F [n x w]        ->  [n_ac x w_b], the slab
 //   2 gather over c                                               ->  F_a [n_a x w_b]
 //   3 multiply          P := A[c,a] F_a                           ->  P [m_c x w_b], partial over a
 //   4 sum over a        reduce_scatter                            ->  [n_ac x w_b]
-//   5 exchange over b   rows out, columns in                      ->  H [n x w]
+//   5 exchange over b   all_to_all                                ->  H [n x w]
 //
 // A rank sends
 //   (G_c - 1) u + (G_a - 1) u + 2 (G_b - 1) / G_b u   words,   u = N w / P,   G_i: ranks of axis i
@@ -23,8 +23,8 @@
 // are multiplied while the previous slab is sent; this rank's own slab comes last. Every rank stores the addends of
 // its slab, and adds them in the order of the ranks once all have arrived:
 //
-//   for i = 1, .., G:   P_i := A[slab (rank + i) mod G, :] F_a, sent to that rank behind the product of P_(i+1)
-//   H_slab := sum over ranks, in order, of what they sent
+//   for i = 1, .., G:   P_i := A[slab (rank + i) mod G, :] F_a, sent to that rank while P_(i+1) is computed
+//   H_slab := sum of the received addends in the order of the ranks
 //
 // So the buffers hold two chunks of P and the addends of one slab, not the whole P. Step 1 may be started ahead of
 // a run. Results can differ from a reduce_scatter only by the order of addition, which MPI and NCCL choose. They are
@@ -39,7 +39,7 @@
 // registers; P and the sums of step 4 are fp32. H is fp32 or holds 16-bit numbers. A 16-bit H is rounded once, in
 // step 3 if nothing is summed over ranks, otherwise after step 4; step 5 sends it as it is:
 //
-//   |H - A F|  <=  k eps |A| |F| + u |H|, plus what the wire adds      u = 2^-8 (bf16), 2^-11 (fp16), eps = 2^-23
+//   |H - A F|  <=  k eps |A| |F| + u |H|, plus the rounding on the wire      u = 2^-8 (bf16), 2^-11 (fp16), eps = 2^-23
 
 #include "pmm/aggregate/aggregate_steps.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
@@ -82,13 +82,13 @@ class Aggregate {
 
   /// Performs step 1 ahead of run(), which then skips it. If b is one of the hidden axes, the exchange overlaps with
   /// other work; otherwise it is complete on return. `from` must not change and the workspace must not be used until
-  /// run(). Collective over axis b, in the same order on all its ranks.
+  /// run(). Collective over axis b; all its ranks call in the same order.
   void prefetch(DefaultExec const& exec, DistMatrix<T> const& from);
 
  private:
-  /// A chunk of step 4 that is being sent.
+  /// A chunk of step 4 that is being sent. The counts must stay valid until `request` completes.
   struct Chunk {
-    std::vector<std::int64_t> sent, received; // [ranks of the axis] elements, all 0 but one; `request` refers to them
+    std::vector<std::int64_t> sent, received; // [ranks of the axis] elements, all 0 but one
     runtime::Request request;
   };
 

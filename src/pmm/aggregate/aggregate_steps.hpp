@@ -18,9 +18,11 @@ struct SlabExchange {
   Axis axis{};
   bool must_run = false;
   bool moves_needed = false;
-  bool in_chunks = false;             // step 4 only; a chunk is the rows of one slab
-  std::vector<std::int64_t> of_block; // [ranks of the axis] elements of each rank's slab in the block of this rank
-  std::vector<std::int64_t> of_slab;  // [ranks of the axis] elements of the own slab in each rank's block; empty unless all_to_all
+  bool in_chunks = false; // step 4 only; a chunk is the rows of one slab
+  // [ranks of the axis] elements of each rank's slab in this rank's block, and elements of this rank's slab in each rank's
+  // block; of_slab is empty unless all_to_all.
+  std::vector<std::int64_t> of_block;
+  std::vector<std::int64_t> of_slab;
 
   [[nodiscard]] std::int64_t num_of_block() const;
   [[nodiscard]] std::int64_t num_of_slab() const;
@@ -58,7 +60,8 @@ struct OwnRows {
   std::int64_t num_own = 0;  // n
   std::int64_t num_slab = 0; // n_ac
   bool must_exchange = false;
-  // [ranks of b] elements that each rank of b gets of the own rows, and that each has of this rank's columns.
+  // [ranks of b] columns: elements of the own rows that belong to each rank's columns; rows: elements of this rank's
+  // columns in each rank's own rows.
   std::vector<std::int64_t> columns, rows;
 };
 
@@ -80,7 +83,7 @@ struct AggregateSteps {
   std::int64_t part = 0;       // w_b
   int num_parts = 1;           // ranks of b
   bool hides_exchange = false; // step 1 may overlap with other work
-  bool rounds_sum = false;     // the sum of step 4 in chunks is rounded to the wire format, as a reduce_scatter does
+  bool rounds_sum = false;     // after step 4 in chunks, the sum is rounded to the wire format
   bool has_16_bits = false;    // F holds 16-bit numbers
   bool rounds_result = false;  // H holds 16-bit numbers: sums are rounded to them
   std::int64_t slab_begin = 0; // first row of the own slab in an operand of all rows

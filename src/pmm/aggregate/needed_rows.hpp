@@ -54,11 +54,11 @@ struct NeededCountsOfAxes {
   friend bool operator==(NeededCountsOfAxes const&, NeededCountsOfAxes const&) = default;
 };
 
-/// The rows that move along an axis.
+/// The rows that move along an axis. `touched` is ascending.
 struct NeededSlabs {
   NeededCounts counts;
-  std::vector<LocalColumn> touched;       // columns (over c) or rows (over a) of the block with an entry, ascending
-  runtime::Vector<LocalColumn> asked;     // rows of this rank's slab that rank 0 needs, ascending, then those for rank 1, ..
+  std::vector<LocalColumn> touched;       // columns (over c) or rows (over a) of the block with an entry
+  runtime::Vector<LocalColumn> asked;     // rows of this rank's slab: for rank 0 ascending, for rank 1, ..
   runtime::Vector<Offset> addend_offsets; // [rows of the slab + 1] offsets into `addends`
   runtime::Vector<Offset> addends;        // places in `asked`, row by row, the lowest rank first
 };
@@ -103,7 +103,7 @@ template<class Number>
   numbers.resize(places.size());
   return numbers;
 }
-/// The places below `count` at which the claim holds, ascending.
+/// The indices below `count` for which claim(index) is true, ascending.
 template<class Claim>
 [[nodiscard]] std::vector<LocalColumn> places_where(std::int64_t count, Claim const& claim) {
   std::vector<LocalColumn> places;

@@ -56,7 +56,7 @@ void require_shape(AttentionShape const& shape, AttentionOperands<T> const& oper
                   " heads from ", dropout.first_head, " on of ", dropout.num_heads);
 }
 
-/// What both passes move.
+/// Sizes in bytes of the arrays that both passes move, and the passes that follow from them.
 struct AttentionBytes {
   std::int64_t queries, keys, row_numbers, ids, rows, drawn;
 
@@ -66,7 +66,7 @@ struct AttentionBytes {
         row_numbers(shape.num_row_numbers() * scalar_bytes),
         ids(draws_mask ? shape.num_tokens() * std::int64_t{sizeof(std::int64_t)} : 0),
         rows(shape.num_row_numbers()),
-        drawn(draws_mask ? attention_flops(shape) / (4 * shape.head_dim) : 0) {} // a number per pair
+        drawn(draws_mask ? attention_flops(shape) / (4 * shape.head_dim) : 0) {} // one random number per pair
 
   [[nodiscard]] LocalPass forward(AttentionShape const& shape) const {
     return {.name = "attention_forward",
@@ -196,7 +196,7 @@ void attention_backward(DefaultExec const& exec, PassLedger& passes, AttentionSh
 }
 
 std::int64_t attention_flops(AttentionShape const& shape) {
-  // 2 products, each of 2 head_dim flops per pair; S (S + 1) / 2 pairs.
+  // 2 products of 2 head_dim flops per pair; sequence (sequence + 1) / 2 pairs per sequence and head.
   return 2 * shape.num_sequences * shape.num_heads * shape.head_dim * shape.sequence * (shape.sequence + 1);
 }
 
@@ -232,14 +232,14 @@ std::int64_t table_numbers(std::int64_t sequence, std::int64_t head_dim) {
   return sequence * head_dim;
 }
 
-/// Turns the heads of one token.
+/// Rotates the heads of one token.
 template<class T>
 struct RotateRow {
   Panel<T> x;
   T const* table;
   std::int64_t sequence;
   std::int64_t half;
-  T sign; // of the sines: 1 forward, -1 backward
+  T sign; // sign of the sines: 1 forward, -1 backward
 
   KOKKOS_FUNCTION void operator()(std::int64_t row) const {
     auto const* const cosines = table + row % sequence * 2 * half;

@@ -1,12 +1,12 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Causal attention on a device (attention.hpp has the formulas). A team takes a block of queries of one sequence and head, and
-// walks along the blocks of keys that they see; blocks lie in shared memory, and a thread has four sums of a product of two
-// blocks in registers. The backward pass has two kernels: one walks like that and gives dq, the other takes a block of keys
-// and walks along the queries that see them, and gives dk and dv. So no number is written by two teams: the same bits in
-// every run, for five products more than atomic additions would need, two of seven. Runs anywhere, with teams of one thread
-// on host processors.
+// Device kernels of causal attention (equations: attention.hpp). A team processes a block of queries of one sequence and head,
+// and loops over the blocks of keys that the queries see. Blocks are in shared memory; a thread holds four sums of a product of
+// two blocks in registers. The backward pass has two kernels: the first loops over keys in the same order and computes dq; the
+// second processes a block of keys, loops over the queries that see them, and computes dk and dv. So no element is written by
+// two teams, and results have the same bits in every run. This needs seven products of blocks instead of five with atomic
+// additions. The kernels run anywhere, on hosts with teams of one thread.
 
 #include "pmm/attention/attention.hpp"
 #include "runtime/device/kokkos_compat.hpp"
@@ -18,14 +18,14 @@ namespace orthant::pmm::detail {
 using AttentionPolicy = Kokkos::TeamPolicy<runtime::DefaultExec>;
 using AttentionTeam = typename AttentionPolicy::member_type;
 
-/// What the kernels capture.
+/// Arguments that all kernels share.
 template<class T>
 struct AttentionTask {
   AttentionShape shape;
   AttentionOperands<T> in;
   T* log_sum_exp;
   T scale;
-  int tile; // queries or keys of a block
+  int tile; // number of queries or keys per block
   runtime::RandomStream stream;
   std::int64_t const* token_ids;
   std::int64_t first_head, all_heads;
@@ -53,14 +53,14 @@ struct AttentionTask {
   }
   [[nodiscard]] KOKKOS_FUNCTION int head_dim() const { return static_cast<int>(shape.head_dim); }
   [[nodiscard]] KOKKOS_FUNCTION std::int64_t num_blocks() const { return (shape.sequence + tile - 1) / tile; }
-  /// Rows of a block.
+  /// Number of rows of a block; the last block may have fewer than `tile`.
   [[nodiscard]] KOKKOS_FUNCTION int rows_of(std::int64_t block) const {
     auto const left = shape.sequence - block * tile;
     return left < tile ? static_cast<int>(left) : tile;
   }
 };
 
-/// A block in shared memory. Rows are an odd number of words apart, so that a column lies in different banks.
+/// A block in shared memory. The row stride is an odd number of elements, so that the elements of a column are in different banks.
 template<class T>
 struct Tile {
   T* data;
@@ -76,21 +76,21 @@ struct Tile {
   }
 };
 
-/// Where the rows of one block and head begin.
+/// Pointer to the row of `token` in the columns of `head`.
 template<class T>
 KOKKOS_INLINE_FUNCTION T* place_of(Panel<T> const& panel, std::int64_t token, std::int64_t head,
                                    int head_dim) {
   return panel.data + token * panel.row_stride + head * head_dim;
 }
 
-/// Calls body(i, c) for all numbers of a block, neighbours by neighbouring threads.
+/// Calls body(i, c) for all elements of a block. Neighboring threads get neighboring elements.
 template<class Body>
 KOKKOS_INLINE_FUNCTION void for_block(AttentionTeam const& team, int rows, int columns, Body const& body) {
   Kokkos::parallel_for(Kokkos::TeamThreadRange(team, rows * columns),
                        [&](int at) { body(at / columns, at % columns); });
 }
 
-/// Calls put(i, j, sum_l a(i, l) b(l, j)) for i < m, j < n; then all threads meet.
+/// Calls put(i, j, sum_l a(i, l) b(l, j)) for i < m, j < n. Ends with a team barrier.
 template<class T, class A, class B, class Put>
 KOKKOS_INLINE_FUNCTION void multiply_blocks(AttentionTeam const& team, int m, int n, int depth, A const& a,
                                             B const& b, Put const& put) {
@@ -119,7 +119,7 @@ KOKKOS_INLINE_FUNCTION void multiply_blocks(AttentionTeam const& team, int m, in
   team.team_barrier();
 }
 
-/// o and L of a block of queries.
+/// Computes o and L of a block of queries.
 template<class T>
 struct AttendBlock {
   AttentionTask<T> task;
@@ -129,7 +129,7 @@ struct AttendBlock {
     auto const& shape = task.shape;
     auto const d = task.head_dim();
     auto const item = static_cast<std::int64_t>(team.league_rank());
-    auto const block = task.num_blocks() - 1 - item % task.num_blocks(); // the longest first
+    auto const block = task.num_blocks() - 1 - item % task.num_blocks(); // most keys first
     auto const head = item / task.num_blocks() % shape.num_heads;
     auto const kv_head = head / shape.heads_per_kv_head();
     auto const first_token = item / task.num_blocks() / shape.num_heads * shape.sequence;
@@ -188,7 +188,7 @@ struct AttendBlock {
   }
 };
 
-/// dq of a block of queries, and D of its rows.
+/// Computes dq of a block of queries, and D of its rows.
 template<class T>
 struct AttendQueriesBackward {
   AttentionTask<T> task;
@@ -257,7 +257,7 @@ struct AttendQueriesBackward {
   }
 };
 
-/// dk and dv of a block of keys, summed over the heads of queries that read it.
+/// Computes dk and dv of a block of keys, summed over the query heads that read it.
 template<class T>
 struct AttendKeysBackward {
   AttentionTask<T> task;
@@ -325,19 +325,19 @@ struct AttendKeysBackward {
   }
 };
 
-/// Shared memory of the kernel that needs most, for blocks of `tile` rows.
+/// Bytes of shared memory for blocks of `tile` rows, enough for each of the kernels.
 template<class T>
 std::size_t attention_scratch(std::int64_t head_dim, int tile) {
-  auto const alignment = std::size_t{16} * 9; // of each block
+  auto const alignment = std::size_t{16} * 9; // padding for the alignment of each block
   return 6 * Tile<T>::bytes_of(tile, static_cast<int>(head_dim)) + 2 * Tile<T>::bytes_of(tile, tile) +
          Tile<T>::bytes_of(3, tile) + alignment;
 }
 
-constexpr int longest_attention_team = 256; // a thread per four numbers of the product of two blocks of 32
-// Of the shared memory that every device gives a team, without what Kokkos takes of it per team and per thread.
+constexpr int longest_attention_team = 256; // one thread per four elements of a product of 32 x 32
+// The shared memory that every device offers a team, minus the bytes that Kokkos uses per team and per thread.
 constexpr std::size_t most_attention_scratch = 48 * 1024 - 16 - 8 * longest_attention_team;
 
-/// The longest blocks, up to 32 rows, that fit in the shared memory; 0: none.
+/// Largest number of rows per block, at most 32, that fits in shared memory; 0 if none fits.
 template<class T>
 int attention_tile(std::int64_t head_dim) {
   for (int tile = 32; tile > 0; tile /= 2)

@@ -18,7 +18,7 @@ using runtime::Vector;
 
 constexpr auto copy_label = "orthant::pmm::attention/rounding";
 
-/// One shape on one stream.
+/// The library's plan and buffers for one shape on one stream.
 class ShapeLibrary {
  public:
   ShapeLibrary(void* stream, AttentionShape const& shape)
@@ -64,7 +64,7 @@ class ShapeLibrary {
   [[nodiscard]] Panel<Bf16Number> rows(Vector<Bf16Number> const& numbers, std::int64_t num_columns) const {
     return as_matrix(numbers, shape_.num_tokens(), num_columns);
   }
-  /// q, k and v of rows that have them side by side.
+  /// q, k and v as column ranges of rows that hold all three.
   [[nodiscard]] AttentionOperands<Bf16Number> parts_of(Vector<Bf16Number> const& numbers) const {
     auto const all = rows(numbers, row());
     auto const q_end = shape_.query_columns();
@@ -88,12 +88,12 @@ class ShapeLibrary {
   Vector<Bf16Number> qkv_, gradients_, out_, d_out_;
 };
 
-/// Null where the own kernels are to do it.
+/// Returns null if Orthant's own kernels must be used.
 ShapeLibrary* library_of(DefaultExec const& exec, AttentionShape const& shape,
                          Vector<float> const& log_sum_exp, AttentionDropout const& dropout) {
-  static std::vector<std::unique_ptr<ShapeLibrary>> of_shapes; // closed before Kokkos is finalized
+  static std::vector<std::unique_ptr<ShapeLibrary>> of_shapes; // cleared before Kokkos is finalized
   if (chosen_gemm_math() != GemmMath::bf16 || dropout.probability > 0) return nullptr;
-  // Both passes see the same place, so they agree.
+  // Both passes get the same array, so both choose the library or neither does.
   if (!may_hold<StoredNumbers<float, 4>>(log_sum_exp.data())) return nullptr;
   auto* const stream = runtime::compat::native_stream(exec);
   auto known =

@@ -62,7 +62,7 @@ EdgeBlock make_edge_block(CsrMatrix<T> const& csr) {
   std::partial_sum(offsets.data(), offsets.data() + csr.num_columns + 1, offsets.data());
 
   // Columns ascend within a row, so the edges of the next range of columns are the next edges of each row.
-  std::vector<Offset> ends(offsets.data(), offsets.data() + csr.num_columns); // current end of each column's list
+  std::vector<Offset> ends(offsets.data(), offsets.data() + csr.num_columns); // ends of the lists so far
   std::vector<Offset> next(row_offsets, row_offsets + csr.num_rows);          // next edge of each row
   auto const width = columns_together(csr.num_rows, csr.num_columns, static_cast<std::int64_t>(num_edges));
   for (std::int64_t first = 0; first < csr.num_columns; first += width)

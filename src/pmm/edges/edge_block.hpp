@@ -102,8 +102,8 @@ void for_each_list(DefaultExec const& exec, char const* label, std::int64_t num_
 // The adjoint sums the addends of all blocks for each row: reduce_scatter over the same axis, exchange over b. In each
 // direction, a rank sends
 //   (G - 1) u + (G_b - 1) / G_b u   words,   u = N H d / P,   G: ranks of the gather's axis
-// An axis of one rank costs nothing, and if no axis has several ranks, nothing is copied. These are steps 1 and 2, or 4
-// and 5, of an aggregation (aggregate.hpp) without its product.
+// An axis of one rank costs nothing. If has_copy() is false, nothing is copied. These are steps 1 and 2, or 4 and 5, of an
+// aggregation (aggregate.hpp) without its product.
 
 /// Which rows a block needs: the rows of its columns, or of its rows.
 enum class BlockSide : std::uint8_t { columns, rows };
@@ -130,7 +130,8 @@ struct BlockRowsSteps {
   int num_parts = 1; // ranks of b
   bool must_exchange = false, must_gather = false;
   bool is_strided = false; // the heads are only a part of the columns of the owners' matrix
-  // [ranks of b] elements of the own rows that each rank of b gets, and elements of this rank's heads that it has.
+  // [ranks of b] columns: elements of the own rows that belong to each rank's heads; rows: elements of this rank's heads in
+  // each rank's own rows.
   std::vector<std::int64_t> columns, rows;
   std::vector<std::int64_t> slabs; // [ranks of the axis] elements of the block that each rank sends
 

@@ -8,8 +8,8 @@
 //
 // X and P are [rows x heads x width], Y and D [columns x heads x width], v [edges x heads], row-major. Each sum runs in the order of
 // the row's or column's list. w(v) = factor v if v > 0, else 0: v is an attention coefficient, and a minus sign marks a coefficient
-// that dropout drops (edge_softmax.hpp). If an operand is not finite, the result is NaN or infinite. Enqueue on exec; do not fence.
-// Cost: 2 edges x heads x width flop each.
+// that dropout drops (edge_softmax.hpp). If an operand is not finite, the result is NaN or infinite; on devices, operands with
+// weight 0 are ignored. Enqueue on exec; do not fence. Cost: 2 edges x heads x width flop each.
 
 #include "pmm/edges/edge_block.hpp"
 #include "pmm/product/workspace.hpp"
@@ -73,8 +73,7 @@ struct DynamicOperands {
 template<class T>
 struct DynamicGradients {
   Vector<T> of_rows, of_columns;
-  Vector<T>
-      attention_of_rows; // [rows x heads x width]: sum_j g_ijh leaky(z); da is its sum over the rows
+  Vector<T> attention_of_rows; // [rows x heads x width]: sum_j g_ijh leaky(z), whose sum over the rows is da
 };
 
 template<class T>

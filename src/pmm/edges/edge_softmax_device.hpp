@@ -99,7 +99,7 @@ struct ScoreGradients {
     for_each_edge(team, part, [&](Offset e) {
       auto const value = values[e * num_heads + part.head];
       auto& g = gradient[e * num_heads + part.head];
-      g = value <= 0 ? value * along : value * (factor * g - along); // a dropped edge (value = -|v|) has |v| (0 - sum)
+      g = value <= 0 ? value * along : value * (factor * g - along); // if dropped: |v| (0 - sum)
     });
     return 0;
   }

@@ -14,7 +14,7 @@ using runtime::DefaultExec, runtime::LocalPass, runtime::Matrix, runtime::PassLe
 
 constexpr std::int64_t index_bytes = sizeof(std::int64_t);
 
-/// The first rows x columns numbers.
+/// The first `count` elements.
 template<class T>
 Vector<T> part_of(Vector<T> const& numbers, std::int64_t count) {
   return Vector<T>(numbers.data(), static_cast<std::size_t>(count));
@@ -28,7 +28,7 @@ Vector<std::int64_t> to_kernels(runtime::GrowingVector<std::int64_t>& memory,
   return view;
 }
 
-/// body(i, j) for the numbers of a row-major array: on a device neighboring lanes take neighboring columns.
+/// Calls body(i, j) for all elements of a row-major array. On a device, neighboring lanes process neighboring columns.
 template<class Body>
 struct EachColumn {
   Body body;
@@ -50,11 +50,11 @@ void for_each_number(DefaultExec const& exec, char const* label, std::int64_t ro
     for_each_row(exec, label, rows, columns, EachColumn<Body>{body, columns});
 }
 
-/// to_c := w from_i of each choice (i, k) that is sent.
+/// to_c := w_ik from_i for each choice (i, k) that is sent as row c.
 template<class T>
 struct PackArguments {
   T const* from;
-  T const* weights; // or null
+  T const* weights; // null if all are 1
   std::int64_t const* choices;
   std::int64_t num_choices;
   std::int64_t columns;
@@ -66,7 +66,7 @@ struct PackArguments {
   }
 };
 
-/// to_r := from_{place of r}, or to_{place of r} := from_r.
+/// to_r := from_{place of r} if `gathers`, else to_{place of r} := from_r.
 template<class T>
 struct Permute {
   T const* from;
@@ -84,14 +84,14 @@ struct Permute {
   }
 };
 
-/// x_i := sum_k w_ik s_{place of (i, k)}, k in order; or x_i += that.
+/// x_i := (or += if `adds`) sum_k w_ik s_{place of (i, k)}, added in the order of k.
 template<class T>
 struct Combine {
   T const* s;
-  T const* weights; // or null
+  T const* weights; // null if all are 1
   std::int64_t const* places;
   std::int64_t num_choices;
-  std::int64_t first_row; // of own rows
+  std::int64_t first_row; // first own row
   std::int64_t columns;
   bool adds;
   T* x;
@@ -109,7 +109,7 @@ struct Combine {
   }
 };
 
-/// products of own choices := the dot product of a row of s with one of x.
+/// Products of own choices: each is the dot product of a row of s and a row of x.
 template<class T>
 struct Dot {
   T const* s;
@@ -146,7 +146,7 @@ std::vector<std::int64_t> times(std::vector<std::int64_t> counts, std::int64_t c
   return counts;
 }
 
-/// What passes over a matrix read and write, of the bytes of a number.
+// Passes of a dispatch. `scalar` is the size of an element in bytes.
 LocalPass pack_pass(DispatchSizes const& sizes, std::int64_t columns, bool has_weights, std::int64_t scalar) {
   auto const numbers = sizes.num_sent * columns * scalar;
   return {"dispatch/pack", numbers + sizes.num_sent * (index_bytes + (has_weights ? scalar : 0)), numbers};

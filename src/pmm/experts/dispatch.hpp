@@ -1,18 +1,18 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rows to the owners of the groups that want them, and back: two linear maps and their adjoints. Choice (i, k) of row i is
-// sent as row c of S, and arrives as row r of Y; w are weights of the choices, or 1:
+// Sends rows to the owners of the groups (experts) that they chose, and back: linear maps and their adjoints. Choice (i, k) of
+// row i is sent as row c of S, and arrives as row r of Y; w_ik is the weight of the choice, or 1:
 //
 //   send        Y_r := w_ik X_i                 all_to_all over owners, all_gather over copies
-//   return      S_c := sum over copies of Y_r   reduce_scatter over copies, all_to_all over owners
+//   give_back   S_c := sum over copies of Y_r   reduce_scatter over copies, all_to_all over owners
 //   combine     X_i := sum_k w_ik S_c           all_gather over copies
 //
-//   adjoint of send       return, then combine (Y is then partial over copies: every rank has an addend)
-//   adjoint of combine    send with the same weights; and by the weights   dw_ik := S_c . dX_i   (dot)
+//   adjoint of send       give_back, then combine (Y is then partial over copies: every rank has an addend)
+//   adjoint of combine    send with the same weights; gradient of the weights   dw_ik := S_c . dX_i   (dot)
 //
-// Rows of Y that are partial over copies are what a product leaves whose sum runs over copies: its reduce_scatter takes the
-// place of an all_reduce of all rows, of which each rank would then drop all but its part.
+// A product whose sum runs over copies leaves Y partial over copies. The reduce_scatter of give_back() replaces an
+// all_reduce of all rows, after which each rank would keep only its part.
 //
 // Source: Singh et al., DeepSpeed-TED (arXiv 2303.06318), sections 4 and 5.
 
@@ -28,11 +28,11 @@
 
 namespace orthant::pmm {
 
-/// Messages, which dispatches that do not overlap in time share.
+/// Message buffers, which dispatches that do not overlap in time may share.
 template<class T>
 struct DispatchBuffers {
-  /// Whether rows travel behind other work between start_send() and finish_send(); by default if messages between owners can be hidden. The
-  /// results are the same to the bit.
+  /// True if messages overlap with other work between start_send() and finish_send(). If empty, can_hide_messages() of the
+  /// owners decides. Results have the same bits in both cases.
   std::optional<bool> travels_behind_work;
   runtime::GrowingVector<T> sent{"orthant::pmm::Dispatch/sent"};
   runtime::GrowingVector<T> received{"orthant::pmm::Dispatch/received"};
@@ -41,38 +41,39 @@ struct DispatchBuffers {
 template<class T>
 class Dispatch {
  public:
-  /// As DispatchLists. `grid` must outlive it.
+  /// `grid` must outlive this object. Throws Error unless the number of owners divides num_groups. Not collective.
   Dispatch(ProcessGrid const& grid, DispatchAxes const& axes, std::int64_t num_groups,
            std::shared_ptr<DispatchBuffers<T>> buffers);
 
-  /// Where rows go from now on: DispatchLists::set(). What was enqueued before must have ended. Collective over owners and
-  /// copies.
+  /// Makes the lists of a step from the groups of all rows (DispatchLists::set()). Work enqueued before must be complete.
+  /// Collective over owners and copies.
   void set_groups(std::span<std::int32_t const> groups, std::int64_t num_choices);
   [[nodiscard]] DispatchLists const& lists() const { return lists_; }
   [[nodiscard]] DispatchSizes const& sizes() const { return lists_.sizes(); }
 
-  /// Y := the rows of X. `weights` [rows x choices], or empty: 1. X [rows x columns], Y [num_arrived x columns]. The functions
-  /// here enqueue on exec, do not fence, count their passes, and are collective over owners and copies, in the same order on all
-  /// of them.
+  /// Y := w X, sent to the owners of the groups. `weights` [rows x choices] may be empty, which means 1. X is [rows x columns], Y
+  /// [num_arrived x columns]. send(), give_back() and combine() are collective over owners and copies; all ranks call in the same
+  /// order. All functions enqueue on exec, do not fence, and add their passes to the grid's ledger.
   void send(runtime::DefaultExec const& exec, runtime::Matrix<T> const& x, runtime::Vector<T> const& weights,
             runtime::Matrix<T> const& y) {
     start_send(exec, x, weights, y);
     finish_send(exec, y);
   }
-  /// The same in two parts, between which the rows are on their way to their owners. Y and the messages are lent until the second one.
+  /// send() in two parts. Between them the messages to the owners may be in flight; Y and the buffers must not be used until
+  /// finish_send().
   void start_send(runtime::DefaultExec const& exec, runtime::Matrix<T> const& x,
                   runtime::Vector<T> const& weights, runtime::Matrix<T> const& y);
   void finish_send(runtime::DefaultExec const& exec, runtime::Matrix<T> const& y);
-  /// S := the rows of Y, which is partial over copies. S [num_sent x columns]; it may be Y's memory if nothing travels(), and then
-  /// nothing is done, as lists have it.
+  /// S [num_sent x columns] := the rows of Y, summed over copies. If travels() is false, S may be the memory of Y; then nothing is
+  /// done, because both have the same order.
   void give_back(runtime::DefaultExec const& exec, runtime::Matrix<T> const& y, runtime::Matrix<T> const& s);
-  /// X := sums of the rows of S; 0 if a row was not sent. Or X := X + these, if X is the same on all ranks along copies. The same
-  /// bits on all of them.
+  /// X_i := sum_k w_ik S_c, which is 0 if row i was not sent. With Update::add the sums are added to X, which must be equal on all
+  /// ranks along copies. The result has the same bits on all these ranks.
   void combine(runtime::DefaultExec const& exec, runtime::Matrix<T> const& s,
                runtime::Vector<T> const& weights, runtime::Matrix<T> const& x,
                Update update = Update::assign);
-  /// products [rows x choices] := S_c . X_i of this rank's columns and own rows, 0 elsewhere: addends of a sum over copies and
-  /// over the axes of the columns. Local.
+  /// products [rows x choices] := S_c . X_i over this rank's columns for its own rows, 0 for other rows. The caller must sum them
+  /// over copies and over the axes of the columns. Not collective.
   void dot(runtime::DefaultExec const& exec, runtime::Matrix<T> const& s, runtime::Matrix<T> const& x,
            runtime::Vector<T> const& products) const;
 
@@ -83,12 +84,12 @@ class Dispatch {
   runtime::GrowingVector<std::int64_t> sent_choices_{"orthant::pmm::Dispatch/sent_choices"};
   runtime::GrowingVector<std::int64_t> places_{"orthant::pmm::Dispatch/places"};
   runtime::GrowingVector<std::int64_t> arrivals_{"orthant::pmm::Dispatch/arrivals"};
-  runtime::Vector<std::int64_t> sent_choice_, place_, arrival_; // of this step
-  std::vector<std::int64_t> sent_numbers_, received_numbers_; // to and from each owner, of what is on its way
+  runtime::Vector<std::int64_t> sent_choice_, place_, arrival_; // the lists of the current step
+  std::vector<std::int64_t> sent_numbers_, received_numbers_;   // elements to and from each owner in flight
   runtime::Request under_way_;
 };
 
-/// List what the functions do with rows of that many columns on this rank.
+/// Add the passes and collectives of the functions of the same name to `step`, for rows of `columns` columns on this rank.
 void plan_send(StepPlan& step, DispatchAxes const& axes, DispatchSizes const& sizes, std::int64_t columns,
                bool has_weights);
 void plan_start_send(StepPlan& step, DispatchAxes const& axes, DispatchSizes const& sizes,
@@ -100,7 +101,7 @@ void plan_give_back(StepPlan& step, DispatchAxes const& axes, DispatchSizes cons
 void plan_combine(StepPlan& step, DispatchAxes const& axes, DispatchSizes const& sizes, std::int64_t columns,
                   bool has_weights, Update update = Update::assign);
 void plan_dot(StepPlan& step, DispatchSizes const& sizes, std::int64_t columns);
-/// Lists the arrays of a Dispatch, and of buffers that it uses.
+/// Add the arrays of a Dispatch, and of its DispatchBuffers, to `step`.
 void plan_dispatch_arrays(StepPlan& step, DispatchSizes const& sizes);
 void plan_dispatch_buffers(StepPlan& step, DispatchAxes const& axes, DispatchSizes const& sizes,
                            std::int64_t columns);

@@ -83,8 +83,8 @@ void DispatchLists::list_sent(std::span<std::int32_t const> groups) {
   }
 }
 
-/// `counts` [copies x owners x own groups]: what arrives in that order is to be read in the order own groups, owners,
-/// copies.
+/// Lists the places of the rows of Y. Rows arrive in the order of `counts` [copies x owners x own groups]; Y has the order
+/// own groups, owners, copies.
 void DispatchLists::list_arrivals(std::span<std::int64_t const> counts) {
   auto const num_own = static_cast<std::size_t>(own_groups_.size());
   auto const num_owners = receive_counts_.size();

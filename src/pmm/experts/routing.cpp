@@ -86,8 +86,9 @@ struct Weigh {
   }
 };
 
-/// With K > 1 and S the sum of the p of kept choices, dp_k = (dw_k - sum_j dw_j w_j) / S. Then dl = p (dp - sum p dp), in
-/// which p_k / S is w_k: nothing is divided by an S that may be 0.
+/// With K > 1, S the sum of the p of kept choices, and p_k / S = w_k:
+///   dp_k = (dw_k - sum_j dw_j w_j) / S          dl = p (dp - sum p dp)
+/// The factor p_k / S is replaced by w_k, so nothing is divided by S, which may be 0.
 template<class T>
 struct Backward {
   T const* probabilities;
@@ -97,8 +98,8 @@ struct Backward {
   T const* weight_gradient;
   T const* shares;
   std::int64_t num_experts, num_choices;
-  T balance; // the coefficient times E / N
-  T z;       // the coefficient times 2 / N
+  T balance; // coefficient of the balance loss times E / N
+  T z;       // coefficient of the z-loss times 2 / N
   T* logits_gradient;
 
   KOKKOS_FUNCTION void operator()(std::int64_t i) const {
@@ -115,7 +116,7 @@ struct Backward {
     if (num_choices > 1) add_of_shares(i, dl);
   }
 
-  /// Of w_k = p_k / S: sum_k p_k dp_k is 0, so each choice has a term of its own alone.
+  /// Adds the gradient through w_k = p_k / S. Because sum_k p_k dp_k is 0, only the logits of kept choices get a term.
   KOKKOS_FUNCTION void add_of_shares(std::int64_t i, T* dl) const {
     T mean = 0;
     for (auto choice = i * num_choices; choice < (i + 1) * num_choices; ++choice)
@@ -227,7 +228,7 @@ ORTHANT_INSTANTIATE(double)
 std::int64_t capacity_of(double factor, std::int64_t num_tokens, std::int64_t num_choices,
                          std::int64_t num_experts) {
   auto const share = static_cast<double>(num_choices * num_tokens) / static_cast<double>(num_experts);
-  // A factor like 1.1 is rounded, and must not make a slot of its own.
+  // A factor such as 1.1 is not exact in binary; its rounding error must not add a slot.
   constexpr auto rounding = 1e-12;
   // No expert is chosen more often than there are tokens.
   return static_cast<std::int64_t>(std::clamp(std::ceil(factor * share * (1 - rounding)), 1.0,
@@ -266,7 +267,7 @@ ExpertCounts count_choices(runtime::Communicator const& ranks, std::span<std::in
 
 std::int64_t drop_beyond(std::int64_t capacity, ExpertCounts const& counts, std::span<std::int32_t> experts,
                          std::int64_t num_choices) {
-  auto next = counts.before; // slots
+  auto next = counts.before; // next slot of each (k, e)
   for (std::int64_t k = 1; k < num_choices; ++k)
     for (std::int64_t e = 0; e < counts.num_experts; ++e)
       for (std::int64_t earlier = 0; earlier < k; ++earlier)

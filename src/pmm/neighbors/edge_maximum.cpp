@@ -120,7 +120,7 @@ struct MaximumAdjoint {
     for (std::int64_t c = 0; c < count; ++c)
       sum[c] = 0;
     for (auto e = offsets[column]; e < offsets[column + 1]; ++e) {
-      if (e > offsets[column] && rows[e] == rows[e - 1]) continue; // the same edge again
+      if (e > offsets[column] && rows[e] == rows[e - 1]) continue; // a repeated edge counts once
       auto const at = rows[e] * width + first;
       for (std::int64_t c = 0; c < count; ++c)
         sum[c] += places[at + c] == column ? dp[at + c] : T{0};

@@ -57,7 +57,7 @@ struct BlockRead {
 
   Block block;
   bool must_gather = false;
-  std::vector<std::int64_t> counts; // [ranks of the third axis] elements of each piece; empty unless must_gather
+  std::vector<std::int64_t> counts; // [ranks of the third axis] elements per piece, if must_gather
   std::int64_t num_gathered = 0;    // the sum of `counts`
 };
 
@@ -75,9 +75,9 @@ struct BlockWrite {
   bool must_reduce = false;
   bool sums_lie_apart = false; // the sums are formed in the workspace, not in the result's memory
   std::int64_t num_chunks = 1;
-  std::vector<std::int64_t> counts; // [ranks of the third axis] elements per rank of a reduce_scatter; else empty
-  std::int64_t num_partial = 0; // length of the partial block's buffer, padding included; 0: the result is the buffer
-  std::int64_t num_sums = 0;    // length of the buffer for the sums of a reduce_scatter; 0 unless sums_lie_apart
+  std::vector<std::int64_t> counts; // [ranks of the third axis] elements per rank of a reduce_scatter
+  std::int64_t num_partial = 0; // length of the padded partial block's buffer; 0 if the result is the buffer
+  std::int64_t num_sums = 0;    // length of the buffer for sums of a reduce_scatter; 0 if not needed
 };
 
 /// Add the collectives of reading one operand, and of writing one result, to `step`.
@@ -133,7 +133,7 @@ class BlockWriter {
     else
       work(partial(exec, result));
   }
-  /// 1 if the local product adds to the result as it runs, else 0.
+  /// 1 if the local product must add to the result's memory, else 0.
   [[nodiscard]] Sum beta() const { return update_ == Update::add && !write_.must_reduce ? 1 : 0; }
   [[nodiscard]] std::int64_t num_chunks() const { return write_.num_chunks; }
   /// Rows of chunk i, counted from the first row of the block.

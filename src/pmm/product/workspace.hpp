@@ -36,7 +36,7 @@ class Workspace {
     auto& buffer = buffers_[static_cast<std::size_t>(slot)];
     auto const length = static_cast<std::size_t>(num_elements);
     if (buffer.extent(0) >= length) return;
-    runtime::MappedArrays const mapped; // batches of other sizes may want other lengths
+    runtime::MappedArrays const mapped; // a buffer that a larger batch replaces is returned to the system
     buffer = {};                        // free the old buffer before the new one is allocated
     buffer = runtime::make_zeros<T>("orthant::pmm::workspace", length);
   }

@@ -123,7 +123,7 @@ struct RowTargets {
   Vector<std::int8_t> groups;             // [rows] 0 .. number of groups - 1, or no_row_group
   Vector<std::int32_t> classes;           // [rows] global class, -1 = no label; single label
   runtime::Matrix<std::int8_t> indicator; // [rows x classes of the block] 1, 0, -1 = unknown; multi-label
-  Vector<double> weights{};               // [rows] weight of the loss of a row, only for batches; empty if all are 1
+  Vector<double> weights{};               // [rows] weights of losses, only for batches; empty if all are 1
 };
 
 /// RowTargets in host memory, without the indicator.
@@ -153,7 +153,7 @@ void plan_loss_arrays(StepPlan& step, Placement const& logits, LossKind kind);
 /// The loss of a group of rows, and its correct predictions.
 struct GroupScore {
   std::int64_t num_counted = 0; // labeled rows of the group; multi-label: known entries
-  std::int64_t num_correct = 0; // rows whose arg-max (ties: the smallest class) is the label; multi-label: entries of the right sign
+  std::int64_t num_correct = 0; // arg-max (ties: smallest class) is the label; multi-label: sign is right
   double loss = 0;              // mean
   double macro_f1 = 0;          // defined in class_counts.hpp
   double micro_f1 = 0;

@@ -31,8 +31,8 @@ template<class T>
 void gelu_backward(runtime::DefaultExec const& exec, runtime::PassLedger& passes, runtime::Matrix<T> const& z,
                    runtime::Matrix<T> const& dy, runtime::Matrix<T> const& dz);
 
-/// y := g s(g) u. Pairs are interleaved, z_{2j} = g_j and z_{2j+1} = u_j, so that any balanced part of the columns has both
-/// numbers of each pair. z is [rows x 2 columns], y [rows x columns]; other sizes throw Error. z and y must not overlap.
+/// y := g s(g) u. Pairs are interleaved, z_{2j} = g_j and z_{2j+1} = u_j, so that a rank that has columns [2a, 2b) of z has whole
+/// pairs. z is [rows x 2 columns], y [rows x columns]; other sizes throw Error. z and y must not overlap.
 template<class T>
 void swiglu(runtime::DefaultExec const& exec, runtime::PassLedger& passes, runtime::Matrix<T> const& z,
             runtime::Matrix<T> const& y);
@@ -59,7 +59,7 @@ void plan_swiglu_backward(StepPlan& step, std::int64_t num_outputs);
 struct RowDropout {
   double probability = 0; // in [0, 1); 0 means no mask
   runtime::RandomStream stream{0, runtime::Purpose::dropout};
-  runtime::Vector<std::int64_t> token_ids; // [rows] numbers of the tokens over all ranks
+  runtime::Vector<std::int64_t> token_ids; // [rows] global numbers of the tokens
   std::int64_t first_column = 0;           // global index of the first column of this rank
 };
 
@@ -70,7 +70,7 @@ void add_dropped(runtime::DefaultExec const& exec, runtime::PassLedger& passes,
                  runtime::Matrix<T> const& base, runtime::Matrix<T> const& from, RowDropout const& dropout,
                  runtime::Matrix<T> const& to);
 
-/// to := M from; `to` may be `from`. Throws Error as add_dropped().
+/// to := M from; `to` may be `from`. Throws Error if sizes or the probability do not fit.
 template<class T>
 void drop_rows(runtime::DefaultExec const& exec, runtime::PassLedger& passes, runtime::Matrix<T> const& from,
                RowDropout const& dropout, runtime::Matrix<T> const& to);

@@ -29,7 +29,7 @@ struct HostRowNorm {
   T* y = nullptr;
   // Backward.
   T const* dy = nullptr;
-  bool adds = false; // dx is added to
+  bool adds = false; // add to dx instead of overwriting it
   T* dx = nullptr;   // may be dy
   T* d_scale = nullptr;
   T* d_shift = nullptr; // null if not wanted

@@ -1,7 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory for arrays whose lengths change from batch to batch. It is mapped, so that the system gets back what a smaller array leaves.
+// Device and host arrays whose lengths change from batch to batch. Host memory is mapped, so that the system gets the memory of freed
+// arrays back.
 
 #include "runtime/arrays/growing_list.hpp"
 #include "runtime/arrays/views.hpp"
@@ -15,15 +16,15 @@
 
 namespace orthant::runtime {
 
-// Large arrays of the host on huge pages: random rows of a matrix of many megabytes then cost fewer walks of
-// page tables. Measured with the SpMM of 100,000 vertices, 2M edges and 128 floats: 10 to 20 % faster on Zen
-// 4, 1.3 to 1.7 times on Sapphire Rapids, both in virtual machines.
+// Large host arrays use huge pages: kernels that read random rows of a matrix of many megabytes then need fewer page table walks.
+// Measured with the SpMM of 100,000 vertices, 2M edges and 128 floats per row: 10 to 20 % faster on Zen 4, 1.3 to 1.7 times faster on
+// Sapphire Rapids, both in virtual machines.
 
-/// Asks for huge pages in [address, address + num_bytes), which must not have been written yet. A hint: does
-/// nothing where the system has none, or the range is too small to hold one.
+/// Requests huge pages for [address, address + num_bytes), which must not have been written yet. This is a hint: it does nothing if the
+/// system has no huge pages or the range is too small to hold one.
 void advise_huge_pages(void* address, std::size_t num_bytes);
 
-/// `count` zeros. On the host from huge pages where they are large. Fences.
+/// Vector of `count` zeros. Requests huge pages for host memory. Fences.
 template<class T>
 [[nodiscard]] Vector<T> make_zeros(std::string const& label, std::size_t count) {
   if constexpr (!Kokkos::SpaceAccessibility<Kokkos::HostSpace,
@@ -35,19 +36,20 @@ template<class T>
   return result;
 }
 
-/// Grows, never shrinks. The first request is met exactly, later growth with room (grown_length()).
+/// Buffer that grows and never shrinks. The first reserve() allocates exactly the requested length; later growth adds some room
+/// (grown_length()).
 template<class T>
 class GrowingVector {
  public:
   explicit GrowingVector(std::string label) : label_(std::move(label)) {}
 
-  /// At least that many numbers, of any value; what was reserved before must be in use no more.
+  /// Vector of at least `num_elements` elements with undefined content. The Vector returned before must not be used afterwards.
   [[nodiscard]] Vector<T> const& reserve(std::int64_t num_elements) {
     auto const wanted = static_cast<std::size_t>(num_elements);
     if (wanted > numbers_.extent(0)) {
       MappedArrays const mapped;
       auto const length = numbers_.extent(0) == 0 ? wanted : grown_length(wanted);
-      numbers_ = {}; // the old memory goes before the new comes
+      numbers_ = {}; // frees the old memory before the new memory is allocated
       numbers_ = make_zeros<T>(label_, length);
     }
     return numbers_;
@@ -62,9 +64,9 @@ class GrowingVector {
   Vector<T> numbers_;
 };
 
-// Memory for those who know no arrays: results of collectives that are kept (comm/call_tape.hpp).
+// Memory for results of collectives that are kept (comm/call_tape.hpp). The caller needs no Kokkos types.
 
-/// That many zeros in the memory of kernels, or on the host (mapped), under that label of Kokkos. Fences.
+/// `num_bytes` zero bytes in the memory of kernels (`on_device`) or mapped on the host. `label` is the Kokkos label. Fences.
 [[nodiscard]] inline std::shared_ptr<std::byte> make_bytes(char const* label, std::int64_t num_bytes,
                                                            bool on_device) {
   MappedArrays const mapped;

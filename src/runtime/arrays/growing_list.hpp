@@ -1,8 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lists in the host's memory whose lengths change from batch to batch. They are mapped, so that the system gets back what a shorter one
-// leaves.
+// Host arrays whose lengths change from batch to batch. Their memory is mapped, so that the system gets the memory of freed arrays back.
 
 #include "runtime/machine/process_memory.hpp"
 
@@ -11,14 +10,14 @@
 
 namespace orthant::runtime {
 
-/// How long an array becomes that grows: a 32nd part more than is asked for, so that batches of nearly equal sizes soon ask for nothing.
-/// With an eighth, a process with 8 experts on 2 ranks took 6 to 9 % more.
+/// Capacity of an array that grows to `wanted` elements: 1/32 more, so that batches of nearly equal sizes soon need no allocation.
+/// With 1/8, a process with 8 experts on 2 ranks took 6 to 9 % more memory.
 [[nodiscard]] constexpr std::size_t grown_length(std::size_t wanted) {
   return wanted + wanted / 32;
 }
 
-/// Sets the length; all numbers are then to be written. Where there is too little room, the old memory goes before the new comes, of
-/// grown_length().
+/// Resizes `numbers` without keeping their values: the caller must write all elements. If the capacity is too small, the old memory is
+/// freed before memory of grown_length() elements is allocated.
 template<class T>
 void resize_for_writing(std::vector<T>& numbers, std::size_t length) {
   if (length > numbers.capacity()) {

@@ -1,9 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The arrays that kernels work on, and the meaning of a Kokkos execution space as a Stream. Matrices are
-// row-major, a vertex or token a row; global sizes and offsets are int64, local columns int32
-// (docs/design.md, section 6).
+// The arrays that kernels work on, and how a Kokkos execution space serves as a Stream. Matrices are row-major with one vertex or token per
+// row. Global sizes and offsets are int64, local columns are int32 (docs/design.md, section 6).
 
 #include "runtime/comm/collectives.hpp"
 #include "runtime/device/kokkos_compat.hpp"
@@ -23,7 +22,7 @@ using Vector = Kokkos::View<T*, Kokkos::LayoutRight, typename Exec::memory_space
 template<class T, class Exec = DefaultExec>
 using Matrix = Kokkos::View<T**, Kokkos::LayoutRight, typename Exec::memory_space>;
 
-/// Sparse block in CSR. Pattern-only where `values` is empty: every stored entry counts 1.
+/// Sparse block in CSR. It is pattern-only if `values` is empty: every stored entry then counts as 1.
 template<class T, class Exec = DefaultExec>
 struct CsrMatrix {
   std::int64_t num_rows = 0;
@@ -42,8 +41,8 @@ inline constexpr bool is_device_buffer<Kokkos::View<T, Properties...>> =
     !Kokkos::SpaceAccessibility<Kokkos::HostSpace,
                                 typename Kokkos::View<T, Properties...>::memory_space>::accessible;
 
-// The kernels of encodings, for formats of numbers that stand alone. Functions of their own: nvcc takes no
-// kernel inside another lambda of a class.
+// Kernels that encode and decode, for formats that encode each number alone. They are separate functions because nvcc accepts no kernel
+// inside a lambda of a class.
 template<class Format, class Exec>
 void encode_on(Exec const& exec, float const* values, std::byte* bytes, std::int64_t count, int* overflows) {
   auto* const encoded = reinterpret_cast<typename Format::Encoded*>(bytes);
@@ -93,7 +92,7 @@ requires(Kokkos::is_execution_space<Exec>::value &&
         using Device = Kokkos::View<char*, typename Exec::memory_space, Kokkos::MemoryUnmanaged>;
         auto const& space = *static_cast<Exec const*>(exec);
         auto* const to = static_cast<char*>(destination);
-        auto* const from = const_cast<char*>(static_cast<char const*>(source)); // only read
+        auto* const from = const_cast<char*>(static_cast<char const*>(source)); // never written
         if (direction == CopyDirection::to_host)
           Kokkos::deep_copy(space, Host(to, num_bytes), Device(from, num_bytes));
         else if (direction == CopyDirection::to_device)
@@ -123,23 +122,23 @@ requires(Kokkos::is_execution_space<Exec>::value &&
       }};
 };
 
-// Single numbers in memory that kernels reach: what a reduction leaves there, without anybody waiting.
+// Scalars in memory that kernels can access. A reduction stores its result there, so that the host need not wait.
 
 template<class T, class Exec = DefaultExec>
 using Number = Kokkos::View<T, Kokkos::LayoutRight, typename Exec::memory_space, Kokkos::MemoryUnmanaged>;
 
-/// The i-th number of an array. Shares the memory, and does not keep it alive.
+/// Element `i` of an array. It shares the array's memory and does not keep it alive.
 template<class T>
 [[nodiscard]] Number<T> number_at(Vector<T> const& numbers, std::size_t i) {
   return Number<T>(numbers.data() + i);
 }
 
-/// These numbers of an array. Shares the memory, and does not keep it alive.
+/// The elements in `range` of an array. They share the array's memory and do not keep it alive.
 template<class T>
 [[nodiscard]] Vector<T> part_of(Vector<T> const& numbers, Range const& range) {
   return Vector<T>(numbers.data() + range.begin, static_cast<std::size_t>(range.size()));
 }
-/// `count` of them, from number `begin` on.
+/// The `count` elements from element `begin` on. They share the array's memory and do not keep it alive.
 template<class T>
 [[nodiscard]] Vector<T> part_of(Vector<T> const& numbers, std::int64_t begin, std::int64_t count) {
   return part_of(numbers, Range{begin, begin + count});

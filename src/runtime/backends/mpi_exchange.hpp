@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The MPI calls of one operation. MPI's counts are 32-bit: an operation over more than the communicator's chunk
-// limit is cut into several calls, in an order and with lengths that every rank derives from the same numbers.
+// The MPI calls of one operation. MPI's counts are 32-bit: an operation on more elements than the communicator's chunk limit is cut into
+// several calls. All ranks derive the order and lengths of these calls from the same numbers.
 
 #include "runtime/comm/backend.hpp"
 #include "runtime/comm/communicator.hpp"
@@ -15,21 +15,21 @@
 
 namespace orthant::runtime::detail {
 
-// Tags that keep the messages of operations apart.
+// Tags that separate the messages of different operations.
 inline constexpr int pairwise_tag = max_user_tag + 1;
 inline constexpr int reduce_scatter_tag = pairwise_tag + 1;
 inline constexpr int first_gather_tag = reduce_scatter_tag + 1;
 static_assert(first_gather_tag + MatchTags::num_tags <= 32'767, "what MPI promises");
 
-/// work(offset, length) over [0, count) in pieces of at most `limit`.
+/// Calls work(offset, length) for consecutive pieces of [0, count) of at most `limit` elements.
 template<class Work>
 void for_each_chunk(std::int64_t count, std::int64_t limit, Work&& work) {
   for (std::int64_t offset = 0; offset < count; offset += limit)
     work(offset, static_cast<int>(std::min(limit, count - offset)));
 }
 
-/// MPI calls of one operation on host (or device-aware) memory. `begin` issues them, in blocking mode to
-/// their end; `finish` waits. Buffers and counts of `call` are lent until then.
+/// MPI calls of one operation on host (or device-aware) memory. `begin` issues the calls, and in blocking mode also completes them;
+/// `finish` waits. The buffers and counts of `call` must stay valid until then.
 class MpiExchange final : public Exchange {
  public:
   MpiExchange(Communicator const& comm, Mode mode) : comm_(comm), mode_(mode) {}
@@ -54,7 +54,7 @@ class MpiExchange final : public Exchange {
   template<class SendPart>
   void exchange_parts(Call const& call, int tag, SendPart&& send_part);
 
-  /// This rank's own part, which MPI does not carry.
+  /// Copies this rank's own part, which needs no MPI call.
   void copy(Call const& call, void* into, void const* from, std::int64_t count) const;
   MPI_Request* next_request();
   int* lend_ints(std::size_t count);
@@ -72,7 +72,7 @@ class MpiExchange final : public Exchange {
   std::size_t element_bytes_ = 0;
   std::vector<MPI_Request> requests_;
   std::vector<std::byte>
-      scratch_; // counts and displacements that MPI reads until the end, or numbers to be added
+      scratch_; // counts and displacements, which MPI reads until the end, or numbers to be added
 };
 
 } // namespace orthant::runtime::detail

@@ -1,16 +1,14 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who carries out the operations of a communicator: a library such as MPI or NCCL, or a scheme on top of others.
-// A communicator has several and gives each call to the first that takes it (Communicator::use_backend puts
-// another before them):
+// Backends carry out the operations of a communicator: libraries such as MPI or NCCL, or schemes on top of other backends. A communicator
+// has several and gives each call to the first backend that accepts it. Communicator::use_backend adds a backend in front of them.
 //
 //   NCCL     device memory; enqueued on the call's stream, so that the host does not wait
 //   MPI      host memory, and device memory if MPI is built for it
-//   staged   device memory by way of pinned host memory, and MPI
+//   staged   device memory, copied through pinned host memory and sent with MPI
 //
-// Numbers that travel encoded (numbers/formats.hpp) are no concern of a backend: it moves their bytes
-// (encoded_exchange.hpp).
+// Backends do not encode numbers (numbers/formats.hpp): they move the encoded bytes (encoded_exchange.hpp).
 
 #include "runtime/comm/call.hpp"
 #include "runtime/error.hpp"
@@ -31,8 +29,8 @@ class Progress;
 
 enum class Mode : std::uint8_t { blocking, asynchronous };
 
-/// A call under way. Its buffers and counts are lent until finish(). Destroyed without finish() only while an
-/// error unwinds: the job is ending, and waiting could hang it.
+/// An operation in progress. Its buffers and counts must stay valid until finish() returns. It is destroyed without finish() only while an
+/// error unwinds: the job is then ending, and waiting could hang it.
 class Exchange {
  public:
   Exchange() = default;
@@ -42,9 +40,9 @@ class Exchange {
 
   /// Returns when the result is in the receive buffer and the send buffer is free.
   virtual void finish() = 0;
-  /// True once finish() would return at once. Makes what progress it can, and never waits.
+  /// True if finish() would return at once. Makes progress if it can, and never waits.
   [[nodiscard]] virtual bool test() = 0;
-  /// Nobody will wait, and the caller's buffers may be gone: what is under way is left to the backend.
+  /// Called if nobody will wait and the caller's buffers may be gone. The backend then owns the operation in progress.
   virtual void abandon() noexcept {}
 };
 
@@ -55,51 +53,50 @@ class Backend {
   Backend& operator=(Backend const&) = delete;
   virtual ~Backend() = default;
 
-  /// Whether it carries out such a call: its operation, types and wire, in the memory of its buffers. The same
-  /// on all ranks.
+  /// True if this backend can carry out the call: its operation, types and wire format, in the memory of its buffers. The same on all
+  /// ranks.
   [[nodiscard]] virtual bool takes(Call const& call, Mode mode) const = 0;
 
-  /// Whether calls are enqueued on their stream. Each is then over, for the host, once it has begun; and what is
-  /// enqueued behind it finds its result.
+  /// True if calls are enqueued on their stream. The host then never waits for a call, and work enqueued after the call sees its result.
   [[nodiscard]] virtual bool is_ordered_by_stream() const = 0;
 
-  /// Begins a call that it takes. Returns what remains to be waited for: null if nothing does, as in blocking
-  /// mode (unless the backend still has something to do) and on a stream. Calls of one group match in the order
-  /// in which ranks begin them; but an all_gather with a tag matches those with the same tag, in whatever order
-  /// ranks begin them (MatchTags). Backends that are ordered by a stream are given none.
+  /// Begins a call for which takes() is true. Returns the exchange to wait for, or null if there is nothing to wait for: in blocking mode
+  /// (unless the backend still has work to do) and on a stream.
+  /// Calls of one group match in the order in which ranks begin them. An all_gather with a tag instead matches the all_gathers with the
+  /// same tag, in whatever order ranks begin them (MatchTags). Backends that are ordered by a stream get no tags.
   [[nodiscard]] virtual std::unique_ptr<Exchange> begin(Communicator const& comm, Call const& call,
                                                         Mode mode) = 0;
 
-  /// What a wait for one of its calls must advance; null if nothing ever has several phases that ranks may come
-  /// to in different orders.
+  /// Exchanges that a wait for any call of this backend must advance. Null if the backend has no exchanges of several phases, which ranks
+  /// may reach in different orders.
   [[nodiscard]] virtual std::shared_ptr<Progress> progress() const { return nullptr; }
-  /// Null if all_gathers may not have tags: ranks must then wait for sums of encoded numbers in one order.
+  /// Null if all_gathers cannot have tags: ranks must then wait for sums of encoded numbers in the same order.
   [[nodiscard]] virtual MatchTags* tags() { return nullptr; }
 
-  /// Device memory for encoded numbers, of a backend that is ordered by a stream and takes device buffers: what
-  /// was lent under this slot (0 to 2) before is lent again, larger if need be.
+  /// Device memory for encoded numbers. Only for backends that are ordered by a stream and accept device buffers. A later call with the
+  /// same `slot` (0 to 2) returns the same memory, or larger memory if needed.
   [[nodiscard]] virtual std::byte* device_scratch([[maybe_unused]] int slot,
                                                   [[maybe_unused]] std::int64_t num_bytes) {
     return nullptr;
   }
-  /// Raised by the device if a number does not fit its encoding; the backend's next call throws.
+  /// Flag that the device sets if a number does not fit its encoding; the backend's next call then throws.
   [[nodiscard]] virtual int* overflow_flag() { return nullptr; }
 };
 
-/// Whether, in this all_to_all, `rank` sends nothing to itself because its own part is in the receive buffer already.
+/// True if, in this all_to_all, `rank` sends nothing to itself because its own part is already in the receive buffer.
 [[nodiscard]] inline bool keeps_own_part(Call const& call, int rank) {
   auto const own = static_cast<std::size_t>(rank);
   return call.operation == Operation::all_to_all && !call.send_counts.empty() && call.send_counts[own] == 0 &&
          call.receive_counts[own] > 0;
 }
 
-/// For host memory; for device memory if MPI is aware of it and no processor of the host reduces there.
-/// `progress`: of the communicator that this one is split from; null: one of its own.
+/// Backend for host memory, and for device memory if MPI is device-aware and the operation does not reduce on the host. `progress` is the
+/// Progress of the communicator that this one was split from; null: creates a new one.
 [[nodiscard]] std::unique_ptr<Backend> make_mpi_backend(std::shared_ptr<Progress> progress = nullptr);
-/// For device buffers: copies to pinned host memory, lets `of_host` do the work there, and copies back.
+/// Backend for device buffers: copies them to pinned host memory, lets `of_host` carry out the call there, and copies the result back.
 [[nodiscard]] std::unique_ptr<Backend> make_staged_backend(Backend& of_host);
-/// Null if NCCL is not built in, no device is visible, or two ranks share a device (NCCL refuses that). A build
-/// without NCCL has no_nccl_backend.cpp for nccl_backend.cpp. Collective over `comm`.
+/// NCCL backend. Null if NCCL is not built in, no device is visible, or two ranks share a device (NCCL refuses that). A build without NCCL
+/// compiles no_nccl_backend.cpp in place of nccl_backend.cpp. Collective over `comm`.
 [[nodiscard]] std::unique_ptr<Backend> make_nccl_backend(MPI_Comm comm);
 
 } // namespace detail
@@ -107,16 +104,16 @@ class Backend {
 
 namespace orthant::runtime::detail {
 
-// Sums of encoded numbers go through several phases, and MPI does not take them from one to the next. So whoever
-// waits or tests takes all open ones along: no rank holds another one up by the order of its waits.
+// Sums of encoded numbers have several phases, and MPI does not start the next phase on its own. Therefore every wait or test advances all
+// open exchanges: no rank delays another one by the order of its waits.
 
-/// The exchanges of several phases that are open in a communicator and in those that are split from it.
+/// The open exchanges with several phases of a communicator and of all communicators split from it.
 class Progress {
  public:
   void add(Exchange& exchange) { open_.push_back(&exchange); }
   void remove(Exchange& exchange) noexcept { std::erase(open_, &exchange); }
   [[nodiscard]] bool is_needed() const { return !open_.empty(); }
-  /// Never waits.
+  /// Advances every open exchange. Never waits.
   void advance() const {
     for (auto* const exchange : open_)
       static_cast<void>(exchange->test());
@@ -126,13 +123,12 @@ class Progress {
   std::vector<Exchange*> open_;
 };
 
-/// Tags of calls that ranks may begin in different orders (Backend::begin). The k-th tag that is lent is the
-/// same on all ranks.
+/// Tags of calls that ranks may begin in different orders (Backend::begin). The k-th tag that lend() returns is the same on all ranks.
 class MatchTags {
  public:
   static constexpr int num_tags = 512;
 
-  /// Throws Error if the last call but num_tags is not over.
+  /// The next tag. Throws Error if the call that had this tag before, num_tags calls ago, is still open.
   int lend() {
     auto const tag = 1 + static_cast<int>(num_lent_++ % num_tags);
     ORTHANT_REQUIRE(std::ranges::find(lent_, tag) == lent_.end(), "no more than ", num_tags,

@@ -1,8 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// One operation of a group with its types erased: what collectives.hpp makes of a caller's buffers, and what
-// backends carry out.
+// One operation of a group with its types erased. collectives.hpp creates it from the caller's buffers, and backends carry it out.
 
 #include "runtime/numbers/formats.hpp"
 #include "runtime/observe/ledger.hpp"
@@ -15,10 +14,10 @@
 
 namespace orthant::runtime {
 
-// The queue that an operation is ordered with: the calling thread, or a device stream. Made implicitly from
-// any Kokkos execution space (include runtime/arrays/views.hpp), so a caller just passes `exec`.
+// The queue that orders an operation: the calling thread, or a device stream. Any Kokkos execution space converts to a Stream implicitly
+// (include runtime/arrays/views.hpp), so that callers just pass `exec`.
 
-/// Specialised in views.hpp for execution spaces whose memory the host cannot reach.
+/// Specialized in views.hpp for execution spaces whose memory the host cannot access.
 template<class Exec>
 struct StreamTraits {
   static constexpr bool is_host = true;
@@ -33,7 +32,7 @@ class Stream {
     void (*copy)(void const* exec, void* destination, void const* source, std::size_t num_bytes,
                  CopyDirection direction);
     void* (*native)(void const* exec);
-    // Encodings on device memory (numbers/formats.hpp); `overflows` is a flag that the device raises.
+    // Encodings in device memory (numbers/formats.hpp). The device sets `overflows` to 1 if a number does not fit.
     void (*encode)(void const* exec, Wire wire, float const* values, std::byte* encoded, std::int64_t count,
                    int* overflows);
     void (*decode)(void const* exec, Wire wire, std::byte const* encoded, float* values, std::int64_t count);
@@ -52,11 +51,11 @@ class Stream {
   }
 
   [[nodiscard]] bool is_host() const { return functions_ == nullptr; }
-  /// Waits for all that was enqueued. Nothing on the host.
+  /// Waits for all work enqueued so far. Does nothing on the host.
   void fence(char const* why) const {
     if (!is_host()) functions_->fence(exec_.get(), why);
   }
-  /// Enqueues a copy; fence before the host reads. Device streams only.
+  /// Enqueues a copy; call fence() before the host reads the destination. Device streams only.
   void copy(void* destination, void const* source, std::size_t num_bytes, CopyDirection direction) const {
     functions_->copy(exec_.get(), destination, source, num_bytes, direction);
   }
@@ -78,12 +77,12 @@ class Stream {
   DeviceFunctions const* functions_ = nullptr;
 };
 
-/// The calling thread: for buffers of the host.
+/// The calling thread, for host buffers.
 inline Stream const host{};
 
 enum class Reduction : std::uint8_t { sum, max, min };
 
-/// A value and where it stands, for the arg-max reduction. Equal values: the smallest index wins.
+/// A value and its position, for the arg-max reduction. Of equal values, the one with the smallest index wins.
 template<class T>
 struct ValueIndex {
   T value;
@@ -93,10 +92,10 @@ struct ValueIndex {
 
 namespace detail {
 
-/// Tags above are the backends' own; MPI promises 32,767.
+/// Tags above this one are reserved for backends; MPI guarantees tags up to 32,767.
 inline constexpr int max_user_tag = 32'000;
 
-/// `byte`: encoded or 16-bit numbers, which a backend moves and never reduces.
+/// `byte` is for encoded or 16-bit numbers, which a backend moves and never reduces.
 enum class DataType : std::uint8_t { float32, float64, int32, int64, float32_index, float64_index, byte };
 
 struct Call {
@@ -109,7 +108,7 @@ struct Call {
   int tag = 0;
   void const* send = nullptr; // null: in place, or nothing to send
   void* receive = nullptr;
-  std::int64_t send_count = 0; // elements, whole buffer
+  std::int64_t send_count = 0; // elements of the whole buffer
   std::int64_t receive_count = 0;
   std::span<std::int64_t const> send_counts; // per rank; empty: equal parts
   std::span<std::int64_t const> receive_counts;

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Results of collectives that are kept, and handed out when the same calls are made again: nothing is communicated then, and the ledger
-// of calls does not count them.
+// Records the results of collectives and returns them when the same calls are made again. A replayed call communicates nothing, and the
+// ledger of calls does not count it.
 //
 //   CallTape tape(make_bytes); // runtime/arrays/allocation.hpp
 //   tape.begin(CallTape::State::recording);
@@ -30,27 +30,28 @@ namespace orthant::runtime {
 
 namespace detail {
 
-/// Memory of that many bytes, of a device or of the host.
+/// Allocates `num_bytes` bytes on a device or on the host.
 using MakeBytes =
     std::function<std::shared_ptr<std::byte>(char const* label, std::int64_t num_bytes, bool on_device)>;
 
-/// The result of one call.
+/// The recorded result of one call.
 struct KeptResult {
   Operation operation{};
   std::int64_t num_bytes = 0;
   std::int64_t capacity = 0;
   std::shared_ptr<std::byte> bytes;
 
-  /// Memory for the call's result, with a thirty-second more when it grows.
+  /// Allocates memory for the call's result if it does not fit; adds 1/32 if it replaces smaller memory.
   void prepare(MakeBytes const& make_bytes, Call const& call);
-  /// Copies the result of that call, which is complete, in the order of its stream. And back.
+  /// Copies the result of `call`, which must be complete, into `bytes`, in the order of the call's stream. hand_out() copies it back into
+  /// the call's receive buffer.
   void take(PassLedger& passes, Call const& call);
   void hand_out(PassLedger& passes, Call const& call) const;
 };
 
 } // namespace detail
 
-/// Belongs to one rank; all ranks of a communicator must do the same with theirs.
+/// The recorded results of one rank. All ranks of a communicator must make the same calls on their tapes.
 class CallTape {
  public:
   enum class State : std::uint8_t { off, recording, replaying };
@@ -59,18 +60,19 @@ class CallTape {
   CallTape(CallTape const&) = delete;
   CallTape& operator=(CallTape const&) = delete;
 
-  /// From now on, from its first call. What was recorded before goes when it is recorded again; memory is kept.
+  /// Starts recording, replaying or neither from the first call. A new recording replaces the old results but keeps their memory.
   void begin(State state);
 
-  /// For collectives, in the order in which they start. Where the result of a call is to go, or null: not recording.
+  /// Place for the result of `call`, or null if the tape is not recording or the call has no result. Called by collectives in the order in
+  /// which they start.
   [[nodiscard]] detail::KeptResult* record(Communicator const& comm, detail::Call const& call);
-  /// Whether the call has its result now, because it was kept. Throws Error if the calls of a communicator are not those that were
-  /// recorded, in their order.
+  /// Copies the recorded result of `call` into its receive buffer and returns true; returns false if the tape is not replaying. Throws
+  /// Error if the calls of a communicator are not the recorded ones in the same order.
   [[nodiscard]] bool replay(Communicator const& comm, detail::Call const& call);
 
  private:
   struct Track {
-    std::deque<detail::KeptResult> results; // stay where they are
+    std::deque<detail::KeptResult> results; // a deque, because results must not move
     std::size_t next = 0;
   };
 
@@ -80,7 +82,7 @@ class CallTape {
       tracks_; // calls of one communicator have the same order in both passes
 };
 
-/// While it lives, collectives of these instruments go through the tape; null: through none.
+/// While it exists, collectives of these instruments use `tape`; if null, none.
 class TapeScope {
  public:
   TapeScope(Instruments& instruments, CallTape* tape) : instruments_(instruments), before_(instruments.tape) {
@@ -95,23 +97,22 @@ class TapeScope {
   CallTape* before_;
 };
 
-// A step that the ranks of a group record together and then replay: a graph of device work
-// (runtime/device/device_queue.hpp), and the calls that its collectives count. What differs from step to step must be in the device's memory.
+// A step that the ranks of a group record together and then replay: a graph of device work (runtime/device/device_queue.hpp), and the
+// counts of its collectives. Data that differ from step to step must be in the device's memory.
 
 class RecordedStep {
  public:
   /// `queue` must outlive the recording.
   explicit RecordedStep(DeviceQueue const& queue) : queue_(queue) {}
 
-  /// Records what `enqueue` enqueues on the queue, instead of doing it. `communicators` are all that it
-  /// communicates over; they and `group` must outlive the recording. Recorded collectives must be launched by
-  /// all ranks or by none: if one rank cannot record, no rank has a recording. Returns the reason then, on
-  /// every rank, and otherwise an empty text. Collective over the group.
+  /// Records the work that `enqueue` enqueues on the queue, without running it. `communicators` are all communicators that the step uses;
+  /// they and `group` must outlive the recording. Recorded collectives must be launched by all ranks or by none: if one rank cannot record,
+  /// no rank has a recording, and every rank gets the reason. Otherwise the returned text is empty. Collective over the group.
   [[nodiscard]] std::string record(Communicator const& group, std::vector<Communicator const*> communicators,
                                    std::function<void()> const& enqueue);
   [[nodiscard]] bool exists() const { return graph_.exists(); }
 
-  /// Enqueues the recorded step, and counts its calls, its arithmetic and its passes. Throws Error if the device refuses.
+  /// Enqueues the recorded step, and counts its calls, flops and passes. Throws Error if the device refuses.
   void replay();
 
  private:

@@ -1,19 +1,18 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Collective operations on one process group. Names are NCCL's in snake_case.
+// Collective operations on one process group. Names are NCCL's in snake_case. Rules for all operations:
 //
-// Common to all: `stream` is `host`, or any Kokkos execution space (runtime/arrays/views.hpp); the operation is
-// ordered with it, and device buffers are complete when the stream reaches that point. Every rank of the
-// group calls the same operations in the same order. Buffers are contiguous (std::span, std::vector,
-// Kokkos::View) of float, double, int32, int64 or std::byte (which has no sum), one type and one length on all
-// ranks unless counts say otherwise. Host buffers are complete on return. The `start_` forms return a request:
-// the buffers are lent until `wait()`. A group of one does nothing but copy, and counts nothing. Each throws Error
-// where MPI or NCCL reports one.
+// Order: `stream` is `host`, or any Kokkos execution space (runtime/arrays/views.hpp). The operation is ordered with it, and device buffers
+// are complete when the stream reaches that point. Host buffers are complete on return. Every rank of the group must call the same
+// operations in the same order. The `start_` forms return a request: the buffers must stay valid until its `wait()`.
 //
-// Bytes counted: see ledger.hpp. `Wire::bf16`/`fp16` send 16 bits a number (docs/design.md, section 6):
-// each addend is rounded once, summed in fp32 in rank order, and the result rounded once, the same bits on
-// every rank; sums only, float only.
+// Buffers are contiguous (std::span, std::vector, Kokkos::View) and hold float, double, int32, int64 or std::byte (which has no sum). Type
+// and length are the same on all ranks unless counts are given. A group of one only copies, and counts nothing. All functions throw Error
+// if MPI or NCCL reports one.
+//
+// Bytes counted: see ledger.hpp. `Wire::bf16`/`fp16` send 16 bits per number (docs/design.md, section 6), for sums of floats only: each
+// addend is rounded once, the sum is computed in fp32 in rank order, and the result is rounded once. All ranks get the same bits.
 
 #include "runtime/comm/call.hpp"
 #include "runtime/comm/communicator.hpp"
@@ -51,7 +50,7 @@ constexpr DataType data_type_of() {
   }
 }
 
-/// Specialised in views.hpp for Kokkos Views in device memory.
+/// Specialized in views.hpp for Kokkos Views in device memory.
 template<class Buffer>
 inline constexpr bool is_device_buffer = false;
 
@@ -75,8 +74,7 @@ std::int64_t count_of(Buffer const& buffer) {
   return static_cast<std::int64_t>(buffer.size());
 }
 
-/// Buffers arrive as const& or temporaries; a span or View to mutable data stays mutable through its own
-/// constness.
+/// Pointer to a buffer that is passed as const& or as a temporary; a const span or View of mutable data is still mutable data.
 template<class Buffer>
 void* data_of(Buffer&& buffer) {
   static_assert(!std::is_const_v<std::remove_pointer_t<decltype(buffer.data())>>,
@@ -89,10 +87,11 @@ void run(Communicator const& comm, Call const& call);
 class Pending;
 } // namespace detail
 
-/// An operation under way. A group may have many, and every rank waits for its own in any order. 16-bit sums
-/// advance whenever a request of theirs or of related groups (by split) starts, is tested or waited for, but not
-/// inside blocking calls. At most 512 of a group are open. The communicator stays where it is. Must be waited
-/// for; the destructor waits if nobody did (and terminates the wait's errors).
+/// An operation in progress. A group may have many, and every rank may wait for them in any order. At most 512 operations of a group may be
+/// open.
+/// 16-bit sums advance whenever a request for a 16-bit sum of this group, or of a group related by split, is started, tested or waited for.
+/// They do not advance inside blocking calls.
+/// The communicator must not move until the wait. Call wait(); otherwise the destructor waits, and an error in it terminates the job.
 class [[nodiscard]] Request {
  public:
   Request() noexcept;
@@ -101,10 +100,9 @@ class [[nodiscard]] Request {
   Request& operator=(Request&&) noexcept;
   ~Request();
 
-  /// Completes the operation: host buffers are readable, device buffers are ordered with the stream.
-  /// Idempotent.
+  /// Completes the operation: host buffers are then readable, and device buffers are ordered with the stream. Further calls do nothing.
   void wait(std::source_location where = std::source_location::current());
-  /// True once the operation is complete; drives progress. Never blocks.
+  /// True if the operation is complete. Makes progress and never blocks.
   [[nodiscard]] bool test();
 
  private:
@@ -156,8 +154,7 @@ Call one_buffer_call(Stream const& stream, Operation operation, Buffer const& da
 }
 } // namespace detail
 
-/// True where MPI reads and writes device memory itself (asked of MPI, never assumed). Otherwise device
-/// buffers are staged through host memory.
+/// True if MPI accesses device memory directly, as MPI itself reports. Otherwise device buffers are staged through host memory.
 [[nodiscard]] bool mpi_is_device_aware();
 
 using Here = std::source_location;
@@ -177,7 +174,7 @@ Request start_all_reduce(Stream const& stream, Communicator const& comm, Buffer&
   return detail::start(comm, detail::all_reduce_call(stream, data, reduction, wire, where));
 }
 
-/// data[i] := the pair with the largest value over ranks; of equal values the smallest index. NaN never wins.
+/// data[i] := the pair with the largest value over the ranks; of equal values, the one with the smallest index. NaN never wins.
 template<class Buffer>
 void all_reduce_arg_max(Stream const& stream, Communicator const& comm, Buffer&& data,
                         Here where = Here::current()) {
@@ -186,9 +183,8 @@ void all_reduce_arg_max(Stream const& stream, Communicator const& comm, Buffer&&
   detail::run(comm, detail::all_reduce_call(stream, data, Reduction::max, Wire::native, where));
 }
 
-/// out := the ranks' `in`, one after the other. out.size() == size * in.size(), or the sum of `counts` (a
-/// rank's part, equal on all ranks; counts[rank] == in.size()). `in` may be this rank's own part of `out`, on
-/// every rank or on none.
+/// out := the concatenation of the ranks' `in`. out.size() == size * in.size(), or the sum of `counts` (elements per rank, equal on all
+/// ranks; counts[rank] == in.size()). `in` may be this rank's own part of `out`, on every rank or on none.
 template<class In, class Out>
 void all_gather(Stream const& stream, Communicator const& comm, In const& in, Out&& out,
                 Wire wire = Wire::native, Here where = Here::current()) {
@@ -206,7 +202,7 @@ void all_gatherv(Stream const& stream, Communicator const& comm, In const& in, O
   call.receive_counts = counts;
   detail::run(comm, call);
 }
-/// `counts` is lent until wait().
+/// `counts` must stay valid until wait().
 template<class In, class Out>
 Request start_all_gatherv(Stream const& stream, Communicator const& comm, In const& in, Out&& out,
                           Counts counts, Wire wire = Wire::native, Here where = Here::current()) {
@@ -215,9 +211,8 @@ Request start_all_gatherv(Stream const& stream, Communicator const& comm, In con
   return detail::start(comm, call);
 }
 
-/// out := this rank's part of the reduction over ranks of `in`. in.size() == size * out.size(), or the sum of
-/// `counts` (a rank's part, equal on all ranks; counts[rank] == out.size()). `in` and `out` do not overlap;
-/// `in` is kept.
+/// out := this rank's part of the reduction of `in` over the ranks. in.size() == size * out.size(), or the sum of `counts` (elements per
+/// rank, equal on all ranks; counts[rank] == out.size()). `in` and `out` must not overlap; `in` is not changed.
 template<class In, class Out>
 void reduce_scatter(Stream const& stream, Communicator const& comm, In const& in, Out&& out,
                     Reduction reduction = Reduction::sum, Wire wire = Wire::native,
@@ -243,7 +238,7 @@ void reduce_scatterv(Stream const& stream, Communicator const& comm, In const& i
   call.send_counts = counts;
   detail::run(comm, call);
 }
-/// `counts` is lent until wait().
+/// `counts` must stay valid until wait().
 template<class In, class Out>
 Request start_reduce_scatterv(Stream const& stream, Communicator const& comm, In const& in, Out&& out,
                               Counts counts, Reduction reduction = Reduction::sum, Wire wire = Wire::native,
@@ -254,9 +249,8 @@ Request start_reduce_scatterv(Stream const& stream, Communicator const& comm, In
   return detail::start(comm, call);
 }
 
-/// data := the sum over the ranks before this one of data, element by element, in place; 0 on rank 0. Host
-/// buffers only. What a rank needs to place its own items behind those of earlier ranks, without a list of
-/// all ranks' counts.
+/// data := the elementwise sum of data over all lower ranks, in place; 0 on rank 0. Host buffers only. It gives a rank the position of its
+/// items after those of lower ranks, without a list of all ranks' counts.
 template<class Buffer>
 void exclusive_scan(Communicator const& comm, Buffer&& data, Here where = Here::current()) {
   static_assert(!detail::is_device_buffer<std::remove_cvref_t<Buffer>>, "host buffers only");
@@ -280,7 +274,7 @@ Request start_broadcast(Stream const& stream, Communicator const& comm, Buffer&&
                        detail::one_buffer_call(stream, Operation::broadcast, data, root, 0, wire, where));
 }
 
-/// Part r of `in` goes to rank r; part r of `out` comes from rank r. Equal parts of in.size()/size.
+/// Part r of `in` goes to rank r; part r of `out` comes from rank r. All parts have in.size() / size elements.
 template<class In, class Out>
 void all_to_all(Stream const& stream, Communicator const& comm, In const& in, Out&& out,
                 Wire wire = Wire::native, Here where = Here::current()) {
@@ -291,8 +285,9 @@ Request start_all_to_all(Stream const& stream, Communicator const& comm, In cons
                          Wire wire = Wire::native, Here where = Here::current()) {
   return detail::start(comm, detail::exchange_call(stream, Operation::all_to_all, in, out, wire, where));
 }
-/// The same with parts of any length, one after the other in both buffers: send_counts[r] to and receive_counts[r] from rank r.
-/// On the native wire a rank may send itself nothing where it receives a part: what lies there stays.
+/// all_to_all with parts of any length, in rank order in both buffers: send_counts[r] elements go to rank r and receive_counts[r] come from
+/// it.
+/// On the native wire, a rank may set its send count to itself to 0 and its receive count to more: its part of `out` then stays unchanged.
 template<class In, class Out>
 void all_to_allv(Stream const& stream, Communicator const& comm, In const& in, Counts send_counts, Out&& out,
                  Counts receive_counts, Wire wire = Wire::native, Here where = Here::current()) {
@@ -301,7 +296,7 @@ void all_to_allv(Stream const& stream, Communicator const& comm, In const& in, C
   call.receive_counts = receive_counts;
   detail::run(comm, call);
 }
-/// The counts are lent until wait().
+/// Both counts must stay valid until wait().
 template<class In, class Out>
 Request start_all_to_allv(Stream const& stream, Communicator const& comm, In const& in, Counts send_counts,
                           Out&& out, Counts receive_counts, Wire wire = Wire::native,
@@ -312,8 +307,8 @@ Request start_all_to_allv(Stream const& stream, Communicator const& comm, In con
   return detail::start(comm, call);
 }
 
-/// Point to point between two ranks, matched by (group, ranks, tag), in order; tags 0 to 32,000. Only the
-/// sender's ledger counts bytes. As MPI_Send: may wait for the receiver.
+/// Point-to-point message between two ranks, matched by (group, ranks, tag), in order; tags are 0 to 32,000. Only the sender's ledger
+/// counts bytes. send() may wait for the receiver, as MPI_Send may.
 template<class Buffer>
 void send(Stream const& stream, Communicator const& comm, Buffer const& data, int destination, int tag = 0,
           Here where = Here::current()) {
@@ -341,10 +336,10 @@ Request start_receive(Stream const& stream, Communicator const& comm, Buffer&& d
       comm, detail::one_buffer_call(stream, Operation::receive, data, source, tag, Wire::native, where));
 }
 
-/// Returns when every rank of the group has called it; device work of `stream` is waited for first.
+/// Returns when every rank of the group has called it. Waits for the device work on `stream` first.
 void barrier(Stream const& stream, Communicator const& comm, Here where = Here::current());
 
-/// The all-reduced value, for single numbers of the host.
+/// The all-reduced value of one host scalar.
 template<class T>
 [[nodiscard]] T all_reduced(Communicator const& comm, T value, Reduction reduction = Reduction::sum,
                             Here where = Here::current()) {
@@ -352,7 +347,7 @@ template<class T>
   return value;
 }
 
-/// The sum of the earlier ranks' values, for single numbers of the host.
+/// The sum of one host scalar over all lower ranks.
 template<class T>
 [[nodiscard]] T scanned(Communicator const& comm, T value, Here where = Here::current()) {
   exclusive_scan(comm, std::span<T>(&value, 1), where);

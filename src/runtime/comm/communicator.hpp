@@ -37,68 +37,66 @@ class Backend;
 class VirtualCalls;
 } // namespace detail
 
-/// Owns a duplicate of an MPI communicator, so library traffic cannot meet the caller's. Construction, split
-/// and destruction are collective over its ranks. Movable; the ledger moves along.
+/// Owns a duplicate of an MPI communicator, so that messages of this library cannot match the caller's. Construction, split and destruction
+/// are collective over its ranks. Movable; the ledger moves along.
 class Communicator {
  public:
-  /// Duplicates `parent`. Collective over `parent`. `axis` names the group in ledgers, traces and the
-  /// watchdog; `instruments` observe its calls (Environment passes its own; without them nothing is watched
-  /// or traced).
+  /// Duplicates `parent`. Collective over `parent`. `axis` names the group in ledgers, traces and the watchdog. `instruments` observe its
+  /// calls: Environment passes its own; the default ones neither watch nor trace.
   explicit Communicator(MPI_Comm parent, std::string axis,
                         std::shared_ptr<Instruments> instruments = std::make_shared<Instruments>());
   Communicator(Communicator&&) noexcept;
   Communicator& operator=(Communicator&&) noexcept;
   ~Communicator();
 
-  /// The ranks with equal `color`, ordered by `key`. Collective over this communicator.
+  /// Communicator of the ranks with equal `color`, ordered by `key`. Collective over this communicator.
   [[nodiscard]] Communicator split(int color, int key, std::string axis) const;
-  /// These ranks of this communicator, this one among them, in this order. Collective over them alone: the
-  /// others take no part.
+  /// Communicator of these ranks of this communicator, in this order; `ranks` must contain this rank. Collective over `ranks` only.
   [[nodiscard]] Communicator subgroup(std::vector<int> const& ranks, std::string axis) const;
-  /// The ranks that share this rank's node. Collective.
+  /// Communicator of the ranks on this rank's node. Collective over this communicator.
   [[nodiscard]] Communicator split_by_node() const;
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
   [[nodiscard]] bool is_root() const { return rank_ == 0; }
-  /// Whether all ranks share one node, whose processors then move every message themselves; algorithms are chosen by it.
-  /// Equal on all ranks. If a machine is emulated, one of its nodes (observe/run_clock.hpp).
+  /// True if all ranks share one node, where messages move through memory; algorithms are chosen by it. Equal on all ranks. On an emulated
+  /// machine (observe/run_clock.hpp) nodes are the emulated ones.
   [[nodiscard]] bool is_on_one_node() const;
-  /// Whether all ranks share memory, whatever is emulated.
+  /// True if all ranks really share memory, even if the run emulates another machine.
   [[nodiscard]] bool shares_memory() const { return shares_memory_; }
-  /// Its ranks, as MPI_COMM_WORLD numbers them.
+  /// The MPI_COMM_WORLD ranks of this group.
   [[nodiscard]] std::span<int const> job_ranks() const;
   [[nodiscard]] std::string const& axis() const { return axis_; }
   [[nodiscard]] MPI_Comm mpi() const { return comm_.get(); }
 
-  /// What this rank has communicated over this group. Logically not part of the group's identity, hence
-  /// mutable through a const communicator.
+  /// Calls and bytes that this rank has communicated over this group. Counting does not change the group, so the ledger is mutable through
+  /// a const communicator.
   [[nodiscard]] Ledger& ledger() const { return state_->ledger; }
 
-  /// Largest number of elements handed to one MPI call (its counts are 32-bit); longer messages are cut.
-  /// Tests set it to 1,000. All ranks of the group must use the same limit.
+  /// Largest number of elements per MPI call (its counts are 32-bit); longer messages are cut. Tests set it to 1,000. All ranks of the
+  /// group must use the same limit.
   [[nodiscard]] std::int64_t chunk_limit() const { return state_->chunk_limit; }
   void set_chunk_limit(std::int64_t num_elements) const;
 
-  /// Number of collectives started so far; equal on all ranks that are in step.
+  /// Number of collectives started so far. Equal on all ranks that have made the same calls.
   [[nodiscard]] std::int64_t next_sequence() const { return state_->sequence++; }
 
   [[nodiscard]] Instruments& instruments() const { return *instruments_; }
 
-  /// When calls end on an emulated machine.
+  /// End times of calls on an emulated machine.
   [[nodiscard]] detail::VirtualCalls& virtual_calls() const { return *state_->virtual_calls; }
 
-  /// Host scratch of at least `num_bytes`, lent from a pool that keeps it for the next call (no allocation in
-  /// a training step once the largest sizes have been seen). Give it back with `give_back`.
+  /// Borrows host scratch memory of at least `num_bytes` from a pool. Return it with `give_back`. A training step allocates nothing once
+  /// the largest sizes have been used.
   [[nodiscard]] std::vector<std::byte> lend_scratch(std::size_t num_bytes) const;
   void give_back(std::vector<std::byte> scratch) const;
 
-  /// Gives `backend` the calls that it takes; the others go on to those that are there already. All ranks must
-  /// do the same, and none may have an operation under way. Communicators split from this one do not have it.
+  /// Adds `backend` in front: it gets the calls that it accepts, and the others go to the existing backends. All ranks must do the same,
+  /// and none may have an operation in progress. Communicators split from this one do not have the backend.
   void use_backend(std::unique_ptr<detail::Backend> backend) const;
-  /// In the order in which they are asked. The first call for a device is collective.
+  /// The backends in the order of preference. The first call for a device is collective.
   [[nodiscard]] std::span<std::unique_ptr<detail::Backend> const> backends(bool for_device) const;
-  /// Whether device buffers travel in the order of their stream, without the host. The first call is collective.
+  /// True if operations on device buffers run in the order of their stream, without the host. The first call is collective.
   [[nodiscard]] bool works_on_streams() const;
 
  private:
@@ -107,10 +105,10 @@ class Communicator {
     std::int64_t chunk_limit = std::int64_t{1} << 30;
     std::int64_t sequence = 0;
     std::vector<std::vector<std::byte>> scratch; // the pool
-    std::vector<int> job_ranks;                  // once they are asked for
+    std::vector<int> job_ranks;                  // empty until the first call of job_ranks()
     std::unique_ptr<detail::VirtualCalls> virtual_calls;
     bool has_tried_nccl = false;
-    std::vector<std::unique_ptr<detail::Backend>> backends; // the last two: MPI, and what stages for it
+    std::vector<std::unique_ptr<detail::Backend>> backends; // the last two: MPI and the staged backend
   };
   Communicator(detail::MpiComm comm, std::string axis, std::shared_ptr<Instruments> instruments);
 

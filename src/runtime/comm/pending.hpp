@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// An operation between its start and its end, as the caller sees it: its record in ledger, trace and watchdog,
-// and the exchange that carries it out.
+// An operation between its start and its end, as the caller sees it: its records in the ledger, the trace and the watchdog, and the
+// exchange that carries it out.
 
 #include "runtime/comm/backend.hpp"
 #include "runtime/comm/communicator.hpp"
@@ -16,20 +16,21 @@
 
 namespace orthant::runtime {
 
-// When the calls of a communicator end on an emulated machine (observe/run_clock.hpp). Its calls follow one another, as
-// on a stream:
+// End times of the calls of a communicator on an emulated machine (observe/run_clock.hpp). Calls of a communicator run one after another,
+// as on a stream:
 //
-//   end_k = max(end_{k-1}, latest clock among the ranks that begin call k)  +  most seconds that call k takes on a rank
+//   end_k = max(end_{k-1}, latest clock among the ranks that begin call k)  +  largest duration of call k over the ranks
 //
-// A message ends for its sender when it has left, one after the other, and for its receiver at the same time, or when that one asks for it. The clocks
-// travel beside the numbers, in exchanges that are never waited for before the call itself is.
+// For its sender, a message ends when it has left; messages leave one after another. For its receiver, it ends at the same time, or when
+// the receiver asks for it if that is later.
+// The clocks are exchanged along with the numbers, in exchanges that are never waited for before the call itself is.
 
 class Communicator;
 namespace detail {
 
 struct Call;
 
-/// One call or message under way.
+/// One call or message in progress on an emulated machine.
 class VirtualCall {
  public:
   VirtualCall(double clock, double seconds) : numbers_(std::make_unique<Numbers>(Numbers{clock, seconds})) {}
@@ -39,32 +40,32 @@ class VirtualCall {
 
  private:
   friend class VirtualCalls;
-  using Numbers = std::array<double, 2>; // clock and seconds: this rank's, then the largest over ranks
+  using Numbers = std::array<double, 2>; // this rank's clock and seconds, then their largest values over the ranks
 
   void wait();
 
-  std::unique_ptr<Numbers> numbers_; // MPI's until the request is over
+  std::unique_ptr<Numbers> numbers_; // MPI accesses them until the request is complete
   MPI_Request request_ = MPI_REQUEST_NULL;
   double end_ = 0;
   bool is_message_ = false;
 };
 
-/// Of one communicator, on one rank.
+/// The emulated calls of one communicator on one rank.
 class VirtualCalls {
  public:
-  /// Of a call that this rank begins now, in the order in which the ranks of the group begin theirs. Before the call's own messages
-  /// are sent. `bytes`: those that the ledger counts.
+  /// Registers a call that this rank begins now. Must be called in the order in which the ranks of the group begin their calls, before the
+  /// call's own messages are sent. `bytes` is the ledger's count.
   [[nodiscard]] std::shared_ptr<VirtualCall> begin(Communicator const& comm, Call const& call,
                                                    std::int64_t bytes);
-  /// When it ends. Waits for the clocks of those that take part.
+  /// End time of the call. Waits for the clocks of the ranks that take part.
   [[nodiscard]] double end_of(VirtualCall& call);
 
  private:
   void begin_message(Communicator const& comm, Call const& call, VirtualCall& message);
 
-  std::deque<std::shared_ptr<VirtualCall>> open_; // calls without an end, in their order
-  double last_end_ = 0;                           // of a call
-  double last_departure_ = 0;                     // of a message
+  std::deque<std::shared_ptr<VirtualCall>> open_; // calls whose end is not known yet, in order
+  double last_end_ = 0;                           // of the last call
+  double last_departure_ = 0;                     // of the last message
 };
 
 } // namespace detail
@@ -87,7 +88,7 @@ class Pending {
   void begin();
   void finish(std::source_location where);
   [[nodiscard]] bool test();
-  /// An error unwinds, and nobody will wait: what is under way goes on without the caller's buffers.
+  /// Called if an error unwinds and nobody will wait: the operation continues without the caller's buffers.
   void abandon() noexcept {
     if (exchange_) exchange_->abandon();
   }
@@ -104,7 +105,7 @@ class Pending {
   Backend* backend_ = nullptr;
   std::unique_ptr<Exchange> exchange_;   // null: nothing to wait for
   std::shared_ptr<VirtualCall> virtual_; // null: the clock is real
-  KeptResult* kept_ = nullptr;           // where a tape wants the result
+  KeptResult* kept_ = nullptr;           // where a tape records the result
   double virtual_began_ = 0;
   std::chrono::steady_clock::time_point began_;
 };

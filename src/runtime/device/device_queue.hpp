@@ -1,9 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// A device queue of one's own, and a graph of the work that was enqueued on it: recorded once, then launched
-// whole as often as wanted, with the arguments that its kernels and copies had. Without a device backend both
-// are empty.
+// A device queue, and a graph of work enqueued on it. The graph is recorded once and can then be launched any number of times, with the
+// recorded arguments of its kernels and copies. Without a device backend both are empty.
 //
 //   DeviceQueue queue;
 //   DeviceGraph graph;
@@ -20,11 +19,11 @@
 
 namespace orthant::runtime {
 
-/// A queue (cudaStream_t, hipStream_t) that waits for no other: work of the default queue, and what Kokkos's
-/// default instance was given, must be waited for before it reads the results.
+/// A queue (cudaStream_t, hipStream_t) that does not synchronize with others: before it reads results of the default queue or of Kokkos's
+/// default instance, the caller must wait for that work.
 class DeviceQueue {
  public:
-  /// On the current device. Throws Error where the device refuses.
+  /// Creates the queue on the current device. Throws Error if the device refuses.
   DeviceQueue();
   /// Null without a device backend.
   [[nodiscard]] void* native() const { return stream_.get(); }
@@ -36,18 +35,17 @@ class DeviceQueue {
   UniqueHandle<void*, nullptr, Destroy> stream_;
 };
 
-/// The queue of this process's trainings, made by the first and kept: what libraries hold for a queue
-/// (workspaces, choices) then serves every training. One host thread at a time.
+/// The queue of all trainings of this process, created at the first call and then kept. Libraries keep data per queue (workspaces, choices
+/// of algorithms), so every training reuses them. One host thread at a time.
 [[nodiscard]] DeviceQueue const& training_queue();
 
 class DeviceGraph {
  public:
-  /// Runs `enqueue`, whose work on `queue` is recorded in place of being done. It must not wait for the queue
-  /// nor allocate, and may be run again where this fails: then no graph exists, and the reason is returned;
-  /// otherwise an empty text.
+  /// Runs `enqueue` and records the work that it enqueues on `queue`, without executing it. `enqueue` must neither wait for the queue nor
+  /// allocate, and may be run again if recording fails. Returns an empty text, or the reason if no graph exists.
   [[nodiscard]] std::string capture(DeviceQueue const& queue, std::function<void()> const& enqueue);
   [[nodiscard]] bool exists() const { return graph_.owns(); }
-  /// Enqueues the recorded work. Throws Error where the device refuses.
+  /// Enqueues the recorded work. Throws Error if the device refuses.
   void launch(DeviceQueue const& queue) const;
 
  private:
@@ -57,21 +55,19 @@ class DeviceGraph {
   UniqueHandle<void*, nullptr, Destroy> graph_;
 };
 
-// When a device comes to a point of its queue: time stamps that are enqueued like any other work, and read
-// once the queue has been waited for. Only where kernels run on a device.
+// Times at which a device reaches points of its queue. Time stamps are enqueued like any other work, and read after the host has waited for
+// the queue. Only if kernels run on a device.
 
 class DeviceClock {
  public:
-  /// For a queue (cudaStream_t, hipStream_t), which must outlive it; null where this build has no device:
-  /// then there is no clock.
+  /// Clock for a queue (cudaStream_t, hipStream_t), which must outlive the clock. Null if this build has no device.
   [[nodiscard]] static std::shared_ptr<DeviceClock> create(void* native_stream);
 
-  /// Enqueues a time stamp and returns its number, counted from 0. Makes an event only where there have never
-  /// been as many stamps.
+  /// Enqueues a time stamp and returns its number, counted from 0. Creates an event only if there were never so many stamps before.
   std::size_t stamp();
-  /// Seconds between two stamps. Throws Error unless the queue has been waited for since.
+  /// Seconds between two stamps. Throws Error unless the host has waited for the queue since.
   [[nodiscard]] double seconds(std::size_t begin, std::size_t end) const;
-  /// The next stamp is number 0 again.
+  /// Restarts the numbering at 0.
   void clear() { num_stamps_ = 0; }
 
  private:

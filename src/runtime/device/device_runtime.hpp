@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// One name for what the runtimes of CUDA and HIP call differently. Included by sources of device backends
-// only, and compiled without Kokkos, too: those that have it include Kokkos_Macros.hpp before this.
+// One name for each function that the CUDA and HIP runtimes name differently. Only sources of device backends include this header. It also
+// compiles without Kokkos: sources that use Kokkos must include Kokkos_Macros.hpp first.
 
 #include "runtime/throw_internal.hpp"
 
@@ -37,6 +37,5 @@ void check(Code code, char const* call, std::source_location where = std::source
 
 } // namespace orthant::runtime::device
 
-/// ORTHANT_DEVICE(Malloc(&memory, num_bytes)) calls cudaMalloc or hipMalloc; throws Error that names the call
-/// where it fails.
+/// ORTHANT_DEVICE(Malloc(&memory, num_bytes)) calls cudaMalloc or hipMalloc. Throws an Error that names the call if it fails.
 #define ORTHANT_DEVICE(call) ::orthant::runtime::device::check(ORTHANT_DEVICE_API(call), #call)

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The differences between Kokkos 3.4 and 5 that Orthant meets, hidden here and nowhere else: named fences
-// (3.5), math functions in namespace Kokkos (3.7), Profiling::ScopedRegion (4.1).
+// Hides the differences between Kokkos 3.4 and 5 that Orthant needs: named fences (since 3.5), math functions in namespace Kokkos (3.7),
+// Profiling::ScopedRegion (4.1), and the name of pinned host memory (4.0).
 
 #include <Kokkos_Core.hpp>
 #include <cmath>
@@ -21,7 +21,7 @@ void fence(Exec const& exec, [[maybe_unused]] char const* why) {
 #endif
 }
 
-/// cudaStream_t or hipStream_t of a device instance, null for a host space.
+/// cudaStream_t or hipStream_t of a device instance; null for a host space.
 template<class Exec>
 void* native_stream([[maybe_unused]] Exec const& exec) {
   if constexpr (requires { exec.cuda_stream(); })
@@ -32,8 +32,7 @@ void* native_stream([[maybe_unused]] Exec const& exec) {
     return nullptr;
 }
 
-/// Starts Kokkos; `arguments` are --kokkos-* options, `device` the index of this rank's device (-1: Kokkos
-/// chooses).
+/// Starts Kokkos. `arguments` are --kokkos-* options; `device` is the index of this rank's device (-1: Kokkos chooses).
 inline void initialize(std::vector<std::string> arguments, int device) {
   std::vector<char*> pointers;
   arguments.insert(arguments.begin(), "orthant");
@@ -71,11 +70,10 @@ using Kokkos::Experimental::log;
 using Kokkos::Experimental::sqrt;
 #endif
 
-// The rest of kokkos_compat.hpp, for the few sources that make queues, pin memory or raise to a power: math
-// functions in namespace Kokkos (3.7), the name of pinned host memory (4.0).
+// For the few sources that create queues, pin memory or raise to a power.
 
-/// An instance whose work goes to that queue (cudaStream_t, hipStream_t), which must outlive it; the default
-/// instance where Exec has no queues.
+/// An instance whose work goes to the queue `stream` (cudaStream_t, hipStream_t), which must outlive it; the default instance if Exec has
+/// no queues.
 template<class Exec>
 Exec instance_on([[maybe_unused]] void* stream) {
   if constexpr (requires(Exec const& exec) { exec.cuda_stream(); })
@@ -86,8 +84,7 @@ Exec instance_on([[maybe_unused]] void* stream) {
     return Exec();
 }
 
-/// Host memory that a device copies to and from by itself, without a detour through the driver's; plain host
-/// memory where no device backend is built in.
+/// Host memory that a device reads and writes directly, without a copy by the driver; plain host memory if no device backend is built in.
 #if defined(KOKKOS_HAS_SHARED_HOST_PINNED_SPACE)
 using PinnedSpace = Kokkos::SharedHostPinnedSpace;
 #elif defined(KOKKOS_ENABLE_CUDA)
@@ -98,8 +95,8 @@ using PinnedSpace = Kokkos::Experimental::HIPHostPinnedSpace;
 using PinnedSpace = Kokkos::HostSpace;
 #endif
 
-/// Whether this rank's device has matrix units for bf16 (NVIDIA: compute capability 8.0 or newer); true on a host, of
-/// every device of HIP that Kokkos knows, and before Kokkos is started (a plan is made for another machine).
+/// True if this rank's device has matrix units for bf16 (NVIDIA: compute capability 8.0 or newer). Also true on a host, on every HIP device
+/// that Kokkos supports, and before Kokkos is started (a plan may be for another machine).
 template<class Exec = Kokkos::DefaultExecutionSpace>
 bool device_multiplies_bf16() {
   if constexpr (requires(Exec const& exec) { exec.cuda_device_prop(); })

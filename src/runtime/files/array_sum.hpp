@@ -1,13 +1,13 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The checksum of an array that many ranks hold in pieces of any shape. With b_i the bits of element i, counted
-// row by row over the whole array, and m a bijection that mixes 64 bits:
+// Checksum of an array that many ranks hold in pieces of any shape. With b_i the bits of element i, counted row by row over the whole
+// array, and m a bijection that mixes 64 bits:
 //
 //   sum := sum_i m(b_i + c (i + 1))      modulo 2^64
 //
-// Each rank sums over its own elements, in whatever order it has them, and the sums of the ranks add up to that
-// of the array. A change of one element always changes the sum.
+// Each rank sums over its own elements in any order, and the sums of the ranks add up to the checksum of the array. A change of a single
+// element always changes the checksum.
 
 #include "runtime/comm/communicator.hpp"
 #include "runtime/files/hdf5_file.hpp"
@@ -27,7 +27,7 @@ namespace orthant::runtime {
   return bits ^ (bits >> 31);
 }
 
-/// Over a box of an array of these extents, of one or two dimensions; `numbers` are the box's, row by row.
+/// Checksum over a box of an array of these extents, of one or two dimensions. `numbers` are the box's elements, row by row.
 template<class T>
 [[nodiscard]] std::uint64_t sum_of_box(Hdf5File::Extents const& extents, Hdf5File::Extents const& begin,
                                        Hdf5File::Extents const& counts, std::span<T const> numbers) {
@@ -49,7 +49,7 @@ template<class T>
   return sum;
 }
 
-/// sums := their sums over the ranks, modulo 2^64. Collective.
+/// sums := their elementwise sums over the ranks, modulo 2^64. Collective.
 void add_up(Communicator const& comm, std::vector<std::uint64_t>& sums);
 
 } // namespace orthant::runtime

@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Bytes at an offset: of a file, or of a member of a zip archive. What the .npy reader stands on.
+// Reads bytes at an offset of a file or of a member of a zip archive. The .npy reader is built on it.
 
 #include "runtime/unique_handle.hpp"
 
@@ -17,11 +17,10 @@
 
 namespace orthant::runtime {
 
-// System calls that a signal interrupts or that a busy file server turns away.
+// System calls that a signal may interrupt or a busy file server may refuse.
 
-/// Repeats a system call, which returns a negative number and sets errno if it fails, as often as it is
-/// interrupted (EINTR), and for two seconds while it is told to try again (EAGAIN), which passes in
-/// milliseconds.
+/// Calls a system call, which returns a negative number and sets errno if it fails. Repeats it while it is interrupted (EINTR), and for two
+/// seconds while it fails with EAGAIN, a state that normally ends within milliseconds.
 template<class Call>
 auto repeated(Call&& call) {
   using Clock = std::chrono::steady_clock;
@@ -45,14 +44,14 @@ class ByteSource {
   ByteSource& operator=(ByteSource const&) = delete;
   virtual ~ByteSource() = default;
 
-  /// For messages: the path, or "archive(member)".
+  /// Name for messages: the path, or "archive(member)".
   [[nodiscard]] virtual std::string const& name() const = 0;
   [[nodiscard]] virtual std::int64_t size() const = 0;
-  /// Fills `out` from `offset`. Throws UserError if the bytes are not there or cannot be read. Without random
-  /// access, bytes before `offset` are passed over at the cost of reading them, and going back starts again.
+  /// Fills `out` with the bytes from `offset` on. Throws UserError if the bytes do not exist or cannot be read. Without random access, the
+  /// bytes before `offset` are read and dropped, and a smaller offset than before starts again from the beginning.
   virtual void read(std::int64_t offset, std::span<std::byte> out) = 0;
   [[nodiscard]] virtual bool has_random_access() const { return true; }
-  /// Bytes that read() has cost so far, those that were passed over included.
+  /// Number of bytes that read() has read so far, including dropped ones.
   [[nodiscard]] virtual std::int64_t bytes_read() const = 0;
 };
 
@@ -62,16 +61,15 @@ struct CloseFile {
 };
 using FileDescriptor = UniqueHandle<int, -1, CloseFile>;
 
-/// Opens a regular file to read. Throws UserError that names it and the reason. Does not wait for the other
-/// end of a pipe.
+/// Opens a regular file for reading. Throws a UserError with its name and the reason. Does not wait for the other end of a pipe.
 [[nodiscard]] FileDescriptor open_to_read(std::filesystem::path const& path);
 [[nodiscard]] std::int64_t size_of_file(int descriptor, std::filesystem::path const& path);
-/// Up to out.size() bytes from `offset`; fewer at the end only.
+/// Reads out.size() bytes from `offset`, fewer only at the end of the file. Returns the number of bytes.
 [[nodiscard]] std::int64_t read_at(int descriptor, std::int64_t offset, std::span<char> out,
                                    std::filesystem::path const& path);
 } // namespace detail
 
-/// A plain file, read where it is asked: any number of ranks at once.
+/// A plain file, read at the requested offsets. Any number of ranks may read it at the same time.
 [[nodiscard]] std::unique_ptr<ByteSource> open_file_bytes(std::filesystem::path const& path);
 
 } // namespace orthant::runtime

@@ -1,9 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// How calls of HDF5 are checked, for the files that implement Hdf5File. A call that writes or makes something
-// fails with Error; one that reads what somebody else made fails with UserError, which says that the file is
-// damaged and what of it cannot be read.
+// Checks of HDF5 calls, for the files that implement Hdf5File. A failed call that writes or creates throws Error. A failed call that reads
+// a foreign file throws a UserError, which says that the file is damaged and which part cannot be read.
 
 #include "runtime/error.hpp"
 #include "runtime/files/hdf5_file.hpp"
@@ -16,7 +15,7 @@
 
 namespace orthant::runtime::detail {
 
-/// The innermost reason on HDF5's error stack, and the stack cleared.
+/// Returns the innermost reason on HDF5's error stack and clears the stack.
 inline std::string take_reason() {
   std::string reason;
   H5Ewalk2(
@@ -30,7 +29,7 @@ inline std::string take_reason() {
   return reason.empty() ? "no reason given" : reason;
 }
 
-/// HDF5 returns a negative number on failure, whatever the type.
+/// Returns `result`. Throws Error if it is negative, which means failure for every HDF5 type.
 template<class T>
 T check_made(T result, std::string const& file, char const* call) {
   if (result < 0) throw Error(fmt::format("{}: {} failed: {}", file, call, take_reason()));
@@ -42,8 +41,8 @@ T check_read(T result, std::string const& file, std::string const& what) {
   return result;
 }
 
-/// One dataset of a file, open. Throws UserError if there is no such array, if its data are in another file,
-/// or if its bytes cannot be as many as its extents say.
+/// One open dataset of a file. The constructor throws UserError if the array does not exist, if its data are in another file, or if the
+/// file cannot hold as many bytes as its extents need.
 class OpenArray {
  public:
   OpenArray(Hdf5Handle const& file, std::string const& file_name, std::string const& name);
@@ -53,7 +52,7 @@ class OpenArray {
   [[nodiscard]] Hdf5File::Extents const& extents() const { return extents_; }
   [[nodiscard]] std::int64_t element_bytes() const { return element_bytes_; }
   [[nodiscard]] Hdf5Type type() const;
-  /// Where its bytes begin, 0 if it has none. Throws UserError if they are not contiguous.
+  /// Offset of its bytes in the file, 0 if it has none. Throws UserError if they are not contiguous.
   [[nodiscard]] std::int64_t offset_bytes() const;
 
  private:
@@ -70,11 +69,11 @@ class OpenArray {
 [[nodiscard]] std::int64_t in_memory_type(Hdf5Type type);
 [[nodiscard]] std::int64_t in_file_type(Hdf5Type type);
 
-/// One write or read call moves at most this much, so that MPI-IO's 32-bit counts never matter.
+/// Largest number of bytes per write or read call, so that the 32-bit counts of MPI-IO never matter.
 inline constexpr std::int64_t max_bytes_per_call = std::int64_t{1} << 28;
 
-/// Cuts a box along its first dimension in pieces of bounded size: visit(first row, number of rows, offset in
-/// elements).
+/// Cuts a box along its first dimension into pieces of bounded size and calls visit(first row, number of rows, offset in elements) for
+/// each.
 template<class Visit>
 void for_each_piece(Hdf5File::Extents const& counts, std::size_t element_bytes, Visit&& visit) {
   std::int64_t row_elements = 1;

@@ -144,7 +144,14 @@ Hdf5File Hdf5File::open(std::filesystem::path const& path) {
   auto const is_hdf5 = H5Fis_hdf5(name_.c_str());
   if (is_hdf5 == 0) throw_user("{} is not an HDF5 file", name_);
   Hdf5Handle file(H5Fopen(name_.c_str(), H5F_ACC_RDONLY, access.get()));
-  if (!file.owns()) throw_user("{} is truncated or damaged: {}", name_, take_reason());
+  if (!file.owns()) {
+    auto const reason = take_reason();
+    if (reason.find("lock") != std::string::npos)
+      throw_user("cannot lock {}: another program holds it, or its file system has no locks; set "
+                 "HDF5_USE_FILE_LOCKING=FALSE ({})",
+                 name_, reason);
+    throw_user("{} is truncated or damaged: {}", name_, reason);
+  }
   return {std::move(file), name_};
 }
 

@@ -1,11 +1,11 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// One HDF5 file of named, contiguous arrays and attributes, private to one process: to be read, or made in
-// memory. Ranks that write a file together do so with Hdf5Output. No call communicates.
+// One HDF5 file of named, contiguous arrays and attributes, private to one process: opened for reading, or created in memory. Ranks that
+// write a file together use Hdf5Output. No call communicates.
 //
-// Every HDF5 call is checked, and the error gives HDF5's own reason: UserError if a file cannot be opened, is
-// not HDF5 or is damaged, Error if something cannot be written.
+// Every HDF5 call is checked, and the error contains HDF5's own reason. Throws UserError if a file cannot be opened, is not HDF5 or is
+// damaged, and Error if something cannot be written.
 
 #include "runtime/unique_handle.hpp"
 
@@ -19,8 +19,8 @@
 
 namespace orthant::runtime {
 
-/// Element types of arrays. A type in the file and another one in memory are converted where both hold
-/// integers or both hold real numbers.
+/// Element types of arrays. The type in the file and the type in memory may differ: HDF5 converts if both are integers or both are real
+/// numbers.
 enum class Hdf5Type : std::uint8_t { int8, uint8, uint16, int32, uint32, int64, float32, float64 };
 
 namespace detail {
@@ -63,38 +63,37 @@ class Hdf5File {
   using Extents = std::vector<std::int64_t>;
 
   Hdf5File() = default;
-  /// The structure of a new file, which goes to `recording` and not to a disk. Data must not be written to
-  /// it.
+  /// Creates the structure of a new file, which goes to `recording` and not to a disk. Data must not be written to it.
   [[nodiscard]] static Hdf5File lay_out(std::string name, detail::Hdf5Recording& recording);
-  /// A file that this process reads by itself; any number of ranks may do so at once.
+  /// Opens a file that this process reads alone. Any number of ranks may open the same file.
   [[nodiscard]] static Hdf5File open(std::filesystem::path const& path);
-  /// A file in this process's memory, gone when it is closed.
+  /// Creates a file in this process's memory, which is freed when the file is closed.
   [[nodiscard]] static Hdf5File create_in_memory(std::string name);
 
   [[nodiscard]] bool is_open() const { return file_.owns(); }
   [[nodiscard]] std::string const& name() const { return name_; }
-  /// Where the last of the arrays made here ends in the file, written or not.
+  /// File offset of the end of the last array created here, written or not.
   [[nodiscard]] std::int64_t end_of_arrays() const { return end_of_arrays_; }
-  /// Writes out and closes. Throws if that fails, which a destructor cannot.
+  /// Writes out and closes. Throws Error if that fails, which a destructor cannot do.
   void close();
 
-  /// True where an array or group of that name ("/a/b") exists.
+  /// True if an array or group named `name` ("/a/b") exists.
   [[nodiscard]] bool contains(std::string const& name) const;
   /// Names of all arrays, sorted.
   [[nodiscard]] std::vector<std::string> array_names() const;
-  /// Makes an array and the groups above it. Its place in the file is fixed at once and not filled.
+  /// Creates an array and the groups above it. Its place in the file is fixed at once; its data are not written.
   void create_array(std::string const& name, Hdf5Type type, Extents const& extents);
   [[nodiscard]] Extents extents(std::string const& name) const;
   [[nodiscard]] Hdf5Type type(std::string const& name) const;
-  /// Where the array's bytes begin in the file; 0 for an empty one.
+  /// File offset of the array's bytes; 0 if the array is empty.
   [[nodiscard]] std::int64_t offset_bytes(std::string const& name) const;
-  /// What an array is and where its bytes are, so that they can be read without HDF5. Throws UserError if it
-  /// is not contiguous or of another type than those above.
+  /// Type, extents and place of an array, so that its bytes can be read without HDF5. Throws UserError if it is not contiguous or has a
+  /// type other than Hdf5Type.
   [[nodiscard]] Hdf5Array describe(std::string const& name) const;
-  /// The bytes of a file in memory.
+  /// The bytes of a file created in memory.
   [[nodiscard]] std::vector<std::byte> image() const;
 
-  /// The box of `counts` elements from `begin`, row-major in `data`. One dimension: {begin}, {count}.
+  /// Writes the box of `counts` elements from `begin`, row-major in `data`. In one dimension: {begin}, {count}.
   template<class T>
   void write(std::string const& name, Extents const& begin, Extents const& counts, std::span<T const> data) {
     write_box(name, begin, counts, detail::hdf5_type_of<T>(), data.data(), data.size());
@@ -103,7 +102,7 @@ class Hdf5File {
   void read(std::string const& name, Extents const& begin, Extents const& counts, std::span<T> data) const {
     read_box(name, begin, counts, detail::hdf5_type_of<T>(), data.data(), data.size());
   }
-  /// A whole array; any number of dimensions, row-major.
+  /// Reads a whole array of any number of dimensions, row-major.
   template<class T>
   [[nodiscard]] std::vector<T> read_all(std::string const& name) const {
     auto const whole = extents(name);
@@ -115,7 +114,7 @@ class Hdf5File {
     return data;
   }
 
-  /// Attributes of the group or array `owner` ("/" is the file). Writing replaces.
+  /// Attributes of the group or array `owner` ("/" is the file). Writing replaces an existing value.
   void write_attribute(std::string const& owner, std::string const& name, std::int64_t value);
   void write_attribute(std::string const& owner, std::string const& name, double value);
   void write_attribute(std::string const& owner, std::string const& name, std::string const& value);
@@ -124,7 +123,7 @@ class Hdf5File {
   [[nodiscard]] double read_real(std::string const& owner, std::string const& name) const;
   [[nodiscard]] std::string read_text(std::string const& owner, std::string const& name) const;
 
-  /// Bytes of arrays (as they are in the file) that read() has fetched on this rank.
+  /// Bytes of arrays (as stored in the file) that read() has read on this rank.
   [[nodiscard]] std::int64_t bytes_read() const { return bytes_read_; }
 
  private:
@@ -140,7 +139,7 @@ class Hdf5File {
   mutable std::int64_t bytes_read_ = 0;
 };
 
-/// What an array of a file is, and where its bytes are.
+/// Type, extents and place of an array in a file.
 struct Hdf5Array {
   std::string name;
   Hdf5Type type = Hdf5Type::int8;

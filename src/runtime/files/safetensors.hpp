@@ -8,7 +8,7 @@
 //                              "__metadata__": {"KEY": "TEXT", ..}}
 //   the rest            the tensors' numbers, row-major, without gaps; offsets count from its first byte
 //
-// A file comes from anywhere: whatever it says is checked before a number is read.
+// Files come from unknown sources: everything in the header is checked before a number is read.
 
 #include "runtime/unique_handle.hpp"
 
@@ -36,27 +36,27 @@ using TensorMetadata = std::map<std::string, std::string>;
 
 class SafetensorsFile {
  public:
-  /// Reads the header. Throws UserError, naming the file and what is wrong, if it is not such a file, is cut
-  /// off, or holds a tensor of another type than TensorType.
+  /// Reads the header. Throws UserError, with the file's name and the reason, if it is not a safetensors file, is cut off, or holds a
+  /// tensor whose type is not a TensorType.
   explicit SafetensorsFile(std::filesystem::path path);
 
-  /// In the order of the file's names.
+  /// In the order of their names in the file.
   [[nodiscard]] std::vector<Tensor> const& tensors() const { return tensors_; }
   [[nodiscard]] TensorMetadata const& metadata() const { return metadata_; }
-  /// All numbers of a tensor, row-major, converted from 16 bits or between the others. Throws UserError if
-  /// there is none of that name or the file has become shorter.
+  /// All numbers of a tensor, row-major, converted to T from 16-bit numbers or from the other type. Throws UserError if there is no tensor
+  /// named `name` or the file has become shorter.
   template<class T>
   [[nodiscard]] std::vector<T> read(std::string const& name) const;
 
  private:
   std::filesystem::path path_;
   std::vector<Tensor> tensors_;
-  std::vector<std::int64_t> offsets_; // of each tensor in the file, bytes
+  std::vector<std::int64_t> offsets_; // offset of each tensor in the file, bytes
   TensorMetadata metadata_;
 };
 
-/// Writes a file that gets its name when it is complete. `numbers_of(i)` returns the numbers of tensor i, which
-/// are of type T, and is called once for each in their order. Throws UserError if it cannot be written.
+/// Writes a file that gets its name when it is complete. `numbers_of(i)` returns the numbers of tensor i, which must have type T; it is
+/// called once per tensor in order. Throws UserError if the file cannot be written.
 template<class T>
 void write_safetensors(std::filesystem::path const& path, std::vector<Tensor> const& tensors,
                        TensorMetadata const& metadata,

@@ -1,10 +1,10 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Names of files and folders that are being written and are not complete. They end in ".partial-" and 16
-// hexadecimal digits. An object of this class removes what has its name when it goes out of scope, on
-// whichever rank that is; a job that is aborted removes all of them first; after SIGKILL the next run that
-// writes the same output does.
+// Names of files and folders that are being written and are not complete. They end in ".partial-" and 16 hexadecimal digits.
+//
+// A TemporaryPath removes the file or folder of its name when it goes out of scope, on any rank. A job that aborts removes all of its files
+// first. After SIGKILL, the next run that writes the same output removes them.
 
 #include "runtime/comm/communicator.hpp"
 
@@ -17,10 +17,10 @@
 
 namespace orthant::runtime {
 
-/// Removes the name that it holds, unless it was kept. Any number of ranks may hold one name.
+/// Removes its file or folder at the end of its life, unless keep() was called. Any number of ranks may hold the same name.
 class TemporaryPath {
  public:
-  /// Nothing need have that name yet.
+  /// The file or folder need not exist yet.
   explicit TemporaryPath(std::filesystem::path path);
   TemporaryPath(TemporaryPath const&) = delete;
   TemporaryPath& operator=(TemporaryPath const&) = delete;
@@ -28,7 +28,7 @@ class TemporaryPath {
   ~TemporaryPath();
 
   [[nodiscard]] std::filesystem::path const& path() const { return path_; }
-  /// From now on nothing is removed: the file has its own name.
+  /// The destructor then removes nothing: the file has its final name.
   void keep() noexcept;
 
  private:
@@ -37,39 +37,38 @@ class TemporaryPath {
 
   std::filesystem::path path_;
   bool is_kept_ = false;
-  // A list of all objects of the process: linked, so that an abort allocates nothing.
+  // Linked list of all objects of the process, so that an abort allocates nothing.
   TemporaryPath* previous_ = nullptr;
   TemporaryPath* next_ = nullptr;
 };
 
-/// Removes what this process's TemporaryPaths name. To be called before the process ends without unwinding.
-/// Any thread.
+/// Removes the files and folders of all TemporaryPaths of this process. Call it before the process ends without unwinding. Any thread.
 void remove_temporaries() noexcept;
 
-/// A number that no other job has drawn.
+/// A random number that no other job has drawn.
 [[nodiscard]] std::uint64_t draw_token();
-/// Rank 0's draw on all ranks. Collective.
+/// The number that rank 0 has drawn, on all ranks. Collective.
 [[nodiscard]] std::uint64_t draw_token(Communicator const& comm);
 
 /// "graph.h5" -> "graph.h5.partial-0123456789abcdef", in the same folder.
 [[nodiscard]] std::filesystem::path partial_name(std::filesystem::path const& path, std::uint64_t token);
-/// True for the name (without folders) of a partial file or folder of `name`.
+/// True if `candidate` is the name (without folders) of a partial file or folder of `name`.
 [[nodiscard]] bool is_partial_name(std::string_view candidate, std::string_view name);
-/// True if a live process on any node holds the lock of the file or folder that is being written
-/// (WritableFile's mark_in_use); false on file systems without locks.
+/// True if a live process on any node holds the lock of the unfinished file or folder (WritableFile::mark_in_use); false on file systems
+/// without locks.
 [[nodiscard]] bool is_in_use(std::filesystem::path const& path) noexcept;
-/// Removes what earlier jobs that were killed have left of `path`; what a live job writes stays. Failures are
-/// ignored: what is left is in nobody's way.
+/// Removes unfinished files of `path` that killed jobs have left; files of live jobs stay. Failures are ignored, because leftovers do no
+/// harm.
 void remove_leftovers(std::filesystem::path const& path) noexcept;
 
-// What is in a folder. std::filesystem's iterators are not used: their step is noexcept and takes memory, so
-// a process that is short of it ends without a cause.
+// Entries of a folder. This does not use std::filesystem's iterators: their increment is noexcept but allocates, so that a process without
+// memory would end without a message.
 
-/// The names of all entries but "." and "..", sorted; those found so far if `error` is set. Throws
-/// std::bad_alloc only.
+/// The names of all entries except "." and "..", sorted. If reading fails, sets `error` and returns the names found so far. Throws only
+/// std::bad_alloc.
 [[nodiscard]] std::vector<std::string> folder_entries(std::filesystem::path const& folder,
                                                       std::error_code& error);
-/// The same. Throws std::filesystem::filesystem_error if the folder cannot be read.
+/// The names of all entries except "." and "..", sorted. Throws std::filesystem::filesystem_error if the folder cannot be read.
 [[nodiscard]] std::vector<std::string> folder_entries(std::filesystem::path const& folder);
 
 } // namespace orthant::runtime

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// toml++ without its assertions. Some of them fail on bad input ("[#"), which it would refuse a moment later with the line
-// and the reason. With NDEBUG it would let clang assume that they hold.
+// toml++ without its assertions. Some of them fail on bad input ("[#") that the parser would reject shortly afterwards with the line and
+// the reason. With NDEBUG, toml++ would turn them into assumptions for clang.
 
 #pragma push_macro("NDEBUG")
 #undef NDEBUG

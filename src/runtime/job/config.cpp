@@ -276,7 +276,8 @@ std::map<std::string, std::string> orthant_variables() {
 /// A variable that no option has, yet nearly, is a slip. Others may be anybody's.
 void warn_of_near_misses(std::map<std::string, std::string> const& variables,
                          std::span<CommandDescription const> commands, Log& log) {
-  std::vector<std::string> known{"ORTHANT_CONFIG", "ORTHANT_EMULATE"};
+  // ORTHANT_ROOT is the folder of the sources in examples and documentation.
+  std::vector<std::string> known{"ORTHANT_CONFIG", "ORTHANT_EMULATE", "ORTHANT_ROOT"};
   for (auto const& command : commands)
     for (auto const& option : command.options)
       known.push_back(variable_of(option.name));

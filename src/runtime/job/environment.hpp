@@ -1,9 +1,9 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Start and end of a program: MPI with the thread level it needs, the Slurm check, the device by node-local
-// rank, Kokkos, the instruments, the world communicator and the watchdog. Everything ends in the reverse
-// order, so communicators go before Kokkos and Kokkos before MPI.
+// Start and end of a program: MPI with the thread level that it needs, the Slurm check, the device by node-local rank, Kokkos, the
+// instruments, the world communicator and the watchdog. Everything ends in reverse order, so that communicators end before Kokkos, and
+// Kokkos before MPI.
 
 #include "runtime/comm/communicator.hpp"
 #include "runtime/machine/binding.hpp"
@@ -20,37 +20,35 @@
 
 namespace orthant::runtime {
 
-// Recognises a job that Slurm started as many single processes: srun without the plugin that the MPI library
-// needs leaves every task a world of its own, and each would run the whole job and write the same files.
+// Recognizes a job that Slurm started as many single processes. If srun lacks the plugin that the MPI library needs, every task has an
+// MPI_COMM_WORLD of its own: each would run the whole job and write the same files.
 
-/// Value of an environment variable, nullptr where it is not set.
+/// Value of an environment variable, or nullptr if it is not set.
 using Getenv = std::function<char const*(char const*)>;
 
-/// What is wrong and what would be right, or nothing. SLURM_NTASKS is of no use here: batch scripts and
-/// mpirun inside an allocation set it too.
+/// The mistake and its correction, or nothing. SLURM_NTASKS does not help here: batch scripts and mpirun inside an allocation also set it.
 [[nodiscard]] std::optional<std::string> find_slurm_mistake(int mpi_size, Getenv const& getenv);
 
-/// Throws UserError where there is such a mistake; its text is empty on all tasks but the first, so that it
-/// is printed once.
+/// Throws UserError if Slurm started single processes. Its text is empty on all tasks but the first, so that it is printed once.
 void check_slurm_launch(int mpi_size);
 
 } // namespace orthant::runtime
 
 namespace orthant::runtime::detail {
 
-// The start of Kokkos as Orthant wants it: wrong options are refused, and what Kokkos itself says of a
-// failure (several lines and, from 3.7 on, SIGABRT) becomes one error like any other.
+// Starts Kokkos with checks: wrong options are refused, and a failure of Kokkos (several lines of output and, since 3.7, SIGABRT) becomes a
+// normal error.
 
-/// True for --kokkos-* options, which go to Kokkos.
+/// True for --kokkos-* options, which are passed to Kokkos.
 [[nodiscard]] bool is_for_kokkos(std::string_view argument);
 
-/// Throws UserError if an option is none of Kokkos's (which ignores or only warns of those), if a number is
-/// none, or if a device is chosen that this rank does not see: it sees `num_devices`.
+/// Throws UserError if an argument is not an option of Kokkos (Kokkos only ignores it or warns), if a value is not a number, or if the
+/// chosen device is not among the `num_devices` that this rank sees.
 void check_kokkos_options(std::span<std::string const> arguments, int num_devices);
 
-/// Calls Kokkos::initialize with --kokkos-* options and the index of this rank's device (-1: Kokkos chooses).
-/// Throws UserError if Kokkos refuses an option or a KOKKOS_* variable, Error if it cannot start. If it
-/// aborts, this rank prints the same and ends the job.
+/// Calls Kokkos::initialize with --kokkos-* options and the index of this rank's device (-1: Kokkos chooses). Throws UserError if Kokkos
+/// refuses an option or a KOKKOS_* variable, and Error if it cannot start. If Kokkos aborts, this rank prints the same message and ends the
+/// job.
 void start_kokkos(std::vector<std::string> const& arguments, int device);
 
 } // namespace orthant::runtime::detail
@@ -58,19 +56,18 @@ void start_kokkos(std::vector<std::string> const& arguments, int device);
 namespace orthant::runtime {
 
 struct EnvironmentOptions {
-  /// The watchdog's thread talks to other watchdogs, hence MULTIPLE. With less, each rank reports for itself.
+  /// MULTIPLE because the watchdog's thread exchanges messages with other watchdogs. With a lower level, each rank reports only for itself.
   int thread_level = MPI_THREAD_MULTIPLE;
   double timeout_seconds = default_timeout_seconds;
-  /// False leaves Kokkos to start_kokkos(): help texts and mistakes on the command line need no device.
+  /// If false, Kokkos starts only with start_kokkos(): help texts and mistakes on the command line need no device.
   bool starts_kokkos = true;
-  /// False lets single processes go on that Slurm started in place of one job: somebody looks into it.
+  /// If false, single processes that Slurm started in place of one job may continue, for example to diagnose the mistake.
   bool checks_launch = true;
 };
 
 namespace detail {
-/// MPI from Init to Finalize; leaves alone an MPI that somebody else started. While an exception unwinds, MPI
-/// is not finalized: MPI_Finalize would wait for ranks that may wait for this one. The process then leaves
-/// with an error, and its launcher ends the others.
+/// MPI from Init to Finalize. If MPI was already initialized, it is left alone. While an exception unwinds, MPI is not finalized:
+/// MPI_Finalize could wait for ranks that wait for this one. The process then exits with an error, and its launcher ends the others.
 class MpiSession {
  public:
   explicit MpiSession(int thread_level);
@@ -82,10 +79,10 @@ class MpiSession {
  private:
   bool is_ours_ = false;
   int thread_level_ = MPI_THREAD_SINGLE;
-  int num_exceptions_; // under way at the start
+  int num_exceptions_; // in progress when the session began
 };
 
-/// Kokkos likewise.
+/// Kokkos from its start to Finalize, with the same rules.
 class KokkosSession {
  public:
   KokkosSession() = default;
@@ -99,32 +96,31 @@ class KokkosSession {
 };
 } // namespace detail
 
-/// One per program, made by run_main, or first in main. Construction and destruction are collective over all
-/// ranks. Under run_main a rank that fails alone ends the job with its error.
+/// One per program, created by run_main, or first in main. Construction and destruction are collective over all ranks. Under run_main, a
+/// rank that fails alone ends the job with its error.
 class Environment {
  public:
-  /// argv's --kokkos-* options go to Kokkos. Throws UserError if Slurm started single processes.
+  /// Passes the --kokkos-* options of argv to Kokkos. Throws UserError if Slurm started single processes.
   Environment(int argc, char const* const* argv, EnvironmentOptions options = {});
   Environment(Environment const&) = delete;
   Environment& operator=(Environment const&) = delete;
   ~Environment() = default;
 
-  /// Starts Kokkos on this rank's device: the one the user chose, else its node-local rank modulo the devices
-  /// it sees. Does nothing the second time. Collective. Throws UserError on a rank where an option of Kokkos
-  /// is wrong, Error if Kokkos cannot start.
+  /// Starts Kokkos on this rank's device: the one that the user chose, otherwise the node-local rank modulo the number of visible devices.
+  /// Further calls do nothing. Collective. Throws UserError on a rank whose Kokkos options are wrong, and Error if Kokkos cannot start.
   void start_kokkos();
 
   [[nodiscard]] Communicator const& world() const { return *world_; }
   [[nodiscard]] std::shared_ptr<Instruments> const& instruments() const { return instruments_; }
-  /// argv without the program's name and without what is Kokkos's.
+  /// argv without the program's name and without Kokkos options.
   [[nodiscard]] std::vector<std::string> const& arguments() const { return arguments_; }
   [[nodiscard]] int thread_level() const { return mpi_.thread_level(); }
-  /// Where this rank runs; complete after start_kokkos().
+  /// Host, cores and device of this rank; complete after start_kokkos().
   [[nodiscard]] Binding const& binding() const { return binding_; }
-  /// Seconds inside one collective after which the watchdog ends the job; 0 for never. Equal on all ranks.
+  /// Seconds inside one collective after which the watchdog ends the job; 0 disables this. Must be equal on all ranks.
   void set_timeout(double seconds) { watchdog_->set_timeout(seconds); }
   [[nodiscard]] Watchdog const& watchdog() const { return *watchdog_; }
-  /// Reserved for the agreement at a program's end.
+  /// Reserved for leave_together() at the end of a program.
   [[nodiscard]] MPI_Comm exit_comm() const { return exit_comm_.get(); }
 
  private:

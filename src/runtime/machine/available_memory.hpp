@@ -1,11 +1,10 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// How much memory may still be taken on this node, so that what cannot fit is refused before the work and not
-// killed in the middle of it. Three things limit it: the node's free memory (MemAvailable of /proc/meminfo),
-// the limits of control groups (version 2: memory.max, version 1: memory.limit_in_bytes; of the process's
-// group and of all above it), and the address space of the process (ulimit -v). Pages of files that a group
-// may drop count as free.
+// Memory that can still be allocated on this node, so that a job too large for it is refused before the work and not killed during it.
+// Three limits apply: the node's free memory (MemAvailable of /proc/meminfo), the limits of control groups (version 2: memory.max, version
+// 1: memory.limit_in_bytes; of the process's group and all groups above it), and the address space of the process (ulimit -v). File pages
+// that a group may drop count as free.
 
 #include "runtime/comm/communicator.hpp"
 
@@ -17,34 +16,33 @@
 
 namespace orthant::runtime {
 
-/// Where the figures come from. Tests give their own; a file that is not there limits nothing.
+/// Files that hold the limits. Tests use their own files; a file that does not exist sets no limit.
 struct MemorySources {
   std::filesystem::path meminfo = "/proc/meminfo";
   std::filesystem::path group_of_process = "/proc/self/cgroup";
   std::filesystem::path groups = "/sys/fs/cgroup";
   std::filesystem::path status = "/proc/self/status";
-  std::optional<std::int64_t> address_space; // none: as getrlimit() says
+  std::optional<std::int64_t> address_space; // empty: the limit from getrlimit()
 };
 
-/// Bytes that may still be taken, and what sets that limit; the largest number and nothing where no limit is
-/// known.
+/// Bytes that can still be allocated, and the source of that limit. If no limit is known: the largest number and an empty source.
 struct MemoryLimit {
   std::int64_t bytes;
   std::string source;
 };
-/// For all processes of the node together.
+/// Limit for all processes of the node together.
 [[nodiscard]] MemoryLimit memory_of_node(MemorySources const& sources = {});
-/// For all processes of this process's control group together.
+/// Limit for all processes of this process's control group together.
 [[nodiscard]] MemoryLimit memory_of_group(MemorySources const& sources = {});
-/// For this process.
+/// Limit for this process.
 [[nodiscard]] MemoryLimit memory_of_process(MemorySources const& sources = {});
 
-/// Throws UserError on all ranks, with the figures, where `needed` bytes of each rank, summed over the ranks
-/// that share a limit, are more than it leaves. `what` needs it: "train". Collective.
+/// Throws UserError on all ranks, with the figures, if the ranks that share a limit need more than it allows. `needed` is in bytes per
+/// rank; `what` names the purpose: "train". Collective.
 void require_memory(Communicator const& comm, std::string_view what, std::int64_t needed,
                     MemorySources const& sources = {});
 
-/// The bytes that every rank may take if all take as many. The same on all ranks. Collective.
+/// Bytes that every rank can allocate if all ranks allocate the same amount. Equal on all ranks. Collective.
 [[nodiscard]] std::int64_t memory_of_rank(Communicator const& comm, MemorySources const& sources = {});
 
 } // namespace orthant::runtime

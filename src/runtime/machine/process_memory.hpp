@@ -1,20 +1,21 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Resident memory of this process, as the kernel counts it, and what the allocator keeps of it.
+// Resident memory of this process, as the kernel counts it, and control of the memory that the allocator retains.
 
 #include <cstdint>
 
 namespace orthant::runtime {
 
-/// Bytes resident now, and the most there ever were. 0 where the system does not say.
+/// Resident bytes now, and their maximum so far. 0 if the system does not report them.
 [[nodiscard]] std::int64_t resident_bytes();
 [[nodiscard]] std::int64_t peak_resident_bytes();
 
-/// While one exists, arrays of 128 KiB and more are mapped one by one, so the system gets their memory back when they are
-/// freed. Otherwise the allocator of glibc keeps what large arrays leave behind while a graph is read, between arrays that
-/// stay. After the last one it keeps freed memory again, so that buffers of messages are not mapped anew in each step. Does
-/// nothing with other allocators, nor if the user has set malloc's environment variables. Scopes may nest, and overlap between threads.
+/// While an object exists, arrays of 128 KiB and more are mapped one by one, so that the system gets their memory back when they are freed.
+/// Otherwise glibc's allocator retains the memory of large arrays that were freed, between arrays that stay, while a graph is read. After
+/// the last object is gone, the allocator retains freed memory again, so that message buffers are not mapped anew in each step.
+/// Does nothing with other allocators, nor if the user has set malloc's environment variables. Scopes may nest, and may overlap between
+/// threads.
 class MappedArrays {
  public:
   MappedArrays();

@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// This rank's processor: its name and model, and the widest vectors that it and the operating system allow.
+// Processor of this rank: its name and model, and the widest vectors that the processor and the operating system support.
 
 #include <cstdint>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace orthant::runtime {
 
-/// Instruction sets for arithmetic on vectors, the wider the later. `unknown`: not x86-64.
+/// Instruction sets for vector arithmetic, in ascending width. `unknown` if not x86-64.
 enum class Vectors : std::uint8_t {
   unknown,
   sse,    // 16 bytes
@@ -18,7 +18,7 @@ enum class Vectors : std::uint8_t {
   avx512, // 64 bytes: the parts F, CD, DQ, BW and VL, as all processors with AVX-512 since Skylake-X have
 };
 
-/// "AVX-512" and so on; "unknown".
+/// "AVX-512" and so on, or "unknown".
 [[nodiscard]] std::string_view name_of(Vectors vectors);
 
 struct Processor {
@@ -26,8 +26,8 @@ struct Processor {
   std::string vendor; // "GenuineIntel", "AuthenticAMD"; empty if not x86-64
   Vectors vectors = Vectors::unknown;
   int family = 0,
-      model = 0; // as cpuid tells them, "6" and "207"; a virtual machine may tell others; 0 if not x86-64
-  bool has_bf16_tiles = false; // matrix units for bf16 (AMX), which the operating system allows
+      model = 0; // from cpuid, such as 6 and 207; a virtual machine may report other numbers; 0 if not x86-64
+  bool has_bf16_tiles = false; // matrix units for bf16 (AMX) that the operating system has enabled
 };
 
 [[nodiscard]] Processor find_processor();

@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Signed counts in standard containers, whose own sizes and indices are unsigned.
+// Signed counts for standard containers, whose own sizes and indices are unsigned.
 
 #include "runtime/error.hpp"
 
@@ -16,7 +16,7 @@
 
 namespace orthant::runtime {
 
-/// A number that is known not to be negative, as an index of a standard container.
+/// `i`, which must not be negative, as an index of a standard container.
 [[nodiscard]] constexpr std::size_t index(std::integral auto i) {
   return static_cast<std::size_t>(i);
 }
@@ -25,24 +25,24 @@ namespace orthant::runtime {
   return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
 }
 
-// Arithmetic on sizes that come from outside: a file's header, an option, a table. A result that does not fit
-// is the user's mistake, told with the name of the quantity, instead of a wrapped number.
+// Arithmetic on sizes from outside: a file's header, an option, a table. If a result does not fit, these functions throw a UserError with
+// the name of the quantity and never wrap around.
 
-/// a * b. Throws UserError naming `what` if the product does not fit in 64 bits.
+/// a * b. Throws a UserError with `what` if the product does not fit in 64 bits.
 [[nodiscard]] inline std::int64_t checked_product(std::int64_t a, std::int64_t b, std::string_view what) {
   std::int64_t product = 0;
   if (__builtin_mul_overflow(a, b, &product)) throw_user("{}: {} x {} does not fit in 64 bits", what, a, b);
   return product;
 }
 
-/// a + b. Throws UserError naming `what` if the sum does not fit in 64 bits.
+/// a + b. Throws a UserError with `what` if the sum does not fit in 64 bits.
 [[nodiscard]] inline std::int64_t checked_sum(std::int64_t a, std::int64_t b, std::string_view what) {
   std::int64_t sum = 0;
   if (__builtin_add_overflow(a, b, &sum)) throw_user("{}: {} + {} does not fit in 64 bits", what, a, b);
   return sum;
 }
 
-/// `value` if it lies in [low, high]. Throws UserError naming `what` and the bounds otherwise.
+/// `value` if it lies in [low, high]. Otherwise throws a UserError with `what` and the bounds.
 [[nodiscard]] inline std::int64_t checked_range(std::int64_t value, std::int64_t low, std::int64_t high,
                                                 std::string_view what) {
   if (value < low || value > high)
@@ -50,7 +50,7 @@ namespace orthant::runtime {
   return value;
 }
 
-/// `value` in the narrower type `To`. Throws UserError naming `what` if it does not fit.
+/// `value` in the narrower type `To`. Throws a UserError with `what` if it does not fit.
 template<std::integral To, std::integral From>
 [[nodiscard]] To checked_narrow(From value, std::string_view what) {
   if (!std::in_range<To>(value))

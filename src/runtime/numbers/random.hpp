@@ -1,21 +1,20 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Counter-based random numbers. A draw is a pure function of (seed, purpose, step, layer) and of two
-// indices (a, b), by convention the *original* vertex id and the feature or draw number: never of a rank, a
-// position or an order of calls (docs/design.md 2.3). Every function runs in any Kokkos execution space and
-// on the plain host.
+// Counter-based random numbers. A draw is a pure function of (seed, purpose, step, layer) and of two indices (a, b), by convention the
+// *original* vertex id and the feature or draw number. It never depends on a rank, a position or an order of calls (docs/design.md 2.3).
+// Every function runs in any Kokkos execution space and on the plain host.
 //
 //   key(64) = Philox4x32-10(counter = (step, purpose, layer), key = seed)[0..1]
 //   block(a, b) = Philox4x32-10(counter = (b, a), key)
 //
-// A block has 128 bits: four 32-bit draws, two 64-bit draws, two normals or one bounded integer, so
+// A block has 128 bits: four 32-bit draws, two 64-bit draws, two normals or one bounded integer.
 //
-//   bernoulli(p, a, b)  word b mod 4 of block(a, b / 4)        normal(a, b)      part b mod 2 of block(a, b /
-//   2) uniform(a, b)       half b mod 2 of block(a, b / 2)        integer(n, a, b)  all of block(a, b)
+//   bernoulli(p, a, b)  word b mod 4 of block(a, b / 4)        normal(a, b)      part b mod 2 of block(a, b / 2)
+//   uniform(a, b)       half b mod 2 of block(a, b / 2)        integer(n, a, b)  all of block(a, b)
 //
-// and different kinds of draw from *one* stream share bits: give each kind a purpose (or a step, or a layer)
-// of its own. float and double draws come from the same bits and differ by rounding only.
+// Different kinds of draw from *one* stream share bits: give each kind its own purpose (or step, or layer). float and double draws come
+// from the same bits and differ only by rounding.
 
 #include "runtime/device/device_function.hpp"
 
@@ -25,11 +24,9 @@
 
 namespace orthant::runtime {
 
-// Philox, the counter-based generators of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as
-// 1, 2, 3" (SC'11): a keyed bijection of a counter, so draw number n costs the same as draw number 0 and
-// needs no state. philox4x32 with 10 rounds is the generator of all draws (random.hpp); philox2x64 with 6
-// rounds, the fewest that the paper finds free of statistical defects, is the round function of the keyed
-// bijection (random.hpp).
+// Philox, the counter-based generators of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC'11): a keyed
+// bijection of a counter, so that draw number n costs the same as draw number 0 and needs no state. philox4x32 with 10 rounds generates all
+// draws. philox2x64 with 6 rounds, the fewest without statistical defects in the paper, is the round function of KeyedBijection.
 
 struct Words4x32 {
   std::uint32_t word[4];
@@ -57,7 +54,7 @@ ORTHANT_FUNCTION constexpr std::uint64_t multiply_high(std::uint64_t x, std::uin
   return static_cast<std::uint64_t>((static_cast<detail::UInt128>(x) * y) >> 64);
 }
 
-/// Philox4x32: key is (low word, high word) of `key`.
+/// Philox4x32; the two key words are (low word, high word) of `key`.
 template<int Rounds = 10>
 ORTHANT_FUNCTION constexpr Words4x32 philox4x32(Words4x32 counter, std::uint64_t key) {
   auto c0 = counter.word[0];
@@ -73,7 +70,7 @@ ORTHANT_FUNCTION constexpr Words4x32 philox4x32(Words4x32 counter, std::uint64_t
     c1 = static_cast<std::uint32_t>(p1);
     c2 = static_cast<std::uint32_t>(p0 >> 32) ^ c3 ^ k1;
     c3 = static_cast<std::uint32_t>(p0);
-    k0 += 0x9E3779B9u; // Weyl sequences: golden ratio, sqrt(3) - 1
+    k0 += 0x9E3779B9u; // Weyl sequences: golden ratio and sqrt(3) - 1
     k1 += 0xBB67AE85u;
   }
   return {{c0, c1, c2, c3}};
@@ -95,7 +92,7 @@ ORTHANT_FUNCTION constexpr Words2x64 philox2x64(Words2x64 counter, std::uint64_t
   return {{c0, c1}};
 }
 
-/// What a stream is for. The numbers enter the key: never renumber, append only.
+/// Purpose of a stream. The numbers enter the key: never renumber, only append.
 enum class Purpose : std::uint32_t {
   weights = 1,
   dropout = 2,
@@ -121,7 +118,7 @@ enum class Purpose : std::uint32_t {
 ORTHANT_FUNCTION constexpr double uniform_double(std::uint64_t bits) {
   return static_cast<double>(bits >> 11) * 0x1p-53;
 }
-/// 24 bits in [0, 1): the first 24 of uniform_double's.
+/// 24 bits in [0, 1): the first 24 bits of uniform_double().
 ORTHANT_FUNCTION constexpr float uniform_float(std::uint64_t bits) {
   return static_cast<float>(bits >> 40) * 0x1p-24f;
 }
@@ -129,7 +126,7 @@ ORTHANT_FUNCTION constexpr float uniform_float(std::uint64_t bits) {
 ORTHANT_FUNCTION constexpr double uniform_open(std::uint64_t bits) {
   return (static_cast<double>(bits >> 12) + 0.5) * 0x1p-52;
 }
-/// floor(n x / 2^128), x = 128 bits of `block`: in [0, n), no value's probability is off by more than 2^-128.
+/// floor(n x / 2^128), where x is the 128 bits of `block`. The result is in [0, n), and no value's probability is off by more than 2^-128.
 ORTHANT_FUNCTION constexpr std::uint64_t bounded_integer(Words4x32 const& block, std::uint64_t n) {
   auto const low = block[0] | std::uint64_t{block[1]} << 32;
   auto const high = block[2] | std::uint64_t{block[3]} << 32;
@@ -137,8 +134,7 @@ ORTHANT_FUNCTION constexpr std::uint64_t bounded_integer(Words4x32 const& block,
   return static_cast<std::uint64_t>(product >> 64);
 }
 
-/// Number t such that a uniform 32-bit word w has P(w < t) = p, to 2^-33. Exact for p <= 0 (never) and p >= 1
-/// (always).
+/// The threshold t for which a uniform 32-bit word w has P(w < t) = p, to 2^-33. Exact for p <= 0 (never) and p >= 1 (always).
 ORTHANT_FUNCTION constexpr std::uint64_t bernoulli_threshold(double p) {
   if (!(p > 0)) return 0;
   if (p >= 1) return std::uint64_t{1} << 32;
@@ -149,7 +145,7 @@ struct NormalPair {
   double first;
   double second;
 };
-/// Two independent standard normals from one block (Box and Muller, 1958). Never beyond 8.6.
+/// Two independent standard normals from one block (Box and Muller, 1958). Their absolute values are at most 8.6.
 ORTHANT_FUNCTION NormalPair normal_pair(Words4x32 const& block) {
   constexpr double two_pi = 6.283185307179586476925286766559;
   auto const low = block[0] | std::uint64_t{block[1]} << 32;
@@ -160,7 +156,7 @@ ORTHANT_FUNCTION NormalPair normal_pair(Words4x32 const& block) {
   return {radius * ::cos(angle), radius * ::sin(angle)};
 }
 
-/// All draws of one (seed, purpose, step, layer). Sixty-four bits; copy it into kernels.
+/// All draws of one (seed, purpose, step, layer). It has 64 bits; copy it into kernels.
 class RandomStream {
  public:
   ORTHANT_FUNCTION constexpr RandomStream(std::uint64_t seed, Purpose purpose, std::uint64_t step = 0,
@@ -184,7 +180,7 @@ class RandomStream {
     return words[first] | std::uint64_t{words[first + 1]} << 32;
   }
 
-  /// Uniform in [0, 1): 24 bits for float, 53 for double; the float is the double cut off.
+  /// Uniform in [0, 1): 24 bits for float, 53 bits for double. The float is the truncated double.
   template<class T>
   [[nodiscard]] ORTHANT_FUNCTION constexpr T uniform(std::uint64_t a, std::uint64_t b = 0) const {
     if constexpr (sizeof(T) == sizeof(float))
@@ -192,14 +188,13 @@ class RandomStream {
     else
       return uniform_double(bits64(a, b));
   }
-  /// Standard normal; the float is the double rounded.
+  /// Standard normal. The float is the rounded double.
   template<class T>
   [[nodiscard]] ORTHANT_FUNCTION T normal(std::uint64_t a, std::uint64_t b = 0) const {
     auto const pair = normal_pair(block(a, b >> 1));
     return static_cast<T>((b & 1) == 0 ? pair.first : pair.second);
   }
-  /// True with probability p, to 2^-33. A comparison of integers: the same on every backend and for every
-  /// scalar.
+  /// True with probability p, to 2^-33. It compares integers, so that all backends and scalar types agree.
   [[nodiscard]] ORTHANT_FUNCTION constexpr bool bernoulli(double p, std::uint64_t a,
                                                           std::uint64_t b = 0) const {
     return bits32(a, b) < bernoulli_threshold(p);
@@ -210,7 +205,7 @@ class RandomStream {
     return bounded_integer(block(a, b), n);
   }
 
-  /// The stream as one number: the key of a KeyedBijection.
+  /// The stream as one number, for example the key of a KeyedBijection.
   [[nodiscard]] ORTHANT_FUNCTION constexpr std::uint64_t key() const { return key_; }
 
  private:
@@ -225,26 +220,23 @@ class RandomStream {
   std::uint64_t key_;
 };
 
-// A pseudo-random permutation of [0, n) that is never stored: O(1) memory, O(1) expected time forwards and
-// backwards.
+// A pseudo-random permutation of [0, n) that is never stored: O(1) memory, and O(1) expected time in both directions.
 //
-// Generalised Feistel network over Z_a x Z_b (Black and Rogaway, "Ciphers with arbitrary finite domains",
-// CT-RSA 2002): index i = l b + r, b = 2^k about sqrt(n), a = ceil(n / b), and alternately
+// It is a generalized Feistel network over Z_a x Z_b (Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002). With index
+// i = l b + r, b = 2^k about sqrt(n) and a = ceil(n / b), the rounds are alternately
 //
 //   l := l + F_0(r) mod a,   r := r + F_1(l) mod b,   l := l + F_2(r) mod a,   ...
 //
-// with F_j(x) = Philox2x64-6(counter = (x, j), key), scaled to [0, a) or [0, b) by the high half of a
-// product. a b exceeds n by less than b, so an index that leaves [0, n) is sent through again (cycle
-// walking), which happens with probability below 1/sqrt(n).
+// with F_j(x) = Philox2x64-6(counter = (x, j), key), scaled to [0, a) or [0, b) by the high half of a product. a b exceeds n by less than
+// b. An index outside [0, n) goes through the network again (cycle walking), which happens with probability below 1/sqrt(n).
 //
-// Rounds. With ideal F_j, two indices that agree in r keep the difference of their l as long as they keep
-// agreeing, b^(-rounds/2): this is the slowest statistic of pairs to mix. 32/k rounds put it at 2^-16. Six at
-// least: the fewest that resist a distinguisher with less than the whole permutation (Patarin, CRYPTO 2004).
+// Number of rounds: with ideal F_j, two indices with equal r keep the difference of their l as long as their r stay equal, with probability
+// b^(-rounds/2). Of all statistics of pairs, this one mixes slowest. 32/k rounds bring it to 2^-16. At least six rounds are used, the
+// fewest that resist a distinguisher that sees less than the whole permutation (Patarin, CRYPTO 2004).
 
 class KeyedBijection {
  public:
-  /// The permutation of [0, n) named by `key`, 1 <= n <= 2^62. RandomStream::key() makes good keys, though
-  /// any 64 bits do.
+  /// The permutation of [0, n) for `key`, 1 <= n <= 2^62. Any 64 bits are a valid key; RandomStream::key() returns good ones.
   KeyedBijection(std::uint64_t n, std::uint64_t key);
 
   [[nodiscard]] ORTHANT_FUNCTION std::uint64_t size() const { return n_; }
@@ -263,8 +255,8 @@ class KeyedBijection {
     return i;
   }
 
-  /// images[i] := the image of first + i, on the host; first + images.size() <= n. Rounds of a few indices run side by side: each
-  /// waits for the round before it, and a processor has nothing else to do in one index.
+  /// images[i] := the image of first + i, on the host; first + images.size() <= n. Computes a few indices at the same time: each round of
+  /// an index depends on the round before, so that one index alone does not keep a processor busy.
   void images(std::uint64_t first, std::span<std::int64_t> images) const;
 
   /// The index whose image is i < n.

@@ -1,19 +1,19 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every call of a communicator, counted (docs/design.md 2.4). Bytes are the logical buffer in its wire type:
+// Counts of every call of a communicator (docs/design.md 2.4). Bytes are the size of the logical buffer in its wire type:
 //
-//   all_reduce, broadcast        the buffer                 all_to_all   what goes to other ranks
+//   all_reduce, broadcast        the buffer                 all_to_all   the parts for other ranks
 //   exclusive_scan               the buffer                 send         the message (receive: no bytes)
 //   all_gather, reduce_scatter   the full (gathered) side   barrier      nothing
 //
-// A group of one counts nothing. Summing `bytes` over the ranks gives the job's `comm_bytes`.
+// A group of one counts nothing. The sum of `bytes` over the ranks is the job's `comm_bytes`.
 //
-// Sent bytes are what a rank of a group of G hands to its neighbor in ring algorithms (docs/design.md 2.4).
-// They compare schedules, which logical buffers do not: an all_reduce moves twice what a gather does.
+// Sent bytes are the bytes that a rank of a group of size G sends to its neighbor in ring algorithms (docs/design.md 2.4). They allow
+// comparing schedules, which logical buffers do not: an all_reduce moves twice as much as an all_gather.
 //
-//   all_reduce                   2 (G-1)/G of the buffer        broadcast, exclusive_scan   (G-1)/G of it
-//   all_gather, reduce_scatter   (G-1)/G of the full side       all_to_all, send            what goes out
+//   all_reduce                   2 (G-1)/G of the buffer        broadcast, exclusive_scan   (G-1)/G of the buffer
+//   all_gather, reduce_scatter   (G-1)/G of the full side       all_to_all, send            the outgoing bytes
 
 #include <array>
 #include <cstdint>
@@ -37,8 +37,8 @@ inline constexpr std::size_t num_operations = 9;
 
 [[nodiscard]] std::string_view name_of(Operation operation);
 
-/// Bytes that rank `rank` of a group of `size` sends in a call that counts `bytes`. Fractions are dealt so
-/// that the sum over the ranks is exact.
+/// Bytes that rank `rank` of a group of `size` ranks sends in a call that counts `bytes`. Fractions are distributed so that the sum over
+/// the ranks is exact.
 [[nodiscard]] std::int64_t sent_bytes(Operation operation, std::int64_t bytes, int rank, int size);
 
 struct LedgerEntry {
@@ -56,7 +56,7 @@ struct LedgerEntry {
   }
 };
 
-/// One communicator's counts on this rank.
+/// Counts of one communicator on this rank.
 class Ledger {
  public:
   void add(Operation operation, std::int64_t bytes, std::int64_t sent_bytes) {
@@ -65,7 +65,7 @@ class Ledger {
     entry.bytes += bytes;
     entry.sent_bytes += sent_bytes;
   }
-  /// Counts the calls of another ledger once more, without their seconds: a recorded step is replayed.
+  /// Adds the calls of another ledger without their seconds, when a recorded step is replayed.
   void add_calls(Ledger const& other);
   void add_seconds(Operation operation, double seconds) {
     entries_[static_cast<std::size_t>(operation)].seconds += seconds;
@@ -80,32 +80,31 @@ class Ledger {
   std::array<LedgerEntry, num_operations> entries_{};
 };
 
-// Element-wise work, which memory bounds: every pass over arrays, counted as it is enqueued.
+// Elementwise work, which is bound by memory: every pass over arrays is counted when it is enqueued.
 //
-// Bytes are what a pass must move between memory and the processor: each array that it reads, once, and each
-// array that it writes, once, in their own types (a mask of bits in bits). An array that is updated in place is
-// read and written. Not counted are single numbers (a loss, the factors of an update), what one kernel of a
-// pass leaves for its next, and what the processor's caches move again.
+// The bytes of a pass are the least that it must move between memory and the processor: each array that it reads, once, and each array that
+// it writes, once, in their own types (a bit mask in bits). An array that is updated in place is read and written. Not counted are scalars
+// (a loss, the factors of an update), data between the kernels of one pass, and repeated transfers by the processor's caches.
 //
-// Products and collectives are no passes: what they copy, round or encode is theirs.
+// Products and collectives are not passes: their copies, rounding and encoding count as parts of them.
 
 struct LocalPass {
-  /// The label of its kernel without the namespace, so that a profile and a list can be held side by side; a copy of a
-  /// whole array has no kernel. Must live as long as the program.
+  /// The label of its kernel without the namespace, so that a profile and a list of passes can be compared. A copy of a whole array has no
+  /// kernel. Must live as long as the program.
   std::string_view name;
   std::int64_t bytes_read = 0;
   std::int64_t bytes_written = 0;
-  std::int64_t flops = 0;          // of a pass that consists of products (attention); else 0
-  std::int64_t random_numbers = 0; // drawn in passing: one for each number that dropout may drop
-  std::int64_t exponentials = 0;   // and logarithms; attention counts none: its rows of scores stand for them
-  /// Sums and maxima over single rows of tokens or logits; of attention, over rows of scores.
+  std::int64_t flops = 0;          // only for a pass that consists of products (attention); otherwise 0
+  std::int64_t random_numbers = 0; // drawn in the pass: one for each number that dropout may drop
+  std::int64_t exponentials = 0;   // and logarithms; 0 for attention, where the rows of scores represent them
+  /// Sums and maxima over single rows of tokens or logits; for attention, over rows of scores.
   std::int64_t row_sums = 0;
 
   [[nodiscard]] std::int64_t bytes() const { return bytes_read + bytes_written; }
   friend bool operator==(LocalPass const&, LocalPass const&) = default;
 };
 
-/// The result of a call is kept, or handed out in place of the call (comm/call_tape.hpp).
+/// Passes that copy the result of a call to a tape, or from a tape in place of the call (comm/call_tape.hpp).
 [[nodiscard]] constexpr LocalPass pass_of_kept(std::int64_t num_bytes) {
   return {"keep_result", num_bytes, num_bytes};
 }
@@ -113,7 +112,7 @@ struct LocalPass {
   return {"replay_result", num_bytes, num_bytes};
 }
 
-/// Of the passes that a process has enqueued.
+/// Totals of the passes that a process has enqueued.
 struct PassCount {
   std::int64_t passes = 0;
   std::int64_t bytes_read = 0;
@@ -128,12 +127,12 @@ struct PassCount {
   friend bool operator==(PassCount const&, PassCount const&) = default;
 };
 
-/// Not for several threads at once.
+/// Must not be used by several threads at the same time.
 struct PassLedger {
   PassCount total;
   std::vector<LocalPass>* list = nullptr; // if set, every pass is appended to it: for tests and tools
 
-  /// A pass that moves nothing is none.
+  /// A pass without bytes is not counted.
   void add(LocalPass const& pass) {
     if (pass.bytes() == 0) return;
     total += {1, pass.bytes_read, pass.bytes_written};
@@ -141,7 +140,7 @@ struct PassLedger {
   }
 };
 
-/// Bytes of all elements of these Views.
+/// Total bytes of the elements of these Views.
 template<class... Views>
 [[nodiscard]] std::int64_t array_bytes(Views const&... views) {
   return (std::int64_t{0} + ... +

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What Orthant says beside its results, on stderr. Rank 0 speaks for the job; the other ranks only warn,
-// under their number: `orthant: rank 3: warning: ...`.
+// Messages of Orthant other than its results, on stderr. Rank 0 prints all messages for the job; the other ranks print only warnings, with
+// their number: `orthant: rank 3: warning: ...`.
 
 #include <cstdint>
 #include <cstdio>
@@ -19,16 +19,15 @@ enum class LogLevel : std::uint8_t { trace, debug, info, warning, error, off };
 /// "trace", "debug", "info", "warning" (or "warn"), "error", "off". Throws UserError for any other word.
 [[nodiscard]] LogLevel parse_log_level(std::string_view word);
 
-/// Any thread may log. One is made per program (Instruments) and lent.
+/// Log of the process. Any thread may log. There is one per program (Instruments), and others refer to it.
 class Log {
  public:
-  /// `rank` none: this process's rank in MPI_COMM_WORLD, looked up at its first line (0 where MPI does not
-  /// run).
+  /// If `rank` is empty, the first line looks up this process's rank in MPI_COMM_WORLD (0 if MPI does not run).
   explicit Log(std::optional<int> rank = std::nullopt, std::FILE* out = stderr);
   ~Log();
 
   void set_level(LogLevel level);
-  /// Whether this rank would print a line of this level.
+  /// True if this rank would print a line of this level.
   [[nodiscard]] bool prints(LogLevel level) const;
 
   template<class... Args>
@@ -43,8 +42,8 @@ class Log {
   void warn(fmt::format_string<Args...> format, Args&&... args) {
     if (prints(LogLevel::warning)) print(LogLevel::warning, fmt::format(format, std::forward<Args>(args)...));
   }
-  /// A warning that rank 0 prints the first time it is given, however often and wherever it is given again:
-  /// for paths that fall back. Cheap enough for a path that is taken once a step, not for an inner loop.
+  /// A warning that rank 0 prints only the first time, no matter how often and where it is repeated: for fallbacks. Cheap enough for one
+  /// call per step, but not for an inner loop.
   template<class... Args>
   void warn_once(fmt::format_string<Args...> format, Args&&... args) {
     if (is_first_rank() && prints(LogLevel::warning))

@@ -1,9 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where this rank stands: the collective it is in or the last one it finished, and whether it works alone.
-// Written by the thread that communicates, read by the watchdog's thread. Plain data of fixed size, so it
-// travels between ranks as bytes.
+// Position of this rank: the collective that it is in or the last one that it finished, and whether it works alone. The thread that
+// communicates writes it, and the watchdog's thread reads it. Plain data of fixed size, sent between ranks as bytes.
 
 #include <array>
 #include <chrono>
@@ -18,23 +17,23 @@
 namespace orthant::runtime {
 
 struct Whereabouts {
-  std::int64_t num_changes = 0; // how often this rank has entered or left a collective or a WorkingScope
-  bool is_waiting = false;      // inside a collective now
-  bool is_working = false;      // inside a WorkingScope now; a collective in there counts as waiting
+  std::int64_t num_changes = 0; // number of times this rank has entered or left a collective or a WorkingScope
+  bool is_waiting = false;      // is inside a collective
+  bool is_working = false;      // is inside a WorkingScope; a collective inside one counts as waiting
   std::int64_t sequence = 0;    // number of the collective on its communicator, from 0
   std::int64_t bytes = 0;       // logical bytes of the buffer
   double seconds = 0;           // since the last change
-  std::array<char, 24> what{};  // operation
+  std::array<char, 24> what{};  // the operation
   std::array<char, 24> axis{};
-  std::array<char, 40> file{}; // of the call, without directories
+  std::array<char, 40> file{}; // source file of the call, without directories
   std::uint32_t line = 0;
-  // Of the innermost WorkingScope.
-  double processor_seconds = 0; // used by the thread that opened it, in its whole life; 0 while waiting
+  // Of the innermost WorkingScope:
+  double processor_seconds = 0; // total processor time of the thread that opened it; 0 while waiting
   std::array<char, 40> work_file{};
   std::uint32_t work_line = 0;
 };
 
-/// Enter and leave cost one uncontended lock and one clock read each.
+/// Position of this rank for the threads of its process. enter() and leave() cost one uncontended lock and one clock read each.
 class Position {
  public:
   void enter(std::string_view what, std::string_view axis, std::int64_t sequence, std::int64_t bytes,
@@ -46,7 +45,7 @@ class Position {
   friend class WorkingScope;
   using Clock = std::chrono::steady_clock;
 
-  /// A stretch of work, by the thread that does it.
+  /// A section of work and the thread that does it.
   struct Work {
     bool is_open = false;
     clockid_t clock{}; // the thread's processor time
@@ -63,8 +62,8 @@ class Position {
   Clock::time_point since_ = Clock::now();
 };
 
-/// Marks a stretch that may wait for other ranks but is no collective of ours (a bare MPI call, parallel
-/// HDF5), so that the watchdog covers it too.
+/// Marks a section that may wait for other ranks without a collective of this library (a bare MPI call, parallel HDF5), so that the
+/// watchdog also covers it.
 class WaitingScope {
  public:
   WaitingScope(Position& position, std::string_view what,
@@ -80,10 +79,9 @@ class WaitingScope {
   Position& position_;
 };
 
-/// Marks a stretch in which this rank computes or reads by itself, however long, while others may wait for
-/// it. The watchdog takes the rank for alive as long as the calling thread uses processor time. The calling
-/// thread must do the work, or at least wake up for each piece of it. Scopes may nest, and collectives inside
-/// a scope are watched as elsewhere.
+/// Marks a section in which this rank computes or reads alone for any time, while others may wait for it. The watchdog considers the rank
+/// alive as long as the calling thread uses processor time. The calling thread must do the work, or at least wake up for each part of it.
+/// Scopes may nest, and collectives inside a scope are watched as usual.
 class WorkingScope {
  public:
   explicit WorkingScope(Position& position, std::source_location where = std::source_location::current())
@@ -98,29 +96,29 @@ class WorkingScope {
   Position::Work outer_;
 };
 
-// What the watchdog judges and prints: whether a job hangs, where every rank stands, equal ranks together,
-// and who has not arrived.
+// Decisions and reports of the watchdog: whether a job hangs, where every rank is (ranks in the same state together), and which ranks have
+// not arrived.
 
 struct RankState {
   bool has_answered = false;
   Whereabouts position;
 };
 
-/// Whether some rank waits in a collective and no rank has shown life for more than `timeout_seconds`. A rank
-/// that does not answer shows none.
+/// True if some rank waits in a collective and no rank has made progress for more than `timeout_seconds`. A rank that does not answer makes
+/// no progress.
 [[nodiscard]] bool is_hang(std::span<RankState const> states, double timeout_seconds);
 
-/// Whether no rank has moved from `before` to `after`.
+/// True if no rank has moved between `before` and `after`.
 [[nodiscard]] bool stood_still(std::span<RankState const> before, std::span<RankState const> after);
 
-/// states[r] is rank r's; `reporter` the rank that writes. Several lines, the last one ended too.
+/// Report of several lines, all terminated by a newline. states[r] is the state of rank r; `reporter` is the rank that writes.
 [[nodiscard]] std::string describe_hang(std::span<RankState const> states, double timeout_seconds,
                                         int reporter);
 
-/// One rank's own words where the watchdogs cannot talk to each other.
+/// Report of one rank about itself, if the watchdogs cannot communicate.
 [[nodiscard]] std::string describe_own_hang(Whereabouts const& position, double timeout_seconds, int rank);
 
-/// "0-3,7" from ascending numbers.
+/// "0-3,7" for ascending numbers.
 [[nodiscard]] std::string format_ranges(std::span<int const> numbers);
 
 } // namespace orthant::runtime

@@ -1,12 +1,13 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The clock behind the seconds that a run reports: of epochs, phases and calls, in metrics, ledgers and traces. It is the
-// steady clock, unless the run emulates another machine. Then each rank has a virtual clock, which starts at 0 and
-// advances by the processor time of the thread that communicates, times a factor of the machine, and by what calls
-// take on it (comm/pending.hpp). Processor time that passes inside calls does not count, because
-// MPI waits actively. Work that every step repeats counts as it takes in most of them (run_clock.hpp). So many ranks can share
-// a core, and the seconds are those of ranks that do not.
+// The clock for the seconds that a run reports: seconds of epochs, phases and calls, in metrics, ledgers and traces. It is the steady
+// clock, unless the run emulates another machine.
+//
+// On an emulated machine, each rank has a virtual clock, which starts at 0. It advances by the processor time of the communicating thread
+// times a factor of the machine, and by the modeled duration of calls (comm/pending.hpp). Processor time inside calls does not count,
+// because MPI waits actively. Work that every step repeats counts with its median (SteadyWork). Many ranks can therefore share a core, and
+// the seconds are those of ranks with cores of their own.
 
 #include "runtime/observe/ledger.hpp"
 
@@ -23,21 +24,21 @@
 
 namespace orthant::runtime {
 
-// Seconds of work that every step repeats, without what disturbs single steps: interrupts, other programs, caches that other ranks
-// of an emulation have emptied. The slowest rank decides when a call ends, so that disturbances of one rank in many would add up to
-// seconds that no rank needs:
+// Seconds of work that every step repeats, without disturbances of single steps: interrupts, other programs, caches that other ranks of an
+// emulation have emptied. The slowest rank decides when a call ends, so that rare disturbances of many ranks would add up to seconds that
+// no rank needs:
 //
-//   steady seconds of the place-th piece of work in step t  =  median of its seconds in the steps t-8, .., t
+//   steady seconds of work piece `place` in step t  =  median of its seconds in the steps t-8, .., t
 
 class SteadyWork {
  public:
   static constexpr std::size_t num_remembered = 9;
 
-  /// The next piece is the first one of a step, which has the pieces of the step before in the same order.
+  /// The next piece is the first one of a step. Every step must have the same pieces in the same order.
   void begin_step() { place_ = 0; }
 
-  /// Steady seconds of the next piece, which took `seconds` this time; of two in the middle the shorter one. Allocates only for a place
-  /// that no step has had before.
+  /// Steady seconds of the next piece, which took `seconds` this time; of two middle values, the smaller one. Allocates only for a place
+  /// that no earlier step had.
   [[nodiscard]] double of(double seconds) {
     if (place_ == pieces_.size()) pieces_.emplace_back();
     auto& piece = pieces_[place_++];
@@ -51,63 +52,64 @@ class SteadyWork {
 
  private:
   struct Piece {
-    std::array<double, num_remembered> seconds{}; // of the last steps, the oldest is replaced
-    std::size_t count = 0;                        // of all steps
+    std::array<double, num_remembered> seconds{}; // of the last steps; a new value replaces the oldest
+    std::size_t count = 0;                        // over all steps
   };
 
   std::size_t place_ = 0; // of the next piece in its step
   std::vector<Piece> pieces_;
 };
 
-/// A call of a group, or a message, whose seconds an emulated machine tells.
+/// A call of a group, or a message, whose duration the emulated machine models.
 struct EmulatedCall {
   Operation operation{};
-  std::span<int const> ranks;  // those of the group, as numbered in the job; of a message its two
+  std::span<int const> ranks;  // job ranks of the group; for a message, its two ranks
   std::int64_t bytes = 0;      // as the ledger of this rank counts them
-  std::int64_t sent_bytes = 0; // as well
+  std::int64_t sent_bytes = 0; // as the ledger of this rank counts them
 };
 
-/// A machine that a run pretends to run on. Ranks fill one node after the other.
+/// The machine that a run emulates. Ranks fill one node after the other.
 struct EmulatedMachine {
-  std::string name; // or file
+  std::string name; // or the name of a file
   int ranks_per_node = 1;
   double seconds_per_processor_second = 1;
   std::function<double(EmulatedCall const&)> call_seconds;
-  double overlap = 1; // share of computing time in which a call under way makes progress
+  double overlap = 1; // fraction of computing time in which a call in progress advances
 };
 
-/// Processor time of the calling thread in its whole life.
+/// Total processor time of the calling thread.
 [[nodiscard]] double thread_processor_seconds();
 
-/// Of one rank. For the thread that communicates, but for work_seconds().
+/// Clock of one rank. Only the communicating thread may use it, except for work_seconds().
 class RunClock {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// The virtual clock from now on, which stands at 0. `processor_seconds`: of the calling thread; tests have their own.
+  /// Switches to the virtual clock, which starts at 0. `processor_seconds` returns the processor time of the calling thread; tests replace
+  /// it.
   void emulate(EmulatedMachine machine, std::function<double()> processor_seconds = thread_processor_seconds);
-  /// Null: the clock is real.
+  /// Null if the clock is real.
   [[nodiscard]] EmulatedMachine const* machine() const { return machine_ ? &*machine_ : nullptr; }
 
   [[nodiscard]] Clock::time_point now();
-  /// Where the clocks of all ranks start, if they are virtual.
+  /// Common start of the clocks of all ranks, if they are virtual.
   [[nodiscard]] std::optional<Clock::time_point> shared_origin() const {
     return machine_ ? std::optional(Clock::time_point()) : std::nullopt;
   }
-  /// What another thread began at `begin`, and has worked `seconds` for, is done. Nothing if the clock is real, because
-  /// this thread has waited for it.
+  /// Waits virtually for work that another thread began at `begin` and for which it used `seconds`. Does nothing if the clock is real,
+  /// because this thread has then waited for the work.
   void wait_for_work(Clock::time_point begin, double seconds);
-  /// What the calling thread, whichever it is, has worked: the difference of two is the seconds of what lies between.
+  /// Work of the calling thread (any thread) so far; the difference of two values is the seconds of the work between them.
   [[nodiscard]] double work_seconds() const;
 
-  /// Of an emulation: the virtual clock in seconds, and its next value if that is later.
+  /// For emulation: the virtual clock in seconds. advance_to() moves it forward if `seconds` is later.
   [[nodiscard]] double virtual_seconds();
   void advance_to(double seconds);
-  /// Waits for a call that this rank began at `begin` and that would end at `end` if nobody computed meanwhile. What the rank has computed
-  /// since hides min(end - begin, overlap x computing) of it.
+  /// Waits for a call that this rank began at `begin` and that would end at `end` without computation in between. The computation of this
+  /// rank since then hides min(end - begin, overlap x computing) of the call.
   void wait_for_call(double begin, double end);
 
-  /// Processor time in here does not count. Scopes may nest.
+  /// While it exists, processor time does not count. Scopes may nest.
   class Paused {
    public:
     explicit Paused(RunClock& clock) : clock_(clock) { clock_.pause(); }
@@ -119,7 +121,7 @@ class RunClock {
     RunClock& clock_;
   };
 
-  /// While it lives, a step runs that repeats the work of the steps that `steady` has seen, piece by piece. Nothing if the clock is real.
+  /// While it exists, a step runs that repeats, piece by piece, the work of the steps in `steady`. Does nothing if the clock is real.
   class EqualStep {
    public:
     EqualStep(RunClock& clock, SteadyWork& steady) : clock_(clock) { clock_.begin_step(steady); }
@@ -136,16 +138,16 @@ class RunClock {
   void go_on();
   void begin_step(SteadyWork& steady);
   void end_step();
-  /// Counts what this thread has worked since the last time.
+  /// Counts the work of this thread since the last call.
   void count_work();
 
   std::optional<EmulatedMachine> machine_;
   std::function<double()> processor_seconds_;
-  double seconds_ = 0;   // virtual
-  double work_ = 0;      // since the virtual clock was read last
-  double processor_ = 0; // seconds that are counted, or do not count
+  double seconds_ = 0;   // of the virtual clock
+  double work_ = 0;      // since the virtual clock was last read
+  double processor_ = 0; // up to which seconds are counted or excluded
   int num_pauses_ = 0;
-  SteadyWork* steady_ = nullptr; // of the step that runs; a piece lies between two reads of the virtual clock
+  SteadyWork* steady_ = nullptr; // of the running step; a piece lies between two reads of the virtual clock
 };
 
 } // namespace orthant::runtime

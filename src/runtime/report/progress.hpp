@@ -1,12 +1,12 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Progress of a loop, on rank 0: a bar on a terminal, else one aligned line for each unit that is reported.
+// Progress of a loop on rank 0: a bar on a terminal, otherwise one aligned line per reported unit.
 //
 //   epoch  40/200 [####----------------] loss 1.2346  score 0.7130  ETA 0:13  12.3 epoch/s
 //   epoch  40/200  loss    1.234567  score    0.713000  12.3 epoch/s  ETA 0:13
 //
-// A narrow terminal lacks what stands last, then the bar: `epoch  40/200 loss 1.2346  score 0.7130`.
+// On a narrow terminal the last fields are dropped first, then the bar: `epoch  40/200 loss 1.2346  score 0.7130`.
 
 #include <chrono>
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace orthant::runtime {
 
 enum class ProgressStyle : std::uint8_t { none, lines, bar };
 
-/// `bar` where `out` is a terminal that can redraw a line, else `lines`; `none` on other ranks.
+/// `bar` if `out` is a terminal that can redraw a line, otherwise `lines`; `none` on other ranks.
 [[nodiscard]] ProgressStyle progress_style(bool is_root, std::FILE* out = stderr);
 
 class Progress {
@@ -28,19 +28,18 @@ class Progress {
   struct Field {
     std::string_view name;
     double value;
-    int num_decimals = -1; // -1: as many as its magnitude asks for
+    int num_decimals = -1; // -1: chosen by magnitude
   };
 
-  /// `total` units of `unit` ("epoch"); 0 where the number is not known.
+  /// `total` is the number of units named `unit` ("epoch"), or 0 if unknown.
   Progress(std::int64_t total, std::string unit, ProgressStyle style, std::FILE* out = stderr);
   Progress(Progress const&) = delete;
   Progress& operator=(Progress const&) = delete;
-  /// Leaves the cursor on a fresh line.
+  /// Leaves the cursor at the beginning of a new line.
   ~Progress() { finish(); }
 
-  /// `done` units are finished; the most important field stands first. A bar is redrawn ten times a second at
-  /// most (and for the last unit, and if the unit is `notable`), so this may stand in a fast loop: between, it
-  /// costs one clock read.
+  /// Reports that `done` units are finished. The most important field comes first. A bar is redrawn at most ten times per second (and for
+  /// the last unit and `notable` units); other calls cost one clock read, so that update() may be called in a fast loop.
   enum class Unit : std::uint8_t { usual, notable };
   void update(std::int64_t done, std::span<Field const> fields, Unit unit = Unit::usual);
   void update(std::int64_t done, std::initializer_list<Field> fields = {}, Unit unit = Unit::usual) {
@@ -48,7 +47,7 @@ class Progress {
   }
   [[nodiscard]] ProgressStyle style() const { return style_; }
 
-  /// Ends the bar's line; later updates draw nothing.
+  /// Ends the line of the bar; later updates draw nothing.
   void finish();
 
  private:
@@ -64,7 +63,7 @@ class Progress {
   std::FILE* out_;
   Clock::time_point begin_ = Clock::now();
   Clock::time_point next_draw_ = begin_;
-  std::int64_t first_done_ = -1; // reported by the first update: a resumed run does not start at 0
+  std::int64_t first_done_ = -1; // of the first update; not 0 for a resumed run
   bool has_drawn_ = false;
 };
 

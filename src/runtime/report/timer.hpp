@@ -1,9 +1,9 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the time goes: a scoped timer whose stretch appears in Kokkos tools (as a profiling region), in the
-// trace, and under its name in a table of phases, the metrics' "phases". On a device the table tells when the
-// device began and ended the work that was enqueued in that time: the host is done with it long before.
+// Scoped timer. The time that it measures appears in Kokkos tools (as a profiling region), in the trace, and under its name in a table of
+// phases, the "phases" of the metrics. On a device, the table contains the device's time from begin to end of the work enqueued in that
+// scope, because the host only enqueues it.
 
 #include "runtime/comm/communicator.hpp"
 #include "runtime/device/device_queue.hpp"
@@ -20,7 +20,7 @@
 
 namespace orthant::runtime {
 
-/// Seconds by phase, in the order in which phases were first met. One thread.
+/// Seconds per phase, in the order in which phases first occurred. For one thread.
 class PhaseTimes {
  public:
   struct Phase {
@@ -29,29 +29,29 @@ class PhaseTimes {
     std::int64_t calls = 0;
   };
 
-  /// Measures on a device's queue from now on; null: on the host. Then add_stamps() is what timers call, and
-  /// read_stamps() makes seconds of it.
+  /// Measures on a device's queue from now on; null measures on the host. On a device, timers call add_stamps(), and read_stamps() converts
+  /// stamps to seconds.
   void measure_on(std::shared_ptr<DeviceClock> clock) { clock_ = std::move(clock); }
   [[nodiscard]] DeviceClock* clock() const { return clock_.get(); }
 
-  /// Allocates only for a name that it has not met before.
+  /// Allocates only for a new name.
   void add(std::string_view name, double seconds);
-  /// The same between two stamps of the clock, once they are read; `name` must live until then.
+  /// Adds the time between two stamps of the clock when read_stamps() is called; `name` must live until then.
   void add_stamps(std::string_view name, std::size_t begin, std::size_t end) {
     stamps_.push_back({name, begin, end});
   }
-  /// After the queue has been waited for. Nothing on the host.
+  /// Reads the stamps. Call it after the host has waited for the queue. Does nothing on the host.
   void read_stamps();
-  /// The seconds alone, for records that outlive the device's clock.
+  /// Copy of the seconds without the clock, for records that outlive the device's clock.
   [[nodiscard]] PhaseTimes without_clock() const;
-  /// Back to zero; the names stay.
+  /// Sets all seconds to zero; the names stay.
   void clear();
-  /// Seconds of the phase, 0 where it has not run.
+  /// Seconds of the phase; 0 if it has not run.
   [[nodiscard]] double seconds(std::string_view name) const;
   [[nodiscard]] std::vector<Phase> const& phases() const { return phases_; }
   /// {"name": seconds, ..}: the phases that have run since clear().
   [[nodiscard]] nlohmann::ordered_json to_json() const;
-  /// The largest seconds over ranks, of the phases that rank 0 knows. Collective.
+  /// The maximum over the ranks of the seconds of each phase that rank 0 has. Collective.
   [[nodiscard]] PhaseTimes max_over_ranks(Communicator const& comm) const;
 
  private:
@@ -60,14 +60,14 @@ class PhaseTimes {
     std::size_t begin;
     std::size_t end;
   };
-  std::vector<Phase> phases_; // a dozen: searched from the front
+  std::vector<Phase> phases_; // about a dozen, so that a linear search suffices
   std::shared_ptr<DeviceClock> clock_;
   std::vector<Stamps> stamps_; // not yet read
 };
 
-/// Times its own life (to `stop`, if that comes first): on the host, or where `phases` have the clock of a
-/// device the work that is enqueued meanwhile (the trace has the host's time in both cases). Phases may nest;
-/// the outer contains the inner. `name` must outlive the timer.
+/// Measures the time of its own life (or until stop()). If `phases` has a device's clock, it measures on the device the work enqueued in
+/// that time; otherwise on the host. The trace contains the host's time in both cases. Phases may nest; the outer one includes the inner
+/// one. `name` must outlive the timer.
 class ScopedTimer {
  public:
   ScopedTimer(Instruments& instruments, PhaseTimes& phases, std::string_view name)
@@ -75,7 +75,7 @@ class ScopedTimer {
         trace_(instruments.trace),
         phases_(phases),
         name_(name) {
-    // The region's name is a std::string, which may allocate: only where a tool listens.
+    // The region's name is a std::string, which may allocate; it is needed only if a tool is loaded.
     if (Kokkos::Tools::profileLibraryLoaded()) region_.emplace(std::string(name));
     if (phases_.clock() != nullptr) begin_stamp_ = phases_.clock()->stamp();
     begin_ = clock_.now();
@@ -86,7 +86,7 @@ class ScopedTimer {
     if (!seconds_) stop();
   }
 
-  /// Ends the stretch and returns its seconds on the host; the second time only returns them.
+  /// Stops the timer and returns its seconds on the host. Further calls only return them.
   double stop();
 
  private:

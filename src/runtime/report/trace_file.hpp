@@ -11,10 +11,11 @@
 
 namespace orthant::runtime {
 
-/// Writes all ranks' records (but for its own communication) to `path` as JSON, rank after rank, through rank
-/// 0. Collective. Throws UserError on all ranks where the file cannot be written.
+/// Writes all ranks' records (except those of its own communication) to `path` as JSON, rank after rank, through rank 0. Collective. Throws
+/// UserError on all ranks if the file cannot be written.
 void write_trace(Communicator const& comm, Trace const& trace, std::string const& path);
-/// The same of timelines that each rank of `comm` has alike, such as simulated ones: rank r's is traces[r]. Their times have one origin.
+/// Writes timelines that are equal on all ranks of `comm`, such as simulated ones: traces[r] is the timeline of rank r. Their times have a
+/// common origin. Collective. Throws UserError on all ranks if the file cannot be written.
 void write_timelines(Communicator const& comm, std::deque<Trace> const& traces, std::string const& path);
 
 } // namespace orthant::runtime

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Command lines of trainings with plan, plan-lm, bench epoch or evaluate in place of train: options of the network have the same
-names and meanings there, and what has no effect is passed over with one note: planned_trainings.py PROGRAM"""
+names and meanings there, and what has no effect is ignored with one note: planned_trainings.py PROGRAM"""
 
 import json
 import os
@@ -30,7 +30,7 @@ LINES = {  # of train, and what the title of the plan says of the network
 RUNNING = {"--metrics": "run.jsonl", "--save-weights": "w.h5", "--save-best": "b.h5", "--checkpoint": "checkpoints", "--checkpoint-every": "2",
            "--log-every": "5", "--label-smoothing": "0.1"}
 TINY = ["--stream-mib", "4", "--gemm-size", "64"]
-NOTE = r"passes over what has no effect here: (.*)"
+NOTE = r"ignores what has no effect here: (.*)"
 
 
 def train_lines(ranks):

@@ -12,7 +12,7 @@
 namespace orthant::models {
 namespace {
 
-/// The lists by column of what is there by rows.
+/// Makes the lists by column from the lists by row.
 void list_by_columns(HostEdges& edges) {
   edges.column_offsets.assign(static_cast<std::size_t>(edges.num_columns) + 1, 0);
   for (auto const column : edges.columns)
@@ -20,7 +20,7 @@ void list_by_columns(HostEdges& edges) {
   std::partial_sum(edges.column_offsets.begin(), edges.column_offsets.end(), edges.column_offsets.begin());
   runtime::resize_for_writing(edges.rows, edges.columns.size());
   runtime::resize_for_writing(edges.places, edges.columns.size());
-  // Places are taken from the end of each list, rows in descending order, so that the offsets end as they began.
+  // Each list is filled from its end, with rows in descending order, so the offsets finally are the beginnings.
   auto& ends = edges.column_offsets;
   for (auto row = edges.num_rows; row-- > 0;)
     for (auto e = edges.row_offsets[static_cast<std::size_t>(row) + 1];
@@ -30,7 +30,7 @@ void list_by_columns(HostEdges& edges) {
       edges.rows[place] = static_cast<runtime::LocalColumn>(row);
       edges.places[place] = e;
     }
-  // Now ends[j + 1] is where list j begins.
+  // ends[j + 1] is now the beginning of list j.
   std::shift_left(ends.begin(), ends.end(), 1);
   ends.back() = std::ssize(edges.columns);
 }
@@ -125,7 +125,7 @@ using runtime::LocalColumn;
 using sampling::SampledBlock;
 using Places = std::vector<LocalColumn>;
 
-/// The block without other columns than these.
+/// Removes all other columns from the block.
 template<class T>
 void keep_columns(SampledBlock<T>& block, Places const& places) {
   Places number_of(static_cast<std::size_t>(block.num_columns), -1);
@@ -144,7 +144,7 @@ void keep_columns(SampledBlock<T>& block, Places const& places) {
   block.num_columns = std::ssize(places);
 }
 
-/// The block without other rows than these; the others have no entries.
+/// Removes all other rows from the block; they must have no entries.
 template<class T>
 void keep_rows(SampledBlock<T>& block, Places const& places) {
   for (std::size_t i = 0; i < places.size(); ++i)
@@ -157,7 +157,7 @@ void keep_rows(SampledBlock<T>& block, Places const& places) {
   block.num_rows = std::ssize(places);
 }
 
-/// A pattern that touches what the block and its self loops do.
+/// A pattern that touches the same rows and columns as the block and its self loops.
 struct TouchedPattern {
   std::vector<runtime::Offset> row_offsets{0};
   Places columns;

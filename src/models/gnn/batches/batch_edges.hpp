@@ -1,9 +1,10 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The edges of a batch as layers read them that weigh neighbours by attention or take their maximum: the entries of this
-// rank's block of the sampled subgraph, self loops among them, by rows and by columns (pmm/edges/edge_block.hpp). Scales of
-// the block are left out: a softmax over the edges of the subgraph replaces them, and a maximum has none.
+// Edges of a batch: as operands of layers that weight neighbors by attention or take their maximum, their dropout, and the rows
+// that they require. The edges are the entries of this rank's block of the sampled subgraph, including self loops, by rows and by
+// columns (pmm/edges/edge_block.hpp). Scales of the block are ignored: attention replaces them by a softmax over the subgraph's
+// edges, and a maximum has none.
 
 #include "models/gnn/operands/owned_adjacency.hpp"
 #include "pmm/aggregate/needed_rows.hpp"
@@ -19,7 +20,7 @@
 
 namespace orthant::models {
 
-/// In host memory. Arrays are used again.
+/// Edges of a block in host memory. Arrays are reused.
 struct HostEdges {
   std::int64_t num_rows = 0;
   std::int64_t num_columns = 0;
@@ -27,24 +28,26 @@ struct HostEdges {
   std::vector<runtime::LocalColumn> columns;   // [edges] ascending within a row
   std::vector<runtime::Offset> column_offsets; // [num_columns + 1]
   std::vector<runtime::LocalColumn> rows;      // [edges] ascending within a column
-  std::vector<runtime::Offset> places;         // [edges] where that edge is in `columns`
+  std::vector<runtime::Offset> places;         // [edges] position of the edge in `columns`
 };
 
-/// edges := those of the block. Local; no Kokkos and no MPI. Cost: O(edges + rows + columns).
+/// edges := the edges of the block. Local. Does not use Kokkos or MPI. Cost: O(edges + rows + columns).
 template<class T>
 void fill_edges(sampling::SampledBlock<T> const& block, HostEdges& edges);
 
-/// The edges as kernels read them, with the original ids of rows and columns. Lent: all three must outlive the result, unchanged.
+/// Views of the edges for kernels, with the original ids of rows and columns. On a device, copies. All three arguments must outlive
+/// the result and must not change.
 [[nodiscard]] EdgeOperands lend_edges(HostEdges& edges, std::vector<std::int64_t>& row_ids,
                                       std::vector<std::int64_t>& column_ids);
 
-/// The same edges as what OwnedAdjacency has beside them: patterns of the block and of its transpose, which share their memory.
+/// The patterns of the block and of its transpose, which share the memory of `edges`, as an OwnedAdjacency.
 template<class T>
 [[nodiscard]] OwnedAdjacency<T> adjacency_of_edges(pmm::CellSizes sizes, EdgeOperands edges);
 
-// Dropout of edges of a batch: values of its sampled blocks and of their transposes, which each pass fills (pmm/neighbors/edge_dropout.hpp).
-// A draw is keyed by the batch's dropout key and by the original ids of its ends, so the block and its transpose, which lie apart,
-// have the same edges. Self loops lie apart from a sampled block, and stay.
+// Dropout of edges in a batch. Each pass fills the values of the sampled blocks and of their transposes
+// (pmm/neighbors/edge_dropout.hpp). A draw is keyed by the batch's dropout key and by the original ids of its ends, so a block and
+// its transpose, which are stored separately, keep the same edges. Self loops are stored separately from a sampled block, and are
+// never dropped.
 
 /// A block of a batch and its transpose, as products read them.
 template<class T>
@@ -57,17 +60,17 @@ struct BlockIds {
   runtime::Vector<std::int64_t> rows, columns;
 };
 
-/// Memory of the values, which grows only: of one batch at a time.
+/// Memory of the values of one batch at a time. It only grows.
 template<class T>
 class DroppedBatch {
  public:
-  /// Another batch begins.
+  /// Begins another batch.
   void begin() {
     for (auto& pair : pairs_)
       pair.is_used = false;
   }
-  /// `blocks` with values in this memory. Of the pair of that index, `is_transposed` says that `blocks.forward` is its transpose. The
-  /// first call for a pair since begin() adds both to `all`; later ones share their values.
+  /// Returns `blocks` with values in this memory. `is_transposed`: `blocks.forward` is the transpose of the pair with this index.
+  /// The first call for a pair after begin() appends both blocks to `all`; later calls share the values.
   [[nodiscard]] BatchBlocks<T> with_values(std::size_t index, bool is_transposed, BatchBlocks<T> blocks,
                                            BlockIds const& ids, std::vector<pmm::DroppedBlock<T>>& all);
 
@@ -76,7 +79,7 @@ class DroppedBatch {
     std::array<runtime::GrowingVector<T>, 2> memory{
         runtime::GrowingVector<T>("orthant::pmm::dropped_values"),
         runtime::GrowingVector<T>("orthant::pmm::dropped_values")};
-    std::array<runtime::Vector<T>, 2> values; // of the block and of its transpose, in the memory
+    std::array<runtime::Vector<T>, 2> values; // of the block and of its transpose; views of `memory`
     bool is_used = false;
   };
   std::vector<Pair> pairs_;
@@ -85,20 +88,19 @@ class DroppedBatch {
 extern template class DroppedBatch<float>;
 extern template class DroppedBatch<double>;
 
-// Which rows of a sampled batch move between owners of vertices (pmm/aggregate/needed_rows.hpp). The lists are
-// those of a whole graph, made anew for each batch: which rows and columns of its block of A~ have entries
-// follows from the sample alone, so one exchange serves all layers and both directions. A self loop counts as
-// an entry; it lies in the cell of its rank, so it makes no row move.
+// Rows of a sampled batch that are exchanged in the schedule rows (pmm/aggregate/needed_rows.hpp). The lists are made anew for each
+// batch: the sample determines which rows and columns of its block of A~ have entries, so one exchange of lists serves all layers
+// and both directions. A self loop counts as an entry. It lies in the cell of its rank, so it does not cause a message.
 
-/// Agrees on the axes along which needed rows move, exchanges the lists, and takes out of the pair the rows and
-/// columns that nothing touches on those axes. `sizes`: of the batch's cells. Collective over the grid's group.
-/// Cost: O(non-zeros of the block), on the host.
+/// Agrees on the axes along which only needed rows are exchanged, exchanges the lists, and removes rows and columns without entries
+/// on these axes from the pair. `sizes`: cells of the batch. Collective over the grid's group. Cost: O(non-zeros of the block), on
+/// the host.
 template<class T>
 [[nodiscard]] std::shared_ptr<pmm::NeededRows const>
 keep_needed_rows(pmm::ProcessGrid const& grid, pmm::Roles const& roles, pmm::CellSizes const& sizes,
                  sampling::SampledPair<T>& pair, pmm::Gather gather);
 
-/// Lists its calls, if these rows were the outcome.
+/// Lists the calls of keep_needed_rows() if it returns these rows.
 void plan_needed_lists(pmm::StepPlan& step, pmm::Roles const& roles, pmm::NeededCountsOfAxes const& needed);
 
 } // namespace orthant::models

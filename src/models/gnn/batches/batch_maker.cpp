@@ -20,14 +20,16 @@ using pmm::IndexOrder;
 
 template<class T>
 pmm::SparseBlock<T> to_sparse_block(sampling::SampledBlock<T> const& from) {
-  // The batch is lent, and never written through the block.
+  // The batch is borrowed; the block never writes to it.
   auto& block = const_cast<sampling::SampledBlock<T>&>(from);
   pmm::SparseBlock<T> result;
   result.csr = {block.num_rows, block.num_columns,
                 lent("orthant::models::batch/row_offsets", block.row_offsets),
                 lent("orthant::models::batch/columns", block.columns),
                 lent("orthant::models::batch/values", block.values)};
-  if (block.num_rows == 0) return result; // without rows no groups, and without groups other column scales
+  if (block.num_rows == 0)
+    return result; // without rows there are no groups, so the number of column scales
+                   // differs
   result.row_scale = lent("orthant::models::batch/row_scale", block.row_scale);
   result.column_scale = lent("orthant::models::batch/column_scale", block.column_scale);
   result.row_groups = lent("orthant::models::batch/row_groups", block.row_groups);
@@ -86,7 +88,7 @@ BatchMaker<T>::BatchMaker(pmm::ProcessGrid const& grid, graph::GraphStore const&
         builder_.add_other_positions(range_of(layout.rows, layout.row_order));
     }
     if (!layer.aggregates()) {
-      blocks_.emplace_back(); // not used
+      blocks_.emplace_back(); // unused
       continue;
     }
     add_range(layer.adjacency.layout.columns, layer.adjacency.layout.column_order);
@@ -161,7 +163,7 @@ double BatchMaker<T>::num_kept_neighbours(std::int64_t epoch, std::int64_t index
   sampling::Batch<T> sample;
   builder_.build(epoch, index, sample);
   auto const& block = sample.forward(blocks_.front());
-  // Blocks are replicated over one axis, entries and places alike.
+  // Several ranks have the same block, which does not change the quotient of the sums.
   std::array sums{static_cast<double>(block.num_nonzeros()),
                   static_cast<double>(block.num_rows) * static_cast<double>(block.num_columns)};
   runtime::all_reduce(runtime::host, grid_.group(), std::span(sums));
@@ -191,7 +193,7 @@ void BatchMaker<T>::fill_sparse_features(std::vector<std::int32_t> const& rows,
   sparse.row_scale.clear();
   if (!feature_scale_.values().empty()) gather_rows(feature_scale_.values(), rows, 1, sparse.row_scale);
 
-  // The transpose, by counting: rows of a column ascend.
+  // The transpose, by counting: rows ascend within a column.
   sparse.column_offsets.assign(static_cast<std::size_t>(num_feature_columns_) + 1, 0);
   for (auto const column : sparse.columns)
     ++sparse.column_offsets[static_cast<std::size_t>(column) + 1];
@@ -347,7 +349,7 @@ NetworkOperands<T> BatchMaker<T>::operands(HostBatch<T>& batch) const {
   if (dropped_) dropped_->begin();
   for (std::size_t l = 0; l < blocks_.size(); ++l) {
     auto const& layer = operands.plan.layers[l];
-    // Between owners all layers have the same block.
+    // In the schedule rows all layers have the same block.
     auto const has_block = layer.owners || layer.aggregates();
     operands.adjacency.push_back(l > 0 && layer.owners ? operands.adjacency.front()
                                  : has_block ? adjacency_of(layer, blocks_[l], batch, operands.dropped)

@@ -1,14 +1,12 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// From a sampled batch to what a GCN runs on: this rank's blocks of A~, its slice of the features and of the
-// targets, and the original ids that dropout is keyed by. In two steps, so that a second thread can do the
-// first:
+// Turns a sampled batch into operands of a graph network: this rank's blocks of A~, its parts of features and targets, and the original ids
+// that dropout is keyed by. There are two steps, so that a second thread can run the first:
 //
 //   maker.fill(epoch, index, batch);         // any thread: host memory only, zero bytes sent
 //   network.unbind();
-//   network.rebind(maker.operands(batch));    // the main thread: Views on that memory, or copies on a device,
-//                                             // and which rows move between owners
+//   network.rebind(maker.operands(batch));    // main thread: Views on this memory (on a device: copies), and the rows to exchange
 //   loss.set_batch_targets(maker.targets(batch), {batch.splits, batch.classes});
 
 #include "models/gnn/batches/batch_edges.hpp"
@@ -36,48 +34,48 @@ struct HostSparseRows {
   std::vector<T> transposed_values;            // [nnz]; empty: a pattern
 };
 
-/// A batch in host memory. Arrays are used again.
+/// A batch in host memory. Arrays are reused.
 template<class T>
 struct HostBatch {
   sampling::Batch<T> sample;
-  HostEdges edges; // of its block, if layers read edges
+  HostEdges edges; // of the batch's block, if layers read edges
   std::vector<std::int64_t> row_ids,
-      column_ids;                // of its block between owners, if needed rows move and edges are dropped
+      column_ids;                // of the batch's block in the schedule rows, if needed rows are exchanged
+                                 // and edges are dropped
   std::vector<T> dense_features; // [rows x columns of the block], row-major
   HostSparseRows<T> sparse_features;
-  std::vector<std::int8_t> splits;    // [rows of the logits], the groups of RowTargets
+  std::vector<std::int8_t> splits;    // [rows of the logits] groups of RowTargets
   std::vector<std::int32_t> classes;  // [rows] or empty
   std::vector<std::int8_t> indicator; // [rows x classes of the block] or empty
   std::vector<double> loss_weights;   // [rows] or empty
-  double seconds = 0;                 // that fill() took
+  double seconds = 0;                 // duration of fill()
 };
 
 template<class T>
 class BatchMaker {
  public:
-  /// For a model that runs by `plan` on the whole graph; `features` and `targets` are those of the whole
-  /// graph, of which batches are slices. `gather`: which rows move between owners. `edges`: how those of a batch
-  /// are weighed. Reads this rank's blocks of the store. Grid, store and sampler must outlive it. Collective over
-  /// the grid's group.
+  /// `plan`: plan of the network on the whole graph. `features`, `targets`: of the whole graph; batches get parts of them.
+  /// `gather`: rows that ranks exchange. `edges`: weights of a batch's edges. Reads this rank's blocks of the store. Grid, store
+  /// and sampler must outlive this object. Collective over the grid's group.
   BatchMaker(pmm::ProcessGrid const& grid, graph::GraphStore const& store, sampling::Sampler const& sampler,
              NetworkPlan const& plan, InputFeatures<T> const& features, pmm::RowTargets const& targets,
              pmm::Gather gather = pmm::Gather::all,
              sampling::BatchEdges edges = sampling::BatchEdges::rescale);
 
-  /// Fills `batch`. Local; no Kokkos and no MPI, so any thread, one call at a time.
+  /// Fills `batch`. Local. Does not use Kokkos or MPI, so any thread may call it, but only one at a time.
   void fill(std::int64_t epoch, std::int64_t index, HostBatch<T>& batch);
 
-  /// What the batch gives a network and a loss. Lent: `batch` must stay as it is while they are used. Local;
-  /// operands() is for once per fill(), and collective over the grid's group if owners may move needed rows
-  /// only: it then takes all else out of the batch's block.
+  /// The batch's operands for a network, and targets for a loss. They refer to `batch`, which must not change while they are used.
+  /// targets() is local. operands() must be called once per fill(). It is collective over the grid's group if ranks may exchange
+  /// only needed rows, and then removes all other rows from the batch's block.
   [[nodiscard]] NetworkOperands<T> operands(HostBatch<T>& batch) const;
   [[nodiscard]] pmm::RowTargets targets(HostBatch<T>& batch) const;
 
-  /// Neighbours in the batch of a vertex of the batch, self loops not counted, on average over that batch.
-  /// Collective over the grid's group, whose ranks ask for the same batch.
+  /// Mean number of neighbors in the batch of a batch's vertex, without self loops. Collective over the grid's group; all ranks
+  /// must name the same batch.
   [[nodiscard]] double num_kept_neighbours(std::int64_t epoch, std::int64_t index);
 
-  /// Bytes held by tables and blocks, without features and batches.
+  /// Bytes of tables and blocks, without features and batches.
   [[nodiscard]] std::int64_t num_bytes() const { return builder_.num_bytes(); }
 
  private:
@@ -85,22 +83,22 @@ class BatchMaker {
 
   void add_range(pmm::AxisSet axes, pmm::IndexOrder order);
   [[nodiscard]] std::size_t range_of(pmm::AxisSet axes, pmm::IndexOrder order) const;
-  /// The batch's vertices that are this rank's rows of such a placement.
+  /// The batch's vertices in this rank's rows of this layout.
   [[nodiscard]] sampling::SampledVertices const& rows_of(pmm::Layout const& layout,
                                                          sampling::Batch<T> const& sample) const;
   [[nodiscard]] NetworkPlan plan_of(sampling::Batch<T> const& sample) const;
   [[nodiscard]] BlockKeys keys_of(pmm::Placement const& placement, HostBatch<T>& batch) const;
-  /// Where this rank's rows of such a placement lie in the whole graph's numbering of that order.
+  /// Positions of this rank's rows of this layout in an order of the whole graph.
   [[nodiscard]] std::vector<std::int64_t> positions_of(pmm::Layout const& layout, pmm::IndexOrder order,
                                                        sampling::Batch<T> const& sample) const;
-  /// Sizes of the cells of a batch.
+  /// Cell sizes of a batch.
   [[nodiscard]] pmm::CellSizes cells_of(NetworkLayerPlan const& layer,
                                         sampling::Batch<T> const& sample) const;
-  /// `dropped`: gets the blocks whose values a pass fills.
+  /// Appends blocks whose values each pass fills to `dropped`.
   [[nodiscard]] Adjacency<T> adjacency_of(NetworkLayerPlan const& layer, sampling::BlockHandle block,
                                           HostBatch<T>& batch,
                                           std::vector<pmm::DroppedBlock<T>>& dropped) const;
-  /// Of what the layer's block has after needed rows were picked.
+  /// Ids of the rows and columns that the layer's block has after needed rows were selected.
   [[nodiscard]] BlockIds ids_of(NetworkLayerPlan const& layer, pmm::NeededRows const* needed,
                                 HostBatch<T>& batch) const;
   [[nodiscard]] ResidualPath<T> path_of(pmm::Placement const& input, pmm::Placement const& output,
@@ -112,20 +110,21 @@ class BatchMaker {
   std::int64_t num_vertices_;
   NetworkPlan plan_;
   pmm::Gather gather_;
-  std::unique_ptr<DroppedBatch<T>> dropped_; // null: no edges are dropped
+  std::unique_ptr<DroppedBatch<T>> dropped_; // null if no edges are dropped
   sampling::BatchBuilder<T> builder_;
-  std::map<RangeKey, std::size_t> ranges_;         // of the builder
+  std::map<RangeKey, std::size_t> ranges_;         // ranges of the builder
   std::vector<sampling::BlockHandle> blocks_;      // [layers]
-  std::size_t owned_rows_ = 0, owned_columns_ = 0; // ranges of the builder, of a block between owners
+  std::size_t owned_rows_ = 0, owned_columns_ = 0; // ranges of the builder, for the block of the schedule
+                                                   // rows
 
   bool has_sparse_features_;
   std::int64_t num_feature_columns_; // of this rank's block
-  std::int64_t num_label_columns_;   // of the indicator; 0 with one class a vertex
+  std::int64_t num_label_columns_;   // columns of the indicator; 0 with one class per vertex
   HostNumbers<T> feature_values_;    // of the dense block, or of its non-zeros
-  HostNumbers<T> feature_scale_;     // sparse: of the rows
+  HostNumbers<T> feature_scale_;     // sparse features: scales of the rows
   HostNumbers<runtime::Offset> feature_offsets_;
   HostNumbers<runtime::LocalColumn> feature_columns_;
-  pmm::RowTargets targets_; // of the whole graph: the memory of the three below, on the host
+  pmm::RowTargets targets_; // of the whole graph, on the host; views of the three members below
   HostNumbers<std::int8_t> splits_;
   HostNumbers<std::int32_t> classes_;
   HostNumbers<std::int8_t> indicator_;

@@ -172,9 +172,9 @@ namespace {
 
 using pmm::NeededCounts;
 
-/// Along an axis, if a vertex has `degree` neighbors in the batch, which lie at random. `own`: this rank's place; the rows
-/// of its own slab have self loops, or do not move. Few rows are rounded so that their sums are right: over a rank's counts, and, as each
-/// rank of the grid begins with another `remainder`, over ranks that expect the same.
+/// Expected counts along an axis if each vertex has `degree` neighbors in the batch, at random. `own`: this rank's coordinate; rows
+/// of its own slab have self loops, or are not exchanged. Fractions are rounded such that the sum over a rank's counts is right.
+/// Each rank begins with another `remainder`, so the sum over ranks with equal expectations is right as well.
 std::optional<NeededCounts> expected_counts(std::vector<std::int64_t> const& slab_rows, int own,
                                             double degree, double remainder, pmm::Gather gather) {
   auto const num_ranks = slab_rows.size();
@@ -183,7 +183,7 @@ std::optional<NeededCounts> expected_counts(std::vector<std::int64_t> const& sla
   auto const place = static_cast<std::size_t>(own);
   auto const own_rows = slab_rows[place];
   NeededCounts counts;
-  auto left_of_touched = remainder; // by rounding
+  auto left_of_touched = remainder; // rounding error so far
   auto left_of_asked = remainder;
   auto const take = [&](std::int64_t rows, double& left) {
     left += coverage * static_cast<double>(rows);
@@ -198,7 +198,7 @@ std::optional<NeededCounts> expected_counts(std::vector<std::int64_t> const& sla
   return counts;
 }
 
-/// At least -1/2 and less than 1/2, 0 of rank 0; spread evenly over any number of ranks (multiples of the golden ratio, modulo 1).
+/// In [-1/2, 1/2), 0 for rank 0, and spread evenly over any number of ranks (multiples of the golden ratio, modulo 1).
 double remainder_of(int rank) {
   auto const multiple = 0.6180339887498949 * rank + 0.5;
   return multiple - std::floor(multiple) - 0.5;
@@ -239,13 +239,13 @@ NetworkEpochTraits traits_of_batch(graph::StoreFacts const& of_batch, pmm::GridS
                                    pmm::Coordinates const& coordinates, NetworkPlan const& plan,
                                    NetworkSettings const& settings, bool shares_transposes) {
   auto traits = traits_of(of_batch, shape, coordinates, plan, settings);
-  traits.keeps_first_aggregate = false; // every batch has another A~
+  traits.keeps_first_aggregate = false; // each batch has a different A~
   if (!plan.drops_edges) return traits;
   auto const are_shared =
       of_batch.is_symmetric && shares_transposes && of_batch.normalization != graph::Normalization::row;
   if (!plan.layers.front().owners)
     traits.dropped = sampled_blocks(shape, coordinates, of_batch, plan, are_shared);
-  traits.num_dropped_ways = 2; // a transpose lies apart from its block
+  traits.num_dropped_ways = 2; // a transpose is stored separately from its block
   return traits;
 }
 
@@ -261,7 +261,7 @@ PlannedBatch expected_batch(pmm::GridShape const& shape, pmm::Coordinates const&
 
 namespace {
 
-/// Of an epoch: N vertices in T batches.
+/// Mean size of a batch: N vertices in T batches.
 std::int64_t mean_batch(std::int64_t num_vertices, std::int64_t num_batches) {
   return std::max<std::int64_t>(1, (num_vertices + num_batches / 2) / num_batches);
 }

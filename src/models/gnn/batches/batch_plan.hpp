@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the matrices of a batch lie, and what is known of a batch before it is sampled. Rows of a batch lie where those of
-// the whole graph lie, so a rank's part of them is not balanced; on average it is.
+// Plans of batches: placements of a batch's matrices, the list of a training step, and costs on any grid. The rows of a batch lie
+// where those vertices lie in the whole graph, so a rank's part is balanced only on average.
 
 #include "models/gnn/network/grid_choice.hpp"
 #include "models/gnn/network/memory_estimate.hpp"
@@ -16,22 +16,21 @@
 
 namespace orthant::models {
 
-// What one rank does in a step of mini-batch training, listed before it runs (pmm/cost/step_plan.hpp): the
-// lists of rows that move between owners, the passes of its group's batches, the sums over the data axis, and
-// the update. How many of a batch's vertices and non-zeros are in this rank's blocks is known once the batch
-// is sampled.
+// A step of mini-batch training on one rank, listed before it runs (pmm/cost/step_plan.hpp): exchange of the lists of needed rows,
+// passes of its group's batches, sums over the data axis, and the update. The numbers of a batch's vertices and non-zeros in this
+// rank's blocks are known after sampling.
 
-/// A batch as its operands say: plan with this rank's own rows, non-zeros and residuals.
+/// A batch, with this rank's numbers of rows, non-zeros and residuals.
 struct PlannedBatch {
   NetworkPlan plan;
   NetworkEpochTraits traits;
 };
 
-/// Lists a step on these batches of one group, one after the other, as Trainer runs it.
+/// Lists a step with these batches of one group, one after the other, as Trainer runs it.
 void plan_batch_step(pmm::StepPlan& step, std::vector<PlannedBatch> const& batches,
                      NetworkSettings const& settings, OptimizerSettings const& optimizer = {});
 
-/// Calls `visit` for every placement of a plan that has vertices in its rows.
+/// Calls `visit` for every placement of the plan whose rows are vertices.
 template<class Plan, class Visit>
 void for_each_vertex_matrix(Plan& plan, Visit const& visit) {
   for (auto* const linear : {&plan.projection, &plan.head}) {
@@ -40,7 +39,9 @@ void for_each_vertex_matrix(Plan& plan, Visit const& visit) {
     visit((*linear)->output);
   }
   for (auto& layer : plan.layers) {
-    if (!layer.owners && layer.aggregates()) visit(layer.adjacency); // between owners it is a block of lists
+    if (!layer.owners && layer.aggregates())
+      visit(layer.adjacency); // in the schedule rows it is a block of
+                              // lists
     for (auto* const placement : {&layer.input, &layer.middle, &layer.output})
       visit(*placement);
     if (layer.second)
@@ -52,46 +53,48 @@ void for_each_vertex_matrix(Plan& plan, Visit const& visit) {
       visit(site);
 }
 
-/// How many vertices of a batch the rank has in its part of an order that is cut over these axes.
+/// Returns the number of a batch's vertices in the rank's part of an order that is partitioned over these axes.
 using CountOwnRows = std::function<std::int64_t(pmm::AxisSet, pmm::IndexOrder)>;
 
-/// The plan of a batch of that many vertices, with the rows and columns that the rank at `coordinates` has in fact. `plan`: of the whole
-/// graph.
+/// Plan of a batch with this number of vertices, with the actual numbers of rows and columns of the rank at `coordinates`. `plan`:
+/// of the whole graph.
 [[nodiscard]] NetworkPlan plan_of_batch(NetworkPlan const& plan, std::int64_t num_vertices,
                                         pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
                                         CountOwnRows const& count);
 
-/// What decides the operations of a batch of those counts, beside its plan. `shares_transposes`: whether the sampler's factors are
-/// symmetric, so that a sampled block of a symmetric matrix serves as its transpose, too.
+/// Facts that, together with the plan, determine the operations of a batch with these counts. `shares_transposes`: the sampler's
+/// factors are symmetric, so a sampled block of a symmetric matrix is also used as its transpose.
 [[nodiscard]] NetworkEpochTraits traits_of_batch(graph::StoreFacts const& of_batch,
                                                  pmm::GridShape const& shape,
                                                  pmm::Coordinates const& coordinates, NetworkPlan const& plan,
                                                  NetworkSettings const& settings, bool shares_transposes);
 
-/// A batch of that many vertices on average over batches: balanced parts, an even share of the edges whose both ends
-/// it has, and of rows that move between owners the share of a random graph, 1 - exp(-d / G) (needed_rows.hpp).
+/// An average batch with this number of vertices: balanced parts, an even share of the edges with both ends in the batch, and, of
+/// the rows that are exchanged, the fraction 1 - exp(-d / G) of a random graph (needed_rows.hpp).
 [[nodiscard]] PlannedBatch expected_batch(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
                                           graph::StoreFacts const& facts, NetworkPlan const& plan,
                                           NetworkSettings const& settings, std::int64_t num_vertices);
 
-// The batches that a training will draw, as every rank of any grid will find them: how many of their vertices and edges lie in
-// its blocks. One process samples them from the whole graph, so no grid need exist.
+// The batches of a training, as each rank of any grid will have them: numbers of their vertices and edges in its blocks. One
+// process samples them from the whole graph; the ranks of the grid need not exist.
 
 class SampledBatch {
  public:
-  /// Reads both orders of the whole graph, and if `reads_edges` its edges: they decide which rows move between owners,
-  /// unless all do. Store and sampler must outlive it. Local; may throw.
+  /// Reads both orders of the whole graph and, with `reads_edges`, its edges, which determine the needed rows; edges are not
+  /// required if all rows are exchanged. Store and sampler must outlive this object. Local. Throws UserError if the store cannot be
+  /// read.
   SampledBatch(runtime::Communicator const& self, graph::GraphStore const& store,
                sampling::Sampler const& sampler, bool reads_edges);
 
   /// Draws a batch of an epoch. Local.
   void draw(std::int64_t epoch, std::int64_t index);
 
-  /// The rows that move. `plan`: of the whole graph. Cost: O(edges of the batch).
+  /// Rows that ranks of the grid exchange. `plan`: of the whole graph. Cost: O(edges of the batch).
   [[nodiscard]] NeededOfGrid needed_on(pmm::GridShape const& shape, NetworkPlan const& plan,
                                        pmm::Gather gather) const;
 
-  /// The batch on the rank at `coordinates`. All that is sent is exact; non-zeros are an even share. `needed`: of that grid.
+  /// The batch on the rank at `coordinates`. All numbers that are sent are exact; non-zeros are an even share. `needed`: needed_on() this
+  /// grid.
   [[nodiscard]] PlannedBatch planned(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
                                      NetworkPlan const& plan, NetworkSettings const& settings,
                                      NeededOfGrid const& needed) const;
@@ -105,15 +108,15 @@ class SampledBatch {
   std::size_t vertices_ = 0; // range of the builder
   std::optional<sampling::BlockHandle> edges_;
   sampling::Batch<float> batch_;
-  VertexOrders orders_; // of its vertices
+  VertexOrders orders_; // of the batch's vertices
 };
 
-/// What the ranks of a grid send in an epoch of batches, exactly.
+/// Exact communication of an epoch of batches on a grid.
 struct SentInEpoch {
-  std::int64_t most_sent_bytes = 0; // of the rank that sends most
-  std::int64_t num_calls = 0;       // of the rank that makes most
-  std::int64_t sent_bytes = 0;      // of all ranks together, as the metrics of train have them
-  std::int64_t comm_bytes = 0;      // counted, the same
+  std::int64_t most_sent_bytes = 0; // on the rank that sends most
+  std::int64_t num_calls = 0;       // on the rank that makes most
+  std::int64_t sent_bytes = 0;      // sum over all ranks, as in the metrics of train
+  std::int64_t comm_bytes = 0;      // counted bytes, likewise
 };
 
 /// Lists every step of an epoch on every rank. Cost: lists of ranks x steps x accumulated batches.
@@ -122,48 +125,48 @@ struct SentInEpoch {
                                         graph::StoreFacts const& facts, NetworkSettings const& settings,
                                         std::int64_t num_accumulated);
 
-// What mini-batch training would cost on every grid data x X x Y x Z of a number of ranks, none of which need exist: sums over the
-// list of a step (batch_plan.hpp) on the average batch of uniform sampling.
+// Predicts the cost of mini-batch training on every grid data x X x Y x Z with a given number of ranks, without their processes: sums over
+// the list of a step on an average batch of uniform sampling.
 
-/// Of one grid. All bytes are per rank, and those of the rank that has most.
+/// Cost of one grid. All bytes are per rank, on the rank with the most.
 struct BatchCost {
   Schedule schedule{};
   pmm::GridShape shape;
-  std::int64_t num_steps = 0;    // of an epoch
-  std::int64_t num_vertices = 0; // of an average batch
-  std::int64_t sent_bytes = 0;   // in an epoch of batches, without evaluation
+  std::int64_t num_steps = 0;    // per epoch
+  std::int64_t num_vertices = 0; // in an average batch
+  std::int64_t sent_bytes = 0;   // per epoch of batches, without evaluation
   std::int64_t num_calls = 0;    // collectives of that epoch
-  std::int64_t array_bytes = 0;  // the most that is held at once
-  pmm::StepSeconds seconds{};    // of that epoch on a machine; making batches is not counted
+  std::int64_t array_bytes = 0;  // largest sum of arrays held at once
+  pmm::StepSeconds seconds{};    // of that epoch; does not include making batches
 };
 
-/// Batches of an epoch in which each of `num_groups` data groups takes as many: a multiple of groups x
-/// num_accumulated. None if some groups have no work, or if there are not as many vertices.
+/// Number of batches in an epoch in which each of `num_groups` data groups has equally many: a multiple of groups x
+/// num_accumulated. nullopt if some groups would have no work, or if there are fewer vertices than batches.
 [[nodiscard]] std::optional<std::int64_t> num_batches_of(std::int64_t num_vertices, BatchSizes const& batches,
                                                          int num_groups);
 
-/// Steps of such an epoch on a grid that can_train_batches(); else 1.
+/// Number of steps of such an epoch if can_train_batches() holds for the grid; otherwise 1.
 [[nodiscard]] std::int64_t num_steps_of(std::int64_t num_vertices, BatchSizes const& batches, int num_groups);
 
-/// Whether batches of that many vertices can be trained on such a grid.
+/// Whether batches of these sizes can be trained on the grid.
 [[nodiscard]] bool can_train_batches(pmm::GridShape const& shape, std::int64_t num_vertices,
                                      BatchSizes const& batches);
 
-/// Lists an average step of the rank at `coordinates`. The grid can_train_batches().
+/// Lists an average step of the rank at `coordinates`. can_train_batches() must hold for the grid.
 [[nodiscard]] pmm::StepPlan list_of_batches(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
                                             graph::StoreFacts const& facts, NetworkPlan const& plan,
                                             NetworkSettings const& settings, BatchSizes const& batches,
                                             OptimizerSettings const& optimizer = {});
 
-/// The costs of all grids that can_train_batches(), with any number of data groups, and that has_wide_parts() takes, for the
-/// schedule of `settings`, in order of seconds. fp32.
+/// Costs of all grids, with any number of data groups, for which can_train_batches() and has_wide_parts() hold, with the schedule
+/// of `settings`. fp32. The fastest grid is first.
 [[nodiscard]] std::vector<BatchCost> costs_of_batches(int num_ranks, graph::StoreFacts const& facts,
                                                       NetworkSettings const& settings,
                                                       BatchSizes const& batches, std::int64_t least_width,
                                                       pmm::Machine const& machine,
                                                       OptimizerSettings const& optimizer = {});
 
-/// How long an epoch of batches takes (grid_choice.hpp). Everything is copied.
+/// Seconds of an epoch of batches (gnn/network/grid_choice.hpp). Copies all arguments.
 [[nodiscard]] EpochSeconds mini_batch_seconds(graph::StoreFacts const& facts, NetworkSettings const& settings,
                                               BatchSizes const& batches, pmm::Machine const& machine);
 

@@ -7,7 +7,7 @@
 namespace orthant::models {
 namespace {
 
-/// Refuses what cannot be trained in batches before anything is read.
+/// Rejects settings that cannot be trained in batches, before anything is read.
 void require_trainable(pmm::ProcessGrid const& grid, NetworkSettings const& model,
                        TrainSettings const& settings, MiniBatchSettings const& batches) {
   if (weighs_neighbours(model) && batches.edges == sampling::BatchEdges::renormalize)
@@ -52,11 +52,12 @@ MiniBatchNetwork<T>::MiniBatchNetwork(pmm::ProcessGrid const& grid, graph::Graph
   InputFeatures<T> features;
   if (settings.eval_every > 0 || batch_settings.num_full_epochs > 0) {
     auto whole = plan_;
-    whole.drops_edges = plan_.drops_edges && batch_settings.num_full_epochs > 0; // an evaluation drops none
+    whole.drops_edges = plan_.drops_edges && batch_settings.num_full_epochs > 0; // an evaluation drops no
+                                                                                 // edges
     auto const of_whole =
         batch_settings.num_full_epochs > 0 ? model_settings : model_settings.without_dropout();
     auto operands = make_full_graph_operands<T>(grid, store, whole, of_whole);
-    operands.features.may_move = false; // batches are cut from them, too
+    operands.features.may_move = false; // batches are also made from them
     features = operands.features;
     full_ = std::make_unique<TrainedNetwork<T>>(grid, of_whole, parameters_, std::move(operands), full_loss_,
                                                 settings, update_);

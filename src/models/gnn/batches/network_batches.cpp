@@ -108,8 +108,8 @@ HostBatch<T>& BatchQueue<T>::next(runtime::Instruments& instruments, runtime::Ph
   auto& batch = batches_[back_];
   phases.add("sampling", batch.seconds);
   advance();
-  if (!task_) return batch; // the next one takes its place
-  // The other batch is in use no more.
+  if (!task_) return batch; // without prefetching, the next batch reuses its memory
+  // The other batch is no longer in use.
   back_ = 1 - back_;
   if (!is_at_end()) {
     task_start_ = instruments.clock.now();
@@ -123,7 +123,7 @@ template class BatchQueue<double>;
 
 namespace {
 
-/// No two batches of a run have one, and full-graph epochs (their number) have others.
+/// Unique among the batches of a run, and different from the keys of full-graph epochs, which are the epoch numbers.
 std::uint64_t dropout_key(std::int64_t epoch, std::int64_t batch) {
   return static_cast<std::uint64_t>(batch + 1) << 32 | static_cast<std::uint64_t>(epoch);
 }
@@ -169,7 +169,7 @@ double NetworkBatches<T>::num_kept_neighbours() {
 template<class T>
 void NetworkBatches<T>::start_at(std::int64_t epoch, std::int64_t step) {
   ORTHANT_REQUIRE(step < num_steps(), "step ", step, " of epochs that have ", num_steps());
-  queue_.reset(); // its thread fills batches by the maker
+  queue_.reset(); // its thread uses the maker
   queue_ = std::make_unique<BatchQueue<T>>(*maker_, sampler_, grid_.coordinate(pmm::Axis::data),
                                            settings_.num_accumulated, num_epochs_, settings_.prefetch, epoch,
                                            step);

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sampled batches as a source of training: each is bound to a GCN and to the loss of its vertices. Dropout is
-// keyed by epoch and by the batch's index in it, so G data groups train as one that accumulates G batches.
+// Sampled batches as a BatchSource: each is bound to a graph network and to the loss of its vertices. Dropout is keyed by the epoch and the
+// batch's index in it, so G data groups train like one group that accumulates G batches.
 
 #include "graph/store/store_reader.hpp"
 #include "models/gnn/batches/batch_maker.hpp"
@@ -22,31 +22,31 @@
 
 namespace orthant::models {
 
-// The batches of one data group in the order of training, each sampled on a second thread while the step
-// before it runs: ScaleGNN's overlapped sampling (arXiv 2604.02651), across the ends of epochs too. Two
-// batches are in memory, the one in use and the next. With Prefetch::none they are filled in line, and one is.
+// Queue of one data group's batches in the order of training. A second thread samples the next batch while the current step runs,
+// also across the ends of epochs (overlapped sampling of ScaleGNN, arXiv 2604.02651). Two batches are in memory, the current and
+// the next one. With Prefetch::none the caller's thread samples, and one batch is in memory.
 
-// Ways of drawing batches, by name.
+// Samplers by name.
 
-/// uniform: each vertex equally often. degree: with probability by degree. clusters: whole clusters of the store.
+/// uniform: each vertex equally often. degree: with a probability by degree. clusters: whole clusters of the store.
 enum class SamplerKind : std::uint8_t { uniform, degree, clusters };
 
-/// "uniform", "degree" or "clusters"; "rescale" or "renormalize". UserError on another.
+/// Accept "uniform", "degree" or "clusters"; "rescale" or "renormalize". Throw UserError for other words.
 [[nodiscard]] SamplerKind parse_sampler(std::string_view word);
 [[nodiscard]] sampling::BatchEdges parse_batch_edges(std::string_view word);
 
 struct SamplerSettings {
   SamplerKind kind = SamplerKind::uniform;
   sampling::BatchEdges edges = sampling::BatchEdges::rescale;
-  std::int64_t batch_size = 1024;       // B, of a group
+  std::int64_t batch_size = 1024;       // B, per group
   std::int64_t num_accumulated = 1;     // K
-  std::optional<double> train_fraction; // of training vertices in a batch; none: as chance has it
+  std::optional<double> train_fraction; // fraction of training vertices in a batch; nullopt: random
 
-  /// Whether vertices are of several kinds, of which a batch has fixed numbers.
+  /// Whether a batch has fixed numbers of vertices of several kinds.
   [[nodiscard]] bool has_strata() const { return kind == SamplerKind::degree || train_fraction.has_value(); }
 };
 
-/// Throws UserError if the settings and the store do not go together. Collective over the grid's world.
+/// Throws UserError if the settings do not fit the store. Collective over the grid's world.
 [[nodiscard]] std::unique_ptr<sampling::Sampler const> make_sampler(pmm::ProcessGrid const& grid,
                                                                     graph::GraphStore const& store,
                                                                     SamplerSettings const& settings,
@@ -57,15 +57,15 @@ enum class Prefetch : std::uint8_t { none, next_batch };
 template<class T>
 class BatchQueue {
  public:
-  /// Batches up to the end of epoch `num_epochs`, `num_accumulated` per step, for data group `group`; the
-  /// first is that of `first_step` (from 0) of `first_epoch` (from 1). Both referents must outlive the queue.
+  /// Batches for data group `group`, `num_accumulated` per step, up to the end of epoch `num_epochs`. The first one belongs to step
+  /// `first_step` (from 0) of epoch `first_epoch` (from 1). `maker` and `sampler` must outlive the queue.
   BatchQueue(BatchMaker<T>& maker, sampling::Sampler const& sampler, std::int64_t group,
              std::int64_t num_accumulated, std::int64_t num_epochs, Prefetch prefetch,
              std::int64_t first_epoch, std::int64_t first_step);
 
-  /// The next batch, until the next call; and, with prefetching, starts on the one after. Phases:
-  /// "sampling_wait", that this thread stood still, and "sampling", that the batch took on whichever thread.
-  /// No communication.
+  /// Returns the next batch, which is valid until the next call. With prefetching, starts the one after it. Phases:
+  /// "sampling_wait", the time that this thread waited, and "sampling", the time to make the batch, on either thread. Does not
+  /// communicate.
   [[nodiscard]] HostBatch<T>& next(runtime::Instruments& instruments, runtime::PhaseTimes& phases);
 
  private:
@@ -83,44 +83,44 @@ class BatchQueue {
   std::int64_t group_;
   std::int64_t num_accumulated_;
   std::int64_t num_epochs_;
-  Place place_; // of the batch that is filled next, or is being filled
+  Place place_; // of the batch that is made next, or is being made
   std::array<HostBatch<T>, 2> batches_;
-  std::size_t back_ = 0; // the one that is filled; with prefetching the other is in use
+  std::size_t back_ = 0; // index of the batch that is being made; with prefetching the other one is in use
   std::optional<runtime::RunClock::Clock::time_point>
-      task_start_;                     // of the batch that is being filled, but the first
-  std::optional<BackgroundTask> task_; // last: it fills what is above
+      task_start_;                     // of the batch that is being made, except the first
+  std::optional<BackgroundTask> task_; // declared last, because it fills the members above
 };
 
 extern template class BatchQueue<float>;
 extern template class BatchQueue<double>;
 
 struct MiniBatchSettings : SamplerSettings {
-  std::int64_t num_full_epochs = 0; // the last ones, on the full graph
+  std::int64_t num_full_epochs = 0; // number of last epochs on the full graph
   Prefetch prefetch = Prefetch::next_batch;
 };
 
-/// What estimates need of them. `is_evaluated`: the whole graph is, now and then.
+/// Sizes for estimates. `is_evaluated`: the whole graph is evaluated.
 [[nodiscard]] BatchSizes sizes_of(MiniBatchSettings const& settings, bool is_evaluated);
 
 template<class T>
 class NetworkBatches final : public BatchSource {
  public:
-  /// Batches of all epochs to `num_epochs` for `network` and `loss`; `num_train` are the training vertices of
-  /// the graph. All references must outlive it.
+  /// Batches for `network` and `loss` up to epoch `num_epochs`. `num_train`: number of the graph's training vertices. All
+  /// references must outlive this object.
   NetworkBatches(pmm::ProcessGrid const& grid, GraphNetwork<T>& network, pmm::RowLoss<T>& loss,
                  std::unique_ptr<BatchMaker<T>> maker, sampling::Sampler const& sampler,
                  MiniBatchSettings const& settings, std::int64_t num_epochs, std::int64_t num_train);
 
   [[nodiscard]] std::int64_t num_steps() const override { return sampler_.num_steps(); }
   [[nodiscard]] std::int64_t num_accumulated() const override { return settings_.num_accumulated; }
-  /// The training vertices of a step if all steps had as many.
+  /// Number of training vertices in a step if all steps had equally many.
   [[nodiscard]] std::optional<std::int64_t> nominal_count() const override { return nominal_count_; }
-  /// Neighbours that a vertex of a batch keeps, on average over up to 4 batches of epoch 1. Collective over the
-  /// grid's group; before start_at().
+  /// Mean number of neighbors that a vertex of a batch keeps, over up to 4 batches of epoch 1. Call before start_at(). Collective
+  /// over the grid's group.
   [[nodiscard]] double num_kept_neighbours();
-  /// Begins to sample.
+  /// Starts sampling at this step.
   void start_at(std::int64_t epoch, std::int64_t step) override;
-  /// Phases "sampling_wait", "sampling" and "bind".
+  /// Adds the phases "sampling_wait", "sampling" and "bind".
   std::uint64_t next(std::int64_t epoch, runtime::PhaseTimes& phases) override;
 
  private:
@@ -132,7 +132,7 @@ class NetworkBatches final : public BatchSource {
   MiniBatchSettings settings_;
   std::int64_t num_epochs_;
   std::int64_t nominal_count_;
-  std::unique_ptr<BatchQueue<T>> queue_; // last: it fills batches by what is above
+  std::unique_ptr<BatchQueue<T>> queue_; // declared last, because it uses the members above
 };
 
 extern template class NetworkBatches<float>;

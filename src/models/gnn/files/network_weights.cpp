@@ -64,7 +64,7 @@ Architecture record_of(NetworkSettings const& settings, graph::StoreFacts const&
 NetworkSettings settings_of(WeightsFacts const& facts) {
   NetworkSettings settings;
   auto const last = facts.widths.end() - (facts.head_classes ? 0 : 1);
-  // The first layer of GCNII is dense, and not one of its hidden widths.
+  // The first layer of GCNII is dense, and its width is not among the hidden widths.
   settings.hidden_widths.assign(facts.widths.begin() + (facts.model == Model::gcnii ? 2 : 1), last);
   settings.num_propagations = facts.num_propagations;
   settings.teleport = facts.teleport;
@@ -105,8 +105,8 @@ std::optional<std::string> weights_of_classes(WeightsFacts const& facts) {
 
 namespace {
 
-/// Heads and columns of each, of a layer of attention whose weight has so many columns (gnn/plan/network_plan.hpp): GAT has a
-/// vector of two halves for heads x d columns, GATv2 one of d for twice as many.
+/// Number of heads and columns per head of an attention layer whose weight has `num_columns` columns (gnn/plan/network_plan.hpp).
+/// GAT has vectors of 2 d numbers for heads x d columns, GATv2 vectors of d numbers for twice as many columns.
 pmm::Heads heads_of(std::int64_t num_heads, std::int64_t num_vector, std::int64_t num_columns,
                     WeightsFacts& facts) {
   auto const is_dynamic = num_columns == 2 * num_heads * num_vector;
@@ -130,7 +130,7 @@ WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesyst
       facts.projected_features = (*projection)[0];
       facts.widths.push_back((*projection)[1]);
     }
-    std::vector<pmm::Heads> heads; // of each layer, if there are any
+    std::vector<pmm::Heads> heads; // [layers]; empty without attention
     for (auto layer = 0;; ++layer) {
       auto const name = fmt::format("layer{}.weight", layer);
       auto const weight = weight_extents(file, path, name);
@@ -148,7 +148,7 @@ WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesyst
     }
     if (!heads.empty()) facts.num_heads = heads.front().count;
     if (!heads.empty() &&
-        !file.contains(array_of("head.weight"))) { // the last layer gives the mean of its heads
+        !file.contains(array_of("head.weight"))) { // the last layer outputs the mean of its heads
       facts.num_output_heads = heads.back().count;
       facts.widths.back() = heads.back().width;
     }
@@ -174,7 +174,7 @@ WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesyst
       facts.aggregator = parse_aggregator(file.read_text("/", "aggregator"));
     facts.has_bias = file.contains(array_of("layer0.bias"));
     facts.has_features = file.contains(array_of("features"));
-    // A single layer that gives the logits has no scale, whatever its norm.
+    // A single layer that makes the logits has no scale, whatever its norm.
     facts.norm = file.contains_attribute("/", "norm")           ? parse_norm(file.read_text("/", "norm"))
                  : file.contains(array_of("layer0.norm_mean"))  ? Norm::batch
                  : file.contains(array_of("layer0.norm_shift")) ? Norm::layer

@@ -16,7 +16,7 @@ using runtime::Range;
 
 namespace {
 
-/// Rank `part`'s share of the ids.
+/// The share of rank `part` in the ids.
 Range share_of(Range ids, int num_parts, int part) {
   auto const share = runtime::balanced_range(ids.size(), num_parts, part);
   return {ids.begin + share.begin, ids.begin + share.end};
@@ -102,7 +102,7 @@ template class RowsById<double>;
 
 namespace {
 
-/// Of a slice on one rank; what is sent, received and written of it takes a few times as much.
+/// Bytes of a slice per rank. Buffers for messages and the file take a few times as much.
 constexpr std::int64_t slice_bytes = std::int64_t{1} << 24;
 
 template<class T>
@@ -121,7 +121,7 @@ T sigmoid(T logit) {
   return static_cast<T>((logit > T{0} ? 1.0 : decay) / (1.0 + decay));
 }
 
-/// Classes and probabilities of the rows.
+/// Classes and probabilities of these rows.
 template<class T>
 PredictionRows<T> rows_of(std::vector<T> const& logits, runtime::Range ids,
                           PredictionColumns const& columns) {
@@ -165,7 +165,7 @@ void write_predictions(pmm::ProcessGrid const& grid, graph::GraphStore const& st
   if (embeddings != nullptr) embeddings_by_id.emplace(grid, store, *embeddings);
   auto const row_bytes =
       (columns.num_classes + columns.embedding_width) * static_cast<std::int64_t>(sizeof(T));
-  // One rank may have all of a slice's rows: more ranks than this do not make it larger.
+  // A rank may have all rows of a slice, so slices do not grow beyond this number of ranks.
   auto const slice =
       std::min<std::int64_t>(num_ranks, 16) * std::max<std::int64_t>(slice_bytes / row_bytes, 1);
 

@@ -63,7 +63,7 @@ class Hdf5Predictions final : public PredictionFile<T> {
   runtime::Hdf5Output file_;
 };
 
-/// One array.
+/// A .npy file with one array.
 template<class T>
 class NpyPredictions final : public PredictionFile<T> {
  public:
@@ -125,7 +125,7 @@ class NpyPredictions final : public PredictionFile<T> {
   std::int64_t width_ = 1;
 };
 
-/// The shortest text that reads back as the same number.
+/// Appends the shortest text that is read back as the same number.
 template<class Number>
 void append(std::string& text, Number number) {
   std::array<char, 32> digits;
@@ -192,7 +192,7 @@ class CsvPredictions final : public PredictionFile<T> {
   runtime::Communicator const& comm_;
   PredictionColumns columns_;
   runtime::StagedFile staged_;
-  std::int64_t end_ = 0; // of what all ranks have written
+  std::int64_t end_ = 0; // end of the rows written so far, over all ranks
 };
 
 } // namespace

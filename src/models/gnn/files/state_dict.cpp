@@ -25,8 +25,8 @@ using runtime::throw_user;
 
 using Name = std::pair<std::string_view, std::string_view>;
 
-/// Names with a layer's number where the * is: of GCNConv, of SAGEConv, of GINConv around an MLP, and of what all models
-/// have. The second part of GIN's last perceptron is our head.
+/// Names of parameters, with * for the number of the layer: of GCNConv, of SAGEConv, of GINConv with an MLP, and common to all
+/// models. Our head is the second part of GIN's last perceptron.
 constexpr std::array<Name, 2> names_of_gcn{
     {{"layer*.weight", "convs.*.lin.weight"}, {"layer*.bias", "convs.*.bias"}}};
 constexpr std::array<Name, 3> names_of_sage{{{"layer*.weight", "convs.*.lin_l.weight"},
@@ -41,7 +41,7 @@ constexpr std::array<Name, 4> names_of_all{{{"input.weight", "lin_in.weight"},
                                             {"input.bias", "lin_in.bias"},
                                             {"head.weight", "lin_out.weight"},
                                             {"head.bias", "lin_out.bias"}}};
-/// PyTorch Geometric's BatchNorm has that of PyTorch within.
+/// PyTorch Geometric's BatchNorm contains PyTorch's BatchNorm as `module`.
 constexpr std::array<Name, 2> names_of_norm{
     {{"layer*.norm", "norms.*.weight"}, {"layer*.norm_shift", "norms.*.bias"}}};
 constexpr std::array<Name, 4> names_of_batch_norm{{{"layer*.norm", "norms.*.module.weight"},
@@ -49,7 +49,7 @@ constexpr std::array<Name, 4> names_of_batch_norm{{{"layer*.norm", "norms.*.modu
                                                    {"layer*.norm_mean", "norms.*.module.running_mean"},
                                                    {"layer*.norm_variance", "norms.*.module.running_var"}}};
 
-/// What a weights file records and the tensors do not show.
+/// Properties in a weights file that the tensors do not show.
 constexpr std::array unseen_parts{"aggregator",    "activation", "residual",       "feature_norm",
                                   "normalization", "self_loops", "dense_libraries"};
 
@@ -66,12 +66,12 @@ std::vector<Name> names_of(Model model, Norm norm) {
   return names;
 }
 
-/// What `contains` says of arrays of these names: only SAGE has self weights, and only GIN a factor.
+/// Model by the names of the arrays: only SAGE has self weights, and only GIN has epsilon.
 template<class Contains>
 Model model_of(Contains const& contains) {
   return contains("layer0.self_weight") ? Model::sage : contains("layer0.epsilon") ? Model::gin : Model::gcn;
 }
-/// Only centered norms have a shift, and only BatchNorm statistics.
+/// Norm by the names of the arrays: only centered norms have a shift, and only BatchNorm has statistics.
 template<class Contains>
 Norm norm_of(Contains const& contains) {
   return contains("layer0.norm_mean")    ? Norm::batch
@@ -90,7 +90,7 @@ std::string second_of_last(std::int64_t num_layers, std::string_view leaf) {
   return fmt::format("layer{}.second.{}", num_layers - 1, leaf);
 }
 
-/// `name` in the form of `to` if it has the form of `from`.
+/// Converts `name` from the pattern `from` to the pattern `to`; nullopt if it does not match.
 std::optional<std::string> rename(std::string_view name, std::string_view from, std::string_view to) {
   auto const star = from.find('*');
   if (star == std::string_view::npos) return name == from ? std::optional<std::string>(to) : std::nullopt;
@@ -104,7 +104,7 @@ std::optional<std::string> rename(std::string_view name, std::string_view from, 
   return renamed.replace(renamed.find('*'), 1, number);
 }
 
-/// Of one network.
+/// Names of the parameters of one network.
 struct TorchNames {
   Model model = Model::gcn;
   std::int64_t num_layers = 0;
@@ -142,7 +142,7 @@ void write_tensors(Hdf5File const& file, std::vector<std::string> const& paramet
   });
 }
 
-/// The parameters of a weights file.
+/// Names of the parameters in a weights file.
 std::vector<std::string> parameters_in(Hdf5File const& file, std::filesystem::path const& path,
                                        TorchNames const& names) {
   std::vector<std::string> parameters;
@@ -178,7 +178,7 @@ runtime::TensorMetadata metadata_of(Hdf5File const& file) {
   return metadata;
 }
 
-/// Shapes by our names, as a weights file has them, checked to be those of one network.
+/// Shapes of the imported parameters by our names, in the layout of a weights file. Checks that they belong to one network.
 class ImportedShapes {
  public:
   ImportedShapes(SafetensorsFile const& file, std::string path) : path_(std::move(path)) {
@@ -217,7 +217,7 @@ class ImportedShapes {
 
  private:
   void require_one_network() {
-    auto width = std::int64_t{0}; // of what goes into the next part; 0: any
+    auto width = std::int64_t{0}; // input width of the next part; 0: any
     auto num_found = std::size_t{0};
     auto const has_bias = contains("layer0.bias");
     auto const follow = [&](std::string const& part) {
@@ -358,7 +358,7 @@ void export_weights(runtime::Communicator const& comm, std::filesystem::path con
 
 void import_weights(runtime::Communicator const& comm, std::filesystem::path const& tensors,
                     std::filesystem::path const& output) {
-  // Every rank reads the header, so that all make the same file.
+  // Every rank reads the header, so all create the same file.
   auto const file = runtime::together(comm, [&] { return SafetensorsFile(tensors); });
   auto const shapes = runtime::together(comm, [&] { return ImportedShapes(file, tensors.string()); });
   auto const is_double = std::ranges::any_of(

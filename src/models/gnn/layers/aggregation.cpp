@@ -16,7 +16,7 @@ using runtime::Bf16Number;
 using runtime::DefaultExec;
 using runtime::Fp16Number;
 
-/// Products on three axes (pmm/product/product.hpp).
+/// Aggregation in the schedule pmm3d: products on three axes (pmm/product/product.hpp).
 template<class T>
 class ProductAggregation final : public Aggregation<T> {
  public:
@@ -51,12 +51,12 @@ class ProductAggregation final : public Aggregation<T> {
 
  private:
   pmm::DistSparse<Sum> adjacency_;
-  std::optional<pmm::Product<T>> forward_;        // one of them
+  std::optional<pmm::Product<T>> forward_;        // nullopt if the layer makes 16-bit logits
   std::optional<pmm::Product<T, Sum>> to_logits_; // of 16-bit numbers
   pmm::Product<T> backward_;
 };
 
-/// Between the owners of whole rows (pmm/aggregate/aggregate.hpp).
+/// Aggregation in the schedule rows, between the owners of whole rows (pmm/aggregate/aggregate.hpp).
 template<class T>
 class OwnedAggregation final : public Aggregation<T> {
  public:
@@ -160,12 +160,12 @@ struct ProductOfPair {
   }
 };
 
-/// The same of a block of pairs, in partial sums that one processor adds at once.
+/// The same for a block of pairs, in several partial sums that one host thread adds at once.
 template<class T>
 struct ProductOfBlock {
   static constexpr std::int64_t num_pairs = 4096;
   static constexpr std::int64_t num_sums = 8;
-  std::int64_t count; // of all blocks
+  std::int64_t count; // of elements in all blocks
   T const* x;
   T const* y;
 
@@ -183,7 +183,7 @@ struct ProductOfBlock {
   }
 };
 
-/// dot := sum_ij x_ij y_ij of this rank's numbers.
+/// dot := sum_ij x_ij y_ij over this rank's elements.
 template<class T>
 void dot_numbers(DefaultExec const& exec, pmm::DistMatrix<T> const& x, pmm::DistMatrix<T> const& y,
                  runtime::Vector<double> const& sum, runtime::Vector<T> const& dot) {
@@ -274,7 +274,7 @@ class SelfAggregation final : public Aggregation<T> {
 
  private:
   void find_gradient(DefaultExec const& exec, pmm::DistMatrix<T> const& from) {
-    // depsilon := sum_ij dH_ij (R F)_ij, over the ranks that have other rows or columns
+    // depsilon := sum_ij dH_ij (R F)_ij, summed over the ranks with other rows or columns
     auto const& gradient = parts_.epsilon_gradient.local();
     dot_numbers(exec, from, brought_, parts_.sum, gradient);
     if (plan_.owners) return;
@@ -287,7 +287,7 @@ class SelfAggregation final : public Aggregation<T> {
   std::unique_ptr<Aggregation<T>> of_neighbours_;
   SelfAggregationParts<T> parts_;
   pmm::DistMatrix<T> brought_, moved_;
-  bool has_gradient_ = false; // of epsilon, for the backward() that follows
+  bool has_gradient_ = false; // of epsilon, computed for the next backward()
 };
 
 } // namespace

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// H = A^ F and dF = A^^T dH of one layer, however the schedule makes them: as products on three axes, or
-// between the owners of vertices (docs/design.md 2.2).
+// The aggregation of one layer, H = A^ F and dF = A^^T dH, in either schedule: products on three axes (pmm3d), or exchanges between
+// the owners of vertices (rows; docs/design.md 2.2). An extended aggregation adds the vertex itself (below).
 
 #include "models/gnn/layers/self_term.hpp"
 #include "models/gnn/operands/owned_adjacency.hpp"
@@ -17,68 +17,68 @@
 
 namespace orthant::models {
 
-/// A^ of one layer, as its schedule has it. Copies share the numbers.
+/// A^ of one layer in the form of its schedule. Copies share memory.
 template<class T>
 using Adjacency = std::variant<pmm::DistSparse<T>, OwnedAdjacency<T>>;
 
-/// T: of the numbers of activations; A^ and logits are in Sum.
+/// T: the element type of activations. A^ and logits have the type Sum.
 template<class T>
 class Aggregation {
  public:
   using Sum = runtime::SumOf<T>;
 
   virtual ~Aggregation() = default;
-  /// Ahead of a forward pass: what drops coefficients of attention. Others have none.
+  /// Called before a forward pass with the dropout of attention coefficients. Other aggregations ignore it.
   virtual void begin_pass(Dropout const&) {}
-  /// to := A^ from, and to := A^^T from: of the narrower side of the layer. Collective over the grid's group.
+  /// forward: to := A^ from. backward: to := A^^T from. Both on the side of the layer that is aggregated. Collective over the grid's group.
   /// Enqueue on exec.
   virtual void forward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from,
                        pmm::DistMatrix<T> const& to) = 0;
   virtual void backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from,
                         pmm::DistMatrix<T> const& to) = 0;
-  /// forward() of a layer that makes the logits and transforms first.
+  /// forward() for a layer that makes the logits and transforms first.
   virtual void forward_to_logits(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from,
                                  pmm::DistMatrix<Sum> const& to) = 0;
-  /// Begins to send `from` ahead of backward(), if it need not be multiplied first. Until then it must not
-  /// change, and the workspace is lent.
+  /// Starts sending `from` before backward() if it need not be multiplied first. `from` must not change, and the workspace must not be
+  /// used, until backward().
   virtual void prefetch_backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from) = 0;
 };
 
-/// For the layer that `plan` describes. formats.operand is that of T; 16 bits need a host (Error). `grid` must outlive
-/// it. Throws Error if the adjacency is not that of the plan's schedule.
+/// Makes the aggregation of a layer. formats.operand must be the format of T, and the adjacency must be that of the plan's
+/// schedule; 16 bits are supported on hosts only. Otherwise throws Error. `grid` must outlive the aggregation.
 template<class T>
 [[nodiscard]] std::unique_ptr<Aggregation<T>>
 make_aggregation(pmm::ProcessGrid const& grid, NetworkLayerPlan const& plan, NumberFormats const& formats,
                  Adjacency<runtime::SumOf<T>> adjacency,
                  std::shared_ptr<pmm::Workspace<runtime::SumOf<T>>> workspace);
 
-/// Has the products with A^ and its adjoint keep weights (pmm/spmm/local_spmm.hpp).
+/// Makes products with A^ and its adjoint keep weights of non-zeros (pmm/spmm/local_spmm.hpp).
 template<class T>
 void keep_weights(Adjacency<T> const& adjacency);
 
-/// What it reserves of the workspace.
+/// Reserves the buffers of make_aggregation() in the workspace.
 void plan_aggregation_buffers(pmm::WorkspacePlan& work, pmm::StepPlan const& step,
                               NetworkLayerPlan const& plan, NumberFormats const& formats);
 
-// An aggregation that counts the vertex itself by a factor that is learned (GIN, arXiv 1810.00826, equation 4.1). R brings
-// rows to where those of A^ F lie (residual.hpp):
+// Aggregation that adds the vertex itself with a trained factor (GIN, arXiv 1810.00826, equation 4.1). R moves rows to where the rows of
+// A^ F lie (self_term.hpp):
 //
 //   H = A^ F + (1 + epsilon) R F          dF = A^^T dH + (1 + epsilon) R^T dH          depsilon = sum_ij dH_ij (R F)_ij
 
 using runtime::GrowingVector;
 
-/// What such a layer is made with. Views are lent.
+/// Borrowed views, which must stay valid as long as the aggregation.
 template<class T>
 struct SelfAggregationParts {
   ResidualPath<T> path; // from aggregated() to aggregate()
   pmm::DistVector<T> epsilon, epsilon_gradient;
-  runtime::Vector<T> brought;  // R F, if it does not lie where F stays
-  runtime::Vector<T> moved;    // R^T dH, if it is elsewhere
-  runtime::Vector<double> sum; // of one number
+  runtime::Vector<T> brought;  // R F, unless it shares memory with F
+  runtime::Vector<T> moved;    // R^T dH, if it lies elsewhere
+  runtime::Vector<double> sum; // one element
 };
 
-/// `of_neighbours` with the vertex itself. Its gradient of epsilon is summed over the ranks, unless gradients are addends
-/// (schedule rows). Collective over the grid's group, as `of_neighbours`.
+/// Adds the vertex itself to the aggregation `of_neighbours`. The gradient of epsilon is summed over the ranks, except in the schedule
+/// rows, where it stays partial. Runs are collective over the grid's group.
 template<class T>
 [[nodiscard]] std::unique_ptr<Aggregation<T>>
 make_self_aggregation(pmm::ProcessGrid const& grid, NetworkLayerPlan const& plan,

@@ -58,7 +58,7 @@ class AttentionAggregation final : public Aggregation<T> {
                  {edges_.row_ids, edges_.column_ids, s_.first_head, s_.plan.num_heads}, dropout_.probability,
                  dropout_.stream, coefficients_);
 
-    // Q[n] := sum_a alpha V_a, of whole heads
+    // Q[n] := sum_a alpha V_a, for whole heads
     auto const& own = s_.plan.averages_heads ? sums_ : to.storage();
     auto const p = s_.result_steps.has_copy() ? result_memory_ : own;
     count_product();
@@ -80,12 +80,12 @@ class AttentionAggregation final : public Aggregation<T> {
     }
     auto const dp = result_.bring(exec, own, result_memory_);
 
-    // dalpha := <dQ, V>, and from it the gradient of the scores
+    // dalpha := <dQ, V>, then the gradient of the scores
     count_product();
     edge_dots(exec, edges_.block, s_.heads, dp, brought_values_, coefficients_gradient_);
     edge_softmax_backward(exec, grid_.over(s_.softmax_axis), passes, edges_.block, s_.heads.count, weights(),
                           coefficients_gradient_, *workspace_);
-    // dV := sum_c alpha^T dQ, and what the scores add
+    // dV := sum_c alpha^T dQ, and the terms from the scores
     auto const dv = s_.values_steps.has_copy() ? values_gradient_ : to.storage();
     count_product();
     edge_spmm_transposed(exec, edges_.block, s_.heads, weights(), dp, dv);
@@ -142,7 +142,7 @@ class AttentionAggregation final : public Aggregation<T> {
                             {dl, dv, terms});
     rows_.bring_back(exec, dl, du);
     values_.bring_back(exec, dv, du);
-    // da_h := sum_i of the terms, of this rank's edges and heads
+    // da_h := the sum of the terms of this rank's edges and heads
     passes.add(passes_.vectors);
     auto const& da = parts_.vectors_gradient.storage();
     Kokkos::deep_copy(exec, da, T{0});
@@ -154,7 +154,7 @@ class AttentionAggregation final : public Aggregation<T> {
     auto const [rows, columns] =
         std::pair(s_.counts.rows * s_.heads.count, s_.counts.columns * s_.heads.count);
     auto const own = part_of(ends_gradient_, rows + columns, 2 * s_.num_ends());
-    // ds and dt of this block, or the owner's if nothing moves
+    // ds and dt of this block, or of the owner if nothing moves
     auto const ds =
         s_.rows_steps.has_copy() ? part_of(ends_gradient_, 0, rows) : part_of(own, 0, s_.num_ends());
     auto const dt = s_.columns_steps.has_copy() ? part_of(ends_gradient_, rows, columns)
@@ -180,11 +180,11 @@ class AttentionAggregation final : public Aggregation<T> {
   pmm::BlockRows<T> result_, values_, rows_, columns_;
   AttentionPasses passes_;
   Dropout dropout_;
-  Vector<T> kept_values_, kept_rows_, kept_columns_, kept_ends_, coefficients_; // of the layer
+  Vector<T> kept_values_, kept_rows_, kept_columns_, kept_ends_, coefficients_; // the layer's own memory
   Vector<T> sums_, result_memory_, values_gradient_, ends_gradient_,
-      coefficients_gradient_; // of all layers in turn
+      coefficients_gradient_; // memory that layers share
   Vector<T> brought_values_, brought_rows_,
-      brought_columns_; // what the block reads, since the last forward()
+      brought_columns_; // values and terms of the scores on the block, since the last forward()
 };
 
 } // namespace

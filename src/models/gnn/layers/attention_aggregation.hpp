@@ -1,9 +1,9 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Attention over neighbours as the aggregation of a layer that transforms first (gnn/plan/network_plan.hpp): Q from U, and from dQ dU
-// and the gradient of the vectors a. Every rank has whole heads of its block (pmm/edges/README.md). The backward pass reads what the
-// forward pass left: the coefficients, the values and what scores are made of, where the block reads them.
+// Attention over neighbors as the aggregation of a layer that transforms first (gnn/plan/network_plan.hpp): forward Q from U; backward dU
+// and the gradient of the vectors a from dQ. Each rank has whole heads of its block (pmm/edges/README.md). The backward pass reads what the
+// forward pass stored on the block: the coefficients, the values and the terms of the scores.
 
 #include "models/gnn/layers/aggregation.hpp"
 #include "models/gnn/plan/attention_step.hpp"
@@ -15,7 +15,7 @@ namespace orthant::models {
 
 using runtime::GrowingVector;
 
-/// Memory that a layer has to itself.
+/// Memory of one layer.
 template<class T>
 struct EdgeAttentionMemory {
   GrowingVector<T> values{"orthant::models::attention_values"};
@@ -25,7 +25,7 @@ struct EdgeAttentionMemory {
   GrowingVector<T> coefficients{"orthant::models::coefficients"};
 };
 
-/// Memory that all layers use in turn (AttentionScratchPlan).
+/// Memory that all layers share (AttentionScratchPlan).
 template<class T>
 struct AttentionScratch {
   GrowingVector<T> sums{"orthant::models::attention_sums"};
@@ -34,20 +34,20 @@ struct AttentionScratch {
   GrowingVector<T> ends{"orthant::models::attention_ends_gradient"};
   GrowingVector<T> coefficients{"orthant::models::coefficients_gradient"};
 
-  /// Makes it that long: before a layer is made with it.
+  /// Grows the arrays to the planned sizes. Must be called before a layer is made with this object.
   void reserve(AttentionScratchPlan const& plan);
 };
 
-/// What such a layer is made with.
+/// Matrices of an attention layer.
 template<class T>
 struct AttentionParts {
   pmm::DistMatrix<T> vectors;          // a, [heads x num_vector()], whole on every rank
-  pmm::DistMatrix<T> vectors_gradient; // this rank's addend
+  pmm::DistMatrix<T> vectors_gradient; // this rank's partial gradient
   pmm::DistMatrix<T> projected;        // U, kept for the backward pass
 };
 
-/// `scratch` has its full size already; `grid` must outlive the aggregation. Throws Error if the adjacency has no edges
-/// (owned_adjacency.hpp). Collective over the grid's group when it runs.
+/// `scratch` must have its full size, and `grid` must outlive the aggregation. The adjacency must have edges (owned_adjacency.hpp);
+/// otherwise throws Error. Runs are collective over the grid's group.
 template<class T>
 [[nodiscard]] std::unique_ptr<Aggregation<T>>
 make_attention_aggregation(pmm::ProcessGrid const& grid, NetworkLayerPlan const& plan,

@@ -55,7 +55,7 @@ struct EndsGradient {
   }
 };
 
-/// Row i's term of da.
+/// Term of row i in the sum da.
 template<class T>
 struct EndsTerms {
   pmm::Heads heads;
@@ -70,7 +70,7 @@ struct EndsTerms {
     auto const gradient = ends_gradient[((is_of_row ? 0 : num_rows) + row) * heads.count + head];
     return gradient * z[(row * heads.count + head) * heads.width + (is_of_row ? place : place - heads.width)];
   }
-  /// Those of all columns at once.
+  /// Adds the terms of all columns of a row.
   void add_row(std::int64_t row, T* sums) const {
     for (std::int64_t head = 0; head < heads.count; ++head, sums += 2 * heads.width) {
       T const* const numbers = z + (row * heads.count + head) * heads.width;
@@ -100,7 +100,7 @@ struct PlainTerms {
   }
 };
 
-/// Adds up column k % num_columns of the terms of block k / num_columns.
+/// Sums column k % num_columns of the terms of block k / num_columns.
 template<class T, class Terms>
 struct SumBlockOfRows {
   Terms terms;

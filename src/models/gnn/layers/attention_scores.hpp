@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an owner of rows computes for attention (gnn/plan/network_plan.hpp): rows are whole, so nothing is communicated. Functions
-// enqueue on exec and do not fence.
+// Computations of attention on the rows that a rank owns (gnn/plan/network_plan.hpp). Rows are whole, so nothing is communicated.
+// Functions enqueue on exec and do not fence.
 //
 //   s_ih = <a_h row, Z_ih>      t_ih = <a_h column, Z_ih>      dZ_ih += ds_ih a_h row + dt_ih a_h column
 //   da_h row = sum_i ds_ih Z_ih      da_h column = sum_i dt_ih Z_ih
@@ -18,13 +18,13 @@ using runtime::Vector;
 template<class T>
 void find_ends(DefaultExec const& exec, pmm::Heads const& heads, std::int64_t num_rows, Vector<T> const& z,
                Vector<T> const& vectors, Vector<T> const& ends);
-/// dZ += .
+/// dZ_ih += ds_ih a_h row + dt_ih a_h column.
 template<class T>
 void add_ends_gradient(DefaultExec const& exec, pmm::Heads const& heads, std::int64_t num_rows,
                        Vector<T> const& vectors, Vector<T> const& ends_gradient, Vector<T> const& dz);
 
-/// Sums over rows, first in blocks of so many, then over the blocks in double: an order that depends on the shape alone. `partial`
-/// [blocks x columns] is lent.
+/// Sums over rows: first in blocks of `rows_of_block` rows, then over the blocks in double. The order depends only on the shape.
+/// `partial` is borrowed memory, [blocks x columns].
 template<class T>
 struct RowSums {
   std::int64_t num_rows = 0;
@@ -32,7 +32,7 @@ struct RowSums {
   std::int64_t rows_of_block = 1;
   Vector<T> partial;
 };
-/// da [heads x 2 width] of these rows.
+/// da [heads x 2 width], summed over these rows.
 template<class T>
 void sum_ends(DefaultExec const& exec, pmm::Heads const& heads, RowSums<T> const& sums, Vector<T> const& z,
               Vector<T> const& ends_gradient, T* da);
@@ -40,7 +40,7 @@ void sum_ends(DefaultExec const& exec, pmm::Heads const& heads, RowSums<T> const
 template<class T>
 void sum_terms(DefaultExec const& exec, RowSums<T> const& sums, Vector<T> const& terms, T* da);
 
-/// mean [rows x width] := that over the heads of all [rows x heads x width]; and its adjoint.
+/// average: mean [rows x width] := the mean over the heads of all [rows x heads x width]. spread: its adjoint.
 template<class T>
 void average_heads(DefaultExec const& exec, pmm::Heads const& heads, std::int64_t num_rows,
                    Vector<T> const& all, Vector<T> const& mean);

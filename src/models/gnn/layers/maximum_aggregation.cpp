@@ -11,7 +11,7 @@
 namespace orthant::models {
 namespace {
 
-/// Between owners. Sizes do not depend on edges.
+/// Steps in the schedule rows. The sizes used here do not depend on the number of edges.
 MaximumSteps steps_of(pmm::StepPlan const& step, NetworkLayerPlan const& layer, pmm::CellSizes const& cells) {
   return {step.shape(), step.coordinates(), maximum_plan_of(layer), cells, 0};
 }
@@ -25,7 +25,7 @@ MaximumScratchPlan scratch_of(pmm::StepPlan const& step, NetworkLayerPlan const&
           s.result_steps.has_copy() ? s.result_steps.num_in_block() : 0, s.num_results()};
 }
 
-/// Of the whole graph.
+/// Cells of the whole graph.
 pmm::CellSizes whole_cells_of(pmm::StepPlan const& step, NetworkLayerPlan const& layer) {
   return layer.owners ? cells_of(step, layer) : pmm::CellSizes{};
 }
@@ -82,7 +82,7 @@ void count_product(pmm::ProcessGrid const& grid, std::int64_t num_edges, std::in
   grid.world().instruments().flops.sparse += 2 * num_edges * width;
 }
 
-/// Between the owners of whole rows.
+/// Maximum in the schedule rows, between the owners of whole rows.
 template<class T>
 class MaximumAggregation final : public Aggregation<T> {
  public:
@@ -126,11 +126,11 @@ class MaximumAggregation final : public Aggregation<T> {
   MaximumSteps s_;
   EdgeOperands edges_;
   pmm::BlockRows<T> values_, result_;
-  Vector<T> values_memory_, result_memory_; // of all layers in turn
-  pmm::MaximumMemory<T> memory_;            // places: of the layer
+  Vector<T> values_memory_, result_memory_; // memory that layers share
+  pmm::MaximumMemory<T> memory_;            // the places are the layer's own
 };
 
-/// On three axes. The block and its transpose are the lists of edges by row and by column.
+/// Maximum in the schedule pmm3d, on three axes. The block and its transpose are the lists of edges by row and by column.
 template<class T>
 class PlaneMaximumAggregation final : public Aggregation<T> {
  public:
@@ -177,7 +177,7 @@ class PlaneMaximumAggregation final : public Aggregation<T> {
   PlaneMaximumSteps s_;
   pmm::EdgeBlock block_;
   Vector<std::int64_t> column_ids_;
-  pmm::MaximumMemory<T> memory_; // places: of the layer
+  pmm::MaximumMemory<T> memory_; // the places are the layer's own
 };
 
 } // namespace
@@ -189,7 +189,7 @@ void MaximumScratch<T>::reserve(MaximumScratchPlan const& plan) {
   auto const wanted = static_cast<std::size_t>(plan.found);
   if (wanted <= found.extent(0)) return;
   auto const length = found.extent(0) == 0 ? wanted : wanted + wanted / 8;
-  found = {}; // the old memory goes before the new comes
+  found = {}; // free the old memory first
   found = runtime::Vector<runtime::ValueIndex<T>>(
       Kokkos::view_alloc("orthant::models::maximum_found", Kokkos::WithoutInitializing), length);
 }

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The maximum of the neighbours in place of A^ F (gnn/plan/network_products.hpp). The backward pass reads which neighbours the
-// maxima of the last forward pass are of.
+// The maximum over neighbors in place of A^ F (gnn/plan/network_products.hpp). The backward pass reads the places, that is, which neighbor
+// each maximum of the last forward pass came from.
 
 #include "models/gnn/layers/aggregation.hpp"
 #include "models/gnn/plan/network_plan.hpp"
@@ -13,41 +13,41 @@
 
 namespace orthant::models {
 
-// The memory of layers that take the maximum of the neighbours (gnn/plan/network_products.hpp).
+// Memory of layers that take the maximum over neighbors (gnn/plan/network_products.hpp).
 
-/// Numbers that all layers use in turn.
+/// Lengths of the arrays that all layers share.
 struct MaximumScratchPlan {
   std::int64_t values = 0; // F, and d
   std::int64_t result = 0; // p, and dP
-  std::int64_t found = 0;  // and places, which each layer has to itself
+  std::int64_t found = 0;  // the maxima while they are computed, and the places of each layer
 
-  /// The longest of both.
+  /// Raises each length to that of `other` if it is larger.
   void add(MaximumScratchPlan const& other);
   void list(pmm::StepPlan& step) const;
 };
 
-/// Of a network. `cells`: of its block in the schedule rows, else not read.
+/// Scratch sizes of a network. `cells`: cells of its block in the schedule rows; ignored otherwise.
 [[nodiscard]] MaximumScratchPlan maximum_scratch_of(pmm::StepPlan const& step, NetworkPlan const& plan,
                                                     pmm::CellSizes const& cells);
 void reserve_maximum(pmm::WorkspacePlan& work, pmm::StepPlan const& step, NetworkPlan const& plan);
-/// Lists the arrays that layers use in turn, and those that each has to itself.
+/// Lists the arrays that layers share, and the arrays of each layer.
 void plan_maximum_arrays(pmm::StepPlan& step, NetworkPlan const& plan);
 
-/// Memory that all layers use in turn (MaximumScratchPlan).
+/// Memory that all layers share (MaximumScratchPlan).
 template<class T>
 struct MaximumScratch {
   runtime::GrowingVector<T> values{"orthant::models::maximum_values"};
   runtime::GrowingVector<T> result{"orthant::models::maximum_result"};
-  runtime::Vector<runtime::ValueIndex<T>> found; // grows likewise
+  runtime::Vector<runtime::ValueIndex<T>> found; // grows like a GrowingVector
 
-  /// Makes it that long: before a layer is made with it.
+  /// Grows the arrays to the planned sizes. Must be called before a layer is made with this object.
   void reserve(MaximumScratchPlan const& plan);
 };
 using MaximumPlaces = runtime::GrowingVector<runtime::LocalColumn>;
 
-/// `scratch` has its full size already; `places` is the layer's own; `grid` must outlive the aggregation. column_ids: original ids of
-/// the columns of a block of the schedule pmm3d; those of owners have theirs (owned_adjacency.hpp). Throws Error if there are no ids.
-/// Collective over the grid's group when it runs.
+/// `scratch` must have its full size, `places` belongs to the layer, and `grid` must outlive the aggregation. `column_ids`:
+/// original ids of the columns of a block in the schedule pmm3d; blocks of the schedule rows have ids themselves
+/// (owned_adjacency.hpp). Throws Error if there are no ids. Runs are collective over the grid's group.
 template<class T>
 [[nodiscard]] std::unique_ptr<Aggregation<T>>
 make_maximum_aggregation(pmm::ProcessGrid const& grid, NetworkLayerPlan const& plan,

@@ -112,7 +112,7 @@ void NetworkActivation<T>::forward(DefaultExec const& exec, Pass pass, Dropout c
 template<class T>
 void NetworkActivation<T>::forward_smooth(DefaultExec const& exec, Dropout const& dropout) {
   if constexpr (std::is_same_v<T, Sum>) {
-    // D := dropout(f(Z)), in the memory of gradients if F is to be added
+    // D := dropout(f(Z)), in the memory of gradients if F is added later
     auto const& d = residual_.exists() ? z_gradient_ : output_;
     activate(exec, passes(), activation_, z_.local(), d.local());
     if (dropout.probability > 0) apply_dropout(exec, passes(), d.local(), dropout, keys_, d.local());
@@ -133,7 +133,7 @@ void NetworkActivation<T>::backward_smooth(DefaultExec const& exec, Dropout cons
 template<class T>
 void NetworkActivation<T>::forward_centered(DefaultExec const& exec, Pass pass, Dropout const& dropout) {
   if constexpr (std::is_same_v<T, Sum>) {
-    // D, in the memory of gradients if F is to be added
+    // D, in the memory of gradients if F is added later
     auto const& d = residual_.exists() ? z_gradient_ : output_;
     centered_->forward(exec, pass, d);
     if (is_smooth()) {
@@ -152,7 +152,7 @@ void NetworkActivation<T>::backward_centered(DefaultExec const& exec, Dropout co
     auto const& gradient = z_gradient_.local();
     auto const draws_again = dropout.probability > 0 && (is_smooth() || residual_.exists());
     if (draws_again) apply_dropout(exec, passes(), gradient, dropout, keys_, gradient);
-    // What passed is to be seen in F' = D, or else in N.
+    // F' = D shows which elements passed; if it does not, N is recomputed.
     if (is_smooth() || residual_.exists()) centered_->restore(exec, output_);
     if (is_smooth())
       activate_backward(exec, passes(), activation_, output_.local(), gradient);

@@ -1,16 +1,16 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What becomes of a convolution's output Z before the next layer reads it; norm and residual may be absent
-// (ScaleGNN, arXiv 2604.02651):
+// Activation of a convolution's output Z, with optional norm, dropout and residual (ScaleGNN, arXiv 2604.02651). F is the input of the
+// layer; f is ReLU, ELU or GELU:
 //
-//   N = norm(Z)      D = dropout(f(N))      F' = D + F, F what the layer read, f ReLU, ELU or GELU
+//   N = norm(Z)      D = dropout(f(N))      F' = D + F
 //
-// With both absent, and f = ReLU, F' takes Z's place; if outputs share memory, a bit per element tells what passed. With a
-// norm, or another f, Z is kept for the backward pass; with a residual alone D. LayerNorm and BatchNorm make N again in the
-// place of F', which nothing reads any more. F is added by the kernel that writes F', if f = ReLU. Backward, dZ takes the
-// place of dF', except for a residual within the rank: then dF' stays where it is, until dF is added to it, and dZ has memory
-// of its own.
+// Without norm and residual and with f = ReLU, F' overwrites Z; if outputs share memory, a bit per element records which elements
+// passed. With a norm or another f, Z is kept for the backward pass; with a residual only, D is kept. LayerNorm and BatchNorm
+// recompute N in the memory of F', which is not read again. With f = ReLU the kernel that writes F' also adds F. In the backward
+// pass dZ overwrites dF'. A residual within the rank is an exception: dF' is kept until dF is added to it, and dZ has its own
+// memory.
 
 #include "models/gnn/layers/network_layer.hpp"
 #include "models/gnn/layers/self_term.hpp"
@@ -21,19 +21,20 @@
 
 namespace orthant::models {
 
-/// Memory that the activation of one layer has to itself; none is taken for an absent part.
+/// Memory of one layer's activation. Absent parts take no memory.
 template<class T>
 struct NetworkActivationMemory {
   GrowingVector<T> output{"orthant::models::activated"};                        // F'
   GrowingVector<runtime::SumOf<T>> inverse_rms{"orthant::models::inverse_rms"}; // of RmsNormState
   GrowingVector<std::uint32_t> passed{"orthant::models::passed"};
-  std::unique_ptr<CenteredNormMemory<runtime::SumOf<T>>> centered; // apart, as few networks have it
+  std::unique_ptr<CenteredNormMemory<runtime::SumOf<T>>> centered; // allocated separately because few
+                                                                   // networks have it
 };
 
-/// Adds to `scratch` what the activation of a layer needs.
+/// Adds the scratch of a layer's activation to `scratch`.
 void plan_activation_scratch(NetworkScratchPlan& scratch, pmm::StepPlan const& step,
                              NetworkLayerPlan const& layer, ActivationParts const& parts);
-/// Lists the memory that the activation of a layer has to itself. `format`: of activations.
+/// Lists the memory of a layer's activation. `format`: of activations.
 void plan_activation_arrays(pmm::StepPlan& step, NetworkLayerPlan const& layer, ActivationParts const& parts,
                             runtime::Wire format);
 
@@ -42,30 +43,29 @@ class NetworkActivation {
  public:
   using Sum = runtime::SumOf<T>;
 
-  /// Of `layer`, whose output and gradient it shares; made anew for each graph or batch. `scratch` has its
-  /// full size already, and `parameters` outlive it. Not collective.
+  /// Activation of `layer`, with whose output and gradient it shares memory. Made anew for each graph or batch. `scratch` must have
+  /// its full size, and `parameters` must outlive this object. Not collective.
   NetworkActivation(NetworkLayer<T> const& layer, ActivationParts const& parts,
                     NetworkLayerParameters<Sum> const& parameters, BlockKeys keys, ResidualPath<Sum> residual,
                     NetworkScratch<T>& scratch, NetworkActivationMemory<T>& memory);
 
-  /// Of a residual: brings F to where F' lies, ahead of the layer's products, unless it lies there. Collective over
-  /// the group.
+  /// For a residual: moves F to where F' lies, before the layer's products; no-op if F already lies there. Collective over the group.
   void start(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& layer_input);
-  /// F' from Z. Collective over the column axis if there is a norm, of BatchNorm in training over the row axis.
+  /// Computes F' from Z. Collective over the column axis if there is a norm; BatchNorm in training is collective over the row axis.
   void forward(runtime::DefaultExec const& exec, Pass pass, Dropout const& dropout);
 
-  /// dF', for the layer above to write.
+  /// dF', written by the layer above.
   [[nodiscard]] pmm::DistMatrix<T> const& gradient() const { return gradient_; }
-  /// The layer's dZ from dF', and dg, for the dropout of the last forward(). A residual sends dF' to where
-  /// F lies first. Collective.
+  /// Computes the layer's dZ, and dg, from dF', with the dropout of the last forward(). A residual first sends dF' to where F lies.
+  /// Collective.
   void backward(runtime::DefaultExec const& exec, Dropout const& dropout);
-  /// dF + dF', once the layer has written its dF; it lies where dF' of the layer below is read.
+  /// Returns dF + dF'. Call it after the layer has written its dF. The result lies where the layer below reads its dF'.
   pmm::DistMatrix<T> const& finish_backward(runtime::DefaultExec const& exec,
                                             pmm::DistMatrix<T> const& input_gradient);
 
-  /// F', by the rows of the next layer's input.
+  /// F', with the row placement of the next layer's input.
   [[nodiscard]] pmm::DistMatrix<T> const& output() const { return output_; }
-  /// Of Z after forward(), on this rank. Fences; not collective.
+  /// Number of positive elements of Z after forward(), on this rank. Fences. Not collective.
   [[nodiscard]] std::int64_t num_positive(runtime::DefaultExec const& exec) const;
 
  private:
@@ -80,18 +80,19 @@ class NetworkActivation {
                      NetworkActivationMemory<T>& memory);
 
   Activation activation_;
-  NetworkLayerParameters<Sum> const& parameters_; // of the network
+  NetworkLayerParameters<Sum> const& parameters_; // owned by the network
   BlockKeys keys_;
   ResidualPath<Sum> residual_;
   pmm::DistMatrix<T> z_, z_gradient_, output_, gradient_;
-  pmm::DistMatrix<T> addend_;            // F, where there is a residual
-  pmm::DistMatrix<T> residual_gradient_; // dF' where F lies, if that is elsewhere
+  pmm::DistMatrix<T> addend_;            // F, if there is a residual
+  pmm::DistMatrix<T> residual_gradient_; // dF' where F lies, if F' lies elsewhere
   RmsNormState<Sum> norm_state_;
   bool keeps_mask_;
-  runtime::Vector<std::uint32_t> passed_; // if it keeps a mask: F' does not stay
+  runtime::Vector<std::uint32_t> passed_; // bits that replace F' if its memory is shared
   Boxed<CenteredNorm<Sum>> centered_;
   runtime::Vector<Sum> row_sums_;
-  std::shared_ptr<pmm::Workspace<Sum>> workspace_; // of the layer: what the two do never overlaps
+  std::shared_ptr<pmm::Workspace<Sum>> workspace_; // shared with the layer; the two never run at the same
+                                                   // time
 };
 
 extern template class NetworkActivation<float>;
@@ -99,9 +100,9 @@ extern template class NetworkActivation<double>;
 extern template class NetworkActivation<runtime::Bf16Number>;
 extern template class NetworkActivation<runtime::Fp16Number>;
 
-// What is asked of the output of a layer when a training goes wrong.
+// Checks of a layer's output, for messages about failed training.
 
-/// Of this rank's numbers: whether all are finite, and how many are positive. Fence; not collective.
+/// Whether all elements of this rank are finite, and how many are positive. Fence. Not collective.
 template<class T>
 [[nodiscard]] bool is_finite(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& matrix);
 template<class T>

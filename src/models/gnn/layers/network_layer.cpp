@@ -19,29 +19,29 @@ runtime::Vector<T> lent(pmm::ProcessGrid const& grid, pmm::Placement const& plac
   return memory.reserve(pmm::block_of(grid, placement).num_padded);
 }
 
-/// Whether the logits lie apart from outputs of T.
+/// Whether the logits have separate memory because outputs of type T are rounded.
 template<class T>
 bool has_own_logits(NetworkLayerPlan const& plan) {
   return plan.makes_logits && runtime::is_16_bit<T>;
 }
 
-/// Whether dQ is copied before dF takes its place: it is what the only product reads.
+/// Whether dQ is copied before dF overwrites it: the layer's only product reads dQ.
 bool copies_gradient(NetworkLayerPlan const& plan, bool needs_input_gradient) {
   return plan.kind != LayerKind::convolution && needs_input_gradient;
 }
-/// Of a layer that transforms first and shares memory: whether U lies where its product will, and dU where dQ lay. That is so if
-/// the aggregation reads only copies that messages made of its operand, forward and backward.
+/// For a layer that transforms first and shares memory: whether U lies in the memory of the product with it, and dU in the memory of dQ.
+/// True if the aggregation, forward and backward, reads only copies of its operand that messages made.
 bool has_middle_in_place(pmm::GridShape const& shape, NetworkLayerPlan const& plan) {
   auto const& owners = plan.owners.value();
-  if (owners.kept) return false; // U has other rows
+  if (owners.kept) return false; // U has other rows than Q
   auto const& [a, b, c] = owners.roles;
   auto const gathers_back = shape.size(owners.backward == pmm::Flow::forward ? c : a) > 1;
   return shape.size(b) > 1 || (shape.size(c) > 1 && gathers_back);
 }
-/// Whether U, dU or dH lies in the scratch.
+/// Whether U, dU or dH is in the scratch.
 bool has_middle(pmm::GridShape const& shape, NetworkLayerPlan const& plan,
                 NetworkLayerOptions const& options) {
-  if (options.shares_outputs) // dH takes the place of H
+  if (options.shares_outputs) // dH overwrites H
     return !plan.aggregates_first && !has_middle_in_place(shape, plan);
   return plan.kind == LayerKind::convolution || copies_gradient(plan, options.needs_input_gradient);
 }
@@ -55,7 +55,7 @@ pmm::LentMemory room_in(pmm::DistMatrix<T> const& operand, NetworkLayerPlan cons
 
 } // namespace
 
-// Outputs that share memory are free while a later layer multiplies what it gathered of them.
+// The memory of a shared output is free while a later layer multiplies the gathered copy of it.
 bool lends_operand(pmm::GridShape const& shape, NetworkLayerPlan const& layer, bool shares_outputs) {
   return shares_outputs && layer.index > 0 && layer.aggregates_first && has_middle_in_place(shape, layer);
 }
@@ -158,14 +158,14 @@ NetworkLayer<T>::NetworkLayer(pmm::ProcessGrid const& grid, NetworkLayerPlan con
                               NetworkLayerMemory<T>& memory, NetworkLayerPlaces<T> const& places)
     : NetworkLayer(grid, p, products_of(p, options.formats), std::move(parameters), options, scratch, memory,
                    places) {
-  // First what makes the workspace grow: its old memory is there beside the new one meanwhile.
+  // Objects that make the workspace grow come first, because old and new memory exist together for a moment.
   if (p.aggregates() && !p.reads_edges()) {
     if (p.keeps_weights(aggregated_columns(grid.shape(), grid.coordinates(), p)))
       keep_weights<Sum>(graph.adjacency);
     aggregation_ =
         make_aggregation<T>(grid, p, options.formats, std::move(graph.adjacency), scratch.workspace);
   }
-  // H is kept for dW; U is no longer needed once Q is there, unless coefficients depend on it.
+  // H is kept for dW. U is not needed after Q is computed, unless attention coefficients depend on it.
   if (options.shares_outputs && !p.aggregates_first && has_middle_in_place(grid.shape(), p))
     middle_ = middle_gradient_ = {grid, p.middle, lent(grid, p.middle, places.output_gradient)};
   else if (p.kind == LayerKind::convolution)
@@ -255,7 +255,7 @@ void NetworkLayer<T>::forward(runtime::DefaultExec const& exec, Features const& 
     return finish_forward(exec);
   }
   if (plan_.aggregates_first) {
-    // H[c,b] := sum_a A^[c,a] F[a,b], which is a propagation's Q
+    // H[c,b] := sum_a A^[c,a] F[a,b]; for a propagation this is Q
     if constexpr (std::is_same_v<Features, pmm::DistMatrix<T>>) {
       auto const room = room_in(features, plan_, options_);
       aggregation_->forward(exec, features, plan_.keeps_aggregate() ? middle_ : output_);
@@ -310,7 +310,7 @@ pmm::DistMatrix<T> const& NetworkLayer<T>::backward(runtime::DefaultExec const& 
 template<class T>
 template<class Features>
 void NetworkLayer<T>::backward_dense(runtime::DefaultExec const& exec, Features const& features) {
-  // dF[a,b] := sum_c dQ[a,c] W[b,c]^T is reduced while dW[b,c] := sum_a F[a,b]^T dQ[a,c] is computed.
+  // dF[a,b] := sum_c dQ[a,c] W[b,c]^T. Its reduction overlaps dW[b,c] := sum_a F[a,b]^T dQ[a,c].
   if (!options_.needs_input_gradient)
     return weight_back_->run(exec, features, output_gradient_, parameters_.weight_gradient);
   copy_numbers(exec, output_gradient_, middle_gradient_);
@@ -324,14 +324,14 @@ template<class T>
 template<class Features>
 void NetworkLayer<T>::backward_in_place(runtime::DefaultExec const& exec, Features const& features) {
   if (plan_.aggregates_first) {
-    // dW := H^T dQ;  dH := dQ W^T in the place of H;  dF := A^^T dH
+    // dW := H^T dQ;  dH := dQ W^T overwrites H;  dF := A^^T dH
     weight_back_->run(exec, middle_, output_gradient_, parameters_.weight_gradient);
     if (!options_.needs_input_gradient) return;
     transform_back_->run(exec, output_gradient_, weight_.matrix(), middle_gradient_);
     auto const room = room_in(middle_gradient_, plan_, options_);
     return aggregation_->backward(exec, middle_gradient_, input_gradient_);
   }
-  // dU := A^^T dQ, if possible in the place of dQ;  dW := F^T dU;  dF := dU W^T in the place of F
+  // dU := A^^T dQ, overwrites dQ if possible;  dW := F^T dU;  dF := dU W^T overwrites F
   aggregation_->backward(exec, output_gradient_, middle_gradient_);
   weight_back_->run(exec, features, middle_gradient_, parameters_.weight_gradient);
   if constexpr (std::is_same_v<Features, pmm::DistMatrix<T>>)
@@ -350,14 +350,14 @@ void NetworkLayer<T>::backward_products(runtime::DefaultExec const& exec, Featur
     return aggregation_->backward(exec, middle_gradient_, input_gradient_);
   }
   if (plan_.aggregates_first) {
-    // dH[c,b] := sum_a dQ[c,a] W[b,a]^T is reduced while dW[b,a] := sum_c H[c,b]^T dQ[c,a] is computed.
+    // dH[c,b] := sum_a dQ[c,a] W[b,a]^T. Its reduction overlaps dW[b,a] := sum_c H[c,b]^T dQ[c,a].
     if (options_.needs_input_gradient) {
       transform_back_->start(exec, output_gradient_, weight_.matrix(), middle_gradient_);
       if (!options_.overlaps) transform_back_->finish();
     }
     auto const prefetches = plan_.owners && options_.needs_input_gradient && options_.overlaps;
     if (prefetches) {
-      // dH is whole: its columns are sent while dW is computed.
+      // dH is complete: its columns are sent while dW is computed.
       transform_back_->finish();
       aggregation_->prefetch_backward(exec, middle_gradient_);
     }
@@ -370,7 +370,7 @@ void NetworkLayer<T>::backward_products(runtime::DefaultExec const& exec, Featur
   }
   // dU[a,c] := sum_b A^[b,a]^T dQ[b,c]
   aggregation_->backward(exec, output_gradient_, middle_gradient_);
-  // dF[a,b] := sum_c dU[a,c] W[b,c]^T is reduced while dW[b,c] := sum_a F[a,b]^T dU[a,c] is computed.
+  // dF[a,b] := sum_c dU[a,c] W[b,c]^T. Its reduction overlaps dW[b,c] := sum_a F[a,b]^T dU[a,c].
   if constexpr (std::is_same_v<Features, pmm::DistMatrix<T>>) {
     if (options_.needs_input_gradient) {
       transform_back_->start(exec, middle_gradient_, weight_.matrix(), input_gradient_);

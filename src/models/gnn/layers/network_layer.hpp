@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// One graph convolution, forward and backward side by side (network_plan.hpp says where everything lies):
+// One graph convolution, forward and backward (placements: gnn/plan/network_plan.hpp):
 //
 //   aggregate first   H = A^ F, Q = H W + 1 b^T          transform first   U = F W, Q = A^ U + 1 b^T
 //                     db = 1^T dQ                                          db = 1^T dQ
@@ -9,14 +9,15 @@
 //                     dH = dQ W^T                                          dW = F^T dU
 //                     dF = A^^T dH                                         dF = dU W^T
 //
-// A vertex itself may add a term to its output (self_term.hpp). A layer may have one of the two products alone:
+// A term of the vertex itself may be added (self_term.hpp). A layer may have only one of the two products:
 //
 //   dense   Q = F W + 1 b^T      dW = F^T dQ      dF = dQ W^T               propagation   Q = A^ F      dF = A^^T dQ
 //
-// What is aggregated may get a share of H0 (teleport.hpp), and W may stand for a map near the identity (propagation_terms.hpp).
+// A share of H0 may be added to the aggregate (teleport.hpp), and W may stand for a map near the identity
+// (models/layers/propagation_terms.hpp).
 //
-// F, H, U, Q and their gradients hold numbers of T. If these have 16 bits, products read a copy of W that is rounded in
-// each forward pass, sums are fp32 and rounded once, and logits are never rounded.
+// F, H, U, Q and their gradients have elements of type T. If T has 16 bits, products read a copy of W that is rounded in each forward
+// pass, sums are fp32 and rounded once, and logits are never rounded.
 //
 // Source: Kipf & Welling (arXiv 1609.02907); Plexus (arXiv 2505.04083), algorithms 1 and 2.
 
@@ -40,20 +41,25 @@ struct NetworkLayerOptions {
   bool has_bias = true;
   bool needs_input_gradient = true;
   bool overlaps = true;
-  /// The caller adds the bias, and leaves the local column sums of dQ in bias_gradient() before backward():
-  /// its activation does so in passing.
+  /// The caller adds the bias, and writes the local column sums of dQ to bias_gradient() before backward(): the kernels of its activation
+  /// do both.
   bool is_activated = false;
   bool shares_outputs = false;
-  NumberFormats formats{}; // of activations and their gradients; weights and theirs: native
+  NumberFormats formats{}; // of activations and their gradients; weights and their gradients are native
 };
 
 struct NetworkScratchPlan;
 
-/// Memory that all layers use in turn, as long as the largest needs. `gradient`: what comes from the layer above, then dQ,
-/// then dF. `middle`: U, dU or dH. If outputs share memory (NetworkLayerPlaces), `gradient` is of 16-bit logits or of trained
-/// features, and `middle` is U or dU, if these are not in place. The activations use `residual_gradient` and `row_sums`; but
-/// if a layer has a residual within the rank, dQ and then dF lie in `residual_gradient`, and what comes from above stays. With
-/// perceptrons `gradient` and `middle` take turns (network/network_arrays.hpp).
+/// Memory that all layers share, as long as the largest layer needs.
+///
+///   gradient            the gradient from the layer above, then dQ, then dF
+///   middle              U, dU or dH
+///   residual_gradient   of activations. With a residual within the rank: dQ, then dF, while `gradient` keeps the gradient from above
+///   row_sums            of activations
+///
+/// If outputs share memory (NetworkLayerPlaces), `gradient` holds gradients of 16-bit logits or of trained features, and `middle`
+/// holds U or dU unless these are computed in place. With perceptrons `gradient` and `middle` alternate
+/// (gnn/network/network_arrays.hpp).
 template<class T>
 struct NetworkScratch {
   GrowingVector<T> gradient{"orthant::models::gradient"};
@@ -65,27 +71,27 @@ struct NetworkScratch {
   MaximumScratch<runtime::SumOf<T>> maximum;
   using Workspace = pmm::Workspace<runtime::SumOf<T>>;
   std::shared_ptr<Workspace> workspace = std::make_shared<Workspace>();
-  std::shared_ptr<Workspace> overlapped =
-      std::make_shared<Workspace>(); // of a product beside which others run
+  std::shared_ptr<Workspace> overlapped = std::make_shared<Workspace>(); // of a product that overlaps others
 
-  /// Makes it that long, before layers are made with it; workspaces and what reads edges apart.
+  /// Grows the arrays to the planned sizes, except workspaces and the scratch of layers that read edges. Must be called before
+  /// layers are made with this object.
   void reserve(NetworkScratchPlan const& needed);
 };
 
-/// Memory that a layer has to itself: what the backward pass reads, and the logits.
+/// Memory of one layer: what the backward pass reads, and the logits.
 template<class T>
 struct NetworkLayerMemory {
   GrowingVector<T> middle{"orthant::models::aggregated"}; // H
   GrowingVector<T> self{"orthant::models::self"};         // S
   GrowingVector<T> output{"orthant::models::output"};
-  GrowingVector<runtime::SumOf<T>> logits{"orthant::models::output"}; // if they are not of T
-  GrowingVector<T> weight{"orthant::models::operand_weight"};         // if it is rounded or mapped
+  GrowingVector<runtime::SumOf<T>> logits{"orthant::models::output"}; // if logits are not of type T
+  GrowingVector<T> weight{"orthant::models::operand_weight"};         // if the operand is rounded or mapped
   MaximumPlaces maximum{"orthant::models::maximum_places"};
-  std::unique_ptr<EdgeAttentionMemory<runtime::SumOf<T>>> attention; // apart, as few models have it
+  std::unique_ptr<EdgeAttentionMemory<runtime::SumOf<T>>> attention; // allocated separately because few
+                                                                     // models have it
 };
 
-/// A weight as products read it: the parameter itself, or a copy of numbers T that is rounded in each forward pass, or its
-/// identity map.
+/// A weight as products read it: the parameter itself, a copy rounded to T in each forward pass, or its identity map.
 template<class T>
 class OperandWeight {
  public:
@@ -93,10 +99,10 @@ class OperandWeight {
 
   OperandWeight(pmm::DistMatrix<Sum> weight, GrowingVector<T>& memory,
                 std::optional<double> map_share = std::nullopt);
-  /// Rounds or maps it, if it is. Enqueues on exec. Throws Error if a finite number does not fit fp16.
+  /// Recomputes the rounded or mapped copy; no-op without a copy. Enqueues on exec. Throws Error if a finite number does not fit fp16.
   void update(runtime::DefaultExec const& exec) const;
   [[nodiscard]] pmm::DistMatrix<T> const& matrix() const { return matrix_; }
-  /// From the gradient of matrix() to that of the weight, in place.
+  /// Converts the gradient by matrix() to the gradient of the parameter, in place.
   void finish_gradient(runtime::DefaultExec const& exec, pmm::DistMatrix<Sum> const& gradient) const;
 
  private:
@@ -109,9 +115,9 @@ class OperandWeight {
 void plan_operand_weight(pmm::StepPlan& step, pmm::Placement const& weight, NumberFormats const& formats,
                          bool is_mapped = false);
 
-/// The same before it exists. The longest of what the layers need.
+/// Sizes of a NetworkScratch: the maximum over the layers.
 struct NetworkScratchPlan {
-  std::int64_t gradient = 0; // numbers
+  std::int64_t gradient = 0; // elements
   std::int64_t residual_gradient = 0;
   std::int64_t row_sums = 0;
   std::int64_t middle = 0;
@@ -119,31 +125,31 @@ struct NetworkScratchPlan {
   pmm::WorkspacePlan workspace;
   pmm::WorkspacePlan overlapped;
 
-  /// Adds what a layer needs.
+  /// Takes a layer into account.
   void add(pmm::StepPlan const& step, NetworkLayerPlan const& layer, NetworkLayerOptions const& options);
   /// Lists the arrays. `format`: of activations.
   void list(pmm::StepPlan& step, runtime::Wire format) const;
 };
 
-/// Whether a sparse product may use the memory of the layer's input: messages have copied what it multiplies.
+/// Whether a sparse product may use the memory of the layer's input as scratch, because messages hold a copy of its operand.
 [[nodiscard]] bool lends_operand(pmm::GridShape const& shape, NetworkLayerPlan const& layer,
                                  bool shares_outputs);
 
-/// Lists the memory that a layer has to itself, but for outputs of hidden layers if they share memory.
+/// Lists the memory of a layer, except outputs of hidden layers if these share memory.
 void plan_layer_arrays(pmm::StepPlan& step, NetworkLayerPlan const& layer,
                        NetworkLayerOptions const& options);
 
-/// Where Q, dQ, dF, and dH or dU of a layer lie, in memory that is long enough; gnn/plan/network_settings says when outputs share it.
+/// Memory of Q, dQ, dF, and dH or dU of a layer, with enough capacity. gnn/plan/network_settings.hpp says when outputs share memory.
 template<class T>
 struct NetworkLayerPlaces {
-  GrowingVector<T>& output; // unless these are logits of Sum
+  GrowingVector<T>& output; // unless the output is logits of type Sum
   GrowingVector<T>& output_gradient;
   GrowingVector<T>& input_gradient;
   GrowingVector<T>& middle_gradient;
 };
 
-/// What a layer has of its graph. `column_ids`: of one that takes a maximum in the schedule pmm3d; `self_path`: of one with a self
-/// weight; `teleport`: of one with a site.
+/// The graph of a layer. `column_ids`: for a maximum in the schedule pmm3d. `self_path`: for a self weight. `teleport`: for a layer with a
+/// site.
 template<class T>
 struct NetworkLayerGraph {
   Adjacency<T> adjacency;
@@ -157,33 +163,32 @@ class NetworkLayer {
  public:
   using Sum = runtime::SumOf<T>;
 
-  /// The layer on one graph or batch, in lent memory: made anew for each, which costs a few small objects.
-  /// `scratch` has its full size already: the layers share it.
+  /// A layer on one graph or batch, in borrowed memory, which must outlive it. Made anew for each batch at the cost of a few small objects.
+  /// `scratch` must have its full size; layers share it.
   NetworkLayer(pmm::ProcessGrid const& grid, NetworkLayerPlan const& plan, NetworkLayerGraph<Sum> graph,
                NetworkLayerParameters<Sum> parameters, NetworkLayerOptions const& options,
                NetworkScratch<T>& scratch, NetworkLayerMemory<T>& memory,
                NetworkLayerPlaces<T> const& places);
 
-  /// Ahead of forward(): what drops coefficients of attention. Other layers have none, and dense ones do not aggregate.
+  /// Call before forward() with the dropout of attention coefficients. Other layers ignore it.
   void begin_pass(Dropout const& coefficients) {
     if (aggregation_) aggregation_->begin_pass(coefficients);
   }
-  /// Q := the layer, before activation: output(), or logits(). `F` is a DistMatrix or, in layer 0, a DistSparse.
+  /// Computes Q, before activation: output(), or logits(). `Features`: DistMatrix or, in layer 0, DistSparse.
   template<class Features>
   void forward(runtime::DefaultExec const& exec, Features const& features);
-  /// The same where H = A^ F of an earlier forward() still holds. Aggregate first only.
+  /// The same with the H = A^ F of an earlier forward(), which must still be valid. The layer must aggregate first.
   void forward_from_middle(runtime::DefaultExec const& exec);
 
-  /// From dQ = output_gradient() to dW, db and, where needed, dF, which it returns (in the memory of
-  /// NetworkLayerPlaces::input_gradient).
+  /// Computes dW, db and, if needed, dF from dQ = output_gradient(). Returns dF, in the memory of NetworkLayerPlaces::input_gradient.
   template<class Features>
   pmm::DistMatrix<T> const& backward(runtime::DefaultExec const& exec, Features const& features);
 
   [[nodiscard]] NetworkLayerPlan const& plan() const { return plan_; }
   [[nodiscard]] pmm::DistMatrix<T> const& output() const { return output_; }
-  /// H or U, while it is kept.
+  /// H or U. Valid only as long as it is kept.
   [[nodiscard]] pmm::DistMatrix<T> const& middle() const { return middle_; }
-  /// Of a layer that makes them.
+  /// Only for a layer that makes the logits.
   [[nodiscard]] pmm::DistMatrix<Sum> const& logits() const {
     if constexpr (std::is_same_v<T, Sum>)
       return output_;
@@ -191,7 +196,7 @@ class NetworkLayer {
       return *logits_;
   }
   [[nodiscard]] pmm::DistMatrix<T> const& output_gradient() const { return output_gradient_; }
-  /// With room for sums over the rows of its output.
+  /// Includes space for sums over the rows of the layer's output.
   [[nodiscard]] std::shared_ptr<pmm::Workspace<Sum>> const& workspace() const { return workspace_; }
 
  private:
@@ -203,7 +208,7 @@ class NetworkLayer {
   void finish_forward(runtime::DefaultExec const& exec);
   template<class Features>
   void backward_products(runtime::DefaultExec const& exec, Features const& features);
-  /// The same if outputs share memory.
+  /// Backward pass if outputs share memory.
   template<class Features>
   void backward_in_place(runtime::DefaultExec const& exec, Features const& features);
   template<class Features>
@@ -211,15 +216,15 @@ class NetworkLayer {
 
   NetworkLayerPlan plan_;
   NetworkLayerOptions options_;
-  bool has_own_logits_; // of Sum, in place of an output of T
+  bool has_own_logits_; // of type Sum, in place of an output of type T
   NetworkLayerParameters<Sum> parameters_;
   OperandWeight<T> weight_;
   std::shared_ptr<pmm::Workspace<Sum>> workspace_;
   pmm::DistMatrix<T> middle_, middle_gradient_, output_, output_gradient_, input_gradient_;
-  std::unique_ptr<pmm::DistMatrix<Sum>> logits_;    // null: output_, or none
+  std::unique_ptr<pmm::DistMatrix<Sum>> logits_;    // null: the logits are output_, or the layer makes none
   std::unique_ptr<Aggregation<T>> aggregation_;     // null: a dense layer
-  std::optional<pmm::Product<T>> transform_;        // one of them, but for propagations
-  std::unique_ptr<pmm::Product<T, Sum>> to_logits_; // H W, of 16-bit numbers; few layers have it
+  std::optional<pmm::Product<T>> transform_;        // nullopt for propagations, and if to_logits_ is set
+  std::unique_ptr<pmm::Product<T, Sum>> to_logits_; // H W, from 16-bit operands; few layers have it
   std::optional<pmm::Product<T, Sum>> weight_back_;
   std::optional<pmm::Product<T>> transform_back_;
   std::unique_ptr<SelfTerm<T>> self_; // null: none

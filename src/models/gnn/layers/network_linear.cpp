@@ -59,7 +59,7 @@ void NetworkLinear<T, Result>::backward(runtime::DefaultExec const& exec, Featur
   if (options_.has_bias && !options_.is_activated)
     pmm::sum_columns(exec, gradient, parameters_.bias_gradient, *workspace_);
   if (options_.has_bias) parameters_.reduce(exec, gradient, parameters_.bias_gradient);
-  // dA[r,k] := sum_c dC[r,c] W[k,c]^T is reduced while dW[k,c] := sum_r A[r,k]^T dC[r,c] is computed.
+  // dA[r,k] := sum_c dC[r,c] W[k,c]^T. Its reduction overlaps dW[k,c] := sum_r A[r,k]^T dC[r,c].
   if (options_.needs_input_gradient) {
     input_back_.start(exec, gradient, weight_.matrix(), a_gradient);
     if (!options_.overlaps) input_back_.finish();

@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The dense products around the convolutions, input projection and head, forward and backward side by side:
+// The dense layers of a graph network (input projection, head, second layers of perceptrons), forward and backward:
 //
 //   C[r,c] := sum_k A[r,k] W[k,c] + 1 b[c]^T
 //   db[c] := sum_r dC^T 1      dA[r,k] := sum_c dC[r,c] W[k,c]^T      dW[k,c] := sum_r A[r,k]^T dC[r,c]
@@ -10,31 +10,31 @@
 
 namespace orthant::models {
 
-/// Adds to the workspaces of `scratch` what a NetworkLinear needs.
+/// Adds the buffers of a NetworkLinear to the workspaces of `scratch`.
 void plan_linear_buffers(NetworkScratchPlan& scratch, pmm::StepPlan const& step, LinearPlan const& linear,
                          NumberFormats const& formats);
-/// Lists the memory that a NetworkLinear has to itself; `label`: of C.
+/// Lists the memory of a NetworkLinear. `label`: label of C.
 void plan_linear_arrays(pmm::StepPlan& step, LinearPlan const& linear, char const* label,
                         NumberFormats const& formats);
 
-/// T: of the numbers of A, and Result: of C, which for logits is Sum.
+/// T: element type of A. Result: element type of C; Sum for logits.
 template<class T, class Result = T>
 class NetworkLinear {
  public:
   using Sum = runtime::SumOf<T>;
 
-  /// On one graph or batch, in lent memory: made anew for each. `output` is C's own memory, `weight` that of a rounded
-  /// W. Not collective.
+  /// A layer on one graph or batch, in borrowed memory, which must outlive it. Made anew for each batch. `output`: memory of C.
+  /// `weight`: memory of a rounded W. Not collective.
   NetworkLinear(pmm::ProcessGrid const& grid, LinearPlan const& plan, NetworkLayerParameters<Sum> parameters,
                 NetworkLayerOptions const& options, NetworkScratch<T> const& scratch,
                 GrowingVector<Result>& output, GrowingVector<T>& weight);
 
-  /// C := A W + b; without b if an activation adds it. `Features`: a DistMatrix, or a DistSparse, which has no gradient.
+  /// C := A W + b; without b if an activation adds it. `Features`: a DistMatrix, or a DistSparse, for which no gradient is computed.
   template<class Features>
   pmm::DistMatrix<Result> const& forward(runtime::DefaultExec const& exec, Features const& a);
 
-  /// dW and db from dC (db not if an activation has summed it up already); and dA, where it is needed, into `a_gradient`,
-  /// which is otherwise left alone. dA is reduced while dW is computed.
+  /// Computes dW and db from dC, except db if an activation has summed it. If needed, writes dA to `a_gradient`; otherwise
+  /// `a_gradient` is not changed. The reduction of dA overlaps the computation of dW.
   template<class Features>
   void backward(runtime::DefaultExec const& exec, Features const& a, pmm::DistMatrix<T> const& gradient,
                 pmm::DistMatrix<T> const& a_gradient);

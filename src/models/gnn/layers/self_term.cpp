@@ -13,7 +13,7 @@ using runtime::DefaultExec;
 
 namespace {
 
-/// sum := x + y, on a device.
+/// Elementwise sum := x + y, on a device.
 template<class T>
 struct AddPack {
   pmm::PackedArray<T const> x, y;

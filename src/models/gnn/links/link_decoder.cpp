@@ -39,7 +39,7 @@ LinkDecoder<T>::LinkDecoder(pmm::ProcessGrid const& grid, LinkPlan const& plan, 
       parameters_(std::move(parameters)),
       layer_{parameters_.hidden.bias, parameters_.output.weight, parameters_.output.bias} {
   pmm::BlockRowsSteps const steps(grid.shape(), grid.coordinates(), plan.of(pmm::BlockSide::rows));
-  first_column_ = steps.first_head; // a head has one column
+  first_column_ = steps.first_head; // a head has one column here
   width_ = steps.part.columns();
   ORTHANT_REQUIRE(
       parameters_.hidden_width() == hidden_width_ &&
@@ -110,7 +110,7 @@ void LinkDecoder<T>::clear_gradients(DefaultExec const& exec) const {
   }
 }
 
-/// Ranks along b have the same slopes and hidden numbers: the first one adds what follows from these alone.
+/// Ranks along b have the same slopes and hidden values. Gradients that depend only on these are added by the first rank.
 template<class T>
 void LinkDecoder<T>::add_parameter_gradients(DefaultExec const& exec, Piece const& piece) const {
   auto const n = piece.links.size();
@@ -142,7 +142,7 @@ void LinkDecoder<T>::score_and_differentiate(DefaultExec const& exec, Labelled c
     pmm::differentiate_hidden(exec, passes, layer_, piece.scores, links.is_positive, links.weight,
                               piece.hidden, piece.hidden_gradient, piece.slopes);
     add_parameter_gradients(exec, piece);
-    // dG := dZ W_1^T, in place of G
+    // dG := dZ W_1^T, overwrites G
     multiply(exec, Transpose::no, panel_of(piece.hidden_gradient, n, hidden_width_), Transpose::yes,
              rows_of_part(parameters_.hidden.weight), 0, panel_of(piece.products, n, width_));
     pmm::add_pair_gradients(exec, passes, links.block, piece.links, width_, piece.products, y, dx);

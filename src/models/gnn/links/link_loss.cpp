@@ -22,7 +22,7 @@ double softplus(double z) {
   return std::max(z, 0.0) + std::log1p(std::exp(-std::abs(z)));
 }
 
-/// Of all ranks, ascending. Collective.
+/// Numbers of all ranks, in ascending order. Collective over `comm`.
 std::vector<double> gathered(runtime::Communicator const& comm, std::span<double const> mine) {
   std::vector<std::int64_t> counts(static_cast<std::size_t>(comm.size()));
   counts[static_cast<std::size_t>(comm.rank())] = std::ssize(mine);
@@ -58,7 +58,7 @@ SplitScore score_links(runtime::Communicator const& comm, std::span<double const
   if (score.num_counted == 0) return score;
   score.loss = loss / num_counted;
   auto& ranking = score.ranking.emplace();
-  if (!std::isfinite(score.loss)) return score; // nan has no place in an order
+  if (!std::isfinite(score.loss)) return score; // NaN cannot be ordered
 
   auto const all = gathered(comm, negatives);
   auto const num_negatives = std::ssize(all);
@@ -86,7 +86,7 @@ SplitScore score_links(runtime::Communicator const& comm, std::span<double const
 std::int64_t bytes_of_link_scores(graph::StoreFacts const& facts) {
   constexpr auto score_bytes = static_cast<std::int64_t>(sizeof(double));
   auto const most = std::max(facts.num_held_out[1], facts.num_held_out[2]);
-  return 3 * most * score_bytes; // of positives and negatives, and all negatives once more
+  return 3 * most * score_bytes; // positives, negatives, and the gathered negatives
 }
 
 namespace {
@@ -286,7 +286,7 @@ Scores LinkLoss<T>::evaluate(DefaultExec const& exec, pmm::DistMatrix<T> const& 
   runtime::compat::fence(exec, "orthant::models::LinkLoss/scores are read");
   auto const on_host =
       Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), part_of(scores_, 0, begins.back()));
-  auto const contributes = grid_.coordinate(plan_.roles.b) == 0; // those along b have the same links
+  auto const contributes = grid_.coordinate(plan_.roles.b) == 0; // ranks along b have the same links
   auto const numbers = [&](std::size_t list) {
     std::vector<double> of_list;
     for (auto e = begins[list]; contributes && e < begins[list + 1]; ++e)

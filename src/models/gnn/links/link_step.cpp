@@ -59,7 +59,7 @@ std::vector<std::int64_t> ids_of(graph::GraphStore const& store, graph::Ranges c
 
 namespace {
 
-// Layers of Purpose::negative_links; 0 is that of the negatives of a store, whose step is 0.
+// Random streams of Purpose::negative_links. Number 0, with step 0, is used for the negatives of a store.
 constexpr std::uint32_t first_ends = 1, second_ends = 2;
 
 sampling::PackedIds packed(std::span<std::int64_t const> ids, std::int64_t limit) {
@@ -102,7 +102,7 @@ LinkLists const& NegativeLinks::draw(std::uint64_t epoch) {
     auto const u = static_cast<std::uint64_t>(row_ids_[row]);
     for (auto k = order.inverse(u); k < num_edges_; k += num_vertices_) {
       auto w = stream.integer(num_vertices_ - 1, k);
-      if (w >= u) ++w; // the others than u
+      if (w >= u) ++w; // skips u
       auto const column = columns_.find(static_cast<std::int64_t>(w));
       if (column >= 0 && !is_edge(row, column)) drawn_.columns.push_back(column);
     }
@@ -140,7 +140,7 @@ std::int64_t NegativeLinks::num_bytes(std::int64_t num_rows, std::int64_t num_co
 
 namespace {
 
-/// A dense product with an operand [m x k], or [k x m] of a right_grad.
+/// Lists a dense product whose operand is [m x k], or [k x m] for a right_grad.
 void plan_dense_product(pmm::StepPlan& step, std::string formula, pmm::Form form, std::int64_t m,
                         std::int64_t n, std::int64_t k) {
   pmm::LocalProduct product;
@@ -159,7 +159,7 @@ std::int64_t width_of_part(pmm::StepPlan const& step, LinkPlan const& plan) {
 } // namespace
 
 std::int64_t links_at_once(LinkPlan const& plan, std::int64_t num_positives) {
-  constexpr std::int64_t fewest = 4096; // fewer are no work for products and messages
+  constexpr std::int64_t fewest = 4096; // fewer links do not use products and messages efficiently
   return std::max(fewest, std::min(plan.cells.num_rows() + plan.cells.num_columns(), num_positives));
 }
 
@@ -220,7 +220,7 @@ void plan_bring_ends(pmm::StepPlan& step, LinkPlan const& plan) {
   plan_bring(step, plan.of(BlockSide::columns));
 }
 
-/// Rows to the block, and scores of so many links by dot products.
+/// Lists the moves of rows to the block, and the scores of `num_links` links by dot products.
 void plan_scoring(pmm::StepPlan& step, LinkPlan const& plan, std::int64_t num_links) {
   plan_bring_ends(step, plan);
   plan_product_of_links(step, plan, "z = X Y^T", pmm::Form::product, num_links);

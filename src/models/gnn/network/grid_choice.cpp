@@ -30,7 +30,7 @@ EpochSeconds full_graph_seconds(graph::StoreFacts const& facts, NetworkSettings 
     asked.schedule = schedule;
     asked.hidden_axes = asked.overlaps ? pmm::hidden_axes_on(machine, shape) : pmm::AxisSet{};
     auto const plan = plan_network(facts, asked);
-    pmm::Coordinates const first; // larger parts come first
+    pmm::Coordinates const first; // lower coordinates have the larger parts
     pmm::StepPlan step(shape, first, sizeof(float));
     plan_epoch(step, plan, asked, traits_of(facts, shape, first, plan, asked));
     return seconds_of(step, machine);
@@ -63,17 +63,17 @@ GridChoice choose_grid(GridQuestion const& question, EpochSeconds const& seconds
 
 namespace {
 
-/// Grids whose bytes differ by less send the same, but for parts that cannot be equally large.
+/// Grids whose sent bytes differ by less than this fraction count as equal: parts cannot always be equally large.
 constexpr double equal_bytes = 1e-3;
 
 struct AggregatedColumns {
   std::int64_t width = 0;
-  int num_parts = 1; // of its columns
+  int num_parts = 1; // parts of its columns
 
   [[nodiscard]] std::int64_t narrowest_part() const { return width / num_parts; }
 };
 
-/// Those of every epoch. The only layer's aggregate may be kept; then it is that of the first epoch.
+/// Aggregations of every epoch. If the only layer's aggregate is kept, returns that of the first epoch.
 std::vector<AggregatedColumns> aggregations_of(pmm::GridShape const& shape, NetworkPlan const& plan,
                                                bool keeps_first) {
   std::vector<AggregatedColumns> all;
@@ -88,7 +88,7 @@ std::vector<AggregatedColumns> aggregations_of(pmm::GridShape const& shape, grap
   return aggregations_of(shape, plan, traits_of(facts, shape, {}, plan, settings).keeps_first_aggregate);
 }
 
-/// Residuals cost a list O(ranks): of larger grids, not all ranks are listed.
+/// Above this number of ranks not all ranks are listed: a list with residuals costs O(ranks).
 constexpr int all_ranks_listed = 128;
 
 std::int64_t adjacency_bytes(pmm::StepPlan const& step, graph::StoreFacts const& facts,
@@ -129,7 +129,7 @@ BytesByLabel largest_first(std::map<std::string, std::int64_t> const& sums) {
   return sorted;
 }
 
-/// No call counts more bytes than both directions of a ring of all ranks around the widest matrix.
+/// Throws if byte counts can overflow: each call sends at most two rings of all ranks with the widest matrix.
 void require_countable(int num_ranks, graph::StoreFacts const& facts, NetworkPlan const& plan) {
   constexpr std::int64_t bytes_of_number = 8;
   constexpr auto what = "bytes that the ranks send";
@@ -227,7 +227,7 @@ BytesByLabel arrays_by_label(pmm::StepPlan const& step) {
 }
 
 BytesByLabel loading_arrays_by_label(pmm::StepPlan const& step) {
-  std::map<std::string, std::map<std::int64_t, std::int64_t>> sums; // by label and operation
+  std::map<std::string, std::map<std::int64_t, std::int64_t>> sums; // label -> operation -> bytes
   for (auto const& array : step.arrays())
     if (array.lifetime == pmm::Lifetime::operation) sums[array.label][array.operation] += array.bytes;
   std::map<std::string, std::int64_t> largest;

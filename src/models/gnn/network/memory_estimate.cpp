@@ -14,24 +14,28 @@
 namespace orthant::models {
 namespace {
 
-// Measured with Open MPI 4.1 on one node, graphs of 3 thousand to 200 thousand vertices, 1 to 4 ranks: what shared-memory
-// fragments of large messages take, a neighbour.
+// MPI's shared-memory fragments for large messages, per neighbor. Measured with Open MPI 4.1 on one node, graphs of 3 thousand to
+// 200 thousand vertices, 1 to 4 ranks.
 constexpr std::int64_t fragment_bytes = std::int64_t{8} << 20;
 
-/// oneDNN's program and the code that it compiles, for sums (A^T B) and for all else: 8 MiB with transformers 64 to 256 wide on 1 to 4
-/// ranks, 2 MiB without sums; 5 to 8 MiB with graphs of 34 to 48,980 vertices. What LIBXSMM compiles, and our kernels, take less than 1 MiB.
+/// Memory of oneDNN's code, loaded and compiled, for sums (A^T B) and for other products. Measured: 8 MiB with transformers of
+/// width 64 to 256 on 1 to 4 ranks, 2 MiB without sums; 5 to 8 MiB with graphs of 34 to 48,980 vertices. Code compiled by LIBXSMM
+/// and our kernels take less than 1 MiB.
 constexpr std::int64_t onednn_sums_bytes = std::int64_t{6} << 20;
 constexpr std::int64_t onednn_products_bytes = std::int64_t{2} << 20;
 
-/// A blocking all_reduce within a node goes in pieces of so many bytes per rank (runtime/backends/mpi_exchange).
+/// A blocking all_reduce within a node is split into pieces of this many bytes per rank (runtime/backends/mpi_exchange.hpp).
 constexpr std::int64_t piece_bytes_of_rank = std::int64_t{2} << 20;
 
-/// Of the reductions of an epoch, beside those that work waits behind. An asynchronous one keeps a copy of its message, a blocking one (a
-/// ring over P ranks) a P-th of it, along axes `within_node` a copy of one piece (measured on 2 ranks), a reduce_scatter of MPI a copy and
-/// two P-ths, never several at once; every large one passes through fragments shared with at most two neighbours an axis. That was measured
-/// along x, y and z. An all_reduce over data, experts or several axes keeps a copy (Rabenseifner's algorithm in Open MPI 4.1): at most,
-/// because within a node these go in pieces, too. `adds_by_pairs`: axes whose reduce_scatters, of aggregations, block: MPI does not do these
-/// (runtime/backends/mpi_backend).
+/// MPI's memory for the blocking reductions of an epoch, on P ranks of an axis (measured along x, y and z):
+///
+///   all_reduce        1/P of the message (a ring); within a node one piece (measured on 2 ranks)
+///   reduce_scatter    (1 + 2/P) of the message
+///
+/// Never more than one at a time. Large messages also pass through fragments, shared with at most two neighbors per axis. An
+/// all_reduce over data, experts or several axes copies its message (Rabenseifner's algorithm in Open MPI 4.1); this is an upper bound,
+/// because within a node it is also split. `adds_by_pairs`: axes whose blocking reduce_scatters, of aggregations, do not use MPI's
+/// (runtime/backends/mpi_backend.hpp).
 struct Messages {
   std::int64_t copied = 0;
   std::int64_t fragments = 0;
@@ -86,7 +90,7 @@ pmm::AxisSet axes_within_node(pmm::ProcessGrid const& grid) {
   return axes;
 }
 
-/// What a rank needs beside its arrays while an epoch runs, or an evaluation.
+/// Memory besides the arrays during an epoch or an evaluation.
 struct Pass {
   std::int64_t messages = 0;
   std::int64_t products = 0;
@@ -109,7 +113,7 @@ Pass pass_of(pmm::ProcessGrid const& grid, NetworkPlan const& plan, NetworkSetti
              NetworkEpochTraits const& traits, PassKind kind) {
   auto const& shape = grid.shape();
   pmm::StepPlan step(shape, grid.coordinates(), sizeof(T));
-  settings.wire = runtime::Wire::native; // messages that are rounded are shorter
+  settings.wire = runtime::Wire::native; // rounded messages are shorter
   auto const trains = kind == PassKind::training;
   if (trains)
     plan_epoch(step, plan, settings, traits);
@@ -129,7 +133,7 @@ Pass pass_of(pmm::ProcessGrid const& grid, NetworkPlan const& plan, NetworkSetti
           product_library_bytes<T>(step) + operand_copy_bytes(step, plan, settings, traits)};
 }
 
-/// What both trainings hold beside networks and operands.
+/// Lists what full-graph and mini-batch training hold besides networks and operands.
 void plan_targets_and_parameters(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
                                  NetworkSettings const& settings, LinkCounts const& links) {
   if (predicts_links(settings))
@@ -139,7 +143,7 @@ void plan_targets_and_parameters(pmm::StepPlan& step, graph::StoreFacts const& f
   plan_parameter_arrays(step, parameters_of(plan, settings));
 }
 
-/// A sampled block has its transpose beside it: between owners, too, where a whole symmetric block has none.
+/// A sampled block has its transpose, even in the schedule rows, where a symmetric whole block has none.
 graph::StoreFacts with_transposes(graph::StoreFacts facts, NetworkPlan const& plan) {
   if (plan.layers.front().owners) facts.is_symmetric = false;
   return facts;
@@ -149,16 +153,15 @@ pmm::StepPlan list_beside(pmm::StepPlan const& step) {
   return {step.shape(), step.coordinates(), step.scalar_bytes(1)};
 }
 
-/// Bytes of the blocks of A^ and their transposes that a sampler has. Between owners these are the operands' blocks. Else operands share
-/// blocks of equal axes and a sampler those of equal ranges of rows and columns: the operands' bytes, scaled by the non-zeros of both.
+/// Bytes of the sampler's blocks of A^ with transposes. In the schedule rows these are the blocks of the operands. In pmm3d operands
+/// share blocks with equal axes, and a sampler shares blocks with equal ranges: the operands' bytes, scaled by the non-zeros of both.
 std::int64_t bytes_of_blocks(pmm::StepPlan const& step, graph::StoreFacts const& facts,
                              NetworkPlan const& plan, NetworkEpochTraits const& traits,
                              BatchSizes const& batches) {
   auto blocks = list_beside(step);
   if (plan.layers.front().owners) {
-    auto aggregates =
-        plan; // layers that read edges have no transpose of their own, but those of their blocks
-    aggregates.drops_edges = false; // a batch has the values
+    auto aggregates = plan;         // layers that read edges have no transposes, but their blocks have
+    aggregates.drops_edges = false; // a batch has values
     for (auto& layer : aggregates.layers) {
       layer.attention.reset();
       layer.takes_maximum = false;
@@ -182,8 +185,8 @@ std::int64_t bytes_of_blocks(pmm::StepPlan const& step, graph::StoreFacts const&
                                    static_cast<double>(pmm::bytes_held(blocks)));
 }
 
-/// What a sampler keeps of A^ in the host's memory: the pattern of each block, one way, and room for the entries of the sampled rows, at most
-/// `share` of it.
+/// Lists the sampler's copy of A^ in host memory: one pattern per block, without its transpose, and space for the entries of the
+/// sampled rows, at most a fraction `share` of the block.
 void plan_sampled_blocks(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
                          NetworkEpochTraits const& traits, double share, BatchSizes const& batches) {
   auto const block_bytes = bytes_of_blocks(step, facts, plan, traits, batches) / 2;
@@ -192,8 +195,8 @@ void plan_sampled_blocks(pmm::StepPlan& step, graph::StoreFacts const& facts, Ne
                  static_cast<std::int64_t>(share * static_cast<double>(block_bytes)));
 }
 
-/// Batches in the host's memory (gnn/batches/network_batches.hpp). What is lent to the network is listed with its operands; blocks that its lists
-/// of edges were made of are not, nor is a batch that is made ahead: they are listed here.
+/// Lists the batches in host memory (gnn/batches/network_batches.hpp), except arrays that the network borrows, which are listed with
+/// its operands: the blocks from which lists of edges are made, and the batch that is made ahead.
 void plan_host_batches(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
                        NetworkSettings const& settings, NetworkEpochTraits const& traits,
                        BatchSizes const& batches) {
@@ -209,8 +212,8 @@ void plan_host_batches(pmm::StepPlan& step, graph::StoreFacts const& facts, Netw
   if (batches.prefetches) step.add_array("the other batch", block_bytes + pmm::bytes_held(other));
 }
 
-/// What it keeps to know degrees within a batch: the neighbors of all rows and columns of its blocks, and a bit a
-/// vertex (sampling/batch_builder.hpp).
+/// Lists the sampler's data for degrees within a batch: the neighbors of all rows and columns of its blocks, and one bit per vertex
+/// (sampling/batch_builder.hpp).
 void plan_neighbour_lists(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan) {
   auto const n = facts.num_vertices;
   using Ranges = std::vector<runtime::Range>;
@@ -271,7 +274,7 @@ std::int64_t library_bytes_of_transformers() {
 template<class T>
 std::int64_t product_library_bytes(pmm::StepPlan const& step) {
   auto has_sums = false, has_products = false;
-  std::int64_t most_packed = 0; // numbers
+  std::int64_t most_packed = 0; // elements
   for (auto const& product : products_of(step)) {
     auto const transposed_if = [&](pmm::Form form) {
       return product.form == form ? pmm::Transpose::yes : pmm::Transpose::no;
@@ -284,7 +287,7 @@ std::int64_t product_library_bytes(pmm::StepPlan const& step) {
     if (product.is_sparse || !multiplies_with_onednn<T>(kind)) continue;
     auto const size = product.n * product.k;
     if (product.form == pmm::Form::right_grad || size > pmm::most_packed) {
-      has_sums = true; // dnnl_sgemm multiplies both
+      has_sums = true; // dnnl_sgemm computes both kinds
     } else {
       has_products = true;
       most_packed = std::max(most_packed, size);
@@ -330,7 +333,7 @@ void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts,
   auto const traits = traits_of(facts, shape, coordinates, plan, settings);
   auto const batch_traits = traits_of(of_batch, shape, coordinates, batch_plan, settings);
   auto const lengths = lengths_of(step, parameters_of(plan, settings));
-  // The features that batches are cut from, and those of a batch, stay as they are beside rounded ones.
+  // Features of the graph and of a batch are kept even if a rounded copy exists.
   constexpr auto stays = pmm::Lifetime::training;
   plan_targets_and_parameters(step, facts, plan, settings, traits.links);
   plan_gradient_sum_array(step, lengths, batches.num_accumulated);
@@ -352,7 +355,7 @@ void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts,
     plan_host_batches(step, of_batch, batch_plan, settings, batch_traits, batches);
   }
   if (batches.renormalizes) plan_neighbour_lists(step, facts, plan);
-  // The batch has as many numbers.
+  // The operands of a batch have equally many elements.
   plan_operands(step, with_transposes(of_batch, batch_plan), batch_plan, settings, batch_traits, stays);
   plan_network_arrays(step, batch_plan, settings, batch_traits.num_feature_nonzeros(batch_plan),
                       batch_traits.num_nonzeros(batch_plan.layers.front().adjacency));
@@ -365,14 +368,14 @@ MemoryEstimate estimate_mini_batch_memory(pmm::ProcessGrid const& grid, graph::S
   pmm::StepPlan step(grid.shape(), grid.coordinates(), sizeof(T));
   auto const traits_on = [&](graph::StoreFacts const& counts, NetworkPlan const& its_plan) {
     auto traits = traits_of(counts, grid.shape(), grid.coordinates(), its_plan, settings);
-    traits.keeps_first_aggregate = false; // of a batch nothing, and of the full graph not the first time
+    traits.keeps_first_aggregate = false; // never for a batch; not in the first pass on the full graph
     return traits;
   };
   auto const of_batch = facts_of_batch(facts, batches.num_vertices);
   auto const batch_plan = plan_of_batch(plan, of_batch.num_vertices);
   plan_mini_batch_arrays(step, facts, plan, settings, optimizer, batches);
   auto pass = pass_of<T>(grid, batch_plan, settings, traits_on(of_batch, batch_plan), PassKind::training);
-  // An operand of the full graph may be too large to be copied where one of a batch is not.
+  // The full graph may have operands too large to be copied when those of a batch are copied.
   if (batches.has_full_graph)
     pass = larger_of(pass, pass_of<T>(grid, plan, settings, traits_on(facts, plan),
                                       batches.trains_full_graph ? PassKind::training : PassKind::evaluation));

@@ -80,14 +80,14 @@ pmm::Lifetime lifetime_of_features(pmm::StepPlan const& step, NetworkPlan const&
                                    NetworkSettings const& settings, NetworkEpochTraits const& traits,
                                    bool may_move) {
   using enum pmm::Lifetime;
-  if (settings.operand_format != runtime::Wire::native) return operation; // rounded when they are bound
+  if (settings.operand_format != runtime::Wire::native) return operation; // rounded when bound
   if (!traits.keeps_first_aggregate || keeps_features(plan)) return training;
   return may_move && layer_with_features(step, plan, settings) ? operation : first_step;
 }
 
 namespace {
 
-/// As far as arrays depend on them.
+/// The options of a layer that affect its arrays.
 NetworkLayerOptions options_of(NetworkPlan const& plan, NetworkSettings const& settings, std::size_t l) {
   return {.needs_input_gradient = needs_input_gradient(plan, l),
           .shares_outputs = shares_outputs(plan, settings),
@@ -105,16 +105,16 @@ NetworkScratchPlan scratch_of(pmm::StepPlan const& step, NetworkPlan const& plan
     plan_activation_scratch(scratch, step, plan.layers[l], activation_of(plan, settings, l));
     if (auto const& second = plan.layers[l].second) {
       plan_linear_buffers(scratch, step, *second, settings.formats());
-      // Both hold every gradient of a perceptron in turn.
+      // Both arrays hold every gradient of a perceptron in turn.
       scratch.gradient = std::max({scratch.gradient, scratch.middle, step.block(second->output).num_padded});
       scratch.middle = scratch.gradient;
     }
   }
-  // What the teleport brings back to H0.
+  // The gradient of H0 that the teleport returns.
   if (plan.teleport) scratch.middle = std::max(scratch.middle, step.block(teleport_start(plan)).num_padded);
   if (!plan.head) return scratch;
   plan_linear_buffers(scratch, step, *plan.head, settings.formats());
-  // The gradient of the logits, while that of the head's input is written.
+  // The gradient of the logits, while the gradient of the head's input is written.
   scratch.middle = std::max(scratch.middle, step.block(plan.head->output).num_padded);
   return scratch;
 }
@@ -152,7 +152,7 @@ void plan_network_arrays(pmm::StepPlan& step, NetworkPlan const& plan, NetworkSe
 
 namespace {
 
-/// The copies of a network's operands.
+/// Sizes of the copies of operands in a network's sparse products.
 class OperandCopies {
  public:
   OperandCopies(pmm::StepPlan const& step, NetworkPlan const& plan, NetworkSettings const& settings,
@@ -186,7 +186,7 @@ class OperandCopies {
   [[nodiscard]] std::int64_t operand_bytes(std::int64_t count) const {
     return step_.wire_bytes(count, settings_.operand_format);
   }
-  /// `lent`: bytes in one place, that are free meanwhile.
+  /// `lent`: contiguous bytes that are free during the product; a copy that fits there needs no memory of its own.
   void add(std::int64_t num_rows, std::int64_t width, std::int64_t num_nonzeros, std::int64_t lent = 0) {
     auto const bytes = pmm::operand_copy_bytes(num_rows, width, operand_bytes(1), num_nonzeros);
     if (bytes > lent) most_ = std::max(most_, bytes);

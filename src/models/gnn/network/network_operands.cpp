@@ -15,7 +15,7 @@
 namespace orthant::models {
 namespace {
 
-/// The same pattern with a value array of its own, to be filled.
+/// The same pattern with a separate value array that is still to be filled.
 template<class T>
 pmm::LocalSpmm<T> with_own_values(pmm::SparseBlock<T> block, GrowingVector<T>& memory) {
   auto const count = block.csr.columns.extent(0);
@@ -52,7 +52,7 @@ InputFeatures<T> read_input_features(pmm::ProcessGrid const& grid, graph::GraphS
 
 namespace {
 
-/// Features of a store that has them in another order: first they are read as they lie there, then a relayout brings them here.
+/// Lists the arrays for features that the store has in another order: they are read in that order, then redistributed.
 void plan_reordered_features(pmm::StepPlan& step, pmm::Placement const& placement, pmm::Lifetime lifetime) {
   auto stored = placement;
   stored.layout.row_order = order_p2;
@@ -198,7 +198,7 @@ template InputFeatures<double> read_input_features(pmm::ProcessGrid const&, grap
 
 namespace {
 
-/// Rows of one order are found in the other by the store's permutations.
+/// The store's permutations map rows of one order to the other.
 template<class T>
 ResidualPath<T> read_residual_path(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                                    pmm::Placement const& input, pmm::Placement const& output) {
@@ -245,7 +245,7 @@ void plan_adjacency_products(pmm::StepPlan& step, graph::StoreFacts const& facts
         blocks.keep_weights(step, layer.adjacency, layer.is_even, products);
       continue;
     }
-    // Owners have one block for all layers, which is its own adjoint if A^ is symmetric.
+    // The schedule rows has one block for all layers, which is its own adjoint if A^ is symmetric.
     auto const& adjacency = plan.layers.front().adjacency;
     blocks.keep_weights(step, adjacency, true, AdjacencyProducts::direct);
     if (!is_operator_symmetric(facts)) blocks.keep_weights(step, adjacency, true, AdjacencyProducts::adjoint);
@@ -276,7 +276,7 @@ void plan_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkP
 template<class T>
 NetworkOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                                             NetworkPlan const& plan, NetworkSettings const& settings) {
-  // Features last: if they are rounded, they are there only until they are bound.
+  // Features last: features that are rounded are only held until they are bound.
   auto operands = make_full_graph_operands<T>(grid, store, plan, settings, InputFeatures<T>{}, std::nullopt);
   operands.features = read_input_features<T>(grid, store, plan.features(), settings.feature_norm);
   operands.features.may_move = true;

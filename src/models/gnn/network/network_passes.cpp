@@ -14,7 +14,7 @@ namespace {
 using runtime::DefaultExec;
 using runtime::ScopedTimer;
 
-/// to := from, which loses nothing.
+/// to := from, exactly.
 template<class T, class Sum>
 void copy_or_widen(DefaultExec const& exec, pmm::DistMatrix<T> const& from, pmm::DistMatrix<Sum> const& to) {
   if constexpr (std::is_same_v<T, Sum>)
@@ -92,7 +92,7 @@ void TypedNetworkPasses<T>::reserve_scratch(NetworkOperands<Sum> const& operands
 template<class T>
 void TypedNetworkPasses<T>::rebind(NetworkOperands<Sum> operands) {
   require_fitting(operands);
-  unbind(); // layers hold the memory that is about to grow
+  unbind(); // layers refer to memory that is about to grow
   plan_ = operands.plan;
   shares_outputs_ = shares_outputs(plan_, settings_);
   auto const* const owned = std::get_if<OwnedAdjacency<Sum>>(&operands.adjacency.front());
@@ -204,7 +204,7 @@ void TypedNetworkPasses<T>::backward_second(DefaultExec const& exec, std::size_t
   second.linear.backward(exec, activations_[l].output(), second.gradient, activations_[l].gradient());
 }
 
-/// In place of the logits if activations have 16 bits, or if outputs share memory: a loss may write it there.
+/// The memory of the logits if activations have 16 bits or outputs share memory: a loss may write the gradient there.
 template<class T>
 auto TypedNetworkPasses<T>::logits_gradient() const -> pmm::DistMatrix<Sum> const& {
   if constexpr (std::is_same_v<T, Sum>)
@@ -252,7 +252,7 @@ void TypedNetworkPasses<T>::forward_layer(DefaultExec const& exec, std::size_t l
     layer.forward_from_middle(exec);
   else
     layer.forward(exec, input_.dense());
-  // With dropout the aggregate is that of one step alone.
+  // With dropout the aggregate differs from step to step.
   if (l == 0) has_first_aggregate_ = keeps_first_aggregate_ && dropout_in_use_ == 0;
 }
 
@@ -266,7 +266,7 @@ auto TypedNetworkPasses<T>::forward(DefaultExec const& exec, Pass pass, std::uin
     ScopedTimer const timer(instruments, phases, "parameters");
     parameters_->gather(exec);
   }
-  for (auto const& block : dropped_) // one draw for all layers of the pass
+  for (auto const& block : dropped_) // one draw per pass, for all layers
     pmm::drop_entries(exec, grid_.passes(), block, pass == Pass::training ? settings_.edge_dropout : 0,
                       {settings_.seed, runtime::Purpose::edge_dropout, step});
   forward_input(exec, phases);
@@ -278,7 +278,7 @@ auto TypedNetworkPasses<T>::forward(DefaultExec const& exec, Pass pass, std::uin
       }
     auto const is_residual = plan_.layers[l].is_residual;
     if (is_residual) {
-      // Ahead of the products: F is there, and its way may be hidden behind them.
+      // Before the products: F is available, and the products can hide the messages of its move.
       ScopedTimer const timer(instruments, phases, "residual");
       activations_[l].start(exec, hidden(l));
     }
@@ -309,7 +309,7 @@ pmm::DistMatrix<T> const& TypedNetworkPasses<T>::backward_layer(DefaultExec cons
   return layers_[l].backward(exec, input_.dense());
 }
 
-/// From the gradient of what layer 0 reads.
+/// `gradient`: the gradient by layer 0's input.
 template<class T>
 void TypedNetworkPasses<T>::backward_input(DefaultExec const& exec, pmm::DistMatrix<T> const& gradient) {
   auto const& features_gradient = parameters_->features_gradient();
@@ -338,7 +338,7 @@ void TypedNetworkPasses<T>::backward(DefaultExec const& exec, runtime::PhaseTime
   for (auto l = layers_.size(); l-- > 0;) {
     if (l < activations_.size()) {
       ScopedTimer const timer(instruments, phases, "activation");
-      // dF' of this layer lies where the layer above left its dF.
+      // The layer above wrote its dF, which is dF' of this layer, to the same memory.
       backward_second(exec, l, dropout_in_use_);
       auto const dropout = dropout_of(step_in_use_, static_cast<std::uint32_t>(l) + 1);
       activations_[l].backward(exec, plan_.layers[l].drops_output ? dropout : Dropout());
@@ -361,14 +361,14 @@ template<class T>
 std::int64_t TypedNetworkPasses<T>::first_layer_not_finite(DefaultExec const& exec) const {
   auto const num_layers = static_cast<std::int64_t>(layers_.size()), none = num_layers + 1;
   auto first = head_ && !is_finite(exec, head_->output()) ? num_layers : none;
-  // Of an output that is gone, what the next layer aggregated tells.
+  // If an output was overwritten, the aggregate of the next layer is checked instead.
   for (std::size_t l = layers_.size(); l-- > 0;)
     if (!(plan_.layers[l].makes_logits ? is_finite(exec, layers_[l].logits())
           : keeps_output(l)            ? is_finite(exec, layers_[l].output())
                                        : is_finite(exec, layers_[l + 1].middle())))
       first = static_cast<std::int64_t>(l);
   first = runtime::all_reduced(grid_.group(), first, runtime::Reduction::min);
-  if (first == none && shares_outputs_) return num_layers - 1; // a loss has taken its place
+  if (first == none && shares_outputs_) return num_layers - 1; // the loss has overwritten the output
   return first == none ? -1 : first;
 }
 
@@ -378,7 +378,8 @@ std::vector<std::int64_t> TypedNetworkPasses<T>::dead_layers(DefaultExec const& 
   std::vector<std::int64_t> counts;
   for (std::size_t l = 0; l < activations_.size(); ++l)
     counts.push_back(activations_[l].num_positive(exec));
-  runtime::all_reduce(runtime::host, grid_.world(), std::span(counts)); // no part of what a step sends
+  runtime::all_reduce(runtime::host, grid_.world(), std::span(counts)); // not counted among the messages of a
+                                                                        // step
   std::vector<std::int64_t> dead;
   for (std::size_t l = 0; l < counts.size(); ++l)
     if (counts[l] == 0) dead.push_back(static_cast<std::int64_t>(l));

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Forward and backward passes of a GraphNetwork (network/graph_network.hpp): its layers, their memory, and what they are bound to. Numbers of
-// activations and their gradients are of type T; parameters, logits and sums are of type runtime::SumOf<T>.
+// Forward and backward passes of a GraphNetwork (network/graph_network.hpp) with its layers, their memory and the bound operands.
+// Numbers of activations and their gradients are of type T; parameters, logits and sums are of type runtime::SumOf<T>.
 
 #include "models/gnn/layers/network_activation.hpp"
 #include "models/gnn/layers/network_linear.hpp"
@@ -17,7 +17,7 @@
 
 namespace orthant::models {
 
-/// What GraphNetwork<T> says of its functions holds here. T: the scalar of training.
+/// The functions have the contracts of their namesakes in GraphNetwork<T>. T: the scalar type of training.
 template<class T>
 class NetworkPasses {
  public:
@@ -36,13 +36,13 @@ class NetworkPasses {
   [[nodiscard]] virtual std::shared_ptr<pmm::NeededRows const> const& needed_rows() const = 0;
 };
 
-/// With activations in settings.operand_format. Throws Error if this has 16 bits and T is not float.
+/// Makes passes with activations in settings.operand_format. A 16-bit format requires T = float; otherwise throws Error.
 template<class T>
 [[nodiscard]] std::unique_ptr<NetworkPasses<T>>
 make_network_passes(pmm::ProcessGrid const& grid, NetworkSettings const& settings,
                     std::shared_ptr<NetworkParameters<T>> parameters);
 
-/// T: of the numbers of activations.
+/// T: the element type of activations.
 template<class T>
 class TypedNetworkPasses final : public NetworkPasses<runtime::SumOf<T>> {
  public:
@@ -81,12 +81,12 @@ class TypedNetworkPasses final : public NetworkPasses<runtime::SumOf<T>> {
   void require_fitting(NetworkOperands<Sum> const& operands) const;
   void reserve_scratch(NetworkOperands<Sum> const& operands);
   void make_layers(NetworkOperands<Sum> const& operands);
-  /// Whether the output of layer l stays until the next pass. A later layer that gathers it may write copies there.
+  /// Whether the output of layer l is kept until the next pass. A later layer that gathers it may write copies there.
   [[nodiscard]] bool keeps_output(std::size_t l) const {
     return l >= activations_.size() || !shares_outputs_ ||
            (layer_of_output(plan_, l) == l && !plan_.layers[l + 1].aggregates_first);
   }
-  /// Where the backward pass reads the gradient of the logits.
+  /// The gradient of the logits as the backward pass reads it.
   [[nodiscard]] pmm::DistMatrix<T> const& rounded_logits_gradient() const {
     return head_ ? head_gradient_ : layers_.back().output_gradient();
   }
@@ -101,7 +101,7 @@ class TypedNetworkPasses final : public NetworkPasses<runtime::SumOf<T>> {
     if (l == 0) return projection_->output();
     return seconds_[l - 1] ? seconds_[l - 1]->linear.output() : output_of(l - 1);
   }
-  /// After the activation, if there is one.
+  /// Output of layer l, after the activation if it has one.
   [[nodiscard]] pmm::DistMatrix<T> const& output_of(std::size_t l) const {
     return l < activations_.size() ? activations_[l].output() : layers_[l].output();
   }
@@ -112,7 +112,7 @@ class TypedNetworkPasses final : public NetworkPasses<runtime::SumOf<T>> {
   void make_teleport(NetworkOperands<Sum> const& operands);
   void make_second(NetworkOperands<Sum> const& operands, std::size_t l, NetworkLayerOptions options);
   void forward_second(runtime::DefaultExec const& exec, std::size_t l, Dropout const& dropout);
-  /// From dF_{l+1} to what the activation of layer l gets.
+  /// Computes the gradient of layer l's activated output from dF_{l+1}.
   void backward_second(runtime::DefaultExec const& exec, std::size_t l, double probability);
 
   /// The second layer of a perceptron, with an activation of its own.
@@ -120,7 +120,7 @@ class TypedNetworkPasses final : public NetworkPasses<runtime::SumOf<T>> {
     NetworkLinear<T> linear;
     BlockKeys keys;
     NetworkLayerParameters<Sum> const& parameters;
-    pmm::DistMatrix<T> gradient; // of its output, from the layer above
+    pmm::DistMatrix<T> gradient; // of its output, written by the layer above
   };
   struct SecondMemory {
     GrowingVector<T> output{"orthant::models::second"};
@@ -135,7 +135,7 @@ class TypedNetworkPasses final : public NetworkPasses<runtime::SumOf<T>> {
   std::vector<pmm::DroppedBlock<Sum>> dropped_;
   NetworkInput<T> input_;
 
-  // Memory, and what lies in it.
+  // Memory, and the objects in it.
   NetworkScratch<T> scratch_;
   std::vector<NetworkLayerMemory<T>> memory_;                // [layers]
   std::vector<NetworkActivationMemory<T>> activated_memory_; // [layers]
@@ -148,13 +148,14 @@ class TypedNetworkPasses final : public NetworkPasses<runtime::SumOf<T>> {
   GrowingVector<T> feature_gradient_numbers_{"orthant::models::rounded_feature_gradient"};
   std::optional<NetworkLinear<T>> projection_;
   std::vector<NetworkLayer<T>> layers_;
-  std::vector<NetworkActivation<T>> activations_; // of layers whose output is not the logits
-  std::vector<std::unique_ptr<Second>> seconds_;  // [layers], null: none
+  std::vector<NetworkActivation<T>> activations_; // of layers that do not output the logits
+  std::vector<std::unique_ptr<Second>> seconds_;  // [layers]; null: no second layer
   std::optional<NetworkLinear<T, Sum>> head_;
-  std::shared_ptr<Teleport<Sum>> teleport_; // null: none
+  std::shared_ptr<Teleport<Sum>> teleport_; // null: no teleport
   pmm::DistMatrix<T>
-      feature_gradient_; // of features that are trained and projected; the parameter's, or of 16 bits
-  pmm::DistMatrix<T> head_gradient_; // in scratch_.middle: dF_L goes to scratch_.gradient
+      feature_gradient_; // of features that are trained and projected; the parameter's gradient, or a copy in
+                         // 16 bits
+  pmm::DistMatrix<T> head_gradient_; // in scratch_.middle; dF_L is written to scratch_.gradient
 
   double dropout_in_use_ = 0; // of the last forward pass
   std::uint64_t step_in_use_ = 0;

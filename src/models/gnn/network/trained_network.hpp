@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// A GCN on operands that never change, and its training: of the whole graph, or of the rows that are kept of
-// it. Several of them may share parameters and the optimiser's state, and take turns.
+// A graph network on fixed operands, with its trainer: on the whole graph, or on the rows that pruning keeps. Several of these can
+// share parameters and the optimizer's state, and train in turn.
 
 #include "models/gnn/network/graph_network.hpp"
 #include "models/training/trainer.hpp"
@@ -13,7 +13,7 @@ namespace orthant::models {
 
 template<class T>
 struct TrainedNetwork {
-  /// All references must outlive it. Not collective.
+  /// All references must outlive this object. Not collective.
   TrainedNetwork(pmm::ProcessGrid const& grid, NetworkSettings const& model_settings,
                  std::shared_ptr<NetworkParameters<T>> parameters, NetworkOperands<T> operands,
                  pmm::RowLoss<T>& loss, TrainSettings const& settings,

@@ -17,13 +17,12 @@ using runtime::Range;
 
 constexpr std::int64_t stored_bytes = sizeof(float); // of a value in a store
 
-/// With one order both parities are one matrix.
+/// With one order the matrices of both parities are equal.
 AdjacencyKey key_of(graph::StoreFacts const& facts, pmm::AxisSet rows, pmm::AxisSet columns, bool is_even) {
   return {rows, columns, is_even || !facts.has_two_orders()};
 }
 
-/// 1 / (sum of each row over the whole feature matrix), 1 where the sum is 0. Collective over the column
-/// axis.
+/// 1 / (sum of each row over the whole feature matrix), or 1 if the sum is 0. Collective over the column axis.
 std::vector<double> inverse_row_sums(pmm::ProcessGrid const& grid, Placement const& placement,
                                      std::vector<double> sums) {
   runtime::all_reduce(runtime::host, grid.over(placement.layout.columns), sums);
@@ -49,7 +48,7 @@ pmm::DistSparse<T> AdjacencyBlocks<T>::get(Placement const& placement, bool is_e
   auto const parity = is_even ? Parity::even : Parity::odd;
   auto const block = pmm::block_of(grid_, placement);
 
-  // With one order, even and odd layers share a block whose orders have two names.
+  // With one order even and odd layers share a block; only the names of its orders differ.
   if (auto const known = blocks_.find(key); known != blocks_.end())
     return {grid_, placement, known->second.forward(), known->second.adjoint()};
   auto const scales =
@@ -59,7 +58,7 @@ pmm::DistSparse<T> AdjacencyBlocks<T>::get(Placement const& placement, bool is_e
                                to_vector<T>("orthant::models::column_scale", scales.columns)};
   };
   if (facts.is_symmetric) {
-    // A_odd[k,r] = A_even[r,k]^T: the stored transpose is this block, and the block its transpose.
+    // A_odd[k,r] = A_even[r,k]^T: the transpose of the known block is this block, and that block is the transpose of this one.
     if (auto const known = blocks_.find(key_of(facts, columns, rows, !is_even)); known != blocks_.end()) {
       auto forward = known->second.adjoint();
       auto adjoint = known->second.forward();
@@ -145,7 +144,7 @@ void AdjacencyBlocksPlan::keep_weights(pmm::StepPlan& step, Placement const& pla
   auto const rows = placement.layout.rows;
   auto const columns = placement.layout.columns;
   std::pair block(key_of(facts_, rows, columns, is_even), products);
-  if (is_operator_symmetric(facts_)) { // the adjoint of one block is another one
+  if (is_operator_symmetric(facts_)) { // the adjoint of one block equals another block
     auto const other =
         products == AdjacencyProducts::direct ? AdjacencyProducts::adjoint : AdjacencyProducts::direct;
     block = std::min(block, std::pair(key_of(facts_, columns, rows, !is_even), other));
@@ -180,8 +179,8 @@ void plan_block_keys(pmm::StepPlan& step, Placement const& placement) {
 
 namespace {
 
-/// Features in order p1 of a store that has them in order p2: each rank reads as many contiguous rows as it
-/// owns, and one relayout brings every row to its owner.
+/// Reads features in order p1 from a store that has them in order p2. Each rank reads as many contiguous rows as it owns, and one
+/// relayout sends every row to its owner.
 template<class T>
 pmm::DistMatrix<T> read_reordered_features(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                                            Placement const& placement, FeatureNorm norm) {
@@ -189,7 +188,7 @@ pmm::DistMatrix<T> read_reordered_features(pmm::ProcessGrid const& grid, graph::
   stored.layout.row_order = order_p2;
   auto const source = read_dense_features<T>(grid, store, stored, norm);
   auto const rows = pmm::block_of(grid, placement).rows;
-  // The lists that a relayout is planned by are gone before there are features.
+  // The lists from which the relayout is planned are freed before the features are allocated.
   pmm::Relayout<T> const relayout(grid, stored, placement, runtime::together(grid.group(), [&] {
                                     return store.read_other_positions(graph::Order::p1, rows);
                                   }));
@@ -229,7 +228,7 @@ pmm::DistMatrix<T> read_dense_features(pmm::ProcessGrid const& grid, graph::Grap
 
 namespace {
 
-/// Rows in order p1 of what is stored in order p2. Reads all rows, in slabs.
+/// Reads rows in order p1 of features stored in order p2. Reads all rows, in slabs.
 graph::CsrBlock read_sparse_features_in_p1(graph::GraphStore const& store, Range rows, Range columns) {
   constexpr std::int64_t rows_per_slab = std::int64_t{1} << 16;
   std::vector<std::vector<std::int32_t>> columns_of(static_cast<std::size_t>(rows.size()));

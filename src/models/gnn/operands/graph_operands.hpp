@@ -1,8 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a model needs of a graph, as operands on the grid: blocks of A^, features, targets, original ids.
-// Reads from a store just this rank's rectangles.
+// Operands of a model, read from a store: blocks of A^, features, targets, original ids. Each rank reads only its own rectangles.
 
 #include "graph/store/store_reader.hpp"
 #include "models/layers/activation.hpp"
@@ -20,69 +19,68 @@
 
 namespace orthant::models {
 
-// The orders in which matrices of vertices are numbered: the two of the store (docs/design.md 2.2).
+// Orders in which matrices of vertices are numbered: the two orders of the store (docs/design.md 2.2).
 
 inline constexpr pmm::IndexOrder order_p1{"p1"};
 inline constexpr pmm::IndexOrder order_p2{"p2"};
 
-/// The store's name of an order of rows. Error for any other, in which no vertex is stored.
+/// The store's name of an order of rows. The order must be p1 or p2; otherwise throws Error.
 [[nodiscard]] inline graph::Order order_of(pmm::IndexOrder order) {
   ORTHANT_REQUIRE(order == order_p1 || order == order_p2, "no vertex is stored in order ", order.name);
   return order == order_p1 ? graph::Order::p1 : graph::Order::p2;
 }
 
-/// The function that gives the original ids of the vertices at some positions of an order. `store` must outlive
-/// it. It is not collective, and throws UserError if the store cannot be read.
+/// Returns a function that gives the original ids of the vertices at positions of an order. It is not collective, and throws
+/// UserError if the store cannot be read. `store` must outlive it.
 [[nodiscard]] inline auto original_ids_of(graph::GraphStore const& store) {
   return [&store](pmm::IndexOrder order, runtime::Range rows) {
     return store.read_original_ids(order_of(order), rows);
   };
 }
 
-/// How features are scaled as they are read. row: each vertex's to sum 1 (a zero row stays zero).
+/// Scaling of features as they are read. row: the features of each vertex are scaled to sum 1; zero rows stay zero.
 enum class FeatureNorm : std::uint8_t { none, row };
 [[nodiscard]] FeatureNorm parse_feature_norm(std::string_view word);
 
-/// How many non-zeros this rank's block has, of A^ or of sparse features of that placement.
+/// Returns the number of non-zeros in this rank's block of A^, or of sparse features, with this placement.
 using CountNonzeros = std::function<std::int64_t(pmm::Placement const&)>;
 
-/// Whether A^ equals its transpose, so that one block is both.
+/// Whether A^ equals its transpose, so that one block serves as both.
 [[nodiscard]] inline bool is_operator_symmetric(graph::StoreFacts const& facts) {
   return facts.is_symmetric && facts.normalization != graph::Normalization::row;
 }
 
-/// With A^, or with its adjoint.
+/// Products with A^, or with its adjoint.
 enum class AdjacencyProducts : std::uint8_t { direct, adjoint };
 
-/// Whether such products multiply by scales of columns: a row normalisation is one of columns in the adjoint.
+/// Whether these products multiply by scales of columns. A row normalization becomes one of columns in the adjoint.
 [[nodiscard]] bool scales_columns(graph::StoreFacts const& facts, AdjacencyProducts products);
 
 using AdjacencyKey = std::tuple<pmm::AxisSet, pmm::AxisSet, bool>; // rows, columns, parity
 
-/// Blocks of A^, one for each distinct pair of axes and parity: layers share them, and where A is symmetric a
-/// block and its transpose serve two layers.
+/// Blocks of A^, one per pair of axes and parity, shared by layers. If A is symmetric, a block and its transpose serve two layers.
 template<class T>
 class AdjacencyBlocks {
  public:
-  /// `dropped`, if edges are dropped out: gets the blocks whose values a step fills; the products read these. It must
-  /// outlive this.
+  /// `dropped`, if edges are dropped: blocks whose values a step fills, and which products read, are appended to it. It must outlive this
+  /// object.
   AdjacencyBlocks(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                   std::vector<pmm::DroppedBlock<T>>* dropped = nullptr)
       : grid_(grid),
         store_(store),
         dropped_(dropped) {}
 
-  /// The block of that placement. Collective over the grid's group: may read the store.
+  /// The block with this placement. Collective over the grid's group, because it may read the store.
   [[nodiscard]] pmm::DistSparse<T> get(pmm::Placement const& placement, bool is_even);
 
  private:
   pmm::ProcessGrid const& grid_;
   graph::GraphStore const& store_;
-  std::vector<pmm::DroppedBlock<T>>* dropped_; // null: nothing is dropped
+  std::vector<pmm::DroppedBlock<T>>* dropped_; // null if nothing is dropped
   std::map<AdjacencyKey, pmm::DistSparse<T>> blocks_;
 };
 
-/// Lists the arrays of to_csr(), and the block that the store hands out beside them.
+/// Lists the arrays of to_csr(), and the block that the store returns.
 void plan_csr(pmm::StepPlan& step, std::int64_t num_rows, std::int64_t num_nonzeros, bool has_values);
 
 /// Lists the original ids of a block's rows and columns.
@@ -96,12 +94,12 @@ class AdjacencyBlocksPlan {
         num_nonzeros_(std::move(num_nonzeros)),
         drops_edges_(drops_edges) {}
 
-  /// For the block of that placement: nothing if it is there already.
+  /// Lists the block with this placement unless it is already listed.
   void get(pmm::StepPlan& step, pmm::Placement const& placement, bool is_even);
-  /// For products with the block of that placement: the weights that they keep. Nothing if others have the same block.
+  /// Lists the weights that products with the block keep, unless the products of an equal block are already listed.
   void keep_weights(pmm::StepPlan& step, pmm::Placement const& placement, bool is_even,
                     AdjacencyProducts products);
-  /// Those that are read; others are the same, or their transposes.
+  /// Blocks that are read. All others equal one of these, or its transpose.
   [[nodiscard]] std::vector<pmm::Placement> const& read() const { return read_; }
 
  private:
@@ -113,7 +111,7 @@ class AdjacencyBlocksPlan {
   std::set<std::pair<AdjacencyKey, AdjacencyProducts>> weighted_;
 };
 
-/// Dense features F[a,b] of the placement, rows in order p2. Collective over the grid's group.
+/// Dense features F[a,b] with this placement, rows in order p2. Collective over the grid's group.
 template<class T>
 [[nodiscard]] pmm::DistMatrix<T> read_dense_features(pmm::ProcessGrid const& grid,
                                                      graph::GraphStore const& store,
@@ -122,7 +120,7 @@ template<class T>
 /// Lists the arrays of read_dense_features().
 void plan_dense_features(pmm::StepPlan& step, pmm::Placement const& placement, pmm::Lifetime lifetime);
 
-/// Sparse features as a left operand X[a,b], with the transpose that dW = X^T dU needs.
+/// Sparse features as a left operand X[a,b], with the transpose that dW = X^T dU needs. Collective over the grid's group.
 template<class T>
 [[nodiscard]] pmm::DistSparse<T> read_sparse_features(pmm::ProcessGrid const& grid,
                                                       graph::GraphStore const& store,
@@ -132,10 +130,10 @@ template<class T>
 void plan_sparse_features(pmm::StepPlan& step, pmm::Placement const& placement, std::int64_t num_nonzeros,
                           bool has_values, FeatureNorm norm);
 
-/// What dropout on a block of that placement is keyed by. Collective over the grid's group.
+/// Dropout keys of a block with this placement. Collective over the grid's group.
 [[nodiscard]] BlockKeys read_block_keys(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                                         pmm::Placement const& placement);
-/// Original ids of the vertices at these places of an order. Not collective. UserError if the store cannot be read.
+/// Original ids of the vertices at these positions of an order. Not collective. Throws UserError if the store cannot be read.
 [[nodiscard]] runtime::Vector<std::int64_t> read_ids(graph::GraphStore const& store, graph::Order order,
                                                      runtime::Range rows);
 /// Lists the arrays of read_block_keys().

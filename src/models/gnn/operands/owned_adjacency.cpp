@@ -103,7 +103,7 @@ OwnedAdjacency<T> make_owned_adjacency(pmm::ProcessGrid const& grid, pmm::Roles 
     auto const kernels_block = to_csr<T>(std::exchange(csr, {}));
     auto const forward = scaled(kernels_block, kept(needed.over_a, needed.over_c, std::move(block.scales)));
     made.forward = pmm::LocalSpmm<T>(forward, pmm::Contents::fixed);
-    // A^^T = diag(s) A^T diag(r) for A^ = diag(r) A diag(s).
+    // If A^ = diag(r) A diag(s), then A^^T = diag(s) A^T diag(r).
     if (backward == pmm::Flow::transpose)
       made.backward = pmm::LocalSpmm<T>(pmm::transposed(forward), pmm::Contents::fixed);
     else if (block.transposed_scales)
@@ -138,7 +138,7 @@ OwnedAdjacency<T> read_owned_adjacency(pmm::ProcessGrid const& grid, GraphStore 
     auto const forward = with_dropped_values(made.forward.block(), row_ids, column_ids, *dropped);
     auto backward = made.backward.block();
     if (flow == pmm::Flow::forward)
-      backward.csr.values = forward.csr.values; // the pattern is symmetric, and so are draws
+      backward.csr.values = forward.csr.values; // pattern and draws are symmetric
     else
       backward = with_dropped_values(std::move(backward), column_ids, row_ids, *dropped);
     made.forward = pmm::LocalSpmm<T>(forward);

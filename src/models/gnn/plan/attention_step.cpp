@@ -77,7 +77,7 @@ void AttentionScratchPlan::list(pmm::StepPlan& step) const {
 
 namespace {
 
-/// What a layer keeps for its backward pass.
+/// Lists the arrays that a layer keeps for its backward pass.
 void plan_layer_arrays(pmm::StepPlan& step, AttentionSteps const& steps) {
   auto const memory = memory_of(steps);
   for (auto const& [label, count] : {std::pair("orthant::models::attention_values", memory.values),
@@ -88,7 +88,7 @@ void plan_layer_arrays(pmm::StepPlan& step, AttentionSteps const& steps) {
     step.add_array(label, step.scalar_bytes(count));
 }
 
-/// Those of the layers of a network that weigh neighbours.
+/// Steps of all attention layers of a network.
 std::vector<AttentionSteps> steps_of(pmm::StepPlan const& step, NetworkPlan const& plan,
                                      pmm::CellSizes const& cells, std::int64_t num_edges) {
   std::vector<AttentionSteps> all;
@@ -97,7 +97,7 @@ std::vector<AttentionSteps> steps_of(pmm::StepPlan const& step, NetworkPlan cons
   return all;
 }
 
-/// The same of the whole graph.
+/// Steps of all attention layers on the whole graph.
 std::vector<AttentionSteps> steps_of(pmm::StepPlan const& step, NetworkPlan const& plan,
                                      std::int64_t num_edges) {
   if (!plan.layers.front().attention) return {};

@@ -13,7 +13,7 @@
 namespace orthant::models {
 namespace {
 
-constexpr int num_bands = 240; // as many as rows of tiles
+constexpr int num_bands = 240; // as many as bands of rows of the stored tiles
 
 /// Position in order p1 of each column of the even matrix.
 std::vector<std::int64_t> columns_in_p1(graph::GraphStore const& store) {
@@ -141,7 +141,7 @@ void set_counted_relayouts(NetworkEpochTraits& traits, pmm::GridShape const& sha
         return orders.count_both(a.layout.row_order, given, b.layout.row_order, wanted);
       });
       if (rows == RelayoutRows::all)
-        found.communicates = shape.size(pmm::group_axes) > 1; // also where nothing moves
+        found.communicates = shape.size(pmm::group_axes) > 1; // also if no row moves
       return found;
     };
     return Sizes{sizes(from, to), sizes(to, from)};
@@ -181,7 +181,7 @@ bool has_relayouts(NetworkPlan const& plan) {
 
 namespace {
 
-/// Numbers of rows by block and slab along an axis, for each place on the other axis of the blocks.
+/// Numbers of rows by block and slab along one axis, for each coordinate along the other axis of the blocks.
 class SlabCounts {
  public:
   SlabCounts(int num_outer, int num_ranks)
@@ -192,7 +192,7 @@ class SlabCounts {
   [[nodiscard]] std::int64_t& at(int outer, int block, int slab) {
     return counts_[static_cast<std::size_t>((outer * num_ranks_ + block) * num_ranks_ + slab)];
   }
-  /// Of the slabs of other ranks than the block's.
+  /// Sum over all pairs in which the slab belongs to another rank than the block.
   [[nodiscard]] std::int64_t of_others() const {
     auto sum = std::int64_t{0};
     for (std::size_t i = 0; i < counts_.size(); ++i) {
@@ -207,7 +207,7 @@ class SlabCounts {
   std::vector<std::int64_t> counts_;
 };
 
-/// Where the vertices lie: in which slab along an axis, and where along the other axis of the blocks.
+/// Where each vertex lies: its slab along an axis, and its coordinate along the other axis of the blocks.
 struct VertexPlaces {
   std::vector<int> const& outer; // [n]
   std::vector<int> const& slab;  // [n]
@@ -215,7 +215,7 @@ struct VertexPlaces {
   int num_ranks = 1; // of the axis
 };
 
-/// `meets`: [n x num_ranks] whether the block at each place touches a vertex.
+/// `meets`: [n x num_ranks] whether the block at a coordinate has an entry of the vertex.
 NeededOfGrid::Counts count_touched(VertexPlaces const& places, std::vector<bool> const& meets,
                                    pmm::Gather gather) {
   auto const num_ranks = places.num_ranks;

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rows that move in an epoch on the full graph, counted in the graph for a grid that need not exist. One process reads the store
-// once. traits_of() has their mean, or all rows.
+// Exact numbers of rows that move in an epoch on the full graph, for any grid, without its processes. One process reads the
+// store once and counts. traits_of() in epoch_traits.hpp, by contrast, uses the mean number of rows, or all rows.
 
 #include "graph/store/store_reader.hpp"
 #include "models/gnn/plan/epoch_traits.hpp"
@@ -18,61 +18,62 @@
 
 namespace orthant::models {
 
-// How many rows move where the two orders of the vertices decide it: counted, in place of the mean (epoch_traits.hpp).
+// Relayouts: the two orders of the vertices decide how many rows move.
 
-/// Where vertices lie in both orders.
+/// Positions of a set of vertices in both orders.
 struct VertexOrders {
   VertexOrders() = default;
-  /// Positions of the same vertices, ascending in p1.
+  /// The two arguments are positions of the same vertices, ascending in p1.
   VertexOrders(std::vector<std::int64_t> positions_in_p1, std::vector<std::int64_t> positions_in_p2);
 
   [[nodiscard]] std::int64_t size() const { return std::ssize(in_p1); }
-  /// How many vertices lie in a range of an order, and in both ranges.
+  /// Number of vertices within a range of an order, and within both ranges.
   [[nodiscard]] std::int64_t count(pmm::IndexOrder order, runtime::Range range) const;
   [[nodiscard]] std::int64_t count_both(pmm::IndexOrder first_order, runtime::Range first,
                                         pmm::IndexOrder second_order, runtime::Range second) const;
 
   std::vector<std::int64_t> in_p1;    // [n] ascending
-  std::vector<std::int64_t> p2_of_p1; // [n] of the same vertices
+  std::vector<std::int64_t> p2_of_p1; // [n] positions of the same vertices
   std::vector<std::int64_t> in_p2;    // [n] ascending
 };
 
-/// Whose relayouts: those of the full graph make their call also if no row moves.
+/// all: the full graph, whose relayouts call a collective even if no row moves. sampled: no row, no call.
 enum class RelayoutRows : std::uint8_t { all, sampled };
 
-/// What the rank at `coordinates` moves of these vertices for residuals, rows of the vertex itself and H0. `plan`: of the whole graph.
-/// Exact but for the numbers of runs. Cost: O(vertices of the rank) per relayout.
+/// Counts the rows that the rank at `coordinates` moves for residuals, rows of the vertex itself and H0, if only `orders` has
+/// vertices. `plan` is the plan of the whole graph. The counts are exact; the numbers of runs are estimates. Cost: O(vertices of the
+/// rank) per relayout.
 void set_counted_relayouts(NetworkEpochTraits& traits, pmm::GridShape const& shape,
                            pmm::Coordinates const& coordinates, NetworkPlan const& plan,
                            VertexOrders const& orders, RelayoutRows rows);
 
-/// Whether a network on this plan has such relayouts.
+/// Whether a network on this plan moves rows by relayouts.
 [[nodiscard]] bool has_relayouts(NetworkPlan const& plan);
 
-// Which rows move between the owners of a grid that need not exist (pmm/aggregate/needed_rows.hpp). One process sees every entry of
-// the matrix once.
+// Needed rows (pmm/aggregate/needed_rows.hpp): the rows that ranks of the schedule rows exchange if they have an entry at their
+// destination. One process goes through all entries of the matrix once.
 
-/// Which rows move between owners: all of them for layers that read single edges, else as it is asked.
+/// Rows that ranks exchange: all, if layers read single edges, otherwise `asked`.
 [[nodiscard]] pmm::Gather gather_of(NetworkPlan const& plan, pmm::Gather asked);
 
-/// Empty if all rows are exchanged.
+/// Counts for all ranks of a grid. Empty if all rows are exchanged.
 struct NeededOfGrid {
   using Counts = std::vector<std::vector<std::optional<pmm::NeededCounts>>>;
-  Counts over_c; // [a, c] by the places of a rank along these axes; none: all rows
+  Counts over_c; // [a, c] by the coordinates along these axes; nullopt: all rows
   Counts over_a; // [c, a]
 
-  /// Those of one rank.
+  /// Counts of one rank.
   [[nodiscard]] pmm::NeededCountsOfAxes of(pmm::Coordinates const& coordinates,
                                            pmm::Roles const& roles) const;
 };
 
 class TouchedRows {
  public:
-  /// `positions`: in order p1 of the vertices that are rows and columns, of `num_vertices` that are cut into cells.
+  /// `positions`: positions in order p1 of the vertices that are rows and columns. The cells partition `num_vertices` positions.
   TouchedRows(pmm::GridShape const& shape, pmm::Roles const& roles, std::int64_t num_vertices,
               std::span<std::int64_t const> positions);
 
-  /// There is an entry in this row and column, by the places of their vertices in `positions`.
+  /// Records an entry. `row` and `column` are indices into `positions`.
   void meet(std::size_t row, std::size_t column) {
     meets_c_[column * num_c_ + static_cast<std::size_t>(slab_[row])] = true;
     meets_a_[row * num_a_ + static_cast<std::size_t>(outer_[column])] = true;
@@ -82,8 +83,8 @@ class TouchedRows {
 
  private:
   std::size_t num_a_, num_c_;
-  std::vector<int> outer_, slab_; // [n] the owner's place along axis a, and along c
-  // Whether a vertex is a column of an entry whose row lies in part c, or a row of one whose column lies in part a.
+  std::vector<int> outer_, slab_; // [n] coordinate of the owner along axis a, and along c
+  // Whether a vertex is the column of an entry whose row lies in part c, or the row of an entry whose column lies in part a.
   std::vector<bool> meets_c_; // [n x num_c]
   std::vector<bool> meets_a_; // [n x num_a]
 };
@@ -91,27 +92,27 @@ class TouchedRows {
 /// Accuracy of a predicted number of sent bytes.
 enum class Exactness : std::uint8_t {
   exact,
-  at_most, // all rows are listed, and training moves those that are needed
+  at_most, // all rows are listed, but training moves only the needed ones
   about,   // a mean
 };
 /// "exact", "at most" or "about". Throws UserError for another word.
 [[nodiscard]] Exactness parse_exactness(std::string_view word);
 [[nodiscard]] std::string_view name_of(Exactness exactness);
 
-/// What the sent bytes of lists are if they are made by traits_of(), without counts.
+/// Exactness of the sent bytes of lists made with the traits of traits_of(), without counted rows.
 [[nodiscard]] Exactness exactness_without_counts(pmm::GridShape const& shape, NetworkPlan const& plan,
                                                  NetworkSettings const& settings);
 
 class CountedGraph {
  public:
-  /// Reads only what is needed to count the rows that move. `settings.gather` says which rows owners exchange. Cost: a pass over all non-zeros, or over
-  /// both orders. Not collective; throws as the store does.
+  /// Counts the rows that move. `settings.gather` says which rows ranks exchange. Not collective. Cost: one pass over all non-zeros,
+  /// or over both orders; nothing is read if no count is needed. Throws Error if the store cannot be read.
   CountedGraph(graph::GraphStore const& store, pmm::GridShape const& shape, NetworkPlan const& plan,
                NetworkSettings const& settings);
 
-  /// Those of traits_of(), with the rows that move on this rank.
+  /// Traits of an epoch with the numbers of rows that this rank moves.
   [[nodiscard]] NetworkEpochTraits traits_of(pmm::Coordinates const& coordinates) const;
-  /// Of the sent bytes of lists by these traits.
+  /// Exactness of the sent bytes of lists made with these traits.
   [[nodiscard]] Exactness exactness() const;
 
  private:
@@ -119,7 +120,7 @@ class CountedGraph {
   pmm::GridShape shape_;
   NetworkPlan const& plan_;
   NetworkSettings const& settings_;
-  VertexOrders orders_; // empty: no relayouts
+  VertexOrders orders_; // empty if there are no relayouts
   NeededOfGrid needed_;
 };
 

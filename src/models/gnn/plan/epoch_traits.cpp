@@ -87,7 +87,7 @@ namespace {
 
 using RangesOf = std::function<std::vector<pmm::Range>(pmm::Coordinates const&)>;
 
-/// The place along an axis whose ranges hold each position.
+/// For each position, the coordinate along the axis whose range holds it.
 std::vector<std::int32_t> parts_of_positions(std::int64_t num_positions, pmm::GridShape const& shape,
                                              pmm::Axis axis, RangesOf const& ranges_of) {
   std::vector<std::int32_t> parts(static_cast<std::size_t>(num_positions));
@@ -100,7 +100,7 @@ std::vector<std::int32_t> parts_of_positions(std::int64_t num_positions, pmm::Gr
   return parts;
 }
 
-/// The one axis of a set; a block of A^ is split over one in each direction.
+/// The only axis of a set: a block of A^ is split over one axis in each direction.
 pmm::Axis axis_of(pmm::AxisSet axes) {
   for (auto const axis : pmm::spatial_axes)
     if (axes == pmm::AxisSet{axis}) return axis;
@@ -155,7 +155,7 @@ std::vector<BlockCounts> count_blocks(graph::GraphStore const& store, pmm::GridS
     if (layer.aggregates() &&
         std::ranges::none_of(all, [&](BlockCounts const& counts) { return counts.are_of(layer.adjacency); }))
       all.emplace_back(shape, layer);
-  constexpr int num_bands = 240; // as many as rows of tiles
+  constexpr int num_bands = 240; // as many as bands of rows of the stored tiles
   auto const n = store.facts().num_vertices;
   for (auto const parity : {graph::Parity::even, graph::Parity::odd}) {
     if (std::ranges::none_of(all, [&](BlockCounts const& counts) { return counts.parity() == parity; }))
@@ -174,7 +174,7 @@ std::vector<BlockCounts> count_blocks(graph::GraphStore const& store, pmm::GridS
 std::vector<pmm::Placement> sampled_blocks(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
                                            graph::StoreFacts const& facts, NetworkPlan const& plan,
                                            bool shares_transposes) {
-  using Part = std::pair<int, int>; // parts, and which one
+  using Part = std::pair<int, int>; // number of parts, and this rank's part
   std::set<std::tuple<bool, Part, Part>> known;
   std::vector<pmm::Placement> blocks;
   auto const part = [&](pmm::AxisSet axes) {

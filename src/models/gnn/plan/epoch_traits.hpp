@@ -1,7 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What decides the operations of an epoch beside plan and settings: counts of the graph's blocks and of rows that move.
+// The facts that, together with plan and settings, determine the operations of an epoch: sizes of the graph's blocks and numbers of
+// rows that move.
 
 #include "graph/store/store_reader.hpp"
 #include "models/gnn/links/link_step.hpp"
@@ -19,34 +20,35 @@
 
 namespace orthant::models {
 
-/// Of `count` entries of a matrix, those of one block if all blocks have as many, rounded up.
+/// Entries per block if all blocks of a matrix with `count` entries have equally many, rounded up.
 [[nodiscard]] std::int64_t even_share(std::int64_t count, pmm::GridShape const& shape,
                                       pmm::Layout const& layout);
 
-/// What decides the operations of an epoch beside plan and settings.
+/// Facts that, together with plan and settings, determine the operations of an epoch.
 struct NetworkEpochTraits {
   bool has_sparse_features = false;
-  bool features_have_values = true;   // sparse ones: else a pattern
-  bool keeps_first_aggregate = false; // A^ F0 of an earlier epoch
+  bool features_have_values = true;   // sparse features: false if they are a pattern
+  bool keeps_first_aggregate = false; // A^ F0 is kept from an earlier epoch
   pmm::LossKind loss = pmm::LossKind::softmax;
   LinkCounts links{};                  // of this rank's block, if links are predicted
   std::vector<pmm::Placement> dropped; // blocks of A^ whose entries are dropped, each with its transpose
-  int num_dropped_ways = 2;            // 1: the transpose shares its values
+  int num_dropped_ways = 2;            // number of blocks with values after dropout; 1 if the transpose
+                                       // shares them
   bool weighs_edges = false;           // blocks of A^ have values; else they are patterns
-  bool counts_rows = false;            // of a batch, together with its loss
-  std::optional<pmm::CellSizes> cells; // of a batch between owners; else contiguous
+  bool counts_rows = false;            // a batch: rows are counted together with the loss
+  std::optional<pmm::CellSizes> cells; // of a batch in the schedule rows; nullopt: contiguous ranges
   CountNonzeros num_nonzeros = [](pmm::Placement const&) { return std::int64_t{0}; };
-  /// What this rank moves for the residual of a layer: where the row orders put each row decides, not the
-  /// layout. `is_backward`: for dF. Residuals of no size make no call.
+  /// Numbers of rows that this rank moves for the residual of a layer. They follow from the row orders, not from the layouts alone.
+  /// `is_backward`: the move of dF. Default sizes make no call.
   std::function<pmm::RelayoutSizes(NetworkLayerPlan const&, bool is_backward)> residual_sizes =
       [](NetworkLayerPlan const&, bool) { return pmm::RelayoutSizes{}; };
-  /// The same of rows of the vertex itself, to and from where its aggregate lies.
+  /// The same for rows of the vertex itself, between their own place and the place of the aggregate.
   std::function<pmm::RelayoutSizes(NetworkLayerPlan const&, bool is_backward)> self_sizes =
       [](NetworkLayerPlan const&, bool) { return pmm::RelayoutSizes{}; };
-  /// The same of H0, from where it lies to a site of the plan's teleport.
+  /// The same for H0, from its place to a site of the plan's teleport.
   std::function<pmm::RelayoutSizes(NetworkPlan const&, pmm::Placement const& site, bool is_backward)>
       teleport_sizes = [](NetworkPlan const&, pmm::Placement const&, bool) { return pmm::RelayoutSizes{}; };
-  pmm::NeededCountsOfAxes needed; // rows that move between owners of vertices; empty: all
+  pmm::NeededCountsOfAxes needed; // rows exchanged in the schedule rows; empty: all
 
   /// Non-zeros of this rank's block of the features; empty if they are dense.
   [[nodiscard]] std::optional<std::int64_t> num_feature_nonzeros(NetworkPlan const& plan) const {
@@ -54,27 +56,27 @@ struct NetworkEpochTraits {
   }
 };
 
-/// Where the outputs of a network that predicts links lie, and what scores them.
+/// Layout of the outputs of a network that predicts links, and the decoder that scores them.
 [[nodiscard]] LinkPlan link_plan_of(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
                                     NetworkPlan const& plan, NetworkSettings const& settings);
 
-/// Those of an epoch after the first on one rank, if non-zeros fall evenly on blocks, rows at random on the
-/// two orders, and all rows move between owners.
+/// Traits of an epoch after the first on one rank. Assumes that non-zeros are spread evenly over blocks and rows at random over the
+/// two orders, and that in the schedule rows all rows are exchanged.
 [[nodiscard]] NetworkEpochTraits traits_of(graph::StoreFacts const& facts, pmm::GridShape const& shape,
                                            pmm::Coordinates const& coordinates, NetworkPlan const& plan,
                                            NetworkSettings const& settings);
 
-// Which blocks of A^ a sampler has; and how many non-zeros lie in the block of each rank of a grid that need not exist, by reading the store
-// once.
+// Blocks of A^ that a sampler keeps, and the number of non-zeros in each rank's block on any grid, counted by one process that reads
+// the store once.
 
-/// The different blocks of the layers as the sampler has them (sampling/batch_builder.hpp): by their ranges of rows and columns, and one
-/// for both ways if `shares_transposes`.
+/// Distinct blocks of the layers in the sampler (sampling/batch_builder.hpp). Blocks are equal if their ranges of rows and columns
+/// are; with `shares_transposes` a block and its transpose count once.
 [[nodiscard]] std::vector<pmm::Placement> sampled_blocks(pmm::GridShape const& shape,
                                                          pmm::Coordinates const& coordinates,
                                                          graph::StoreFacts const& facts,
                                                          NetworkPlan const& plan, bool shares_transposes);
 
-/// Of one layer on a grid. Layers alike have the same.
+/// Non-zeros in all blocks of one layer on a grid. Layers with the same placement of A^ share one object.
 class BlockCounts {
  public:
   BlockCounts(pmm::GridShape const& shape, NetworkLayerPlan const& layer);
@@ -90,12 +92,12 @@ class BlockCounts {
   graph::Parity parity_;
   pmm::AxisSet row_axes_;
   pmm::AxisSet column_axes_;
-  std::vector<std::int32_t> row_parts_; // of each position the place along these axes
+  std::vector<std::int32_t> row_parts_; // [positions] part along these axes
   std::vector<std::int32_t> column_parts_;
   std::vector<std::int64_t> counts_; // [row parts x column parts]
 };
 
-/// One for each kind of layer. Costs a pass over all non-zeros.
+/// One object per kind of layer. Cost: a pass over all non-zeros.
 [[nodiscard]] std::vector<BlockCounts> count_blocks(graph::GraphStore const& store,
                                                     pmm::GridShape const& shape, NetworkPlan const& plan);
 

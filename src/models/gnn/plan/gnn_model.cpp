@@ -58,7 +58,7 @@ ModelTraits traits_of(Model model, Aggregator aggregator) {
     return {.has_propagations = true, .has_teleport = true};
   case Model::gcnii:
     return {.has_teleport = true, .has_identity_maps = true};
-  // The vertex itself has a weight or a factor of its own: it is no neighbour.
+  // The vertex itself has its own weight or factor, so A^ has no self loops.
   case Model::gin:
     return {.has_self_scales = true,
             .has_perceptrons = true,

@@ -1,30 +1,29 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What distinguishes the models of graphs: what a layer computes besides A^ F W, and what A^ is. With w_ij the weight of an
-// edge, 1 if there are none, N(i) the neighbours of i, and A without self loops:
+// The graph network models: what a layer computes besides A^ F W, and which operator A^ is. Notation: w_ij is the weight of an
+// edge (1 without weights), N(i) the neighbors of i, and A has no self loops unless stated.
 //
-//   gcn        Q = A^ F W                              A^ is that of the store, or as --normalize asks
-//   sage mean  Q = A^ F W + F W'                       A^ = D^-1 A: the mean of the neighbours, 0 if there are none
+//   gcn        Q = A^ F W                              A^ is the store's operator, or the one of --normalize
+//   sage mean  Q = A^ F W + F W'                       A^ = D^-1 A: the mean over the neighbors, 0 without neighbors
 //   sage sum   Q = A^ F W + F W'                       A^ = A
-//   sage max   Q = P W + F W'                          P_ic = the maximum of F_jc over the neighbours j, 0 if there are none
-//   gin        Q = (A^ F + (1 + epsilon) F) W          A^ = A; epsilon is learned, and relu(Q + b) W'' + b'' comes after it:
-//              a perceptron of two layers, of which the head is the last one's second
-//   gat        Q = alpha F W, heads side by side       A^ = A with self loops: alpha_ij of its entries is a softmax over j of a
-//   gatv2                                              score of F_i and F_j that is learned (network_plan.hpp)
+//   sage max   Q = P W + F W'                          P_ic = the maximum of F_jc over the neighbors j, 0 without neighbors
+//   gin        Q = (A^ F + (1 + epsilon) F) W          A^ = A; epsilon is trained. Q is the first layer of a perceptron:
+//              F' = relu(Q + b) W'' + b''. In the last layer W'' is the head.
+//   gat        Q = alpha F W, heads side by side       A^ = A with self loops; alpha_ij is the softmax over j of a
+//   gatv2                                              trained score of F_i and F_j (network_plan.hpp)
 //
-// Models that propagate: A^ as of gcn, alpha the teleport probability, f the activation.
+// Models that propagate. A^ is the operator of gcn, alpha the teleport probability, f the activation.
 //
 //   sgc        logits = A^^K X W + b
 //   appnp      H0 a perceptron of X       Z_0 = H0     Z_{k+1} = (1 - alpha) A^ Z_k + alpha H0     logits = Z_K
 //   gcnii      H0 = f(X W_0 + b_0)        F_0 = H0     F_l = f(P_l ((1 - beta_l) I + beta_l W_l) + b_l), l = 1 .. L
 //              P_l = (1 - alpha) A^ F_{l-1} + alpha H0     beta_l = log(theta / l + 1)     logits = F_L W_out + b_out
 //
-// Sources: Kipf & Welling (arXiv 1609.02907); Hamilton, Ying & Leskovec (arXiv 1706.02216), the form without sampling,
-// whose concatenation [F | A^ F] is multiplied by the two halves of its weight; Xu, Hu, Leskovec & Jegelka (arXiv 1810.00826);
-// Wu et al. (arXiv 1902.07153), equation 8; Gasteiger, Bojchevski & Günnemann (arXiv 1810.05997), equation 4; Chen, Wei, Huang,
-// Ding & Li (arXiv 2007.02133), equation 5; Velickovic et al. (arXiv 1710.10903);
-// Brody, Alon & Yahav (arXiv 2105.14491).
+// Sources: Kipf & Welling (arXiv 1609.02907); Hamilton, Ying & Leskovec (arXiv 1706.02216), the form without sampling, where the
+// weight of the concatenation [F | A^ F] is stored as two matrices; Xu, Hu, Leskovec & Jegelka (arXiv 1810.00826); Wu et al. (arXiv
+// 1902.07153), equation 8; Gasteiger, Bojchevski & Günnemann (arXiv 1810.05997), equation 4; Chen, Wei, Huang, Ding & Li (arXiv
+// 2007.02133), equation 5; Velickovic et al. (arXiv 1710.10903); Brody, Alon & Yahav (arXiv 2105.14491).
 
 #include "graph/store/store_format.hpp"
 #include "models/gnn/plan/network_plan.hpp"
@@ -37,10 +36,11 @@ namespace orthant::models {
 
 enum class Model : std::uint8_t { gcn, sage, gin, sgc, appnp, gcnii, gat, gatv2 };
 
-/// How GraphSAGE puts neighbours together.
+/// How GraphSAGE combines the features of neighbors.
 enum class Aggregator : std::uint8_t { mean, sum, max };
 
-/// "gcn", "sage", "gin", "sgc", "appnp", "gcnii", "gat" or "gatv2", and "mean", "sum" or "max". Throw UserError for another word.
+/// Accepted words: "gcn", "sage", "gin", "sgc", "appnp", "gcnii", "gat", "gatv2"; "mean", "sum", "max". Throw UserError for
+/// other words.
 [[nodiscard]] Model parse_model(std::string_view word);
 [[nodiscard]] Aggregator parse_aggregator(std::string_view word);
 [[nodiscard]] std::string_view name_of(Model model);
@@ -49,15 +49,15 @@ enum class Aggregator : std::uint8_t { mean, sum, max };
 struct ModelTraits {
   bool has_self_weights = false;  // W' of each layer
   bool has_self_scales = false;   // epsilon of each layer
-  bool has_perceptrons = false;   // W'' of each layer, the last one's is the head
+  bool has_perceptrons = false;   // W'' of each layer; in the last layer it is the head
   bool has_propagations = false;  // K products by A^ without weights, after dense layers
   bool has_teleport = false;      // alpha H0
-  bool takes_maximum = false;     // of neighbours, in place of A^ F
+  bool takes_maximum = false;     // over neighbors, in place of A^ F
   bool has_identity_maps = false; // (1 - beta) I + beta W, after a dense layer; with a head
-  std::optional<graph::GraphOperator> graph_operator{}; // none: that of the store, or of the user
-  std::optional<AttentionKind> attention{};             // weighs neighbours; schedule rows
+  std::optional<graph::GraphOperator> graph_operator{}; // nullopt: the operator of the store or of the user
+  std::optional<AttentionKind> attention{};             // weights of neighbors; schedule rows
 
-  /// Whether the first layer is dense: it multiplies X by a weight alone.
+  /// Whether the first layer is dense, that is, multiplies X by a weight only.
   [[nodiscard]] bool begins_dense() const { return has_propagations || has_identity_maps; }
 };
 [[nodiscard]] ModelTraits traits_of(Model model, Aggregator aggregator);

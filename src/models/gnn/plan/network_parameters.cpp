@@ -11,11 +11,11 @@ namespace {
 
 using runtime::part_of;
 
-/// Of the input projection, where layers are numbered from 0: what its weights are drawn by.
+/// Layer number of the input projection, by which its weights are drawn; layers count from 0.
 constexpr std::int64_t projection_index = -1;
 
-/// Glorot & Bengio (2010): uniform in +- sqrt(6 / (in + out)), drawn by global row and column. `number`: of the layer's
-/// weights. `num_weights`: that lie side by side in it.
+/// Glorot & Bengio (2010): uniform in +- sqrt(6 / (in + out)), drawn by global row and column. `number`: index of the weight
+/// within its layer. `num_weights`: matrices that lie side by side in it.
 template<class T>
 void draw_weight(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& weight, std::uint64_t seed,
                  std::uint32_t layer, std::uint64_t number, std::int64_t num_weights = 1) {
@@ -30,8 +30,7 @@ void draw_weight(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& wei
       });
 }
 
-/// Parameters in one array begin at multiples of so many numbers, as arrays of their own would: kernels load
-/// 16 bytes at once.
+/// Parameters in one array begin at multiples of this many elements, as separate arrays would: kernels load 16 bytes at once.
 constexpr std::int64_t numbers_apart = 16;
 
 /// Scale, shift, running mean and variance, as far as the norm has them.
@@ -42,7 +41,7 @@ std::vector<ParameterRole> roles_of(Norm norm) {
   return {norm_scale};
 }
 
-/// The settings of one layer: a map near the identity is all that its convolution has (arXiv 2007.02133, equation 5).
+/// Settings of one layer. A convolution with an identity map has no bias (arXiv 2007.02133, equation 5).
 NetworkSettings settings_of(NetworkLayerPlan const& layer, NetworkSettings settings) {
   if (layer.map_share) settings.has_bias = false;
   return settings;
@@ -52,7 +51,7 @@ NetworkSettings settings_of(NetworkLayerPlan const& layer, NetworkSettings setti
 
 std::vector<PlannedParameter> parameters_of(NetworkPlan const& plan, NetworkSettings const& settings) {
   std::vector<PlannedParameter> all;
-  // A bias is a number per column of the output.
+  // A bias has one element per column of the output.
   auto const add_to = [&](bool has_bias, pmm::Placement const& weight, pmm::Placement const& output,
                           bool has_self_weight) {
     all.push_back({ParameterRole::weight, weight});
@@ -179,7 +178,7 @@ NetworkParameters<T>::NetworkParameters(pmm::ProcessGrid const& grid, NetworkPla
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     auto const index = plan.layers[l].index;
     if (!plan.layers[l].transforms()) {
-      // It has none; the bias that it may add is that of layer 0.
+      // A propagation has no parameters; the bias that it may add is that of layer 0.
       layers_.push_back(plan.layers[l].adds_bias ? layers_.front() : NetworkLayerParameters<T>());
       seconds_.emplace_back();
       continue;
@@ -313,7 +312,7 @@ void NetworkParameters<T>::add_norm(std::int64_t index, Norm kind, NetworkLayerP
   layer.centered = std::move(centered);
 }
 
-/// Of each head a_h, or its two halves, as a weight of its own.
+/// Draws a_h of each head, or each half of it, as a separate weight.
 template<class T>
 void NetworkParameters<T>::add_attention(std::int64_t index, AttentionPlan const& attention,
                                          std::uint64_t seed, NetworkLayerParameters<T>& layer) {

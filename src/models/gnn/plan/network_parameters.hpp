@@ -1,12 +1,12 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a GCN learns: weights and biases with their gradients. They know of no graph, so several networks may
-// share them: one on mini-batches, one on the whole graph.
+// Trained parameters of a graph network: weights and biases with their gradients. They do not depend on a graph, so networks can
+// share them, for example one on mini-batches and one on the whole graph.
 //
 // In the schedule rows all weights, biases and scales of norms lie in one array, one after the other
-// (pmm/matrix/flat_array.hpp). A pass gathers it before it begins, and sums all gradients at its end. Kernels
-// use whole parameters, and leave addends of gradients; the optimiser and files know this rank's pieces.
+// (pmm/matrix/flat_array.hpp). It is gathered before a pass, and all gradients are summed after the pass. Kernels use whole
+// parameters and write partial gradients; the optimizer and files use this rank's pieces.
 
 #include "models/gnn/links/link_decoder.hpp"
 #include "models/gnn/plan/network_plan.hpp"
@@ -23,58 +23,58 @@
 
 namespace orthant::models {
 
-/// A parameter before it exists: a matrix of that placement, or a vector along the columns of one.
+/// A parameter that is not allocated yet: a matrix with this placement, or a vector along the columns of such a matrix.
 struct PlannedParameter {
   ParameterRole role = ParameterRole::weight;
   pmm::Placement placement;
-  std::optional<std::int64_t> place = std::nullopt; // of its first number in the array of all parameters
+  std::optional<std::int64_t> place = std::nullopt; // index of its first number in the array of all
 
   [[nodiscard]] bool is_vector() const { return models::is_vector(role); }
-  /// Numbers of the whole parameter.
+  /// Number of elements of the whole parameter.
   [[nodiscard]] std::int64_t num_numbers() const {
     return (is_vector() ? 1 : placement.extents.rows) * placement.extents.columns;
   }
 };
-/// In the order of NetworkParameters::list().
+/// The parameters, in the order of NetworkParameters::list().
 [[nodiscard]] std::vector<PlannedParameter> parameters_of(NetworkPlan const& plan,
                                                           NetworkSettings const& settings);
-/// This rank's numbers of each, with padding.
+/// Number of elements of each parameter on this rank, with padding.
 [[nodiscard]] std::vector<std::int64_t> lengths_of(pmm::StepPlan const& step,
                                                    std::vector<PlannedParameter> const& parameters);
-/// Of the parameters that are trained, those whose squares this rank adds up: without padding, and one replica's.
+/// Number of elements of each trained parameter in this rank's part of a norm: without padding, each element on one replica only.
 [[nodiscard]] std::vector<std::int64_t> normed_lengths_of(pmm::StepPlan const& step,
                                                           std::vector<PlannedParameter> const& parameters);
-/// The same of those that are trained, and of statistics.
+/// Number of elements on this rank, of each trained parameter and of each running statistic.
 struct UpdatedLengths {
   std::vector<std::int64_t> trained, statistics;
 };
 [[nodiscard]] UpdatedLengths updated_lengths_of(pmm::StepPlan const& step,
                                                 std::vector<PlannedParameter> const& parameters);
-/// Of the array of all parameters, without padding; 0 if each has an array of its own.
+/// Length of the array of all parameters, without padding; 0 if each parameter has its own array.
 [[nodiscard]] std::int64_t length_of_all(std::vector<PlannedParameter> const& parameters);
-/// Lists their arrays, of features that are trained the gradient.
+/// Lists the arrays of the parameters. For trained features it lists only the gradient.
 void plan_parameter_arrays(pmm::StepPlan& step, std::vector<PlannedParameter> const& parameters);
 
-/// The parameters of one layer, of the input projection or of the head. A copy shares the numbers.
+/// Parameters of one layer, of the input projection or of the head. Copies share memory.
 template<class T>
 struct NetworkLayerParameters {
   pmm::DistMatrix<T> weight, weight_gradient;
-  pmm::DistMatrix<T> self_weight, self_weight_gradient; // empty unless the vertex itself has a weight
+  pmm::DistMatrix<T> self_weight, self_weight_gradient; // empty without self weights
   pmm::DistVector<T> bias, bias_gradient;               // empty without a bias
   pmm::DistVector<T> norm_scale, norm_scale_gradient;   // empty without a norm
-  Boxed<CenteredNormParameters<T>> centered;            // of LayerNorm and BatchNorm, beside the scale
-  pmm::DistVector<T> epsilon, epsilon_gradient; // one number; empty without a factor for the vertex itself
+  Boxed<CenteredNormParameters<T>> centered;            // LayerNorm and BatchNorm: all but the scale
+  pmm::DistVector<T> epsilon, epsilon_gradient;         // one number; empty without self scales
   struct Attention {
     pmm::DistMatrix<T> vectors, vectors_gradient; // one per head
   };
-  Boxed<Attention> attention; // apart, as few models have it
+  Boxed<Attention> attention; // boxed because few models have it
 
-  /// Whether gradients are addends, which NetworkParameters sums.
+  /// Whether gradients are partial: NetworkParameters sums them at the end of a pass.
   [[nodiscard]] bool has_partial_gradients() const {
     return weight_gradient.layout().storage == pmm::Storage::partial;
   }
-  /// `sums` := its sum over all ranks that have rows of `gradient`, unless gradients are addends. Collective
-  /// over these ranks.
+  /// `sums` := the sum over all ranks that have rows of `gradient`. Does nothing if gradients are partial. Collective over these
+  /// ranks.
   template<class Number>
   void reduce(runtime::DefaultExec const& exec, pmm::DistMatrix<Number> const& gradient,
               pmm::DistVector<T> const& sums) const {
@@ -85,43 +85,44 @@ struct NetworkLayerParameters {
 template<class T>
 class NetworkParameters {
  public:
-  /// Draws the weights (Glorot uniform; biases 0, scales 1) where `plan` puts them. `grid` must outlive them.
-  /// Not collective.
+  /// Draws the weights (Glorot uniform; biases 0, scales 1) with the placements of `plan`. `grid` must outlive this object. Not
+  /// collective.
   NetworkParameters(pmm::ProcessGrid const& grid, NetworkPlan const& plan, NetworkSettings const& settings);
 
-  /// Trains these features too: the last of list(). Once.
+  /// Also trains these features, as the last entry of list(). At most one call.
   void add_features(pmm::DistMatrix<T> const& features);
 
-  /// Whether they lie in one array.
+  /// Whether all parameters lie in one array (schedule rows).
   [[nodiscard]] bool are_in_one_array() const { return values_.whole().extent(0) > 0; }
-  /// If they do: brings all of them to all ranks, after pieces have changed and before a pass. Enqueues on
-  /// exec. Collective over z, x and y.
+  /// Gathers the one array to all ranks; no-op otherwise. Call it after pieces have changed and before a pass. Enqueues on exec.
+  /// Collective over z, x and y.
   void gather(runtime::DefaultExec const& exec) const { values_.gather(exec); }
-  /// If they do: sums the gradients that a pass left on all ranks. Enqueues on exec. Collective over y, x and
-  /// z.
+  /// Sums the gradients of a pass over all ranks if they lie in one array; no-op otherwise. Enqueues on exec. Collective over y, x
+  /// and z.
   void sum_gradients(runtime::DefaultExec const& exec) const { gradients_.sum(exec); }
 
   [[nodiscard]] std::size_t num_layers() const { return layers_.size(); }
   [[nodiscard]] NetworkLayerParameters<T> const& layer(std::size_t l) const { return layers_[l]; }
-  /// The second layer of layer l's perceptron; empty where the plan has none.
+  /// The second layer of layer l's perceptron; empty if the plan has none.
   [[nodiscard]] NetworkLayerParameters<T> const& second(std::size_t l) const { return seconds_[l]; }
-  /// Empty where the plan has none.
+  /// Empty if the plan has none.
   [[nodiscard]] NetworkLayerParameters<T> const& projection() const { return projection_; }
   [[nodiscard]] NetworkLayerParameters<T> const& head() const { return head_; }
-  /// Of the perceptron that scores links; empty unless there is one.
+  /// Parameters of the perceptron that scores links; empty without such a perceptron.
   [[nodiscard]] DecoderParameters<T> decoder() const;
-  /// Empty unless they are trained.
+  /// Empty unless features are trained.
   [[nodiscard]] pmm::DistMatrix<T> const& features_gradient() const { return features_gradient_; }
 
-  /// All of them, for the optimiser and for files: "input.weight", "layer0.weight", "layer0.bias",
-  /// "layer0.self_weight", "layer0.norm", "layer0.norm_shift", "layer0.norm_mean", "layer0.norm_variance", "layer0.epsilon", "layer0.attention", "layer0.second.weight", .., "head.weight", "decoder.weight", "decoder.second.weight", "features". Copies share the numbers.
+  /// All parameters, for the optimizer and for files: "input.weight", "layer0.weight", "layer0.bias", "layer0.self_weight",
+  /// "layer0.norm", "layer0.norm_shift", "layer0.norm_mean", "layer0.norm_variance", "layer0.epsilon", "layer0.attention",
+  /// "layer0.second.weight", .., "head.weight", "decoder.weight", "decoder.second.weight", "features". Copies share memory.
   [[nodiscard]] std::vector<Parameter<T>>& list() { return list_; }
   [[nodiscard]] std::vector<Parameter<T>> const& list() const { return list_; }
-  /// Trained numbers over the whole grid.
+  /// Number of trained elements over the whole grid.
   [[nodiscard]] std::int64_t num_numbers() const;
 
  private:
-  /// `number`: of the layer's weights. `num_weights`: that lie side by side in its weight.
+  /// `number`: index of the weight within its layer. `num_weights`: matrices that lie side by side in the weight.
   NetworkLayerParameters<T> make(std::string const& name, std::int64_t index, NetworkSettings const& settings,
                                  std::uint64_t number = 0, bool has_self_weight = false,
                                  std::int64_t num_weights = 1);
@@ -129,9 +130,9 @@ class NetworkParameters {
                      NetworkLayerParameters<T>& layer);
   void add_epsilon(std::int64_t index, NetworkLayerParameters<T>& layer);
   void add_norm(std::int64_t index, Norm kind, NetworkLayerParameters<T>& layer);
-  /// Adds the next one of the plan, zero, to list(). Returns it as kernels use it.
+  /// Adds the next planned parameter, filled with zeros, to list(). Returns the whole parameter, as kernels use it.
   Parameter<T> add(std::string const& name, std::int64_t layer, std::string const& label);
-  /// Puts it in the array of all, which has this rank's piece of it, too; that is returned.
+  /// Places `whole` in the array of all parameters. Returns this rank's piece of it.
   Parameter<T> place_in_array(Parameter<T>& whole, PlannedParameter const& planned);
 
   pmm::ProcessGrid const& grid_;

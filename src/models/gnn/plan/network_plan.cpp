@@ -24,7 +24,7 @@ struct Roles {
   pmm::AxisSet c = Axis::z;
 };
 
-/// Where the matrices of a layer lie whose input is F[a,b]; `roles` become those of the next layer.
+/// Placements of a layer in pmm3d whose input is F[a,b]. Updates `roles` to those of the next layer.
 void place_on_planes(NetworkLayerPlan& layer, Roles& roles, std::int64_t n, std::int64_t in,
                      std::int64_t out) {
   auto const [a, b, c] = roles;
@@ -57,7 +57,7 @@ void place_on_planes(NetworkLayerPlan& layer, Roles& roles, std::int64_t n, std:
   }
 }
 
-/// The same of a layer between owners: nothing rotates.
+/// Placements of a layer in the schedule rows. The roles do not rotate.
 void place_with_owners(NetworkLayerPlan& layer, OwnerRoles const& owners, std::int64_t n, std::int64_t in,
                        std::int64_t out) {
   Layout const whole_rows{pmm::group_axes, {}, Storage::replicated, order_p1, pmm::natural_order};
@@ -70,8 +70,8 @@ void place_with_owners(NetworkLayerPlan& layer, OwnerRoles const& owners, std::i
   layer.middle = {whole_rows, {n, layer.keeps_aggregate() ? in : transformed}};
 }
 
-/// By columns aggregated in one epoch, forward and backward. Schedule pmm3d gathers those of its input in
-/// both directions, or those of its output; so does rows.
+/// Compares the columns aggregated in one epoch, forward and backward. pmm3d and rows both aggregate the input width in both
+/// directions, or the output width.
 bool aggregating_first_is_cheaper(NetworkShape const& shape, std::size_t layer) {
   auto const in = shape.widths[layer];
   auto const out = shape.widths[layer + 1];
@@ -81,7 +81,7 @@ bool aggregating_first_is_cheaper(NetworkShape const& shape, std::size_t layer) 
   return forward + backward <= 2 * out;
 }
 
-/// Rows of `from` times a weight of that storage, whose third axis is that of the rows.
+/// Product of `input` and a weight with this storage. The weight's third axis is the axis of the rows.
 LinearPlan plan_linear(pmm::Placement const& input, pmm::AxisSet output_axis, std::int64_t out,
                        Storage weight) {
   auto const natural = pmm::natural_order;
@@ -93,7 +93,7 @@ LinearPlan plan_linear(pmm::Placement const& input, pmm::AxisSet output_axis, st
            {extents.rows, out}}};
 }
 
-/// Where layers that aggregate add H0, with what the first of them reads.
+/// Finds the placements at which aggregating layers add H0, and the first of these layers, whose input is H0.
 void place_teleport(NetworkPlan& plan) {
   TeleportPlan teleport;
   teleport.first_layer = plan.layers.size();
@@ -113,7 +113,7 @@ void place_teleport(NetworkPlan& plan) {
   plan.teleport = std::move(teleport);
 }
 
-/// Every count of numbers and bytes that follows from the shape is less than this product.
+/// Throws if this product overflows. Every count of elements and bytes that follows from the shape is smaller.
 void require_countable(NetworkShape const& shape) {
   constexpr std::int64_t bytes_of_number = 64; // values, gradients, moments in fp64 and more
   constexpr std::string_view what = "vertices times the widths of all layers";
@@ -203,7 +203,7 @@ NetworkPlan plan_network(NetworkShape const& shape, ProductOrder order) {
   auto const has_owners = shape.schedule == Schedule::rows;
   OwnerRoles const owners{
       {}, shape.is_symmetric ? pmm::Flow::forward : pmm::Flow::transpose, shape.hidden_axes};
-  // Owners have whole rows: all three axes cut them.
+  // Owners have whole rows, partitioned over all three axes.
   auto const first = has_owners ? Roles{pmm::group_axes, {}, {}} : Roles{};
   auto const weight = has_owners ? Storage::replicated : Storage::flat_sharded;
   auto roles = first;
@@ -220,7 +220,7 @@ NetworkPlan plan_network(NetworkShape const& shape, ProductOrder order) {
     if (!shape.kinds.empty()) layer.kind = shape.kinds[l];
     layer.is_even = has_owners || num_aggregations % 2 == 0;
     if (layer.aggregates()) ++num_aggregations;
-    // epsilon has a gradient where the features have none: the one by U serves both.
+    // epsilon needs a gradient even if the features have none. If U is computed first, one gradient serves both.
     auto const must_transform = is_sparse || (l == 0 && shape.has_self_scales && !shape.projected_features);
     auto const is_propagated = layer.kind == LayerKind::propagation || shape.has_teleport;
     layer.aggregates_first =
@@ -235,7 +235,7 @@ NetworkPlan plan_network(NetworkShape const& shape, ProductOrder order) {
     layer.has_self_scale = shape.has_self_scales;
     layer.drops_output = !shape.has_perceptrons;
     layer.makes_logits = gives_logits;
-    // What is propagated without weights is no hidden layer, and its bias comes last.
+    // A dense layer ahead of propagations is not a hidden layer: no activation, and its bias is added last.
     auto const is_propagated_on =
         l + 1 < num_layers && !shape.kinds.empty() && shape.kinds[l + 1] == LayerKind::propagation;
     layer.is_activated = !gives_logits && layer.transforms() && !is_propagated_on;

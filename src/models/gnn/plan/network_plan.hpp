@@ -1,34 +1,32 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where everything of a GCN lies (docs/design.md 2.2). With role axes (a, b, c) a layer is two products and a
-// rotation:
+// Placements of all matrices of a graph network (docs/design.md 2.2). With role axes (a, b, c) a convolution is two products and
+// a rotation of the axes:
 //
 //   aggregate first   H[c,b] := sum_a A^[c,a] F[a,b]     Q[c,a] := sum_b H[c,b] W[b,a], W flat-sharded over c
 //                     next (a,b,c) <- (c,a,b)
 //   transform first   U[a,c] := sum_b F[a,b] W[b,c], W flat-sharded over a     Q[b,c] := sum_a A^[b,a] U[a,c]
 //                     next (a,b,c) <- (b,c,a)
 //
-// Q lies as the next layer's F does, so activations are never redistributed. Rows alternate between two
-// orders: even layers use A^[p1, p2], odd layers A^[p2, p1]; the features start in order p2. Source: Plexus
-// (arXiv 2505.04083), sections 3.1 and 5.1; transform first is its transpose.
+// Q lies as the next layer's F does, so activations are never redistributed. Rows alternate between two orders: even layers use
+// A^[p1, p2], odd layers A^[p2, p1]; the features start in order p2. Source: Plexus (arXiv 2505.04083), sections 3.1 and 5.1;
+// transform first is its transpose.
 //
-// That is the schedule pmm3d. In the schedule rows every vertex has one owner, which holds its whole rows of
-// every activation, and the axes serve the aggregation alone (pmm/aggregate/aggregate.hpp); all matrices of
-// vertices are F[{x,y,z},-] in order p1. Every rank reads whole weights W[-,-] and leaves an addend of their
-// gradients (network_parameters.hpp gathers and sums them).
+// This is the schedule pmm3d. In the schedule rows each vertex has one owner, which holds the whole rows of all activations;
+// only the aggregation uses the axes (pmm/aggregate/aggregate.hpp). All matrices of vertices are F[{x,y,z},-] in order p1. Every
+// rank has whole weights W[-,-] and computes partial gradients (network_parameters.hpp gathers the weights and sums the gradients).
 //
-// A layer may be one of the two products alone (gnn_model.hpp). Rows of a dense layer stay where they are; a propagation leaves the
-// columns, so that two of them lie where they began:
+// A layer may have only one of the two products (gnn_model.hpp). A dense layer leaves rows in place. A propagation leaves columns
+// in place, so two propagations restore the layout:
 //
 //   dense             Q[a,c] := sum_b F[a,b] W[b,c], W flat-sharded over a           next (a,b,c) <- (a,c,b)
 //   propagation       Q[c,b] := sum_a A^[c,a] F[a,b]                                 next (a,b,c) <- (c,b,a)
 //
-// An input projection and a head are one product each, around the layers, with the roles of the first layer
-// and those after the last (ScaleGNN, arXiv 2604.02651):
+// An input projection and a head are one product each, before and after the layers. They use the roles of the first layer and the
+// roles after the last one (ScaleGNN, arXiv 2604.02651):
 //
-//   F_0[a,b] := sum_c X[a,c] W_in[c,b]        logits[a,c] := sum_b F_L[a,b] W_out[b,c]        W flat-sharded
-//   over a
+//   F_0[a,b] := sum_c X[a,c] W_in[c,b]        logits[a,c] := sum_b F_L[a,b] W_out[b,c]        W flat-sharded over a
 
 #include "pmm/aggregate/aggregate.hpp"
 #include "pmm/edges/edge_block.hpp"
@@ -42,7 +40,7 @@
 
 namespace orthant::models {
 
-// A value that may be absent, as std::optional, in memory of its own: where most objects have none, they stay small.
+// An optional value in memory of its own. Unlike std::optional it keeps objects small if most of them have no value.
 
 template<class T>
 class Boxed {
@@ -67,8 +65,8 @@ class Boxed {
   std::unique_ptr<T> value_;
 };
 
-// A layer of attention over neighbours before it meets a graph. With H heads of d columns, the columns of a layer's U = F W are
-// those of head 0, of head 1, ..:
+// Attention over neighbors, before a graph is known. With H heads of d columns each, the columns of U = F W are those of head 0,
+// of head 1, ..:
 //
 //   GAT      U = [Z_0 | Z_1 | ..]                  a_h = [a_h of the row | a_h of the column], 2 d numbers
 //            score of (i, j): leaky(<a_h row, Z_ih> + <a_h column, Z_jh>)          values: Z
@@ -81,14 +79,14 @@ class Boxed {
 
 enum class AttentionKind : std::uint8_t { gat, gatv2 };
 
-/// Of a network.
+/// Attention settings of a network.
 struct AttentionShape {
   AttentionKind kind = AttentionKind::gat;
-  std::int64_t num_heads = 8;        // of hidden layers, side by side
-  std::int64_t num_output_heads = 1; // of a layer that makes the logits: their mean
+  std::int64_t num_heads = 8;        // heads of hidden layers, side by side
+  std::int64_t num_output_heads = 1; // heads of the layer that makes the logits: their mean
 };
 
-/// Of a layer.
+/// Attention of one layer.
 struct AttentionPlan {
   AttentionKind kind = AttentionKind::gat;
   std::int64_t num_heads = 1;
@@ -99,78 +97,78 @@ struct AttentionPlan {
   [[nodiscard]] pmm::Heads heads() const { return {num_heads, head_width}; }
   /// Columns of U, and of W.
   [[nodiscard]] std::int64_t num_projected() const { return (is_dynamic() ? 2 : 1) * num_heads * head_width; }
-  /// Numbers of a_h, a row of the parameter "attention".
+  /// Length of a_h, a row of the parameter "attention".
   [[nodiscard]] std::int64_t num_vector() const { return (is_dynamic() ? 1 : 2) * head_width; }
 };
 
-/// Of a layer with that many columns, which heads cut evenly (Error).
+/// Attention of a layer with `num_columns` output columns. The number of heads must divide them; otherwise throws Error.
 [[nodiscard]] AttentionPlan attention_of(AttentionShape const& shape, std::int64_t num_columns,
                                          bool makes_logits);
 
-/// How the matrices of vertices are spread, and so what is communicated.
+/// How the matrices of vertices are distributed, which determines the communication.
 enum class Schedule : std::uint8_t { pmm3d, rows };
 
 /// "pmm3d" or "rows". Throws UserError for another word.
 [[nodiscard]] Schedule parse_schedule(std::string_view word);
 [[nodiscard]] std::string_view name_of(Schedule schedule);
 
-/// Which product comes first in every layer, or the cheaper one layer by layer.
+/// Which product comes first in every layer. automatic: the cheaper one, layer by layer.
 enum class ProductOrder : std::uint8_t { automatic, aggregate_first, transform_first };
 
 /// "auto", "aggregate" or "transform". Throws UserError for another word.
 [[nodiscard]] ProductOrder parse_product_order(std::string_view word);
 
-/// What messages carry, and what activations, their gradients and the operands of products are held in. Native: the
-/// scalar of training.
+/// Number format of messages, and number format of activations, their gradients and the operands of products. native: the scalar
+/// type of training.
 struct NumberFormats {
   runtime::Wire wire = runtime::Wire::native;
   runtime::Wire operand = runtime::Wire::native;
 
-  /// Of what a layer puts out: logits are never rounded.
+  /// Format of a layer's output: logits are never rounded.
   [[nodiscard]] runtime::Wire of_output(bool are_logits) const {
     return are_logits ? runtime::Wire::native : operand;
   }
 };
 
-/// Which of its two products a layer has.
+/// Products of a layer: both, only F W, or only A^ F.
 enum class LayerKind : std::uint8_t { convolution, dense, propagation };
 
 struct NetworkShape {
   std::int64_t num_vertices = 0;
-  std::vector<std::int64_t> widths; // [layers + 1] of layer 0's input, and of the layers' outputs
-  std::vector<LayerKind> kinds;     // [layers], or none: convolutions
-  std::optional<std::int64_t> projected_features; // D where layer 0 reads X W_in
-  std::optional<std::int64_t> head_classes;       // C where the logits are F_L W_out
-  bool has_sparse_features = false; // the layer that reads them transforms first: A^ X would be dense
+  std::vector<std::int64_t> widths;               // [layers + 1] layer 0's input, then the layers' outputs
+  std::vector<LayerKind> kinds;                   // [layers]; empty: all are convolutions
+  std::optional<std::int64_t> projected_features; // D if layer 0 reads X W_in
+  std::optional<std::int64_t> head_classes;       // C if the logits are F_L W_out
+  bool has_sparse_features = false; // the layer that reads X transforms first: A^ X would be dense
   bool features_need_gradient = false;
   bool has_self_weights = false;             // a second weight for the vertex itself (gnn_model.hpp)
-  bool has_self_scales = false;              // a factor 1 + epsilon for it
+  bool has_self_scales = false;              // a factor 1 + epsilon for the vertex itself
   bool has_perceptrons = false;              // a second linear layer after the activation; with a head
-  bool has_teleport = false;                 // layers that aggregate add what the first of them reads
-  std::optional<double> theta{};             // of identity maps, which convolutions have; else none
-  bool takes_maximum = false;                // of neighbours, in place of A^ F; aggregates first
-  std::optional<AttentionShape> attention{}; // weighs neighbours; schedule rows
-  bool has_residuals = false;     // around layers that are as wide as what they read, features left out
-  bool has_input_dropout = false; // else A^ F0 is the same every epoch, unless
-  bool drops_edges = false;       // edges of A^ are dropped out
+  bool has_teleport = false;                 // aggregating layers add H0, the input of the first of them
+  std::optional<double> theta{};             // identity maps of convolutions; nullopt: none
+  bool takes_maximum = false;                // over neighbors, in place of A^ F; aggregates first
+  std::optional<AttentionShape> attention{}; // weights of neighbors; schedule rows
+  bool has_residuals = false;                // around layers whose output is as wide as their input, except X
+  bool has_input_dropout = false;            // if false, A^ F0 is the same every epoch,
+  bool drops_edges = false;                  // unless edges of A^ are dropped
   Schedule schedule = Schedule::pmm3d;
-  bool is_symmetric = false;  // the pattern of A: rows go back as they came
-  pmm::AxisSet hidden_axes{}; // schedule rows: whose messages travel while products are computed
+  bool is_symmetric = false;  // pattern of A: the backward pass can aggregate as the forward pass
+  pmm::AxisSet hidden_axes{}; // schedule rows: axes whose messages overlap products
 };
 
-/// The block of a layer that keeps a part of the vertices, known once it is read.
+/// Block of a layer that computes only a part of the vertices. Known after the block is read.
 struct KeptBlock {
   pmm::CellSizes cells;
-  pmm::NeededCountsOfAxes needed; // rows that move; empty: all
+  pmm::NeededCountsOfAxes needed; // rows that are exchanged; empty: all
   std::int64_t num_nonzeros = 0;
 };
 
-/// How a layer of the schedule rows aggregates.
+/// Aggregation of a layer in the schedule rows.
 struct OwnerRoles {
   pmm::Roles roles;
   pmm::Flow backward = pmm::Flow::transpose;
   pmm::AxisSet hidden_axes{};
-  std::optional<KeptBlock> kept{}; // else all vertices, or those of a batch
+  std::optional<KeptBlock> kept{}; // nullopt: all vertices, or the vertices of a batch
 };
 
 /// C[r,c] := sum_k A[r,k] W[k,c]: an input projection, a head, or the second layer of a perceptron.
@@ -185,54 +183,55 @@ struct NetworkLayerPlan {
   std::int64_t index = 0;
   LayerKind kind = LayerKind::convolution;
   bool aggregates_first = true;
-  bool is_even = true;          // parity of A^
-  bool is_residual = false;     // F is added to what becomes of Q
-  bool has_self_weight = false; // F W' is added to Q; W' lies as W
-  bool has_self_scale = false;  // (1 + epsilon) F is added to A^ F, or (1 + epsilon) U to A^ U
-  bool drops_output = true;     // else nothing is dropped out of relu(Q): a perceptron or a teleport goes on
-  bool is_activated = true;     // Q is normalised, activated and dropped out
-  bool adds_bias = true;        // a propagation: that of layer 0
-  bool makes_logits = false;    // Q are the logits
-  std::optional<double> map_share{};          // beta: W stands for (1 - beta) I + beta W
-  std::optional<std::size_t> teleport_site{}; // of NetworkPlan::teleport, where A^ F lies
+  bool is_even = true;               // parity of A^
+  bool is_residual = false;          // F is added to the activated and normalized Q
+  bool has_self_weight = false;      // F W' is added to Q; W' lies as W does
+  bool has_self_scale = false;       // (1 + epsilon) F is added to A^ F, or (1 + epsilon) U to A^ U
+  bool drops_output = true;          // if false, relu(Q) has no dropout: a perceptron or a teleport follows
+  bool is_activated = true;          // Q is normalized, activated and dropped out
+  bool adds_bias = true;             // a propagation adds the bias of layer 0
+  bool makes_logits = false;         // Q are the logits
+  std::optional<double> map_share{}; // beta: W stands for (1 - beta) I + beta W
+  std::optional<std::size_t> teleport_site{}; // index into the sites of TeleportPlan, where A^ F lies
   pmm::Placement adjacency;                   // A^
   pmm::Placement input;                       // F
   pmm::Placement middle;                      // H or U
   pmm::Placement weight;                      // W
   pmm::Placement output;                      // Q
   std::optional<OwnerRoles> owners;           // schedule rows
-  Boxed<LinearPlan> second;                   // after the activation, with one of its own
+  Boxed<LinearPlan> second;                   // second layer of a perceptron, after the activation
   bool takes_maximum = false;                 // in place of A^ F; aggregates first
   std::int64_t least_weighted_width =
-      0; // of its aggregation on a rank, for weights of non-zeros; 0: it has none
-  std::optional<AttentionPlan> attention{}; // A^ is a pattern, whose entries it weighs; transforms first
+      0; // least width per rank whose aggregation keeps weights of non-zeros; 0: never
+  std::optional<AttentionPlan> attention{}; // weights the entries of A^, a pattern; transforms first
 
-  /// Whether what A^ is multiplied by, or its product, is kept for the backward pass.
+  /// Whether the operand of A^, or the product with it, is kept for the backward pass.
   [[nodiscard]] bool keeps_middle() const {
     return keeps_aggregate() || (attention && !attention->is_dynamic());
   }
 
-  /// Whether it reads single edges, by rows and by columns, and no product A^ F.
+  /// Whether the layer reads single edges, by rows and by columns, instead of computing a product A^ F.
   [[nodiscard]] bool reads_edges() const { return takes_maximum || attention.has_value(); }
-  /// Which products it has.
+  /// Whether the layer has the product A^ F, and the product F W.
   [[nodiscard]] bool aggregates() const { return kind != LayerKind::dense; }
   [[nodiscard]] bool transforms() const { return kind != LayerKind::propagation; }
-  /// Whether H is kept, which is not Q.
+  /// Whether H is kept in an array besides Q.
   [[nodiscard]] bool keeps_aggregate() const { return kind == LayerKind::convolution && aggregates_first; }
-  /// Whether rows of the vertex itself go to where the aggregate lies.
+  /// Whether rows of the vertex itself are moved to where the aggregate lies.
   [[nodiscard]] bool reads_itself() const { return has_self_weight || has_self_scale; }
-  /// What the next layer reads.
+  /// The matrix that the next layer reads.
   [[nodiscard]] pmm::Placement const& result() const { return second ? second->output : output; }
 
-  /// Whether products with A^ and its adjoint, with so many columns on a rank, keep weights (pmm/spmm/local_spmm.hpp).
+  /// Whether products with A^ and its adjoint keep weights of non-zeros, with `width` columns on this rank
+  /// (pmm/spmm/local_spmm.hpp).
   [[nodiscard]] bool keeps_weights(std::int64_t width) const {
     return least_weighted_width > 0 && width >= least_weighted_width;
   }
 
-  /// What A^ is multiplied by, and the result. Rows of the vertex itself go from one place to the other.
+  /// The operand of A^, and the product with it. Rows of the vertex itself move from the one placement to the other.
   [[nodiscard]] pmm::Placement const& aggregated() const { return aggregates_first ? input : middle; }
   [[nodiscard]] pmm::Placement const& aggregate() const { return keeps_aggregate() ? middle : output; }
-  /// Columns of what is aggregated.
+  /// Number of columns of the operand of A^.
   [[nodiscard]] std::int64_t aggregated_width() const {
     return (aggregates_first ? input : output).extents.columns;
   }
@@ -240,9 +239,9 @@ struct NetworkLayerPlan {
 
 /// H0, which layers that aggregate add to their result (gnn/layers/teleport.hpp).
 struct TeleportPlan {
-  std::size_t first_layer = 0;       // the first that adds it: H0 is what this one reads
-  bool drops_start = false;          // which reads dropout(H0)
-  std::vector<pmm::Placement> sites; // the different places where it is added
+  std::size_t first_layer = 0;       // first layer that adds H0; H0 is its input
+  bool drops_start = false;          // whether that layer reads dropout(H0)
+  std::vector<pmm::Placement> sites; // distinct placements at which H0 is added
 };
 
 struct NetworkPlan {
@@ -250,21 +249,21 @@ struct NetworkPlan {
   std::vector<NetworkLayerPlan> layers; // at least one
   std::optional<LinearPlan> head;
   std::optional<TeleportPlan> teleport;
-  bool drops_edges = false; // A^ of a step is not that of another
+  bool drops_edges = false; // A^ differs from step to step
 
-  /// Of the features.
+  /// Placement of the features.
   [[nodiscard]] pmm::Placement const& features() const {
     return projection ? projection->input : layers.front().input;
   }
   [[nodiscard]] pmm::Placement const& logits() const { return head ? head->output : layers.back().output; }
 };
 
-/// Whether rows of the vertex itself are kept apart for the backward pass: they are elsewhere, or gone by then.
+/// Whether rows of the vertex itself are kept separately for the backward pass, because they lie elsewhere or are overwritten.
 [[nodiscard]] inline bool keeps_brought(NetworkLayerPlan const& layer) {
   return !layer.owners || !layer.aggregates_first;
 }
 
-/// H0.
+/// Placement of H0.
 [[nodiscard]] inline pmm::Placement const& teleport_start(NetworkPlan const& plan) {
   return plan.layers[plan.teleport.value().first_layer].input;
 }
@@ -274,29 +273,28 @@ struct NetworkPlan {
   return plan.teleport && plan.teleport->first_layer == l && plan.teleport->drops_start;
 }
 
-/// Whether layer l's output is normalised, activated and dropped out. Such layers come before all others.
+/// Whether layer l's output is normalized, activated and dropped out. All such layers come before all others.
 [[nodiscard]] bool is_activated(NetworkPlan const& plan, std::size_t l);
 
-/// Whether layer l's input has a gradient. Raw features have one if they are trained; then they are sharded,
-/// like all parameters.
+/// Whether layer l's input needs a gradient. Features need one only if they are trained; trained features are sharded like all
+/// parameters.
 [[nodiscard]] bool needs_input_gradient(NetworkPlan const& plan, std::size_t l);
 
-/// Whether H = A^ F0 of dense features may be kept from pass to pass without dropout.
+/// Whether H = A^ F0 of dense features can be kept from pass to pass if nothing is dropped out.
 [[nodiscard]] bool keeps_first_aggregate(NetworkPlan const& plan);
 
-/// Whether layer 0 reads the features in every pass, even if H is kept: where they lie as H does, for the vertex itself.
+/// Whether layer 0 reads the features in every pass even if H is kept: it needs rows of the vertex itself where H lies.
 [[nodiscard]] bool keeps_features(NetworkPlan const& plan);
 
-/// The same plan for that many vertices, whose A^ changes: the weights of layers lie where they did.
+/// The same plan for another number of vertices. A^ changes; weights keep their placements.
 [[nodiscard]] NetworkPlan with_num_vertices(NetworkPlan plan, std::int64_t num_vertices);
 
-/// The same for a batch whose parts are all balanced: gradients go back by the transpose. `plan`: of the whole graph.
+/// The same plan for a batch whose parts are all balanced. Its backward pass multiplies by the transpose. `plan`: of the whole graph.
 [[nodiscard]] NetworkPlan plan_of_batch(NetworkPlan const& plan, std::int64_t num_vertices);
 
-/// The layers of a GCN on a grid whose layer 0 has the roles (a, b, c) = (x, y, z). The cheaper order is that
-/// with fewer gathered columns: aggregating first gathers the layer's input width in both directions,
-/// transforming first its output width; layer 0 needs no gradient of features that are not trained, and no
-/// product where A^ F0 is kept. In the schedule rows the narrower side is aggregated.
+/// Plan of a network whose layer 0 has the roles (a, b, c) = (x, y, z). The cheaper order gathers fewer columns: aggregating
+/// first gathers the layer's input width in both directions, transforming first its output width. Layer 0 needs no gradient of
+/// features that are not trained, and no product if A^ F0 is kept. In the schedule rows the narrower side is aggregated.
 [[nodiscard]] NetworkPlan plan_network(NetworkShape const& shape, ProductOrder order);
 
 } // namespace orthant::models

@@ -6,7 +6,7 @@
 namespace orthant::models {
 namespace {
 
-/// A column is a granule: heads of one column each.
+/// Moves of rows whose columns are split one by one, like heads with one column each.
 pmm::BlockRowsPlan moves(MaximumPlan const& plan, pmm::CellSizes const& cells, pmm::BlockSide side) {
   return {plan.roles, cells, side, {plan.num_columns, 1}, plan.num_columns, 0};
 }
@@ -35,7 +35,7 @@ PlaneMaximumSteps::PlaneMaximumSteps(pmm::GridShape const& shape, pmm::Coordinat
 
 void plan_maximum(pmm::StepPlan& step, MaximumSteps const& s) {
   plan_bring(step, s.values);
-  // As many comparisons, and then additions, as a sparse product has of both.
+  // The pass compares, and then adds, as often as a sparse product multiplies and adds.
   plan_edge_product(step, "P := max F", pmm::Form::product, s.counts, s.width, s.adjacency);
   plan_edge_maximum(step, s.axis, s.counts.rows, s.width);
   plan_bring_back(step, s.result);
@@ -62,14 +62,13 @@ using pmm::Form;
 
 namespace {
 
-/// Where dW lies. All ranks have addends of that of a weight that they read whole: their sum is taken with all
-/// others.
+/// Placement of dW. If all ranks have the whole weight, each has a partial dW; NetworkParameters sums all of them at once.
 pmm::Placement gradient_of(pmm::Placement weight) {
   if (weight.layout.storage == pmm::Storage::replicated) weight.layout.storage = pmm::Storage::partial;
   return weight;
 }
 
-/// Of a product with a result of that format.
+/// Options of a product whose result is stored in the format `result`.
 pmm::ProductOptions options_of(NumberFormats const& formats, runtime::Wire result) {
   return {.result_wire = formats.wire, .operand_format = formats.operand, .result_format = result};
 }
@@ -163,7 +162,7 @@ PlaneMaximumSteps plane_maximum_of(pmm::GridShape const& shape, pmm::Coordinates
 
 namespace {
 
-/// Hands the steps of the layer's schedule to `list`.
+/// Calls `list` with the steps of the layer's schedule.
 template<class List>
 void list_maximum(pmm::StepPlan const& step, NetworkLayerPlan const& layer, pmm::CellSizes const& cells,
                   std::int64_t num_edges, List const& list) {

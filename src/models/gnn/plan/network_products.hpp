@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The products of a GCN by name: what its layers run, and what the list of a step holds. Equations:
-// layers/network_layer.hpp and layers/network_linear.hpp.
+// Named products of a graph network: layers run them, and the list of a step holds them. Equations:
+// gnn/layers/network_layer.hpp and gnn/layers/network_linear.hpp.
 
 #include "models/gnn/plan/network_plan.hpp"
 #include "pmm/edges/edge_block.hpp"
@@ -11,18 +11,18 @@
 
 namespace orthant::models {
 
-// What one rank does and holds for a layer that takes the maximum of the neighbours (pmm/neighbors/edge_maximum.hpp): what
-// gnn/layers/maximum_aggregation.hpp runs, and what a list holds. Axis b cuts the columns. In the schedule rows, with the rows of
-// owners [n]:
+// Operations of a layer that takes the maximum over neighbors (pmm/neighbors/edge_maximum.hpp) on one rank:
+// gnn/layers/maximum_aggregation.hpp runs them, and the list of a step holds them. Axis b partitions the columns. In the schedule
+// rows, where a rank owns n rows:
 //
 //   F_a := columns(F)       p := maximum of this block       P[n] := rows^T(p), the sum over a
 //   dP_c := rows(dP)        d := its adjoint                 dF[n] := columns^T(d)
 //
-// In the schedule pmm3d, as products on three axes:
+// In the schedule pmm3d, where three axes partition the operands:
 //
 //   P[c,b] := max_a A[c,a] F[a,b]                            dF[a,b] := sum_c A[c,a]^T dP[c,b] along the maxima
 
-/// Of a layer.
+/// The maximum of one layer.
 struct MaximumPlan {
   pmm::Roles roles;
   pmm::Placement adjacency;
@@ -30,22 +30,22 @@ struct MaximumPlan {
 };
 
 struct MaximumSteps {
-  /// `cells`: of this rank's block, which has so many edges.
+  /// `cells` and `num_edges`: the sizes of this rank's block and its number of edges.
   MaximumSteps(pmm::GridShape const& shape, pmm::Coordinates const& coordinates, MaximumPlan const& plan,
                pmm::CellSizes const& cells, std::int64_t num_edges);
 
-  pmm::Axis axis; // over which the columns of a row are cut
+  pmm::Axis axis; // the columns of a row are split over it
   pmm::Placement adjacency;
   pmm::BlockRowsPlan values, result; // F, and P
   pmm::BlockRowsSteps values_steps, result_steps;
   pmm::EdgeCounts counts;
   std::int64_t width = 0; // columns of this rank
 
-  /// Of the block.
+  /// Number of elements of P in the block.
   [[nodiscard]] std::int64_t num_results() const { return counts.rows * width; }
 };
 
-/// Of a layer of the schedule pmm3d, on the rank of a list or of a grid: A [c x a], F [a x b].
+/// The maximum of a layer in the schedule pmm3d on one rank: A [c x a], F [a x b].
 struct PlaneMaximumSteps {
   PlaneMaximumSteps(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
                     pmm::Placement const& adjacency, pmm::Placement const& input, std::int64_t num_edges);
@@ -56,59 +56,58 @@ struct PlaneMaximumSteps {
 
   [[nodiscard]] pmm::AxisSet over_maxima() const { return adjacency.layout.columns; }
   [[nodiscard]] pmm::AxisSet over_gradients() const { return adjacency.layout.rows; }
-  /// Of P, and of dF.
+  /// Number of elements of P, and of dF.
   [[nodiscard]] std::int64_t num_results() const { return counts.rows * width; }
   [[nodiscard]] std::int64_t num_gradients() const { return counts.columns * width; }
 };
 
-/// List forward and backward pass.
+/// List the forward and the backward pass.
 void plan_maximum(pmm::StepPlan& step, MaximumSteps const& steps);
 void plan_maximum_backward(pmm::StepPlan& step, MaximumSteps const& steps);
 void plan_maximum(pmm::StepPlan& step, PlaneMaximumSteps const& steps);
 void plan_maximum_backward(pmm::StepPlan& step, PlaneMaximumSteps const& steps);
 
-/// Of one convolution, forward and backward. A dense layer and a propagation have only theirs.
+/// Products of one convolution, forward and backward. A dense layer or a propagation has only its own.
 struct NetworkLayerProducts {
   pmm::ProductPlan aggregate, transform;
   pmm::ProductPlan aggregate_back, weight_back, transform_back;
 };
-/// Results travel in the wire's format, except the gradients of weights, which are never rounded. Operands and
-/// results are held in formats.operand, except the gradients of weights and logits.
+/// Results are sent in formats.wire, except gradients of weights, which are never rounded. Operands and results are stored in
+/// formats.operand, except gradients of weights and logits.
 [[nodiscard]] NetworkLayerProducts products_of(NetworkLayerPlan const& plan, NumberFormats const& formats);
 
-/// Of the vertex itself, whose rows S lie as A^ F does, and V as A^ U.
+/// Products with the weight W' of the vertex itself. Its input rows S lie as A^ F does; its result V lies as A^ U does.
 struct SelfProducts {
   pmm::ProductPlan transform, weight_back, transform_back;
 };
 [[nodiscard]] SelfProducts self_products_of(NetworkLayerPlan const& plan, NumberFormats const& formats);
 
-/// The aggregations of one convolution between owners of vertices, whose cells have these sizes and of which
-/// so many rows move.
+/// Aggregations of one convolution in the schedule rows.
 struct NetworkLayerAggregates {
   pmm::AggregatePlan forward, backward;
 };
-/// Columns of what A^ is multiplied by on a rank: between owners they are split evenly, up to one.
+/// Number of columns of the operand of A^ on a rank. In the schedule rows the columns are split evenly; parts differ by at most one.
 [[nodiscard]] std::int64_t aggregated_columns(pmm::GridShape const& shape,
                                               pmm::Coordinates const& coordinates,
                                               NetworkLayerPlan const& plan);
-/// The cells of the rank of the list: of what the layer keeps of the graph, or of the whole graph.
+/// Cells of this rank: of the layer's kept block if it has one, otherwise of the whole graph.
 [[nodiscard]] pmm::CellSizes cells_of(pmm::StepPlan const& step, NetworkLayerPlan const& plan);
 [[nodiscard]] NetworkLayerAggregates aggregates_of(NetworkLayerPlan const& plan, pmm::CellSizes const& cells,
                                                    NumberFormats const& formats,
                                                    pmm::NeededCountsOfAxes const& needed = {});
 
-/// Of a layer that takes the maximum of the neighbours, in the schedules rows and pmm3d.
+/// The maximum of a layer, in the schedules rows and pmm3d.
 [[nodiscard]] MaximumPlan maximum_plan_of(NetworkLayerPlan const& plan);
 [[nodiscard]] PlaneMaximumSteps plane_maximum_of(pmm::GridShape const& shape,
                                                  pmm::Coordinates const& coordinates,
                                                  NetworkLayerPlan const& plan, std::int64_t num_edges);
-/// List it in either. `cells`: of the rank, in the schedule rows.
+/// List the passes of a maximum, in either schedule. `cells`: of this rank, in the schedule rows.
 void plan_maximum(pmm::StepPlan& step, NetworkLayerPlan const& layer, pmm::CellSizes const& cells,
                   std::int64_t num_edges);
 void plan_maximum_backward(pmm::StepPlan& step, NetworkLayerPlan const& layer, pmm::CellSizes const& cells,
                            std::int64_t num_edges);
 
-/// Of an input projection or a head.
+/// Products of an input projection or a head.
 struct LinearProducts {
   pmm::ProductPlan product;
   pmm::ProductPlan input_back, weight_back;

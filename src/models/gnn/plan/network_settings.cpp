@@ -56,11 +56,11 @@ bool is_normalised(NetworkPlan const& plan, NetworkSettings const& settings, std
 }
 
 bool shares_outputs(NetworkPlan const& plan, NetworkSettings const& settings) {
-  // A loss of links reads the outputs while it writes their gradient.
+  // The loss of links reads the outputs while it writes their gradient.
   if (!pmm::runs_on_host || settings.keeps_outputs || predicts_links(settings)) return false;
   if (settings.norm != Norm::none || settings.activation != Activation::relu) return false;
   if (plan.projection || plan.head || plan.teleport) return false;
-  // Both gradients of a layer that is alone would lie in one place.
+  // Both gradients of a single layer would share memory.
   if (plan.layers.size() == 1 && settings.trains_features && settings.operand_format != runtime::Wire::native)
     return false;
   return std::ranges::all_of(plan.layers, [](NetworkLayerPlan const& layer) {
@@ -84,7 +84,7 @@ ActivationParts activation_of(NetworkPlan const& plan, NetworkSettings const& se
 
 namespace {
 
-/// K propagations after dense layers, or a dense layer before convolutions with identity maps.
+/// Kinds of layers: K propagations after dense layers, or a dense layer before convolutions with identity maps.
 void set_kinds(NetworkShape& shape, ModelTraits const& traits, NetworkSettings const& settings) {
   if (!traits.begins_dense()) return;
   shape.has_teleport = traits.has_teleport;
@@ -209,7 +209,7 @@ void require_supported_activation(NetworkSettings const& settings) {
         "--operand-dtype of 16 bits goes with --activation relu: leave it out with --activation {}", name);
 }
 
-/// SGC, APPNP and GCNII, which begin with a layer of their own that is dense.
+/// Checks SGC, APPNP and GCNII, which begin with a dense layer.
 void require_supported_dense(NetworkSettings const& settings) {
   auto const name = name_of(settings.model);
   auto const is_deep = settings.model == Model::gcnii;
@@ -234,7 +234,7 @@ void require_supported_dense(NetworkSettings const& settings) {
                           settings.hidden_widths.front(), width);
 }
 
-/// What only a GCN has so far.
+/// Checks options that only some models support so far.
 void require_supported(NetworkSettings const& settings) {
   if (is_centered(settings.norm) && settings.operand_format != runtime::Wire::native)
     runtime::throw_user(
@@ -268,7 +268,7 @@ NetworkPlan plan_network(graph::StoreFacts const& facts, NetworkSettings const& 
   auto plan = plan_network(shape_of(facts, settings), settings.order);
   auto const has_fixed_products = [&](NetworkLayerPlan const& layer) {
     auto const is_kept =
-        layer.index == 0 && keeps_first_aggregate(plan); // multiplied once, or once in an epoch
+        layer.index == 0 && keeps_first_aggregate(plan); // multiplied only once, or once per epoch
     return layer.aggregates() && !layer.reads_edges() && !plan.drops_edges && !is_kept;
   };
   if (settings.trains_features)

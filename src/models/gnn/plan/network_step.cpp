@@ -18,7 +18,7 @@ namespace {
 /// Lists the parts of one epoch.
 class EpochList {
  public:
-  /// `trains`: whether the pass is one of training, with what is dropped out.
+  /// `trains`: a training pass, with dropout.
   EpochList(pmm::StepPlan& step, NetworkPlan const& plan, NetworkSettings const& settings,
             NetworkEpochTraits const& traits, bool trains)
       : step_(step),
@@ -67,7 +67,9 @@ class EpochList {
                       plan_.features().layout.storage == pmm::Storage::flat_sharded);
     } else if (settings_.trains_features) {
       if (drops_out_) plan_apply_dropout(step_, plan_.features(), format_);
-      if (format_ == runtime::Wire::native) pmm::plan_copy(step_, plan_.features()); // else it is widened
+      if (format_ == runtime::Wire::native)
+        pmm::plan_copy(step_, plan_.features()); // other formats are
+                                                 // widened into the copy
     }
     pmm::plan_flat_sum(step_, num_parameters_);
   }
@@ -83,12 +85,12 @@ class EpochList {
       plan_apply_dropout_to_entries(step_, plan_.features(), rows, *entries, traits_.features_have_values);
   }
 
-  /// Whether the activation adds the bias, and sums its gradient.
+  /// Whether the activation also adds the bias and sums its gradient.
   [[nodiscard]] bool fuses_bias(std::size_t l) const {
     return is_activated(plan_, l) && activation_of(plan_, settings_, l).is_fused();
   }
 
-  /// Of what layer l reads.
+  /// Non-zeros of layer l's input if it is sparse.
   [[nodiscard]] std::optional<std::int64_t> entries_of_input(std::size_t l) const {
     return l == 0 && !plan_.projection ? traits_.num_feature_nonzeros(plan_) : std::nullopt;
   }
@@ -150,7 +152,7 @@ class EpochList {
     step_.begin_layer(layer.index);
     if (layer.second) {
       plan_relu_dropout_backward(step_, layer.second->output, settings_.has_bias, format_);
-      if (settings_.has_bias) reduce_column_sums(layer.second->output); // summed with the ReLU
+      if (settings_.has_bias) reduce_column_sums(layer.second->output); // the sums come with the ReLU's pass
       auto const of_second = products_of(*layer.second, settings_.formats());
       products_back(true, of_second.input_back, of_second.weight_back);
     }
@@ -186,7 +188,7 @@ class EpochList {
     return settings_.has_bias && layer.adds_bias;
   }
 
-  /// H0 to where it is added, and its gradient back (gnn/layers/teleport.hpp).
+  /// Moves of H0 to the sites where it is added, and of its gradient back (gnn/layers/teleport.hpp).
   [[nodiscard]] bool is_at_start(pmm::Placement const& site) const { return site == teleport_start(plan_); }
   void begin_teleport() {
     for (auto const& site : plan_.teleport->sites)
@@ -249,7 +251,7 @@ class EpochList {
     if (layer.has_self_scale) add_scaled(layer.aggregated());
   }
 
-  /// The vertex itself, by a factor that is learned (gnn/layers/aggregation.hpp).
+  /// Moves rows of the vertex itself, scaled by a trained factor (gnn/layers/aggregation.hpp).
   void bring_scaled(NetworkLayerPlan const& layer) {
     if (!layer.has_self_scale) return;
     if (!layer.owners)
@@ -272,12 +274,12 @@ class EpochList {
     step_.add_pass({"add_scaled", 2 * bytes, bytes});
   }
 
-  /// The gradient of a number per column. Between owners it is an addend.
+  /// Gradient with one number per column. In the schedule rows it stays partial.
   void reduce_column_sums(pmm::Placement const& gradient) {
     if (!has_owners_) pmm::plan_reduce_sums(step_, gradient);
   }
 
-  /// F to D, or dF' to dF (a norm adds F as it writes D); V to Q, or what V gives to dF.
+  /// Elementwise sum: F into D, or dF' into dF (a norm adds F as it writes D); V into Q, or the part of dF from V.
   void plan_addition(pmm::Placement const& sum) {
     auto const bytes = step_.wire_bytes(step_.block(sum).num_stored, format_);
     step_.add_pass({"add", 2 * bytes, bytes});
@@ -323,12 +325,12 @@ class EpochList {
     products_back(has_input_gradient, products.input_back, products.weight_back, entries);
   }
 
-  /// dF, if it is needed, and dW, behind which dF's reduction travels. Returns where dW lies in the list.
+  /// Lists dF, if it is needed, and dW; dF's reduction overlaps dW. Returns the operations of dW in the list.
   runtime::Range products_back(bool has_input_gradient, pmm::ProductPlan const& input_back,
                                pmm::ProductPlan const& weight_back,
                                std::optional<std::int64_t> entries = std::nullopt) {
     auto const first = step_.num_operations();
-    auto const dw_is_first = shares_outputs(plan_, settings_); // dF takes the place of what dW reads
+    auto const dw_is_first = shares_outputs(plan_, settings_); // dF overwrites what dW reads
     if (has_input_gradient && !dw_is_first) plan_product(step_, input_back);
     auto const place = step_.num_operations();
     plan_product(step_, weight_back, entries);
@@ -344,7 +346,7 @@ class EpochList {
       ++place;
     return place;
   }
-  /// Whether dH's columns travel while dW is computed: the first exchange of an aggregation.
+  /// Whether the first exchange of dH's columns overlaps the computation of dW.
   [[nodiscard]] bool sends_columns_ahead(NetworkLayerPlan const& layer) const {
     auto const& owners = layer.owners;
     return owners && !layer.reads_edges() && settings_.overlaps &&
@@ -360,8 +362,8 @@ class EpochList {
   bool drops_coefficients_;
   runtime::Wire format_; // of activations and their gradients
   bool has_owners_;
-  std::int64_t num_parameters_;           // in one array
-  std::vector<bool> sites_with_gradient_; // of the teleport, in the backward pass
+  std::int64_t num_parameters_;           // length of the one array
+  std::vector<bool> sites_with_gradient_; // [sites] of the teleport: reached in the backward pass
 };
 
 } // namespace

@@ -12,7 +12,7 @@
 namespace orthant::models {
 namespace {
 
-/// Lists what make_pruned_operands() makes beside the features and the block of the whole graph.
+/// Lists the arrays of make_pruned_operands(), except the features and the block of the whole graph.
 void plan_pruned_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
                           NetworkSettings const& settings, NetworkEpochTraits const& traits) {
   if (auto const& features = plan.features(); features.own_rows) {
@@ -36,7 +36,7 @@ void plan_pruned_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, N
   }
 }
 
-/// The rows that are kept, without the scratch of the loss, which is that of all rows.
+/// Lists the targets of the kept rows. The scratch of the loss is shared with the loss of all rows.
 void plan_pruned_targets(pmm::StepPlan& step, graph::StoreFacts const& facts, pmm::Placement const& logits) {
   auto const block = step.block(logits);
   auto const num_rows = block.stored_rows.size();
@@ -47,7 +47,7 @@ void plan_pruned_targets(pmm::StepPlan& step, graph::StoreFacts const& facts, pm
     step.add_array("orthant::models::label_indicator", num_rows * block.columns.size());
 }
 
-/// What training has without a network on all rows.
+/// Lists the arrays of a training without a network on all rows.
 void plan_without_evaluation(pmm::StepPlan& step, graph::StoreFacts const& facts, PrunedPlans const& plans,
                              NetworkSettings const& settings, OptimizerSettings const& optimizer) {
   auto const& plan = plans.whole;
@@ -58,7 +58,7 @@ void plan_without_evaluation(pmm::StepPlan& step, graph::StoreFacts const& facts
   plan_input_features(features, facts, plan.features(), settings.feature_norm,
                       plans.whole_traits.num_feature_nonzeros(plan),
                       lifetime_of_features(step, plan, settings, plans.whole_traits, false));
-  for (auto const& array : features.arrays()) // let go unless all of them are kept
+  for (auto const& array : features.arrays()) // freed unless all rows are kept
     step.add_array(array.label, array.bytes,
                    plans.pruned.features().own_rows ? pmm::Lifetime::operation : array.lifetime);
   step.end_operation();
@@ -116,7 +116,7 @@ namespace {
 
 using Places = std::vector<runtime::LocalColumn>;
 
-/// Elements `width` at a time.
+/// Selects elements of `numbers`, `width` at a time.
 template<class Number>
 runtime::Vector<Number> picked(char const* label, runtime::Vector<Number> const& numbers,
                                Places const& places, std::size_t width = 1) {
@@ -130,7 +130,7 @@ runtime::Vector<Number> picked(char const* label, runtime::Vector<Number> const&
   return to_vector<Number>(label, kept);
 }
 
-/// Rows of sparse features, with the transpose that goes with them.
+/// Selects rows of sparse features and makes their transpose.
 template<class T>
 pmm::DistSparse<T> picked_rows(pmm::ProcessGrid const& grid, pmm::DistSparse<T> const& features,
                                pmm::Placement const& placement, Places const& rows) {
@@ -216,7 +216,7 @@ NetworkOperands<T> make_pruned_operands(pmm::ProcessGrid const& grid, graph::Gra
     } else if (rows.has_whole_block(l)) {
       operands.residuals.push_back(ResidualPath<T>::local());
     } else {
-      // Places of the output's rows among those of the input; both ascend.
+      // Positions of the output's rows among the input's rows; both ascend.
       auto const& inputs = rows.kept[l].own;
       Places places;
       for (auto const row : outputs)

@@ -1,9 +1,9 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// A GCN that trains on the whole graph in the schedule rows, and leaves out of a step what no training vertex
-// depends on (pruned_rows.hpp). Loss, gradients and weights are those of a training on all rows, to rounding.
-// Evaluation is a pass of a second network, on all rows and with the same parameters.
+// A graph network that trains on the whole graph in the schedule rows, without the rows on which no training vertex depends
+// (pruned_rows.hpp). Loss, gradients and weights are those of a training on all rows, up to rounding. A second network evaluates on
+// all rows, with the same parameters.
 
 #include "models/gnn/network/memory_estimate.hpp"
 #include "models/gnn/network/network_operands.hpp"
@@ -17,26 +17,23 @@
 
 namespace orthant::models {
 
-// What a GCN runs on if it keeps only the rows that training vertices depend on (pruned_rows.hpp): each layer
-// has a block of its own with its transpose, and features, targets and ids are those of the rows that are
-// kept. Dropout is keyed by the same ids as ever.
+// Operands of a network that computes only the rows on which training vertices depend (pruned_rows.hpp). Each layer has its own block with
+// its transpose; features, targets and ids are those of the kept rows. Keys of dropout do not change.
 
-/// `features` are those of the whole graph, and shared if all of them are kept; `whole` is the block of the
-/// layers that keep everything (Error if there are such layers and it is absent). Collective over the grid's
-/// group.
+/// `features`: of the whole graph; shared if all rows are kept. `whole`: block of the layers that keep all rows; if there are such
+/// layers it must be present, otherwise throws Error. Collective over the grid's group.
 template<class T>
 [[nodiscard]] NetworkOperands<T>
 make_pruned_operands(pmm::ProcessGrid const& grid, graph::GraphStore const& store, NetworkPlan const& plan,
                      NetworkSettings const& settings, PrunedRows const& rows,
                      InputFeatures<T> const& features, std::optional<OwnedAdjacency<T>> const& whole);
 
-/// Those of the rows of the logits that are kept.
+/// Targets of the kept rows of the logits.
 [[nodiscard]] pmm::RowTargets pruned_targets(pmm::RowTargets const& targets, PrunedRows const& rows);
 
-// The arrays of a training that keeps a part of the rows, listed once it is known which, and before they are
-// made; and the memory that follows from the list.
+// Lists the arrays of a pruned training once the kept rows are known, before the arrays are made; and estimates its memory from the list.
 
-/// The plans of a network on all rows and on those that are kept, with what decides its arrays.
+/// Plans of the networks on all rows and on the kept rows, with the facts that determine their arrays.
 struct PrunedPlans {
   NetworkPlan const& whole;
   NetworkPlan const& pruned;
@@ -44,12 +41,12 @@ struct PrunedPlans {
   NetworkEpochTraits const& pruned_traits;
 };
 
-/// Lists the arrays of a pruned training. `evaluates`: there is a network on all rows beside it.
+/// Lists the arrays of a pruned training. `evaluates`: includes a network on all rows.
 void plan_pruned_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, PrunedPlans const& plans,
                         NetworkSettings const& settings, OptimizerSettings const& optimizer, bool evaluates);
 
-/// For the rank of `grid` that calls, if non-zeros of the whole graph's blocks and of features fall evenly.
-/// `of_all_rows`: of the same training without pruning.
+/// Memory of the calling rank. Assumes that non-zeros of the whole graph's blocks and of features are spread evenly. `of_all_rows`:
+/// memory of the same training without pruning.
 template<class T>
 [[nodiscard]] MemoryEstimate
 estimate_pruned_memory(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts, NetworkPlan const& plan,
@@ -59,14 +56,13 @@ estimate_pruned_memory(pmm::ProcessGrid const& grid, graph::StoreFacts const& fa
 template<class T>
 class PrunedNetwork {
  public:
-  /// Reads features and targets, makes the blocks, and draws the weights; `rows` are those of this store and
-  /// these settings. The network on all rows is made if epochs are evaluated, else by the first evaluate().
-  /// Grid and store must outlive it. Collective over the grid's group. Throws UserError as GraphNetwork and
-  /// make_vertex_loss() do.
+  /// Reads features and targets, makes the blocks, and draws the weights. `rows` must belong to this store and these settings. The
+  /// network on all rows is made here if epochs are evaluated, otherwise by the first evaluate(). Grid and store must outlive this
+  /// object. Collective over the grid's group. Throws UserError if the store does not fit the settings, or has no labels or split.
   PrunedNetwork(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                 NetworkSettings const& model_settings, TrainSettings const& settings, PrunedRows const& rows);
 
-  /// As Trainer::run().
+  /// Trains as Trainer::run() does. Collective over the grid's world. Throws Error if a loss is not finite.
   TrainResult run(std::function<void(runtime::EpochRecord const&)> const& on_epoch,
                   TrainProgress const& start = {}, StopRequest const& should_stop = {});
   /// Loss and accuracy on all rows. Collective over the grid's group.
@@ -75,7 +71,7 @@ class PrunedNetwork {
   [[nodiscard]] std::vector<Parameter<T>>& parameters() { return parameters_->list(); }
   [[nodiscard]] std::int64_t num_parameters() const { return parameters_->num_numbers(); }
   [[nodiscard]] ParameterUpdate<T>& update() { return *update_; }
-  /// On the rows that are kept.
+  /// The trainer on the kept rows.
   [[nodiscard]] Trainer<T>& trainer() { return pruned_->trainer; }
 
  private:
@@ -89,9 +85,9 @@ class PrunedNetwork {
   std::shared_ptr<NetworkParameters<T>> parameters_;
   InputFeatures<T> trained_features_;
   pmm::RowLoss<T> whole_loss_;
-  pmm::RowLoss<T> pruned_loss_; // in the same scratch
+  pmm::RowLoss<T> pruned_loss_; // shares the scratch of whole_loss_
   std::shared_ptr<ParameterUpdate<T>> update_;
-  std::unique_ptr<TrainedNetwork<T>> whole_; // null: nothing has been evaluated
+  std::unique_ptr<TrainedNetwork<T>> whole_; // null until needed
   std::unique_ptr<TrainedNetwork<T>> pruned_;
 };
 

@@ -12,7 +12,7 @@ namespace {
 
 using runtime::LocalColumn;
 
-/// Of this rank's cell.
+/// Flags of the training vertices in this rank's cell.
 pmm::KeptFlags training_rows(pmm::ProcessGrid const& grid, graph::GraphStore const& store) {
   return runtime::together(grid.group(), [&] {
     auto const own =
@@ -72,7 +72,7 @@ PrunedRows find_pruned_rows(pmm::ProcessGrid const& grid, graph::GraphStore cons
   PrunedRows rows;
   rows.block = read_owned_block(grid, store, roles);
   auto& [sizes, csr, scales, transposed_scales] = rows.block;
-  // Ranks that differ in b have the same block.
+  // Ranks that differ only in b have the same block.
   auto const on_all_ranks = [&](std::int64_t num_nonzeros) {
     return runtime::all_reduced(grid.group(), num_nonzeros) / grid.size(roles.b);
   };

@@ -1,15 +1,15 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which rows of each F_l a training step of the schedule rows needs: those that a training vertex depends on.
-// With T_l the rows that are kept of F_l, and F_L the logits or what the head reads:
+// Rows of each F_l that a training step of the schedule rows needs because a training vertex depends on them. T_l: kept rows of
+// F_l; F_L: the logits, or the input of the head:
 //
-//   T_L = labelled training vertices
-//   T_l = columns that rows T_{l+1} of A^ touch, and T_{l+1} itself if layer l is residual
+//   T_L = labeled training vertices
+//   T_l = columns with an entry of A^ in rows T_{l+1}, and T_{l+1} itself if layer l is residual
 //
-// No other row reaches the loss, so loss and gradients are those of all rows. Owners stay, cells shrink from
-// layer to layer (pmm/aggregate/needed_rows.hpp). Features that are trained are parameters: of those all are
-// kept, and the gradient of a row that nothing depends on is 0. Evaluation needs all rows.
+// No other row affects the loss, so loss and gradients are those of all rows. Owners do not change; cells shrink from layer to
+// layer (pmm/aggregate/needed_rows.hpp). Trained features are parameters: all of them are kept, and rows on which nothing depends
+// have the gradient 0. Evaluation needs all rows.
 
 #include "models/gnn/operands/owned_adjacency.hpp"
 #include "models/gnn/plan/network_settings.hpp"
@@ -21,18 +21,18 @@
 
 namespace orthant::models {
 
-/// Whether a training step leaves out what no training vertex depends on.
+/// Whether training steps leave out rows on which no training vertex depends.
 enum class Prune : std::uint8_t { off, on, automatic };
 
-/// "off", "on" or "auto". Throws UserError for another word.
+/// Accepts "off", "on" or "auto". Throws UserError for other words.
 [[nodiscard]] Prune parse_prune(std::string_view word);
 
-/// Prune::automatic leaves rows out if that leaves at most this share of the rows of all layers' outputs
-/// together, and of their non-zeros. A pruned training has a block per layer and its transpose where one
-/// block may serve all, and an evaluation beside it has arrays of its own: a small gain is not worth them.
+/// Prune::automatic prunes if at most this fraction of the rows of all layers' outputs, and of their non-zeros, is kept. A pruned
+/// training has one block and its transpose per layer instead of possibly one block for all, and an evaluation has additional
+/// arrays, so a small gain does not pay.
 inline constexpr double most_kept = 0.75;
 
-/// Of one layer, on all ranks together.
+/// Sizes of one layer, over all ranks.
 struct LayerCounts {
   std::int64_t num_rows = 0;     // of its output
   std::int64_t num_nonzeros = 0; // of A^ in these rows
@@ -40,28 +40,27 @@ struct LayerCounts {
 
 struct PrunedRows {
   OwnedBlock block;                         // of the whole graph
-  std::vector<pmm::KeptRows> kept;          // [layers + 1] of F_0 to F_L
-  std::vector<std::int64_t> local_nonzeros; // [layers] of this rank's block
+  std::vector<pmm::KeptRows> kept;          // [layers + 1] for F_0 to F_L
+  std::vector<std::int64_t> local_nonzeros; // [layers] in this rank's block
   std::vector<LayerCounts> layers;          // [layers]
-  LayerCounts whole;                        // of a layer that keeps everything
+  LayerCounts whole;                        // of a layer that keeps all rows
 
   [[nodiscard]] bool is_whole(std::size_t l) const { return kept[l].num_global == whole.num_rows; }
-  /// Whether layer l runs on the block of the whole graph.
+  /// Whether layer l uses the block of the whole graph.
   [[nodiscard]] bool has_whole_block(std::size_t l) const { return is_whole(l) && is_whole(l + 1); }
-  /// The larger of the shares of rows and non-zeros that are kept.
+  /// The larger of the kept fractions of rows and of non-zeros.
   [[nodiscard]] double share() const;
 };
 
-/// For a network between owners (Error) on the whole graph. Reads this rank's block. Collective over the
-/// grid's group.
+/// Finds the rows that a network on the whole graph needs. The plan must have the schedule rows; otherwise throws Error. Reads this
+/// rank's block. Collective over the grid's group.
 [[nodiscard]] PrunedRows find_pruned_rows(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                                           NetworkPlan const& plan);
 
-/// The plan of that network on what this rank keeps: weights lie as they do in `plan`. All rows move between
-/// owners.
+/// Plan of the same network on the rows that this rank keeps. Weights lie as in `plan`. All kept rows are exchanged.
 [[nodiscard]] NetworkPlan pruned_plan(pmm::ProcessGrid const& grid, NetworkPlan plan, PrunedRows const& rows);
 
-/// What layer l keeps of the block of the whole graph.
+/// The part of the whole graph's block that layer l keeps.
 [[nodiscard]] OwnedBlock kept_block(pmm::ProcessGrid const& grid, pmm::Roles const& roles,
                                     PrunedRows const& rows, std::size_t l);
 

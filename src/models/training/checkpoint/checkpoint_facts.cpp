@@ -19,7 +19,7 @@ std::optional<double> number_of(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
-/// Numbers of options by their value: 1 is 1.0.
+/// Compares options with numeric values as numbers: "1" equals "1.0".
 bool are_same(std::string_view name, std::string_view left, std::string_view right) {
   if (left == right || !name.starts_with("--")) return left == right;
   auto const number = number_of(left);
@@ -31,7 +31,7 @@ bool are_same(std::string_view name, std::string_view left, std::string_view rig
 void require_same_training(std::filesystem::path const& path, Identity const& recorded,
                            Identity const& wanted, std::vector<std::string> const& may_differ) {
   std::vector<std::string> differences;
-  std::set<std::string> groups; // of the differences; "" if one may not differ
+  std::set<std::string> groups; // groups of the differences; "" if a difference is never permitted
   auto const compare = [&](IdentityPart const& part, std::string const* found, std::string const* here) {
     if (found != nullptr && here != nullptr && are_same(part.name, *found, *here)) return;
     auto const is_one_sided = found == nullptr || here == nullptr;
@@ -64,7 +64,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// A real number would be cut, and one beyond 64 bits be anything.
+/// Rejects reals, which would be truncated, and numbers beyond 64 bits, whose value is undefined.
 std::int64_t whole(Json const& json) {
   if (!json.is_number_integer()) throw std::invalid_argument("a count is no whole number: " + json.dump());
   return json.get<std::int64_t>();
@@ -99,7 +99,7 @@ Scores scores_of(Json const& list) {
     scores[s].num_counted = whole(split.at("counted"));
     scores[s].num_correct = whole(split.at("correct"));
     scores[s].loss = split.at("loss").get<double>();
-    scores[s].macro_f1 = split.value("macro_f1", 0.0); // older files lack these
+    scores[s].macro_f1 = split.value("macro_f1", 0.0); // absent in older files
     scores[s].micro_f1 = split.value("micro_f1", 0.0);
     scores[s].num_most_frequent = split.contains("most_frequent") ? whole(split.at("most_frequent")) : 0;
     if (split.contains("roc_auc")) scores[s].roc_auc = split.at("roc_auc").get<double>();
@@ -129,7 +129,7 @@ Json json_of(ValidationRecords const& records) {
   return {{"merit", records.merit}, {"loss", records.loss}};
 }
 
-/// Older files lack them; the quantity that such a training went by has its record in the best epoch.
+/// Records of the validation part. Older files lack them; the quantity that was monitored then has its record in the best epoch.
 std::optional<ValidationRecords> records_of(Json const& progress, BestEpoch const& best) {
   auto const& of_best = best.scores[static_cast<std::size_t>(graph::Split::valid)];
   if (!progress.contains("records"))
@@ -166,8 +166,8 @@ TrainProgress progress_of(Json const& json) {
   progress.records = records_of(json, progress.best);
   progress.num_without_gain = json.contains("evaluations_since_best")
                                   ? whole(json.at("evaluations_since_best"))
-                                  : 0;                                             // older files lack it
-  if (json.contains("plateau")) progress.plateau = plateau_of(json.at("plateau")); // and this
+                                  : 0;                                             // absent in older files
+  if (json.contains("plateau")) progress.plateau = plateau_of(json.at("plateau")); // absent in older files
   return progress;
 }
 

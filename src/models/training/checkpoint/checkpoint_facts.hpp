@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a checkpoint says beside its numbers: how far the training had come, which training it was, and what
-// arrays there are with their checksums. One JSON text, guarded by a checksum of its own.
+// Metadata of a checkpoint: progress, the identity of the training, and the names and checksums of its arrays. Stored as JSON text with a
+// checksum of its own.
 
 #include "models/training/training_run.hpp"
 #include "runtime/files/hdf5_file.hpp"
@@ -16,22 +16,21 @@
 
 namespace orthant::models {
 
-// What makes a training the one that it is: the data set, the seed, the model, the optimizer, the precision. A
-// checkpoint records it, and a training that differs does not go on from there. Nothing here knows what the
-// parts mean.
+// Identity of a training: data set, seed, model, optimizer, precision. A checkpoint records it, and a training with another
+// identity does not resume from this checkpoint. The meaning of the parts is not known here.
 
 struct IdentityPart {
   std::string name;        // "--dropout"
   std::string value;       // "0.5"
-  std::string group = {};  // the word that allows it to differ ("precision"); empty: nothing does
-  bool is_default = false; // fits a checkpoint of an older version, which does not have the part
+  std::string group = {};  // word that permits a difference ("precision"); empty: never permitted
+  bool is_default = false; // if a checkpoint lacks the part, it fits; older versions did not record it
 };
 using Identity = std::vector<IdentityPart>;
 
-/// The group of parts that matter only if both trainings have them.
+/// Group of parts that are compared only if both trainings have them.
 inline constexpr auto if_both_have_it = "if both have it";
 
-/// Throws UserError, which names all differences, unless every part is equal or of a group that may differ.
+/// Throws UserError, which names all differences, unless each part is equal or belongs to a group in `may_differ`.
 void require_same_training(std::filesystem::path const& path, Identity const& recorded,
                            Identity const& wanted, std::vector<std::string> const& may_differ);
 
@@ -47,15 +46,15 @@ struct TensorFacts {
 struct CheckpointFacts {
   TrainProgress progress;
   std::int64_t num_steps = 0;          // of the optimizer
-  std::optional<double> learning_rate; // of the last of them; older files lack it
-  std::string training;                // a name that no other training has
+  std::optional<double> learning_rate; // of the last step; absent in older files
+  std::string training;                // unique name of the training
   Identity identity;
   nlohmann::ordered_json configuration; // not read by the program
   std::vector<TensorFacts> tensors;
 
-  /// The length does not depend on the checksums.
+  /// The length of the text does not depend on the checksums.
   [[nodiscard]] std::string to_json() const;
-  /// Throws UserError, which names `path`, if the text is no such JSON or of a newer version.
+  /// Throws UserError, which names `path`, if the text is not such JSON or has a newer version.
   [[nodiscard]] static CheckpointFacts from_json(std::string const& text, std::filesystem::path const& path);
 };
 

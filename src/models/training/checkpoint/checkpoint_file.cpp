@@ -25,7 +25,7 @@ std::uint32_t crc32_of(std::string const& text) {
   return graph::crc32_of(std::as_bytes(std::span(text)));
 }
 
-/// Elements of type Stored at `offset` of an array of the file, converted to T; `sum` grows by their checksum.
+/// Reads elements of type Stored at `offset` of an array of the file, converts them to T, and adds their checksum to `sum`.
 template<class Stored, class T>
 void read_box(runtime::ByteSource& bytes, runtime::Hdf5Array const& array, Hdf5File::Extents const& begin,
               Hdf5File::Extents const& counts, std::span<T> to, std::uint64_t& sum) {
@@ -47,7 +47,7 @@ void read_box(runtime::ByteSource& bytes, runtime::Hdf5Array const& array, Hdf5F
   std::ranges::transform(numbers, to.begin(), [](Stored number) { return static_cast<T>(number); });
 }
 
-/// This rank's piece of a tensor. Returns the checksum of it, or 0 if another rank's copy counts.
+/// Reads this rank's piece of a tensor. Returns its checksum, or 0 if another rank's copy is counted.
 template<class T>
 std::uint64_t read_piece(pmm::ProcessGrid const& grid, runtime::ByteSource& bytes,
                          runtime::Hdf5Array const& array, Tensor<T> const& tensor, std::vector<T>& to) {
@@ -103,7 +103,7 @@ void CheckpointOutput<T>::copy(TrainingState<T> const& state) {
   copies_.resize(tensors_.size() - num_best);
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     if (i < copies_.size()) copy_to_host(tensors_[i].numbers, copies_[i]);
-    tensors_[i].numbers = {}; // nothing but host memory is left
+    tensors_[i].numbers = {}; // keep host memory only
     host_numbers_.push_back(i < copies_.size() ? copies_[i] : (*best_)[i - copies_.size()]);
   }
 }

@@ -1,12 +1,12 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// One checkpoint in one HDF5 file. Every array is the global one in its natural order, whatever the grid and
-// the order of vertices of the training were, so that any other grid reads it.
+// A checkpoint in one HDF5 file. Every array is stored globally in natural order, independent of the training's grid and order of
+// vertices, so any other grid can read it.
 //
 //   /parameters/NAME, /optimizer/ARRAY/NAME, /best/NAME    training_state.hpp
 //   /facts [bytes]       JSON (checkpoint_facts.hpp), with the checksums of these arrays
-//   /facts_crc32 [1]     of that text
+//   /facts_crc32 [1]     checksum of this text
 //   attributes of "/"    the architecture: a checkpoint is also a weights file (weights_file.hpp)
 
 #include "models/training/checkpoint/checkpoint_facts.hpp"
@@ -19,28 +19,28 @@
 
 namespace orthant::models {
 
-/// A checkpoint that is being written. Its life, on all ranks:
+/// A checkpoint that is being written. Calls on all ranks:
 ///
-///   CheckpointOutput output(comm, ..);     // makes the file, reserves its space
+///   CheckpointOutput output(comm, ..);     // creates the file, reserves its space
 ///   output.write();                        // any thread
-///   output.agree();                        // when all have written
+///   output.agree();                        // after all ranks have written
 ///   if (root) output.commit();             // any thread; else output.leave_to_root()
 template<class T>
 class CheckpointOutput {
  public:
-  /// Copies the numbers of the state, lays the file out and reserves its space on the disk. `facts` has all but
-  /// the tensors. `comm` are the ranks of the state's world, and must outlive this. Waits for all kernels.
-  /// Collective. Throws UserError on all ranks if the file cannot be made or does not fit.
+  /// Copies the state, lays out the file and reserves its space on disk. `facts` must be complete except for the tensors. `comm`
+  /// must have the ranks of the state's world, and must outlive this object. Fences all kernels. Collective over `comm`. Throws
+  /// UserError on all ranks if the file cannot be created or does not fit.
   CheckpointOutput(runtime::Communicator const& comm, std::filesystem::path const& path,
                    CheckpointFacts facts, TrainingState<T> const& state, Architecture const& architecture);
 
-  /// Writes this rank's pieces, sums over them, and waits until they are on the disk. Any thread: it touches
-  /// host memory through pointers only, and neither MPI nor HDF5. Throws UserError if the disk is full, or if a
-  /// number is not finite.
+  /// Writes this rank's pieces, sums them for the checksums, and waits until they are on disk. May run on any thread: it accesses
+  /// host memory through pointers only, and calls neither MPI nor HDF5. Throws UserError if the disk is full or a number is not
+  /// finite.
   void write();
-  /// Adds up the checksums, and ends the file's structure. Collective.
+  /// Sums the checksums over the ranks, and completes the file's structure. Collective over `comm`.
   void agree();
-  /// Rank 0: the facts, the structure, the file's name. Any thread. Throws UserError.
+  /// On rank 0 only: writes facts and structure, and renames the file. May run on any thread. Throws UserError if this fails.
   void commit();
   void leave_to_root() { file_.leave_to_root(); }
 
@@ -51,26 +51,26 @@ class CheckpointOutput {
   pmm::ProcessGrid const* grid_;
   CheckpointFacts facts_;
   std::vector<Tensor<T>> tensors_;
-  HostCopy<T> copies_;                           // of all tensors but the best epoch's
-  std::shared_ptr<HostCopy<T> const> best_;      // null: none
-  std::vector<std::uint64_t> sums_;              // of this rank's pieces
-  std::vector<std::span<T const>> host_numbers_; // of each tensor
+  HostCopy<T> copies_;                           // of all tensors except those of the best epoch
+  std::shared_ptr<HostCopy<T> const> best_;      // null if there is no best epoch
+  std::vector<std::uint64_t> sums_;              // checksums of this rank's pieces
+  std::vector<std::span<T const>> host_numbers_; // numbers of each tensor
   runtime::Hdf5Output file_;
 };
 
-/// The facts of a checkpoint, which rank 0 reads. Collective over `comm`. Throws UserError if it is none, is
-/// damaged, or is of a newer version.
+/// Metadata of a checkpoint, read by rank 0. Collective over `comm`. Throws UserError if the file is not a checkpoint, is damaged,
+/// or has a newer version.
 [[nodiscard]] CheckpointFacts read_checkpoint_facts(runtime::Communicator const& comm,
                                                     std::filesystem::path const& path);
 
-/// Throws UserError, naming the array, unless the checkpoint has the arrays that this training needs, in their
-/// shapes, and no other parameters.
+/// The checkpoint must have the arrays that this training needs, with their shapes, and no other parameters; otherwise throws
+/// UserError, which names the array.
 template<class T>
 void require_fitting_tensors(std::filesystem::path const& path, CheckpointFacts const& facts,
                              TrainingState<T> const& state);
 
-/// The state := that of the checkpoint, which has these facts. Numbers of another precision are converted.
-/// Collective over the grid's world. Throws UserError, and leaves the state as it was, if the file is damaged.
+/// Loads the state from the checkpoint with these facts. Numbers of another precision are converted. Collective over the grid's
+/// world. If the file is damaged, throws UserError and does not change the state.
 template<class T>
 void load_checkpoint(std::filesystem::path const& path, CheckpointFacts const& facts,
                      TrainingState<T>& state);

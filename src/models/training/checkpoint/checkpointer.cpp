@@ -28,7 +28,7 @@ std::string name_of(std::int64_t number) {
   return fmt::format("{}{:06}{}", prefix, number, suffix);
 }
 
-/// None for a file that has no name of a checkpoint.
+/// Number of the checkpoint with this file name; nullopt for other names.
 std::optional<std::int64_t> number_of(std::string const& name) {
   if (!name.starts_with(prefix) || !name.ends_with(suffix)) return std::nullopt;
   std::int64_t number = 0;
@@ -64,7 +64,7 @@ void require_writable_folder(fs::path const& folder) {
     auto const name = entry.substr(0, std::min(entry.find(suffix), entry.size()) + suffix.size());
     if (name != entry && number_of(name)) runtime::remove_leftovers(folder / name);
   }
-  runtime::require_writable(checkpoint_path(folder, 0), "checkpoint"); // no checkpoint has that name
+  runtime::require_writable(checkpoint_path(folder, 0), "checkpoint"); // no checkpoint has this number
 }
 
 std::vector<fs::path> set_aside_later_checkpoints(fs::path const& folder, std::int64_t step,
@@ -75,7 +75,8 @@ std::vector<fs::path> set_aside_later_checkpoints(fs::path const& folder, std::i
     return fs::equivalent(checkpoint_path(folder, number), resumed, error);
   });
   auto const is_here = own != numbers.end();
-  // An earlier version has counted more files than there were steps: its file is not to be taken for a later one.
+  // Earlier versions numbered files consecutively. If `resumed` has a larger number than its step, it must not be taken for a later
+  // checkpoint.
   auto const is_misnamed = is_here && *own > step;
   auto const newest = is_misnamed ? step - 1 : is_here ? *own : step;
   std::vector<fs::path> names;
@@ -93,7 +94,7 @@ std::vector<fs::path> set_aside_later_checkpoints(fs::path const& folder, std::i
 }
 
 void point_latest_to(fs::path const& folder, std::int64_t number) {
-  // A link cannot be changed, but another one can take its name.
+  // A link cannot be modified, but a new link can replace it.
   auto const latest = folder / "latest";
   runtime::remove_leftovers(latest);
   runtime::TemporaryPath link(runtime::partial_name(latest, runtime::draw_token()));
@@ -112,7 +113,7 @@ void remove_older_checkpoints(fs::path const& folder, std::int64_t newest, std::
     std::error_code ignored;
     for (std::int64_t i = 0; i < num_older; ++i)
       fs::remove(checkpoint_path(folder, numbers[static_cast<std::size_t>(i)]), ignored);
-  } catch (...) { // no memory
+  } catch (...) { // out of memory
   }
 }
 
@@ -142,7 +143,7 @@ template<class T>
 bool Checkpointer<T>::is_due(TrainProgress const& progress) {
   auto const& [epochs, time] = settings_.interval;
   if (epochs > 0) return progress.step == 0 && (progress.epoch - 1) % epochs == 0;
-  std::int64_t is_late = Clock::now() - last_begin_ >= time ? 1 : 0; // by the clock of rank 0
+  std::int64_t is_late = Clock::now() - last_begin_ >= time ? 1 : 0; // clock of rank 0
   runtime::broadcast(runtime::host, comm_, std::span(&is_late, 1), 0);
   return is_late != 0;
 }
@@ -167,7 +168,7 @@ void Checkpointer<T>::begin(TrainProgress const& progress) {
   try {
     output_ = std::make_unique<CheckpointOutput<T>>(comm_, checkpoint_path(settings_.folder, step_),
                                                     std::move(facts), state_, settings_.architecture);
-  } catch (runtime::UserError const& error) { // on all ranks
+  } catch (runtime::UserError const& error) { // thrown on all ranks
     give_up(error);
     return;
   }
@@ -204,7 +205,7 @@ void Checkpointer<T>::complete() {
 template<class T>
 void Checkpointer<T>::finish() {
   if (is_writing_) complete();
-  // Rank 0 may still have to give the file its name, and nobody goes on before that.
+  // Rank 0 may still have to rename the file; all ranks wait for that.
   runtime::together(comm_, [&] {
     if (!thread_.is_started()) return;
     try {
@@ -240,7 +241,7 @@ template class Checkpointer<double>;
 
 namespace {
 
-/// As rank 0 finds them, newest first.
+/// Numbers of the checkpoints on rank 0's file system, newest first.
 std::vector<std::int64_t> numbers_in(runtime::Communicator const& comm, std::filesystem::path const& folder) {
   std::vector<std::int64_t> numbers;
   runtime::together(comm, [&] {
@@ -253,8 +254,7 @@ std::vector<std::int64_t> numbers_in(runtime::Communicator const& comm, std::fil
   return {numbers.rbegin(), numbers.rend()};
 }
 
-/// The facts of the first of `numbers` for which they are sound and take(point) is true. What is damaged is
-/// handed to damaged(error).
+/// Facts of the first of `numbers` that is sound and for which take(point) returns true. Calls damaged(error) for each damaged one.
 template<class Take, class Damaged>
 std::optional<ResumePoint> first_sound(runtime::Communicator const& comm, std::filesystem::path const& folder,
                                        RequireFits const& require_fits, Take&& take, Damaged&& damaged) {

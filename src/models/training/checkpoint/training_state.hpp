@@ -1,8 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The numbers that a training needs to go on, by name: parameters, arrays of the optimizer, and the parameters
-// of the best epoch. Of any model.
+// State of a training of any model, by name: parameters, arrays of the optimizer, and parameters of the best epoch.
 //
 //   /parameters/NAME    /optimizer/exp_avg/NAME    /best/NAME
 
@@ -20,40 +19,40 @@
 
 namespace orthant::models {
 
-/// The natural numbers (of vertices: original ids) of some rows, given by their positions in an order.
+/// Returns the natural numbers of rows (of vertices: original ids) at a range of positions in an order.
 using RowNumbers = std::function<std::vector<std::int64_t>(pmm::IndexOrder, runtime::Range)>;
 
-/// Copies of numbers of all parameters on this rank, in their order.
+/// Host copies of this rank's pieces of all parameters, in their order.
 template<class T>
 using HostCopy = std::vector<std::vector<T>>;
 
-/// An array of a checkpoint, and where this rank's piece of it is. `numbers` belong to somebody else.
+/// An array of a checkpoint, and the position of this rank's piece in it. `numbers` is borrowed memory.
 template<class T>
 struct Tensor {
   std::string name;
-  Parameter<T> place;                        // the parameter whose placement it has
-  std::span<std::int64_t const> row_numbers; // for_each_box()'s
-  runtime::Vector<T> numbers;                // empty for those of the best epoch, which are on the host
+  Parameter<T> place;                        // parameter with the same placement
+  std::span<std::int64_t const> row_numbers; // for for_each_box()
+  runtime::Vector<T> numbers;                // empty for parameters of the best epoch, which are on the host
 };
 
 template<class T>
 class TrainingState {
  public:
-  /// `row_numbers` is asked for each order of rows in which a parameter lies, beside the natural one; it is not
-  /// collective and may throw on one rank. `update` must outlive the state. Collective over the grid's world.
+  /// Calls `row_numbers` for each order of rows of a parameter except the natural one; it must not be collective, and may throw on
+  /// one rank. `update` must outlive the state. Collective over the grid's world.
   TrainingState(pmm::ProcessGrid const& grid, std::vector<Parameter<T>> parameters,
                 ParameterUpdate<T>& update, RowNumbers const& row_numbers);
 
   [[nodiscard]] pmm::ProcessGrid const& grid() const { return *grid_; }
   [[nodiscard]] ParameterUpdate<T>& update() const { return *update_; }
   [[nodiscard]] std::vector<Parameter<T>> const& parameters() const { return parameters_; }
-  /// Parameters and arrays of the optimizer; and of the best epoch, if asked for.
+  /// Parameters and arrays of the optimizer; with `with_best`, also the parameters of the best epoch.
   [[nodiscard]] std::vector<Tensor<T>> tensors(bool with_best) const;
 
-  /// The parameters of the best epoch; null before there was one. Whoever has a pointer keeps the numbers.
+  /// Parameters of the best epoch; null if there was none. The pointer shares ownership.
   [[nodiscard]] std::shared_ptr<HostCopy<T> const> const& best() const { return best_; }
   void set_best(std::shared_ptr<HostCopy<T> const> best) { best_ = std::move(best); }
-  /// best() := the parameters as they are now.
+  /// best() := a copy of the current parameters.
   void keep_best();
 
  private:
@@ -62,11 +61,11 @@ class TrainingState {
   pmm::ProcessGrid const* grid_;
   std::vector<Parameter<T>> parameters_;
   ParameterUpdate<T>* update_;
-  std::map<std::string, std::vector<std::int64_t>> row_numbers_; // by parameter
+  std::map<std::string, std::vector<std::int64_t>> row_numbers_; // by name of the parameter
   std::shared_ptr<HostCopy<T> const> best_;
 };
 
-/// to := from, on the host. Waits for all kernels.
+/// to := from, on the host. Fences all kernels.
 template<class T>
 void copy_to_host(runtime::Vector<T> const& from, std::vector<T>& to) {
   to.resize(from.extent(0));
