@@ -9,7 +9,7 @@
 
 namespace orthant::graph {
 
-/// CRC-32 (zlib's), continued from `crc`.
+/// CRC-32 as in zlib, continued from `crc`.
 [[nodiscard]] std::uint32_t crc32_of(std::span<std::byte const> bytes, std::uint32_t crc = 0);
 
 } // namespace orthant::graph

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sends any number of small records to the ranks that own them, in rounds of bounded memory: each rank fills
-// an outbox, one all_to_allv delivers all of them, each rank consumes what arrived, until no rank has more.
+// Sends any number of small records to their owner ranks, in rounds of bounded memory: each rank fills an outbox, one all_to_allv delivers
+// all outboxes, and each rank consumes the records that arrived, until no rank has more.
 
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/communicator.hpp"
@@ -17,7 +17,7 @@
 
 namespace orthant::graph {
 
-/// What one rank sends in one round. Lives across rounds, so its storage is used again.
+/// Records that one rank sends in one round. The object is reused in all rounds to reuse its storage.
 template<class Record>
 class Outbox {
   static_assert(std::is_trivially_copyable_v<Record> && sizeof(Record) % sizeof(std::int32_t) == 0);
@@ -31,7 +31,7 @@ class Outbox {
   }
 
   [[nodiscard]] bool is_full() const { return records_.size() >= capacity_; }
-  /// Records that fit until it is full; producers that cannot stop at once may go beyond.
+  /// Number of records that still fit; producers that cannot stop at once may push more.
   [[nodiscard]] std::int64_t room() const {
     return is_full() ? 0 : static_cast<std::int64_t>(capacity_ - records_.size());
   }
@@ -41,8 +41,8 @@ class Outbox {
     ++counts_[static_cast<std::size_t>(destination)];
   }
 
-  /// Delivers: returns this rank's arrivals of the round, valid until the next call, ordered by sender and
-  /// then as pushed, and empties the outbox. `has_more` becomes true where any rank's was. Collective.
+  /// Sends the records and empties the outbox. Returns the records that this rank received, valid until the next call, ordered by sender
+  /// and then as pushed. Sets `has_more` to true if it was true on any rank. Collective.
   [[nodiscard]] std::span<Record const> deliver(runtime::Communicator const& comm, bool& has_more);
 
  private:
@@ -55,8 +55,7 @@ class Outbox {
   std::vector<std::int64_t> headers_; // [2 x ranks] to send, then to receive
 };
 
-/// Largest number of records a rank puts in one round, such that what all ranks send to one of them stays
-/// bounded too.
+/// Largest number of records that a rank sends per round, such that the number of records that one rank receives is also bounded.
 [[nodiscard]] constexpr std::int64_t records_per_round(int num_ranks) {
   constexpr std::int64_t usual = std::int64_t{1} << 18;
   constexpr std::int64_t most_arriving = std::int64_t{1} << 23;
@@ -66,11 +65,10 @@ class Outbox {
   return records_per_round(comm.size());
 }
 
-/// Runs rounds until every rank's producer is done.
-/// produce(outbox) fills the outbox until it is full or nothing is left, and returns whether more is to come;
-///                 it may throw: the error is made everybody's.
-/// consume(span)   takes what arrived; must not throw on one rank alone.
-/// Collective.
+/// Runs rounds until every rank's producer has finished. Collective.
+/// produce(outbox)  fills the outbox until it is full or nothing is left, and returns true if more is to come.
+///                  If it throws, all ranks throw the error.
+/// consume(span)    processes the received records; must not throw on one rank alone.
 template<class Record, class Produce, class Consume>
 void exchange(runtime::Communicator const& comm, Outbox<Record>& outbox, Produce&& produce,
               Consume&& consume) {
@@ -99,7 +97,7 @@ std::span<Record const> Outbox<Record>::deliver(runtime::Communicator const& com
     return arrived_;
   }
 
-  // Counts and the wish for another round travel together.
+  // Counts and `has_more` are sent together.
   headers_.assign(4 * num_ranks, 0);
   for (std::size_t rank = 0; rank < num_ranks; ++rank) {
     headers_[2 * rank] = counts_[rank];

@@ -1,12 +1,13 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// A graph before it is partitioned: files in any format, a generator, or a store that is read back. A source
-// says what it holds (`facts`) and then hands it out as streams. Every rank pulls its own disjoint share of a
-// stream in batches of bounded size; the shares of all ranks together are the whole, once. A share may be
-// empty: a .gz file cannot be cut, so one rank reads it all. Vertices have their original ids, from 0.
+// A graph before it is partitioned: files in any format, a generator, or a store that is read back. A source has `facts` about the graph
+// and provides its data as streams. Every rank reads its own disjoint share of a stream in batches of bounded size; the shares of all ranks
+// together contain everything exactly once. A share may be empty: a .gz file cannot be cut, so that one rank reads all of it. Vertices have
+// their original ids, from 0.
 //
-// What a source does not do: add reverse edges, drop repeats or self loops (GraphFacts and EdgeRules say what
+// A source does not add reverse edges, does not drop repeats or self loops (the pipeline does so according to GraphFacts and EdgeRules),
+// and does not move data between ranks.
 // the pipeline has to do), or move data between ranks.
 //
 // Typical collective round, with `stream = source.edges(batch_size)`:
@@ -29,26 +30,25 @@ namespace orthant::graph {
 
 using runtime::Range;
 
-/// From `source` to `target`; the entry A[target, source]. In a MatrixMarket file "row column" is "source
-/// target".
+/// An edge from `source` to `target` is the entry A[target, source]. In a MatrixMarket file, "row column" is "source target".
 struct Edge {
   std::int64_t source = 0;
   std::int64_t target = 0;
   friend auto operator<=>(Edge const&, Edge const&) = default;
-  // Implied by the line above, but nvcc then leaves it out of the object.
+  // Implied by operator<=>, but nvcc would then omit it from the object file.
   friend bool operator==(Edge const&, Edge const&) = default;
 };
 
 enum class FeatureKind : std::uint8_t { none, dense, sparse };
 
-/// single: one class a vertex. multi: a 0/1 matrix of classes, several at once.
+/// single: one class per vertex. multi: a 0/1 matrix, where a vertex may have several classes.
 enum class LabelKind : std::uint8_t { none, single, multi };
 
-/// What the graph is made of. Equal on all ranks.
+/// Properties of a graph. Equal on all ranks.
 struct GraphFacts {
-  std::int64_t num_vertices = 0; // always known, at least 1
-  std::int64_t num_edges = -1;   // edges that all streams together will give; -1 until they have been read
-  bool is_directed = false;      // false: an edge stands for both directions, the pipeline adds the reverse
+  std::int64_t num_vertices = 0; // at least 1, never unknown
+  std::int64_t num_edges = -1;   // total number of edges in all streams; -1 until they have been read
+  bool is_directed = false;      // false: an edge stands for both directions, and the pipeline adds the reverse
   bool is_weighted = false;
   FeatureKind feature_kind = FeatureKind::none;
   std::int64_t num_features = 0;
@@ -56,25 +56,23 @@ struct GraphFacts {
   std::int64_t num_classes = 0;
   bool has_split = false;
   std::string split_name; // "public", "time", "random", ..; empty without a split
-  std::string name;       // of the data set: meta.json's, or the file's
+  std::string name;       // of the data set, from meta.json or the file
   std::string format;     // "ogb", "edgelist", "mtx", "npy", "rmat", "karate", ..
 };
 
-/// What the pipeline makes of repeats and self loops. Defaults are OGB's and PyG's: to_undirected coalesces,
-/// GCN replaces self loops by one of its own.
+/// How the pipeline treats repeats and self loops. The defaults are those of OGB and PyG: to_undirected coalesces edges, and GCN replaces
+/// self loops by its own.
 struct EdgeRules {
-  /// drop: an edge counts once, however often it and (undirected) its reverse are listed; where there are
-  /// weights they are added up, as PyG's coalesce does. keep: every listing is an entry of A. The reverse of
-  /// a self loop is itself and is never added.
+  /// drop: an edge counts once, no matter how often it and (if undirected) its reverse are listed; weights of repeats are added up, as in
+  /// PyG's coalesce. keep: every listed edge is an entry of A. A self loop is its own reverse, which is therefore never added.
   enum class Repeats : std::uint8_t { drop, keep } repeats = Repeats::drop;
-  /// keep: self loops of the input stay in A, apart from the I that is added (docs/design.md 2.2). drop:
-  /// they go.
+  /// keep: self loops of the input stay in A, separate from the I that is added (docs/design.md 2.2). drop: they are removed.
   enum class SelfLoops : std::uint8_t { keep, drop } self_loops = SelfLoops::keep;
 };
 
 struct EdgeBatch {
   std::vector<Edge> edges;
-  std::vector<float> weights; // one an edge where the graph is weighted, else empty
+  std::vector<float> weights; // one per edge if the graph is weighted, otherwise empty
 };
 
 /// Rows [rows.begin, rows.end) of the feature matrix.
@@ -92,16 +90,16 @@ struct LabelBatch {
   std::vector<std::int8_t> indicator; // [rows.size() x C], 1, 0 or -1 = unknown; LabelKind::multi
 };
 
-/// This rank's share of the three lists of vertices, in no order. A vertex is in at most one list, and in one
-/// only once: whoever builds masks from all shares can and must check that.
+/// This rank's share of the three lists of vertices, in any order. A vertex may be in at most one list, and only once; code that builds
+/// masks from all shares must check this.
 struct SplitShare {
   std::vector<std::int64_t> train;
   std::vector<std::int64_t> valid;
   std::vector<std::int64_t> test;
-  std::array<std::string, 3> names{"train", "valid", "test"}; // for messages, the same on all ranks
+  std::array<std::string, 3> names{"train", "valid", "test"}; // for messages; equal on all ranks
 };
 
-/// How far this rank's share has been read, in bytes of the file or in any other unit.
+/// Progress of reading this rank's share, in bytes of the file or any other unit.
 struct Progress {
   std::int64_t done = 0;
   std::int64_t total = 0;
@@ -115,20 +113,19 @@ class BatchStream {
   BatchStream& operator=(BatchStream const&) = delete;
   virtual ~BatchStream() = default;
 
-  /// Fills `batch` (its storage is used again) with the next rows or edges of this rank's share; false, and
-  /// an empty batch, at the end. Not collective. Throws UserError where the input is wrong (on this rank
-  /// only: use together()).
+  /// Fills `batch`, reusing its storage, with the next rows or edges of this rank's share. Returns false and an empty batch at the end. Not
+  /// collective. Throws UserError if the input is wrong, on this rank only: call it inside together().
   virtual bool next(Batch& batch) = 0;
   [[nodiscard]] virtual Progress progress() const = 0;
 };
 
 using EdgeStream = BatchStream<EdgeBatch>;
-/// Feature and label batches of one rank come in ascending order of rows.
+/// Each rank gets its feature and label batches in ascending order of rows.
 using FeatureStream = BatchStream<FeatureBatch>;
 using LabelStream = BatchStream<LabelBatch>;
 
-/// Made collectively (open_graph.hpp, generators.hpp); the member functions are not collective, may be called
-/// any number of times and in any order, and each call gives a new stream from the start.
+/// Construction is collective (open_graph.hpp, generators.hpp). The member functions are not collective unless they say so, and may be
+/// called any number of times in any order. Each call returns a new stream from the start.
 class GraphSource {
  public:
   GraphSource() = default;
@@ -138,36 +135,35 @@ class GraphSource {
 
   [[nodiscard]] virtual GraphFacts const& facts() const = 0;
 
-  /// This rank's edges, at most `batch_size` a batch.
+  /// Stream of this rank's edges with at most `batch_size` edges per batch.
   [[nodiscard]] virtual std::unique_ptr<EdgeStream> edges(std::int64_t batch_size) const = 0;
-  /// Whether the batches of edges() need resolve() before their vertices are original ids: a store holds
-  /// positions, and no rank the ids of all of them. Equal on all ranks.
+  /// True if the batches of edges() need resolve() to convert their vertices to original ids: a store contains positions, and no rank has
+  /// the ids of all of them. Equal on all ranks.
   [[nodiscard]] virtual bool needs_resolving() const { return false; }
-  /// Turns a batch of edges() into original ids. Collective: every rank calls it equally often, with an empty
-  /// batch if it has no more (write_edges.hpp).
+  /// Converts a batch of edges() to original ids. Collective: every rank must call it equally often, with an empty batch if it has no more
+  /// edges (write_edges.hpp).
   virtual void resolve(EdgeBatch& batch) const { static_cast<void>(batch); }
-  /// Number of edges in this rank's share, or -1 where only reading them tells.
+  /// Number of edges in this rank's share, or -1 if it is unknown before they are read.
   [[nodiscard]] virtual std::int64_t num_local_edges() const { return -1; }
-  /// To be called with the number of edges that all ranks together have read: throws UserError, the same on
-  /// all ranks, where the input promised another number.
+  /// Checks the number of edges that all ranks together have read. Throws UserError on all ranks if the input has promised another number.
   virtual void check_num_edges(std::int64_t num_read) const { static_cast<void>(num_read); }
 
-  /// This rank's rows, at most `batch_rows` a batch. Only where facts() says that there are some.
+  /// Streams of this rank's rows with at most `batch_rows` rows per batch. Call each function only if facts() says that there are such
+  /// data.
   [[nodiscard]] virtual std::unique_ptr<FeatureStream> features(std::int64_t batch_rows) const = 0;
   [[nodiscard]] virtual std::unique_ptr<LabelStream> labels(std::int64_t batch_rows) const = 0;
   [[nodiscard]] virtual SplitShare split() const = 0;
 };
 
-// A GraphSource put together from parts that know nothing of each other: edges from one file, features from
-// another, labels drawn at random.
+// A GraphSource that is composed of independent parts: for example edges from one file, features from another, and random labels.
 
 struct EdgePart {
   std::int64_t num_edges = -1;       // as in GraphFacts
   std::int64_t num_local_edges = -1; // as in GraphSource
   bool is_weighted = false;
-  std::string promised_by; // the file that says num_edges, for the message where it was wrong
+  std::string promised_by; // file that gives num_edges, for the message if the number is wrong
   std::function<std::unique_ptr<EdgeStream>(std::int64_t batch_size)> open;
-  std::function<void(EdgeBatch&)> resolve; // as in GraphSource; empty: not needed
+  std::function<void(EdgeBatch&)> resolve; // as in GraphSource; empty if not needed
 };
 
 struct FeaturePart {
@@ -184,7 +180,7 @@ struct LabelPart {
 
 struct SplitPart {
   std::string name;
-  std::function<SplitShare()> read; // empty: no split
+  std::function<SplitShare()> read; // empty if there is no split
 };
 
 struct SourceParts {
@@ -200,7 +196,7 @@ struct SourceParts {
 
 [[nodiscard]] std::unique_ptr<GraphSource> assemble_source(SourceParts parts);
 
-/// A share with nothing in it.
+/// A stream of an empty share.
 template<class Batch>
 class EmptyStream final : public BatchStream<Batch> {
  public:
@@ -211,19 +207,19 @@ class EmptyStream final : public BatchStream<Batch> {
   [[nodiscard]] Progress progress() const override { return {}; }
 };
 
-// What is taken from outside as the size of a graph. Larger numbers are slips: with these, every product of a
-// count and a few bytes, and every id in the store, stays far below 64 bits.
+// Largest accepted sizes of a graph from outside. Larger numbers are mistakes. Within these limits, every product of a count and a few
+// bytes, and every id in the store, stays far below 64 bits.
 
 inline constexpr std::int64_t most_vertices = std::int64_t{1} << 40; // 1.1e12
-inline constexpr std::int64_t most_edges = std::int64_t{1} << 44;    // 1.8e13, as listed
-/// Classes and columns of features: 32-bit numbers in the store.
+inline constexpr std::int64_t most_edges = std::int64_t{1} << 44;    // number of listed edges
+/// Number of classes and of feature columns, which are 32-bit numbers in the store.
 inline constexpr std::int64_t most_columns = std::numeric_limits<std::int32_t>::max();
-/// Those that a generator is asked to make up.
+/// Largest number of classes and of feature columns that a generator creates.
 inline constexpr std::int64_t most_generated_columns = std::int64_t{1} << 24;
 
-// Which numbers in a file of labels say that a vertex has none.
+// Numbers that mean "no label" in a file of labels.
 
-/// -1, or -100, the class that PyTorch's losses ignore. Elsewhere in Orthant it is -1.
+/// True for -1, and for -100, which PyTorch's losses ignore. Everywhere else in Orthant the number is -1.
 template<class Number>
 [[nodiscard]] constexpr bool is_no_label(Number number) {
   return number == Number{-1} || number == Number{-100};

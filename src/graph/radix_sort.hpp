@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Stable sort of records by an unsigned key of few bits: least digit first, passes of 11 bits.
+// Stable sort of records by an unsigned key of few bits, least significant digit first, in passes of 11 bits.
 
 #include <algorithm>
 #include <array>
@@ -13,11 +13,11 @@
 
 namespace orthant::graph {
 
-/// records := sorted by key(record), a uint64 below 2^key_bits. `scratch` is lent, its content is lost.
-/// O(size key_bits / 11).
+/// records := records sorted by key(record), a uint64 below 2^key_bits. `scratch` is borrowed memory; its content is lost. Cost: O(size
+/// key_bits / 11).
 template<class Record, class Key>
 void radix_sort(std::vector<Record>& records, std::vector<Record>& scratch, int key_bits, Key&& key) {
-  constexpr int digit_bits = 11; // a histogram of 16 KiB stays in the first-level cache
+  constexpr int digit_bits = 11; // a histogram of 16 KiB fits in the first-level cache
   constexpr std::size_t small = 192;
   if (records.size() < small) {
     std::stable_sort(records.begin(), records.end(),
@@ -43,7 +43,7 @@ void radix_sort(std::vector<Record>& records, std::vector<Record>& scratch, int 
   }
 }
 
-/// Bits of the numbers below `bound`.
+/// Number of bits of the numbers below `bound`.
 [[nodiscard]] inline int bits_below(std::uint64_t bound) {
   return bound <= 1 ? 0 : static_cast<int>(std::bit_width(bound - 1));
 }

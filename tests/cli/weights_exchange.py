@@ -136,7 +136,9 @@ def weights_that_do_not_fit_are_refused(_):
         expect_mistake(1, ["import-weights", path], "-o FILE")
         expect_mistake(1, ["import-weights", "-o", output], "name the file")
         expect_mistake(1, ["import-weights", path, "-o", path], "")
-        expect_mistake(1, ["export-weights", path, "-o", output], "w.safetensors")
+        expect_mistake(1, ["export-weights", path, "-o", output], r"export-weights writes \.safetensors files, and '.*w\.h5' does not end")
+        expect_mistake(1, ["export-weights", path, "-o", os.path.join(scratch, "again.safetensors")],
+                       r"w\.safetensors is not an HDF5 file; `orthant import-weights` makes weights of it")
         expect_mistake(1, ["export-weights", "-o", output], "name the weights")
         expect_success(1, ["import-weights", path, "-o", output])
 

@@ -1,9 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arrays in NumPy's .npy format (numpy.lib.format): a header with type, order and shape, then the numbers.
-// Versions 1 to 3, little-endian, C order. Any run of elements is read on its own, converted to the type that
-// is wanted.
+// Arrays in NumPy's .npy format (numpy.lib.format): a header with type, order and shape, followed by the numbers. Supports versions 1 to 3,
+// little-endian, C order. Any range of elements can be read alone and is converted to the requested type.
 
 #include "runtime/files/byte_source.hpp"
 
@@ -17,7 +16,7 @@
 
 namespace orthant::graph {
 
-// The text of a .npy header (numpy.lib.format): a Python dictionary of exactly three keys,
+// The text of a .npy header (numpy.lib.format): a Python dictionary with exactly three keys,
 //   {'descr': '<i8', 'fortran_order': False, 'shape': (2, 100), }
 
 struct NpyHeader {
@@ -26,46 +25,45 @@ struct NpyHeader {
   std::vector<std::int64_t> shape;
 };
 
-/// Throws UserError that begins with `name` ("x.npy") if the text is not such a dictionary: another key or
-/// one that is given twice, a structured type, an extent that is negative or does not fit in 64 bits.
+/// Throws a UserError that begins with `name` ("x.npy") if the text is not such a dictionary: if it has another key or a key twice, a
+/// structured type, or an extent that is negative or does not fit in 64 bits.
 [[nodiscard]] NpyHeader parse_npy_header(std::string_view text, std::string const& name);
 
-/// The header of version 1.0 that begins a .npy file: `type` "<i8" .., C order. Its length is a multiple
-/// of 64.
+/// The header of version 1.0 for a .npy file in C order with `type` "<i8" .. Its length is a multiple of 64.
 [[nodiscard]] std::string npy_header(std::string const& type, std::vector<std::int64_t> const& shape);
 
 class NpyArray {
  public:
-  /// Reads the header. Throws UserError if it is not one, has a type, order or byte order that cannot be
-  /// read, or if its shape needs another number of bytes than there are. Takes no more memory than 64 KiB.
+  /// Reads the header. Throws UserError if there is no valid header, if the type, order or byte order is not supported, or if the shape
+  /// does not match the number of bytes. Uses at most 64 KiB of memory.
   explicit NpyArray(std::unique_ptr<runtime::ByteSource> bytes);
-  /// A file.
+  /// The array in a file.
   explicit NpyArray(std::filesystem::path const& path) : NpyArray(runtime::open_file_bytes(path)) {}
 
   [[nodiscard]] std::vector<std::int64_t> const& shape() const { return shape_; }
   [[nodiscard]] std::int64_t num_elements() const { return num_elements_; }
-  /// One dimension.
+  /// True if the array has one dimension.
   [[nodiscard]] bool is_list() const { return shape_.size() == 1; }
   /// "<i8", "|u1", ..
   [[nodiscard]] std::string const& type() const { return type_; }
-  /// Bool is none: whoever gives a mask where ids are wanted has made a mistake.
+  /// False for bool: a mask in place of ids is a mistake.
   [[nodiscard]] bool is_integer() const { return type_[1] == 'i' || type_[1] == 'u'; }
   [[nodiscard]] std::string const& name() const { return bytes_->name(); }
   [[nodiscard]] bool has_random_access() const { return bytes_->has_random_access(); }
   [[nodiscard]] std::int64_t element_bytes() const { return element_bytes_; }
-  /// Bytes that reading elements has cost so far, those that were inflated and passed over included.
+  /// Number of bytes read for elements so far, including bytes that were inflated and dropped.
   [[nodiscard]] std::int64_t bytes_read() const { return bytes_->bytes_read() - header_cost_; }
-  /// Where element `index` begins, for messages.
+  /// Offset of element `index` in bytes, for messages.
   [[nodiscard]] std::int64_t byte_of(std::int64_t index) const;
 
-  /// Elements [first, first + out.size()). Integers only, from integer types; throws UserError otherwise, and
-  /// if one does not fit in 63 bits.
+  /// Reads elements [first, first + out.size()). The array must have an integer type and values that fit in 63 bits; otherwise throws
+  /// UserError.
   void read(std::int64_t first, std::span<std::int64_t> out);
-  /// Numbers of any type, rounded to the nearest float, or double.
+  /// Reads elements of any type, rounded to the nearest float or double.
   void read(std::int64_t first, std::span<float> out);
   void read(std::int64_t first, std::span<double> out);
 
-  /// Throws UserError that names the file, its shape, and `wanted` ("[N, features]").
+  /// Throws a UserError with the file, its shape, and the expected shape `wanted` ("[N, features]").
   [[noreturn]] void fail_shape(std::string const& wanted) const;
 
  private:
@@ -79,7 +77,7 @@ class NpyArray {
   std::int64_t num_elements_ = 1;
   std::int64_t data_begin_ = 0;
   std::int64_t element_bytes_ = 0;
-  std::int64_t header_cost_ = 0; // of bytes_->bytes_read()
+  std::int64_t header_cost_ = 0; // part of bytes_->bytes_read()
   std::vector<std::byte> buffer_;
 };
 

@@ -1,9 +1,9 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Edges, features, labels and vertex lists out of .npy arrays, which lie in files or in an .npz archive.
-// Shares are ranges of columns of edge_index and of rows of everything else: balanced ones if the array can
-// be read at any offset; a compressed member cannot, so one rank has all of it, as of a .gz file.
+// Streams of edges, features, labels and vertex lists from .npy arrays, which may be in files or in an .npz archive. Shares are ranges of
+// columns of edge_index, and of rows of all other arrays. They are balanced if the array has random access. A compressed member has not, so
+// that one rank reads all of it, as for a .gz file.
 
 #include "graph/arrays/npy.hpp"
 #include "graph/graph_source.hpp"
@@ -17,52 +17,52 @@
 
 namespace orthant::graph {
 
-/// Opens the same array anew: each stream has handles of its own.
+/// Opens the array again, because each stream needs its own file handle.
 using OpenArray = std::function<NpyArray()>;
 
-/// The share of `count` columns or rows of this array.
+/// The range of columns or rows of this array (`count` in all) that belongs to `share`.
 [[nodiscard]] Range npy_share(NpyArray const& array, std::int64_t count, Share share);
 
-/// The ends of E edges, integers: two lists [E], or, if `targets` is empty, one edge_index [2, E] that has
-/// all sources, then all targets.
+/// The ends of E edges, integers: two arrays [E], or, if `targets` is empty, one edge_index [2, E] with all sources followed by all
+/// targets.
 struct EndArrays {
   OpenArray sources;
   OpenArray targets;
 };
-/// `weights` may be empty; else [E].
+/// `weights` is [E], or empty for a graph without weights.
 [[nodiscard]] std::unique_ptr<EdgeStream> read_npy_edges(EndArrays const& ends, OpenArray const& weights,
                                                          Range edges, std::int64_t num_vertices,
                                                          std::int64_t batch_size);
 
-/// [N, D] of any type, as floats, which must be finite.
+/// `features` is [N, D] of any type. The stream has finite floats.
 [[nodiscard]] std::unique_ptr<FeatureStream> read_npy_features(OpenArray const& features, Range rows,
                                                                std::int64_t batch_rows);
 
-/// CSR in four arrays: x_indptr [N + 1], x_indices [nnz], x_data [nnz], x_shape [2].
+/// CSR matrix in four arrays: x_indptr [N + 1], x_indices [nnz], x_data [nnz], x_shape [2].
 struct SparseArrays {
   OpenArray indptr;
   OpenArray indices;
   OpenArray data;
 };
-/// Throws UserError if lengths do not fit, or if the offsets do not go from 0 to the number of entries.
+/// Throws UserError if the lengths do not match, or if the offsets do not run from 0 to the number of entries.
 void check_sparse_arrays(SparseArrays const& arrays, std::int64_t num_rows);
-/// `num_columns` is at most 2^31 - 1.
+/// `num_columns` must be at most 2^31 - 1.
 [[nodiscard]] std::unique_ptr<FeatureStream> read_npy_sparse_features(SparseArrays const& arrays, Range rows,
                                                                       std::int64_t num_columns,
                                                                       std::int64_t batch_rows);
 
-/// [N] or [N, 1] of integers (-1 = none) or floats (nan = none): classes. [N, C], C > 1: 0, 1 or nan/-1.
+/// Classes: [N] or [N, 1] of integers (-1 = none) or floats (nan = none). Indicators: [N, C] with C > 1, of 0, 1, and -1 or nan.
 [[nodiscard]] std::unique_ptr<LabelStream> read_npy_labels(OpenArray const& labels, Range rows,
                                                            std::int64_t num_classes, std::int64_t batch_rows);
 
-/// Elements `share` of a list of vertices.
+/// The part of a list of vertices that belongs to `share`.
 [[nodiscard]] std::vector<std::int64_t> read_npy_vertices(NpyArray array, Share share,
                                                           std::int64_t num_vertices);
 
-/// The vertices of this share for which a mask, [N] of bool or of integers 0 and 1, holds.
+/// The vertices of this share that a mask selects: [N] of bool, or of integers 0 and 1.
 [[nodiscard]] std::vector<std::int64_t> read_npy_mask(NpyArray array, Share share);
 
-/// Rows `rows` of a list with a number per vertex: 1 train, 2 valid, 3 test, 0 none of them.
+/// The split of the vertices `rows`, from an array with one number per vertex: 1 train, 2 valid, 3 test, 0 none.
 [[nodiscard]] SplitShare read_npy_split(NpyArray array, Range rows);
 
 } // namespace orthant::graph

@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Data that a network learns little from: labels of one class, empty parts of a split, features that are all equal.
+// Finds data from which a network learns little: labels of one class, empty parts of a split, features that are all equal.
 
 #include "graph/store/store_reader.hpp"
 #include "runtime/comm/communicator.hpp"
@@ -11,8 +11,8 @@
 
 namespace orthant::graph {
 
-/// A warning each, with counts, the same on all ranks. Reads labels and masks, and features as far as they are equal.
-/// Collective; throws as the store does.
+/// One warning with counts for each finding, equal on all ranks. Reads labels and masks, and features up to the first difference.
+/// Collective. Throws UserError if the store is damaged.
 [[nodiscard]] std::vector<std::string> check_data(runtime::Communicator const& comm, GraphStore const& store);
 
 } // namespace orthant::graph

@@ -1,17 +1,17 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether a graph can be normalized. The degree of a vertex is the sum of the weights of its row, and 1 more if self loops
-// are added:
+// Checks if a graph can be normalized. The degree of a vertex is the sum of the weights of its row, plus 1 if self loops are added:
 //
-//   sym   D^-1/2 A* D^-1/2    every degree is positive
-//   row   D^-1 A*             no degree is zero; negative ones are legitimate
-//   none  A*                  any finite weights, which the store has
+//   sym   D^-1/2 A* D^-1/2    every degree must be positive
+//   row   D^-1 A*             no degree may be zero; negative ones are allowed
+//   none  A*                  any finite weights (the store has no others)
 //
-// In the precision of the products, the absolute values of a row have a finite sum, and the degree has a factor that is a
-// normal number. A degree counts as zero if it is at most the rounding error of summing weights stored as floats:
-// FLT_EPSILON times the sum of their absolute values. A vertex without edges and without a self loop is isolated: its row of A^ is zero, which is legitimate.
-// Batches that renormalize their edges take the degrees over any of the neighbors, so that each such sum must be positive.
+// In the precision of the products, the absolute values of a row must have a finite sum, and the factor of the degree must be a normal
+// number. A degree counts as zero if it is at most the rounding error of a sum of weights stored as floats: FLT_EPSILON times the sum of
+// their absolute values. A vertex without edges and without a self loop is isolated: its row of A^ is zero, which is allowed.
+// Batches that renormalize their edges compute degrees over any subset of the neighbors, so that the degree must be positive for every
+// subset.
 
 #include "graph/store/store_reader.hpp"
 #include "runtime/comm/communicator.hpp"
@@ -25,17 +25,17 @@
 
 namespace orthant::graph {
 
-/// What an operator is computed in.
+/// Precision of the products with an operator.
 enum class Precision : std::uint8_t { fp32, fp64 };
 
-/// Which neighbors a degree is the sum of.
+/// Neighbors that a degree includes: all, or only those within a batch.
 enum class Neighborhood : std::uint8_t { whole, within_batch };
 
-/// The weights of a row of A, without those of self loops.
+/// Sums over the weights of a row of A without self loops.
 struct RowWeights {
   double sum = 0;
-  double negative = 0;                                    // absolute sum of the negative ones
-  double least = std::numeric_limits<double>::infinity(); // the least absolute value that is not zero
+  double negative = 0;                                    // sum of the absolute values of the negative weights
+  double least = std::numeric_limits<double>::infinity(); // smallest nonzero absolute value
   bool has_entries = true;
 
   void add(float weight);
@@ -44,9 +44,9 @@ struct RowWeights {
 /// Vertices whose degrees cannot be used.
 struct UnfitVertices {
   std::int64_t count = 0;
-  std::int64_t first = -1; // the least original id
-  double degree = 0;       // of the first
-  double size = 0;         // of the first: the sum of its absolute weights
+  std::int64_t first = -1; // smallest original id
+  double degree = 0;       // of vertex `first`
+  double size = 0;         // of vertex `first`: sum of its absolute weights
 };
 
 /// Counts the vertices whose degree cannot be inverted, for all normalizations at once.
@@ -54,22 +54,22 @@ class OperatorCheck {
  public:
   explicit OperatorCheck(SelfLoops self_loops) : self_loops_(self_loops) {}
 
-  /// A vertex by its original id.
+  /// Adds the vertex with original id `id`.
   void add(std::int64_t id, RowWeights const& weights);
-  /// Sums over ranks, which have added disjoint vertices. Collective.
+  /// Sums over the ranks, which must have added disjoint vertices. Collective.
   void finish(runtime::Communicator const& comm);
 
   [[nodiscard]] UnfitVertices const& unfit(Normalization normalization, Precision precision,
                                            Neighborhood neighbors = Neighborhood::whole) const {
     return unfit_[place_of(normalization, precision, neighbors)];
   }
-  /// The largest sum of absolute weights of a row, without self loops.
+  /// The largest sum of absolute weights of a row without self loops.
   [[nodiscard]] double largest_size() const { return largest_size_; }
 
-  /// "--normalize sym needs .., and those of 2 of 8 vertices are not, first vertex 3 with -2"; empty if all degrees fit.
+  /// "--normalize sym needs .., and those of 2 of 8 vertices are not, first vertex 3 with -2"; empty if all degrees are usable.
   [[nodiscard]] std::string describe(Normalization normalization, Precision precision,
                                      std::int64_t num_vertices) const;
-  /// Which operators can be made of the graph, for messages. `names_normalizations`: those of other normalizations, too.
+  /// Operators that the graph allows, for messages; with `names_normalizations` also those with other normalizations.
   [[nodiscard]] std::string what_fits(Normalization normalization, Precision precision,
                                       bool names_normalizations) const;
 
@@ -84,29 +84,29 @@ class OperatorCheck {
   static constexpr std::size_t num_conditions = 8;
 
   SelfLoops self_loops_;
-  std::array<UnfitVertices, num_conditions + 1> unfit_{}; // the last one: of no condition
+  std::array<UnfitVertices, num_conditions + 1> unfit_{}; // the last one, always empty, for no condition
   double largest_size_ = 0;
 };
 
-/// How the operator of a store is to be used.
+/// Intended use of a store's operator.
 struct OperatorUse {
   Precision precision = Precision::fp32;
   Neighborhood neighbors = Neighborhood::whole;
-  bool is_of_model = false; // --normalize cannot be another one
+  bool is_of_model = false; // if true, --normalize must not differ
 };
 
-/// A warning that the store's operator has no entry off its diagonal that counts; empty if it has. `largest_size`: as of
-/// OperatorCheck, of a graph with weights.
+/// A warning that the store's operator has no significant entry off its diagonal; empty if it has one. `largest_size` is
+/// OperatorCheck::largest_size() of a graph with weights.
 [[nodiscard]] std::string describe_effect(StoreFacts const& facts, std::string const& name,
                                           double largest_size, Precision precision);
 
 struct OperatorFindings {
-  std::string refusal; // why there is no such operator; empty if there is
-  std::string warning; // that it does nothing; empty if it does something
+  std::string refusal; // reason why there is no such operator; empty if there is one
+  std::string warning; // that the operator has no effect; empty if it has one
 };
 
-/// Checks the operator that the store has been given (GraphStore::set_operator), the same on all ranks. Reads degrees or
-/// sums of weights, and the whole matrix if it has negative weights. Collective; throws as the store does.
+/// Checks the current operator of the store (GraphStore::set_operator), which must be equal on all ranks. Reads degrees or sums of weights,
+/// and the whole matrix if it has negative weights. Collective. Throws UserError if the store is damaged.
 [[nodiscard]] OperatorFindings check_operator(runtime::Communicator const& comm, GraphStore const& store,
                                               OperatorUse const& use);
 

@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Streams of rows and edges that come from a formula instead of a file.
+// Streams of rows and edges that are computed and not read from a file.
 
 #include "graph/graph_source.hpp"
 #include "graph/text/text_blocks.hpp"
@@ -15,7 +15,7 @@
 
 namespace orthant::graph {
 
-/// Rows of a table that are computed: `fill(batch)` is given the rows.
+/// Computed rows of a table. `fill(batch)` computes the rows `batch.rows`.
 template<class Batch>
 class ComputedRows final : public BatchStream<Batch> {
  public:
@@ -40,8 +40,7 @@ class ComputedRows final : public BatchStream<Batch> {
   std::function<void(Batch&)> fill_;
 };
 
-/// Edges that are computed: `append(range, edges)` appends those with indices in `range`, `step` indices at a
-/// time.
+/// Computed edges. `append(range, edges)` appends the edges with indices in `range`, for at most `step` indices per call.
 class ComputedEdges final : public EdgeStream {
  public:
   ComputedEdges(Range indices, std::int64_t step, std::function<void(Range, std::vector<Edge>&)> append)
@@ -69,20 +68,19 @@ class ComputedEdges final : public EdgeStream {
   std::function<void(Range, std::vector<Edge>&)> append_;
 };
 
-// Features, labels and a split for graphs that have none. Every number is drawn by (seed, purpose, original
-// vertex id), so it is the same for any number of ranks, any grid and any permutation.
+// Features, labels and a split for graphs that have none. Every number depends only on (seed, purpose, original vertex id), so that it is
+// equal for any number of ranks, any grid and any permutation.
 
-/// [num_vertices x num_features], standard normal.
+/// Standard normal features, [num_vertices x num_features].
 [[nodiscard]] FeaturePart random_features(std::int64_t num_vertices, std::int64_t num_features,
                                           std::uint64_t seed, Share share);
 
-/// One class a vertex, uniform.
+/// One uniform random class per vertex.
 [[nodiscard]] LabelPart random_labels(std::int64_t num_vertices, std::int64_t num_classes, std::uint64_t seed,
                                       Share share);
 
-/// The vertices in a random order: the first fraction trains, the next validates, the next tests, the rest is
-/// in none. List lengths are the fractions of num_vertices, rounded. Throws UserError where a fraction is
-/// negative, or all of them are above 1 together.
+/// A split of the vertices in random order: the first fraction is for training, the next for validation, the next for testing, and the rest
+/// is unused. The lengths are fractions of num_vertices, rounded. Throws UserError if a fraction is negative or their sum exceeds 1.
 [[nodiscard]] SplitPart random_split(std::int64_t num_vertices, std::array<double, 3> fractions,
                                      std::uint64_t seed, Share share);
 

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What belongs to vertices follows them to their positions and into the store: ids, degrees, features,
-// labels, split. Every function is collective and fills in what it finds out about the graph.
+// Moves the attributes of vertices to their positions and writes them to the store: ids, degrees, features, labels, split. Every function
+// is collective and stores its findings about the graph in `facts`.
 
 #include "graph/graph_source.hpp"
 #include "graph/partition/placement.hpp"
@@ -15,11 +15,11 @@
 
 namespace orthant::graph {
 
-/// Ids, degrees and the map between the orders. `degrees` as Placement::positions.
+/// Writes ids, degrees and the map between the orders. `degrees` is distributed like Placement::positions.
 void write_vertices(StoreWriter& writer, Placement const& placement, std::span<std::int64_t const> degrees,
                     StoreFacts& facts);
 
-/// The cluster of each vertex, of `num_clusters`. `clusters` as Placement::positions.
+/// Writes the cluster of each vertex; there are `num_clusters`. `clusters` is distributed like Placement::positions.
 void write_clusters(StoreWriter& writer, Placement const& placement, std::span<std::int32_t const> clusters,
                     std::int64_t num_clusters, StoreFacts& facts);
 
@@ -29,7 +29,7 @@ void write_features(StoreWriter& writer, GraphSource const& source, Placement co
 void write_labels(StoreWriter& writer, GraphSource const& source, Placement const& placement,
                   StoreFacts& facts);
 
-/// UserError where a vertex is listed twice.
+/// Throws UserError if a vertex is listed twice.
 void write_split(StoreWriter& writer, GraphSource const& source, Placement const& placement,
                  StoreFacts& facts);
 

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Many growing lists in one pool of small chunks. A drained list's chunks serve other lists at once, so edges
-// that turn into matrix entries need the memory of the larger of the two, not of both.
+// Many growing lists in one pool of small chunks. The chunks of a drained list are reused for other lists at once. Edges that are converted
+// to matrix entries therefore need only the memory of the larger of the two.
 
 #include "runtime/error.hpp"
 
@@ -17,9 +17,8 @@
 
 namespace orthant::graph {
 
-/// The size of a chunk for `num_lists` lists that hold `total_bytes` together: half a chunk is lost per list,
-/// on average, which is to be an eighth of the list's bytes or less. Few lists lose little whatever their
-/// size, and have chunks that are read fast.
+/// Chunk size for `num_lists` lists with `total_bytes` in all. On average, each list wastes half a chunk, which should be at most an eighth
+/// of the list's bytes. A small number of lists wastes little memory, so it gets large chunks, which are faster to read.
 [[nodiscard]] constexpr std::size_t chunk_bytes_for(std::int64_t num_lists, std::int64_t total_bytes) {
   constexpr std::int64_t few_lists = 240 * 240;
   std::size_t bytes = 1024;
@@ -34,7 +33,7 @@ class ChunkPool {
   using Chunk = std::uint32_t;
   static constexpr Chunk none = 0xffffffffU;
 
-  /// chunk_bytes: a power of two from 64 to 1,024.
+  /// chunk_bytes must be a power of two from 64 to 1,024.
   explicit ChunkPool(std::size_t chunk_bytes = 1024) : chunk_bits_(std::countr_zero(chunk_bytes)) {}
 
   [[nodiscard]] std::size_t chunk_bytes() const { return std::size_t{1} << chunk_bits_; }
@@ -55,7 +54,7 @@ class ChunkPool {
     return slabs_[chunk >> bits].get() + (std::size_t{place} << chunk_bits_);
   }
   [[nodiscard]] Chunk& next(Chunk chunk) { return next_[chunk]; }
-  /// Memory of the chunks and of what is kept about them.
+  /// Bytes of the chunks and of their management data.
   [[nodiscard]] std::int64_t reserved_bytes() const {
     return static_cast<std::int64_t>((slabs_.size() << slab_bits) + next_.size() * sizeof(Chunk));
   }
@@ -73,12 +72,12 @@ class ChunkPool {
   }
 
   std::vector<std::unique_ptr<std::byte[]>> slabs_;
-  std::vector<Chunk> next_; // of the same list, or of the free ones
+  std::vector<Chunk> next_; // next chunk of the same list, or of the free list
   Chunk free_ = none;
   int chunk_bits_;
 };
 
-/// Lists of records, each kept in the order of appending. Borrows the pool.
+/// Lists of records, each in the order of appending. Borrows the pool, which must outlive the lists.
 template<class Record>
 class RecordLists {
   static_assert(std::is_trivially_copyable_v<Record> && sizeof(Record) <= 64);
@@ -105,15 +104,15 @@ class RecordLists {
     }
   }
 
-  /// Hints that append(list) is to come: soon, and (its list's state being there) very soon. Lists are many
-  /// and met in random order, so that an append otherwise waits for memory twice.
+  /// Prefetch hints for a later append(list): expect_soon() loads the list's state, and expect_next(), which needs that state, its memory.
+  /// There are many lists in random order, so that without hints an append waits for memory twice.
   void expect_soon(std::size_t list) const { __builtin_prefetch(&lists_[list]); }
   void expect_next(std::size_t list) const {
     auto const& state = lists_[list];
     if (state.in_tail != 0) __builtin_prefetch(pool_->data(state.tail) + state.in_tail * sizeof(Record), 1);
   }
 
-  /// Calls visit(span of records) over the list, piece by piece.
+  /// Calls visit(span of records) for each contiguous piece of the list.
   template<class Visit>
   void for_each_piece(std::size_t list, Visit&& visit) const {
     auto left = static_cast<std::uint64_t>(size(list));
@@ -124,7 +123,7 @@ class RecordLists {
     }
   }
 
-  /// records := the list; with `release` its chunks go back to the pool and it is empty.
+  /// records := the list. With `release`, its chunks are returned to the pool and the list is then empty.
   void read(std::size_t list, std::vector<Record>& records) const {
     records.resize(static_cast<std::size_t>(size(list)));
     auto* to = records.data();
@@ -149,8 +148,8 @@ class RecordLists {
 
  private:
   struct List {
-    std::uint32_t num_full = 0; // chunks
-    std::uint32_t in_tail = 0;  // records in a chunk that is not full
+    std::uint32_t num_full = 0; // full chunks
+    std::uint32_t in_tail = 0;  // records in the last chunk, if that is not full
     ChunkPool::Chunk tail = ChunkPool::none;
     ChunkPool::Chunk head = ChunkPool::none;
   };

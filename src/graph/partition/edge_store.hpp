@@ -1,13 +1,12 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The edges of a graph, spread over the ranks' memory at 8 bytes each (below 2^32 vertices), repeats merged,
-// ready to be relabelled by any placement.
+// The edges of a graph, distributed over the ranks' memory with 8 bytes each (below 2^32 vertices). Repeats are merged, and any placement
+// can relabel the edges.
 //
-// An undirected edge is kept once, at the owner of one of its ends (the smaller or the larger id, by their
-// parity, so that a hub's edges are shared out); a directed one at the owner of its target, the row of A.
-// for_each_entry() sends each edge to the owner of its other end: there the positions of both ends are known,
-// though no rank knows those of all vertices.
+// An undirected edge is stored once, at the owner of one of its ends: the smaller or the larger id, depending on their parity, so that the
+// edges of a hub are distributed. A directed edge is stored at the owner of its target, the row of A. for_each_edge() sends each edge to
+// the owner of its other end, where the positions of both ends are known. No rank knows the positions of all vertices.
 
 #include "graph/exchange.hpp"
 #include "graph/graph_source.hpp"
@@ -29,7 +28,7 @@
 
 namespace orthant::graph {
 
-/// Told how much of a step is done, 0..1.
+/// Called with the completed fraction of a step, 0..1.
 using StepProgress = std::function<void(double)>;
 
 namespace detail {
@@ -43,18 +42,18 @@ struct MaybeWeight<false> {
 };
 } // namespace detail
 
-/// Id: uint32 for graphs of at most 2^32 vertices, else uint64.
+/// Id is uint32 for graphs of at most 2^32 vertices, otherwise uint64.
 template<class Id, bool is_weighted>
 class EdgeStore {
  public:
-  /// One end at its owner, the other by name. In a directed graph `local` is the target.
+  /// One end as its owner's local number, the other as an id. In a directed graph `local` is the target.
   struct Stored : detail::MaybeWeight<is_weighted> {
     Id local;
     Id other;
   };
   /// Positions of both ends of an edge in both orders.
   struct Placed : detail::MaybeWeight<is_weighted> {
-    std::array<Id, 2> local; // in p1, p2
+    std::array<Id, 2> local; // in p1 and p2
     std::array<Id, 2> other;
   };
 
@@ -65,26 +64,25 @@ class EdgeStore {
         buckets_(pool, static_cast<std::size_t>((owners_.num_local() + bucket_size - 1) >> bucket_bits)),
         degrees_(owners_.num_local()) {}
 
-  /// Reads all edges and merges repeats. Collective. Returns the number of edges read by all ranks.
+  /// Reads all edges and merges repeats. Returns the number of edges read by all ranks. Collective.
   std::int64_t collect(GraphSource const& source, EdgeRules const& rules, StepProgress const& progress);
 
-  /// Entries of A: an undirected edge counts twice, a self loop once. All ranks' together.
+  /// Number of entries of A over all ranks: an undirected edge counts twice, a self loop once.
   [[nodiscard]] std::int64_t num_entries() const { return num_entries_; }
   [[nodiscard]] std::int64_t num_self_loops() const { return num_self_loops_; }
   [[nodiscard]] std::int64_t num_edges() const { return num_edges_; }
-  /// Self loops that were read and dropped.
+  /// Number of self loops that were read and dropped.
   [[nodiscard]] std::int64_t num_dropped_loops() const { return num_dropped_loops_; }
 
-  /// Entries of A in the row of each vertex, self loops not counted, for balanced_range(N, size, rank).
-  /// Collective.
+  /// Number of entries of A in the row of each vertex, without self loops, for the vertices balanced_range(N, size, rank). Collective.
   [[nodiscard]] std::vector<std::int64_t> block_degrees() const;
 
-  /// Tells the owners where their vertices stand. Collective.
+  /// Sends the positions of vertices to their edge owners. Collective.
   void set_placement(Placement const& placement);
 
-  /// Calls on_edge(Placed) for every edge, on some rank, in rounds; after each round calls end_of_round()
-  /// on all ranks (it may communicate). With `drains` the edges are gone afterwards and their memory is used
-  /// for what the callbacks put in the pool. Collective; set_placement first.
+  /// Calls on_edge(Placed) for every edge, on one rank each, in rounds. After each round calls end_of_round() on all ranks, which may
+  /// communicate. With `drains`, the edges are removed, and their memory is reused for the records that the callbacks add to the pool.
+  /// Collective. Call set_placement() first.
   template<class OnEdge, class EndOfRound>
   void for_each_edge(bool drains, OnEdge&& on_edge, EndOfRound&& end_of_round, StepProgress const& progress);
 
@@ -100,11 +98,11 @@ class EdgeStore {
   }
 
  private:
-  static constexpr int bucket_bits = 9; // some thousand edges, which sort within the second-level cache
+  static constexpr int bucket_bits = 9; // some thousand edges, which can be sorted in the second-level cache
   static constexpr std::uint64_t bucket_size = std::uint64_t{1} << bucket_bits;
 
   void push_edge(Outbox<Stored>& outbox, Edge edge, float weight) const;
-  /// UserError if weights that are added up leave the range of a float. Not collective.
+  /// Throws UserError if a sum of weights exceeds the range of a float. Not collective.
   void merge(EdgeRules::Repeats repeats);
   float sum_of(std::span<float const> weights, Stored const& edge) const;
   void count_degrees();
@@ -112,7 +110,7 @@ class EdgeStore {
   runtime::Communicator const& comm_;
   EdgeOwners owners_;
   bool is_directed_;
-  RecordLists<Stored> buckets_; // by local
+  RecordLists<Stored> buckets_; // by `local`
   std::vector<std::uint32_t> degrees_;
   std::vector<std::array<Id, 2>> positions_;
   std::int64_t num_edges_ = 0;
@@ -202,7 +200,7 @@ void EdgeStore<Id, is_weighted>::merge(EdgeRules::Repeats repeats) {
         weights.clear();
         for (auto k = i; k < end; ++k)
           weights.push_back(edges[k].weight);
-        // In ascending order, for the same sum whichever rank's edges arrived first.
+        // Ascending order makes the sum independent of the order in which edges arrived.
         std::sort(weights.begin(), weights.end());
         if (repeats == EdgeRules::Repeats::keep) {
           for (auto k = i; k < end; ++k) {
@@ -253,7 +251,7 @@ void EdgeStore<Id, is_weighted>::count_degrees() {
       comm_,
       [&](Outbox<End>& outbox) {
         for (; bucket < buckets_.num_lists(); ++bucket, next = 0) {
-          if (outbox.is_full()) return true; // before reading, so that a bucket is read once
+          if (outbox.is_full()) return true; // checked first, so that a bucket is read only once
           if (next == 0) buckets_.read(bucket, edges);
           for (; next < edges.size(); ++next) {
             if (outbox.is_full()) return true;
@@ -339,7 +337,7 @@ template<class OnEdge, class EndOfRound>
 void EdgeStore<Id, is_weighted>::for_each_edge(bool drains, OnEdge&& on_edge, EndOfRound&& end_of_round,
                                                StepProgress const& progress) {
   struct Visit : detail::MaybeWeight<is_weighted> {
-    Id there; // the other end, at its owner
+    Id there; // the other end, as its owner's local number
     std::array<Id, 2> local;
   };
   std::vector<Stored> edges;
@@ -349,7 +347,7 @@ void EdgeStore<Id, is_weighted>::for_each_edge(bool drains, OnEdge&& on_edge, En
       comm_,
       [&](Outbox<Visit>& outbox) {
         for (; bucket < buckets_.num_lists(); ++bucket, next = 0) {
-          if (outbox.is_full()) return true; // before draining, so that a bucket is drained once
+          if (outbox.is_full()) return true; // checked first, so that a bucket is drained only once
           if (next == 0) {
             if (drains)
               buckets_.drain(bucket, edges);
@@ -373,7 +371,7 @@ void EdgeStore<Id, is_weighted>::for_each_edge(bool drains, OnEdge&& on_edge, En
         return false;
       },
       [&](std::span<Visit const> arrived) {
-        constexpr std::size_t ahead = 24; // positions are met in random order
+        constexpr std::size_t ahead = 24; // positions are in random order
         for (std::size_t i = 0; i < arrived.size(); ++i) {
           if (i + ahead < arrived.size()) __builtin_prefetch(&positions_[arrived[i + ahead].there]);
           auto const& visit = arrived[i];

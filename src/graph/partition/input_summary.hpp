@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a user would want to know of a graph before training on it: what became of its edges, which vertices
-// nothing is known of, which classes nobody has.
+// Information about a graph for the user before training: how its edges were treated, which vertices have no edges, and which classes no
+// vertex has.
 
 #include "graph/checks/operator_check.hpp"
 #include "graph/graph_source.hpp"
@@ -20,12 +20,11 @@
 
 namespace orthant::graph {
 
-// Sums of the weights of the rows of A, self loops left out, taken while the matrix is written; and which operators can be
-// made of the graph.
+// Sums of the weights of the rows of A without self loops, computed while the matrix is written, and the operators that the graph allows.
 
 class WeightSums {
  public:
-  /// Of these rows of A[p1, .], all of a rank's. Ranks have disjoint rows, all of them together. Collective.
+  /// `rows` are all rows of A[p1, .] on this rank. The ranks' rows must be disjoint and cover the matrix. Collective.
   WeightSums(runtime::Communicator const& comm, Placement const& placement, Range rows);
 
   void add(std::int64_t row, std::int64_t column, float weight) {
@@ -34,8 +33,8 @@ class WeightSums {
     if (selves_[r] != column && weight < 0) ++num_negative_;
   }
 
-  /// Writes the sums, and counts the negative weights. Returns the check of all vertices with self loops added. Needs the
-  /// arrays of write_vertices' orders only. Collective.
+  /// Writes the sums and counts the negative weights. Returns the check of all vertices with self loops added. Needs only the order arrays
+  /// of write_vertices(). Collective.
   [[nodiscard]] OperatorCheck write(StoreWriter& writer, StoreFacts& facts) const;
 
  private:
@@ -44,54 +43,53 @@ class WeightSums {
 
   Placement const& placement_;
   Range rows_;
-  std::vector<std::int64_t> selves_; // the columns where the rows' vertices meet themselves
+  std::vector<std::int64_t> selves_; // for each row, the column of the same vertex
   std::vector<RowWeights> weights_;
   std::int64_t num_negative_ = 0;
 };
 
-/// Throws UserError if no precision can hold the store's operator. `check`: with self loops added.
+/// Throws UserError if no precision can represent the store's operator. `check` must include added self loops.
 void require_operator(OperatorCheck const& check, StoreFacts const& facts);
 
-/// Lines for people: which operators would be refused.
+/// Text for the user: operators that would be refused.
 [[nodiscard]] std::string format_refusals(OperatorCheck const& check, StoreFacts const& facts);
 
 struct InputSummary {
   std::int64_t num_edges_read = 0;
-  std::int64_t num_dropped_loops = 0; // self loops that EdgeRules drop
-  std::int64_t num_merged = 0;   // listings of an edge beyond the first; of its reverse, too, if undirected
-  std::int64_t num_isolated = 0; // vertices without an edge to another one
-  /// Vertex 0 is one of few that are isolated, and the last vertex is not, as if ids began at 1.
+  std::int64_t num_dropped_loops = 0; // self loops that EdgeRules drops
+  std::int64_t num_merged = 0;   // listings of an edge beyond the first, including its reverse if undirected
+  std::int64_t num_isolated = 0; // vertices without an edge to another vertex
+  /// True if vertex 0 is one of few isolated vertices and the last vertex is not isolated, as if ids began at 1.
   bool seems_to_begin_at_1 = false;
-  std::int64_t num_empty_classes = 0;      // that no vertex has
-  std::vector<std::int64_t> empty_classes; // the first few of them
-  std::optional<OperatorCheck> operators;  // of a graph with weights, with self loops added
+  std::int64_t num_empty_classes = 0;      // classes without a vertex
+  std::vector<std::int64_t> empty_classes; // some of them, smallest first
+  std::optional<OperatorCheck> operators;  // for graphs with weights, with self loops added
 };
 
-/// num_isolated and seems_to_begin_at_1. `degrees`: of balanced_range(N, size, rank). Collective.
+/// Sets num_isolated and seems_to_begin_at_1. `degrees` belong to the vertices balanced_range(N, size, rank). Collective.
 void summarize_degrees(runtime::Communicator const& comm, std::span<std::int64_t const> degrees,
                        InputSummary& summary);
 
-/// The empty classes, by reading all labels once; of more than 2^24 classes none are named. Collective.
+/// Sets the empty classes by reading all labels once. With more than 2^24 classes, none are reported. Collective.
 void summarize_labels(runtime::Communicator const& comm, GraphSource const& source, InputSummary& summary);
 
-/// Lines for people, each with a name and then what is said.
+/// Text for the user: lines with a name and a statement.
 [[nodiscard]] std::string format_summary(InputSummary const& summary, StoreFacts const& facts);
 
-// What partitioning a graph will take, before it starts, and whether the disk has room.
+// Time, memory and disk space that partitioning a graph needs, estimated before it starts, and a check of the free disk space.
 
 struct Estimate {
-  std::int64_t num_edges = 0;    // -1: not known before they are read
+  std::int64_t num_edges = 0;    // -1: unknown before they are read
   std::int64_t memory_bytes = 0; // peak, summed over ranks
   std::int64_t disk_bytes = 0;   // of the store
   double seconds = 0;
 };
 
-/// Upper figures: repeats merge and make all of them smaller. Seconds on cores of 2025. Collective.
+/// An upper estimate: merged repeats make all numbers smaller. Seconds are for cores of 2025. Collective.
 [[nodiscard]] Estimate estimate_partition(runtime::Communicator const& comm, GraphSource const& source,
                                           PermutationKind permutation);
 
-/// UserError, the same on all ranks, where the file system of `output` has less than `needed` bytes free.
-/// Collective.
+/// Throws UserError on all ranks if the file system of `output` has less than `needed` bytes free. Collective.
 void require_disk_space(runtime::Communicator const& comm, std::filesystem::path const& output,
                         std::int64_t needed);
 

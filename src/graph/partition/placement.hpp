@@ -1,8 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The positions of all vertices in orders p1 and p2, distributed by original id, and the ways to get values
-// to where a position's owner is.
+// The positions of all vertices in orders p1 and p2, distributed by original id, and functions that move values to the owners of positions.
 
 #include "graph/exchange.hpp"
 #include "graph/partition/permutation.hpp"
@@ -22,48 +21,47 @@
 
 namespace orthant::graph {
 
-/// This rank's block of vertices, by original id.
+/// Positions of this rank's block of vertices, by original id.
 struct Placement {
   std::int64_t num_vertices = 0;
   Range vertices;
   bool has_two_orders = false;
-  std::array<std::vector<std::int64_t>, 2> positions; // in p1, and in p2 where there are two orders
+  std::array<std::vector<std::int64_t>, 2> positions; // in p1, and in p2 if there are two orders
 
   [[nodiscard]] std::vector<std::int64_t> const& of(Order order) const {
     return positions[has_two_orders && order == Order::p2 ? 1 : 0];
   }
 };
 
-/// Clusters of this rank's block of vertices: the order of the ids, cut evenly.
+/// Clusters of this rank's block of vertices: contiguous ranges of ids of equal size.
 [[nodiscard]] std::vector<std::int32_t> clusters_by_id(runtime::Communicator const& comm,
                                                        std::int64_t num_vertices, std::int64_t num_clusters);
 
-/// Draws the orders. `degrees` and, for PermutationKind::cluster and ::pieces, `clusters` are this rank's
-/// block's; for pieces the clusters' numbers ascend along the local order.
-/// Collective; the result does not depend on the number of ranks.
+/// Computes the orders. `degrees`, and for PermutationKind::cluster and ::pieces also `clusters`, belong to this rank's block. For pieces,
+/// the cluster numbers must ascend along the local order. The result does not depend on the number of ranks. Collective.
 [[nodiscard]] Placement place_vertices(runtime::Communicator const& comm, std::int64_t num_vertices,
                                        PermutationKind kind, std::uint64_t seed,
                                        std::span<std::int64_t const> degrees,
                                        std::span<std::int32_t const> clusters);
 
-/// values[i] belongs to the vertex whose position is positions[i]; result[k] is the value of the vertex at
-/// position PositionOwners::range(rank).begin + k. Collective.
+/// values[i] belongs to the vertex at position positions[i]. result[k] is the value of the vertex at position
+/// PositionOwners::range(rank).begin + k. Collective.
 [[nodiscard]] std::vector<std::int64_t> to_positions(runtime::Communicator const& comm,
                                                      std::int64_t num_vertices,
                                                      std::span<std::int64_t const> positions,
                                                      std::span<std::int64_t const> values);
 
-/// The entries `wanted` of an array that is distributed like Placement::positions (block owners). Collective;
-/// every rank asks a range of its own, an empty one too.
+/// The entries `wanted` of an array that is distributed like Placement::positions (block owners). Collective; every rank requests its own
+/// range, which may be empty.
 [[nodiscard]] std::vector<std::int64_t> fetch_block(runtime::Communicator const& comm,
                                                     std::int64_t num_vertices,
                                                     std::span<std::int64_t const> mine, Range wanted);
 
-/// Positions in p2 of the vertices at these positions of p1. Collective; every rank asks a range of its own.
+/// Positions in p2 of the vertices at the positions `rows` of p1. Collective; every rank requests its own range.
 [[nodiscard]] std::vector<std::int64_t> other_positions_of_rows(runtime::Communicator const& comm,
                                                                 Placement const& placement, Range rows);
 
-// Arrays of a store with one value for each position of an order.
+// Store arrays with one value per position of an order.
 
 inline std::span<Order const> orders_of(Placement const& placement) {
   static constexpr std::array<Order, 2> both{Order::p1, Order::p2};
@@ -74,7 +72,7 @@ inline std::string folder(char const* group, Order order) {
   return std::string(group) + (order == Order::p1 ? "/p1" : "/p2");
 }
 
-/// Writes this rank's share of an array of one value a position, converted to T. Collective.
+/// Writes this rank's share of an array with one value per position, converted to T. Collective.
 template<class T>
 void write_column(StoreWriter& writer, std::string const& name, runtime::Hdf5Type type,
                   Placement const& placement, std::span<std::int64_t const> values) {
@@ -89,7 +87,7 @@ void write_column(StoreWriter& writer, std::string const& name, runtime::Hdf5Typ
   });
 }
 
-/// In 32 bits where all values are below `bound` and that fits.
+/// Writes 32-bit integers if all values are below `bound` and `bound` fits, otherwise 64-bit integers. Collective.
 inline void write_integers(StoreWriter& writer, std::string const& name, Placement const& placement,
                            std::span<std::int64_t const> values, std::int64_t bound) {
   if (bound <= std::int64_t{std::numeric_limits<std::int32_t>::max()} + 1)

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// How A + I falls on the blocks of a grid under each permutation, the distribution of degrees, and what METIS
-// would make of the graph: what `orthant partition --stats` prints.
+// Statistics of `orthant partition --stats`: the distribution of A + I over the blocks of a grid under each permutation, the distribution
+// of degrees, and METIS's partitions of the graph.
 
 #include "graph/exchange.hpp"
 #include "graph/store/store_format.hpp"
@@ -18,17 +18,17 @@
 
 namespace orthant::graph {
 
-// How the entries of A + I fall on the blocks of G x G grids under one placement, for both schedules
-// (docs/design.md 2.2):
+// Distribution of the entries of A + I over the blocks of G x G grids under one placement, for both schedules (docs/design.md 2.2):
 //
 //   pmm3d   block (i, j)   part i of order p1, part j of order p2
-//   rows    block (c, a)   p1 is cut over c and each part over a, which makes the cells of a grid G x 1 x G:
+//   rows    block (c, a)   p1 is partitioned over c and each part over a, which makes the cells of a grid G x 1 x G:
 //                          rows of all cells (*, c), columns of all cells (a, *)
 //
-// `rows` moves rows along both axes. With --gather needed it moves those that blocks touch: their share of the
-// rows of other ranks is the coverage,
+// `rows` moves matrix rows along both axes. With --gather needed it moves only the rows that blocks use. The coverage is their fraction of
+// the rows of other ranks:
 //
-//   gather   pairs (v, c'), c' other than that of v, with an entry in column v and a row of c'     / N (G - 1)
+//   gather   pairs (v, c'), c' other than the c of v, with an entry in column v and a row of c'     / N (G - 1)
+//   sum      pairs (v, a'), a' other than the a of v, with an entry in row v and a column of a'     / N (G - 1)
 //   sum      pairs (v, a'), a' other than that of v, with an entry in row v and a column of a'     / N (G - 1)
 
 inline constexpr std::array<std::int64_t, 4> statistics_grids{2, 4, 8, 16};
@@ -44,21 +44,21 @@ class BlockCounts {
  public:
   BlockCounts(runtime::Communicator const& comm, std::int64_t num_vertices);
 
-  /// Where a vertex stands.
+  /// Positions of a vertex.
   struct Positions {
     std::int64_t p1;
     std::int64_t p2;
   };
-  /// Counts an entry; each one on one rank. Local.
+  /// Counts an entry. Each entry must be added on exactly one rank. Local.
   void add(Positions row, Positions column);
-  /// Tells the owners of vertices what was added since the last call. Collective.
+  /// Sends the results of add() since the last call to the owners of the vertices. Collective.
   void deliver();
-  /// By statistics_grids, over the entries of all ranks. Collective; once, after deliver().
+  /// Results for statistics_grids over the entries of all ranks. Collective; call once, after deliver().
   [[nodiscard]] std::array<GridStatistics, 4> finish();
 
  private:
   static constexpr std::size_t num_grids = statistics_grids.size();
-  /// Bits c' of `gather` and a' of `sum`, of all grids one after the other, for the vertex at `position`.
+  /// Bits c' of `gather` and a' of `sum` for the vertex at `position`; the bits of all grids follow one another.
   struct Needed {
     std::int64_t position;
     std::uint32_t gather;
@@ -69,32 +69,32 @@ class BlockCounts {
 
   runtime::Communicator const& comm_;
   std::int64_t num_vertices_;
-  runtime::Range mine_; // positions
+  runtime::Range mine_; // owned positions
   std::array<std::vector<std::int64_t>, num_grids> pmm3d_;
   std::array<std::vector<std::int64_t>, num_grids> rows_;
-  std::vector<std::uint32_t> gather_; // of this rank's positions
+  std::vector<std::uint32_t> gather_; // for this rank's positions
   std::vector<std::uint32_t> sum_;
   Outbox<Needed> outbox_;
 };
 
-// How near the rows are that a sparse product gathers, under one order of the vertices. A core that multiplies rows of A
-// in their order finds a row of the operand in its cache if it gathered that row a little earlier. So A's rows are cut into
-// windows of about 4,096 non-zeros (128 numbers of each row are 2 MiB), and
+// Locality of the rows that a sparse product gathers, under one order of the vertices. A core that multiplies rows of A in order finds a
+// row of the operand in its cache if it gathered that row shortly before. Therefore the rows of A are cut into windows of about 4,096
+// nonzeros (128 numbers of each row are 2 MiB), and
 //
-//   fresh share  =  distinct columns of all windows  /  non-zeros of all windows
+//   fresh share  =  distinct columns of all windows  /  nonzeros of all windows
 //
-// On a mesh in the order of the ids it is 0.33, on a road network 0.60, in a random order nearly 1 on both. Where a graph has more
-// than 2^21 non-zeros, only every s-th window is looked at. Columns may be numbered in any order.
+// It is 0.33 on a mesh in the order of the ids, 0.60 on a road network, and nearly 1 on both in a random order. If a graph has more than
+// 2^21 nonzeros, only every s-th window is used. Columns may be numbered in any order.
 
 class RowReuse {
  public:
   RowReuse(runtime::Communicator const& comm, std::int64_t num_vertices, std::int64_t num_entries);
 
-  /// Counts an entry; each one on one rank. Local.
+  /// Counts an entry. Each entry must be added on exactly one rank. Local.
   void add(std::int64_t row, std::int64_t column);
-  /// Sends what was added since the last call where its window is. Collective.
+  /// Sends the entries added since the last call to the owners of their windows. Collective.
   void deliver();
-  /// The fresh share, over the entries of all ranks; 0 if there are none. Collective; once, after deliver().
+  /// The fresh share over the entries of all ranks; 0 if there are no entries. Collective; call once, after deliver().
   [[nodiscard]] double finish();
 
  private:
@@ -106,7 +106,7 @@ class RowReuse {
 
   runtime::Communicator const& comm_;
   std::int64_t rows_per_window_;
-  std::int64_t window_step_; // every so-many-th window
+  std::int64_t window_step_; // only every window_step_-th window is used
   Outbox<Entry> outbox_;
   std::vector<Entry> entries_; // of this rank's windows
 };
@@ -114,7 +114,7 @@ class RowReuse {
 struct PermutationStatistics {
   PermutationKind kind;
   std::array<GridStatistics, 4> grids; // by statistics_grids
-  double fresh_share = 1;              // RowReuse
+  double fresh_share = 1;              // from RowReuse
 };
 
 struct MetisStatistics {
@@ -129,35 +129,35 @@ struct DegreeStatistics {
   std::int64_t median = 0;
   double mean = 0;
   std::int64_t max = 0;
-  std::vector<std::int64_t> by_power_of_two; // vertices of degree 0, 1, 2..3, 4..7, ..
+  std::vector<std::int64_t> by_power_of_two; // numbers of vertices of degree 0, 1, 2..3, 4..7, ..
 };
 
-/// `degrees` of this rank's vertices. Collective.
+/// `degrees` are the degrees of this rank's vertices. Collective.
 [[nodiscard]] DegreeStatistics measure_degrees(runtime::Communicator const& comm,
                                                std::span<std::int64_t const> degrees);
 
 struct GraphStatistics {
   DegreeStatistics degrees;
   std::vector<PermutationStatistics> permutations;
-  std::vector<MetisStatistics> metis; // empty where the graph is too large for it
+  std::vector<MetisStatistics> metis; // empty if the graph is too large for METIS
 };
 
-/// What gathers of sparse products cost in the largest of the 8x8 blocks of `rows`:
+/// Cost of the gathers of sparse products in the largest of the 8x8 blocks of `rows`:
 ///
 ///   cost  =  largest block / mean block  *  (1 + c * fresh share)
 ///
-/// in units of an even block whose rows are all in a core's cache. c is what a row of 128 numbers from further away costs
-/// more: 0.4 from a last-level cache, 2 from memory, which is reckoned with from 2^16 vertices on (32 MiB; a little beyond
-/// that it is too much: tests/bench/results/2026-11-25-orders.md).
+/// in units of an even block whose rows are all in a core's cache. c is the additional cost of a row of 128 numbers from farther away: 0.4
+/// from the last-level cache, 2 from memory, which is assumed from 2^16 vertices on (32 MiB; slightly above this size that is too high:
+/// tests/bench/results/2026-11-25-orders.md).
 [[nodiscard]] double gather_cost(PermutationStatistics const& order, std::int64_t num_vertices);
 
-/// The order that fits trainings with the schedule `rows`, of twofold, cluster and pieces: pieces, if on 8x8 blocks owners need
-/// so few rows of each other that --gather auto moves only those, and gathers cost at most 10 % more than in the other two.
-/// Otherwise twofold, or cluster where its gathers cost at least 5 % less. Only orders that were measured.
+/// The best order for training with the schedule `rows` among the measured orders of twofold, cluster and pieces. It is pieces if, on 8x8
+/// blocks, ranks need so few rows of each other that --gather auto moves only those, and gathers cost at most 10 % more than in the other
+/// two. Otherwise it is cluster if its gathers cost at least 5 % less than in twofold, else twofold.
 [[nodiscard]] PermutationKind choose_order(std::span<PermutationStatistics const> orders,
                                            std::int64_t num_vertices);
 
-/// Tables for people.
+/// Tables for the user.
 [[nodiscard]] std::string format_statistics(GraphStatistics const& statistics, StoreFacts const& facts);
 
 } // namespace orthant::graph

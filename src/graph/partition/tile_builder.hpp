@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gathers the entries of this rank's tile rows, four bytes each, then sorts and writes them tile by tile.
+// Collects the entries of this rank's tile rows, four bytes each, then sorts and writes them tile by tile.
 
 #include "graph/exchange.hpp"
 #include "graph/partition/chunk_pool.hpp"
@@ -18,7 +18,7 @@
 
 namespace orthant::graph {
 
-/// An entry as the tile lists hold it.
+/// An entry in the tile lists.
 struct PatternEntry {
   std::uint32_t packed; // row << 16 | column
   static constexpr float value = 1;
@@ -28,11 +28,11 @@ struct ValuedEntry {
   float value;
 };
 
-/// Whether the values of a matrix are stored: only where some are not 1.
+/// Whether the values of a matrix are always stored, or only if some of them are not 1.
 enum class Values : std::uint8_t { always, where_needed };
 
-/// Bytes that a rank holds for the entries of its share of the tiles until they are written, in chunks of
-/// `chunk_bytes`: the largest share, with half a chunk lost per tile.
+/// Bytes that a rank needs for the entries of its share of the tiles until they are written, in chunks of `chunk_bytes`: the largest share,
+/// plus half a chunk per tile.
 [[nodiscard]] inline std::int64_t tile_list_bytes(TileGrid const& grid, std::int64_t num_entries,
                                                   std::int64_t entry_bytes, std::size_t chunk_bytes,
                                                   int num_ranks) {
@@ -48,15 +48,15 @@ template<bool has_values>
 class TileBuilder {
  public:
   using Entry = std::conditional_t<has_values, ValuedEntry, PatternEntry>;
-  /// An entry on its way to its tile's owner.
+  /// An entry as it is sent to the owner of its tile.
   struct Sent {
-    std::uint32_t tile; // from the owner's first tile
+    std::uint32_t tile; // counted from the owner's first tile
     Entry entry;
   };
 
   TileBuilder(runtime::Communicator const& comm, TileGrid const& grid, ChunkPool& pool);
 
-  /// Puts the entry in the outbox, to the rank that owns its tile.
+  /// Adds the entry to the outbox for the rank that owns its tile.
   void push(Outbox<Sent>& outbox, std::int64_t row, std::int64_t column, float value) const {
     auto const tile_row = rows_.part_of(row);
     auto const tile_column = columns_.part_of(column);
@@ -68,7 +68,7 @@ class TileBuilder {
     if constexpr (has_values) sent.entry.value = value;
     outbox.push(owner, sent);
   }
-  /// Takes what arrived.
+  /// Adds received entries to the tile lists.
   void add(std::span<Sent const> arrived) {
     constexpr std::size_t soon = 32;
     constexpr std::size_t next = 16;
@@ -79,12 +79,10 @@ class TileBuilder {
     }
   }
 
-  /// Called while writing, for every entry of this rank, by rows of tiles, tiles and rows: row, column,
-  /// value.
+  /// Called while writing with row, column and value of every entry of this rank, ordered by tile rows, tiles and rows.
   using OnEntry = std::function<void(std::int64_t row, std::int64_t column, float value)>;
 
-  /// Makes the arrays under `group` and writes the tiles; the lists are empty afterwards. Collective. Returns
-  /// whether values were stored.
+  /// Creates the arrays under `group` and writes the tiles; the lists are then empty. Returns true if values were stored. Collective.
   bool write(StoreWriter& writer, std::string const& group, Values values, OnEntry const& on_entry,
              std::function<void(double)> const& progress);
 
@@ -100,7 +98,7 @@ class TileBuilder {
   CutIndex rows_;
   CutIndex columns_;
   std::vector<Owner> owners_; // of each row of tiles
-  Range tile_rows_;           // this rank's
+  Range tile_rows_;           // owned by this rank
   RecordLists<Entry> tiles_;
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which files of a folder make up a graph. Looks, reads no more than meta.json.
+// Finds the files of a folder that make up a graph. It reads only meta.json.
 
 #include "graph/arrays/npy_streams.hpp"
 #include "graph/arrays/zip_archive.hpp"
@@ -19,10 +19,10 @@
 
 namespace orthant::graph {
 
-// What Orthant uses of a data set's meta.json. All of it is optional.
+// The parts of a data set's meta.json that Orthant uses. All of them are optional.
 
 struct DataSetMeta {
-  std::filesystem::path path; // empty: there is none
+  std::filesystem::path path; // empty if there is no such file
   std::string name;
   std::optional<std::int64_t> num_vertices; // "num_nodes"
   std::optional<std::int64_t> num_edges;    // "num_edge_lines"
@@ -30,9 +30,8 @@ struct DataSetMeta {
   std::vector<std::string> splits;          // names in "splits", in the order of the file
 };
 
-/// Reads folder/meta.json if it is there. Throws UserError that names the file if it cannot be read, is not
-/// JSON, gives a key twice, or a value of the wrong kind: counts are whole numbers from 0, without a
-/// fraction.
+/// Reads folder/meta.json if it exists. Throws a UserError with the file's name if it cannot be read, is not JSON, has a key twice, or has
+/// a value of the wrong kind: counts must be non-negative integers.
 [[nodiscard]] DataSetMeta read_meta(std::filesystem::path const& folder);
 
 struct GraphFiles {
@@ -46,7 +45,7 @@ struct GraphFiles {
   std::optional<Path> num_edges;     // num-edge-list.csv[.gz]
   std::optional<Path> feature_text;  // node-feat.csv[.gz]
   std::optional<Path> feature_npy;   // x.npy or feat.npy
-  std::optional<Path> sparse_npy;    // the folder that holds x_indptr.npy ..
+  std::optional<Path> sparse_npy;    // folder of x_indptr.npy ..
   std::optional<Path> label_text;    // node-label.csv[.gz]
   std::optional<Path> label_npz;     // node-label.npz
   std::optional<Path> label_npy;     // labels.npy, y.npy or label.npy
@@ -59,33 +58,33 @@ struct GraphFiles {
   DataSetMeta meta;
 };
 
-/// Throws UserError: nothing there, no format fits (it lists what it looked for), no such split, an entry
-/// that is there but cannot be reached. An array that lacks its companions is named all the same, so that
-/// opening them says which is missing.
+/// Throws UserError if nothing exists at the path, if no format fits (the message lists the names that were tried), if there is no such
+/// split, or if an entry exists but is not accessible. An array whose companions are missing is returned, so that opening the files reports
+/// the missing ones.
 [[nodiscard]] GraphFiles find_graph_files(Input const& input);
 
-// How open_graph gets from files to parts, on each rank alone: first what headers and small files say
-// (graph_heads.cpp), then, once the number of vertices is known, the streams (open_graph.cpp).
+// How open_graph converts files to parts, on each rank alone: first the facts from headers and small files (graph_heads.cpp), then, when
+// the number of vertices is known, the streams (open_graph.cpp).
 
-/// Who says how many vertices there are.
+/// The number of vertices and the file that gives it.
 struct VertexCount {
   std::int64_t count = -1;
   std::string source;
 
-  /// All that say it must agree. Throws UserError otherwise, and if it is not between 0 and 2^40.
+  /// Adds the number from another file. Throws UserError if the numbers differ, or if it is not between 0 and 2^40.
   void add(std::int64_t other, std::string const& name);
 };
 
-/// Features and labels as arrays, wherever they lie.
+/// Features and labels as arrays, in files or archives.
 struct Attributes {
   OpenArray features;
   OpenArray labels;
-  OpenArray split; // a number per vertex
+  OpenArray split; // one number per vertex
   std::optional<SparseArrays> sparse;
   std::int64_t num_sparse_columns = 0;
 };
 
-/// The work of open_graph that needs no other rank.
+/// The part of open_graph that needs no other rank.
 struct Opener {
   Input const& input;
   GraphFiles files;
@@ -94,15 +93,15 @@ struct Opener {
   Attributes attributes;
   EdgeTextFormat text_format;
   SourceParts parts;
-  std::vector<ArchiveMember> members; // that are read
-  std::vector<std::string> notes;     // of InputFiles
+  std::vector<ArchiveMember> members; // members that are read
+  std::vector<std::string> notes;     // for InputFiles
 
   [[nodiscard]] bool is_text_topology() const {
     using enum GraphFiles::Topology;
     return files.topology != npy && files.topology != ogb_npz && files.topology != scipy_npz;
   }
 
-  // Headers and small files, on every rank.
+  // Headers and small files, read by every rank.
   void read_heads();
   void read_text_topology();
   void read_array_topology();
@@ -117,7 +116,7 @@ struct Opener {
 
   [[nodiscard]] InputFiles describe_files() const;
 
-  // Once the number of vertices is known.
+  // Called when the number of vertices is known.
   void build_edges();
   [[nodiscard]] EndArrays edge_ends() const;
   void build_features();
@@ -126,7 +125,7 @@ struct Opener {
   void require_vertex_lines(std::filesystem::path const& path, std::int64_t num_columns) const;
 };
 
-/// Opens the array anew at each call.
+/// Each call of the result opens the array again.
 [[nodiscard]] OpenArray array_in(std::filesystem::path const& archive, std::string const& member);
 [[nodiscard]] OpenArray array_file(std::filesystem::path const& path);
 

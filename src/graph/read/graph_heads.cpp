@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/arrays/zip_archive.hpp"
+#include "graph/path_entry.hpp"
 #include "graph/read/graph_files.hpp"
 #include "graph/text/text_edges.hpp"
 #include "graph/text/text_tables.hpp"
@@ -230,7 +231,15 @@ void Opener::read_attributes() {
 }
 
 void Opener::read_mask_heads() {
-  if (!files.split_masks || files.split_text || input.random_split) return;
+  if (files.split_text || input.random_split) return;
+  for (auto const& lists : {files.split_masks, files.split_npy})
+    for (auto const& path : lists.value_or(GraphFiles::Lists{}))
+      if (!path.empty() && !has_entry(path))
+        runtime::throw_user(
+            "{} has a part of a split but no {}: a split needs train, valid (or val) and test; or leave "
+            "it to --random-split",
+            path.parent_path().string(), path.filename().string());
+  if (!files.split_masks) return;
   for (auto const& path : *files.split_masks) {
     NpyArray const mask(path);
     if (auto const& shape = mask.shape(); shape.size() == 2)

@@ -1,12 +1,12 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a matrix is cut in tiles so that any grid reads its rectangle with little waste.
+// Partition of a matrix into tiles, so that any grid reads its rectangle with little overhead.
 //
-// Cut t of T begins at floor(t N / T). Block j of P of a balanced cut begins at floor(j N / P) or less than P
-// rows later, so where P divides T a rank reads at most one tile too many along each side: 1/(T/P) of its
-// rectangle. T = 240 is divisible by 1..6, 8, 10, 12, 15 and 16. A tile is at most 2^16 wide and high, so
-// that an entry is 4 bytes: row << 16 | column, both from the tile's corner.
+// Part t of T begins at floor(t N / T). Block j of P of a balanced partition begins at floor(j N / P) or less than P rows later. If P
+// divides T, a rank therefore reads at most one additional tile along each side: 1/(T/P) of its rectangle. T = 240 is divisible by 1..6, 8,
+// 10, 12, 15 and 16. A tile has at most 2^16 rows and columns, so that an entry takes 4 bytes: row << 16 | column, both counted from the
+// tile's corner.
 
 #include "graph/graph_source.hpp"
 
@@ -18,7 +18,7 @@
 
 namespace orthant::graph {
 
-/// [0, count) cut in num_parts parts of floor or ceil of count / num_parts. count < 2^42, num_parts <= 2^20.
+/// [0, count) partitioned into num_parts parts of floor or ceil of count / num_parts. count < 2^42, num_parts <= 2^20.
 struct Cut {
   std::int64_t count = 0;
   std::int64_t num_parts = 1;
@@ -26,11 +26,11 @@ struct Cut {
   [[nodiscard]] constexpr std::int64_t begin(std::int64_t part) const { return part * count / num_parts; }
   [[nodiscard]] constexpr std::int64_t size(std::int64_t part) const { return begin(part + 1) - begin(part); }
   [[nodiscard]] constexpr Range range(std::int64_t part) const { return {begin(part), begin(part + 1)}; }
-  /// The part that holds `index`.
+  /// The part that contains `index`.
   [[nodiscard]] constexpr std::int64_t part_of(std::int64_t index) const {
     return ((index + 1) * num_parts - 1) / count;
   }
-  /// The parts that meet `indices`; empty for an empty range.
+  /// The parts that overlap `indices`; empty for an empty range.
   [[nodiscard]] constexpr Range parts_of(Range indices) const {
     if (indices.end <= indices.begin) return {0, 0};
     return {part_of(indices.begin), part_of(indices.end - 1) + 1};
@@ -38,8 +38,8 @@ struct Cut {
   friend bool operator==(Cut const&, Cut const&) = default;
 };
 
-/// Cut::part_of without a division, for hot loops: a table names the part where each 2^shift indices begin,
-/// and no part is shorter than that, so the part is that one or the next.
+/// Cut::part_of without a division, for hot loops. A table contains the part at the begin of each block of 2^shift indices. No part is
+/// shorter than a block, so that the result is this part or the next one.
 class CutIndex {
  public:
   explicit CutIndex(Cut const& cut) {
@@ -87,7 +87,7 @@ struct TileGrid {
 };
 
 namespace detail {
-/// The finest usual cut that leaves `least` indices to a part, made finer where parts would exceed a tile.
+/// The largest usual number of parts (at most `finest`) with at least `least` indices per part, increased if parts would exceed a tile.
 [[nodiscard]] constexpr std::int64_t num_parts_for(std::int64_t count, std::int64_t finest,
                                                    std::int64_t least) {
   constexpr std::array<std::int64_t, 6> usual{240, 120, 48, 24, 12, 1};
@@ -102,8 +102,7 @@ namespace detail {
 }
 } // namespace detail
 
-/// For A: so fine that a tile still holds some 16 entries, for its table entry and checksum to be small
-/// beside it.
+/// Tiles of A: so fine that a tile still has about 16 entries, so that its table entry and checksum are small in comparison.
 [[nodiscard]] constexpr TileGrid tile_grid_of_topology(std::int64_t num_vertices, std::int64_t num_entries) {
   std::int64_t finest = 1;
   while ((finest + 1) * (finest + 1) * 16 <= num_entries && finest < 240)
@@ -112,15 +111,14 @@ namespace detail {
   return {cut, cut};
 }
 
-/// For sparse features, whose number of entries is not known beforehand.
+/// Tiles of sparse features, whose number of entries is not known in advance.
 [[nodiscard]] constexpr TileGrid tile_grid_of_features(std::int64_t num_vertices, std::int64_t num_features) {
   return {{num_vertices, detail::num_parts_for(num_vertices, 240, 64)},
           {num_features, detail::num_parts_for(num_features, 12, 16)}};
 }
 
-/// What the tables of such a matrix take in the file: the place and the checksum of each tile, where each row
-/// of tiles begins, and the tables' own checksums. For 10^9 vertices and 2 10^10 entries 1.9 GB, beside 80 GB
-/// of entries.
+/// Bytes of the tables of such a matrix in the file: the place and the checksum of each tile, the begin of each tile row, and the checksums
+/// of these tables. For 10^9 vertices and 2 10^10 entries it is 1.9 GB, in addition to 80 GB of entries.
 [[nodiscard]] constexpr std::int64_t table_bytes(TileGrid const& grid) {
   constexpr std::int64_t elements_per_checksum = 1024;
   auto const with_checksums = [](std::int64_t rows, std::int64_t columns, std::int64_t element_bytes) {
@@ -133,7 +131,7 @@ namespace detail {
          with_checksums(rows, columns, 4);
 }
 
-/// The ranks' shares of num_parts tile rows: contiguous, in order of ranks.
+/// The tile rows of one rank: contiguous, in order of ranks.
 [[nodiscard]] constexpr Range tile_rows_of_rank(std::int64_t num_parts, int num_ranks, int rank) {
   return runtime::balanced_range(num_parts, num_ranks, rank);
 }
@@ -146,12 +144,12 @@ namespace detail {
                                               : num_large + (tile_row - in_large) / small);
 }
 
-// Who holds what about a vertex while a graph is partitioned. Three ways to deal [0, N) to ranks, each O(1):
-//   EdgeOwners    by original id, spread: edges of neighbouring ids, often the hubs, go to different ranks
-//   block owners  by original id, contiguous (runtime::balanced_range): degrees, positions
-//   PositionOwners by position in p1 or p2, contiguous in whole chunks of the store's checksums
+// Owners of vertex data while a graph is partitioned. Three distributions of [0, N) over the ranks, each computed in O(1):
+//   EdgeOwners      by original id, spread: edges of neighboring ids, often the hubs, go to different ranks
+//   block owners    by original id, contiguous (runtime::balanced_range): degrees, positions
+//   PositionOwners  by position in p1 or p2, contiguous in whole chunks of the store's checksums
 
-/// Of every group of P consecutive ids each rank owns one, turned by a hash of the group's number.
+/// In every group of P consecutive ids, each rank owns one; a hash of the group's number rotates the ranks.
 class EdgeOwners {
  public:
   EdgeOwners(std::int64_t num_vertices, int num_ranks)
@@ -166,7 +164,7 @@ class EdgeOwners {
     if (num_ranks_ == 1) return {0, vertex};
     std::uint64_t group;
     std::uint32_t place;
-    if (vertex >> 32 == 0) { // a 32-bit division is several times faster
+    if (vertex >> 32 == 0) { // 32-bit division is several times faster
       group = static_cast<std::uint32_t>(vertex) / num_ranks_;
       place = static_cast<std::uint32_t>(vertex) % num_ranks_;
     } else {
@@ -176,7 +174,7 @@ class EdgeOwners {
     auto const turned = place + turn(group);
     return {static_cast<int>(turned < num_ranks_ ? turned : turned - num_ranks_), group};
   }
-  /// The vertex with this home; one at or above num_vertices where the last group is not full.
+  /// The vertex with this rank and local number. It may be num_vertices or more in the last group, which may be incomplete.
   [[nodiscard]] std::uint64_t vertex_at(int rank, std::uint64_t local) const {
     auto const place = static_cast<std::uint32_t>(rank) + num_ranks_ - turn(local);
     return local * num_ranks_ + (place < num_ranks_ ? place : place - num_ranks_);
@@ -199,7 +197,7 @@ class EdgeOwners {
   return rank_of_tile_row(num_vertices, num_ranks, vertex);
 }
 
-/// Elements of an array that share a checksum.
+/// Number of elements of an array per checksum.
 inline constexpr std::int64_t elements_per_checksum = 1024;
 [[nodiscard]] constexpr std::int64_t num_checksums(std::int64_t num_elements) {
   return (num_elements + elements_per_checksum - 1) / elements_per_checksum;

@@ -1,11 +1,10 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The bytes of a store, read by the names of its arrays. Only rank 0 opens the file with HDF5: it lists the
-// arrays with their types, extents and places (the catalogue), checks them against the facts, and sends both
-// to the other ranks, with the tables of tiles where those are small. From then on each rank reads what it
-// needs with plain reads, so thousands of ranks do not ask a file system for the same few kilobytes of
-// metadata.
+// Reads the bytes of a store by array name. Only rank 0 opens the file with HDF5. It lists the arrays with their types, extents and places
+// (the catalogue), checks them against the facts, and sends both to the other ranks, together with the tables of tiles if these are small.
+// After that, each rank reads its data with plain reads, so that thousands of ranks do not request the same few kilobytes of metadata from
+// the file system.
 
 #include "graph/store/distribution.hpp"
 #include "graph/store/store_format.hpp"
@@ -24,7 +23,7 @@
 
 namespace orthant::graph {
 
-/// What must be known of a store's file to read it without HDF5.
+/// The data that a rank needs to read a store's file without HDF5.
 struct StoreCatalogue {
   std::int64_t file_bytes = 0;
   StoreFacts facts;
@@ -34,16 +33,17 @@ struct StoreCatalogue {
   [[nodiscard]] static StoreCatalogue from_text(std::string const& text);
 };
 
-/// Tables of this many bytes in all are sent to all ranks; larger ones are read by rectangle.
+/// Tables of at most this many bytes in all are sent to all ranks; larger ones are read by rectangle.
 inline constexpr std::int64_t most_table_bytes_held = std::int64_t{8} << 20;
-/// Those that are sent, by name: the smallest first, as long as they fit.
+/// Names of the tables that are sent: the smallest first, as long as they fit.
 [[nodiscard]] std::vector<std::string> tables_to_hold(StoreCatalogue const& catalogue);
 
 class StoreFile {
  public:
-  /// UserError, the same on all ranks: no such file, not a store, a newer version, damaged. Collective.
+  /// Opens a file. Throws UserError on all ranks if there is no such file, or if it is not a store, has a newer version or is damaged.
+  /// Collective.
   [[nodiscard]] static StoreFile open(runtime::Communicator const& comm, std::filesystem::path const& path);
-  /// A file in this process's memory. Not collective.
+  /// Opens a file in this process's memory. Not collective.
   [[nodiscard]] static StoreFile take(runtime::Hdf5File file);
 
   [[nodiscard]] std::string const& name() const { return name_; }
@@ -52,11 +52,11 @@ class StoreFile {
   [[nodiscard]] bool contains(std::string const& array) const { return catalogue_.arrays.contains(array); }
   /// Throws UserError if there is no such array.
   [[nodiscard]] runtime::Hdf5Array const& array(std::string const& name) const;
-  /// True if this rank holds the array since it was opened, compared with its checksums by rank 0.
+  /// True if this rank has held the array since the file was opened; rank 0 has compared it with its checksums.
   [[nodiscard]] bool holds(std::string const& array) const { return held_.contains(array); }
 
-  /// Elements of one row of an array (row 0 if it has one dimension). T must be the array's type. Throws
-  /// UserError if there are no such elements or if they cannot be read.
+  /// Elements of one row of an array (row 0 if it has one dimension). T must be the array's type. Throws UserError if there are no such
+  /// elements or they cannot be read.
   template<class T>
   [[nodiscard]] std::vector<T> read(std::string const& array, std::int64_t row, Range elements) const {
     std::vector<T> data(static_cast<std::size_t>(elements.size() > 0 ? elements.size() : 0));
@@ -65,7 +65,7 @@ class StoreFile {
     return data;
   }
 
-  /// Bytes that this rank has read from the file since it was opened.
+  /// Number of bytes that this rank has read from the file since it was opened.
   [[nodiscard]] std::int64_t bytes_read() const { return bytes_read_; }
 
  private:
@@ -85,14 +85,14 @@ class StoreFile {
 
   std::string name_;
   StoreCatalogue catalogue_;
-  runtime::UniqueHandle<int, -1, CloseDescriptor> descriptor_; // none for a file in memory
-  Bytes image_;                                                // of a file in memory
+  runtime::UniqueHandle<int, -1, CloseDescriptor> descriptor_; // empty for a file in memory
+  Bytes image_;                                                // content of a file in memory
   std::map<std::string, Bytes> held_;                          // whole arrays, by name
   mutable std::int64_t bytes_read_ = 0;
 };
 
-// Which arrays the facts of a store imply, of which types and extents. Whoever opens a store compares them
-// with what the file has, so that no reader meets an array of another shape.
+// The arrays that the facts of a store require, with types and extents. Opening a store compares them with the arrays of the file, so that
+// no reader gets an array of another shape.
 
 /// A matrix in tiles and its extents.
 struct TiledGroup {
@@ -107,25 +107,24 @@ struct TiledGroup {
 /// "p1" and, if the store has two orders, "p2".
 [[nodiscard]] std::vector<std::string> order_names(StoreFacts const& facts);
 
-/// The arrays with one value per vertex or one row per class or feature: all that are not tiled. Without
-/// their checksums.
+/// Names of the arrays with one value per vertex, or one row per class or feature: all arrays that are not tiled, without their checksums.
 [[nodiscard]] std::vector<std::string> plain_array_names(StoreFacts const& facts);
 
 /// The name of the array of links of a part: "/links/valid/positives".
 [[nodiscard]] std::string links_array(Split part, LinkKind kind);
 
-/// All arrays of a store with these facts, those of checksums included.
+/// Names of all arrays of a store with these facts, including checksums.
 [[nodiscard]] std::vector<std::string> array_names(StoreFacts const& facts);
 
-/// Bytes of all arrays of a store with these facts and no more than 2^31 vertices, without checksums of plain arrays.
+/// Bytes of all arrays of a store with these facts and at most 2^31 vertices, without the checksums of plain arrays.
 [[nodiscard]] std::int64_t bytes_of_arrays(StoreFacts const& facts);
 
-/// How the matrix under `group` is cut. Throws UserError naming `file` if the tables' extents do not fit.
+/// The tiles of the matrix under `group`. Throws a UserError with `file` if the tables' extents do not match.
 [[nodiscard]] TileGrid tile_grid_of(StoreCatalogue const& catalogue, TiledGroup const& group,
                                     std::string const& file);
 
-/// Throws UserError naming `file` and the array if one is missing, of another type or shape than the facts
-/// imply, or beyond the end of the file.
+/// Throws a UserError with `file` and the array if an array is missing, has another type or shape than the facts require, or extends beyond
+/// the end of the file.
 void check_catalogue(StoreCatalogue const& catalogue, std::string const& file);
 
 } // namespace orthant::graph

@@ -1,24 +1,25 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is in a graph store: one HDF5 file that every grid and every number of ranks can load.
+// Contents of a graph store: one HDF5 file that every grid and every number of ranks can load.
 //
 // The matrix A (an edge (source, target) is the entry A[target, source]) is stored twice permuted:
 //   even parity  A[p1, p2]   rows in order p1, columns in order p2
 //   odd parity   A[p2, p1]
-// so that layers alternate between them (Plexus, arXiv 2505.04083, section 5.1). Where A is symmetric the odd
-// one is the transpose of the even one, and where p1 = p2 both are the same: then only even is in the file.
-// Each is cut in tiles (distribution.hpp) whose entries are four bytes: 16 bits of row and of column.
+// so that layers alternate between them (Plexus, arXiv 2505.04083, section 5.1). If A is symmetric, the odd matrix is the transpose of the
+// even one; if p1 = p2, both are equal. In these cases only the even one is in the file. Each is cut into tiles (distribution.hpp) with
+// entries of four bytes: 16 bits for the row and 16 for the column.
 //
-//   /facts                        attribute: this struct as JSON; facts_crc32 guards it
-//   /topology/{even,odd}/entries  uint32 [nnz], weights float [nnz] where weighted, and the tables of tiles
-//   /vertices/{p1,p2}/original_ids, degrees, weight_sums (weighted), positions_in_other_order,
-//                     clusters int32 (where there are clusters)
-//   /features/dense float [D x N] in order p2, a column contiguous; /features/sparse as a topology
-//   /labels/{p1,p2} int32 [N], or int8 [C x N] where multi-label; /split/{p1,p2} uint8 [N], bits of Split
+//   /facts                        attribute: StoreFacts as JSON; facts_crc32 protects it
+//   /topology/{even,odd}/entries  uint32 [nnz], weights float [nnz] if weighted, and the tables of tiles
+//   /vertices/{p1,p2}/original_ids, degrees, weight_sums (if weighted), positions_in_other_order,
+//                     clusters int32 (if there are clusters)
+//   /features/dense float [D x N] in order p2, each column contiguous; /features/sparse like a topology
+//   /labels/{p1,p2} int32 [N], or int8 [C x N] if multi-label; /split/{p1,p2} uint8 [N], bits of Split
 //   /links/{valid,test}/{positives,negatives} int32 or int64 [2 x n] positions in p1, sorted, if edges were held out
 //   /checksums/..                 CRC-32 of every 1,024 elements of each array above
-// Order p2 is absent where p1 = p2. All arrays are contiguous and little-endian: they are read without HDF5.
+//
+// Order p2 is absent if p1 = p2. All arrays are contiguous and little-endian, so that they can be read without HDF5.
 
 #include "graph/graph_source.hpp"
 
@@ -39,7 +40,7 @@ enum class Order : std::uint8_t { p1, p2 };
   return order == Order::p1 ? Order::p2 : Order::p1;
 }
 
-/// Which of the two stored matrices a layer uses: even layers A[p1, p2], odd layers A[p2, p1].
+/// Selects one of the two stored matrices: even layers use A[p1, p2], odd layers A[p2, p1].
 enum class Parity : std::uint8_t { even, odd };
 [[nodiscard]] constexpr Order row_order(Parity parity) {
   return parity == Parity::even ? Order::p1 : Order::p2;
@@ -50,22 +51,22 @@ enum class Parity : std::uint8_t { even, odd };
 
 enum class PermutationKind : std::uint8_t { natural, single, twofold, cluster, pieces };
 
-/// symmetric: D^-1/2 (A + I) D^-1/2.  row: D^-1 (A + I).  D = row sums of A + I, where A is without its own
-/// self loops. none: A as it is, its own self loops kept and none added.
+/// symmetric: D^-1/2 (A + I) D^-1/2.  row: D^-1 (A + I).  D = row sums of A + I, where A excludes its own self loops. none: A unchanged,
+/// with its own self loops and without added ones.
 enum class Normalization : std::uint8_t { symmetric, row, none };
 
-/// What a block holds on the places where a vertex meets itself (original ids equal, not positions).
+/// Entries of a block where a vertex meets itself (equal original ids, not equal positions).
 enum class SelfLoops : std::uint8_t {
-  added,    // one entry (value 1) for every vertex, in place of any self loops of A's own: A' + I
-  as_given, // A's own and nothing else: A
+  added,    // one entry (value 1) per vertex, in place of self loops of A: A' + I
+  as_given, // self loops of A only: A
   dropped,  // none: A'
 };
-/// symmetric and row add self loops, and none takes those that A has.
+/// symmetric and row add self loops; none keeps the self loops of A.
 [[nodiscard]] constexpr SelfLoops usual_self_loops(Normalization normalization) {
   return normalization == Normalization::none ? SelfLoops::as_given : SelfLoops::added;
 }
 
-/// What a network multiplies by: D^-1/2 A* D^-1/2, D^-1 A* or A*. A* is A with these self loops, D has its row sums.
+/// The operator of a network: D^-1/2 A* D^-1/2, D^-1 A* or A*. A* is A with the chosen self loops; D has its row sums.
 struct GraphOperator {
   Normalization normalization = Normalization::symmetric;
   SelfLoops self_loops = SelfLoops::added;
@@ -75,16 +76,16 @@ struct GraphOperator {
 
 enum class Split : std::uint8_t { train = 0, valid = 1, test = 2 };
 
-/// Of links that evaluations judge: edges that were held out of A, or pairs that are no edges.
+/// Links for evaluations: edges that were held out of A (positive), or pairs that are not edges (negative).
 enum class LinkKind : std::uint8_t { positive, negative };
 
-/// "double", "single", "none", "cluster", "pieces" and "sym", "row", "none", as on the command line. UserError
-/// on another.
+/// Words of the command line: "double", "single", "none", "cluster", "pieces" for a permutation, and "sym", "row", "none" for a
+/// normalization. Throws UserError on another word.
 [[nodiscard]] PermutationKind parse_permutation(std::string_view word);
 [[nodiscard]] Normalization parse_normalization(std::string_view word);
 [[nodiscard]] std::string_view name_of(PermutationKind kind);
 [[nodiscard]] std::string_view name_of(Normalization normalization);
-/// "add", "keep" or "drop".
+/// Accepts "add", "keep" or "drop". Throws UserError on another word.
 [[nodiscard]] SelfLoops parse_self_loops(std::string_view word);
 [[nodiscard]] std::string_view name_of(SelfLoops self_loops);
 [[nodiscard]] std::string_view name_of(Split split);
@@ -93,18 +94,18 @@ enum class LinkKind : std::uint8_t { positive, negative };
 
 struct StoreFacts {
   std::int64_t num_vertices = 0;
-  std::int64_t num_entries = 0;    // of A, reverse edges and its own self loops included
+  std::int64_t num_entries = 0;    // of A, including reverse edges and its own self loops
   std::int64_t num_self_loops = 0; // among num_entries
-  std::int64_t max_degree = 0;     // entries of a row, self loops not counted
+  std::int64_t max_degree = 0;     // largest number of entries of a row, without self loops
   bool is_symmetric = false;       // A equals its transpose
   bool is_weighted = false;
-  /// Entries of A off the diagonal; none: no weights, or a store that was made before they were counted.
+  /// Number of negative entries of A off the diagonal. Empty without weights, or in an old store that has no such count.
   std::optional<std::int64_t> num_negative_weights{};
   PermutationKind permutation = PermutationKind::twofold;
   Normalization normalization = Normalization::symmetric;
-  std::optional<SelfLoops> other_self_loops{}; // in place of the usual ones; not in the file
+  std::optional<SelfLoops> other_self_loops{}; // if not the usual ones; not in the file
   std::uint64_t seed = 0;
-  std::int64_t num_clusters = 0; // 0: none
+  std::int64_t num_clusters = 0; // 0 if there are none
 
   FeatureKind feature_kind = FeatureKind::none;
   std::int64_t num_features = 0;
@@ -116,24 +117,24 @@ struct StoreFacts {
   bool has_split = false;
   std::string split_name;
   std::array<std::int64_t, 3> split_sizes{};  // train, valid, test
-  std::array<std::int64_t, 3> num_held_out{}; // edges that are not in A, by Split; as many negatives. 0: none
+  std::array<std::int64_t, 3> num_held_out{}; // edges not in A, by Split; also number of negatives; 0: none
 
-  std::string name;   // of the data set
-  std::string format; // that it came from
+  std::string name;   // name of the data set
+  std::string format; // input format
 
-  /// False where p1 = p2: one order, and both parities are one matrix.
+  /// False if p1 = p2: there is one order, and both parities are the same matrix.
   [[nodiscard]] bool has_two_orders() const {
     return permutation == PermutationKind::twofold || permutation == PermutationKind::cluster;
   }
-  /// True where the odd matrix is neither the even one nor its transpose, and is in the file.
+  /// True if the odd matrix is neither equal to the even one nor its transpose, and is in the file.
   [[nodiscard]] bool has_odd_topology() const { return has_two_orders() && !is_symmetric; }
-  /// Whether edges were held out, to be predicted.
+  /// True if edges were held out for link prediction.
   [[nodiscard]] bool has_links() const { return num_held_out[1] + num_held_out[2] > 0; }
   [[nodiscard]] GraphOperator graph_operator() const {
     return {normalization, other_self_loops.value_or(usual_self_loops(normalization))};
   }
   [[nodiscard]] bool adds_self_loops() const { return graph_operator().self_loops == SelfLoops::added; }
-  /// Of the operator.
+  /// Number of entries of the operator.
   [[nodiscard]] std::int64_t num_operator_entries() const {
     auto const self_loops = graph_operator().self_loops;
     if (self_loops == SelfLoops::as_given) return num_entries;
@@ -141,10 +142,10 @@ struct StoreFacts {
   }
 
   [[nodiscard]] std::string to_json() const;
-  /// Throws UserError, which names `file`, if the text is no such JSON or if the facts contradict each other.
+  /// Throws a UserError with `file` if the text is not such JSON or if the facts contradict each other.
   [[nodiscard]] static StoreFacts from_json(std::string const& text,
                                             std::string const& file = "a graph store");
-  /// What is wrong with these facts by themselves, in a sentence; empty if nothing is.
+  /// A sentence that describes a contradiction among these facts; empty if there is none.
   [[nodiscard]] std::string contradiction() const;
 };
 

@@ -1,17 +1,16 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads from a graph store just what one rank needs: a rectangle of the matrix, rows of the features, labels.
+// Reads from a graph store only the data that one rank needs: a rectangle of the matrix, rows of the features, labels.
 //
 //   GraphStore store = GraphStore::open(world, "graph.h5");              // collective
 //   auto rows = balanced_range(store.facts().num_vertices, grid_c, coordinate_c);
 //   CsrBlock block = together(world, [&] { return store.read_block(Parity::even, rows, columns); });
 //
-// Opening is collective; reading is not: any rank reads anything at any time, and what goes wrong is thrown
-// on that rank alone, so wrap it in together(). What is read is checked against its checksum (whole units
-// only: every tile of a matrix, every full chunk of 1,024 elements otherwise) and against what the facts
-// allow: ids, positions, labels and entries lie within their ranges, weights are finite. All else is a
-// UserError.
+// Opening is collective. Reading is not: any rank may read any data at any time, and errors are thrown on that rank alone, so wrap reads in
+// together(). Data that are read are compared with their checksums (whole units only: every tile of a matrix, otherwise every full chunk of
+// 1,024 elements) and with the limits from the facts: ids, positions, labels and entries must be in range, and weights must be finite.
+// Otherwise the read throws UserError.
 
 #include "graph/store/store_format.hpp"
 #include "runtime/comm/communicator.hpp"
@@ -28,7 +27,7 @@ class Hdf5File;
 
 namespace orthant::graph {
 
-/// A rectangle of A or of sparse features in CSR, local: row r is rows.begin + r, columns[k] counts from
+/// A rectangle of A or of sparse features in CSR with local indices: row r is rows.begin + r, and columns[k] counts from
 /// columns_range.begin.
 struct CsrBlock {
   Range rows;
@@ -40,8 +39,8 @@ struct CsrBlock {
   [[nodiscard]] std::int64_t num_nonzeros() const { return static_cast<std::int64_t>(columns.size()); }
 };
 
-/// A^ = diag(row_scale) (block) diag(column_scale). An empty one means all 1. In double, so that either
-/// precision of training rounds once.
+/// A^ = diag(row_scale) (block) diag(column_scale). An empty vector means all 1. Stored in double, so that both precisions of training
+/// round once.
 struct Scales {
   std::vector<double> rows;
   std::vector<double> columns;
@@ -49,8 +48,8 @@ struct Scales {
 
 class GraphStore {
  public:
-  /// Collective over `comm`. UserError, the same on all ranks: no such file, not a store, a newer version,
-  /// damaged.
+  /// Opens a store. Throws UserError on all ranks if there is no such file, or if it is not a store, has a newer version or is damaged.
+  /// Collective over `comm`.
   [[nodiscard]] static GraphStore open(runtime::Communicator const& comm, std::filesystem::path const& path);
 
   GraphStore(GraphStore&&) noexcept;
@@ -58,61 +57,60 @@ class GraphStore {
   ~GraphStore();
 
   [[nodiscard]] StoreFacts const& facts() const;
-  /// Blocks and factors are those of this operator from now on, and facts() say so; until then they are those of the
-  /// operator that the store was made with. UserError if self loops of A are to be kept and rows to be normalised:
-  /// degrees in the file leave self loops out. Not collective, the same on all ranks.
+  /// Sets the operator for blocks, factors and facts(). Before the first call, it is the operator with which the store was made. Throws
+  /// UserError if self loops of A are kept and rows are normalized, because the degrees in the file exclude self loops. Not collective, but
+  /// all ranks must set the same operator.
   void set_operator(GraphOperator const& graph_operator);
   /// File name for messages; "memory" for a store without a file.
   [[nodiscard]] std::string const& name() const;
 
-  /// A or A + I on a rectangle of the matrix of that parity. The transposed block of the other parity is
-  /// read where the file holds only that one. At most 2^31 columns.
+  /// A or A + I on a rectangle of the matrix of that parity. If the file has only the other parity, its transposed block is read. At most
+  /// 2^31 columns.
   [[nodiscard]] CsrBlock read_block(Parity parity, Range rows, Range columns, SelfLoops self_loops) const;
-  /// As the operator wants it.
+  /// The block with the self loops of the operator.
   [[nodiscard]] CsrBlock read_block(Parity parity, Range rows, Range columns) const;
-  /// For every row of the rectangle the place in block.columns of the entry where a vertex meets itself, or
-  /// -1 (outside the columns, or not stored). Needs the block's parity.
+  /// For every row of the rectangle, the index in block.columns of the entry where a vertex meets itself, or -1 if that entry is outside
+  /// the columns or not stored. `parity` must be the block's.
   [[nodiscard]] std::vector<std::int64_t> find_self_loops(Parity parity, CsrBlock const& block) const;
-  /// The factors of the operator's normalisation for these rows and columns.
+  /// The factors of the operator's normalization for these rows and columns.
   [[nodiscard]] Scales read_scales(Parity parity, Range rows, Range columns) const;
 
-  /// Dense features, row-major [rows.size() x columns.size()]. FeatureKind::dense only. Rows in order p2 are
-  /// contiguous reads; in order p1 they are gathered through the map and cost more.
+  /// Dense features, row-major [rows.size() x columns.size()]. FeatureKind::dense only. Rows in order p2 are read contiguously; rows in
+  /// order p1 are gathered through the map and cost more.
   [[nodiscard]] std::vector<float> read_features(Order order, Range rows, Range columns) const;
-  /// Sparse features, FeatureKind::sparse only. Order p2 (in a store of one order: any).
+  /// Sparse features. FeatureKind::sparse only. In order p2 (equal to p1 in a store of one order).
   [[nodiscard]] CsrBlock read_sparse_features(Range rows, Range columns) const;
   /// Classes, -1 = none. LabelKind::single only.
   [[nodiscard]] std::vector<std::int32_t> read_labels(Order order, Range rows) const;
-  /// 0, 1 or -1 = unknown, row-major [rows.size() x classes.size()]. LabelKind::multi only.
+  /// Indicators 0, 1 or -1 = unknown, row-major [rows.size() x classes.size()]. LabelKind::multi only.
   [[nodiscard]] std::vector<std::int8_t> read_label_indicator(Order order, Range rows, Range classes) const;
-  /// 1 where the vertex is in that part of the split, else 0. All 0 where the store has no split.
+  /// 1 if the vertex is in that part of the split, otherwise 0. All 0 if the store has no split.
   [[nodiscard]] std::vector<std::uint8_t> read_mask(Split split, Order order, Range rows) const;
 
-  /// p[i] for i in the range: what random numbers are keyed by.
+  /// Original ids p[i] for i in the range. Random numbers are keyed by them.
   [[nodiscard]] std::vector<std::int64_t> read_original_ids(Order order, Range rows) const;
-  /// Position in the other order of the vertices at these positions of `order`: the map of a relayout.
+  /// Positions in the other order of the vertices at these positions of `order`: the map for a relayout.
   [[nodiscard]] std::vector<std::int64_t> read_other_positions(Order order, Range rows) const;
-  /// Sums of the weights of A in these rows, self loops not counted. Of a store with weights.
+  /// Sums of the weights of A in these rows without self loops. The store must have weights.
   [[nodiscard]] std::vector<double> read_weight_sums(Order order, Range rows) const;
-  /// Entries of A in these rows, self loops not counted.
+  /// Numbers of entries of A in these rows without self loops.
   [[nodiscard]] std::vector<std::int64_t> read_degrees(Order order, Range rows) const;
 
-  /// Clusters, 0 .. facts().num_clusters - 1. Error if the store has none.
+  /// Clusters, from 0 to facts().num_clusters - 1. Throws Error if the store has none.
   [[nodiscard]] std::vector<std::int32_t> read_clusters(Order order, Range rows) const;
 
-  /// Links of a part, by place: `source` and `target` are positions in p1, and of the two orders of a pair the one that
-  /// link_between() (partition/link_sets.hpp) makes of the ids. Ascending. UserError if both ends of one are the same.
+  /// Links of a part at these places of its array, ascending. `source` and `target` are positions in p1, directed by link_between() of the
+  /// original ids (partition/link_sets.hpp). Throws UserError if both ends of a link are equal.
   [[nodiscard]] std::vector<Edge> read_links(Split part, LinkKind kind, Range places) const;
 
   /// Number of bytes that this rank has read from arrays of the file since it was opened.
   [[nodiscard]] std::int64_t bytes_read() const;
 
-  /// Reads the whole file, each rank a share: compares every checksum, every value with what it can be, and
-  /// what arrays say of each other (store_verify.hpp). UserError names the first array that is wrong.
-  /// Collective.
+  /// Reads the whole file, each rank a share: compares every checksum, checks that every value is in range, and that the arrays agree with
+  /// each other (store_verify.hpp). Throws a UserError with the first array that is wrong. Collective.
   void verify(runtime::Communicator const& comm) const;
 
-  /// Takes a file in memory. UserError if it is not a sound store. Not collective.
+  /// Opens a file in memory. Throws UserError if it is not a valid store. Not collective.
   [[nodiscard]] static GraphStore from_file(runtime::Hdf5File file);
 
  private:
@@ -121,15 +119,14 @@ class GraphStore {
   std::unique_ptr<State> state_;
 };
 
-// A name for the data set in a store, the same for every permutation of its vertices.
+// Fingerprint of the data set in a store, equal for every permutation of its vertices.
 
-/// 16 hexadecimal digits that depend on the facts but the permutation, the name and the seed, and for every
-/// original vertex on its degree, its label, its parts of the split, and its first and last dense feature. Two
-/// data sets that differ in one of these have different fingerprints; other features and the ends of edges
-/// are not read. Reads N / P positions per rank. Collective. Throws UserError if the store is damaged.
+/// 16 hexadecimal digits. They depend on the facts except permutation, name and seed, and for every original vertex on its degree, its
+/// label, its parts of the split, and its first and last dense feature. Data sets that differ in one of these have different fingerprints;
+/// other features and the ends of edges are not read. Reads N / P positions per rank. Collective. Throws UserError if the store is damaged.
 [[nodiscard]] std::string fingerprint_of(runtime::Communicator const& comm, GraphStore const& store);
 
-/// The same of which vertices are in which of the store's clusters. Collective.
+/// Fingerprint of the assignment of vertices to the store's clusters. Collective. Throws UserError if the store is damaged.
 [[nodiscard]] std::string fingerprint_of_clusters(runtime::Communicator const& comm, GraphStore const& store);
 
 } // namespace orthant::graph

@@ -1,9 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// A matrix of an open store, read tile by tile. Everything that comes out has been compared: the tables with
-// each other and with the number of entries, the entries with their checksum, with the sides of their tile
-// and with the order that readers rely on.
+// Reads a matrix of an open store tile by tile. All results have been checked: the tables against each other and against the number of
+// entries; the entries against their checksums, the extents of their tile and the order that readers rely on.
 
 #include "graph/store/distribution.hpp"
 #include "graph/store/store_file.hpp"
@@ -16,12 +15,12 @@
 
 namespace orthant::graph {
 
-/// The tables of some neighbouring tiles of one row of tiles.
+/// The tables of some adjacent tiles of one tile row.
 struct TileRow {
   std::int64_t tile_row = 0;
   Range tile_columns;
-  std::int64_t begin = 0;             // of the row of tiles in the arrays of entries
-  std::vector<std::uint32_t> offsets; // [tiles + 1], from `begin`
+  std::int64_t begin = 0;             // first entry of the tile row in the arrays of entries
+  std::vector<std::uint32_t> offsets; // [tiles + 1], relative to `begin`
   std::vector<std::uint32_t> sums;    // [tiles]
 
   [[nodiscard]] std::int64_t num_entries() const {
@@ -29,7 +28,7 @@ struct TileRow {
   }
 };
 
-/// Entries of neighbouring tiles, as they are stored.
+/// Entries of adjacent tiles, as they are stored.
 struct TileEntries {
   std::vector<std::uint32_t> packed; // by tiles; within a tile by rows, then columns
   std::vector<float> values;         // empty if all are 1
@@ -37,7 +36,7 @@ struct TileEntries {
 
 class TiledMatrix {
  public:
-  /// Borrows the file.
+  /// Borrows the file, which must outlive the matrix.
   TiledMatrix(StoreFile const& file, TiledGroup group);
 
   [[nodiscard]] TileGrid const& grid() const { return grid_; }
@@ -50,7 +49,7 @@ class TiledMatrix {
   /// The rectangle in CSR. Columns ascend within a row.
   [[nodiscard]] CsrBlock read(Range rows, Range columns) const;
 
-  /// Compares the checksums of the tables of this part of the file.
+  /// Compares the checksums of the tables of one part of the file.
   void check_tables(int part, int num_parts) const;
 
  private:
@@ -63,7 +62,7 @@ class TiledMatrix {
   TileGrid grid_;
 };
 
-/// The transpose; rows and columns_range change places.
+/// The transpose; rows and columns_range are exchanged.
 [[nodiscard]] CsrBlock transposed(CsrBlock const& block);
 
 } // namespace orthant::graph

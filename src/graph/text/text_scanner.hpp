@@ -1,11 +1,10 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Numbers out of lines of text, fast: each function reads at a pointer inside a block whose every line ends
-// in
-// '\n' (text_blocks.hpp), stops there at the latest, and returns the first place it did not take, or nullptr
-// if no such number stands there. Between numbers: blanks and tabs, and at most one comma. A '\r' is a blank
-// at the end of a line only; elsewhere it would be an end of line to other readers.
+// Fast parsing of numbers in lines of text. Each function reads at a pointer inside a block in which every line ends in '\n'
+// (text_blocks.hpp), and never reads beyond that. It returns the first character that it did not use, or nullptr if there is no such
+// number. Numbers are separated by blanks and tabs, and at most one comma. A '\r' counts as a blank only at the end of a line; elsewhere
+// other readers would end the line there.
 
 #include <algorithm>
 #include <charconv>
@@ -18,7 +17,7 @@ namespace orthant::graph::text {
 inline bool is_blank(char c) {
   return c == ' ' || c == '\t' || c == '\r';
 }
-/// Whether a field ends here.
+/// True if a field ends here.
 inline bool is_end(char const* p) {
   return is_blank(*p) || *p == ',' || *p == '\n';
 }
@@ -32,7 +31,7 @@ inline char const* skip_blanks(char const* p) {
   return p;
 }
 
-/// Over what lies between two numbers. p itself, where nothing does.
+/// Skips the separator between two numbers. Returns p if there is none.
 inline char const* skip_separator(char const* p) {
   p = skip_blanks(p);
   return *p == ',' ? skip_blanks(p + 1) : p;
@@ -52,8 +51,8 @@ inline char const* line_end(char const* p) {
   return p;
 }
 
-/// Whether this line names columns: there is a field, each begins with a letter, a quote or '_', and none is a
-/// number, as nan and inf are.
+/// True if this line contains column names: it has a field, and each field begins with a letter, a quote or '_' and is not a number such as
+/// nan or inf.
 inline bool is_line_of_names(char const* p) {
   p = skip_blanks(p);
   if (*p == '\n') return false;
@@ -66,11 +65,11 @@ inline bool is_line_of_names(char const* p) {
   return true;
 }
 
-/// Digits only, at most 18 of them: below 10^18. More digits give nullptr.
+/// Parses at most 18 digits, a value below 10^18. Returns nullptr if there are more.
 inline char const* parse_natural(char const* p, std::int64_t& value) {
   if (!is_digit(*p)) return nullptr;
   auto const* const begin = p;
-  auto result = static_cast<std::uint64_t>(*p++ - '0'); // may wrap, and is then thrown away
+  auto result = static_cast<std::uint64_t>(*p++ - '0'); // may wrap; it is dropped in that case
   while (is_digit(*p))
     result = result * 10 + static_cast<std::uint64_t>(*p++ - '0');
   if (p - begin > 18) return nullptr;
@@ -78,8 +77,8 @@ inline char const* parse_natural(char const* p, std::int64_t& value) {
   return p;
 }
 
-/// A decimal number, "nan" or "inf", rounded to the nearest float. A mantissa below 2^24 over a power of ten
-/// up to 10^10 is one exact division of floats (Clinger 1990); anything else goes through the library.
+/// A decimal number, "nan" or "inf", rounded to the nearest float. A mantissa below 2^24 over a power of ten up to 10^10 is one exact
+/// division of floats (Clinger 1990); the library parses all other numbers.
 inline char const* parse_float(char const* p, float& value) {
   constexpr float powers[] = {1e0f, 1e1f, 1e2f, 1e3f, 1e4f, 1e5f, 1e6f, 1e7f, 1e8f, 1e9f, 1e10f};
   auto const* const begin = p;
@@ -107,10 +106,10 @@ inline char const* parse_float(char const* p, float& value) {
     value = is_negative ? -magnitude : magnitude;
     return p;
   }
-  auto const* const start = *begin == '+' ? digits : begin; // from_chars knows no '+'
+  auto const* const start = *begin == '+' ? digits : begin; // from_chars does not accept '+'
   if (*begin == '+' && *digits == '-') return nullptr;
   auto const [end, error] = std::from_chars(start, line_end(p), value);
-  if (error == std::errc::result_out_of_range) { // too small is zero, too large is infinite: both said below
+  if (error == std::errc::result_out_of_range) { // underflow to zero or overflow to infinity: both are handled below
     double wide = 0;
     auto const [wide_end, wide_error] = std::from_chars(start, line_end(p), wide);
     if (wide_error != std::errc{}) return nullptr;
@@ -120,14 +119,14 @@ inline char const* parse_float(char const* p, float& value) {
   return error == std::errc{} ? end : nullptr;
 }
 
-/// A decimal number, "nan" or "inf", rounded to the nearest double. What a double cannot hold is no number.
+/// A decimal number, "nan" or "inf", rounded to the nearest double. Returns nullptr if the number does not fit in a double.
 inline char const* parse_double(char const* p, double& value) {
-  bool const has_plus = *p == '+' && (is_digit(p[1]) || p[1] == '.'); // from_chars knows no '+'
+  bool const has_plus = *p == '+' && (is_digit(p[1]) || p[1] == '.'); // from_chars does not accept '+'
   auto const [end, error] = std::from_chars(has_plus ? p + 1 : p, line_end(p), value);
-  return error == std::errc{} && end[-1] != ')' ? end : nullptr; // C's "nan(..)" is nobody else's
+  return error == std::errc{} && end[-1] != ')' ? end : nullptr; // only C accepts "nan(..)"
 }
 
-/// The line at `p` without its end, cut to a length that fits a message, unprintable characters as '?'.
+/// The line at `p` without its end, shortened for a message, with '?' for unprintable characters.
 inline std::string excerpt(char const* p, std::size_t longest = 60) {
   auto const* end = line_end(p);
   while (end > p && is_blank(end[-1]))

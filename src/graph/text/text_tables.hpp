@@ -1,10 +1,9 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tables of numbers out of lines of text, a vertex a line, as in OGB's node-feat.csv and node-label.csv, and
-// lists of vertices, as in split/NAME/train.csv. Which row a line is depends on all lines before it, so one
-// rank reads the whole file; the other ranks make no stream. A first line of names (every field begins with a
-// letter, a quote or '_' and is no number) is passed over.
+// Reads tables of numbers from lines of text, one vertex per line, as in OGB's node-feat.csv and node-label.csv, and lists of vertices, as
+// in split/NAME/train.csv. The row of a line depends on all lines before it, so that one rank reads the whole file; the other ranks create
+// no stream. A first line of names (every field begins with a letter, a quote or '_' and is not a number) is skipped.
 
 #include "graph/graph_source.hpp"
 
@@ -16,45 +15,45 @@
 
 namespace orthant::graph {
 
-/// Whether the file begins with a line of names.
+/// True if the file begins with a line of names.
 [[nodiscard]] bool has_names_line(std::filesystem::path const& path);
 
-/// Number of comma- or blank-separated fields of the first line of numbers; 0 if there is none.
+/// Number of comma- or blank-separated fields in the first line of numbers; 0 if there is none.
 [[nodiscard]] std::int64_t count_text_columns(std::filesystem::path const& path);
 
-/// `num_rows` lines of `num_columns` finite numbers each. Throws UserError "file:line: .." otherwise.
+/// `num_rows` lines of `num_columns` finite numbers each. Otherwise throws a UserError "file:line: ..".
 [[nodiscard]] std::unique_ptr<FeatureStream> read_text_features(std::filesystem::path const& path,
                                                                 std::int64_t num_rows,
                                                                 std::int64_t num_columns,
                                                                 std::int64_t batch_rows);
 
-/// One class a line, "nan", -1 or -100 = none; below `num_classes`.
+/// One class below `num_classes` per line; "nan", -1 and -100 mean none.
 [[nodiscard]] std::unique_ptr<LabelStream> read_text_classes(std::filesystem::path const& path,
                                                              std::int64_t num_rows, std::int64_t num_classes,
                                                              std::int64_t batch_rows);
 
-/// `num_classes` fields of 0, 1 or nan a line.
+/// `num_classes` fields of 0, 1 or nan per line.
 [[nodiscard]] std::unique_ptr<LabelStream> read_text_indicator(std::filesystem::path const& path,
                                                                std::int64_t num_rows,
                                                                std::int64_t num_classes,
                                                                std::int64_t batch_rows);
 
-/// One vertex below `num_vertices` a line.
+/// One vertex below `num_vertices` per line.
 [[nodiscard]] std::vector<std::int64_t> read_text_vertices(std::filesystem::path const& path,
                                                            std::int64_t num_vertices);
 
-/// The single number in a file such as num-node-list.csv.gz. Throws UserError where there are more lines
-/// (OGB's data sets of many graphs) or no number.
+/// The single number in a file such as num-node-list.csv.gz. Throws UserError if there are more lines (OGB's data sets of many graphs) or
+/// no number.
 [[nodiscard]] std::int64_t read_text_count(std::filesystem::path const& path);
 
-/// One weight a line, read beside the edges.
+/// A file with one weight per line, read along with the edges.
 class TextColumn {
  public:
   explicit TextColumn(std::filesystem::path const& path);
   ~TextColumn();
-  /// Throws UserError where fewer than out.size() lines are left.
+  /// Throws UserError if fewer than out.size() lines are left.
   void read(std::span<float> out);
-  /// Throws UserError where lines are left.
+  /// Throws UserError if lines are left.
   void expect_end();
 
  private:

@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The edges of a graph, written by all ranks at once. Each function returns the number of edges of all ranks.
+// Writes the edges of a graph with all ranks in parallel. Each function returns the total number of edges of all ranks.
 
 #include "graph/graph_source.hpp"
 #include "runtime/comm/collectives.hpp"
@@ -14,10 +14,10 @@
 
 namespace orthant::graph {
 
-// All edges of a source, each rank its own, in original ids.
+// All edges of a source in original ids; each rank visits its own.
 
-/// Calls take(batch, stream) for every batch of this rank's edges. `take` must not communicate; what it or
-/// the stream throws is made everybody's. Collective.
+/// Calls take(batch, stream) for every batch of this rank's edges. `take` must not communicate. If `take` or the stream throws, all ranks
+/// throw the error. Collective.
 template<class Take>
 void for_each_edge_batch(runtime::Communicator const& comm, GraphSource const& source,
                          std::int64_t batch_size, Take&& take) {
@@ -39,19 +39,19 @@ void for_each_edge_batch(runtime::Communicator const& comm, GraphSource const& s
   }
 }
 
-/// How much of this rank's edges is done, 0..1.
+/// Called with the completed fraction of this rank's edges, 0..1.
 using EdgeProgress = std::function<void(double fraction)>;
 
-/// folder/edge.csv.gz and, where there are weights, edge-weight.csv.gz, as the streams give them. Collective.
+/// Writes folder/edge.csv.gz and, if there are weights, edge-weight.csv.gz, in the order of the streams. Collective.
 std::int64_t write_csv_edges(runtime::Communicator const& comm, GraphSource const& source,
                              std::filesystem::path const& folder, EdgeProgress const& progress);
 
-/// folder/edge_index.npy and edge_weight.npy. Reads the edges twice where the source does not know how many
-/// this rank has. Collective.
+/// Writes folder/edge_index.npy and, if there are weights, edge_weight.npy. Reads the edges twice if the source does not know the number of
+/// this rank's edges. Collective.
 std::int64_t write_npy_edges(runtime::Communicator const& comm, GraphSource const& source,
                              std::filesystem::path const& folder, EdgeProgress const& progress);
 
-/// Lines "source<tab>target[<tab>weight]", sorted: edges go to the rank that owns their source. Collective.
+/// Writes sorted lines "source<tab>target[<tab>weight]". Edges are sent to the rank that owns their source. Collective.
 std::int64_t write_sorted_edges(runtime::Communicator const& comm, GraphSource const& source,
                                 std::filesystem::path const& path, EdgeProgress const& progress);
 

@@ -142,7 +142,9 @@ Hdf5File Hdf5File::open(std::filesystem::path const& path) {
   ORTHANT_HDF5(H5Pset_file_locking(access.get(), false, true));
 #endif
   auto const is_hdf5 = H5Fis_hdf5(name_.c_str());
-  if (is_hdf5 == 0) throw_user("{} is not an HDF5 file", name_);
+  if (is_hdf5 == 0)
+    throw_user("{} is not an HDF5 file{}", name_,
+               name_.ends_with(".safetensors") ? "; `orthant import-weights` makes weights of it" : "");
   Hdf5Handle file(H5Fopen(name_.c_str(), H5F_ACC_RDONLY, access.get()));
   if (!file.owns()) {
     auto const reason = take_reason();

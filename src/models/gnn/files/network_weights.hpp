@@ -19,9 +19,8 @@
 
 namespace orthant::models {
 
-/// Properties that a file and a network must share: model, aggregator of GraphSAGE, propagation_steps, teleport, theta, layers,
-/// norm, activation, residual, input_projection, head, bias, trained_features; and task, decoder and decoder_hidden if links are
-/// predicted.
+/// Properties that a file and a network must share: model, aggregator of GraphSAGE, propagation_steps, teleport, theta, layers, norm,
+/// activation, residual, input_projection, head, bias, trained_features; and task, decoder and decoder_hidden if links are predicted.
 [[nodiscard]] Architecture architecture_of(NetworkSettings const& settings);
 /// Properties that a file records: those of architecture_of(), feature_norm, and the operator if it is known. For a training on a
 /// store also the order of the rows of trained features.
@@ -64,8 +63,8 @@ struct WeightsFacts {
 /// Number of the last layer or head. Propagations count as layers.
 [[nodiscard]] std::int64_t last_layer_of(WeightsFacts const& facts);
 
-/// Pattern for --init-skip that matches the weights whose shape depends on the number of classes: "head.*" or "layer2.*"; nullopt if all
-/// weights match.
+/// Pattern for --init-skip that matches the weights whose shape depends on the number of classes: "head.*" or "layer2.*";
+/// nullopt if all weights match.
 [[nodiscard]] std::optional<std::string> weights_of_classes(WeightsFacts const& facts);
 
 /// Reads the architecture. Collective over `comm`. Throws UserError if the file is not a weights file.

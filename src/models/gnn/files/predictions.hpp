@@ -33,7 +33,7 @@ namespace orthant::models {
 struct PredictionColumns {
   std::int64_t num_vertices = 0;
   std::int64_t num_classes = 0;
-  bool has_several_classes = false; // per vertex
+  bool has_several_classes = false; // a vertex may have several classes
   bool has_probabilities = false;
   std::int64_t embedding_width = 0; // 0: no embeddings
 };

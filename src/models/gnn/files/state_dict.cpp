@@ -160,6 +160,8 @@ std::vector<std::string> parameters_in(Hdf5File const& file, std::filesystem::pa
           "{} has a perceptron that scores links, which has no names in PyTorch Geometric, so it is not "
           "exported",
           path.string());
+    if (name.starts_with("h.") || name.starts_with("wte."))
+      throw_user("{} has weights of a language model, which are not exported", path.string());
     auto const num_dimensions = file.extents(array).size();
     if (!names.of(name) || num_dimensions < 1 || num_dimensions > 2)
       throw_user("{}: {} is no parameter of a graph network", path.string(), full);
