@@ -8,6 +8,7 @@ The curves are measured in the SVG by the numbers of its axes, and compared with
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -144,6 +145,13 @@ def watches_a_training(ranks):
         check("waits for the first epoch or step" in said[1], f"says {said}")
         page = page_with("m: done")
         check(refresh not in page and "MiB of memory per rank" in page, "the last page loads itself anew, or lacks the memory")
+        browser = shutil.which("chromium")
+        if browser is None:
+            print("not seen in a browser: there is no chromium here")
+        else:
+            shown = subprocess.run([browser, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", f"--user-data-dir={at('profile')}",
+                                    "file://" + at("o.html")], capture_output=True, text=True, timeout=60, check=False).stdout
+            check("<polyline" in shown and "3 of 4" in shown, f"a browser shows {shown[:500]!r}")
         expect_success(ranks, ["plot", at("m.jsonl"), "-o", at("once.html")])
         with open(at("once.html"), encoding="utf-8") as file:
             check(file.read() == page, "a page that is written once differs")
