@@ -48,7 +48,7 @@ enum class LabelKind : std::uint8_t { none, single, multi };
 struct GraphFacts {
   std::int64_t num_vertices = 0; // at least 1, never unknown
   std::int64_t num_edges = -1;   // total number of edges in all streams; -1 until they have been read
-  bool is_directed = false;      // false: an edge stands for both directions, and the pipeline adds the reverse
+  bool is_directed = false;      // if false, the pipeline adds the reverse of every edge
   bool is_weighted = false;
   FeatureKind feature_kind = FeatureKind::none;
   std::int64_t num_features = 0;

@@ -13,7 +13,7 @@ using runtime::throw_user;
 
 namespace {
 
-/// `path` does not exist, with links followed. Throws if that is because it is a link itself.
+/// `path` does not exist after following links. Throws if `path` itself is a link.
 void refuse_dangling_link(std::filesystem::path const& path) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0 || !S_ISLNK(status.st_mode)) return;

@@ -27,7 +27,7 @@ std::string_view file_name(std::string_view path) {
 } // namespace
 
 std::string describe(std::exception const& error) {
-  if (dynamic_cast<Error const*>(&error) != nullptr) return error.what(); // ours, as it is meant to be read
+  if (dynamic_cast<Error const*>(&error) != nullptr) return error.what(); // our own text is already one line
   std::string line;
   for (char const* at = error.what(); *at != '\0'; ++at) {
     auto const is_space = *at == ' ' || *at == '\n' || *at == '\t' || *at == '\r';
@@ -36,7 +36,7 @@ std::string describe(std::exception const& error) {
     else if (!line.empty() && line.back() != ' ')
       line += ' ';
   }
-  // What Kokkos appends to the text of its exceptions.
+  // Text that Kokkos appends to its exceptions.
   if (auto const end = line.find(" Traceback functionality"); end != std::string::npos) line.resize(end);
   while (line.ends_with(' '))
     line.pop_back();
@@ -53,7 +53,7 @@ void check_mpi(int code, char const* call, std::source_location where) {
   if (code == MPI_SUCCESS) return;
   char text[MPI_MAX_ERROR_STRING] = {};
   int length = 0;
-  if (!mpi_runs()) throw_internal(fmt::format("{} failed: code {}", call, code), where); // it has no text yet
+  if (!mpi_runs()) throw_internal(fmt::format("{} failed: code {}", call, code), where); // MPI has no text yet
   MPI_Error_string(code, text, &length);
   throw_internal(fmt::format("{} failed: {}", call, std::string_view(text, static_cast<std::size_t>(length))),
                  where);

@@ -17,7 +17,7 @@ std::string normal_form(std::string_view word) {
   return text;
 }
 
-/// What other programs for graphs and networks call an option.
+/// Names of options in other programs for graphs and networks, and our names.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 23> other_names{{
     {"batch-size", "batch"},      {"train-batch-size", "batch"}, {"learning-rate", "lr"},
     {"wd", "weight-decay"},       {"l2", "weight-decay"},        {"hidden-channels", "hidden"},
@@ -32,7 +32,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 23> other_na
 } // namespace
 
 std::size_t edit_distance(std::string_view x, std::string_view y) {
-  // d[i][j]: distance of the first i letters of x to the first j of y; three rows of it are alive.
+  // d[i][j] is the distance of the first i letters of x to the first j of y; only three rows are stored.
   std::vector<std::size_t> before_last(y.size() + 1);
   std::vector<std::size_t> last(y.size() + 1);
   std::vector<std::size_t> row(y.size() + 1);
@@ -59,12 +59,12 @@ std::optional<std::string> detail::closest_match(std::string_view word,
       for (auto const candidate : candidates)
         if (normal_form(candidate) == name) return std::string(candidate);
   std::optional<std::string> best;
-  double best_share = 1; // of letters that differ
+  double best_share = 1; // fraction of letters that differ
   for (auto const candidate : candidates) {
     auto const known = normal_form(candidate);
     auto const longest = std::max({wanted.size(), known.size(), std::size_t{1}});
     auto share = static_cast<double>(edit_distance(wanted, known)) / static_cast<double>(longest);
-    // Two letters swapped or one wrong in a word of two or three are a near miss, too.
+    // Two swapped letters or one wrong letter in a word of two or three letters are also close enough.
     auto const is_near = share <= 1.0 / 3 || (share <= 0.5 && longest <= 3);
     auto const is_beginning = wanted.size() >= 3 && known.starts_with(wanted);
     if ((is_near || is_beginning) && (!best || share < best_share)) {

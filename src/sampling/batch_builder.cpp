@@ -14,7 +14,7 @@ namespace {
 using runtime::index;
 using runtime::Range;
 
-/// Columns that are read at once: the keys of so many vertices are held beside the lists.
+/// Number of columns that are read at once: their vertices' keys are held in addition to the lists.
 std::int64_t columns_at_once(std::int64_t num_vertices) {
   constexpr std::int64_t least = std::int64_t{1} << 20;
   constexpr std::int64_t most_pieces = 64;
@@ -99,7 +99,7 @@ std::size_t BatchBuilder<T>::add_ranges(Order order, graph::Ranges const& ranges
     return other.order == order && other.ranges == ranges;
   });
   auto const number = static_cast<std::size_t>(known - ranges_.begin());
-  // It may be new to some ranks only: every rank takes part in what they do.
+  // The range may be new on some ranks only: all ranks must take part in the collective calls.
   auto const is_new = known == ranges_.end();
   if (runtime::all_reduced(comm_, std::int64_t{is_new ? 1 : 0}, runtime::Reduction::max) == 0) return number;
   auto ids = runtime::together(
@@ -150,7 +150,7 @@ void BatchBuilder<T>::keep_block(BlockHandle handle, std::optional<Parity> parit
 template<class T>
 void BatchBuilder<T>::add_neighbours(std::size_t range) {
   auto& known = ranges_[range];
-  // They may be missing on some ranks only: every rank takes part in what they do.
+  // The lists may be missing on some ranks only: all ranks must take part in the collective calls.
   auto const are_missing = known.neighbours.empty();
   if (runtime::all_reduced(comm_, std::int64_t{are_missing ? 1 : 0}, runtime::Reduction::max) == 0) return;
   NeighbourLists lists(comm_, store_, keys_, known.order, are_missing ? known.ranges : graph::Ranges());
@@ -170,7 +170,7 @@ BlockHandle BatchBuilder<T>::add_block(Parity parity, Range rows, Range columns)
   if (!facts.has_two_orders()) parity = Parity::even;
   auto const row_range = add_range(graph::row_order(parity), rows);
   auto const column_range = add_range(graph::column_order(parity), columns);
-  // Where A is symmetric, D^-1 (A + I) is not, nor is A~ where m(a, b) depends on the neighbour's stratum.
+  // Even if A is symmetric, D^-1 (A + I) is not, nor is A~ if m(a, b) depends on the neighbor's stratum.
   bool const is_symmetric = facts.is_symmetric && facts.normalization != graph::Normalization::row &&
                             (edges_ == BatchEdges::renormalize || sampler_.has_symmetric_factors());
   auto const transposed_parity =

@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// A rank's share of a batch: the vertices of the ranges that it has to do with, and its blocks of A~.
+// A rank's share of a batch: the vertices of its ranges of rows and columns, and its blocks of A~.
 //
 //   BatchBuilder<float> builder(world, store, sampler);                  // collective
 //   auto const rows = builder.add_range(Order::p1, {0, 500});            // set-up, collective
@@ -25,22 +25,22 @@
 
 namespace orthant::sampling {
 
-// Degrees within a batch, without a message: the neighbours of the vertices of a range by key, whole rows of A
-// without self loops, and a bit a vertex of the graph that tells who is in the batch.
+// Degrees within a batch, computed without communication. Each rank stores the neighbors of the vertices of a range by key (whole rows of A
+// without self loops), and one bit per vertex of the graph that is set if the vertex is in the batch.
 //
 //   d_i = s + sum of w_ij over the j of the batch           w = 1 in a pattern; s = 1 if a self loop is added, else 0
 //
-// Memory: 4 bytes for each non-zero of the rows (8 above 2^32 vertices, 4 more with weights) and 8 a row. A rank
-// of a grid that cuts rows in R and columns in C holds so nnz (1/R + 1/C) entries for each pair of ranges that
-// its blocks have, where its blocks have nnz / (R C).
+// Memory: 4 bytes per nonzero of the rows (8 above 2^32 vertices, 4 more with weights) and 8 per row. In a grid that partitions rows into R
+// and columns into C parts, a rank therefore holds nnz (1/R + 1/C) entries for each pair of ranges of its blocks, while the blocks
+// themselves have nnz / (R C).
 
-/// Which keys are in the batch. N / 8 bytes; nothing of the size of the graph is ever cleared.
+/// The set of keys of the batch, N / 8 bytes. No operation clears an array of the size of the graph.
 class KeyBits {
  public:
   KeyBits() = default;
   explicit KeyBits(std::int64_t num_vertices) : bits_(static_cast<std::size_t>((num_vertices + 63) / 64)) {}
 
-  /// These keys, in place of those before.
+  /// Replaces the set by these keys.
   void set(std::span<std::int64_t const> keys) {
     for (auto const key : set_)
       bits_[static_cast<std::size_t>(key / 64)] = 0;
@@ -61,13 +61,13 @@ class KeyBits {
 class NeighbourLists {
  public:
   NeighbourLists() = default;
-  /// Of the vertices at these places of `order`. Reads their rows of A piece by piece of the columns. Collective
-  /// over `comm`: every rank gives ranges of its own, maybe none.
+  /// Neighbor lists of the vertices at these places of `order`. Reads their rows of A in pieces of columns. Collective over `comm`: every
+  /// rank passes its own ranges, possibly none.
   NeighbourLists(runtime::Communicator const& comm, graph::GraphStore const& store, SamplingKeys const& keys,
                  graph::Order order, graph::Ranges const& ranges);
 
   [[nodiscard]] bool empty() const { return offsets_.empty(); }
-  /// degrees := d of the vertices at these places of the list of ranges. Cost: O(non-zeros of their rows).
+  /// degrees := d of the vertices at these places of the list of ranges. Cost: O(nonzeros of their rows).
   void find_degrees(std::span<std::int32_t const> places, KeyBits const& batch,
                     std::vector<double>& degrees) const;
   [[nodiscard]] std::int64_t num_bytes() const;
@@ -76,12 +76,12 @@ class NeighbourLists {
   double of_self_loop_ = 1;
   std::vector<std::int64_t> offsets_; // [places + 1]
   PackedIds keys_;                    // [non-zeros]
-  std::vector<float> weights_;        // [non-zeros]; empty: a pattern
+  std::vector<float> weights_;        // [non-zeros]; empty for a pattern
 };
 
 using graph::Parity;
 
-/// A block of a builder: itself, or the transpose of one that it shares (A_odd = A_even^T).
+/// A block of a builder, or the transpose of a block that it shares with it (A_odd = A_even^T).
 struct BlockHandle {
   std::size_t index = 0;
   bool is_transposed = false;
@@ -91,7 +91,7 @@ struct BlockHandle {
 template<class T>
 struct Batch {
   std::int64_t epoch = -1;
-  std::int64_t index = -1;               // of the epoch's batches
+  std::int64_t index = -1;               // among the epoch's batches
   BatchKeys keys;                        // all vertices of the batch: size() is |S|
   std::vector<SampledVertices> vertices; // by range
   std::vector<SampledPair<T>> blocks;    // by BlockHandle::index
@@ -107,36 +107,36 @@ struct Batch {
 template<class T>
 class BatchBuilder {
  public:
-  /// `comm`: the ranks that read the store together, all of one group or of all groups; it, the store and the
-  /// sampler must outlive the builder. Collective over `comm`. Throws UserError if edges are to be renormalized
-  /// and the store is not normalized.
+  /// `comm` contains the ranks that read the store together: all ranks of one group or of all groups. `comm`, the store and the sampler
+  /// must outlive the builder. Collective over `comm`. Throws UserError if edges are to be renormalized and the store is not normalized.
   BatchBuilder(runtime::Communicator const& comm, graph::GraphStore const& store, Sampler const& sampler,
                BatchEdges edges = BatchEdges::rescale);
 
-  /// A range of rows or columns, its number in Batch::vertices. One that is there already is not made again.
-  /// Reads the store. Collective over `comm`: every rank adds as many, in the same order, each its own.
+  /// Adds a range of rows or columns and returns its number in Batch::vertices. A known range is not added again. Reads the store.
+  /// Collective over `comm`: every rank must add the same number of ranges, in the same order; the ranges themselves may differ.
   std::size_t add_range(Order order, Range range) { return add_ranges(order, {range}); }
-  /// The same of several ranges, one after the other: batches give places in that list as positions.
+  /// Adds a list of ranges, one after the other. The positions in a batch are then places in that list.
   std::size_t add_ranges(Order order, graph::Ranges const& ranges);
 
-  /// Batches tell, from now on, where the vertices of range number `range` are in the other order. Reads the
-  /// store. Collective over `comm`, as above.
+  /// From now on, batches contain the positions in the other order for range number `range`. Reads the store. Collective over `comm`; all
+  /// ranks must make the same calls.
   void add_other_positions(std::size_t range);
 
-  /// A block of A^ of that parity, with its two ranges. Where A~ is symmetric (A^ is, and m(a, b) = m(b, a)), a
-  /// block and the other parity's transposed one are the same. Reads the store. Collective over `comm`, as
-  /// above.
+  /// Adds a block of A^ of that parity, with its two ranges. If A~ is symmetric (A^ is symmetric and m(a, b) = m(b, a)), a block shares its
+  /// memory with the transposed block of the other parity. Reads the store. Collective over `comm`: every rank must add the same number of
+  /// blocks, in the same order.
   BlockHandle add_block(Parity parity, Range rows, Range columns);
-  /// The same of rows and columns that are lists of order p1.
+  /// Adds a block whose rows and columns are lists of ranges of order p1. Reads the store. Collective over `comm`: every rank must add the
+  /// same number of blocks, in the same order.
   BlockHandle add_block(graph::Ranges const& rows, graph::Ranges const& columns);
 
-  /// Fills `batch`, whose arrays are used again. Local: no communication, no Kokkos. Scratch is the
-  /// builder's, so one call at a time; any thread. Cost: O(B) for each range, and O(non-zeros of the sampled
-  /// rows) for each block; to renormalize, for each range those of its sampled rows of all of A.
+  /// Fills `batch` and reuses its arrays. Local: no communication, no Kokkos. Uses scratch memory of the builder, so that only one call may
+  /// run at a time, on any thread. Cost: O(B) per range, and O(nonzeros of the sampled rows) per block. To renormalize, each range also
+  /// costs O(nonzeros of its sampled rows in all of A).
   void build(std::int64_t epoch, std::int64_t index, Batch<T>& batch);
 
   [[nodiscard]] Sampler const& sampler() const { return sampler_; }
-  /// Bytes held by tables and blocks, without the batches.
+  /// Bytes of tables and blocks, without batches.
   [[nodiscard]] std::int64_t num_bytes() const;
 
  private:
@@ -144,11 +144,11 @@ class BatchBuilder {
     Order order;
     graph::Ranges ranges;
     LocalVertices vertices;
-    ColumnFilter filter;       // of no columns where the range is rows only
-    NeighbourLists neighbours; // where edges are renormalized
+    ColumnFilter filter;       // without columns if the range is only used for rows
+    NeighbourLists neighbours; // only if edges are renormalized
   };
   struct KnownBlock {
-    std::optional<Parity> parity; // none: of lists
+    std::optional<Parity> parity; // empty for blocks of lists
     std::size_t rows;
     std::size_t columns;
     BlockSampler<T> sampler;
@@ -158,7 +158,7 @@ class BatchBuilder {
   [[nodiscard]] BlockScales scales() const;
   [[nodiscard]] std::size_t find_block(std::optional<Parity> parity, std::size_t rows,
                                        std::size_t columns) const;
-  /// Keeps the block that `read` returns, unless handle names one that is there. Collective.
+  /// Stores the block that `read` returns, unless `handle` refers to an existing block. Collective.
   template<class Read>
   void keep_block(BlockHandle handle, std::optional<Parity> parity, std::size_t rows, std::size_t columns,
                   Read const& read);
@@ -168,7 +168,7 @@ class BatchBuilder {
   Sampler const& sampler_;
   BatchEdges edges_;
   SamplingKeys keys_;
-  KeyBits batch_keys_; // where edges are renormalized
+  KeyBits batch_keys_; // only if edges are renormalized
   std::vector<KnownRange> ranges_;
   std::vector<KnownBlock> blocks_;
 };

@@ -18,11 +18,11 @@ void LocalVertices::find(BatchKeys const& keys, SampledVertices& found) {
   found.strata.clear();
   found.original_ids.clear();
   found.other_positions.clear();
-  std::vector<std::uint64_t> ends(keys.num_strata()); // of the groups, in the batch
+  std::vector<std::uint64_t> ends(keys.num_strata()); // ends of the groups in the batch
   std::partial_sum(keys.stratum_sizes.begin(), keys.stratum_sizes.end(), ends.begin());
   for (auto const hit : hits_) {
     auto const position = hit >> 32;
-    auto const number = hit & 0xffff'ffff; // in the batch
+    auto const number = hit & 0xffff'ffff; // number in the batch
     found.positions.push_back(static_cast<std::int32_t>(position));
     found.original_ids.push_back(original_ids_.empty() ? keys.keys[number] : original_ids_[position]);
     if (has_other_positions()) found.other_positions.push_back(other_positions_[position]);
@@ -53,7 +53,7 @@ using runtime::LocalColumn;
 using runtime::Offset;
 using runtime::resize_for_writing;
 
-/// scale[i] of the given positions, 1 where the scale is empty.
+/// picked[i] := scale[positions[i]], or 1 if `scale` is empty.
 template<class T>
 void pick(std::vector<T> const& scale, std::vector<std::int32_t> const& positions, std::vector<T>& picked) {
   resize_for_writing(picked, positions.size());
@@ -104,13 +104,13 @@ void BlockSampler<T>::gather(SampledVertices const& rows, ColumnFilter const& fi
   for (auto const row : rows.positions) {
     auto const begin = block_.row_offsets[index(row)];
     num_gathered += block_.row_offsets[index(row) + 1] - begin;
-    __builtin_prefetch(block_.columns.data() + begin); // rows are far apart: no cache has them
+    __builtin_prefetch(block_.columns.data() + begin); // rows are far apart in memory and not in a cache
   }
   if (kept_columns_.size() < index(num_gathered)) resize_for_writing(kept_columns_, index(num_gathered));
   if (has_values && kept_values_.size() < index(num_gathered))
     resize_for_writing(kept_values_, index(num_gathered));
 
-  // Every entry is written, and stays if its column passes: few do, and none can be predicted.
+  // Writes every entry and keeps it if its column passes: few columns pass, and a branch could not be predicted.
   out.row_offsets.clear();
   out.row_offsets.push_back(0);
   std::size_t num_kept = 0;
@@ -133,7 +133,7 @@ void BlockSampler<T>::gather(SampledVertices const& rows, ColumnFilter const& fi
 
 template<class T>
 void BlockSampler<T>::transpose(SampledBlock<T> const& from, SampledBlock<T>& to) {
-  // Counting sort by column: rows come in ascending order, so the transpose's columns do too.
+  // Counting sort by column. The rows come in ascending order, so that the columns of the transpose are also ascending.
   to.row_offsets.assign(index(to.num_rows) + 1, 0);
   for (auto const column : from.columns)
     ++to.row_offsets[index(column) + 1];
@@ -164,12 +164,12 @@ void BlockSampler<T>::scale(SampledVertices const& rows, SampledVertices const& 
   out.block.column_scale.clear();
   out.transposed.column_scale.clear();
   for (std::size_t group = 0; group < num_strata; ++group) {
-    // A~_ij: the row's stratum is `group`.           s_j m(g_i, g_j)
+    // A~_ij, where the row's stratum is `group`: s_j m(g_i, g_j)
     for (std::size_t j = 0; j < columns.size(); ++j)
       out.block.column_scale.push_back(
           out.transposed.row_scale[j] *
           static_cast<T>(keys.factors[group * num_strata + stratum_of(columns, j)]));
-    // (A~^T)_ji: the row j of the transpose is in `group`, m's first argument is still i's.  r_i m(g_i, g_j)
+    // (A~^T)_ji, where row j of the transpose is in `group`; m's first argument is still the stratum of i: r_i m(g_i, g_j)
     for (std::size_t i = 0; i < rows.size(); ++i)
       out.transposed.column_scale.push_back(
           out.block.row_scale[i] * static_cast<T>(keys.factors[stratum_of(rows, i) * num_strata + group]));
@@ -180,7 +180,7 @@ template<class T>
 void BlockSampler<T>::renormalize(SampledVertices const& rows, SampledVertices const& columns,
                                   SampledPair<T>& out) const {
   auto const is_symmetric = scales_ == BlockScales::symmetric_in_batch;
-  // A vertex without neighbors in the batch keeps out. All others have positive sums (graph/checks/operator_check.hpp).
+  // A vertex without neighbors in the batch gets scale 0. All others have positive sums (graph/checks/operator_check.hpp).
   auto const fill = [&](std::vector<double> const& degrees, std::vector<T>& scale) {
     scale.clear();
     for (auto const d : degrees)
@@ -209,7 +209,7 @@ void BlockSampler<T>::find_self_loops(SampledVertices const& rows, ColumnFilter 
   for (std::size_t i = 0; i < rows.size(); ++i) {
     auto const row = index(rows.positions[i]);
     auto const column = block_.self_columns[row];
-    if (column < 0 || filter.passes(column) == 0) continue; // always passes where the batch is one set
+    if (column < 0 || filter.passes(column) == 0) continue; // always passes if the batch is one set
     auto const j = filter.number(column);
     auto const self_scale = scales_ == BlockScales::of_graph
                                 ? block_.self_scale[row]
@@ -233,7 +233,7 @@ std::int64_t BlockSampler<T>::num_bytes() const {
 template class BlockSampler<float>;
 template class BlockSampler<double>;
 
-// Reading a rectangle of a store, or lists of rows and columns, for sampling.
+// Reads blocks for sampling from a store: a rectangle, or lists of rows and columns.
 namespace {
 
 using runtime::index;
@@ -241,7 +241,7 @@ using runtime::index;
 using graph::CsrBlock;
 using graph::SelfLoops;
 
-/// selves[r]: the column of the block where row r meets itself, or -1.
+/// selves[r] is the column of the block where row r meets itself, or -1.
 std::vector<runtime::LocalColumn> self_columns_of(graph::GraphStore const& store, graph::Parity parity,
                                                   Range rows, Range columns) {
   auto const places = store.read_other_positions(graph::row_order(parity), rows);
@@ -252,8 +252,8 @@ std::vector<runtime::LocalColumn> self_columns_of(graph::GraphStore const& store
   return selves;
 }
 
-/// Takes the entries where a vertex meets itself out of the block. weights[r]: their sum in row r; where row
-/// r has none, selves[r] becomes -1.
+/// Removes the entries where a vertex meets itself from the block. weights[r] is their sum in row r. If row r has no such entry, selves[r]
+/// becomes -1.
 std::vector<double> take_self_loops(CsrBlock& block, std::vector<runtime::LocalColumn>& selves) {
   std::vector<double> weights(selves.size());
   std::size_t num_kept = 0;
@@ -279,7 +279,7 @@ std::vector<double> take_self_loops(CsrBlock& block, std::vector<runtime::LocalC
   return weights;
 }
 
-/// The same of lists, which are of one order: where a position meets itself.
+/// selves[r] for lists of ranges of one order, where row r and its column have the same position, or -1.
 std::vector<runtime::LocalColumn> self_columns_of(graph::Ranges const& rows, graph::Ranges const& columns) {
   graph::ListPlaces const place_of(columns);
   std::vector<runtime::LocalColumn> selves;
@@ -289,7 +289,8 @@ std::vector<runtime::LocalColumn> self_columns_of(graph::Ranges const& rows, gra
   return selves;
 }
 
-/// Those that are added lie apart from A without its own; A's own are read, and taken out.
+/// Self loops to read with the block. Added self loops are stored separately, so that A is read without its own; otherwise A's self loops
+/// are read and then removed from the block.
 SelfLoops stored_self_loops(graph::StoreFacts const& facts) {
   return facts.adds_self_loops() ? SelfLoops::dropped : facts.graph_operator().self_loops;
 }

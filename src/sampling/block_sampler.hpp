@@ -1,18 +1,17 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The part of one block of A^ that the sampled rows and columns select, its edges rescaled, and its
-// transpose.
+// The part of one block of A^ that the sampled rows and columns select, with rescaled edges, and its transpose.
 //
 //   A~_ij = r_i s_j m(g_i, g_j)  v_ij    i != j       A~_ii = r_i s_i v_ii        v = 1 in a pattern
 //
-// with A^ = diag(r) (v) diag(s), g the stratum of a vertex and m as in sampler.hpp: a self loop is in the
-// batch with its vertex and is not rescaled. Nothing is stored an entry: r_i is the row's, s_j m(g_i, g_j)
-// the column's, once for each stratum of rows, and self loops stay apart from the pattern. The product is
+// with A^ = diag(r) (v) diag(s), g the stratum of a vertex and m as in sampler.hpp. A self loop is not rescaled, because it is always in
+// the batch with its vertex. No factor is stored per entry: r_i is stored per row, s_j m(g_i, g_j) per column and stratum of rows, and self
+// loops are separate from the pattern. The product is
 //
 //   C[i,:] = row_scale_i sum_j v_ij column_scale[g_i][j] B[j,:]  +  self_scale_i B[self_columns_i,:]
 //
-// Renormalized edges have m = 1, and r and s of the degrees that vertices have within the batch.
+// Renormalized edges have m = 1, and r and s from the degrees within the batch.
 
 #include "graph/store/listed_block.hpp"
 #include "runtime/range.hpp"
@@ -27,20 +26,20 @@
 
 namespace orthant::sampling {
 
-// The vertices of one range of rows or columns, found by key: which of a batch lie here, and where. A batch
-// costs one look-up a vertex of the batch, whatever the size of graph and range (key_table.hpp).
+// Finds the vertices of a batch that are in one range of rows or columns, and their places, by key. A batch costs one look-up per vertex of
+// the batch, independent of the sizes of graph and range (key_table.hpp).
 
 using graph::Order;
 using runtime::Range;
 
-/// The vertices of a batch that lie in a range, in the order of the range.
+/// The vertices of a batch that are in a range, in the order of the range.
 struct SampledVertices {
   std::vector<std::int32_t> positions;       // [n] ascending; places in the list of ranges
-  std::vector<std::int8_t> strata;           // [n] groups of the batch; empty where there is one
-  std::vector<std::int64_t> original_ids;    // [n] what random numbers are keyed by
-  std::vector<std::int64_t> other_positions; // [n] in the other order, of all N; empty unless asked for
+  std::vector<std::int8_t> strata;           // [n] groups of the batch; empty if there is one
+  std::vector<std::int64_t> original_ids;    // [n] keys of random numbers
+  std::vector<std::int64_t> other_positions; // [n] in the other order, of all N; empty unless requested
   std::vector<double>
-      degrees; // [n] 1 + weights of the neighbours in the batch; empty unless edges are renormalized
+      degrees; // [n] 1 + weights of the neighbors in the batch; empty unless edges are renormalized
 
   [[nodiscard]] std::size_t size() const { return positions.size(); }
 };
@@ -56,11 +55,11 @@ class LocalVertices {
 
   [[nodiscard]] std::int64_t size() const { return table_.size(); }
 
-  /// What find() gives as other_positions from now on: position in the other order by position.
+  /// Sets the positions in the other order, by position, that find() returns as other_positions from now on.
   void set_other_positions(PackedIds other_positions) { other_positions_ = std::move(other_positions); }
   [[nodiscard]] bool has_other_positions() const { return !other_positions_.empty(); }
 
-  /// Those of them that are in the batch. Cost: O(B) look-ups, and a sort of what is found.
+  /// Finds the vertices of this range that are in the batch. Cost: O(B) look-ups, and a sort of the vertices found.
   void find(BatchKeys const& keys, SampledVertices& found);
 
   /// Bytes held, without scratch.
@@ -68,22 +67,21 @@ class LocalVertices {
 
  private:
   KeyTable table_;
-  PackedIds original_ids_;    // empty: the keys
-  PackedIds other_positions_; // empty: nobody asks
+  PackedIds original_ids_;    // empty: the keys are the ids
+  PackedIds other_positions_; // empty: not requested
   std::vector<std::uint64_t> hits_;
   std::vector<std::uint64_t> scratch_;
 };
 
-/// Original ids, and positions in the other order, of ranges of the store, one after the other. Not
-/// collective, may throw: use together().
+/// Original ids, or positions in the other order, of ranges of the store, one range after the other. Not collective and may throw: call
+/// them inside together().
 [[nodiscard]] PackedIds read_original_ids(graph::GraphStore const& store, Order order,
                                           graph::Ranges const& ranges);
 [[nodiscard]] PackedIds read_other_positions(graph::GraphStore const& store, Order order,
                                              graph::Ranges const& ranges);
 
-// Which columns of a range are in the batch, and their number among them: a bit a column, and a count every
-// 64 columns that is read only where one of their bits is set, so that nothing of the size of the range is
-// ever cleared. 12 bytes for 64 columns.
+// The columns of a range that are in the batch, and their numbers in it: one bit per column, and one count per 64 columns that is read only
+// if one of their bits is set. No operation clears an array of the size of the range. 12 bytes per 64 columns.
 
 class ColumnFilter {
  public:
@@ -92,8 +90,7 @@ class ColumnFilter {
         bits_(static_cast<std::size_t>((num_columns + 63) / 64)),
         before_(bits_.size()) {}
 
-  /// Lets these columns through, in place of those before; ascending. Cost: O(columns let through, before and
-  /// now).
+  /// Selects these columns, ascending, in place of the former ones. Cost: O(number of former and new columns).
   void set(std::span<std::int32_t const> columns) {
     for (auto const column : passing_)
       bits_[word_of(column)] = 0;
@@ -108,16 +105,16 @@ class ColumnFilter {
   }
 
   [[nodiscard]] std::int64_t num_columns() const { return num_columns_; }
-  /// 1 where the column is let through, else 0.
+  /// 1 if the column is selected, otherwise 0.
   [[nodiscard]] std::size_t passes(std::int32_t column) const {
     return bits_[word_of(column)] >> (column % 64) & 1U;
   }
-  /// Its number among those let through. Only for one that is.
+  /// Number of a selected column among the selected columns.
   [[nodiscard]] std::int32_t number(std::int32_t column) const {
     return before_[word_of(column)] + std::popcount(bits_[word_of(column)] & (bit_of(column) - 1));
   }
   [[nodiscard]] std::int64_t num_bytes() const { return bytes(num_columns_); }
-  /// num_bytes() of a filter of so many columns.
+  /// num_bytes() of a filter for `num_columns` columns.
   [[nodiscard]] static constexpr std::int64_t bytes(std::int64_t num_columns) {
     return (num_columns + 63) / 64 * 12;
   }
@@ -128,11 +125,11 @@ class ColumnFilter {
 
   std::int64_t num_columns_;
   std::vector<std::uint64_t> bits_;
-  std::vector<std::int32_t> before_; // columns that pass, of all words before
+  std::vector<std::int32_t> before_; // number of selected columns in all words before
   std::vector<std::int32_t> passing_;
 };
 
-/// This rank's block of A^, self loops apart, as sampling wants it. Local indices.
+/// This rank's block of A^ for sampling, with separate self loops. Indices are local.
 template<class T>
 struct LocalBlock {
   std::int64_t num_rows = 0;
@@ -142,21 +139,21 @@ struct LocalBlock {
   std::vector<T> values;                          // [nnz]; empty: a pattern
   std::vector<T> row_scale;                       // [num_rows] r; empty: all 1
   std::vector<T> column_scale;                    // [num_columns] s; empty: all 1
-  std::vector<runtime::LocalColumn> self_columns; // [num_rows] where the row meets itself, or -1
-  std::vector<T> self_scale;                      // [num_rows] r_i s_i v_ii; of no meaning where -1
+  std::vector<runtime::LocalColumn> self_columns; // [num_rows] column where the row meets itself, or -1
+  std::vector<T> self_scale;                      // [num_rows] r_i s_i v_ii; undefined if that is -1
 };
 
-/// The rectangle of A^ of that parity, as the store is normalised. Not collective, may throw: use together().
+/// The rectangle of A^ of that parity with the store's normalization. Not collective and may throw: call it inside together().
 template<class T>
 [[nodiscard]] LocalBlock<T> read_local_block(graph::GraphStore const& store, graph::Parity parity, Range rows,
                                              Range columns);
 
-/// The same of rows and columns that are lists of order p1.
+/// The block of A^ whose rows and columns are lists of ranges of order p1. Not collective and may throw: call it inside together().
 template<class T>
 [[nodiscard]] LocalBlock<T> read_local_block(graph::GraphStore const& store, graph::Ranges const& rows,
                                              graph::Ranges const& columns);
 
-/// A block of A~, rows and columns numbered within the batch: row i is the i-th sampled row of the range.
+/// A block of A~ with rows and columns numbered within the batch: row i is the i-th sampled row of the range.
 template<class T>
 struct SampledBlock {
   std::int64_t num_rows = 0;
@@ -169,7 +166,7 @@ struct SampledBlock {
   std::vector<T> column_scale;                    // [num_groups x num_columns]
   std::vector<std::int8_t> row_groups;            // [num_rows] row of column_scale; empty: all 0
   std::vector<runtime::LocalColumn> self_columns; // [num_rows] column of the row's self loop, or -1
-  std::vector<T> self_scale;                      // [num_rows] its weight; 0 where there is none
+  std::vector<T> self_scale;                      // [num_rows] weight of that self loop; 0 if there is none
 
   [[nodiscard]] std::int64_t num_nonzeros() const { return static_cast<std::int64_t>(columns.size()); }
 };
@@ -181,19 +178,19 @@ struct SampledPair {
   SampledBlock<T> transposed;
 };
 
-/// Where r and s come from: those of A^, or of degrees d within the batch, r = s = d^-1/2 or r = 1/d.
+/// Source of r and s: the scales of A^, or the degrees d within the batch with r = s = d^-1/2 or r = 1/d.
 enum class BlockScales : std::uint8_t { of_graph, symmetric_in_batch, row_in_batch };
 
 template<class T>
 class BlockSampler {
  public:
-  /// Checks lengths (Error). Of degrees within the batch: `block` has self loops of weight 1 where it has any.
+  /// Throws Error if lengths do not match. For degrees within the batch, existing self loops of `block` must have weight 1.
   explicit BlockSampler(LocalBlock<T> block, BlockScales scales = BlockScales::of_graph);
 
   [[nodiscard]] LocalBlock<T> const& block() const { return block_; }
 
-  /// out := the block on these rows and columns. `filter` lets `columns.positions` through. Local. Arrays of
-  /// `out` are used again. Cost: O(non-zeros of the sampled rows + sampled rows and columns).
+  /// out := the block on these rows and columns. `filter` must select `columns.positions`. Local. Reuses the arrays of `out`. Cost:
+  /// O(nonzeros of the sampled rows + sampled rows and columns).
   void sample(SampledVertices const& rows, SampledVertices const& columns, ColumnFilter const& filter,
               BatchKeys const& keys, SampledPair<T>& out);
 
@@ -210,7 +207,7 @@ class BlockSampler {
 
   LocalBlock<T> block_;
   BlockScales scales_;
-  std::vector<runtime::LocalColumn> kept_columns_; // scratch, as long as the sampled rows were at most
+  std::vector<runtime::LocalColumn> kept_columns_; // scratch; as long as the longest sampled rows so far
   std::vector<T> kept_values_;
   std::vector<runtime::Offset> next_; // scratch of the transpose
 };

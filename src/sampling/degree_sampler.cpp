@@ -17,7 +17,7 @@ namespace orthant::sampling {
 namespace {
 
 constexpr std::size_t num_classes = 64;
-constexpr std::int64_t least_drawn = 2; // of one vertex nothing tells how its stratum's edges are
+constexpr std::int64_t least_drawn = 2; // with one vertex, edges within its stratum cannot be rescaled
 
 std::size_t class_of(std::int64_t degree) {
   return static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(degree)));
@@ -26,7 +26,7 @@ std::int64_t class_begin(std::size_t c) {
   return c == 0 ? 0 : std::int64_t{1} << (c - 1);
 }
 
-/// b_s: B shared out by weight, but no stratum gives more vertices than it has.
+/// b_s: B distributed by weight, where no stratum gives more vertices than it has.
 std::vector<std::int64_t> share_out(std::int64_t batch_size, std::vector<std::int64_t> const& sizes,
                                     std::vector<std::int64_t> const& weights) {
   auto drawn = std::vector<std::int64_t>(sizes.size(), -1);
@@ -75,8 +75,8 @@ DegreeSampler::DegreeSampler(DegreeSamplerOptions const& options, DegreeClasses 
   require_batch_size(options.batch_size, num_vertices, num_train);
   num_batches_ = count_batches(divided_up(num_vertices, options.batch_size), options.batch_size, num_vertices,
                                "vertices");
-  // Classes from the smallest degrees on, until a batch has some vertices of them; the last ones join those
-  // before if it has not.
+  // Adds classes, from the smallest degree on, to a stratum until a batch has some vertices of it. If the last classes do not suffice, they
+  // join the stratum before.
   std::vector<std::int64_t> weights;
   bool is_full = true;
   for (std::size_t c = 0; c < classes.counts.size(); ++c) {
@@ -105,7 +105,7 @@ DegreeSampler::DegreeSampler(DegreeSamplerOptions const& options, DegreeClasses 
   auto const batch_size = std::accumulate(num_drawn_.begin(), num_drawn_.end(), std::int64_t{0});
   for (std::size_t a = 0; a < sizes_.size(); ++a) {
     auto const num_served = std::max<std::int64_t>(1, sizes_[a] / num_drawn_[a]);
-    // Whole steps, so that the groups of a step have no vertex in common where that is possible.
+    // Whole steps, so that the groups of a step have no vertex in common if possible.
     num_batches_a_round_.push_back(
         num_served < step_batches() ? num_served : num_served / step_batches() * step_batches());
     loss_weights_.push_back(static_cast<double>(sizes_[a]) / static_cast<double>(num_drawn_[a]) *

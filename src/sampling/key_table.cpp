@@ -11,14 +11,14 @@
 namespace orthant::sampling {
 namespace {
 
-/// Look-ups under way at once: about as many misses as a core has in flight.
+/// Number of simultaneous look-ups: about as many cache misses as a core can have in flight.
 constexpr std::size_t look_ahead = 16;
 
 } // namespace
 
 KeyTable::Form KeyTable::form_of(std::int64_t span, std::int64_t count) {
   constexpr std::int64_t most_in_bucket = 16;
-  // Up to here buckets of 2^8, with fewer keys in each, take less than a second byte a key.
+  // Up to this shift, buckets of 2^8 with fewer keys each need less memory than a second byte per key.
   constexpr int longest_short = 9;
   auto const numbers_a_key = static_cast<std::uint64_t>(std::max(span / count, std::int64_t{1}));
   auto const shift = std::bit_width(numbers_a_key * most_in_bucket) - 1;
@@ -54,7 +54,7 @@ KeyTable::KeyTable(PackedIds const& keys) {
 
 template<class Low>
 void KeyTable::fill(PackedIds const& keys) {
-  // A counting sort by bucket. starts_[b] counts bucket b, becomes its end, and goes down to its begin.
+  // Counting sort by bucket. starts_[b] first counts the keys of bucket b, then becomes its end, and finally decreases to its begin.
   for (std::size_t i = 0; i < keys.size(); ++i)
     ++starts_[bucket_of(keys[i])];
   std::uint32_t sum = 0;
@@ -83,7 +83,7 @@ void KeyTable::fill(PackedIds const& keys) {
   low_ = std::move(low);
 }
 
-/// Where the key is among the sorted ones, or -1.
+/// Index of the key among the sorted keys, or -1.
 template<class Low>
 std::int64_t KeyTable::find_in(std::vector<Low> const& low, std::int64_t key) const {
   auto const bucket = bucket_of(key);
@@ -93,7 +93,7 @@ std::int64_t KeyTable::find_in(std::vector<Low> const& low, std::int64_t key) co
   auto rest = starts_[bucket + 1] - begin;
   if (rest == 0) return -1;
   auto const* from = low.data() + begin;
-  while (rest > 1) { // no branch that could be mispredicted
+  while (rest > 1) { // without a branch that could be mispredicted
     auto const half = rest / 2;
     from += from[half - 1] < wanted ? half : 0;
     rest -= half;
@@ -110,8 +110,7 @@ void KeyTable::find_all(std::span<std::int64_t const> keys, std::vector<std::uin
                         std::vector<std::uint64_t>& scratch) const {
   ORTHANT_REQUIRE(keys.size() <= std::size_t{1} << 32, "a batch of ", keys.size(), " vertices");
   hits.clear();
-  // What a look-up reads is in no cache where the range is large: it is asked for ahead, the start before the
-  // bucket that it leads to.
+  // If the range is large, the data of a look-up are in no cache. They are prefetched: first the start, then the bucket to which it points.
   auto const ahead = [&](std::size_t i) { return bucket_of(keys[std::min(i, keys.size() - 1)]); };
   std::visit(
       [&](auto const& low) {

@@ -1,18 +1,18 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// From the keys of a rank's vertices to their places in a list. Keys are any numbers of [0, N), n of them,
-// and a batch asks for many keys that are not there.
+// Maps the keys of a rank's vertices to their places in a list. The n keys are arbitrary numbers in [0, N), and a batch looks up many keys
+// that are not in the table.
 //
-// The sorted keys are cut in buckets of 2^k consecutive numbers, so that a key costs its last k bits only:
+// The sorted keys are divided into buckets of 2^k consecutive numbers, so that only the last k bits of each key are stored:
 //
-//   starts[b]   where the keys of bucket b begin             4 bytes a bucket
+//   starts[b]   begin of the keys of bucket b                4 bytes per bucket
 //   low[i]      last k bits of the i-th smallest key         1 byte (k <= 8), else 2
 //   places[i]   its place                                    4 bytes
 //
-// k gives 8 to 16 keys a bucket if keys are spread evenly: 5.3 bytes a key if one key in 16 of [0, N) is
-// here, where log2(n!) + log2(binomial(N, n)) bits, the least possible, are 3.9 bytes. A look-up reads one
-// start and one bucket, and one place if the key is there.
+// k is chosen for 8 to 16 keys per bucket if keys are evenly distributed. A key takes 5.3 bytes if the table has one in 16 numbers of [0,
+// N); the minimum, log2(n!) + log2(binomial(N, n)) bits, is 3.9 bytes per key. A look-up reads one start and one bucket, and one place if
+// it finds the key.
 
 #include "runtime/range.hpp"
 
@@ -26,12 +26,12 @@
 
 namespace orthant::sampling {
 
-// A long list of ids, positions or offsets, 4 bytes each if all of them fit, else 8.
+// A long list of ids, positions or offsets with 4 bytes each if all of them fit, otherwise 8.
 
 class PackedIds {
  public:
   PackedIds() = default;
-  /// `count` numbers 0, each to be set to one in [0, limit).
+  /// `count` zeros, to be set to numbers in [0, limit).
   PackedIds(std::int64_t limit, std::int64_t count) {
     if (is_narrow(limit))
       narrow_.resize(static_cast<std::size_t>(count));
@@ -68,8 +68,8 @@ class PackedIds {
   std::vector<std::int64_t> wide_;
 };
 
-/// The numbers of ranges of an array, each in [0, limit). read(piece) returns those of a piece; pieces keep
-/// the wide copy short, and begin where the store's checksums do.
+/// The numbers of ranges of an array, each in [0, limit). read(piece) returns the numbers of a piece. Pieces keep the 64-bit copy short;
+/// they begin at the chunks of the store's checksums.
 template<class Read>
 [[nodiscard]] PackedIds read_packed(std::int64_t limit, std::vector<runtime::Range> const& ranges,
                                     Read&& read) {
@@ -92,18 +92,17 @@ template<class Read>
 class KeyTable {
  public:
   KeyTable() = default;
-  /// keys[place] >= 0, each once, at most 2^31 of them. Error if there are more.
+  /// keys[place] must be at least 0 and unique, and there must be at most 2^31 keys; otherwise throws Error.
   explicit KeyTable(PackedIds const& keys);
 
   /// The place of a key, or -1.
   [[nodiscard]] std::int32_t find(std::int64_t key) const;
-  /// hits := place << 32 | i for every keys[i] that is there, ascending. At most 2^32 keys. `scratch` is
-  /// lent. Cost: O(1) for each key if keys are spread evenly, at worst a binary search of a bucket; and a
-  /// sort of the hits.
+  /// hits := place << 32 | i for every keys[i] in the table, ascending. At most 2^32 keys. `scratch` is borrowed memory. Cost: O(1) per key
+  /// if keys are evenly distributed, at worst a binary search in a bucket; and a sort of the hits.
   void find_all(std::span<std::int64_t const> keys, std::vector<std::uint64_t>& hits,
                 std::vector<std::uint64_t>& scratch) const;
 
-  /// visit(key, place) for the keys in `wanted`, in ascending order.
+  /// Calls visit(key, place) for the keys of the table in `wanted`, in ascending order.
   template<class Visit>
   void for_each(runtime::Range wanted, Visit&& visit) const {
     std::visit([&](auto const& low) { for_each_in(low, wanted, visit); }, low_);
@@ -111,14 +110,14 @@ class KeyTable {
 
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(places_.size()); }
   [[nodiscard]] std::int64_t num_bytes() const;
-  /// num_bytes() of `count` keys, the largest `span` - 1 above the smallest.
+  /// num_bytes() of a table of `count` keys whose largest key is `span` - 1 above the smallest.
   [[nodiscard]] static std::int64_t bytes(std::int64_t span, std::int64_t count);
 
  private:
-  /// Bits of a key that its bucket does not tell, and how many of them are stored.
+  /// Number of low bits of a key within its bucket, and their storage.
   struct Form {
     int shift;
-    bool is_short; // in 8 bits, else in 16
+    bool is_short; // stored in 8 bits, otherwise in 16
   };
   [[nodiscard]] static Form form_of(std::int64_t span, std::int64_t count);
   [[nodiscard]] static std::int64_t num_buckets(std::int64_t span, Form form) {

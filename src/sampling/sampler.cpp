@@ -14,7 +14,7 @@ Sampler::Sampler(std::int64_t num_groups, std::int64_t num_accumulated)
       num_accumulated_(num_accumulated) {
   ORTHANT_REQUIRE(num_groups_ >= 1 && num_accumulated_ >= 1, num_groups_, " groups, ", num_accumulated_,
                   " batches each");
-  // Where Gd K is more than can be counted, any number that no graph has vertices for is refused later.
+  // If Gd K overflows, use a number that is larger than any graph and is therefore refused later.
   constexpr auto most = std::numeric_limits<std::int64_t>::max() / 2;
   step_batches_ = num_accumulated_ > most / num_groups_ ? most : num_groups_ * num_accumulated_;
 }
@@ -34,7 +34,7 @@ std::int64_t Sampler::count_batches(std::int64_t num_wanted, std::int64_t batch_
 }
 
 double edge_factor(std::int64_t num_vertices, std::int64_t num_sampled, bool is_same_stratum) {
-  auto const self = is_same_stratum ? 1 : 0; // i itself is in the batch and no neighbour of its own
+  auto const self = is_same_stratum ? 1 : 0; // i itself is in the batch and is not its own neighbor
   if (num_sampled <= self) return 0;
   return static_cast<double>(num_vertices - self) / static_cast<double>(num_sampled - self);
 }

@@ -1,20 +1,19 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which vertices are in a batch: the one question that a way of sampling answers.
+// Samplers: an interface that selects the vertices of a batch.
 //
-// Vertices are numbered by *key*: the graph is cut in strata (often one), and the keys of stratum s are
-// [N_0 + .. + N_{s-1}, N_0 + .. + N_s), in the order of original ids. With one stratum the key is the
-// original id. A batch is a set of keys that every rank can list without asking another.
+// Vertices are numbered by *key*. The graph is partitioned into strata (often one), and the keys of stratum s are [N_0 + .. + N_{s-1}, N_0
+// + .. + N_s), in the order of original ids. With one stratum the key is the original id. A batch is a set of keys that every rank can list
+// without communication.
 //
-// An edge between two vertices of a batch counts m times, so that the sampled aggregation is right on
-// average: given that i is in the batch, sum_j m(g_i, g_j) a_ij x_j over the j of the batch has the mean
-// sum_j a_ij x_j. That m depends on the groups of the two vertices only is what lets a sampled block be a
-// pattern. Groups are strata, or the clusters of a batch. A sampler that draws neighbours by layer would list
-// several sets.
+// An edge between two vertices of a batch is multiplied by m, so that the sampled aggregation is right on average: given that i is in the
+// batch, sum_j m(g_i, g_j) a_ij x_j over the j of the batch has the mean sum_j a_ij x_j. Because m depends only on the groups of the two
+// vertices, a sampled block can be a pattern. Groups are strata, or the clusters of a batch. A sampler that draws neighbors by layer would
+// need several sets.
 //
-// In a step of Gd groups that accumulate K batches each, group g takes as its k-th batch number
-// (s K + k) Gd + g of step s: a data axis of Gd is one group that accumulates Gd batches.
+// In a step s of Gd groups that accumulate K batches each, the k-th batch of group g is number (s K + k) Gd + g: a data axis of size Gd is
+// equivalent to one group that accumulates Gd batches.
 
 #include <cstddef>
 #include <cstdint>
@@ -23,27 +22,27 @@
 
 namespace orthant::sampling {
 
-/// How the edges of a batch are weighed.
+/// How the edges of a batch are weighted.
 enum class BatchEdges : std::uint8_t {
-  rescale,     // those of A^ times m: A~ is A^ on average over batches
-  renormalize, // A^ of the subgraph that the batch induces, with the degrees that vertices have in it, as PyG
-               // and Cluster-GCN do: less variance, but biased, as the mean over batches is not A^
+  rescale,     // edges of A^ times m: the mean of A~ over batches is A^
+  renormalize, // A^ of the induced subgraph with its own degrees, as in PyG and
+               // Cluster-GCN: less variance, but the mean over batches is not A^
 };
 
-/// What decides the stratum of a vertex.
+/// The property of a vertex that determines its stratum.
 struct Strata {
   enum class By : std::uint8_t { nothing, training, degree, cluster };
   By by = By::nothing; // nothing: one stratum. training: training vertices, and the others
   std::vector<std::int64_t> degree_bounds; // by degree: stratum s has degrees in [bounds[s], bounds[s + 1])
 };
 
-/// The vertices of one batch. Lists are used again: a batch after the first allocates nothing.
+/// The vertices of one batch. Arrays are reused: only the first batch allocates.
 struct BatchKeys {
   std::vector<std::int64_t> keys;          // [size()] each once; those of group 0 first, then 1, ..
   std::vector<std::int64_t> stratum_sizes; // [num_strata] vertices of each group in the batch: b_s
   std::vector<double> factors;             // [num_strata x num_strata] m(a, b), row-major
-  /// [num_strata] what the loss of a training vertex of the group counts, so that the mean over a batch is on
-  /// average that over the graph; empty: all vertices are equally often in a batch.
+  /// [num_strata] weight of the loss of a training vertex of each group. With it, the mean over a batch is on average the mean over the
+  /// graph. Empty if all vertices are equally often in a batch.
   std::vector<double> loss_weights;
 
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(keys.size()); }
@@ -57,28 +56,28 @@ class Sampler {
   Sampler& operator=(Sampler const&) = delete;
   virtual ~Sampler() = default;
 
-  /// How the vertices of the graph are put in strata, and how many are in each: N_s.
+  /// The rule for the strata of the graph, and the number of vertices in each: N_s.
   [[nodiscard]] virtual Strata strata() const = 0;
   [[nodiscard]] virtual std::vector<std::int64_t> const& stratum_sizes() const = 0;
-  /// Whether m(a, b) = m(b, a) in all batches.
+  /// True if m(a, b) = m(b, a) in all batches.
   [[nodiscard]] virtual bool has_symmetric_factors() const = 0;
-  /// Batches of an epoch, a multiple of Gd K.
+  /// Number of batches of an epoch, a multiple of Gd K.
   [[nodiscard]] virtual std::int64_t num_batches() const = 0;
-  /// Batch `batch` of an epoch, 0 <= batch < num_batches(). A pure function of its arguments: any rank and
-  /// any thread, at any time, in any order.
+  /// Draws batch `batch` of an epoch, 0 <= batch < num_batches(). A pure function of its arguments: any rank and any thread may call it, at
+  /// any time and in any order.
   virtual void draw(std::int64_t epoch, std::int64_t batch, BatchKeys& keys) const = 0;
 
-  /// Steps of an epoch: num_batches() / (Gd K).
+  /// Number of steps of an epoch: num_batches() / (Gd K).
   [[nodiscard]] std::int64_t num_steps() const { return num_batches() / step_batches_; }
-  /// The batch that a group takes in a step, as number `accumulated` of its K.
+  /// The batch of a group in a step, as number `accumulated` of its K batches.
   [[nodiscard]] std::int64_t batch_of(std::int64_t step, std::int64_t group,
                                       std::int64_t accumulated = 0) const {
     return (step * num_accumulated_ + accumulated) * num_groups_ + group;
   }
 
  protected:
-  /// `num_wanted` batches of an epoch rounded up to whole steps. Throws UserError if some groups have no work,
-  /// or if that is more than the `num_shared` vertices or clusters (`what`) that the batches share.
+  /// `num_wanted` batches of an epoch, rounded up to whole steps. Throws UserError if some groups have no work, or if the result exceeds
+  /// the `num_shared` vertices or clusters (`what`) that the batches share.
   [[nodiscard]] std::int64_t count_batches(std::int64_t num_wanted, std::int64_t batch_size,
                                            std::int64_t num_shared, std::string_view what) const;
   /// Gd K.
@@ -95,11 +94,11 @@ class Sampler {
   return (dividend + divisor - 1) / divisor;
 }
 
-/// m(a, b) if num_sampled of the num_vertices of the neighbour's stratum are drawn uniformly. A factor that no
-/// edge of the batch has is 0.
+/// m(a, b) if num_sampled of the num_vertices vertices of the neighbor's stratum are drawn uniformly. 0 if the batch cannot have such an
+/// edge.
 [[nodiscard]] double edge_factor(std::int64_t num_vertices, std::int64_t num_sampled, bool is_same_stratum);
 
-/// Throws UserError unless 2 <= batch_size <= num_vertices and some vertex trains.
+/// Throws UserError unless 2 <= batch_size <= num_vertices and num_train is positive.
 void require_batch_size(std::int64_t batch_size, std::int64_t num_vertices, std::int64_t num_train);
 
 } // namespace orthant::sampling

@@ -23,7 +23,7 @@ struct Member {
 };
 struct Question {
   std::int64_t vertex;
-  std::int64_t place; // in the list of the rank that asks
+  std::int64_t place; // in the list of the requesting rank
   std::int64_t rank;
 };
 struct Answer {
@@ -118,7 +118,7 @@ SamplingKeys::SamplingKeys(runtime::Communicator const& comm, graph::GraphStore 
 
 PackedIds SamplingKeys::of(PackedIds const& original_ids) const {
   if (num_strata() == 1) return original_ids;
-  std::vector<Question> questions; // that this rank is asked
+  std::vector<Question> questions; // received by this rank
   std::size_t next = 0;
   graph::exchange<Question>(
       comm_,

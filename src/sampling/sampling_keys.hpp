@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// From original ids to the keys that batches are lists of (sampler.hpp). For set-up: every rank reads the
-// strata of N/P vertices, sends them to the owners of their original ids, and asks those owners for keys.
+// Maps original ids to the keys of batches (sampler.hpp) during set-up. Every rank reads the strata of N/P vertices, sends them to the
+// owners of their original ids, and requests keys from those owners.
 
 #include "graph/store/store_reader.hpp"
 #include "runtime/comm/communicator.hpp"
@@ -16,29 +16,28 @@
 
 namespace orthant::sampling {
 
-/// Stratum of each vertex at positions `rows` of order p1. Not collective, may throw: use together().
+/// Stratum of each vertex at positions `rows` of order p1. Not collective and may throw: call it inside together().
 [[nodiscard]] std::vector<std::int32_t> read_strata(graph::GraphStore const& store, Strata const& strata,
                                                     runtime::Range rows);
 
-/// Vertices of the graph in each of `num_strata` strata. Collective.
+/// Number of vertices of the graph in each of `num_strata` strata. Collective.
 [[nodiscard]] std::vector<std::int64_t> count_strata(runtime::Communicator const& comm,
                                                      graph::GraphStore const& store, Strata const& strata,
                                                      std::size_t num_strata);
 
 class SamplingKeys {
  public:
-  /// `num_strata` strata as `strata` says. More than one: every rank holds the keys of N/P vertices, by
-  /// original id. `comm` must outlive this object. Collective.
+  /// With more than one stratum, every rank holds the keys of N/P vertices, by original id. `comm` must outlive this object. Collective.
   SamplingKeys(runtime::Communicator const& comm, graph::GraphStore const& store, Strata const& strata,
                std::size_t num_strata);
 
   [[nodiscard]] std::size_t num_strata() const { return sizes_.size(); }
-  /// Vertices of the graph in each stratum.
+  /// Number of vertices of the graph in each stratum.
   [[nodiscard]] std::vector<std::int64_t> const& sizes() const { return sizes_; }
-  /// The keys of the vertices with these original ids. More than one stratum: collective, every rank asks for
-  /// ids of its own, and holds 24 bytes for each that it is asked for.
+  /// The keys of the vertices with these original ids. With more than one stratum it is collective: every rank requests its own ids, and
+  /// needs 24 bytes per id that others request from it.
   [[nodiscard]] PackedIds of(PackedIds const& original_ids) const;
-  /// Bytes held, and what a rank holds of more than one stratum.
+  /// Bytes held by this rank, and bytes that a rank holds if there is more than one stratum.
   [[nodiscard]] std::int64_t num_bytes() const { return keys_.num_bytes(); }
   [[nodiscard]] static std::int64_t bytes(std::int64_t num_vertices, int num_ranks, int rank) {
     return PackedIds::bytes(num_vertices, runtime::balanced_range(num_vertices, num_ranks, rank).size());
@@ -47,9 +46,9 @@ class SamplingKeys {
  private:
   runtime::Communicator const& comm_;
   std::int64_t num_vertices_;
-  runtime::Range ids_; // of this rank
+  runtime::Range ids_; // owned by this rank
   std::vector<std::int64_t> sizes_;
-  PackedIds keys_; // [ids_]; empty: one stratum
+  PackedIds keys_; // [ids_]; empty if there is one stratum
 };
 
 } // namespace orthant::sampling

@@ -39,7 +39,7 @@ void VertexSampler::choose_strata(VertexSamplerOptions const& options, std::int6
   auto const num_others = stratum_sizes_[0] - num_train;
   if (!(fraction > 0 && fraction < 1))
     throw_user("--batch-train-fraction is between 0 and 1, not {}", fraction);
-  // At least one vertex of each kind: a fraction that rounds to all or none would be no stratification.
+  // At least one vertex of each kind: without one kind, there would be no stratification.
   auto const rounded = std::llround(fraction * static_cast<double>(batch_size));
   auto const num_trained = std::clamp<std::int64_t>(rounded, 1, batch_size - 1);
   num_others_a_batch_ = batch_size - num_trained;
@@ -52,7 +52,7 @@ void VertexSampler::choose_strata(VertexSamplerOptions const& options, std::int6
                "has {}; give a larger fraction or a smaller batch",
                fraction, num_others_a_batch_, batch_size, num_others);
   stratum_sizes_ = {num_train, num_others};
-  // Whole steps, so that the groups of a step have no vertex in common where that is possible.
+  // Whole steps, so that the groups of a step have no vertex in common if possible.
   auto const num_served = num_others / num_others_a_batch_;
   num_batches_a_round_ =
       num_served < step_batches() ? num_served : num_served / step_batches() * step_batches();

@@ -1,20 +1,20 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Uniform vertex sampling without communication (ScaleGNN, arXiv 2604.02651), O(B) a batch: a keyed bijection
-// puts the vertices of an epoch in a random order that is never stored, and batch t is a piece of it.
+// Uniform vertex sampling without communication (ScaleGNN, arXiv 2604.02651), O(B) per batch. A keyed bijection puts the vertices of an
+// epoch in a random order that is never stored, and each batch is a part of it.
 //
-// One stratum. T = ceil(N / B), rounded up to a multiple of Gd K (the batches of a step); batch t is part t
-// of T balanced parts, so sizes differ by at most one and every vertex is in one batch of the epoch. Given
-// that i is in a batch S, any other vertex is with probability (|S| - 1) / (N - 1):
+// One stratum: T = ceil(N / B), rounded up to a multiple of Gd K (the batches of a step). Batch t is part t of T balanced parts, so that
+// sizes differ by at most one and every vertex is in one batch of the epoch. Given that i is in a batch S, the probability of any other
+// vertex to be in S is (|S| - 1) / (N - 1):
 //
 //   m = (N - 1) / (|S| - 1)                                      with the actual |S|
 //
-// Two strata (train_fraction F): 0 the training vertices, 1 the others, each in an order of its own.
-// F B training vertices a batch: T = ceil(N_0 / (F B)), rounded up; an epoch has every training vertex once.
-// The other (1 - F) B of a batch are consecutive in the others' order. Where an epoch needs more of them than
-// there are, their order begins anew with a fresh key at the end of a step, or of a batch where one step
-// takes more than all: no batch has a vertex twice, no vertex comes again before its order has begun anew.
+// Two strata (train_fraction F): stratum 0 contains the training vertices, and stratum 1 the others, each in an order of its own. A batch
+// has F B training vertices: T = ceil(N_0 / (F B)), rounded up. An epoch has every training vertex once. The other (1 - F) B vertices of a
+// batch are consecutive in the order of the others. If an epoch needs more of them than exist, a new order with another key begins at the
+// end of a step, or at the end of a batch if one step needs more than all of them. No batch has a vertex twice, and no vertex is repeated
+// before a new order begins.
 //
 //   m(a, b) = N_b / b_b  (a != b),   (N_b - 1) / (b_b - 1)  (a = b)     b_s of stratum s in this batch
 
@@ -30,7 +30,7 @@ namespace orthant::sampling {
 
 struct VertexSamplerOptions {
   std::uint64_t seed = 0;
-  std::int64_t batch_size = 0;          // B, vertices a group and batch
+  std::int64_t batch_size = 0;          // B, vertices per group and batch
   std::int64_t num_groups = 1;          // Gd
   std::int64_t num_accumulated = 1;     // K
   std::optional<double> train_fraction; // F
@@ -38,47 +38,47 @@ struct VertexSamplerOptions {
 
 class VertexSampler final : public Sampler {
  public:
-  /// Of a graph of `num_vertices`, `num_train` of them in the training split. Throws UserError where a batch
-  /// is smaller than 2 or larger than the graph, no vertex trains, there are fewer batches than groups, F is
-  /// not inside (0, 1), or a batch wants more of a stratum than there are.
+  /// Samples a graph of `num_vertices` vertices, of which `num_train` are in the training split. Throws UserError if a batch is smaller
+  /// than 2 or larger than the graph, if no vertex trains, if there are fewer batches than groups, if F is not inside (0, 1), or if a batch
+  /// needs more vertices of a stratum than exist.
   VertexSampler(VertexSamplerOptions const& options, std::int64_t num_vertices, std::int64_t num_train);
 
   [[nodiscard]] Strata strata() const override {
     return {stratum_sizes_.size() == 1 ? Strata::By::nothing : Strata::By::training, {}};
   }
   [[nodiscard]] std::vector<std::int64_t> const& stratum_sizes() const override { return stratum_sizes_; }
-  /// With two strata m(a, b) depends on that of the neighbour.
+  /// With two strata, m(a, b) depends on the neighbor's stratum.
   [[nodiscard]] bool has_symmetric_factors() const override { return stratum_sizes_.size() == 1; }
   [[nodiscard]] std::int64_t num_batches() const override { return num_batches_; }
   void draw(std::int64_t epoch, std::int64_t batch, BatchKeys& keys) const override;
 
  private:
   void choose_strata(VertexSamplerOptions const& options, std::int64_t num_train);
-  /// The order of stratum s in `epoch`, begun for time number `round`.
+  /// The order of stratum s in `epoch`; `round` counts its orders in the epoch.
   [[nodiscard]] runtime::KeyedBijection order_of(std::size_t stratum, std::int64_t epoch,
                                                  std::int64_t round) const;
 
   std::uint64_t seed_;
   std::int64_t num_batches_ = 0;
   std::vector<std::int64_t> stratum_sizes_;
-  std::int64_t num_others_a_batch_ = 0;  // two strata
-  std::int64_t num_batches_a_round_ = 0; // batches that one order of the others serves
+  std::int64_t num_others_a_batch_ = 0;  // with two strata
+  std::int64_t num_batches_a_round_ = 0; // batches per order of the other vertices
 };
 
-// Batches of whole clusters of the store (`orthant partition --clusters K`), which keep most of their edges
-// (Cluster-GCN, arXiv 1905.07953). A keyed bijection puts the K clusters of an epoch in a random order, and
-// batch t is part t of T balanced parts of it, T = ceil(N / B) rounded up to whole steps. So every vertex is in
-// one batch of the epoch. Clusters differ in size, and so do batches; B is their mean. O(|S|) a batch.
+// Batches of whole clusters of the store (`orthant partition --clusters K`), which keep most of their edges (Cluster-GCN, arXiv
+// 1905.07953). A keyed bijection puts the K clusters of an epoch in a random order. Batch t is part t of T balanced parts of it, T = ceil(N
+// / B) rounded up to whole steps, so that every vertex is in one batch of the epoch. Clusters, and therefore batches, differ in size; B is
+// the mean size of a batch. Cost: O(|S|) per batch.
 //
-// A group is a cluster of the batch, q of them. Given that i is in, a cluster that is not its own is with
-// probability (q - 1) / (K - 1):
+// The groups of a batch are its q clusters. Given that i is in the batch, the probability of another cluster to be in it is (q - 1) / (K -
+// 1):
 //
 //   m(a, a) = 1          m(a, b) = (K - 1) / (q - 1)   (a != b)
 //
-// With q = 1 no edge between clusters is ever seen, which no factor makes up for: a batch to be rescaled has at
-// least two clusters, unless K = 1.
+// With q = 1, edges between clusters never occur, and no factor can compensate for that: if edges are rescaled, a batch must have at least
+// two clusters, unless K = 1.
 
-/// Groups of a batch have 8 bits.
+/// The number of a group in a batch has 8 bits.
 inline constexpr std::int64_t most_rescaled_clusters = 127;
 
 struct ClusterSamplerOptions {
@@ -91,9 +91,9 @@ struct ClusterSamplerOptions {
 
 class ClusterSampler final : public Sampler {
  public:
-  /// Of clusters with so many vertices each, `num_train` training vertices in all. Throws UserError as
-  /// VertexSampler does, if there are more batches than clusters that have vertices, and, if edges are rescaled,
-  /// if a batch has fewer than 2 or more than 127 clusters.
+  /// `cluster_sizes` are the numbers of vertices of the clusters; `num_train` is the total number of training vertices. Throws UserError if
+  /// a batch is smaller than 2 or larger than the graph, if no vertex trains, or if there are more batches than clusters with vertices.
+  /// With rescaled edges also throws UserError if a batch has fewer than 2 or more than 127 clusters.
   ClusterSampler(ClusterSamplerOptions const& options, std::vector<std::int64_t> cluster_sizes,
                  std::int64_t num_train);
 
@@ -107,7 +107,7 @@ class ClusterSampler final : public Sampler {
   std::uint64_t seed_;
   BatchEdges edges_;
   std::vector<std::int64_t> cluster_sizes_;
-  std::vector<runtime::Range> cluster_keys_; // of the clusters that have vertices
+  std::vector<runtime::Range> cluster_keys_; // of the clusters with vertices
   std::int64_t num_batches_ = 0;
 };
 

@@ -37,7 +37,7 @@ std::uint64_t sum_of_bytes(std::string const& text) {
   return runtime::sum_of_box<std::uint8_t>({size}, {0}, {size}, std::span(bytes, text.size()));
 }
 
-/// What the ranks must know beside the facts.
+/// Data that the ranks need in addition to the facts.
 struct Layout {
   std::array<std::int64_t, all_parts.size()> offsets{};
   std::int64_t file_bytes = 0;
@@ -64,7 +64,7 @@ void require_array(Hdf5File const& file, std::string const& array, Hdf5Type type
     throw_user("'{}' is damaged: {} is not of the type and length that its facts say", file.name(), array);
 }
 
-/// The texts of the tokens, checked.
+/// Reads and checks the texts of the tokens.
 Vocabulary read_vocabulary(Hdf5File const& file, TokenFacts const& facts) {
   require_array(file, ends_array, Hdf5Type::int64, facts.vocabulary_size);
   if (!file.contains(bytes_array))
@@ -74,7 +74,7 @@ Vocabulary read_vocabulary(Hdf5File const& file, TokenFacts const& facts) {
   try {
     Vocabulary vocabulary(std::string(bytes.begin(), bytes.end()), ends);
     if (sum_of(vocabulary) == facts.sum_of_vocabulary) return vocabulary;
-  } catch (runtime::Error const&) { // ends that are none: damaged, too
+  } catch (runtime::Error const&) { // the ends are invalid: the file is damaged
   }
   throw_user("'{}' is damaged: the checksum of its vocabulary is wrong; make it again with orthant tokenize",
              file.name());
@@ -114,7 +114,7 @@ std::string TokenFacts::to_json() const {
         {"tokens", facts.num_tokens}, {"bytes", facts.num_bytes}, {"sum", hex(facts.sum)}};
   }
   json["vocabulary_sum"] = hex(sum_of_vocabulary);
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace); // a file's name may be no UTF-8
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace); // a file's name may not be valid UTF-8
 }
 
 TokenFacts TokenFacts::from_json(std::string const& text, std::string const& path) {

@@ -1,13 +1,13 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// A text as numbers of tokens, in one HDF5 file that orthant tokenize writes (docs/tokens.md):
+// A text as token numbers, in one HDF5 file that orthant tokenize writes (docs/tokens.md):
 //
-//   /tokens/train, /tokens/valid     uint16 or uint32, the parts of the text one after the other
+//   /tokens/train, /tokens/valid     uint16 or uint32, consecutive parts of the text
 //   /vocabulary/bytes, /ends         the texts of the tokens
 //   attributes of "/"                format, version, facts (JSON) and their checksum
 //
-// Rank 0 alone opens it with HDF5. All ranks read plain bytes of the tokens that they need.
+// Only rank 0 opens it with HDF5. Each rank reads the plain bytes of the tokens that it needs.
 
 #include "runtime/comm/communicator.hpp"
 #include "runtime/files/byte_source.hpp"
@@ -35,17 +35,17 @@ inline constexpr auto ends_array = "/vocabulary/ends";
 inline constexpr auto file_format = "orthant tokens";
 inline constexpr std::int64_t file_version = 1;
 
-/// uint16 as long as all tokens of the vocabulary fit.
+/// uint16 if all tokens of the vocabulary fit, otherwise uint32.
 [[nodiscard]] runtime::Hdf5Type token_type(std::int64_t vocabulary_size);
 
 struct PartFacts {
   std::int64_t num_tokens = 0;
-  std::int64_t num_bytes = 0; // of the text
-  std::uint64_t sum = 0;      // of the array: runtime/files/array_sum.hpp
+  std::int64_t num_bytes = 0; // length of the text
+  std::uint64_t sum = 0;      // checksum of the array: runtime/files/array_sum.hpp
 };
 
 struct TokenFacts {
-  std::string source; // name of the text's file
+  std::string source; // name of the text file
   TokenizerKind tokenizer = TokenizerKind::byte;
   std::int64_t vocabulary_size = 0;
   std::array<PartFacts, all_parts.size()> parts;
@@ -53,19 +53,19 @@ struct TokenFacts {
 
   [[nodiscard]] PartFacts const& of(Part part) const { return parts[static_cast<std::size_t>(part)]; }
   [[nodiscard]] std::string to_json() const;
-  /// Throws UserError, which names `path`, if the text is no such JSON.
+  /// Throws a UserError with `path` if the text is not such JSON.
   [[nodiscard]] static TokenFacts from_json(std::string const& text, std::string const& path);
 };
 
-/// Of the texts of a vocabulary, for TokenFacts.
+/// Checksum of the texts of a vocabulary, for TokenFacts.
 [[nodiscard]] std::uint64_t sum_of(Vocabulary const& vocabulary);
-/// Of the JSON of the facts, for the file's attribute.
+/// Checksum of the JSON of the facts, for the file's attribute.
 [[nodiscard]] std::int64_t sum_of(std::string const& facts);
 
 class TokenFile {
  public:
-  /// Throws UserError, the same on all ranks: no such file, not one of tokens, a newer version, damaged. The tokens
-  /// themselves are not read. Collective.
+  /// Opens a token file without reading the tokens. Throws UserError on all ranks if there is no such file, or if it is not a token file,
+  /// has a newer version or is damaged. Collective.
   [[nodiscard]] static TokenFile open(runtime::Communicator const& comm, std::filesystem::path const& path);
 
   [[nodiscard]] TokenFacts const& facts() const { return facts_; }
@@ -73,13 +73,13 @@ class TokenFile {
   [[nodiscard]] std::string const& name() const { return name_; }
   [[nodiscard]] std::int64_t num_tokens(Part part) const { return facts_.of(part).num_tokens; }
 
-  /// ids := the tokens from `begin` on, as many as there is room for. Not collective. Throws UserError if they
-  /// cannot be read, and Error if there are no such tokens.
+  /// ids := the ids.size() tokens from `begin` on. Not collective. Throws UserError if they cannot be read, and Error if there are no such
+  /// tokens.
   void read(Part part, std::int64_t begin, std::span<std::int32_t> ids);
-  /// Reads all tokens, a share on each rank, and compares checksums. Throws UserError, the same on all ranks, if
-  /// they are damaged or one is beyond the vocabulary. Collective.
+  /// Reads all tokens, a share on each rank, and compares checksums. Throws UserError on all ranks if the tokens are damaged or one is
+  /// outside the vocabulary. Collective.
   void verify(runtime::Communicator const& comm);
-  /// By read() on this rank.
+  /// Number of bytes that read() has read on this rank.
   [[nodiscard]] std::int64_t bytes_read() const { return bytes_read_; }
 
  private:
@@ -99,23 +99,23 @@ class TokenFile {
   std::int64_t bytes_read_ = 0;
 };
 
-// Which tokens are in which sequence. A window is S tokens and the one behind each: it begins at any token of the
-// training part that S others follow, so N tokens have W = N - S windows.
+// The tokens of each sequence. A window consists of S tokens and, for each of them, the next token as its target. It begins at any token of
+// the training part that S others follow, so that N tokens have W = N - S windows.
 //
 //   sequence i of a training:    window  pi_e(i mod W),  e = i div W
 //
-// pi_e is the keyed bijection of epoch e (runtime/numbers/random.hpp): an epoch takes every window once, and any
-// rank knows any sequence of any step without a message. The validation part is cut from its first token on in
-// windows that do not overlap, so each of its tokens but the first is predicted once.
+// pi_e is the keyed bijection of epoch e (runtime/numbers/random.hpp): an epoch uses every window once, and any rank can compute any
+// sequence of any step without communication. The validation part is cut into windows that do not overlap, from its first token on, so that
+// each of its tokens except the first is predicted once.
 
 class TrainingWindows {
  public:
-  /// Throws UserError unless there is a window: at least sequence + 1 tokens.
+  /// Throws UserError unless there is a window: num_tokens must be at least sequence + 1.
   TrainingWindows(std::int64_t num_tokens, std::int64_t sequence, std::uint64_t seed);
 
-  /// W, the windows of an epoch.
+  /// W, the number of windows of an epoch.
   [[nodiscard]] std::int64_t size() const { return num_windows_; }
-  /// The first token of sequence i of the training, from 0.
+  /// The first token of sequence i of the training; i counts from 0.
   [[nodiscard]] std::int64_t begin_of(std::int64_t i) const;
 
  private:
@@ -123,7 +123,7 @@ class TrainingWindows {
   std::uint64_t seed_;
 };
 
-/// The number of windows of a validation part; 0 if it has no token to predict.
+/// Number of windows of a validation part; 0 if it has no token to predict.
 [[nodiscard]] std::int64_t num_validation_windows(std::int64_t num_tokens, std::int64_t sequence);
 
 } // namespace orthant::tokens

@@ -29,7 +29,7 @@ class Share {
     range_ = {range_.begin + text_begin_, range_.end + text_begin_};
   }
 
-  /// take(code point or byte, number of bytes) for each, in order. Throws UserError if the text is no UTF-8.
+  /// Calls take(code point or byte, number of bytes) for each, in order. Throws UserError if the text is not valid UTF-8.
   template<class Take>
   void for_each(Take&& take) {
     constexpr std::int64_t block_bytes = std::int64_t{1} << 20;
@@ -37,7 +37,7 @@ class Share {
     auto const first = at;
     std::string block;
     while (at < range_.end) {
-      // The last character that begins in the block may end behind it.
+      // The last character that begins in the block may end after it.
       auto const end = std::min(at + block_bytes, range_.end);
       auto const read_end = std::min(end + static_cast<std::int64_t>(longest_character) - 1, bytes_->size());
       block.resize(static_cast<std::size_t>(read_end - at));
@@ -53,7 +53,7 @@ class Share {
   }
 
  private:
-  /// Behind a byte order mark.
+  /// Begin of the text after a byte order mark.
   [[nodiscard]] std::int64_t find_text() {
     constexpr std::int64_t most = 4;
     std::string head(static_cast<std::size_t>(std::min(most, bytes_->size())), '\0');
@@ -61,7 +61,7 @@ class Share {
     if (!is_byte_) runtime::refuse_wide_text(head, bytes_->name());
     return static_cast<std::int64_t>(runtime::byte_order_mark_bytes(head));
   }
-  /// Where the first character that begins in the share does so; its end if none does.
+  /// Position of the first character that begins in the share; the end of the share if there is none.
   [[nodiscard]] std::int64_t first_start() {
     auto at = range_.begin;
     if (at == text_begin_) return at;
@@ -72,7 +72,7 @@ class Share {
     }
     return at;
   }
-  /// The next share passes over the end of a character of this one, and over nothing else.
+  /// Checks that a character begins at `at`: the next share skips the rest of this share's last character, and nothing else.
   void require_start(std::int64_t at) {
     char byte = 0;
     bytes_->read(at, std::as_writable_bytes(std::span(&byte, 1)));
@@ -101,7 +101,7 @@ struct Survey {
   std::int64_t num_tokens = 0;         // of the text
 };
 
-/// Which tokens there are, and how many. Collective.
+/// Finds the tokens that occur, and counts all tokens. Collective.
 Survey survey(runtime::Communicator const& comm, Share& share, TokenizerKind kind) {
   Survey found;
   std::vector<std::int32_t> occurs(kind == TokenizerKind::byte ? 256 : num_code_points, 0);
@@ -126,7 +126,7 @@ Survey survey(runtime::Communicator const& comm, Share& share, TokenizerKind kin
   return found;
 }
 
-/// Takes the tokens of a share one by one, and writes those of each part to its array.
+/// Collects the tokens of a share one by one, and writes the tokens of each part to its array.
 template<class T>
 class Writer {
  public:
@@ -160,7 +160,7 @@ class Writer {
   static constexpr std::size_t most_waiting = std::size_t{1} << 19;
   runtime::Hdf5Output& file_;
   TokenFacts& facts_;
-  std::int64_t first_; // of those that wait, in the text
+  std::int64_t first_; // of the waiting tokens, in the text
   Part part_ = Part::train;
   std::vector<T> waiting_;
 };

@@ -8,12 +8,12 @@
 namespace orthant::tokens {
 namespace {
 
-/// The first code point that needs 2, 3 and 4 bytes.
+/// The first code points that need 2, 3 and 4 bytes.
 constexpr std::array<std::uint32_t, 3> first_of_length{0x80, 0x800, 0x10000};
 constexpr unsigned bits_per_continuation = 6;
 constexpr std::uint32_t continuation_mask = 0x3f;
 
-/// Bytes of a character that begins with this byte, or 0.
+/// Number of bytes of a character that begins with this byte, or 0.
 std::size_t length_of(unsigned char first) {
   if (first < 0x80) return 1;
   if (first >= 0xc2 && first < 0xe0) return 2;

@@ -1,10 +1,10 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The texts of tokens. Token i of a vocabulary is a short run of bytes:
+// The texts of tokens. Token i of a vocabulary is a short sequence of bytes:
 //
 //   char    the characters (Unicode code points) of a text, in ascending order
-//   byte    the 256 bytes, whatever the text is
+//   byte    the 256 bytes, for any text
 
 #include <cstddef>
 #include <cstdint>
@@ -22,10 +22,10 @@ inline constexpr std::size_t longest_character = 4; // bytes
 
 struct Character {
   std::uint32_t code_point = 0;
-  std::size_t num_bytes = 0; // 0: no character begins so
+  std::size_t num_bytes = 0; // 0: not the beginning of a character
 };
 
-/// The character that `text` begins with. Overlong forms, surrogates and numbers beyond Unicode are none.
+/// The first character of `text`. Overlong forms, surrogates and numbers beyond Unicode are invalid.
 [[nodiscard]] Character first_character(std::string_view text);
 
 /// True for the second to fourth byte of a character.

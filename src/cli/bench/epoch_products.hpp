@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The local products of an epoch (models/gnn/plan/network_step.hpp lists them) by themselves, without the communication
-// around them.
+// Runs the local products of an epoch (pmm/cost/step_plan.hpp lists them) without the communication around them, and collects the times
+// of the epochs.
 
 #include "cli/bench/bench.hpp"
 #include "cli/machine/arithmetic_peak.hpp"
@@ -25,29 +25,29 @@ namespace orthant::cli {
 
 using pmm::LocalProduct;
 
-/// Operands and result of any of some products, which use the same memory in turn. Products of 16-bit numbers leave
-/// such numbers, but gradients of weights.
+/// Operands and result of a list of products, which all use the same memory. Products of 16-bit operands have 16-bit results, except
+/// gradients of weights.
 template<class T>
 class ProductOperands {
  public:
   explicit ProductOperands(std::vector<LocalProduct> const& products);
-  /// What they take.
+  /// Bytes of the operands and results of these products.
   [[nodiscard]] static std::int64_t num_bytes(std::vector<LocalProduct> const& products);
 
-  /// As the trainer does. Enqueues on exec.
+  /// Runs the product as the trainer does. Enqueues on exec.
   void multiply(runtime::DefaultExec const& exec, LocalProduct const& product) const;
   void multiply(runtime::DefaultExec const& exec, LocalProduct const& product,
                 pmm::LocalSpmm<T> const& sparse) const;
-  /// The dense product through one of bare_libraries() alone; false if it does not have it.
+  /// Runs the dense product by one of bare_libraries(); returns false if the library does not support it.
   bool multiply_bare(std::string_view library, LocalProduct const& product) const;
-  /// The name of the library that multiply() gives the dense product to.
+  /// Library that multiply() uses for the dense product.
   [[nodiscard]] std::string_view library_of(LocalProduct const& product) const;
 
  private:
   struct Panels;
   [[nodiscard]] Panels panels_of(LocalProduct const& product) const;
 
-  /// Rounded operands, and results, if there are products in that format.
+  /// Operands and results in a 16-bit format; empty if no product uses it.
   template<class Number>
   struct Rounded {
     runtime::Vector<Number> left, right, result;
@@ -57,7 +57,7 @@ class ProductOperands {
   template<class Number>
   void multiply_rounded(runtime::DefaultExec const& exec, LocalProduct const& product,
                         Rounded<Number> const& numbers) const;
-  /// work(Rounded) for a product of 16-bit numbers; false for others.
+  /// Calls work(Rounded) for a product of 16-bit numbers; returns false for other products.
   template<class Work>
   bool with_rounded(LocalProduct const& product, Work const& work) const;
 
@@ -69,7 +69,7 @@ class ProductOperands {
 extern template class ProductOperands<float>;
 extern template class ProductOperands<double>;
 
-// What the epochs of `orthant bench epoch` took: seconds, phases, and what was communicated.
+// Times of the epochs of `orthant bench epoch`: seconds, phases and communicated bytes.
 
 class EpochTimes {
  public:
@@ -87,7 +87,7 @@ class EpochTimes {
     loss_ = record.loss;
   }
 
-  /// Returns the median. Collective.
+  /// Adds the times to the line. Returns the median seconds. Collective.
   double describe(nlohmann::ordered_json& line, runtime::Communicator const& world) const {
     auto const seconds = summarise(world, seconds_);
     line["seconds"] = seconds.median;
@@ -95,7 +95,7 @@ class EpochTimes {
     auto& table = line["phases"] = nlohmann::ordered_json::object();
     for (auto const& name : order_) {
       auto const median = summarise(world, phases_.at(name)).median;
-      if (median > 0) table[name] = median; // 0: of the first epoch alone, before a device's were recorded
+      if (median > 0) table[name] = median; // 0: in the first epoch only
     }
     line["phases_share"] = runtime::all_reduced(world, median_of(shares_), runtime::Reduction::min);
     line["comm_bytes"] = comm_bytes_;
@@ -106,7 +106,7 @@ class EpochTimes {
 
  private:
   std::vector<double> seconds_;
-  std::vector<double> shares_; // of an epoch that this rank's phases explain
+  std::vector<double> shares_; // sum of this rank's phases / seconds of the epoch
   std::vector<std::string> order_;
   std::map<std::string, std::vector<double>> phases_;
   std::int64_t comm_bytes_ = 0;
@@ -114,23 +114,26 @@ class EpochTimes {
   double loss_ = 0;
 };
 
-// Attention over stored entries by itself: the three products of a layer (pmm/edges/edge_products.hpp) with what makes their sparse
-// factor, which is no matrix of the graph but changes every step: scores, their softmax, and the adjoints of both.
+// Attention over stored entries without communication: the three products of a layer (pmm/edges/edge_products.hpp), and the computation
+// of their sparse factor, which changes every step: scores, softmax, and the adjoints of both.
 //
-//   alpha := softmax(scores), Q := alpha V      dalpha := dQ V^T, to the gradients of the scores' ends      dV := alpha^T dQ
+//   alpha := softmax(scores), Q := alpha V
+//   dalpha := dQ V^T, then the gradients of the scores' ends
+//   dV := alpha^T dQ
 
 template<class T>
 class EdgeProducts {
  public:
-  /// For the layers of a network that all weigh their neighbours.
+  /// Prepares the products of all layers. Every layer must weigh its neighbors by attention.
   EdgeProducts(pmm::ProcessGrid const& grid, models::NetworkPlan const& plan,
                models::OwnedAdjacency<T> const& adjacency);
 
-  /// Enqueues on exec. Rows whose edges lie in several blocks have a softmax of this block alone: nothing is sent.
+  /// Runs the product. Enqueues on exec. If the edges of a row lie in several blocks, its softmax covers this block only: nothing is
+  /// sent.
   void multiply(runtime::DefaultExec const& exec, pmm::LocalProduct const& product);
-  /// What multiply() computes.
+  /// Formula that multiply() computes.
   [[nodiscard]] std::string formula_of(pmm::LocalProduct const& product) const;
-  /// The size of the numbers of its edges, and of the ends that scores read.
+  /// Bytes of the coefficients of the edges, and of the vertex terms that the scores read.
   [[nodiscard]] std::int64_t bytes_of_numbers(pmm::LocalProduct const& product) const;
 
  private:
@@ -139,11 +142,11 @@ class EdgeProducts {
   void sum_neighbours(runtime::DefaultExec const& exec, models::AttentionSteps const& steps);
   void find_gradients(runtime::DefaultExec const& exec, models::AttentionSteps const& steps);
 
-  runtime::Communicator self_; // of one rank
-  runtime::PassLedger passes_; // of kernels by themselves, which nobody reads
+  runtime::Communicator self_; // this rank alone
+  runtime::PassLedger passes_; // required by the kernels, not read
   std::shared_ptr<pmm::Workspace<T>> workspace_;
   pmm::EdgeBlock block_;
-  std::vector<models::AttentionSteps> steps_; // layer by layer
+  std::vector<models::AttentionSteps> steps_; // per layer
   runtime::Vector<T> rows_, columns_, vectors_, coefficients_;
   runtime::Vector<T> gradient_, sums_, of_rows_, of_columns_, terms_; // results
 };

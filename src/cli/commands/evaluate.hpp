@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Options of a network beside weights that record one: evaluations take the command lines of trainings.
+// Check of network options against the weights that `evaluate` and `evaluate-lm` read: they accept the command lines of trainings.
 
 #include "cli/options/command.hpp"
 #include "models/parameters/weights_file.hpp"
@@ -10,9 +10,9 @@
 
 namespace orthant::cli {
 
-/// Throws UserError if an option of the network was given, by itself or by a preset that has been applied, and `of_weights`, the
-/// record of the file at `path`, has another value for it. Parts are called as options: "kv_heads" is --kv-heads. Not collective;
-/// the same on all ranks.
+/// Throws UserError if the user or an applied preset has set an option of the network to another value than `of_weights`, the record of
+/// the file at `path`. Names in the record are option names with underscores: "kv_heads" is --kv-heads. Not collective; same result on
+/// all ranks.
 void require_given_network(Context const& context, std::string const& path,
                            models::Architecture const& of_weights);
 

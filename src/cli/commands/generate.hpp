@@ -1,14 +1,14 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Options of the graphs that are generated, to files (generate) or to a store (partition --generate).
+// Options of generated graphs, which go to files (`generate`) or into a store (`partition --generate`).
 
 #include "cli/options/command.hpp"
 #include "graph/generate/generators.hpp"
 
 namespace orthant::cli {
 
-/// The kinds of graphs, as graph::parse_generator_kind() reads them.
+/// Names of the kinds of graphs that graph::parse_generator_kind() accepts.
 [[nodiscard]] std::vector<std::string> generator_kinds();
 
 struct GeneratorOptions {
@@ -19,7 +19,7 @@ struct GeneratorOptions {
   std::int64_t classes = 8;
 };
 
-/// All but the kind, whose option the commands call differently.
+/// Declares all options except the kind, which each command names differently.
 void add_generator_options(Command& command, GeneratorOptions& options);
 
 [[nodiscard]] graph::GeneratorOptions generator_of(GeneratorOptions const& options, std::int64_t seed);

@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// All subcommands; each has a file of its own name.
+// Factories of all subcommands.
 
 #include "cli/options/command.hpp"
 

@@ -1,10 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `orthant train-lm` takes, and the presets: names of whole sets of options, each of which a flag, the environment
-// or a file overrides.
-//
-// Named sets of options of train-lm, and what an architecture implies.
+// Options of `orthant train-lm`, its presets (named sets of options, each of which a flag, the environment or a file overrides), and the
+// options that an architecture implies.
 
 #include "cli/options/shared_options.hpp"
 #include "models/lm/plan/transformer_settings.hpp"
@@ -18,7 +16,7 @@
 namespace orthant::cli {
 
 struct TrainLmOptions : GridOptions, OptimizerOptions, WeightOptions, CheckpointOptions {
-  TrainLmOptions(); // other defaults than graphs have
+  TrainLmOptions(); // sets defaults that differ from those of graph networks
 
   std::string tokens; // a token file
   std::string preset = "none";
@@ -28,8 +26,8 @@ struct TrainLmOptions : GridOptions, OptimizerOptions, WeightOptions, Checkpoint
   std::int64_t layers = 4;
   std::int64_t hidden = 128;
   std::int64_t heads = 4;
-  std::int64_t kv_heads = 0;     // 0: as many as heads
-  std::int64_t feed_forward = 0; // 0: by --arch
+  std::int64_t kv_heads = 0;     // 0: --heads
+  std::int64_t feed_forward = 0; // 0: set by --arch
   std::int64_t positions = 0;    // 0: --sequence
   bool bias = true;
   bool tied_head = true;
@@ -43,12 +41,12 @@ struct TrainLmOptions : GridOptions, OptimizerOptions, WeightOptions, Checkpoint
   std::int64_t top_k = 1;
   std::int64_t moe_every = 1;
   std::int64_t shared_experts = 0;
-  std::string capacity = "none"; // or mean loads
+  std::string capacity = "none"; // none, or a multiple of the mean load
   std::string capacity_group = "step";
   double balance_loss = 0.01;
   double z_loss = 0;
   double router_noise = 0;
-  std::string expert_imbalance = "auto"; // or the most chosen expert over the mean
+  std::string expert_imbalance = "auto"; // or load of the most chosen expert / mean
   std::string expert_placement = "order";
   std::string expert_loads; // metrics of an earlier run
 
@@ -70,30 +68,30 @@ struct TrainLmOptions : GridOptions, OptimizerOptions, WeightOptions, Checkpoint
   bool force_memory = false;
 };
 
-/// The one definition of them for each command that takes what a training takes; its members hold the defaults.
+/// Declares the options, for every command that accepts the options of train-lm. The members hold the defaults.
 void add_options(Command& command, TrainLmOptions& options);
 
-/// Options that nobody gave := those of the preset, as they fit to the others, and then those that --arch implies; the run's
-/// record says so. Collective.
+/// Sets the options that the user did not give: first those of the preset, adjusted to the user's options, then those that --arch
+/// implies. Records them in the run's record. Collective.
 void apply_preset(Context& context, TrainLmOptions& options);
 
-/// Throws UserError if an option of experts is given and --experts is not, or another option without which it has no effect.
+/// Throws UserError if an option of experts is given without --experts, or without another option that it needs to have an effect.
 void require_effective_expert_options(Context const& context, TrainLmOptions const& options);
 
-/// What the options ask for, with a vocabulary of one: that of the tokens is not known yet. Throws UserError if they
+/// Settings of the model, with a vocabulary of one, since the vocabulary of the tokens is not known yet. Throws UserError if the options
 /// contradict each other.
 [[nodiscard]] models::TransformerSettings model_of(TrainLmOptions const& options);
 [[nodiscard]] models::SequenceSettings sequences_of(TrainLmOptions const& options);
 
-/// "none", which has no options, and the others.
+/// The presets; the first is "none", which sets no options.
 [[nodiscard]] std::span<Preset const> language_model_presets();
-/// Of --arch: {"bias": false, ..}.
+/// Options that --arch implies: {"bias": false, ..}.
 [[nodiscard]] nlohmann::ordered_json options_implied_by(std::string_view arch);
 
-// What a preset of train-lm gives bends to the options that the user has given.
+// Adjusts the options of a preset to those that the user has given.
 
-/// Changes numbers of the preset that contradict the user's options, and says so in one line. If the user's own options
-/// contradict each other, these stay, for later checks to refuse. Reads the number of tokens. Collective.
+/// Changes numbers of the preset that contradict the user's options, and logs the changes in one line. Options of the user that
+/// contradict each other stay unchanged; later checks refuse them. Reads the number of tokens. Collective.
 void fit_preset(Context& context, TrainLmOptions& options);
 
 } // namespace orthant::cli

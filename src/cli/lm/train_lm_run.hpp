@@ -1,11 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// orthant train-lm, from options to the final lines.
-//
-// --grid auto of language models: the grid whose step takes least on a machine, of those that fit into the memory of a rank.
-//
-// Loads of experts: what a run says of them, and how an earlier run's place the experts of this one.
+// orthant train-lm, from options to the final lines: the training, its grid, its speed in flop/s, and the loads of experts.
 
 #include "cli/lm/train_lm_options.hpp"
 #include "cli/options/command.hpp"
@@ -21,16 +17,15 @@
 
 namespace orthant::cli {
 
-// The arithmetic that training a transformer asks for, per token, whatever a program does beside it (Kaplan et al.,
-// arXiv 2001.08361; Chowdhery et al., arXiv 2204.02311, appendix B):
+// Floating-point operations that training a transformer needs per token, independent of the implementation (Kaplan et al.,
 //
-//   6 N             N parameters of matrices that multiply: forward once, backward twice, 2 flop each
-//   12 L H S        scores and their products with the values, of S tokens each, in L layers of width H
+//   6 N             N parameters of matrices: one forward and two backward products, 2 flop each
+//   12 L H S        attention scores and their products with the values, sequences of S tokens, L layers of width H
 //
-// Recomputation is not counted, nor is the half of the scores that a causal mask leaves out subtracted.
+// Recomputation is not counted. The half of the scores that a causal mask leaves out is counted.
 
 struct ModelFlops {
-  double products = 0; // per token
+  double products = 0; // flop per token
   double attention = 0;
 
   [[nodiscard]] double per_token() const { return products + attention; }
@@ -38,13 +33,13 @@ struct ModelFlops {
 
 [[nodiscard]] ModelFlops model_flops(models::TransformerSettings const& settings, std::int64_t sequence);
 
-// What a training of a language model says of its steps: lines of the metrics ("step", "eval") and progress.
+// Output per step: lines of the metrics ("step", "eval") and progress.
 
-/// How fast steps are in the words of the field.
+/// Speed of steps in tokens/s and flop/s.
 struct StepSpeed {
-  std::int64_t num_tokens = 0; // of a step
+  std::int64_t num_tokens = 0; // per step
   ModelFlops flops;            // per token
-  double peak_flop_per_s = 0;  // of a large product, on all ranks
+  double peak_flop_per_s = 0;  // of a large product on all ranks together
 
   [[nodiscard]] double tokens_per_second(double seconds) const {
     return static_cast<double>(num_tokens) / seconds;
@@ -57,7 +52,7 @@ struct StepSpeed {
 class StepLines {
  public:
   StepLines(Context& context, std::int64_t num_steps, std::int64_t log_every, StepSpeed const& speed);
-  /// A line of metrics for every step and evaluation; progress every --log-every steps, and with evaluations.
+  /// Writes a line of metrics for every step and evaluation. Prints progress every --log-every steps and after evaluations.
   void write(runtime::EpochRecord const& step, std::vector<models::ExpertLoad> const& loads);
   void finish() { progress_.finish(); }
 
@@ -66,57 +61,63 @@ class StepLines {
   std::int64_t num_steps_;
   std::int64_t log_every_;
   StepSpeed speed_;
-  std::optional<double> valid_loss_; // the last: a bar keeps it
-  bool is_first_ = true;             // step of this run
+  std::optional<double> valid_loss_; // latest value, for the bar
+  bool is_first_ = true;             // true before the first step of this run
   runtime::Progress progress_;
 };
 
-/// Returns the exit status. Collective.
+/// Runs the training and returns the exit status. Collective.
 [[nodiscard]] int train_language_model(TrainLmOptions const& options, Context& context);
+
+// --grid auto: the grid with the fastest predicted step on a machine, among those that fit in the memory of a rank.
 
 struct LanguageGridQuestion {
   std::string grid = "auto";
-  std::string machine; // empty: the assumed one
+  std::string machine; // empty: the assumed machine
   models::TransformerSettings const& model;
   models::SequenceSettings const& sequences;
   models::OptimizerSettings const& optimizer;
   std::int64_t num_candidates = 0; // --measure-top
-  int expert_axis = 1;             // its ranks: a factor of the data groups
+  int expert_axis = 1;             // ranks of the expert axis, a factor of the data groups
 };
 
-/// The fastest grids, as many as are to be measured, at least one; if none fits, the fastest one of all, which a check of memory will
-/// refuse. T is the scalar of training. The same on all ranks. Collective. Throws UserError.
+/// Returns the fastest grids: as many as must be measured, at least one. If none fits in memory, returns the fastest of all, which the
+/// memory check then refuses. T is the scalar of training. Same result on all ranks. Collective. Throws UserError if the machine is
+/// unknown or there is no grid.
 template<class T>
 [[nodiscard]] std::vector<models::LanguageModelCost>
 rank_language_grids(Context const& context, LanguageGridQuestion const& question);
 
 struct ChosenLanguageGrid {
   pmm::GridShape shape;
-  nlohmann::ordered_json record; // of the metrics; empty if nothing was measured
+  nlohmann::ordered_json record; // for the metrics; null if nothing was measured
 };
 
-/// The first of them, or by --measure-top the fastest in fact. Collective. Throws UserError.
+/// Returns the grid of --grid. For auto: the grid that is predicted to be fastest, or with --measure-top the one that is measured to be
+/// fastest. Collective. Throws UserError if --grid does not fit the job.
 template<class T>
 [[nodiscard]] ChosenLanguageGrid
 choose_language_grid(Context const& context, LanguageGridQuestion const& question,
                      models::TrainSettings const& settings, tokens::TokenFile& file);
 
-/// How often each expert was chosen, before capacities dropped any, by layers with experts: in the last pass of each step whose metrics these
-/// are. A file may hold several runs, which are added up. Rank 0 reads it. Collective. Throws UserError if the file cannot be read, is no
-/// record of a run, or is one of a model with other layers of experts.
+// Loads of experts: the report of a run, and the placement of experts by the loads of an earlier run.
+
+/// Returns how often each expert was chosen, per layer with experts, before capacities dropped choices. Sums the last pass of each step
+/// in the metrics file at `path`; several runs in a file are added up. Only rank 0 reads it. Collective. Throws UserError if the file
+/// cannot be read, is no metrics file, or belongs to a model with other layers of experts.
 [[nodiscard]] std::vector<std::vector<std::int64_t>>
 read_expert_loads(runtime::Communicator const& world, std::string const& path,
                   models::TransformerSettings const& model);
 
-/// The load of the fullest rank over the mean, with experts in order and as placed, per layer: says it, and as a record of the metrics. Nothing
-/// (null) if experts are in order.
+/// Prints (describe_placement) or returns for the metrics (record_of_placement) the load of the fullest rank over the mean per layer,
+/// with experts in order and as placed. No output, or null, if experts are in order.
 void describe_placement(Context const& context, models::TransformerSettings const& model, int num_ranks);
 [[nodiscard]] nlohmann::ordered_json record_of_placement(models::TransformerSettings const& model,
                                                          int num_ranks);
 
-/// Whether there was a pass of training that they are the loads of.
+/// True if the loads come from a training pass, so at least one expert was chosen.
 [[nodiscard]] bool has_chosen(std::vector<models::ExpertLoad> const& loads);
-/// The load of the experts in the last pass.
+/// Prints the loads of the experts in the last pass.
 void describe_experts(Context const& context, std::vector<models::ExpertLoad> const& loads);
 
 } // namespace orthant::cli

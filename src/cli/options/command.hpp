@@ -1,12 +1,10 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Options that name files, and the checks that no output is one of the inputs, and that none replaces an older
-// file unasked. Made once for every command, before anything is read or written.
+// A subcommand: its options, each with a name, a kind, a default and a check of its values, and the function that it runs.
 //
-// One subcommand: its options, each with a name, a kind, a default and the values it takes, and what it does.
-// Options are read by CLI11 from the command line and by runtime/job/config from the environment and a TOML file;
-// either way they pass the same checks.
+// CLI11 reads the options from the command line, runtime/job/config reads them from the environment and a TOML file;
+// both pass the same checks.
 
 #include "runtime/comm/communicator.hpp"
 #include "runtime/error.hpp"
@@ -30,33 +28,34 @@
 
 namespace orthant::cli {
 
+// Options that name files. Every command checks them before it reads or writes anything: an output must not be one of the inputs,
+// and must not replace an older file unless the user asks for that.
+
 struct FileOption {
   enum class Use : std::uint8_t { input, output, output_folder };
   std::string name; // "--graph"
   Use use;
-  std::string const* path; // empty: not given
+  std::string const* path; // points to an empty string if not given
 };
 
-/// Throws UserError, the same on all ranks, if an output is the file or folder that another option names: by
-/// its name, or by device and inode, as through a link. An output in an input's folder must not be one of the
-/// files that make up a graph, and likewise an input in an output's folder. Collective.
+/// Throws UserError on all ranks if an output is the file or folder that another option names, by its path or by device and inode
+/// (links). An output inside an input folder must not be one of the files of the graph there, nor an input inside an output folder.
+/// Collective.
 void require_distinct_files(runtime::Communicator const& comm, std::span<FileOption const> files);
 
-/// Throws UserError, the same on all ranks, if a file to be written is there already and is not empty. Folders
-/// have rules of their own; devices and pipes are taken. Collective.
-/// `may_replace`: asked on one rank whether they may be there all the same.
+/// Throws UserError on all ranks if an output file exists and is not empty. Folders, devices and pipes are not checked. Collective.
+/// `may_replace` is called on rank 0 only; if it returns true, existing files are accepted.
 void require_new_files(runtime::Communicator const& comm, std::span<FileOption const> files,
                        std::function<bool()> const& may_replace);
 
-/// What a subcommand runs in. Metrics are open, the trace is on, Kokkos has started.
+/// Environment of a running subcommand. Metrics are open, the trace is on and Kokkos is initialized (unless the command needs no device).
 struct Context {
   runtime::Environment& environment;
   runtime::MetricsWriter& metrics;
-  /// The metrics' first line, without grid and seed: version, command, configuration, sources, ranks,
-  /// backends.
+  /// First line of the metrics, without grid and seed: version, command, configuration, sources, ranks and backends.
   nlohmann::ordered_json run_record;
   bool replaces_outputs = false; // --force
-  /// What --trace writes in place of this run's own times, if there are any: those of simulated ranks.
+  /// Timelines of simulated ranks. If there are any, --trace writes them instead of this run's own.
   std::deque<runtime::Trace> timelines{};
 
   [[nodiscard]] runtime::Communicator const& world() const { return environment.world(); }
@@ -73,24 +72,23 @@ struct CommonOptions {
   bool force = false;
 };
 
-/// A check of an option's text: empty, or what is wrong and what would be right.
+/// Checks the text of an option's value. Returns an empty string if it is valid, else a message that says what is expected.
 using Check = std::function<std::string(std::string const&)>;
 
-/// What a number may be unless an option says otherwise: far from the largest single precision number, so
-/// that what is computed of it is finite.
+/// Default bound of numbers: far below the largest single-precision number, so that results computed from it are finite.
 inline constexpr double largest_number = 1e30;
 inline constexpr double longest_timeout_seconds = 1e9; // 30 years
-/// The most epochs: no run takes as many.
+/// Upper bound of epochs: more than any run needs.
 inline constexpr std::int64_t most_epochs = 1'000'000'000;
 
 /// Whole numbers from `low` to `high`, both allowed.
 [[nodiscard]] Check whole_number(std::int64_t low,
                                  std::int64_t high = std::numeric_limits<std::int64_t>::max());
-/// Numbers from `low` to `high`, both allowed. Both are finite, and so is what passes.
+/// Numbers from `low` to `high`, both allowed. Both bounds must be finite, so accepted values are finite.
 [[nodiscard]] Check in_range(double low, double high = largest_number);
-/// The same without `low` itself.
+/// Numbers greater than `low` and at most `high`.
 [[nodiscard]] Check above(double low, double high = largest_number);
-/// One of `words`; those in `later` are known, but not built yet.
+/// Accepts one of `words`. Words in `later` are known but not implemented yet, and the message says so.
 [[nodiscard]] Check one_of(std::vector<std::string> words, std::vector<std::string> later = {});
 
 class Command {
@@ -101,12 +99,12 @@ class Command {
   Command& operator=(Command const&) = delete;
   ~Command();
 
-  /// Heads the options that follow in the help.
+  /// Starts a group of options with this title in the help.
   void begin_group(std::string title) { group_ = std::move(title); }
 
-  /// "--lr" or "-o,--output" with one value; "graph" (no dashes) is a word of its own. `value` holds the
-  /// default and receives what is given; it must live as long as this. A std::optional has no default; a list
-  /// is separated by commas, or if it has no dashes is all such words.
+  /// Declares an option with one value, "--lr" or "-o,--output", or a positional argument, "graph" (without dashes). `value` holds the
+  /// default and receives the given value; it must outlive this object. A std::optional has no default. A list is separated by commas; a
+  /// positional list takes all positional arguments.
   void option(std::string const& names, std::string& value, std::string const& description, Check check = {});
   void option(std::string const& names, std::int64_t& value, std::string const& description,
               Check check = {});
@@ -119,12 +117,12 @@ class Command {
               Check check = {});
   void option(std::string const& names, std::vector<std::string>& value, std::string const& description,
               Check check = {});
-  /// A number that `check` takes (a whole one, unless `kind` is number_or_word), or one of the words.
+  /// Declares an option that takes one of `words`, or a number that passes `check` (a whole number unless `kind` is number_or_word).
   void number_or_word(std::string const& names, std::string& value, std::string const& description,
                       std::vector<std::string> words, Check check,
                       runtime::ValueKind kind = runtime::ValueKind::integer_or_word);
-  /// Options that name a file or a folder to read, a file to write, or a folder to write, which has a rule of its
-  /// own for what is there already.
+  /// Declares an option that names a file or folder to read, a file to write, or a folder to write. require_new_files() does not check
+  /// folders: each command decides what may already be in its folder.
   void input(std::string const& names, std::string& path, std::string const& description);
   void output(std::string const& names, std::string& path, std::string const& description);
   void output_folder(std::string const& names, std::string& path, std::string const& description);
@@ -132,37 +130,37 @@ class Command {
   /// "--residual", or "--bias,!--no-bias".
   void flag(std::string const& names, bool& value, std::string const& description);
 
-  /// --config and the others that every command takes; called once, after its own options.
+  /// Declares --config and the other options of every command; must be called once, after the command's own options.
   void add_common_options();
 
-  /// For a command that accepts the command line of another one, whose options have been added. `used`: names of options, or
-  /// titles of groups. All others are still checked, are left out of the help, and have no effect; a note lists those that were
+  /// Makes this command accept the command line of another one, whose options have been declared. `used`: names of options, or titles of
+  /// groups. All other options are accepted, checked and then ignored; the help does not show them, and a note lists those that were
   /// given.
   void pass_over_all_but(std::span<std::string_view const> used);
-  /// Passes over one more, any that every command takes included, if `is_idle` says so once the options are read.
+  /// Ignores one more option (common options included) if `is_idle` returns true after the options have been read.
   void pass_over(std::string name, std::function<bool()> is_idle);
-  /// Of the options to be passed over those that were given ("--lr"); no file of theirs is read or written from now on.
-  /// After apply().
+  /// Returns the ignored options that were given ("--lr"); files that ignored options name are neither read nor written from now on. Call
+  /// it after apply().
   [[nodiscard]] std::vector<std::string> drop_passed_over();
-  /// The table of that command in a configuration file counts for this one, too, unless its own table says otherwise.
+  /// Applies the table of `command` in a configuration file also to this command; its own table takes precedence.
   void read_table_of(std::string command) { description_.also_table = std::move(command); }
 
-  /// What it does with the options, once these are read. Returns the exit status.
+  /// Sets the function that runs the command after the options have been read. It returns the exit status.
   void set_run(std::function<int(Context&)> run) { run_ = std::move(run); }
   [[nodiscard]] int run(Context& context) const { return run_(context); }
-  /// For a command whose metrics are the record of one run, asked once the options are read. `may_go_on()`: it adds
-  /// to the metrics of an earlier run; otherwise they must not be there. `goes_on()`, asked on one rank: it continues
-  /// an earlier run, whose other outputs may be there.
+  /// For a command whose metrics are the record of one run. Both functions are called after the options have been read. `may_go_on()`
+  /// returns true if the run may append to the metrics of an earlier one; otherwise the metrics file must not exist. `goes_on()`, called
+  /// on rank 0 only, returns true if the run continues an earlier one, whose other outputs may exist.
   void set_goes_on(std::function<bool()> may_go_on, std::function<bool()> goes_on) {
     may_go_on_ = std::move(may_go_on);
     goes_on_ = std::move(goes_on);
   }
-  /// All other commands add lines.
+  /// True if the command appends to an existing metrics file: without set_goes_on() always.
   [[nodiscard]] bool adds_to_metrics() const { return !may_go_on_ || may_go_on_(); }
   /// True for a training that may continue an earlier one (--resume).
   [[nodiscard]] bool may_go_on() const { return may_go_on_ && may_go_on_(); }
   [[nodiscard]] bool goes_on() const { return goes_on_ && goes_on_(); }
-  /// Host-only commands do not start Kokkos, so they need no device.
+  /// Commands that need no device run without Kokkos.
   void set_needs_device(bool needs) { needs_device_ = needs; }
   [[nodiscard]] bool needs_device() const { return needs_device_; }
 
@@ -172,10 +170,10 @@ class Command {
   [[nodiscard]] CommonOptions const& common() const { return common_; }
   [[nodiscard]] runtime::CommandDescription const& description() const { return description_; }
 
-  /// Reads the arguments after the command's name. Returns false where they ask for help.
-  /// Throws UserError for what it does not know or take.
+  /// Reads the arguments after the command's name. Returns false if they ask for help. Throws UserError for unknown options and invalid
+  /// values.
   [[nodiscard]] bool parse(std::vector<std::string> arguments);
-  /// Takes over settings for options that the command line did not give. Throws UserError as parse().
+  /// Applies settings to the options that the command line did not give. Throws UserError for invalid values.
   void apply(runtime::Settings const& settings);
   /// Every option's value and where it came from.
   [[nodiscard]] runtime::Settings resolved() const;
@@ -192,7 +190,7 @@ class Command {
 
   std::unique_ptr<Parser> parser_;
   std::string group_ = "Options";
-  runtime::CommandDescription description_; // of the parser's entries, in their order
+  runtime::CommandDescription description_; // same order as the parser's entries
   CommonOptions common_;
   bool needs_device_ = true;
   std::function<int(Context&)> run_;
@@ -201,7 +199,7 @@ class Command {
   std::map<std::string, std::function<bool()>> passed_over_; // by name
 };
 
-/// For the run of a subcommand that is still to come.
+/// Throws UserError: "`what` is not built yet".
 [[noreturn]] void refuse_unbuilt(std::string const& what);
 
 } // namespace orthant::cli

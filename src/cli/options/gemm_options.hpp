@@ -1,7 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// --gemm-math: what dense products of fp32 numbers multiply in; --gemm-table: which library multiplies.
+// Options of dense products: --gemm-math selects the number format that fp32 products multiply in, --gemm-table the libraries that
+// multiply.
 
 #include "cli/options/command.hpp"
 
@@ -13,22 +14,22 @@ namespace orthant::cli {
 
 void add_gemm_math_option(Command& command, std::string& math);
 
-/// For all products of this run; before the first of them. Throws UserError where this build multiplies in
-/// fp32 only, or the numbers are not fp32 (`dtype` as --compute-dtype takes it).
+/// Sets the math of all dense products of this run; must be called before the first one. Throws UserError if this build only multiplies
+/// in fp32, or if `dtype` (the value of --compute-dtype) is not fp32.
 void choose_gemm_math(std::string const& math, std::string const& dtype);
 
-/// --gemm-table: which library multiplies what (pmm/gemm/gemm_choice.hpp).
+/// Declares --gemm-table, which library multiplies which products (pmm/gemm/gemm_choice.hpp).
 void add_gemm_table_option(Command& command, std::string& path);
 
-/// For all products from now on, the same on all ranks: by the table in the file `path`, or the built-in one if it is
-/// empty, and the processor of rank 0. The run's record says what was chosen. Collective. Throws UserError on all ranks
-/// if the file is no such table.
+/// Chooses the libraries of all further products, the same on all ranks: from the table in the file `path` (built-in table if it is
+/// empty) and the processor of rank 0. Adds the choice to the run's record. Collective. Throws UserError on all ranks if the file is no
+/// such table.
 void choose_gemm_libraries(Context& context, std::string const& path);
 
-/// What weights files and checkpoints record of that: {"dense_libraries", ..}.
+/// Entry of weights files and checkpoints that names the libraries: {"dense_libraries", ..}.
 [[nodiscard]] std::pair<std::string, std::string> gemm_record();
 
-/// "fp32", or "fp32, tf32, bf16": those of this build.
+/// Math modes of this build: "fp32", or "fp32", "tf32" and "bf16".
 [[nodiscard]] std::vector<std::string> gemm_maths();
 
 } // namespace orthant::cli

@@ -1,10 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What all trainings take: optimizer and learning rate, files of weights, checkpoints. A training counts its
-// work in epochs or in steps, and its help says so.
-//
-// Presets: named sets of options, each of which a flag, the environment or a file overrides.
+// Options that all trainings share: model, grid, optimizer, learning rate, weights files and checkpoints; and presets. A training counts
+// its work in epochs or in steps, and its help uses that word.
 
 #include "cli/options/command.hpp"
 #include "models/gnn/plan/network_settings.hpp"
@@ -26,20 +24,20 @@ inline constexpr double largest_rate = 1e38; // a finite number in single precis
 
 struct GridOptions {
   std::string grid = "auto"; // DxXxYxZ
-  std::string machine;       // empty: the assumed one
+  std::string machine;       // empty: the assumed machine
   std::int64_t measure_top = 0;
 };
 
-/// What a network of graphs is.
+/// Architecture of a graph neural network.
 struct GraphModelOptions {
   std::string model = "gcn";
-  std::string aggregator = "mean"; // of GraphSAGE
+  std::string aggregator = "mean"; // GraphSAGE only
   std::string activation = "relu";
-  std::optional<std::int64_t> propagation_steps; // K of sgc and appnp; none: 2 and 10
+  std::optional<std::int64_t> propagation_steps; // K of sgc (default 2) and appnp (default 10)
   double teleport = 0.1;                         // alpha of appnp and gcnii
-  double theta = 0.5;                            // of gcnii
-  std::int64_t heads = 8;                        // of attention
-  std::int64_t output_heads = 1;                 // of its last layer
+  double theta = 0.5;                            // gcnii only
+  std::int64_t heads = 8;                        // attention heads
+  std::int64_t output_heads = 1;                 // of the last attention layer
 };
 
 struct OptimizerOptions {
@@ -48,8 +46,8 @@ struct OptimizerOptions {
   std::string lr_schedule = "constant";
   std::int64_t warmup_steps = 0;
   double min_lr = 0;
-  std::int64_t lr_step = 0; // step only
-  double lr_factor = 0.1;   // step and plateau
+  std::int64_t lr_step = 0; // --lr-schedule step
+  double lr_factor = 0.1;   // --lr-schedule step and plateau
   std::int64_t lr_patience = 10;
   std::vector<double> betas{0.9, 0.999};
   double weight_decay = 0;
@@ -74,25 +72,29 @@ struct CheckpointOptions {
   std::vector<std::string> resume_override;
 };
 
-/// --model and what some models take: --aggregator, --activation, --propagation-steps, --teleport, --theta, --heads and --output-heads.
+/// Declares --model and the options of single models: --aggregator, --activation, --propagation-steps, --teleport, --theta, --heads,
+/// --output-heads.
 void add_model_options(Command& command, GraphModelOptions& options);
-/// Makes it such a network. Throws UserError as models::set_model().
+/// Sets model, aggregator, activation and the other architecture options in `settings`. Throws UserError if they contradict each other.
 void set_model(models::NetworkSettings& settings, GraphModelOptions const& options);
-/// --normalize and --self-loops, the operator that a network multiplies by.
+/// Declares --normalize and --self-loops, which select the matrix that a network multiplies by.
 void add_operator_options(Command& command, std::string& normalize, std::string& self_loops);
-/// `what_is_open`: "--grid auto".
+/// `what_is_open`: the options that leave a choice open, such as "--grid auto".
 void add_grid_options(Command& command, GridOptions& options, std::string_view what_is_open);
-/// Throws UserError if a choice is to be made by seconds, and there is none. `is_open`: whether grid or schedule are.
+/// Throws UserError if --machine or --measure-top is given although grid and schedule leave nothing to choose. `is_open`: true if one is
+/// "auto".
 void require_choice(GridOptions const& options, bool is_open, std::string_view what_is_open);
 
-/// The schedule of the learning rate, which an epoch that is only timed does without.
+/// Declares the options of the learning-rate schedule. `advice` is appended to the help of --warmup-steps.
 void add_rate_schedule_options(Command& command, OptimizerOptions& options, std::string_view advice);
-/// --betas, the decay rates of the moments of Adam.
+/// Declares --betas, the decay rates of Adam's two moments.
 void add_betas_option(Command& command, OptimizerOptions& options);
-/// `unit`: "epoch" or "step"; `best`: what has the best weights ("epoch with the best validation accuracy").
+/// `unit`: "epoch" or "step". `best`: description of the best weights, such as "epoch with the best validation accuracy".
 void add_weight_options(Command& command, WeightOptions& options, std::string_view unit,
                         std::string_view best);
 void add_checkpoint_options(Command& command, CheckpointOptions& options, std::string_view unit);
+
+// Presets: named sets of options. A flag, the environment or a file overrides each of them.
 
 struct Preset {
   std::string_view name;
@@ -100,24 +102,24 @@ struct Preset {
 };
 
 [[nodiscard]] std::vector<std::string> names_of(std::span<Preset const> presets);
-/// The options of the preset of that name. Error if there is none.
+/// Options of the preset `name`, which must exist; otherwise throws Error.
 [[nodiscard]] nlohmann::ordered_json const& options_of(std::span<Preset const> presets,
                                                        std::string_view name);
 
-/// Calls set(name, value) for those of `values` that nobody gave; the run's record has them as the preset's.
+/// Calls set(name, value) for each option in `values` that the user did not give, and records it as set by the preset.
 void set_unless_given(
     Context& context, nlohmann::ordered_json const& values,
     std::function<void(std::string const& name, nlohmann::ordered_json const& value)> const& set);
 
-/// What a preset gives bends to what the user has given, by a flag, the environment or a file: only the user's own options
-/// contradict each other. The model is the user's: it is what a preset is named for.
+/// Adjusts the options that a preset gives to those that the user has given by a flag, the environment or a file. Only the user's own
+/// options can contradict each other. The model itself is never adjusted, since the preset is named for it.
 class PresetFit {
  public:
   PresetFit(Context& context, std::string preset) : context_(context), preset_(std::move(preset)) {}
 
-  /// Whether the option has the preset's value.
+  /// True if the option has the preset's value.
   [[nodiscard]] bool gives(char const* name) const;
-  /// The option := another value, in the run's record, too. Only for one that the preset gives.
+  /// Sets the option to `value`, also in the run's record. Must only be called for an option whose value the preset gives.
   template<class T>
   void change(char const* name, T& option, T const& value) {
     if (option == value) return;
@@ -125,7 +127,7 @@ class PresetFit {
       changes_.push_back(fmt::format("--{} {} in place of {}", name, text_of(value), text_of(option)));
     context_.run_record.at("configuration")[name] = option = value;
   }
-  /// Says what has changed, in one line: for a command that does not train, in its network.
+  /// Logs the changes in one line. Commands that do not train report only changes of the network.
   void tell() const;
 
  private:

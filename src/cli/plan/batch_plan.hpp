@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// orthant plan --mode minibatch: how long an epoch of batches takes, and what it sends and holds, on the best grids data x X x Y x Z.
+// orthant plan --mode minibatch: predicted time, sent bytes and memory of an epoch of batches, on the best grids data x X x Y x Z.
 
 #include "cli/plan/plan_options.hpp"
 #include "cli/plan/planned_training.hpp"
@@ -15,10 +15,10 @@
 
 namespace orthant::cli {
 
-/// What is planned for.
+/// The training to plan: graph, network, optimizer, batches, schedules and number of ranks.
 struct BatchPlanQuestion {
   graph::StoreFacts const& facts;
-  graph::GraphStore const* store; // null: counts alone
+  graph::GraphStore const* store; // null: the graph is known by its counts only
   models::NetworkSettings settings;
   models::OptimizerSettings optimizer;
   models::MiniBatchSettings batches;
@@ -26,8 +26,8 @@ struct BatchPlanQuestion {
   int num_ranks = 1;
 };
 
-/// The table, or a line of JSON per grid. Of the best grid of each schedule an average step is simulated, if that is asked for. Throws
-/// UserError if no grid is left.
+/// Returns the table, or one line of JSON per grid. If the user asks for a simulation, simulates an average step on the best grid of each
+/// schedule. Throws UserError if no grid is left.
 [[nodiscard]] std::string plan_batches(Context const& context, BatchPlanQuestion const& question,
                                        PlanOptions const& options, pmm::Machine const& machine,
                                        Simulation& simulation);

@@ -1,8 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What orthant plan is asked for: a training, as its own command line has it, of a graph by its store or by its counts, on a number
-// of ranks.
+// Options of `orthant plan`: a training as on its own command line, a graph given by its store or by its counts, and a number of ranks.
 
 #include "cli/plan/planned_training.hpp"
 #include "cli/training/train_options.hpp"
@@ -24,26 +23,26 @@ struct PlanOptions : TrainOptions {
   SimulationOptions simulation;
 };
 
-/// All of train, of which it passes over what changes no plan, and its own.
+/// Declares all options of train and those of plan. Options of train that change no plan are accepted and ignored.
 void add_options(Command& command, PlanOptions& options);
 
-/// Takes --preset and --widths into the options of the network, and makes the checks of train. Throws UserError.
+/// Applies --preset and --widths to the options of the network, and makes the checks of train. Throws UserError if they fail.
 void complete(Context& context, PlanOptions& options);
 
-/// The network that train would make of these options, whose schedule is open.
+/// Settings of the network that train would build from these options, before a schedule is chosen.
 [[nodiscard]] models::NetworkSettings settings_of(PlanOptions const& options);
-/// A graph of which no more is known: dense features, one class per vertex. Throws UserError.
+/// Facts of a graph given by counts alone: dense features, one class per vertex. Throws UserError if a count is missing or invalid.
 [[nodiscard]] graph::StoreFacts facts_of_counts(PlanOptions const& options);
-/// The graph of --graph or --dataset with the operator that the network multiplies by; none if counts are given. Collective. Throws
-/// UserError.
+/// Opens the graph of --graph or --dataset and sets the matrix that the network multiplies by; nullopt if counts are given. Collective.
+/// Throws UserError if that fails.
 [[nodiscard]] std::optional<graph::GraphStore> open_store(Context const& context, PlanOptions const& options,
                                                           models::NetworkSettings& settings);
-/// Features, outputs of the hidden layers, and classes or the width of embeddings. Throws UserError if --widths has others.
+/// Widths: features, outputs of the hidden layers, and classes or the width of embeddings. Throws UserError if --widths has others.
 [[nodiscard]] std::vector<std::int64_t> widths_of(graph::StoreFacts const& facts, PlanOptions const& options,
                                                   models::NetworkSettings const& settings);
 [[nodiscard]] std::vector<models::Schedule> schedules_of(PlanOptions const& options,
                                                          models::NetworkSettings const& settings);
-/// "orthant train --grid .. --schedule .. " and the flags that were given, on so many ranks.
+/// Command line of the training on this grid, with the flags that were given: "orthant train --grid .. --schedule .. ".
 [[nodiscard]] std::string train_command(Context const& context, PlanOptions const& options,
                                         models::Schedule schedule, pmm::GridShape const& shape);
 

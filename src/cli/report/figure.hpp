@@ -1,10 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a figure shows, before it is drawn: panels below one another over the same x, and in each curves of one or
-// several runs.
-//
-// A figure as an SVG of its own: panels with axes below one another, a legend above. It follows the reader's choice of light or dark
+// Figures: axes, the content of a figure (panels one below the other over the same x, each with curves of one or several runs), reading
+// it from metrics files, and drawing it as SVG. The SVG has a legend above the panels and follows the reader's choice of light or dark
 // pages.
 
 #include <cstddef>
@@ -16,31 +14,31 @@
 
 namespace orthant::cli {
 
-// The range of an axis, and the numbers that are written on it.
+// Range of an axis, and its ticks.
 
-/// Sums and differences of such numbers are finite.
+/// Largest magnitude of a plotted number, so that sums and differences are finite.
 inline constexpr double largest_plotted = 1e300;
 
-/// From the least to the largest of `values`, whose magnitudes are at most largest_plotted; where these are equal but for rounding, a
-/// little wider on both sides. From 0 to 1 if there are none.
+/// Smallest and largest of `values`, whose magnitudes are at most largest_plotted. Returns a slightly wider range if they are equal up to
+/// rounding, and (0, 1) if there are none.
 [[nodiscard]] std::pair<double, double> range_of(std::vector<double> const& values);
 
 enum class Scale : std::uint8_t { linear, logarithmic };
 
 class Axis {
  public:
-  /// `begin` is less than `end`, and above 0 if the scale is logarithmic. If linear, `least_ticks` numbers or one less, and at most 2.5
-  /// times as many.
+  /// `begin` must be less than `end`, and greater than 0 on a logarithmic scale. A linear axis gets at least `least_ticks` - 1 ticks and
+  /// at most 2.5 times `least_ticks`.
   Axis(double begin, double end, int least_ticks, Scale scale = Scale::linear);
-  /// With these numbers.
+  /// Axis with given ticks.
   Axis(double begin, double end, std::vector<double> ticks, Scale scale);
 
-  /// 0 at the begin, 1 at the end.
+  /// Position of a value on the axis: 0 at the beginning, 1 at the end.
   [[nodiscard]] double place(double value) const;
-  /// Multiples of 1, 2 or 5 times a power of ten that lie on the axis; of a logarithmic one 1, 2 and 5 times powers of ten, or the
-  /// powers alone, unless these are fewer than three.
+  /// Ticks on the axis. Linear: multiples of 1, 2 or 5 times a power of ten. Logarithmic: 1, 2 and 5 times powers of ten, or the powers
+  /// alone; if these are fewer than three, as on a linear axis.
   [[nodiscard]] std::vector<double> const& ticks() const { return ticks_; }
-  /// With as many digits as tell ticks apart, and k, M or G for thousands, millions and milliards.
+  /// Text of a tick, with enough digits to tell ticks apart, and k, M or G for 10^3, 10^6 or 10^9.
   [[nodiscard]] std::string label(double tick) const;
 
  private:
@@ -57,27 +55,27 @@ struct Point {
 
 enum class Stroke : std::uint8_t { solid, dashed, dotted };
 
-/// From low to high at x.
+/// Vertical bar from `low` to `high` at x.
 struct Spread {
   double x = 0;
   double low = 0;
   double high = 0;
 };
 
-/// The color says of which run it is, the stroke of what.
+/// The color shows the run, the stroke shows the split.
 struct Curve {
   std::size_t run = 0; // of Figure::runs
-  std::string split;   // "train", "validation", ..; empty: there is but one
+  std::string split;   // "train", "validation", ..; empty if there is only one
   Stroke stroke = Stroke::solid;
-  std::vector<Point> points; // finite, x does not fall
+  std::vector<Point> points; // finite, in ascending order of x
   std::vector<Spread> spreads{};
 };
 
 struct Panel {
   std::string title; // with the unit
   std::vector<Curve> curves;
-  Scale y_scale = Scale::linear; // logarithmic: all y are above 0
-  bool begins_at_zero = false;   // the axis of y, if it is linear
+  Scale y_scale = Scale::linear; // logarithmic: all y must be positive
+  bool begins_at_zero = false;   // linear y axis only
 };
 
 struct Figure {
@@ -85,8 +83,8 @@ struct Figure {
   std::vector<std::string> runs;
   std::vector<Panel> panels;
   Scale x_scale = Scale::linear;
-  std::vector<double> x_ticks{}; // empty: as the range suggests
-  std::string note{};            // below it
+  std::vector<double> x_ticks{}; // empty: chosen from the range
+  std::string note{};            // text below the figure
 };
 
 // From metrics files (docs/metrics.md) to a figure: loss, accuracy, and the time of epochs or the throughput.
@@ -96,10 +94,10 @@ enum class XAxis : std::uint8_t {
   seconds // of training, without evaluations
 };
 
-/// A run is what one training wrote, however often it was stopped and went on. It is named after its file. Figures of one run show
-/// all splits, others the loss of training and the validation. A number that was not finite, which files have as null, or that is larger than largest_plotted is left
-/// out. Throws UserError if a file cannot be read or is no metrics file, if there is no epoch or step, and if some
-/// runs have epochs and others steps.
+/// Reads metrics files. A run is everything that one training wrote, also if it was stopped and resumed several times; it is named after
+/// its file. A figure of one run shows all splits, a figure of several runs only the training loss and the validation. Numbers that are
+/// not finite (null in the files) or larger than largest_plotted are left out. Throws UserError if a file cannot be read or is no metrics
+/// file, if there is no epoch or step, or if some runs have epochs and others steps.
 [[nodiscard]] Figure figure_of_metrics(std::span<std::string const> paths, XAxis x);
 
 /// The latest numbers of one run.
@@ -109,14 +107,14 @@ struct RunState {
   std::vector<std::pair<std::string, std::string>> facts; // name and value, such as "epoch" and "20 of 100"
 };
 
-/// The latest numbers of every run of the files. Throws UserError as figure_of_metrics() does.
+/// Latest numbers of every run in the files. Throws UserError if a file cannot be read, is no metrics file, or has no epoch or step.
 [[nodiscard]] std::vector<RunState> states_of_metrics(std::span<std::string const> paths);
 
-/// The text of the file. Each curve is one `polyline`, with a circle per point if these are few.
+/// Text of an SVG file. Each curve is one `polyline`, with a circle per point if there are few points.
 [[nodiscard]] std::string to_svg(Figure const& figure);
 
-/// At most about `2 num_columns` of the points: the lowest and the highest of each of `num_columns` equal parts of x, from
-/// `begin` to `end`.
+/// Reduces the points to about `2 num_columns` at most: the lowest and the highest point of each of `num_columns` equal intervals of x
+/// from `begin` to `end`.
 [[nodiscard]] std::vector<Point> thinned(std::vector<Point> const& points, double begin, double end,
                                          int num_columns);
 

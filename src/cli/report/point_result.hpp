@@ -1,10 +1,9 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a point has shown: its settings as resolved, times, bytes and memory of its metrics, and what was predicted of them. One line
-// of results.jsonl, which is all that tables and figures are made of.
-//
-// What `plan` and `plan-lm` predict of a point: the lists of the steps of all ranks, summed (docs/design.md 2.5).
+// Result of a point of a study, stored as one line of results.jsonl: its settings as resolved, the times, bytes and memory of its
+// metrics, and the values that `plan` or `plan-lm` predict (step plans of all ranks, summed; docs/design.md 2.5). Tables and figures need
+// only these lines.
 
 #include "cli/options/command.hpp"
 #include "cli/study/study_file.hpp"
@@ -16,34 +15,34 @@
 
 namespace orthant::cli {
 
-/// Of the steady state: an epoch of `train` or a step of `train-lm`.
+/// Predicted values of a steady epoch of `train` or step of `train-lm`.
 struct PointPrediction {
   std::string machine;
   double seconds = 0;
   double sparse = 0, dense = 0, passes = 0, calls = 0; // seconds
-  double sent_bytes = 0;                               // of all ranks together
-  double memory_bytes = 0;                             // of the rank that holds most; 0: not predicted
+  double sent_bytes = 0;                               // sum over all ranks
+  double memory_bytes = 0;                             // maximum over the ranks; 0: not predicted
   models::Exactness sent_are = models::Exactness::about;
-  std::string reason; // why sent bytes are not exact
+  std::string reason; // why the sent bytes are not exact
 };
 
 struct PointResult {
-  // The point.
+  // Settings of the point.
   std::string key, experiment, curve, command, data, mode, schedule, grid;
   bool is_weak = false;
   std::int64_t ranks = 1;
   std::int64_t repeat = 1;
-  // How it ended.
+  // State of the point.
   std::string state; // as name_of(PointState)
   std::string reason;
-  // What it measured, if it is done. Without the first epoch or step, if there are others.
-  std::string emulated; // machine whose clocks were taken; empty: seconds are of this machine's clock
-  bool is_oversubscribed = false;       // there were more ranks than cores: seconds mean nothing
-  bool is_pruned = false;               // rows were left out
-  std::vector<double> seconds;          // of each
-  std::map<std::string, double> phases; // median seconds, of rank 0
-  double sent_bytes = 0;                // of each, of all ranks together
-  double memory_bytes = 0;              // of the rank that took most
+  // Measured values, if the point is done. Without the first epoch or step if there are others.
+  std::string emulated; // machine with virtual seconds; empty: real clock
+  bool is_oversubscribed = false;       // more ranks than cores: seconds are meaningless
+  bool is_pruned = false;               // --prune left out rows
+  std::vector<double> seconds;          // of each epoch or step
+  std::map<std::string, double> phases; // median seconds on rank 0
+  double sent_bytes = 0;                // per epoch or step, sum over all ranks
+  double memory_bytes = 0;              // maximum over the ranks
   std::optional<PointPrediction> predicted;
 
   [[nodiscard]] bool is_done() const { return !seconds.empty(); }
@@ -51,24 +50,25 @@ struct PointResult {
   [[nodiscard]] std::string unit() const { return command == "train-lm" ? "step" : "epoch"; }
 };
 
-/// From the metrics of a point that is done, the text of the file `path`. Throws UserError if they are not those of a whole run.
+/// Reads the result of a point that is done from `metrics`, the text of the file `path`. Throws UserError if this is not the metrics of a
+/// complete run.
 [[nodiscard]] PointResult read_result(StudyPoint const& point, std::string const& metrics,
                                       std::filesystem::path const& path);
-/// Of a point without a result.
+/// Result of a point that has not produced metrics.
 [[nodiscard]] PointResult result_without_metrics(StudyPoint const& point, PointStatus const& status);
 
 [[nodiscard]] nlohmann::ordered_json to_json(PointResult const& result);
-/// Throws nlohmann's exceptions if fields are missing or of another kind.
+/// Reads a result from JSON. Throws nlohmann's exceptions if fields are missing or have the wrong type.
 [[nodiscard]] PointResult result_of(nlohmann::json const& json);
 
-/// The lines of results.jsonl, which have different keys. Throws UserError, which names the line, for others.
+/// Reads the lines of results.jsonl. Throws UserError, which names the line, if a line is no result or repeats a key.
 [[nodiscard]] std::vector<PointResult> read_results(std::filesystem::path const& path);
 
-/// The number below which that share of them lies, linear between two; there is at least one.
+/// Quantile of the numbers at `share`, with linear interpolation; there must be at least one number.
 [[nodiscard]] double quantile_of(std::vector<double> numbers, double share);
 
-/// Of the grid and schedule that the run has chosen. Nothing for mini-batches, which have no list before they are sampled. Throws
-/// UserError if the point's data cannot be read, or the machine is not known. On one rank.
+/// Predicts a point for the grid and schedule that the run has chosen. Returns nothing for mini-batches, which have no step plan before
+/// they are sampled. Throws UserError if the point's data cannot be read or the machine is unknown. On one rank.
 [[nodiscard]] std::optional<PointPrediction> predict(Context const& context, Study const& study,
                                                      StudyPoint const& point, PointResult const& result);
 

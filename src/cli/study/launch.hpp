@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Starts the points of a study that are still to do, in jobs of a scheduler or one after the other on this machine.
+// Starts the points of a study that have no result yet, in jobs of a scheduler or one after the other on this machine.
 
 #include "cli/study/scheduler.hpp"
 #include "cli/study/study_file.hpp"
@@ -13,9 +13,8 @@
 
 namespace orthant::cli {
 
-// Scripts of batch jobs that run points: those that come with Orthant (scripts/slurm/study_*.sh, scripts/flux/study_*.sh), by the
-// names of their machines, and those of users. A script is called with a list of points, of which a task of an array runs its own
-// and a job under Flux all.
+// Templates of batch job scripts: built-in ones (scripts/slurm/study_*.sh, scripts/flux/study_*.sh), named by machine, and scripts of
+// users. A script receives a list of points; a task of a Slurm array runs one of them, a Flux job runs all.
 
 struct JobTemplate {
   std::string_view name;
@@ -23,30 +22,30 @@ struct JobTemplate {
 };
 [[nodiscard]] std::span<JobTemplate const> built_in_templates();
 
-/// The text of the template that `machine` names, or of that script. Throws UserError if there is none.
+/// Text of the built-in template `machine`, or of the script at that path. Throws UserError if there is none.
 [[nodiscard]] std::string template_of(Study const& study, std::string const& machine);
-/// By the lines that ask for resources.
+/// Scheduler of a script, found by its resource directives (#SBATCH or flux).
 [[nodiscard]] Scheduler scheduler_of(std::string_view script);
 
-// The script of one point. It runs where the job is, so it needs nothing but a shell and the program, and publishes its metrics by
-// renaming them: a result is there whole or not at all, however the job ends, and is never replaced.
+// Script of one point. It needs only a shell and the program. It publishes the metrics by renaming the file, so a result is complete or
+// does not exist, however the job ends, and is never replaced.
 
 /// `program` is the absolute path of the program.
 [[nodiscard]] std::string point_script(Study const& study, StudyPoint const& point,
                                        std::string const& program);
 
-/// What is to be started: every point that has no result and whose job does not wait or run. Those that failed are tried again.
+/// Points to start: all without a result whose job neither waits nor runs. Failed points are started again.
 [[nodiscard]] std::vector<StudyPoint> points_to_start(std::vector<StudyPoint> const& points,
                                                       std::vector<PointStatus> const& states);
 
-/// Writes their scripts and submits them, one array per number of nodes. Returns the jobs. Throws UserError if the scheduler refuses
-/// one; those before it are submitted.
+/// Writes the scripts of the points and submits them, one array per number of nodes. Returns the jobs. Throws UserError if the scheduler
+/// refuses one; the jobs before it stay submitted.
 [[nodiscard]] std::vector<BatchJob> submit_points(Study const& study, StudyFolder const& folder,
                                                   std::vector<StudyPoint> const& points,
                                                   std::string const& machine);
 
-/// Runs them with `launcher` before the number of ranks, also on more ranks than there are cores. `report(point, status)` is called after
-/// each. Returns how many failed.
+/// Runs the points one after the other, started by `launcher` followed by the number of ranks, also with more ranks than cores. Calls
+/// `report(point, status)` after each. Returns the number of points that failed.
 [[nodiscard]] int run_points_here(Study const& study, StudyFolder const& folder,
                                   std::vector<StudyPoint> const& points, std::string const& launcher,
                                   std::function<void(StudyPoint const&, int status)> const& report);

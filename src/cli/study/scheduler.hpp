@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Slurm and Flux, by their commands. Under Slurm the points of a job are the tasks of an array. Flux has no arrays: there a job runs
-// its points one after the other.
+// Submits jobs to Slurm and Flux and queries them, through their commands. Under Slurm the points of a job are the tasks of an array.
+// Flux has no arrays: there a job runs its points one after the other.
 
 #include <cstdint>
 #include <filesystem>
@@ -14,18 +14,18 @@
 
 namespace orthant::cli {
 
-// Programs that are started and waited for: schedulers, and launchers of jobs on this machine. They get the environment that this
-// program was started with. What MPI has added to it since then would make a launcher take itself for a rank.
+// Child processes: commands of schedulers, and launchers of jobs on this machine. They get the environment that this program was started
+// with, because with the variables that MPI has added since then a launcher would take itself for a rank.
 
-inline constexpr int program_not_found = 127; // as shells say it
+inline constexpr int program_not_found = 127; // exit status of shells for an unknown command
 
 struct ChildResult {
-  int status = 0; // as of a shell: program_not_found, 128 + the signal that ended it
+  int status = 0; // exit status, program_not_found, or 128 + the signal that ended it
   std::string output;
   std::string errors;
 };
 
-/// Runs the program `command[0]`, found by PATH, to its end. `variables` are set in its environment.
+/// Runs the program `command[0]`, found by PATH, and waits for its end. `variables` are added to its environment.
 [[nodiscard]] ChildResult run_child(std::vector<std::string> const& command,
                                     std::vector<std::pair<std::string, std::string>> const& variables = {});
 
@@ -34,23 +34,23 @@ enum class Scheduler : std::uint8_t { slurm, flux };
 struct BatchJob {
   Scheduler scheduler = Scheduler::slurm;
   std::string id;
-  std::string name; // of this submission alone: a controller that lost its state gives ids away again
-  std::vector<std::string> points; // keys, by task
+  std::string name; // unique, whereas a controller that lost its state reuses ids
+  std::vector<std::string> points; // key of each task
 };
 
 struct Submission {
   Scheduler scheduler = Scheduler::slurm;
-  std::string name;             // of the job; no other submission has it
-  std::filesystem::path script; // of the job; its argument is the list
-  std::filesystem::path list;   // of scripts of points, one per line
-  std::filesystem::path folder; // where the job begins
+  std::string name;             // of the job, unique
+  std::filesystem::path script; // of the job; its argument is `list`
+  std::filesystem::path list;   // file with the scripts of the points, one per line
+  std::filesystem::path folder; // working folder of the job
   std::filesystem::path logs;
   std::int64_t num_nodes = 1;
   std::int64_t ranks_per_node = 1;
   std::vector<std::string> options;
 };
 
-/// Submits a job that runs these points. Throws UserError with the scheduler's own words if it refuses.
+/// Submits a job that runs these points. Throws UserError with the scheduler's message if it refuses.
 [[nodiscard]] BatchJob submit(Submission const& submission, std::vector<std::string> points);
 
 struct LiveTask {
@@ -58,14 +58,14 @@ struct LiveTask {
   std::string
       hold; // why it never starts by itself: Slurm holds what it could not launch; empty: it runs, or will
 };
-/// Tasks that wait or run, by "12_3 NAME"; of Flux by the job's id and its name.
+/// Tasks that wait or run, by id and name: "12_3 NAME" for Slurm, job id and name for Flux.
 using LiveTasks = std::map<std::string, LiveTask>;
-/// Asks the scheduler for all tasks of this user. Throws UserError if it does not answer.
+/// Queries all tasks of this user. Throws UserError if the scheduler does not respond.
 [[nodiscard]] LiveTasks live_tasks(Scheduler scheduler);
-/// Nothing if the task has ended.
+/// Returns the task, or nullopt if it has ended.
 [[nodiscard]] std::optional<LiveTask> find_task(LiveTasks const& live, BatchJob const& job, std::size_t task);
 
-/// The file in the folder of logs that the task's job writes.
+/// Name of the task's log file in the folder of logs.
 [[nodiscard]] std::string log_name_of(BatchJob const& job, std::size_t task);
 
 } // namespace orthant::cli

@@ -1,16 +1,16 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The folder of a study, which is all of its state:
+// The folder of a study, which holds all of its state:
 //
 //   points/KEY.sh        starts one point; ORTHANT_LAUNCH is the launcher
-//   results/KEY.jsonl    metrics of a point that is done; appears whole, by a rename
-//   failures/KEY         status of a point whose last try failed
-//   logs/KEY.log         what the last try printed
-//   parts/KEY.*          metrics of tries that run, or were killed
-//   jobs/*               what was submitted, and to which scheduler
-//   results.jsonl        of `study collect`
-//   report/              of `study report`
+//   results/KEY.jsonl    metrics of a point that is done; written by a rename, so always complete
+//   failures/KEY         exit status of a point whose last attempt failed
+//   logs/KEY.log         output of the last attempt
+//   parts/KEY.*          metrics of attempts that are running or were killed
+//   jobs/*               submitted jobs and their schedulers
+//   results.jsonl        written by `study collect`
+//   report/              written by `study report`
 
 #include "cli/study/scheduler.hpp"
 #include "cli/study/study_file.hpp"
@@ -21,11 +21,11 @@
 
 namespace orthant::cli {
 
-// Why a job failed, in the words of its log.
+// Reason of a failed job, found in its log.
 
-/// The first line of the program's own error. If there is none, the first line of the log that explains the end: an error of the
-/// scheduler, of the launcher or of the shell, with the rest of its sentence if the launcher breaks it into lines. Else the
-/// last line, with what the launcher says of any failure; empty if there is no line.
+/// First line of the program's own error. If there is none, the first line that explains the end: an error of the scheduler, the launcher
+/// or the shell, with the rest of its sentence if the launcher breaks it into lines. Otherwise the last line, after the launcher's
+/// general failure message; empty if the log has no line.
 [[nodiscard]] std::string reason_in_log(std::string const& log);
 
 enum class PointState : std::uint8_t { to_do, waiting, running, failed, lost, done };
@@ -33,7 +33,7 @@ enum class PointState : std::uint8_t { to_do, waiting, running, failed, lost, do
 
 struct PointStatus {
   PointState state = PointState::to_do;
-  std::string reason; // of one that failed or was lost: the job's own words
+  std::string reason; // from the job's log if it failed or was lost
 };
 
 class StudyFolder {
@@ -58,27 +58,27 @@ class StudyFolder {
     return study_.folder / sub_folder / name;
   }
 
-  /// Makes the folders. Throws UserError if that fails.
+  /// Creates the folders. Throws UserError if that fails.
   void make() const;
-  /// Jobs that were submitted, in that order.
+  /// Submitted jobs, in order of submission.
   [[nodiscard]] std::vector<BatchJob> jobs() const;
   void add(BatchJob const& job) const;
 
-  /// Of each point. A point that is done stays done. Throws UserError if jobs were submitted and their scheduler does not answer.
+  /// Status of each point. A point with a result is done. Throws UserError if jobs were submitted and their scheduler does not respond.
   [[nodiscard]] std::vector<PointStatus> status_of(std::span<StudyPoint const> points) const;
 
  private:
   [[nodiscard]] std::string reason_of_failure(StudyPoint const& point) const;
-  /// Of a point without a result or a failure.
+  /// Status of a submitted point that has neither a result nor a failure.
   [[nodiscard]] PointStatus status_of_task(LiveTasks const& live, BatchJob const& job,
                                            std::size_t task) const;
 
   Study const& study_;
 };
 
-/// Creates or replaces a small file, whole or not at all.
+/// Creates or replaces a small file atomically.
 void write_file(std::filesystem::path const& path, std::string const& text, bool is_program = false);
-/// The text of a file; empty if there is no such file. Throws UserError, with the cause, if it cannot be read.
+/// Text of a file; empty if the file does not exist. Throws UserError, with the cause, if it cannot be read.
 [[nodiscard]] std::string text_of_file(std::filesystem::path const& path);
 
 } // namespace orthant::cli

@@ -1,11 +1,10 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// When a training ends before its last epoch: a signal has come, or its time is nearly over. At Ctrl-C (SIGINT)
-// the epoch ends first, and so it does at any signal if there are no checkpoints, from which the rest of an epoch
-// could go on.
+// Checkpoints of a training: --checkpoint and --resume, when it stops early, and its run.
 //
-// --checkpoint and --resume of a training: which training it is, where it goes on, and its run.
+// A training stops before its last epoch after a signal, or shortly before its time limit. At Ctrl-C (SIGINT) it first finishes the
+// epoch; without checkpoints it does so at every signal, because the rest of an epoch could not be resumed.
 
 #include "cli/options/command.hpp"
 #include "cli/options/shared_options.hpp"
@@ -24,29 +23,29 @@ namespace orthant::cli {
 
 class StopCondition {
  public:
-  /// Of a training without checkpoints: catches signals from here on. `unit`: what it counts, "epoch" or "step".
+  /// For a training without checkpoints. Catches signals from now on. `unit`: "epoch" or "step".
   StopCondition(Context const& context, std::string_view unit);
-  /// Of a training with checkpoints. `max_walltime`: --max-walltime, or empty; a time limit of Slurm counts, too.
-  /// Throws UserError if that is no time. Collective.
+  /// For a training with checkpoints. `max_walltime`: value of --max-walltime, or empty; a time limit of Slurm also counts. Throws
+  /// UserError if `max_walltime` is not a time. Collective.
   StopCondition(Context const& context, std::string_view unit, std::string const& max_walltime);
 
-  /// To be asked after every step: whether to stop here. Checkpoints take about `checkpoint_seconds`; 0: nobody
-  /// knows yet. The same on all ranks. Collective (8 bytes).
+  /// Call it after every step. Returns true if the training must stop here. `checkpoint_seconds`: duration of a checkpoint, 0 if none has
+  /// been measured. Same result on all ranks. Collective (8 bytes).
   [[nodiscard]] bool is_due(bool ends_epoch, double checkpoint_seconds);
-  /// Without checkpoints: to be asked after every step, the same, but collective only where an epoch ends.
+  /// The same without checkpoints; collective only if `ends_epoch` is true.
   [[nodiscard]] bool is_due(bool ends_epoch);
-  /// "SIGUSR1", "the time limit"; empty if is_due() was never true.
+  /// Reason of the stop: "SIGUSR1" or "the time limit"; empty if is_due() has never returned true.
   [[nodiscard]] std::string const& reason() const { return reason_; }
-  /// The signal that was it, or 0.
+  /// Signal that stopped the training, or 0.
   [[nodiscard]] int signal() const { return signal_; }
 
  private:
-  /// Whether any rank wants to stop; this one has a reason or 0. Collective.
+  /// Returns true if any rank wants to stop. `own`: this rank's reason as a number, or 0. Collective.
   [[nodiscard]] bool agree(std::int64_t own);
   [[nodiscard]] bool is_time_over(double checkpoint_seconds);
 
   Context const& context_;
-  std::string answer_; // to Ctrl-C
+  std::string answer_; // printed at Ctrl-C
   runtime::StopSignals signals_;
   std::optional<double> end_time_; // Unix time
   std::chrono::steady_clock::time_point last_step_;
@@ -55,66 +54,66 @@ class StopCondition {
   int signal_ = 0;
 };
 
-/// Whether there is a checkpoint that --resume begins with. Asks the file system.
+/// True if --resume finds a checkpoint. Reads the file system.
 [[nodiscard]] bool goes_on_from_checkpoint(CheckpointOptions const& options);
 
-/// What a training counts its work in, and where it ends.
+/// Unit and length of a training.
 struct TrainingLength {
   std::string unit; // "epoch", "step"
   std::int64_t num_units = 0;
-  std::int64_t patience = 0; // 0: it never ends early
+  std::int64_t patience = 0; // 0: no early stop
 };
 
-/// Which training it is, and what else a checkpoint must have to go on from there.
+/// Identity of a training, and further conditions on the checkpoint that it resumes from.
 struct TrainingIdentity {
   models::Identity parts;
   bool decays_to_the_end =
-      false; // the learning rate, by a schedule over the whole training: its length is a part
-  models::RequireFits require_progress = {}; // throws UserError; empty: anything goes
+      false; // true if the learning rate depends on the length of the training
+  models::RequireFits require_progress = {}; // throws UserError if not; may be empty
 };
 
 class Checkpoints {
  public:
-  /// Makes the folder of checkpoints if there is none. `weights`: --init-from and --init-skip. Throws UserError if the options
+  /// Creates the folder of checkpoints if there is none. `weights`: --init-from and --init-skip. Throws UserError if the options
   /// contradict each other or the folder cannot be written. Collective.
   Checkpoints(Context const& context, CheckpointOptions const& options, TrainingLength length,
               WeightOptions const& weights);
 
-  /// True if the training writes checkpoints or goes on from one.
+  /// True if the training writes checkpoints or resumes from one.
   [[nodiscard]] bool is_on() const { return !options_.checkpoint.empty() || options_.resume != "never"; }
-  /// Decides which training this is. Throws UserError if the checkpoint that it is to go on from is of another
-  /// one. Before anything is said of the training. Collective.
+  /// Sets the identity of the training; must be called before anything is printed about it. Throws UserError if the checkpoint to resume
+  /// from belongs to another training. Collective.
   void identify(TrainingIdentity identity);
 
-  /// The state := that of the checkpoint to go on from. Returns where that is: the very beginning if there is
-  /// none. Collective. Throws UserError.
+  /// Loads the checkpoint to resume from into `state`. Returns its progress: the very beginning if there is none. Collective. Throws
+  /// UserError if the checkpoint cannot be read.
   template<class T>
   [[nodiscard]] models::TrainProgress resume(models::TrainingState<T>& state);
-  /// Removes from the metrics what will be written again, or sets those of another training aside, and says in the
-  /// run's record where it goes on. Collective.
+  /// Removes the lines of the metrics that the resumed run writes again, or renames the file if it belongs to another training. Adds the
+  /// training and the point of resumption to the run's record. Collective.
   void prepare_metrics(nlohmann::ordered_json& run_record) const;
 
-  /// What the training counts, "epoch" or "step".
+  /// Unit of the training: "epoch" or "step".
   [[nodiscard]] std::string const& unit() const { return length_.unit; }
   [[nodiscard]] bool writes() const { return !options_.checkpoint.empty(); }
   [[nodiscard]] Context const& context() const { return context_; }
   [[nodiscard]] CheckpointOptions const& options() const { return options_; }
-  /// Of the checkpoints to write, for the state as it was resumed; the folder is made ready for them. Collective.
+  /// Settings of the checkpoints to write, after resume(). Prepares their folder. Collective.
   [[nodiscard]] models::CheckpointSettings settings(models::Architecture const& architecture) const;
 
  private:
   [[nodiscard]] bool was_given(char const* option) const;
   void require_sensible(WeightOptions const& weights) const;
-  /// Throws UserError if the folder of checkpoints has those of another training. Collective.
+  /// Throws UserError if the folder contains checkpoints of another training. Collective.
   void require_own_folder(std::string const& training) const;
-  /// Those of the folder that are newer than where the training goes on get other names. Collective.
+  /// Renames the checkpoints that are newer than the one this training resumes from. Collective.
   void set_aside_later_checkpoints() const;
   [[nodiscard]] models::RequireFits fits() const {
     return [this](auto const& path, auto const& facts) { require_fits(path, facts); };
   }
   void require_fits(std::filesystem::path const& path, models::CheckpointFacts const& facts) const;
-  /// If the training is longer or shorter than the checkpoint's was: logs what that does to the learning rate, which is `next_rate`
-  /// in the next step.
+  /// If the length of the training differs from the checkpoint's, logs the effect on the learning rate. `next_rate`: rate of the next
+  /// step.
   void describe_length(models::CheckpointFacts const& facts, double next_rate) const;
 
   Context const& context_;
@@ -122,17 +121,16 @@ class Checkpoints {
   TrainingLength length_;
   models::CheckpointInterval interval_;
   TrainingIdentity identity_;
-  std::string training_; // a name that no other training has
+  std::string training_; // unique name of the training
   std::optional<models::ResumePoint> resumed_;
 };
 
-/// A training that goes on from a checkpoint if it is to, writes checkpoints if it is to, and keeps the weights of
-/// the best epoch if it is to.
+/// Runs a training. If the options ask for it, resumes from a checkpoint, writes checkpoints, and keeps the weights of the best epoch.
 template<class T>
 class ResumableRun {
  public:
-  /// Resumes. `row_numbers`: of rows that lie in another order than the natural one. All references must outlive
-  /// it. Collective. Throws UserError.
+  /// Loads the checkpoint, if any. `row_numbers`: natural row numbers of parameters whose rows are stored in another order. All
+  /// references must outlive this object. Collective. Throws UserError if the checkpoint cannot be read.
   ResumableRun(Checkpoints& checkpoints, pmm::ProcessGrid const& grid, models::RowNumbers const& row_numbers,
                std::vector<models::Parameter<T>> const& parameters, models::ParameterUpdate<T>& update,
                bool keeps_best)
@@ -142,9 +140,8 @@ class ResumableRun {
     if (checkpoints.is_on()) start_ = checkpoints.resume(*state_);
   }
 
-  /// trainer.run() until the end or until a StopCondition, and a checkpoint behind the last step. The
-  /// architecture is that of the weights. Collective. Throws UserError if it was stopped, and this checkpoint
-  /// could not be written.
+  /// Calls trainer.run() until the end or until a StopCondition is due, and writes a checkpoint after the last step. `architecture`: as
+  /// in the weights files. Collective. Throws UserError if the training was stopped and this checkpoint could not be written.
   template<class Trainer>
   models::TrainResult run(Trainer& trainer, std::function<void(runtime::EpochRecord const&)> const& on_epoch,
                           models::Architecture const& architecture) {
@@ -177,11 +174,11 @@ class ResumableRun {
     return result;
   }
 
-  /// The parameters of the best epoch; null: there is none.
+  /// Parameters of the best epoch; null if there is none.
   [[nodiscard]] models::HostCopy<T> const* best() const { return state_ ? state_->best().get() : nullptr; }
-  /// What stopped the last run() before its end; empty: nothing.
+  /// Reason why the last run() stopped before its end; empty if it did not.
   [[nodiscard]] std::string const& stopped_by() const { return stopped_by_; }
-  /// The signal that did it, or 0.
+  /// Signal that stopped it, or 0.
   [[nodiscard]] int stop_signal() const { return stop_signal_; }
 
  private:
@@ -197,24 +194,24 @@ class ResumableRun {
   models::TrainProgress start_;
 };
 
-/// "10": so many units; "30min": minutes. Throws UserError for anything else.
+/// Interval between checkpoints: "10" units or "30min" minutes. Throws UserError for any other text.
 [[nodiscard]] models::CheckpointInterval parse_interval(std::string const& text,
                                                         std::string_view unit = "epoch");
 
-/// Parts of an identity: all options but those that any training may change when it goes on (where it runs, and what it
-/// reports), and `free_options`, which this kind of training may.
+/// Parts of an identity: all options except those that may change in every resumed training (where it runs and what it reports) and
+/// `free_options`, which may change in this kind of training.
 [[nodiscard]] models::Identity identity_of_options(nlohmann::ordered_json const& run_record,
                                                    std::span<std::string_view const> free_options);
 
-/// One of the options that say how long a training is. It may differ if the learning rate does not depend on it, or by
-/// --resume-override length; older checkpoints lack it.
+/// Identity part of an option that sets the length of a training. Its value may differ if the learning rate does not depend on it, or
+/// with --resume-override length. Older checkpoints lack this part.
 [[nodiscard]] models::IdentityPart part_of_length(std::string const& name, std::string const& value);
-/// Whether the learning rate decays over the whole training, so that it depends on its length.
+/// True if the learning rate decays over the whole training, so that it depends on its length.
 [[nodiscard]] bool decays_to_the_end(OptimizerOptions const& options);
 
-/// The most bytes that copies take in this rank's host memory beside the training, of parameters of which it has
-/// that many numbers each: of those of the best epoch and of the next best one, and for checkpoints of the
-/// parameters and two moments, too.
+/// Most bytes of host memory that copies of parameters take on this rank in addition to the training: the parameters of the best epoch
+/// and of the next best one, and with checkpoints also the parameters and their two moments. `lengths`: numbers of each parameter on this
+/// rank.
 [[nodiscard]] std::int64_t host_copy_bytes(pmm::StepPlan const& step,
                                            std::vector<std::int64_t> const& lengths, bool writes_checkpoints);
 

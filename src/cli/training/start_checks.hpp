@@ -1,9 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What commands say of a graph before they work on it.
-//
-// Work that cannot fit is refused before it begins, with the figures, unless --force-memory is given.
+// Checks of a graph and of the memory before work begins: work that cannot fit in memory is refused, with the figures, unless
+// --force-memory is given.
 
 #include "cli/options/command.hpp"
 #include "graph/checks/operator_check.hpp"
@@ -23,48 +22,51 @@ template<class T>
 inline constexpr auto precision_of =
     std::is_same_v<T, float> ? graph::Precision::fp32 : graph::Precision::fp64;
 
-/// Throws UserError if the store's operator (models::use_operator) cannot be made; warns if it does nothing. Collective.
+/// Throws UserError if the matrix that the network multiplies by (models::use_operator) cannot be made from the store; warns if
+/// normalization has no effect. Collective.
 void require_operator(Context const& context, graph::GraphStore const& store, graph::OperatorUse const& use);
 void require_operator(Context const& context, graph::GraphStore const& store,
                       models::NetworkSettings const& settings, graph::Precision precision,
                       graph::Neighborhood neighbors = graph::Neighborhood::whole);
 
-/// Warns of data that a network learns little from. Collective.
+/// Warns about data that a network can learn little from. Collective.
 void warn_of_data(Context const& context, graph::GraphStore const& store);
 
-/// --force-memory.
+/// Declares --force-memory.
 void add_force_memory_option(Command& command, bool& is_forced);
 
-/// Throws UserError on all ranks if what a model will hold does not fit: on a host in the memory of its node,
-/// on a device in what is free there, each summed over the ranks that share it. `what` needs it: "train".
+/// Throws UserError on all ranks if the estimated memory does not fit. On the host, the sum over the ranks of a node must fit in its
+/// memory; on a device, the sum over the ranks that share it must fit in its free memory. `what`: command for the message, such as
+/// "train".
 /// Collective.
 void require_memory(Context const& context, std::string_view what, models::MemoryEstimate const& estimate);
 
-/// Bytes that every rank may hold if all hold as many: of arrays in what is free of a device, or of everything in the memory of
-/// a host. Collective.
+/// Bytes that each rank may hold if all ranks hold equally many: on a device, arrays in its free memory; on the host, everything.
+/// Collective.
 [[nodiscard]] std::int64_t memory_of_rank(Context const& context);
 
-/// A graph that was made in the memory of this process: what that took at its peak, and what stays.
+/// Memory of a graph that was made in this process: peak while it was made, and size afterwards.
 struct GraphInMemory {
   std::int64_t making_bytes = 0;
   std::int64_t bytes = 0;
 };
-/// How much resident memory has grown since construction, at its peak. Only one at a time: the process has one peak.
+/// Measures how much resident memory has grown since construction, at its peak. Only one object may exist at a time, because the process
+/// has one peak counter.
 class ResidentPeak {
  public:
   ResidentPeak();
-  /// Of a graph with these facts that was made since then.
+  /// Memory of a graph with these facts that was made since construction.
   [[nodiscard]] GraphInMemory of(graph::StoreFacts const& facts) const;
 
  private:
   std::int64_t before_;
 };
-/// Bytes that a rank takes at most: for the graph, and for its training by the estimate.
+/// Peak bytes of a rank: the larger of making the graph, and of the graph together with its training.
 [[nodiscard]] std::int64_t peak_with_graph(models::MemoryEstimate const& estimate,
                                            GraphInMemory const& graph);
 
-/// A graph that every rank makes and keeps in its own memory (graph::partition_in_memory). Collective. Throws
-/// UserError on all ranks if those of a node do not fit there, unless forced.
+/// Makes a graph on every rank, which keeps it in its own memory (graph::partition_in_memory). Collective. Throws UserError on all ranks
+/// if the graphs of a node's ranks do not fit in its memory, unless `is_forced`.
 [[nodiscard]] graph::GraphStore make_graph_in_memory(
     runtime::Communicator const& world,
     std::function<std::unique_ptr<graph::GraphSource>(runtime::Communicator const&)> const& make_source,

@@ -1,9 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `orthant train` takes, and with it `plan`, `bench epoch` and `evaluate`, each of which passes over what it has no use for.
-//
-// Named sets of options of train: a model with the settings of its paper for a graph.
+// Options of `orthant train` and its presets (a model with the settings of its paper for a graph). `plan`, `bench epoch` and `evaluate`
+// accept the same options; each ignores those that it does not use.
 
 #include "cli/options/command.hpp"
 #include "cli/options/shared_options.hpp"
@@ -14,18 +13,18 @@
 
 namespace orthant::cli {
 
-/// Bounds of --layers and --hidden. Deeper and wider is a slip; what fits is for the memory to say.
+/// Upper bounds of --layers and --hidden. Larger values are taken for typing errors; the memory check decides whether smaller ones fit.
 inline constexpr std::int64_t most_layers = 10'000;
 inline constexpr std::int64_t most_hidden = std::int64_t{1} << 20;
 
 struct TrainOptions : GraphModelOptions, GridOptions, OptimizerOptions, WeightOptions, CheckpointOptions {
   std::string graph;   // a store
-  std::string dataset; // or an embedded one: "karate", "sbm:vertices=1000,..", ..
+  std::string dataset; // or a built-in data set: "karate", "sbm:vertices=1000,.."
   std::string mode = "full";
   std::string task = "nodes";
-  std::int64_t embedding = 64;                // width of the outputs, by which links are predicted
-  std::string decoder = "dot";                // what scores pairs of them
-  std::optional<std::int64_t> decoder_hidden; // of its hidden layer; none: --embedding
+  std::int64_t embedding = 64;                // output width for --task links
+  std::string decoder = "dot";                // function that scores a pair of embeddings
+  std::optional<std::int64_t> decoder_hidden; // width of its hidden layer (default --embedding)
   std::string preset = "none";
 
   // model
@@ -44,21 +43,21 @@ struct TrainOptions : GraphModelOptions, GridOptions, OptimizerOptions, WeightOp
   std::string self_loops = "auto";
   bool trainable_features = false;
 
-  // optimiser
+  // optimizer
   std::optional<double> weight_decay_first_layer;
   std::optional<double> weight_decay_last_layer;
   std::string class_weights = "none";
   double label_smoothing = 0;
   std::int64_t epochs = 100;
-  std::int64_t seeds = 1;                   // trainings, of --seed and those after it
-  std::optional<std::int64_t> dataset_seed; // of --dataset, if it is not --seed
+  std::int64_t seeds = 1;                   // number of trainings, with seeds --seed, --seed + 1, ..
+  std::optional<std::int64_t> dataset_seed; // seed of --dataset (default --seed)
 
   // mini-batch
-  std::string batch = "auto"; // or vertices
+  std::string batch = "auto"; // or a number of vertices
   std::string sampler = "uniform";
   std::string batch_edges = "auto";
   std::int64_t accumulate = 1;
-  double batch_train_fraction = 0; // 0: as many training vertices as a batch has by chance
+  double batch_train_fraction = 0; // 0: training vertices are drawn like all others
   std::int64_t finish_full = 0;
 
   // running
@@ -80,37 +79,37 @@ struct TrainOptions : GraphModelOptions, GridOptions, OptimizerOptions, WeightOp
   std::string device_graph = "on";
   bool force_memory = false;
 
-  /// Of the hidden layer of a perceptron that scores links; 0: there is none.
+  /// Width of the hidden layer of the perceptron that scores links; 0 if there is none.
   [[nodiscard]] std::int64_t decoder_width() const {
     return task == "links" && decoder == "mlp" ? decoder_hidden.value_or(embedding) : 0;
   }
 };
 
-/// All but --preset. The one definition of them for each command that takes what a training takes; its members hold the
-/// defaults.
+/// Declares all options except --preset, for every command that accepts the options of train. The members hold the defaults.
 void add_options(Command& command, TrainOptions& options);
 
-// Options of train that would do nothing beside the others. A flag that has no effect is a mistake, and refused; what
-// an environment or a file says may be meant for other trainings, and is told.
+// Options of train that have no effect together with the others. Such a flag is an error. Values from the environment or a file may be
+// meant for other trainings, so they are only reported.
 
-/// Throws UserError, which says what would give the flag an effect, for the first one without any. The same on all
-/// ranks; not collective.
+/// Throws UserError for the first flag without an effect, with a message that says what would give it one. Same result on all ranks; not
+/// collective.
 void require_effective_options(Context const& context, TrainOptions const& options);
-/// The same of the options of the optimizer, which every training has.
+/// The same for the options of the optimizer, which every training has.
 void require_effective_optimizer_options(Context const& context, OptimizerOptions const& options);
 
-/// Throws UserError if --checkpoint-every or --max-walltime cannot be read, for commands that pass them over. `unit`: "epoch".
+/// Throws UserError if --checkpoint-every or --max-walltime cannot be read; for commands that ignore them. `unit`: "epoch" or "step".
 void require_readable_times(CheckpointOptions const& options, std::string_view unit);
 
-// What `orthant bench epoch` takes of a training's command line; it passes over what makes no difference to an epoch.
+// Options of `orthant bench epoch`: those of train. Options that make no difference to an epoch are ignored.
 
 void add_epoch_options(Command& command, TrainOptions& options);
-/// Takes --preset into the options and makes the checks of train. Throws UserError, also for what has no bare products.
+/// Applies --preset to the options and makes the checks of train. Throws UserError if they fail, and for options whose products cannot be
+/// timed alone.
 void complete_epoch_options(Context& context, TrainOptions& options);
 
-/// Adds --preset.
+/// Declares --preset.
 void add_preset_option(Command& command, TrainOptions& options);
-/// Options that nobody gave := those of --preset; the run's record says so.
+/// Sets the options of --preset that the user did not give, and records them in the run's record.
 void apply_preset(Context& context, TrainOptions& options);
 
 } // namespace orthant::cli

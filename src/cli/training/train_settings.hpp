@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What full-graph and mini-batch training share: the settings that their options become (`--dropout` to
-// NetworkSettings::dropout), the identity that a checkpoint records, and what is printed before, during and after the epochs.
+// Shared by full-graph and mini-batch training: settings made from options (`--dropout` becomes NetworkSettings::dropout), the identity
+// that a checkpoint records, and the output before, during and after the epochs.
 
 #include "cli/machine/device_memory.hpp"
 #include "cli/options/command.hpp"
@@ -26,15 +26,15 @@
 
 namespace orthant::cli {
 
-/// Of --comm-dtype and --operand-dtype: fp32 is the scalar of training.
+/// Number format of a --comm-dtype or --operand-dtype; "fp32" means the scalar of training.
 [[nodiscard]] runtime::Wire wire_of(std::string const& word);
-/// What the options ask for.
+/// Network settings of the options. Throws UserError if they contradict each other.
 [[nodiscard]] models::NetworkSettings model_of(TrainOptions const& options);
-/// Axes along which the schedule rows sends while it multiplies: of `overlap` "on" all, of "off" none, of
-/// "auto" on host processors those that reach other nodes. Within a node processors move the data themselves,
-/// and on a device messages wait in the stream of the products. The same on all ranks. Collective.
+/// Axes along which the schedule `rows` overlaps messages with products. `overlap` "on": all axes; "off": none; "auto": none on a device,
+/// where messages wait in the stream of the products, and on the host the axes that connect different nodes, since within a node the
+/// processors copy the data themselves. Same result on all ranks. Collective.
 [[nodiscard]] pmm::AxisSet hidden_axes(pmm::ProcessGrid const& grid, std::string const& overlap);
-/// The same as a function of the grid.
+/// Returns hidden_axes() as a function of the grid. Borrows `options`, which must stay valid.
 [[nodiscard]] inline auto hidden_axes_of(TrainOptions const& options) {
   return [&options](pmm::ProcessGrid const& grid) { return hidden_axes(grid, options.overlap); };
 }
@@ -42,48 +42,49 @@ namespace orthant::cli {
 [[nodiscard]] models::OptimizerSettings optimizer_of(OptimizerOptions const& options,
                                                      std::int64_t eval_every);
 [[nodiscard]] models::TrainSettings training_of(TrainOptions const& options);
-/// Of --machine; the assumed one where none is named. Collective.
+/// Machine model of --machine; if none is named, the emulated machine or else the assumed one. Collective.
 [[nodiscard]] pmm::Machine machine_of(runtime::Communicator const& world, std::string const& name);
-/// Which files get weights at the end of a training of a graph network. Collective.
+/// Weights files that a training of a graph network writes at its end. Collective.
 [[nodiscard]] WeightFiles weight_files_of(Context const& context, TrainOptions const& options);
-/// Without validation vertices nothing is the best. Throws UserError if an option needs them. Not collective.
+/// Turns off the best epoch if the graph has no validation vertices or edges. Throws UserError if an option needs them. Not collective.
 void judge_by(WeightFiles& files, TrainOptions const& options, graph::GraphStore const& store);
-/// Throws UserError if --comm-dtype or --operand-dtype does not go with --compute-dtype, or not with a device.
+/// Throws UserError if --comm-dtype or --operand-dtype cannot be combined with --compute-dtype, or is not supported by the device.
 void require_fitting_types(TrainOptions const& options);
-/// Throws UserError if rows are to be pruned where there are no owners of all of them.
+/// Throws UserError if --prune on is combined with options that do not support it.
 void require_prunable(TrainOptions const& options);
 
-/// What a weights file says of a training: the architecture, and which libraries multiplied.
+/// Record of a training in a weights file: the architecture, and the libraries that multiplied.
 [[nodiscard]] models::Architecture record_of_weights(models::NetworkSettings const& settings,
                                                      graph::StoreFacts const& facts);
 
-/// Results go to stdout of rank 0.
+/// Prints a result to stdout on rank 0.
 template<class... Args>
 void say(Context const& context, fmt::format_string<Args...> format, Args&&... args) {
   if (!context.world().is_root()) return;
   std::fputs(fmt::format(format, std::forward<Args>(args)...).c_str(), stdout);
   std::fflush(stdout);
 }
-/// "12.3 MiB".
+/// Number of bytes with its unit: "12.3 MiB".
 [[nodiscard]] std::string bytes_text(std::int64_t bytes);
-/// "x 1.0 MiB, y 0 B, z 0 B, data 2.0 MiB; sent 3.0 MiB": expert and data only where something was communicated along them.
+/// Bytes by axis, such as "x 1.0 MiB, y 0 B, z 0 B, data 2.0 MiB; sent 3.0 MiB". Lists expert and data only if something was communicated
+/// along them.
 [[nodiscard]] std::string bytes_by_axis_text(models::CommunicatedBytes const& bytes);
 
-/// The first line of the metrics, with the fields of `more` at its end. Collective.
+/// Writes the first line of the metrics, with the fields of `more` at its end. Collective.
 void begin_metrics(Context& context, pmm::ProcessGrid const& grid, TrainOptions const& options,
                    models::Schedule schedule, Checkpoints const& checkpoints,
                    nlohmann::ordered_json const& more);
 void describe_graph(Context const& context, graph::GraphStore const& store);
 void describe_grid(Context const& context, pmm::ProcessGrid const& grid, models::Schedule schedule);
-/// Which rows move between owners of vertices, and the share that was found; nothing if all rows were asked
-/// for.
+/// Prints which rows the schedule `rows` exchanges along each axis, and their share; prints nothing if `needed` is null (all rows are
+/// exchanged).
 void describe_gather(Context const& context, models::NetworkPlan const& plan, pmm::NeededRows const* needed);
 
-/// How many rows and non-zeros each layer keeps in a training step.
+/// Prints how many rows and non-zeros each layer keeps in a training step.
 void describe_pruning(Context const& context, models::PrunedRows const& pruned);
 
-/// A line of metrics for every epoch, and the bar, or a line of progress for every --log-every epochs, for every
-/// evaluated one and for the last. Only with --log-level info and below there is progress.
+/// Writes a line of metrics for every epoch. Prints progress at --log-level info and below: a bar, or a line every --log-every epochs,
+/// after each evaluation and after the last epoch.
 class EpochLines {
  public:
   EpochLines(Context& context, TrainOptions const& options);
@@ -94,20 +95,20 @@ class EpochLines {
   Context& context_;
   std::int64_t num_epochs_;
   std::int64_t log_every_;
-  std::optional<std::pair<double, double>> last_scores_; // accuracies of valid and test: the bar keeps them
+  std::optional<std::pair<double, double>> last_scores_; // of validation and test, for the bar
   runtime::Progress progress_;
 };
 
-/// What a rank takes from the meter's construction on, the most of any rank.
+/// Measures the memory that a rank takes from construction on.
 class MemoryMeter {
  public:
   struct Taken {
-    std::int64_t resident = 0;      // bytes of the process at their peak
-    std::int64_t device_arrays = 0; // both 0 on the host
+    std::int64_t resident = 0;      // peak bytes of the process
+    std::int64_t device_arrays = 0; // this and the next are 0 on the host
     std::int64_t device = 0;
   };
   MemoryMeter();
-  /// Collective.
+  /// Maximum over the ranks. Collective.
   [[nodiscard]] Taken taken(runtime::Communicator const& world) const;
 
  private:
@@ -115,62 +116,62 @@ class MemoryMeter {
   DeviceMemory device_;
 };
 
-/// Why a training ended before its last epoch, and whether its weights are to be written.
+/// Reason why a training ended before its last epoch, and whether its weights must be written.
 struct Stop {
   std::string reason; // "SIGINT", "the time limit"
   int signal = 0;     // 0: none
   bool saves_weights = false;
 };
-/// Of a run that was stopped. A scheduler that ends a job gives it little time, in which there is a checkpoint;
-/// somebody who asks for its end wants what there is.
+/// Describes the stop of a run. Weights are written after Ctrl-C, or if there are no checkpoints. A scheduler that ends a job leaves only
+/// time for the checkpoint.
 template<class T>
 [[nodiscard]] Stop stop_of(ResumableRun<T> const& run, WeightFiles const& files,
                            CheckpointOptions const& checkpoints) {
   auto const has_time = run.stop_signal() == SIGINT || checkpoints.checkpoint.empty();
   return {run.stopped_by(), run.stop_signal(), has_time && files.writes(run.best() != nullptr)};
 }
-/// Of any training that was stopped: what stopped it, where, and how to go on. Returns the status to leave with:
-/// exit_requeue if there is a checkpoint to go on from, else that of a shell for the signal.
+/// Prints and records the stop of any training: its reason, its position, and how to resume. Returns the exit status: exit_requeue if
+/// there is a checkpoint to resume from, else 128 + the signal as in a shell.
 [[nodiscard]] int end_stopped(Context& context, models::TrainProgress const& progress, Stop const& stop,
                               TrainingLength const& length, WeightOptions const& weights,
                               CheckpointOptions const& checkpoints);
-/// Of a training that was stopped: its scores so far, what stopped it, where, and how to go on. Returns the status
-/// to leave with: exit_requeue if there is a checkpoint to go on from, else that of a shell for the signal.
+/// The same for a training of a graph network; also prints its scores so far.
 [[nodiscard]] int end_stopped(Context& context, models::TrainResult const& result, Stop const& stop,
                               TrainOptions const& options);
-/// Bytes per rank that were predicted: of the process on the host, and of arrays on a device.
+/// Predicted bytes per rank: of the process on the host, and of arrays on a device.
 struct PredictedMemory {
   std::int64_t resident = 0;
-  std::optional<std::int64_t> device_arrays{}; // none: nothing was said of them
-  std::string note{};                          // said behind the resident bytes
+  std::optional<std::int64_t> device_arrays{}; // nullopt: not predicted
+  std::string note{};                          // printed after the resident bytes
 };
-/// Says what was taken, beside what was predicted.
+/// Prints measured and predicted memory.
 void describe_memory(Context const& context, MemoryMeter::Taken const& taken,
                      PredictedMemory const& predicted);
-/// Its fields in the last line of the metrics.
+/// Adds the measured memory to the last line of the metrics.
 void record_memory(nlohmann::ordered_json& done, MemoryMeter::Taken const& taken);
-/// Of a training that is complete: the final table, memory beside what was predicted, and the last line of the
-/// metrics. Returns the status to leave with. Collective.
+/// Prints the final table of a complete training, measured and predicted memory, and writes the last line of the metrics. Returns the
+/// exit status. Collective.
 [[nodiscard]] int end_complete(Context& context, models::TrainResult const& result,
                                TrainOptions const& options, MemoryMeter const& meter,
                                PredictedMemory const& predicted);
 
-/// Grid, schedule, order of each layer's products, rows that move, overlap, and what multiplies. `seconds`: what grid and
-/// schedule were chosen by. Does nothing unless such lines are printed. Not collective.
+/// Logs the choices of the training and their reasons: grid, schedule, order of each layer's products, exchanged rows, overlap and
+/// libraries. `seconds`: predicted seconds by which grid and schedule were chosen. Does nothing above --log-level debug. Not collective.
 void explain_decisions(Context const& context, pmm::ProcessGrid const& grid,
                        models::EpochSeconds const& seconds, models::NetworkSettings const& settings,
                        models::NetworkPlan const& plan, TrainOptions const& options);
 
-/// checkpoints.identify() by graph, options and batches. Collective. Throws UserError as that does.
+/// Calls checkpoints.identify() with the identity made of graph, options and batches. Collective. Throws UserError if the checkpoint to
+/// resume from belongs to another training.
 void identify(Checkpoints& checkpoints, TrainOptions const& options, pmm::ProcessGrid const& grid,
               graph::GraphStore const& store);
 
-/// Of the parameters of a GCN.
+/// Host memory that copies of the parameters take on this rank (host_copy_bytes() in training/checkpoints.hpp).
 template<class T>
 [[nodiscard]] std::int64_t host_copy_bytes(pmm::ProcessGrid const& grid, models::NetworkPlan const& plan,
                                            models::NetworkSettings const& settings, bool writes_checkpoints);
 
-/// What a checkpoint says of the architecture.
+/// Record of the architecture in a checkpoint.
 [[nodiscard]] models::Architecture record_of_checkpoint(models::NetworkSettings const& settings);
 
 } // namespace orthant::cli

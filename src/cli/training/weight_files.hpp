@@ -1,9 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// --save-weights and --save-best: which files get weights at the end of a training. `--save-weights w.h5` writes
-// the last ones to w.h5 and those of the best epoch to w-best.h5, unless --save-best names another file or there is
-// nothing to judge by.
+// --save-weights and --save-best: the files that receive weights at the end of a training. `--save-weights w.h5` writes the final weights
+// to w.h5 and the weights of the best epoch to w-best.h5, unless --save-best names another file or there is no evaluation.
 
 #include "cli/options/command.hpp"
 #include "cli/options/shared_options.hpp"
@@ -15,33 +14,33 @@
 
 namespace orthant::cli {
 
-/// What decides which weights are kept, beside the options that name files.
+/// Rules in addition to the options that name files.
 struct WeightRules {
-  std::string_view unit;       // what the training counts, "epoch" or "step"
-  std::int64_t eval_every = 0; // 0: nothing is ever evaluated, so there is no best
+  std::string_view unit;       // "epoch" or "step"
+  std::int64_t eval_every = 0; // 0: no evaluations, so no best epoch
   std::int64_t patience = 0;
-  std::vector<FileOption> inputs; // that no file of weights may be
+  std::vector<FileOption> inputs; // files that must not be overwritten
   CheckpointOptions const& checkpoints;
 };
 
 class WeightFiles {
  public:
-  /// Throws UserError, the same on all ranks, if a file cannot be written, is there already or is another one of
-  /// the options, or if an option needs evaluations and there are none. Collective.
+  /// Throws UserError on all ranks if a file cannot be written, already exists or is named by another option, or if an option needs
+  /// evaluations and there are none. Collective.
   WeightFiles(Context const& context, WeightOptions const& options, WeightRules const& rules);
 
-  /// There is nothing to validate on, as `why` says: "goes by .., and .. has none; leave it out". Throws UserError if
-  /// an option of the user needs it; without such an option nothing is the best then. Not collective.
+  /// Turns off the best epoch because there is no validation data. `why` is the end of the message: "goes by .., and .. has none; leave
+  /// it out". Throws UserError if an option that the user gave needs the best epoch. Not collective.
   void judge_by_nothing(std::string const& why);
-  /// Whether the weights of the best epoch are to be kept.
+  /// True if the weights of the best epoch must be kept.
   [[nodiscard]] bool keeps_best() const { return !best_.empty(); }
-  /// True if save() writes a file, if there is a best epoch or not.
+  /// True if save() writes a file. `has_best`: there is a best epoch.
   [[nodiscard]] bool writes(bool has_best) const {
     return !options_.save_weights.empty() || (keeps_best() && has_best);
   }
 
-  /// Writes the files; the parameters are those of the best epoch afterwards, if `best` is not null. Collective
-  /// over the grid's world. Throws UserError.
+  /// Writes the files. If `best` is not null, the parameters hold the values of the best epoch afterwards. Collective over the grid's
+  /// world. Throws UserError if a file cannot be written.
   template<class T>
   void save(pmm::ProcessGrid const& grid, std::vector<models::Parameter<T>> const& parameters,
             models::Architecture const& architecture, models::HostCopy<T> const* best) const {
@@ -59,7 +58,7 @@ class WeightFiles {
   Context const& context_;
   WeightOptions const& options_;
   std::int64_t patience_;
-  std::string best_; // empty: none
+  std::string best_; // file of the best weights; empty if there is none
 };
 
 } // namespace orthant::cli

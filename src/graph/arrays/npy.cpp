@@ -24,7 +24,7 @@ namespace {
 constexpr std::size_t most_dims = 32; // NumPy's own limit
 constexpr std::size_t longest_excerpt = 60;
 
-/// Reads the dictionary from left to right.
+/// Parses the dictionary from left to right.
 class Parser {
  public:
   Parser(std::string_view text, std::string const& name) : text_(text), name_(name) {}
@@ -69,7 +69,7 @@ class Parser {
     auto const end = text_.find(quote, place_ + 1);
     if (end == std::string_view::npos) fail();
     auto const value = text_.substr(place_ + 1, end - place_ - 1);
-    // A name of a type or key is short and has no escapes.
+    // Names of types and keys are short and have no escapes.
     if (value.size() > 32 ||
         std::ranges::any_of(value, [](char c) { return c < 32 || c > 126 || c == '\\'; }))
       fail();
@@ -190,7 +190,7 @@ float widen_half(std::uint16_t half) {
   auto const sign = static_cast<std::uint32_t>(half & 0x8000u) << 16;
   std::uint32_t const exponent = (half >> 10) & 0x1fu;
   std::uint32_t const fraction = half & 0x3ffu;
-  if (exponent == 0) { // subnormal: fraction 2^-24
+  if (exponent == 0) { // subnormal: fraction times 2^-24
     auto const magnitude = static_cast<float>(fraction) * 0x1p-24f;
     return sign != 0 ? -magnitude : magnitude;
   }
@@ -207,7 +207,7 @@ void convert(std::byte const* from, std::span<T> out) {
   }
 }
 
-/// NumPy takes any byte but 0 for true.
+/// As in NumPy, any byte except 0 is true.
 template<class T>
 void convert_bools(std::byte const* from, std::span<T> out) {
   for (std::size_t i = 0; i < out.size(); ++i)
@@ -254,7 +254,7 @@ NpyArray::NpyArray(std::unique_ptr<runtime::ByteSource> bytes) : bytes_(std::mov
     throw_user("{}: .npy version {}.{}; versions 1 to 3 can be read", name(), version, at(7));
   std::int64_t const begin = version == 1 ? 10 : 12;
   auto const length = version == 1 ? at(8) | at(9) << 8 : at(8) | at(9) << 8 | at(10) << 16 | at(11) << 24;
-  constexpr std::int64_t longest_header = 65535; // what version 1 can say, far more than a plain array needs
+  constexpr std::int64_t longest_header = 65535; // limit of version 1, far more than a plain array needs
   if (length > longest_header)
     throw_user("{}: a header of {} bytes is claimed; that of a plain array takes at most {}", name(), length,
                longest_header);

@@ -17,7 +17,7 @@ using runtime::throw_user;
 
 namespace {
 
-/// The first id that is not in [0, n): one comparison an id, unsigned.
+/// Throws UserError for the first id outside [0, n), with one unsigned comparison per id.
 void check_ids(NpyArray const& array, std::span<std::int64_t const> ids, std::int64_t first_element,
                std::int64_t num_vertices) {
   auto const bad = std::ranges::find_if(ids, [limit = static_cast<std::uint64_t>(num_vertices)](auto id) {
@@ -52,8 +52,8 @@ class NpyEdgeStream final : public EdgeStream {
     if (weights) weights_.emplace(weights());
   }
 
-  /// In bytes. A compressed edge_index is inflated by one reader, once and a half: its first half twice,
-  /// because the targets lie behind all sources and neither half is held in memory.
+  /// Progress in bytes. One reader inflates a compressed edge_index one and a half times: its first half twice, because the targets come
+  /// after all sources and neither half is kept in memory.
   Progress progress() const override {
     auto const sources = edges_.size() * sources_.element_bytes();
     auto const targets = edges_.size() * targets_.element_bytes();
@@ -89,10 +89,10 @@ class NpyEdgeStream final : public EdgeStream {
   }
 
  private:
-  static constexpr std::size_t piece_size = std::size_t{1} << 15; // ids in flight stay in L2
+  static constexpr std::size_t piece_size = std::size_t{1} << 15; // these ids fit in L2
 
   NpyArray sources_;
-  NpyArray targets_; // may be the same array: each reads on in its own row
+  NpyArray targets_; // may be the same array; each stream reads its own row
   std::optional<NpyArray> weights_;
   Range edges_;
   std::int64_t position_;
@@ -102,7 +102,7 @@ class NpyEdgeStream final : public EdgeStream {
   std::vector<std::int64_t> ids_;
 };
 
-/// Batches of rows: what the streams below have in common.
+/// Batches of rows, a common part of the streams below.
 class RowCursor {
  public:
   RowCursor(Range rows, std::int64_t batch_rows)
@@ -115,7 +115,7 @@ class RowCursor {
     return batch;
   }
   [[nodiscard]] Progress progress() const { return {position_ - rows_.begin, rows_.size()}; }
-  /// In bytes, of an array with these rows.
+  /// Progress in bytes for an array with these rows.
   [[nodiscard]] Progress progress_of(NpyArray const& array) const {
     auto const row_elements = array.num_elements() / array.shape()[0];
     return {array.bytes_read(), rows_.size() * row_elements * array.element_bytes()};
@@ -201,7 +201,7 @@ class NpySparseFeatureStream final : public FeatureStream {
     throw_user("{}: column {} at element {} (byte {}) is out of range: there are {} features",
                indices_.name(), *bad, element, indices_.byte_of(element), num_columns_);
   }
-  /// Columns ascending; twice the same column in a row is a mistake of the file.
+  /// Sorts the columns of a row. Throws UserError if a column occurs twice.
   void sort_row(FeatureBatch& batch, std::size_t row, std::int64_t first) {
     auto const begin = static_cast<std::size_t>(batch.offsets[row]);
     auto const length = static_cast<std::size_t>(batch.offsets[row + 1]) - begin;

@@ -32,9 +32,9 @@ using Member = runtime::UniqueHandle<zip_file_t*, nullptr, CloseMember>;
 
 Archive open_archive(std::filesystem::path const& path) {
   static_cast<void>(
-      runtime::detail::open_to_read(path)); // the system's reason, where it cannot even be opened
+      runtime::detail::open_to_read(path)); // throws with the system's reason if the file cannot be opened
   int code = 0;
-  // Directory and members must tell the same: readers disagree on which of them to believe.
+  // Directory and member headers must agree: readers differ in which of them they use.
   Archive archive(zip_open(path.c_str(), ZIP_RDONLY | ZIP_CHECKCONS, &code));
   if (!archive.owns() && code == ZIP_ER_EXISTS) // found by the comparison
     throw_user("{} holds two members of the same name", path.string());
@@ -96,7 +96,7 @@ class ZipMember final : public runtime::ByteSource {
   }
 
  private:
-  /// The directory's word is not enough: arrays are allocated by the size that it claims.
+  /// Compares the size in the directory with the archive: arrays are allocated according to this size.
   void check_size(std::filesystem::path const& path, zip_stat_t const& status) const {
     auto const archive_bytes = std::filesystem::file_size(path);
     auto const packed = (status.valid & ZIP_STAT_COMP_SIZE) != 0 ? status.comp_size : archive_bytes;
@@ -107,7 +107,7 @@ class ZipMember final : public runtime::ByteSource {
                  status.size, archive_bytes);
   }
 
-  /// libzip compares length and check sum when it meets the end.
+  /// Reads the end, where libzip compares length and checksum.
   void check_end() {
     std::byte more{};
     auto const got = zip_fread(member_.get(), &more, 1);
@@ -151,7 +151,7 @@ class ZipMember final : public runtime::ByteSource {
   }
 
   Archive archive_;
-  Member member_; // after the archive: closed before it
+  Member member_; // after the archive, so that it is closed first
   std::string name_;
   zip_uint64_t index_ = 0;
   std::int64_t size_ = 0;
@@ -196,7 +196,7 @@ std::uint32_t check_sum_of(runtime::ByteSource& bytes, runtime::Range range) {
 void check_stored_members(runtime::Communicator const& comm, std::vector<ArchiveMember> const& members) {
   for (auto const& [archive, name] : members) {
     std::optional<std::uint32_t> expected;
-    std::array<std::int64_t, 2> mine{}; // check sum and length of this rank's part
+    std::array<std::int64_t, 2> mine{}; // checksum and length of this rank's part
     runtime::together(comm, [&] {
       expected = stored_check_sum(archive, name);
       if (!expected) return;

@@ -18,7 +18,7 @@ using runtime::Communicator;
 
 constexpr std::array all_parts{Split::train, Split::valid, Split::test};
 
-/// The labels of some vertices: how many are known, and between which values they are.
+/// The labels of some vertices: number of known labels, and their range.
 struct LabelRange {
   std::int64_t count = 0;
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
@@ -38,12 +38,12 @@ struct LabelRange {
   [[nodiscard]] bool is_one_value() const { return count > 1 && least == most; }
 };
 
-/// visit(rows): this rank's positions, some at a time.
+/// Calls visit(rows) for this rank's positions, in pieces.
 template<class Visit>
 void for_each_piece(Communicator const& comm, std::int64_t num_vertices, std::int64_t row_numbers,
                     Visit&& visit) {
   auto const mine = PositionOwners{num_vertices, comm.size()}.range(comm.rank());
-  constexpr std::int64_t numbers_at_once = std::int64_t{1} << 20; // several classes are one read each
+  constexpr std::int64_t numbers_at_once = std::int64_t{1} << 20; // each class is a read of its own
   constexpr std::int64_t chunk = 1024;                            // of the store's checksums
   auto const at_once = std::max<std::int64_t>(1, numbers_at_once / row_numbers / chunk) * chunk;
   for (auto begin = mine.begin; begin < mine.end; begin += at_once)
@@ -125,7 +125,7 @@ void check_parts(StoreFacts const& facts, std::vector<std::string>& warnings) {
                                    facts.num_held_out[2]));
 }
 
-/// Whether this rank's vertices have the features of the first vertex.
+/// True if this rank's vertices have the same features as the first vertex.
 bool are_equal_dense(Communicator const& comm, GraphStore const& store) {
   auto const& facts = store.facts();
   auto is_equal = true;

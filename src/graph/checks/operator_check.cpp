@@ -17,7 +17,7 @@ constexpr std::array both_normalizations{Normalization::symmetric, Normalization
 constexpr std::array both_precisions{Precision::fp32, Precision::fp64};
 constexpr std::array both_neighborhoods{Neighborhood::whole, Neighborhood::within_batch};
 
-/// Least normal number, and largest number.
+/// Smallest normal number, and largest number.
 struct Limits {
   double least;
   double most;
@@ -30,14 +30,14 @@ Limits limits_of(Precision precision) {
   return precision == Precision::fp32 ? limits_of_type<float> : limits_of_type<double>;
 }
 
-/// The largest sum that n numbers, whose sum is zero, may have once each is rounded to a float.
+/// The largest absolute sum of n numbers with exact sum zero after each is rounded to a float. `size` is the sum of their absolute values.
 double rounding_of(double size) {
   return size * std::numeric_limits<float>::epsilon();
 }
 
 enum class Sign : std::uint8_t { positive, any };
 
-/// `size`: the sum of the absolute values of the weights.
+/// `size` is the sum of the absolute values of the weights.
 bool is_fit(double degree, double size, Sign sign, Normalization normalization, Limits const& limits) {
   if (!(size <= limits.most)) return false;
   if (!((sign == Sign::any ? std::abs(degree) : degree) > rounding_of(size))) return false;
@@ -75,7 +75,7 @@ void OperatorCheck::add(std::int64_t id, RowWeights const& weights) {
     double size;
   };
   Degree const whole{loop + weights.sum, loop + weights.sum + 2 * weights.negative};
-  // Over some of the neighbors: at worst all negative ones and no other, or else a single one.
+  // Over a subset of the neighbors, the worst case is all negative ones and no others, or else a single one.
   auto const is_mixed = weights.negative > 0 || loop > 0;
   Degree const within_batch{is_mixed ? loop - weights.negative : weights.least,
                             is_mixed ? loop + weights.negative : weights.least};
@@ -135,7 +135,7 @@ std::string OperatorCheck::what_fits(Normalization normalization, Precision prec
 
 namespace {
 
-/// Rows of A[p1, .] in one row of tiles, whose sums are known, with what else must be known of their weights.
+/// The weights of rows of A[p1, .] in one tile row: their sums, which the store has, and the other fields if needed.
 std::vector<RowWeights> read_row_weights(GraphStore const& store, Range rows, TileGrid const& grid,
                                          bool reads_entries) {
   std::vector<RowWeights> all(static_cast<std::size_t>(rows.size()));
@@ -159,7 +159,7 @@ OperatorCheck check_weights(runtime::Communicator const& comm, GraphStore const&
                             OperatorUse const& use) {
   auto const& facts = store.facts();
   OperatorCheck check(facts.graph_operator().self_loops);
-  // A sum over some neighbors may be as small as a single weight if no self loop is in it.
+  // A sum over a subset of the neighbors may be as small as a single weight if it includes no self loop.
   auto const reads_entries = facts.num_negative_weights.value_or(1) > 0 ||
                              (use.neighbors == Neighborhood::within_batch && !facts.adds_self_loops());
   auto const grid = tile_grid_of_topology(facts.num_vertices, facts.num_entries);
@@ -194,7 +194,7 @@ std::string refusal_of(OperatorCheck const& check, GraphStore const& store, Oper
       reason_of(unfit, limits_of(use.precision)));
 }
 
-/// In a directed graph, whose degrees are those of rows.
+/// For a directed graph, whose degrees are row sums.
 std::string warning_of_columns(runtime::Communicator const& comm, GraphStore const& store) {
   auto const& facts = store.facts();
   auto const mine = runtime::balanced_range(facts.num_vertices, comm.size(), comm.rank());
@@ -215,7 +215,7 @@ std::string describe_effect(StoreFacts const& facts, std::string const& name, do
   auto const num_edges = facts.num_entries - facts.num_self_loops;
   auto const epsilon = precision == Precision::fp32 ? double{std::numeric_limits<float>::epsilon()}
                                                     : std::numeric_limits<double>::epsilon();
-  auto const lost = self_loops == SelfLoops::added ? epsilon / 2 : 0; // beside a self loop of 1
+  auto const lost = self_loops == SelfLoops::added ? epsilon / 2 : 0; // rounding of a self loop of 1
   if (num_edges > 0 && !(facts.is_weighted && largest_size <= lost)) return {};
   auto text = fmt::format("the operator of {} is {}: ", name,
                           self_loops == SelfLoops::added                                  ? "the identity"

@@ -34,7 +34,7 @@ enum class Neighborhood : std::uint8_t { whole, within_batch };
 /// Sums over the weights of a row of A without self loops.
 struct RowWeights {
   double sum = 0;
-  double negative = 0;                                    // sum of the absolute values of the negative weights
+  double negative = 0;                                    // sum of absolute negative weights
   double least = std::numeric_limits<double>::infinity(); // smallest nonzero absolute value
   bool has_entries = true;
 

@@ -60,14 +60,14 @@ double to_number(std::string const& key, std::string const& value) {
   return number;
 }
 
-/// Whole numbers may be written as 1e6.
+/// Integers may be written as 1e6.
 std::int64_t to_count(std::string const& key, std::string const& value) {
   auto const* const end = value.data() + value.size();
   auto count = std::int64_t{0};
   auto const digits = std::from_chars(value.data(), end, count);
   if (digits.ec == std::errc() && digits.ptr == end && count >= 0) return count;
   auto const number = to_number(key, value);
-  constexpr auto all_whole = 0x1p53; // beyond it a double skips whole numbers
+  constexpr auto all_whole = 0x1p53; // above it a double cannot represent all integers
   if (number < 0 || number != std::floor(number) || number > all_whole)
     throw_user("data set: {}={} is not a whole number from 0 to {}", key, value,
                std::numeric_limits<std::int64_t>::max());
@@ -150,8 +150,8 @@ namespace {
 
 constexpr std::int64_t default_edges_per_vertex = 8;
 constexpr std::int64_t default_blocks = 8;
-constexpr double largest_separation = 1e6;                 // noise has the size 1
-constexpr std::int64_t most_means = std::int64_t{1} << 30; // of features in classes: 4 GiB a rank
+constexpr double largest_separation = 1e6;                 // in units of the noise
+constexpr std::int64_t most_means = std::int64_t{1} << 30; // features times classes: 4 GiB per rank
 constexpr std::array<std::pair<std::string_view, GeneratorKind>, 4> kinds{{{"rmat", GeneratorKind::rmat},
                                                                            {"sbm", GeneratorKind::sbm},
                                                                            {"grid2d", GeneratorKind::grid2d},
@@ -161,7 +161,7 @@ std::string_view name_of(GeneratorKind kind) {
   return kinds[static_cast<std::size_t>(kind)].first;
 }
 
-/// Fills in the default number of edges, and refuses what cannot be.
+/// Sets the default number of edges. Throws UserError for impossible options.
 GeneratorOptions checked(GeneratorOptions options) {
   auto const n = options.num_vertices;
   auto const kind = options.kind;
@@ -210,7 +210,7 @@ LabelPart computed_labels(GeneratorOptions const& options, ClassOf const& class_
 
 FeaturePart informative_features(GeneratorOptions const& options, ClassOf const& class_of, Range rows) {
   auto const num_features = options.num_features;
-  // Two means differ in each feature by a normal number of variance 2 scale^2: |m - m'| = scale sqrt(2 D).
+  // In each feature, two means differ by a normal number of variance 2 scale^2: |m - m'| = scale sqrt(2 D).
   auto const scale = options.separation / std::sqrt(2.0 * static_cast<double>(num_features));
   auto means = std::make_shared<std::vector<float>>();
   RandomStream const mean_stream(options.seed, Purpose::generator_features, 1);
@@ -250,7 +250,7 @@ ClassOf classes_of(GeneratorOptions const& options, detail::Blocks const& blocks
           return static_cast<std::int64_t>(
               stream.integer(static_cast<std::uint64_t>(num_classes), static_cast<std::uint64_t>(vertex)));
         };
-  // Stripes: the balanced parts of the ids.
+  // Stripes are balanced parts of the ids.
   return [num_classes, n = options.num_vertices](std::int64_t vertex) {
     auto const guess = static_cast<std::int64_t>(static_cast<double>(vertex) / static_cast<double>(n) *
                                                  static_cast<double>(num_classes));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// R-MAT and the stochastic block model: edge i is drawn by (seed, i).
+// R-MAT and the stochastic block model (edge i is a function of seed and i), ring, grid, and the karate club.
 #include "graph/generate/computed_streams.hpp"
 #include "graph/generate/generators.hpp"
 #include "graph/graph_source.hpp"
@@ -26,8 +26,7 @@ std::uint64_t to_unsigned(std::int64_t value) {
   return static_cast<std::uint64_t>(value);
 }
 
-/// Where an edge falls in the recursive matrix: at each of `num_levels` levels 16 random bits choose a
-/// quadrant.
+/// Draws an edge of the recursive matrix: at each of `num_levels` levels, 16 random bits choose a quadrant.
 class RecursiveMatrix {
  public:
   RecursiveMatrix(GeneratorOptions const& options)
@@ -45,7 +44,7 @@ class RecursiveMatrix {
   }
 
   [[nodiscard]] Edge draw(std::int64_t index) const {
-    // Outside the matrix, where its size is no power of two: draw again.
+    // The edge may be outside the matrix if its size is not a power of two: then draw again.
     for (std::uint64_t block = 0;;) {
       std::uint64_t row = 0;
       std::uint64_t column = 0;
@@ -54,7 +53,7 @@ class RecursiveMatrix {
         row |= row_bits << level;
         column |= column_bits << level;
       }
-      row &= all_levels_; // the levels beyond the last one
+      row &= all_levels_; // drops the levels beyond the last one
       column &= all_levels_;
       Edge const edge{static_cast<std::int64_t>(row), static_cast<std::int64_t>(column)};
       if (edge.source < num_vertices_ && edge.target < num_vertices_) return edge;
@@ -66,7 +65,7 @@ class RecursiveMatrix {
     std::uint64_t row;
     std::uint64_t column;
   };
-  /// Eight levels, a bit each; no branches, so that the compiler does all at once.
+  /// Eight levels with one bit each, without branches, so that the compiler vectorizes them.
   [[nodiscard]] Bits choose(runtime::Words4x32 const& words) const {
     std::uint32_t row = 0;
     std::uint32_t column = 0;
@@ -93,13 +92,12 @@ class RecursiveMatrix {
 
 namespace {
 
-/// Shuffled ids. Two of them are looked up an edge, so a share of many edges on few vertices keeps a table,
-/// made at its first use.
+/// Shuffled ids. Each edge needs two look-ups, so that a share with many edges on few vertices creates a table when it is first used.
 class ShuffledIds {
  public:
   ShuffledIds(std::int64_t num_vertices, std::uint64_t key, std::int64_t num_lookups)
       : shuffle_(to_unsigned(num_vertices), key) {
-    constexpr std::int64_t largest_table = std::int64_t{1} << 24; // 64 MiB a rank
+    constexpr std::int64_t largest_table = std::int64_t{1} << 24; // 64 MiB per rank
     if (num_vertices <= largest_table && num_lookups > 2 * num_vertices)
       table_ = std::make_shared<std::vector<std::uint32_t>>();
   }
@@ -115,7 +113,7 @@ class ShuffledIds {
 
  private:
   KeyedBijection shuffle_;
-  std::shared_ptr<std::vector<std::uint32_t>> table_; // null: none
+  std::shared_ptr<std::vector<std::uint32_t>> table_; // null if not used
 };
 
 } // namespace
@@ -129,7 +127,7 @@ EdgePart rmat_edges(GeneratorOptions const& options, Share share) {
     id.prepare();
     for (auto index = range.begin; index < range.end; ++index)
       edges.push_back(matrix.draw(index));
-    for (auto& edge : edges) // a loop of its own, so that many look-ups are under way at once
+    for (auto& edge : edges) // a separate loop, so that many look-ups are in progress at once
       edge = {id(edge.source), id(edge.target)};
   });
   part.num_local_edges = indices.size();
@@ -141,7 +139,7 @@ Blocks::Blocks(std::int64_t num_vertices, std::int64_t num_blocks, std::uint64_t
       num_blocks_(num_blocks),
       shuffle_(to_unsigned(num_vertices), RandomStream(seed, Purpose::generator_blocks).key()) {}
 
-// Shuffled ids are dealt to the blocks in turn.
+// Shuffled ids are distributed over the blocks in turn.
 std::int64_t Blocks::block_of(std::int64_t vertex) const {
   return static_cast<std::int64_t>(shuffle_(to_unsigned(vertex))) % num_blocks_;
 }
@@ -168,7 +166,7 @@ EdgePart sbm_edges(GeneratorOptions const& options, Blocks const& blocks, Share 
       } else {
         target = static_cast<std::int64_t>(stream.integer(num_vertices, i, 2 * attempt + 1));
       }
-      // A block of one vertex offers itself only; after so many attempts any other vertex will do.
+      // In a block of one vertex, only the vertex itself can be drawn; after `enough` attempts, any other vertex is accepted.
       constexpr std::uint64_t enough = 64;
       if (attempt >= enough && source == target)
         target = (source + 1) % static_cast<std::int64_t>(num_vertices);
@@ -188,7 +186,7 @@ EdgePart sbm_edges(GeneratorOptions const& options, Blocks const& blocks, Share 
 
 namespace {
 
-/// Row-major points, `width` a row, the last row perhaps shorter.
+/// Row-major points with `width` per row; the last row may be shorter.
 struct Grid {
   std::int64_t num_vertices;
   std::int64_t width;
@@ -213,8 +211,8 @@ std::int64_t count_grid2d_edges(std::int64_t num_vertices) {
 
 EdgePart grid2d_edges(GeneratorOptions const& options, Share share) {
   Grid const grid(options.num_vertices);
-  // Columns and the first row span the grid with n - 1 edges; of the other horizontal ones, numbered row by
-  // row, those are kept that a random order puts first.
+  // Columns and the first row span the grid with n - 1 edges. Of the other horizontal edges, numbered row by row, the first ones in a
+  // random order are kept.
   auto const num_spanning = grid.num_vertices - 1;
   auto const num_candidates = grid.num_edges() - num_spanning;
   auto const num_kept = options.num_edges - num_spanning;

@@ -25,8 +25,8 @@ using runtime::together;
 
 namespace {
 
-/// Batches of rows, one after the other on every rank at once, with the positions of their vertices.
-/// take(batch, positions): collective. Batch has `rows`.
+/// Reads batches of rows, at the same time on every rank, and calls take(batch, positions) with the positions of their vertices. `take` is
+/// collective. Batch must have `rows`.
 template<class Batch, class Stream, class Take>
 void for_each_batch(Communicator const& comm, Stream& stream, std::int64_t num_vertices,
                     std::span<std::int64_t const> positions, Take&& take) {
@@ -41,7 +41,7 @@ void for_each_batch(Communicator const& comm, Stream& stream, std::int64_t num_v
   }
 }
 
-/// Rows of a dense matrix on their way to the owners of their positions, and their order there.
+/// Rows of a dense matrix that are sent to the owners of their positions, and their order there.
 template<class T>
 class RowSlab {
  public:
@@ -52,7 +52,7 @@ class RowSlab {
         mine_(owners_.range(comm.rank())),
         rows_(index(mine_.size() * width)) {}
 
-  /// Collective. rows: [places.size() x width].
+  /// `rows` is [places.size() x width]. Collective.
   void add(std::span<std::int64_t const> places, std::span<T const> rows) {
     auto const num_ranks = index(comm_.size());
     std::vector<std::int64_t> counts(num_ranks);
@@ -85,7 +85,7 @@ class RowSlab {
                   rows_.begin() + (arrived_places[i] - mine_.begin) * width_);
   }
 
-  /// Writes the matrix transposed, every column contiguous. Collective; the array is made here.
+  /// Creates the array and writes the matrix transposed, with every column contiguous. Collective.
   void write(StoreWriter& writer, std::string const& name, Hdf5Type type) {
     writer.create_array(name, type, {width_, owners_.num_vertices});
     writer.reserve_space();
@@ -111,7 +111,7 @@ class RowSlab {
   }
 
  private:
-  /// All-to-all of rows. Bytes travel in 32-bit words, a row padded to whole ones.
+  /// All-to-all of rows. Bytes are sent as 32-bit words; each row is padded to whole words.
   std::vector<T> exchange_rows(std::vector<T> const& sent, std::vector<std::int64_t> const& counts,
                                std::vector<std::int64_t> const& arriving, std::int64_t total) const {
     auto const row_bytes = index(width_) * sizeof(T);
@@ -187,8 +187,8 @@ void write_sparse_features(StoreWriter& writer, GraphSource const& source, Place
       builder.write(writer, "/features/sparse", Values::where_needed, nullptr, [](double) {});
 }
 
-/// Throws UserError, naming the first vertex, if parts of a split share a vertex or one lists it twice. `bits`: of the vertices from
-/// `first` on, bit p if part p lists it, bit p + 3 if it does so again. Collective.
+/// Throws a UserError with the first vertex if a vertex is in two parts of a split or twice in one. `bits` belong to the vertices from
+/// `first` on: bit p is set if part p lists the vertex, bit p + 3 if it lists it again. Collective.
 void require_parts_apart(Communicator const& comm, std::span<std::int64_t const> bits, std::int64_t first,
                          std::array<std::string, 3> const& names, std::string const& split) {
   constexpr std::int64_t parts_mask = 7;
@@ -331,7 +331,7 @@ void write_split(StoreWriter& writer, GraphSource const& source, Placement const
     std::int64_t part;
   };
   constexpr auto num_parts = static_cast<std::int64_t>(lists.size());
-  // Of a vertex bit p: part p lists it. Bit p + 3: part p lists it again.
+  // For a vertex, bit p means that part p lists it, and bit p + 3 that part p lists it again.
   std::vector<std::int64_t> bits(placement.positions[0].size());
   std::size_t part = 0;
   std::size_t next = 0;

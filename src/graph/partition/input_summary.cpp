@@ -41,7 +41,7 @@ std::vector<std::int64_t> WeightSums::in_order_p1(runtime::Communicator const& c
                                                   double RowWeights::*number) const {
   std::vector<std::int64_t> positions(weights_.size());
   std::iota(positions.begin(), positions.end(), rows_.begin);
-  std::vector<std::int64_t> bits(weights_.size()); // to_positions carries any 64 bits
+  std::vector<std::int64_t> bits(weights_.size()); // to_positions can move any 64 bits
   std::ranges::transform(weights_, bits.begin(), [&](RowWeights const& weights) {
     return std::bit_cast<std::int64_t>(weights.*number);
   });
@@ -92,7 +92,7 @@ std::string format_refusals(OperatorCheck const& check, StoreFacts const& facts)
       if (wrong.empty()) continue;
       fmt::format_to(std::back_inserter(text), "warning      cannot be used for training on this graph: {}\n",
                      wrong);
-      break; // what no precision can hold, fp32 does not either
+      break; // if no precision allows it, fp32 does not either
     }
   return text;
 }
@@ -133,7 +133,7 @@ void summarize_degrees(runtime::Communicator const& comm, std::span<std::int64_t
   auto const first =
       runtime::all_reduced(comm, std::int64_t{comm.rank() == 0 && !degrees.empty() && degrees.front() == 0},
                            runtime::Reduction::max);
-  // The last vertex is the last of the last rank that has any.
+  // The last vertex belongs to the last rank that has any vertices.
   auto const last_owner =
       runtime::all_reduced(comm, degrees.empty() ? -1 : std::int64_t{comm.rank()}, runtime::Reduction::max);
   auto const last = runtime::all_reduced(comm, std::int64_t{comm.rank() == last_owner && degrees.back() > 0},
@@ -220,7 +220,7 @@ Estimate estimate_partition(runtime::Communicator const& comm, GraphSource const
                                    : facts.label_kind == LabelKind::single ? 8
                                                                            : 2 * facts.num_classes;
   constexpr std::string_view features = "the bytes of the features";
-  auto const feature_bytes = // half of a product that fits: so do sums
+  auto const feature_bytes = // half of a product that fits, so that sums also fit
       facts.feature_kind == FeatureKind::dense
           ? checked_product(checked_product(facts.num_vertices, facts.num_features, features), 8, features) /
                 2
@@ -231,13 +231,13 @@ Estimate estimate_partition(runtime::Communicator const& comm, GraphSource const
       checked_sum(num_entries * entry_bytes, checked_sum(rows, feature_bytes, "the bytes of the store"),
                   "the bytes of the store");
 
-  // Edges take 8 bytes (12 with a weight) until they turn into entries in the same memory; a vertex's degree
-  // and positions 48; a rank's program, libraries and buffers some 64 MiB.
+  // Edges take 8 bytes (12 with a weight) until they are converted to entries in the same memory. Degree and positions of a vertex take 48
+  // bytes; program, libraries and buffers of a rank about 64 MiB.
   auto const edge_memory = std::max(num_edges * (facts.is_weighted ? 12 : 8), num_entries * entry_bytes);
   auto const base = std::int64_t{comm.size()} * (std::int64_t{64} << 20);
   estimate.memory_bytes = std::max(edge_memory, feature_bytes) + facts.num_vertices * 48 + base;
 
-  constexpr double edges_per_second = 5e6; // a core, from files to store
+  constexpr double edges_per_second = 5e6; // per core, from files to store
   constexpr double bytes_per_second = 2e8;
   estimate.seconds = (static_cast<double>(num_edges) / edges_per_second +
                       static_cast<double>(feature_bytes) / bytes_per_second) /

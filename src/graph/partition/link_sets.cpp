@@ -16,7 +16,7 @@
 namespace orthant::graph {
 namespace {
 
-constexpr std::size_t kept = 2; // behind the parts of HeldOutEdges
+constexpr std::size_t kept = 2; // after the parts of HeldOutEdges
 
 class KeptEdges final : public EdgeStream {
  public:
@@ -80,7 +80,7 @@ SourceWithoutHeldOut::SourceWithoutHeldOut(runtime::Communicator const& comm, Gr
   if (facts_.is_directed)
     runtime::throw_user("--edge-split holds out edges of undirected graphs, and this one is directed: leave "
                         "out --edge-split or --directed");
-  facts_.num_edges = -1; // until they have been read
+  facts_.num_edges = -1; // unknown until they have been read
 }
 
 std::unique_ptr<EdgeStream> SourceWithoutHeldOut::edges(std::int64_t batch_size) const {
@@ -101,7 +101,7 @@ namespace {
 
 using runtime::Communicator;
 
-/// What all ranks have for this one. Collective.
+/// The records that all ranks send to this one. Collective.
 template<class Record, class RankOf>
 std::vector<Record> brought(Communicator const& comm, std::vector<Record> const& records,
                             RankOf const& rank_of) {
@@ -118,7 +118,7 @@ std::vector<Record> brought(Communicator const& comm, std::vector<Record> const&
   return result;
 }
 
-/// How many of them the ranks before this one have. Collective.
+/// The sum of `mine` over lower ranks. Collective.
 std::int64_t number_before(Communicator const& comm, std::size_t mine) {
   std::vector<std::int64_t> counts(static_cast<std::size_t>(comm.size()));
   counts[static_cast<std::size_t>(comm.rank())] = static_cast<std::int64_t>(mine);
@@ -129,11 +129,11 @@ std::int64_t number_before(Communicator const& comm, std::size_t mine) {
   return before;
 }
 
-/// Pair number t of the pairs u < v, counted along v: t = v (v - 1) / 2 + u.
+/// Pair number t of the pairs u < v, in the order t = v (v - 1) / 2 + u.
 Edge pair_of(std::uint64_t t) {
   auto v = static_cast<std::uint64_t>((1 + std::sqrt(1 + 8 * static_cast<double>(t))) / 2);
   while (v * (v - 1) / 2 > t)
-    --v; // the root was rounded
+    --v; // corrects rounding of the root
   while (v * (v + 1) / 2 <= t)
     ++v;
   return link_between(static_cast<std::int64_t>(t - v * (v - 1) / 2), static_cast<std::int64_t>(v));
@@ -144,10 +144,10 @@ struct Candidate {
   std::int64_t number = 0; // in the order of the bijection
 };
 
-/// Draws candidates in order, and keeps those that are no edges.
+/// Draws candidates in order, and keeps the pairs that are not edges.
 class NegativeDrawer {
  public:
-  /// `known`: this rank's held-out edges, sorted.
+  /// `known` are this rank's held-out edges, sorted.
   NegativeDrawer(Communicator const& comm, std::int64_t num_vertices, std::uint64_t seed,
                  std::vector<Edge> const& known, VisitEdges const& visit_edges)
       : comm_(comm),
@@ -158,7 +158,7 @@ class NegativeDrawer {
         known_(known),
         visit_edges_(visit_edges) {}
 
-  /// The first pairs, as many as `counts` add up to, dealt to the sets one after the other. Collective.
+  /// The first pairs in the order, distributed to the sets one after the other; counts[s] pairs go to set s. Collective.
   [[nodiscard]] std::array<std::vector<Edge>, 2> draw(std::array<std::int64_t, 2> const& counts) {
     std::array<std::vector<Edge>, 2> sets;
     auto const num_wanted = counts[0] + counts[1];
@@ -184,7 +184,7 @@ class NegativeDrawer {
   }
 
  private:
-  /// Of the next candidates those that are no edges: this rank's share of the round, in order.
+  /// The pairs without an edge among the next candidates: this rank's share of the round, in order.
   [[nodiscard]] std::vector<Candidate> next_round(std::int64_t num_missing) {
     constexpr std::int64_t most_per_rank = std::int64_t{1} << 20, spare_share = 16, spare = 64;
     auto const num_drawn = std::min(
@@ -233,7 +233,7 @@ void sort_and_merge(std::vector<Edge>& links) {
   links.erase(std::ranges::unique(links).begin(), links.end());
 }
 
-/// Positions in place of ids, sorted over all ranks, in the chunks that ranks write. Collective.
+/// Replaces ids by positions, and sorts over all ranks, in the chunks that ranks write. Collective.
 std::vector<Edge> to_sorted_positions(Communicator const& comm, std::vector<Edge> const& links,
                                       std::int64_t num_vertices, std::span<std::int64_t const> positions,
                                       std::int64_t num_links) {

@@ -34,7 +34,7 @@ char const* name_of_status(int status) {
 
 void measure(Adjacency const& graph, MetisResult& result) {
   std::vector<std::int64_t> sizes(index(result.num_parts));
-  std::vector<std::int64_t> seen_by(index(result.num_parts), -1); // last vertex that met this part
+  std::vector<std::int64_t> seen_by(index(result.num_parts), -1); // last vertex that has seen this part
   for (std::int64_t v = 0; v < graph.num_vertices(); ++v) {
     auto const mine = result.parts[index(v)];
     ++sizes[index(mine)];
@@ -107,7 +107,7 @@ MetisResult partition_with_metis(Adjacency const& graph, std::int64_t num_parts,
   result.num_parts = std::clamp<std::int64_t>(num_parts, 1, n);
   result.parts.resize(index(n));
   if (graph.neighbours.empty()) {
-    // METIS divides by the number of edges.
+    // METIS divides by the number of edges, which may be 0.
     for (std::int64_t v = 0; v < n; ++v)
       result.parts[index(v)] = static_cast<std::int32_t>(v * result.num_parts / n);
   } else if (result.num_parts > 1) {

@@ -33,7 +33,7 @@ struct MetisResult {
   std::vector<std::int32_t> parts; // of each vertex
   std::int64_t num_parts = 0;
   std::int64_t cut = 0;    // number of edges between parts
-  std::int64_t volume = 0; // sum over vertices of the number of other parts among its neighbors = halo vertices
+  std::int64_t volume = 0; // halo vertices: for each vertex, number of other parts with a neighbor
   double balance = 1;      // largest part / mean part, in vertices
 };
 

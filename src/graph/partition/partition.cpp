@@ -31,7 +31,7 @@ using runtime::Reduction;
 using runtime::throw_user;
 using runtime::together;
 
-/// Sees a step through: reports progress on rank 0, keeps the time.
+/// Reports progress of the steps on rank 0 and measures their time.
 class Steps {
  public:
   Steps(Communicator const& comm, PartitionOptions const& options)
@@ -48,7 +48,7 @@ class Steps {
   [[nodiscard]] StepProgress reporter() const {
     return [this](double fraction) { report(fraction); };
   }
-  /// Seconds since the last lap, the slowest rank's. Collective.
+  /// Seconds since the last lap on the slowest rank. Collective.
   [[nodiscard]] double lap() {
     auto const now = MPI_Wtime();
     auto const seconds = all_reduced(comm_, now - std::exchange(since_, now), Reduction::max);
@@ -66,7 +66,7 @@ class Steps {
 template<class Id, bool is_weighted>
 class Partitioner {
  public:
-  /// `split`: the source, if it holds out edges.
+  /// `split` is the source if it holds out edges, otherwise null.
   Partitioner(StoreWriter& writer, GraphSource const& source, SourceWithoutHeldOut const* split,
               PartitionOptions const& options)
       : writer_(writer),
@@ -133,7 +133,7 @@ class Partitioner {
   using Placed = typename Edges::Placed;
   using Builder = TileBuilder<is_weighted>;
 
-  /// As the tiles of the matrix want it, which is to come; a source may not know its edges yet.
+  /// Chunk size for the tiles of the matrix, which need more lists than the edges; a source may not know its number of edges yet.
   static std::size_t chunk_bytes_of(GraphFacts const& facts) {
     constexpr std::int64_t usual_degree = 16;
     auto const num_entries = facts.num_edges < 0 ? usual_degree * facts.num_vertices : 2 * facts.num_edges;
@@ -148,7 +148,7 @@ class Partitioner {
     return place_vertices(comm_, report_.facts.num_vertices, kind, options_.seed, degrees, clusters);
   }
 
-  /// Found once: an order that was measured may be the one that is taken.
+  /// Computed once per kind: the statistics and the final order may both need it.
   std::span<std::int32_t const> clusters_for(PermutationKind kind) {
     auto const [found, is_new] = clusters_of_order_.try_emplace(kind);
     if (!is_new) return found->second;
@@ -173,8 +173,8 @@ class Partitioner {
                           [this](auto const& visit) { edges_.for_each_local_edge(visit); });
   }
 
-  /// The entries of an edge: A[target, source], and where A is symmetric its mirror image.
-  /// emit(row, column, weight) with rows in order `rows`.
+  /// Calls emit(row, column, weight) for the entries of an edge, with rows in order `rows`: A[target, source] and, if A is symmetric, its
+  /// mirror image.
   template<class Emit>
   void for_each_entry(Placed const& edge, Order rows, Emit&& emit) const {
     auto const r = static_cast<std::size_t>(rows);
@@ -252,7 +252,7 @@ class Partitioner {
     return run_metis(num_parts, fmt::format("{} {}", option, num_parts));
   }
 
-  /// Of this rank's block of vertices; none if nobody asks for clusters.
+  /// Clusters of this rank's block of vertices; empty if no clusters are requested.
   std::vector<std::int32_t> find_clusters() {
     auto const num_clusters = options_.num_clusters;
     if (num_clusters == 0) return {};
@@ -276,7 +276,7 @@ class Partitioner {
     auto const n = report_.facts.num_vertices;
     constexpr std::array orders{PermutationKind::natural, PermutationKind::single, PermutationKind::twofold,
                                 PermutationKind::cluster, PermutationKind::pieces};
-    // One of the last three is chosen.
+    // The choice is among the last three.
     for (auto const kind : std::span(orders).subspan(options_.measures_statistics ? 0 : 2)) {
       if (kind == PermutationKind::cluster && !fits_metis()) continue;
       auto const placement = place(kind, degrees);
@@ -315,7 +315,7 @@ class Partitioner {
     edges_.for_each_edge(
         false,
         [&](Placed const& edge) {
-          if (edge.local[0] == edge.other[0]) return; // counted with the added ones
+          if (edge.local[0] == edge.other[0]) return; // counted with the added self loops
           count(positions(edge.local), positions(edge.other));
           if (report_.facts.is_symmetric) count(positions(edge.other), positions(edge.local));
         },
@@ -340,7 +340,7 @@ class Partitioner {
   PartitionReport report_;
 };
 
-/// Picks the narrowest edges that hold this graph.
+/// Builds with the narrowest edge type that can represent this graph.
 PartitionReport build(StoreWriter& writer, GraphSource const& whole, std::filesystem::path const& output,
                       PartitionOptions const& options) {
   auto const& facts = whole.facts();
@@ -366,7 +366,7 @@ PartitionReport partition(Communicator const& comm, GraphSource const& source,
   runtime::WorkingScope const working(
       comm.instruments().position); // one rank may have more to do than others
   auto const start = MPI_Wtime();
-  // Repeats may halve what was estimated; what is really needed is set aside before it is written.
+  // Repeats may halve the estimate; the exact space is reserved before writing.
   require_disk_space(comm, output, estimate_partition(comm, source, options.permutation).disk_bytes / 2);
   require_output(comm, output, options.replaces_output);
   StoreWriter writer(comm, output);

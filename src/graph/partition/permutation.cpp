@@ -17,7 +17,7 @@ namespace {
 constexpr std::int64_t exact_degrees = 1024; // 2^10
 constexpr int exact_bits = 10;
 constexpr int step_bits = 6;
-constexpr std::uint32_t cluster_layer = 1U << 28; // of the streams: bins lie below (Deal)
+constexpr std::uint32_t cluster_layer = 1U << 28; // layer of the streams; the layers of bins are below (Deal)
 
 /// Small factors first: they become the coarse halves of the rows.
 std::vector<std::int64_t> radices_of(std::int64_t num_bins) {
@@ -27,7 +27,7 @@ std::vector<std::int64_t> radices_of(std::int64_t num_bins) {
     for (int i = 0; i < most && rest % radix == 0; ++i, rest /= radix)
       radices.push_back(radix);
   };
-  take(2, 4); // 2, 4, 8 and 16 ranks along an axis are the common case
+  take(2, 4); // 2, 4, 8 and 16 ranks along an axis are common
   take(3, 1);
   take(5, 1);
   take(2, 62);
@@ -35,7 +35,7 @@ std::vector<std::int64_t> radices_of(std::int64_t num_bins) {
   return radices;
 }
 
-/// Sixty-four well mixed bits for each path down the levels of one round (Steele, Lea and Flood, 2014).
+/// 64 well-mixed bits for each path through the levels of one round (Steele, Lea and Flood, 2014).
 std::uint64_t scramble(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
@@ -65,7 +65,7 @@ std::int64_t num_bins_for(std::int64_t num_vertices) {
 
 std::uint64_t cluster_coordinate(std::uint64_t t, std::uint64_t seed, std::uint32_t draw) {
   auto const shift = runtime::RandomStream(seed, runtime::Purpose::permutation, draw, cluster_layer).key();
-  // x: the bits of t reversed. y: the same through Sobol's second matrix, whose columns are v, v ^ (v >> 1).
+  // x has the bits of t in reverse. y uses Sobol's second matrix, whose columns are v, v ^ (v >> 1).
   auto column = std::uint64_t{1} << 63;
   std::uint64_t fraction = 0;
   for (; t != 0; t >>= 1) {
@@ -92,7 +92,7 @@ Deal::Deal(std::int64_t num_vertices, std::int64_t num_bins, std::uint64_t seed,
 
 std::int64_t Deal::arrange(std::int64_t round, std::int64_t place_in_round) const {
   auto rest = place_in_round;
-  std::int64_t bin = 0; // the digits so far name the part of the rows that the next digit divides
+  std::int64_t bin = 0; // digits so far: the part of the rows that the next digit divides
   std::uint64_t level = 0;
   auto const random = runtime::philox2x64<6>({{static_cast<std::uint64_t>(round), 0}}, key_)[0];
   for (auto const radix : radices_) {
@@ -111,8 +111,8 @@ std::int64_t Deal::bin_of(std::int64_t place) const {
   auto const round = place / bins_.num_parts;
   auto const in_round = place % bins_.num_parts;
   if (round < bins_.count / bins_.num_parts) return arrange(round, in_round);
-  // The last, partial round goes to the bins that are one larger: the t-th of them ends where t B / r passes
-  // a whole number, r = vertices left over.
+  // The last, partial round goes to the bins that are larger by one: the t-th of them ends where t B / r passes an integer, with r = number
+  // of vertices left over.
   auto const num_left = bins_.count % bins_.num_parts;
   auto const t = static_cast<std::int64_t>(last_round_(static_cast<std::uint64_t>(in_round)));
   return ((t + 1) * bins_.num_parts + num_left - 1) / num_left - 1;
@@ -129,10 +129,10 @@ namespace {
 using runtime::Range;
 using Runs = std::vector<Range>;
 
-constexpr int num_pieces = 16; // best_split() counts on it
+constexpr int num_pieces = 16; // best_split() assumes this
 constexpr std::int64_t most_leaves = 16'384;
 constexpr std::int64_t least_leaf = 16;
-/// A seam is worth a difference of the halves of 0.1 % of their weight.
+/// A seam counts as much as a difference of the halves of 0.1 % of their weight.
 constexpr std::int64_t seams_of_whole_weight = 1000;
 
 void append(Runs& runs, Range run) {
@@ -142,7 +142,7 @@ void append(Runs& runs, Range run) {
     runs.push_back(run);
 }
 
-/// Non-zeros of the vertices before a place of the local order.
+/// Number of nonzeros of the vertices before a place in the local order.
 class WeightBefore {
  public:
   WeightBefore(std::span<std::int64_t const> sizes, std::span<std::int64_t const> weights)
@@ -165,14 +165,14 @@ class WeightBefore {
   }
 
   std::vector<std::int64_t> weights_;
-  std::vector<std::int64_t> places_; // where clusters begin, and N
-  std::vector<std::int64_t> sums_;   // weights of the clusters before
+  std::vector<std::int64_t> places_; // begins of the clusters, and N
+  std::vector<std::int64_t> sums_;   // total weights of the clusters before
 };
 
-/// Bit i: piece i goes to the second half. Half of the pieces do, and the first one does not.
+/// Bit i is set if piece i goes to the second half. Half of the pieces do, and the first one does not.
 struct PieceSplit {
   std::uint32_t second;
-  int num_seams; // neighbouring pieces that go to different halves
+  int num_seams; // pairs of adjacent pieces in different halves
 };
 
 std::vector<PieceSplit> all_splits() {
@@ -223,7 +223,7 @@ class Dealer {
   [[nodiscard]] Pieces cut(Runs const& sequence, std::int64_t num_vertices) const {
     Pieces pieces;
     auto run = sequence.begin();
-    auto begin = run->begin; // of what is left of the run
+    auto begin = run->begin; // begin of the rest of the run
     for (int i = 0; i < num_pieces; ++i) {
       auto& piece = pieces[static_cast<std::size_t>(i)];
       auto wanted = num_vertices * (i + 1) / num_pieces - num_vertices * i / num_pieces;
@@ -240,7 +240,7 @@ class Dealer {
   }
 
   [[nodiscard]] std::uint32_t best_split(Pieces const& pieces) const {
-    // Sums over the chosen ones of the first 8 pieces, and of the last 8.
+    // Sums over each subset of the first 8 pieces, and of the last 8.
     std::array<std::array<std::int64_t, 256>, 2> sums{};
     for (std::uint32_t chosen = 1; chosen < 256; ++chosen)
       for (std::size_t part = 0; part < 2; ++part)

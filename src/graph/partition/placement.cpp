@@ -23,12 +23,11 @@ using runtime::index;
 using runtime::Purpose;
 using runtime::RandomStream;
 
-// Layers of the permutation's streams: bins take 1.. of their draw (permutation.cpp), these lie above.
+// Layers of the permutation's streams: the bins of a draw use layers from 1 on (permutation.cpp), these are above.
 constexpr std::uint32_t whole_layer = 1U << 30;
 constexpr std::uint32_t class_layer = 1U << 29;
 
-/// Numbers the vertices by degree class, largest first. Within a class in the order of their ids: the callers
-/// shuffle classes.
+/// Numbers the vertices by degree class, largest first, and within a class by id; the callers shuffle classes.
 class DegreeOrder {
  public:
   DegreeOrder(Communicator const& comm, std::span<std::int64_t const> degrees)
@@ -49,7 +48,7 @@ class DegreeOrder {
     std::int64_t in_class; // number within the class
     std::size_t degree_class;
   };
-  /// Of this rank's vertices one after the other, in the order of their ids.
+  /// Must be called for this rank's vertices in the order of their ids.
   [[nodiscard]] Place next(std::int64_t degree) {
     auto const c = index(degree_class(degree));
     return {bases_[c], before_[c]++, c};
@@ -57,12 +56,12 @@ class DegreeOrder {
   [[nodiscard]] std::vector<std::int64_t> const& class_sizes() const { return sizes_; }
 
  private:
-  std::vector<std::int64_t> sizes_;  // vertices of each class
-  std::vector<std::int64_t> bases_;  // vertices of all larger classes
-  std::vector<std::int64_t> before_; // vertices of the class on ranks before this one, and so far on this one
+  std::vector<std::int64_t> sizes_;  // number of vertices of each class
+  std::vector<std::int64_t> bases_;  // number of vertices of all larger classes
+  std::vector<std::int64_t> before_; // vertices of the class on lower ranks, plus those so far on this one
 };
 
-/// The place of every vertex of the block in the order of degrees, with ties shuffled by this draw.
+/// The place of every vertex of the block in the order of degrees. Vertices of a class are shuffled with the keys of this draw.
 std::vector<std::int64_t> draw_places(Communicator const& comm, std::uint64_t seed, std::uint32_t draw,
                                       std::span<std::int64_t const> degrees) {
   DegreeOrder order(comm, degrees);
@@ -82,7 +81,7 @@ std::vector<std::int64_t> draw_places(Communicator const& comm, std::uint64_t se
   return places;
 }
 
-/// The vertices of each cluster, on all ranks and on those before this one; and their degrees, summed.
+/// Numbers of vertices of each cluster, on all ranks and on lower ranks, and sums of their degrees.
 struct ClusterSums {
   std::vector<std::int64_t> sizes;
   std::vector<std::int64_t> before;
@@ -100,7 +99,7 @@ ClusterSums sum_clusters(Communicator const& comm, std::span<std::int64_t const>
       std::vector<std::int64_t>(index(num_clusters)), {}, std::vector<std::int64_t>(index(num_clusters))};
   for (std::size_t i = 0; i < clusters.size(); ++i) {
     ++sums.sizes[index(clusters[i])];
-    sums.degrees[index(clusters[i])] += degrees[i] + 1; // and its self loop
+    sums.degrees[index(clusters[i])] += degrees[i] + 1; // plus its self loop
   }
   sums.before = sums.sizes;
   runtime::exclusive_scan(comm, sums.before);
@@ -109,7 +108,7 @@ ClusterSums sum_clusters(Communicator const& comm, std::span<std::int64_t const>
   return sums;
 }
 
-/// Positions in p1 and p2 such that clusters stay whole (permutation.hpp: ClusterPoint).
+/// Positions in p1 and p2 that keep clusters whole (cluster_coordinate() in permutation.hpp).
 std::array<std::vector<std::int64_t>, 2> place_clusters(Communicator const& comm, std::uint64_t seed,
                                                         std::span<std::int64_t const> degrees,
                                                         std::span<std::int32_t const> clusters) {
@@ -125,7 +124,7 @@ std::array<std::vector<std::int64_t>, 2> place_clusters(Communicator const& comm
     for (std::size_t t = 0; t < by_weight.size(); ++t)
       line.emplace_back(cluster_coordinate(t, seed, draw), by_weight[t]);
     std::sort(line.begin(), line.end());
-    std::vector<std::int64_t> next(by_weight.size()); // position of the cluster's next vertex of this rank
+    std::vector<std::int64_t> next(by_weight.size()); // position of this rank's next vertex of each cluster
     std::int64_t first = 0;
     for (auto const& [coordinate, cluster] : line) {
       next[cluster] = first + sums.before[cluster];
@@ -138,12 +137,12 @@ std::array<std::vector<std::int64_t>, 2> place_clusters(Communicator const& comm
   return positions;
 }
 
-/// Positions in p1 of vertices in the order of their clusters, and of their ids within these, dealt in pieces.
+/// Positions in p1. The local order sorts vertices by cluster, and within clusters by id; deal_pieces() then deals its pieces.
 std::vector<std::int64_t> place_pieces(Communicator const& comm, std::span<std::int64_t const> degrees,
                                        std::span<std::int32_t const> clusters) {
   auto const sums = sum_clusters(comm, degrees, clusters);
   ListPlaces const position_of(deal_pieces(sums.sizes, sums.degrees));
-  std::vector<std::int64_t> next(sums.sizes.size()); // local order: the place of a cluster's next vertex
+  std::vector<std::int64_t> next(sums.sizes.size()); // local order: place of each cluster's next vertex
   std::exclusive_scan(sums.sizes.begin(), sums.sizes.end(), next.begin(), std::int64_t{0});
   std::ranges::transform(next, sums.before, next.begin(), std::plus{});
   std::vector<std::int64_t> positions;
@@ -268,8 +267,7 @@ std::vector<std::int64_t> other_positions_of_rows(Communicator const& comm, Plac
                                                   Range rows) {
   auto const n = placement.num_vertices;
   auto const by_position = to_positions(comm, n, placement.of(Order::p1), placement.of(Order::p2));
-  // From the owners of whole checksum chunks to the owners of tile rows: all positions are asked of block
-  // owners.
+  // From the owners of whole checksum chunks to the owners of tile rows; all positions are requested from block owners.
   auto const mine = PositionOwners{n, comm.size()}.range(comm.rank());
   struct Pair {
     std::int64_t position;

@@ -20,7 +20,7 @@ namespace {
 using runtime::balanced_part;
 using runtime::balanced_range;
 
-/// Of a vertex on a grid G x 1 x G of the schedule rows.
+/// Cell of a vertex on a grid G x 1 x G of the schedule rows.
 struct Cell {
   std::int64_t a;
   std::int64_t c;
@@ -36,7 +36,7 @@ constexpr std::uint32_t bit(std::int64_t place) {
   return std::uint32_t{1} << place;
 }
 
-/// Of the bits of each grid.
+/// First bit of each grid.
 constexpr auto first_bits = [] {
   std::array<std::int64_t, statistics_grids.size()> firsts{};
   std::exclusive_scan(statistics_grids.begin(), statistics_grids.end(), firsts.begin(), std::int64_t{0});
@@ -167,7 +167,7 @@ static_assert(statistics_grids[grid_of_choice] == 8);
 using runtime::host;
 
 DegreeStatistics measure_degrees(runtime::Communicator const& comm, std::span<std::int64_t const> degrees) {
-  // Classes are exact up to 1,024, where medians lie.
+  // Classes are exact up to 1,024, which includes the medians.
   std::vector<std::int64_t> classes(static_cast<std::size_t>(num_degree_classes()));
   std::vector<std::int64_t> powers(65);
   std::int64_t sum = 0;

@@ -29,13 +29,13 @@ using Json = nlohmann::ordered_json;
 class MetaReader {
  public:
   explicit MetaReader(std::filesystem::path const& path) : path_(path.string()) {
-    static_cast<void>(runtime::detail::open_to_read(path)); // the system's reason if it cannot be read
+    static_cast<void>(runtime::detail::open_to_read(path)); // gives the system's reason if it cannot be read
     std::ifstream file(path);
     std::string head(4, '\0');
     file.read(head.data(), std::ssize(head));
     runtime::refuse_wide_text(head, path_);
     file.clear();
-    file.seekg(0); // that of UTF-8 is passed over by the parser
+    file.seekg(0); // the parser skips the UTF-8 mark
     try {
       json_ = Json::parse(file, [this](int depth, Json::parse_event_t event, Json& parsed) {
         if (event == Json::parse_event_t::key && depth == 1) add_key(parsed.get<std::string>());
@@ -58,7 +58,7 @@ class MetaReader {
     return name;
   }
 
-  /// A whole number from 0 to `largest`.
+  /// An integer from 0 to `largest`.
   [[nodiscard]] std::optional<std::int64_t> count(std::string const& key, std::int64_t largest) const {
     if (!json_.contains(key)) return std::nullopt;
     auto const& value = json_[key];
@@ -81,13 +81,13 @@ class MetaReader {
   }
 
  private:
-  /// Readers of JSON disagree on which of two equal keys counts.
+  /// JSON readers differ in which of two equal keys they use.
   void add_key(std::string const& key) {
     if (!keys_.insert(key).second) throw_user("{}: the key {} is given twice", path_, excerpt(key));
   }
-  /// Names become part of messages, which are one line, and of the store.
+  /// Names become part of messages of one line, and of the store.
   void check_name(std::string const& name, char const* what) const {
-    constexpr std::size_t longest = 255; // as names of files
+    constexpr std::size_t longest = 255; // as for names of files
     if (name.size() > longest)
       throw_user("{}: {} has {} bytes; at most {} are wanted", path_, what, name.size(), longest);
     if (std::ranges::any_of(name, [](unsigned char c) { return c < 32 || c == 127; }))
@@ -141,7 +141,7 @@ std::optional<Path> find_file(Path const& folder, std::string const& name) {
   return has_entry(folder / name) ? std::optional(folder / name) : std::nullopt;
 }
 
-/// The topology in `folder` in the layout of OGB's raw/, if it is there.
+/// Looks for a topology in `folder` in the layout of OGB's raw/. Returns true if it exists.
 bool find_ogb(Path const& folder, GraphFiles& files) {
   if (auto const text = find_text(folder, "edge.csv")) {
     files.topology = Topology::ogb_text;
@@ -162,10 +162,10 @@ bool find_ogb(Path const& folder, GraphFiles& files) {
   return true;
 }
 
-/// The first of these files that is there.
+/// The first of these files that exists.
 std::optional<Path> find_first(Path const& folder, std::initializer_list<char const*> names) {
   std::optional<Path> found;
-  for (auto const* const name : names) // each is looked at: one that cannot be reached is an error
+  for (auto const* const name : names) // checks each, because an inaccessible file is an error
     if (auto const file = find_file(folder, name); file && !found) found = file;
   return found;
 }
@@ -192,7 +192,7 @@ std::optional<Path> find_single(Path const& folder, std::initializer_list<std::s
   return found.empty() ? std::nullopt : std::optional(found.front());
 }
 
-/// NAME_graph.npz and NAME_data.npz, in which the Deep Graph Library publishes Reddit.
+/// Looks for NAME_graph.npz and NAME_data.npz, in which the Deep Graph Library publishes Reddit.
 bool find_dgl_archives(Path const& folder, GraphFiles& files) {
   constexpr std::string_view ending = "_graph.npz";
   auto const graph = find_single(folder, {ending}, "leave one in the folder");
@@ -204,7 +204,7 @@ bool find_dgl_archives(Path const& folder, GraphFiles& files) {
   return true;
 }
 
-/// The lists or masks of a split, if one of them is there. The others are named all the same.
+/// The lists or masks of a split if at least one of them exists; missing ones are also named.
 std::optional<GraphFiles::Lists> find_split_arrays(Path const& folder, std::string const& kind) {
   auto const file = [&](char const* part) { return part + ("_" + kind + ".npy"); };
   auto const train = file("train");
@@ -216,7 +216,7 @@ std::optional<GraphFiles::Lists> find_split_arrays(Path const& folder, std::stri
   return GraphFiles::Lists{folder / train, middle.value_or(folder / valid), folder / test};
 }
 
-/// What raw/ lacks, from a folder of .npy.
+/// Adds attributes that raw/ lacks from a folder of .npy files.
 void add_npy_attributes(Path const& folder, GraphFiles& files) {
   if (files.dgl_data) return;
   bool const has_features = files.feature_text || files.feature_npy || files.sparse_npy;
@@ -232,7 +232,7 @@ void add_npy_attributes(Path const& folder, GraphFiles& files) {
   if (!files.split_npy) files.split_masks = find_split_arrays(folder, "mask");
 }
 
-/// The lists of split/NAME. The name of a missing one is kept: opening it says that it is not there.
+/// The lists of split/NAME. The name of a missing list is kept, so that opening it reports that it does not exist.
 GraphFiles::Lists text_lists(Path const& folder) {
   auto const list = [&](std::string const& name) {
     return find_text(folder, name).value_or(folder / (name + ".gz"));
@@ -275,7 +275,7 @@ void choose_split(Path const& folder, std::string const& wanted, GraphFiles& fil
 GraphFiles find_in_folder(Input const& input) {
   using enum InputFormat;
   auto const format = input.format;
-  // The folder itself may be the raw/ or npy/ of a data set: meta.json and split/ then lie beside it.
+  // The folder may itself be the raw/ or npy/ of a data set: meta.json and split/ are then in its parent folder.
   auto root = fs::absolute(input.path).lexically_normal();
   if (root.filename().empty()) root = root.parent_path();
   auto const kind = root.filename().string();

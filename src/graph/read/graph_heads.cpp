@@ -46,7 +46,7 @@ void VertexCount::add(std::int64_t other, std::string const& name) {
   if (source.empty()) source = name;
 }
 
-/// Notes that the member is read.
+/// Records that the member is read, and opens it.
 OpenArray Opener::use_member(std::filesystem::path const& archive, std::string const& member) {
   members.push_back({archive, member});
   return array_in(archive, member);
@@ -161,8 +161,7 @@ void Opener::read_array_topology() {
     attributes.features = use_member(path, "node_feat.npy");
 }
 
-/// A sparse matrix as scipy.sparse.save_npz writes it, in coordinates: entry [row, col] is an edge from row
-/// to col. Its values are passed over.
+/// A sparse matrix in coordinates, as scipy.sparse.save_npz writes it: entry [row, col] is an edge from row to col. Its values are ignored.
 void Opener::read_scipy_topology() {
   auto const& path = files.edges;
   parts.format = "npy";

@@ -23,10 +23,10 @@ using runtime::throw_user;
 
 namespace {
 
-/// Ids of an edge list that says nothing of the number of vertices: anything above is taken for a slip.
+/// Number of edges or vertices per batch while a file is scanned.
 constexpr std::int64_t scan_batch = std::int64_t{1} << 16;
 
-/// One above the largest id, by reading all edges once; counts them, too. Collective.
+/// Finds the number of vertices, one above the largest id, and the number of edges by reading all edges once. Collective.
 void scan_edges(runtime::Communicator const& comm, Opener& opener) {
   opener.parts.num_vertices = most_vertices;
   opener.vertices.source = "a list without gaps";
@@ -49,11 +49,11 @@ void scan_edges(runtime::Communicator const& comm, Opener& opener) {
   }
 }
 
-/// One above the largest class, by reading all labels once. Collective.
+/// Finds the number of classes, one above the largest class, by reading all labels once. Collective.
 std::int64_t scan_classes(runtime::Communicator const& comm, Opener& opener) {
   std::int64_t largest = -1;
   runtime::together(comm, [&] {
-    // More classes than vertices: surely a slip.
+    // A file with more classes than vertices is refused as a mistake.
     opener.build_labels(std::min(opener.parts.num_vertices, most_columns));
     if (opener.parts.labels.kind != LabelKind::single) return;
     auto const stream = opener.parts.labels.open(scan_batch);
@@ -101,7 +101,7 @@ std::unique_ptr<GraphSource> open_graph(runtime::Communicator const& comm, Input
     throw_user("{} says {} classes, but the labels have {}", opener.files.meta.path.string(), *declared,
                labels.num_classes);
   auto const& features = opener.parts.features;
-  if (features.kind == FeatureKind::dense) // so that nobody's arithmetic on the matrix needs to be checked
+  if (features.kind == FeatureKind::dense) // so that code for the matrix need not check its size
     static_cast<void>(runtime::checked_product(
         8 * features.num_features, opener.parts.num_vertices,
         fmt::format("{}: bytes of {} features a vertex", input.path.string(), features.num_features)));
@@ -145,7 +145,7 @@ EndArrays Opener::edge_ends() const {
   return {array_in(files.edges, "row.npy"), array_in(files.edges, "col.npy")};
 }
 
-/// A line a vertex, of at least one character for each column and what separates it from the next.
+/// Requires one line per vertex, with at least one character per column plus a separator.
 void Opener::require_vertex_lines(std::filesystem::path const& path, std::int64_t num_columns) const {
   require_text_room(path, parts.num_vertices, 2 * num_columns,
                     fmt::format("{} says {} vertices", vertices.source, parts.num_vertices));
@@ -236,7 +236,7 @@ void Opener::build_split() {
       auto const& path = paths[part];
       result.names[part] = is_gzip(path) ? path.stem().stem().string() : path.stem().string();
       if (files.split_text) {
-        if (static_cast<std::int64_t>(part) % share.count == share.index) // a whole list each
+        if (static_cast<std::int64_t>(part) % share.count == share.index) // each list is read by one rank
           *lists[part] = read_text_vertices(path, num_vertices);
       } else if (files.split_masks)
         *lists[part] = read_npy_mask(NpyArray(path), share);
@@ -247,7 +247,7 @@ void Opener::build_split() {
   };
 }
 
-// Which files of the input are read, and which lie beside them: InputFiles.
+// Lists the files of the input that are read, and the other files next to them: InputFiles.
 
 namespace {
 
@@ -282,7 +282,7 @@ Paths split_files(GraphFiles const& files) {
   return {};
 }
 
-/// The entries of `folder` on the way to a file that is read go unnamed, the others are named.
+/// Adds the unused entries of `folder`: entries on the path to a file that is read are left out.
 void add_unused(fs::path const& folder, fs::path const& root, Paths const& used,
                 std::vector<std::string>& unused) {
   std::set<fs::path> on_the_way(used.begin(), used.end());
@@ -290,7 +290,7 @@ void add_unused(fs::path const& folder, fs::path const& root, Paths const& used,
     for (auto parent = path.parent_path(); parent != parent.root_path() && !parent.empty();
          parent = parent.parent_path())
       on_the_way.insert(parent);
-  std::error_code ignored; // a folder that may not be listed has no entries to name
+  std::error_code ignored; // a folder that cannot be listed has no entries
   for (auto const& name : runtime::folder_entries(folder, ignored)) {
     auto const path = folder / name;
     if (name.starts_with('.') || on_the_way.contains(path)) continue;
@@ -324,7 +324,7 @@ InputFiles Opener::describe_files() const {
     if (path != fs::absolute(files.edges).lexically_normal() && is_text && has_names_line(path))
       result.notes.push_back(path.filename().string() + " begins with a line of names, which is ignored");
     result.read.push_back(is_folder ? path.lexically_relative(root).string() : path.filename().string());
-    // Those outside belong to somebody else.
+    // Folders outside `root` are not part of the input.
     for (auto folder = path.parent_path(); folder.string().size() > root.string().size();
          folder = folder.parent_path())
       folders.insert(folder);

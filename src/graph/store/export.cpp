@@ -21,7 +21,7 @@ namespace {
 struct Question {
   std::int64_t position;
   std::int32_t asker;
-  std::int32_t place; // in what the asker wants
+  std::int32_t place; // in the request
 };
 struct Answer {
   std::int64_t value;
@@ -58,8 +58,8 @@ using runtime::Communicator;
 using runtime::index;
 using runtime::together;
 
-/// Rows of A[p1, p2], some at a time, as edges from a position of order p2 to an original id. Where A is
-/// symmetric, of an entry and its mirror image the one whose column is not behind its row's vertex in p2.
+/// Rows of A[p1, p2], some at a time, as edges from a position of order p2 to an original id. If A is symmetric, of an entry and its mirror
+/// image only the one is used whose column is not after its row's vertex in p2.
 class StoredEdges final : public EdgeStream {
  public:
   StoredEdges(GraphStore const& store, Range rows, std::int64_t batch_size)
@@ -87,7 +87,7 @@ class StoredEdges final : public EdgeStream {
   [[nodiscard]] Progress progress() const override { return {next_row_ - rows_.begin, rows_.size()}; }
 
  private:
-  /// The next rows that have edges; false at the end.
+  /// Loads the next rows that have edges; returns false at the end.
   bool load() {
     edges_.clear();
     weights_.clear();
@@ -109,7 +109,7 @@ class StoredEdges final : public EdgeStream {
     }
     return !edges_.empty();
   }
-  /// A row of tiles is the least that can be read.
+  /// One tile row is the smallest unit that can be read.
   [[nodiscard]] std::int64_t rows_at_once() const {
     auto const grid = tile_grid_of_topology(store_.facts().num_vertices, store_.facts().num_entries);
     return std::max<std::int64_t>(1, grid.rows.size(0));
@@ -124,7 +124,7 @@ class StoredEdges final : public EdgeStream {
   std::size_t at_ = 0;
 };
 
-/// Rows that lie in memory, in order of ids, a batch at a time. fill(first, last, batch).
+/// Rows in memory in the order of ids, one batch at a time, filled by fill(first, last, batch).
 template<class Batch>
 class HeldRows final : public BatchStream<Batch> {
  public:
@@ -151,7 +151,7 @@ class HeldRows final : public BatchStream<Batch> {
   Fill fill_;
 };
 
-/// From StoredEdges to original ids. An undirected edge goes from the smaller to the larger.
+/// Converts the edges of StoredEdges to original ids. An undirected edge goes from the smaller id to the larger.
 void resolve_edges(Communicator const& comm, PositionOwners const& owners, std::span<std::int64_t const> ids,
                    bool is_symmetric, EdgeBatch& batch) {
   std::vector<std::int64_t> positions(batch.edges.size());
@@ -164,7 +164,7 @@ void resolve_edges(Communicator const& comm, PositionOwners const& owners, std::
   }
 }
 
-/// What this rank holds of the vertices balanced_range(N, size, rank), by id.
+/// Data of the vertices balanced_range(N, size, rank) on this rank, by id.
 struct Held {
   std::int64_t num_vertices = 0; // of all ranks
   Range vertices;
@@ -178,15 +178,15 @@ struct Held {
   SplitShare split;
 };
 
-/// One number of a vertex on its way to the vertex's owner: entry `place` of its row.
+/// One number of a vertex that is sent to the vertex's owner: entry `place` of its row.
 struct Sent {
   std::int64_t vertex;
   std::int32_t place;
   float value;
 };
 
-/// Sends numbers to the owners of vertices. produce(row, emit) is called for this rank's positions of order
-/// p2, one after the other; emit(place, value). take(vertex, place, value) on the owner.
+/// Sends numbers to the owners of vertices. produce(row, emit) is called for this rank's positions of order p2 in turn and calls
+/// emit(place, value). take(vertex, place, value) is called on the owner.
 template<class Produce, class Take>
 void send_by_row(Communicator const& comm, Held const& held, Range positions, Produce&& produce,
                  Take&& take) {
@@ -210,7 +210,7 @@ void send_by_row(Communicator const& comm, Held const& held, Range positions, Pr
 void fetch_dense(Communicator const& comm, GraphStore const& store, Range positions, Held& held) {
   auto const width = store.facts().num_features;
   held.dense.resize(index(held.vertices.size() * width));
-  // A strip of columns at a time bounds the copy that is read.
+  // Reading a strip of columns at a time bounds the memory of the copy.
   constexpr std::int64_t columns_at_once = 64;
   for (std::int64_t c = 0; c < width; c += columns_at_once) {
     Range const columns{c, std::min(width, c + columns_at_once)};

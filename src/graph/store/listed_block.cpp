@@ -15,7 +15,7 @@ namespace {
 
 using runtime::index;
 
-/// Entries that arrive in pieces of some rows and columns. Those that are listed are kept, and then dealt to their rows.
+/// Collects entries that arrive in pieces of some rows and columns. Listed entries are kept, and finally sorted by row.
 class ListedEntries {
  public:
   explicit ListedEntries(std::int64_t num_rows) { block_.row_offsets.assign(index(num_rows + 1), 0); }
@@ -36,7 +36,7 @@ class ListedEntries {
       }
   }
 
-  /// Rows ascend, and columns within a row. Takes the entries.
+  /// The block with ascending rows, and ascending columns within a row. Consumes the entries.
   [[nodiscard]] CsrBlock block(std::int64_t num_columns) && {
     auto& offsets = block_.row_offsets;
     block_.rows = {0, std::ssize(offsets) - 1};
@@ -93,11 +93,11 @@ class ListedEntries {
   CsrBlock block_;
 };
 
-/// Columns are read in slabs of about that many entries, and of no more columns.
+/// Columns are read in slabs of about `entries_per_slab` entries and at most `columns_per_slab` columns.
 constexpr std::int64_t entries_per_slab = std::int64_t{1} << 22;
 constexpr std::int64_t columns_per_slab = std::int64_t{1} << 20;
 
-/// Ranges of columns of the stored matrix that hold all of the listed ones.
+/// Ranges of columns of the stored matrix that contain all listed columns.
 Ranges stored_columns(graph::StoreFacts const& facts, Ranges const& rows, Ranges const& columns) {
   if (!facts.has_two_orders()) return columns;
   auto const n = facts.num_vertices;
@@ -112,7 +112,7 @@ Ranges stored_columns(graph::StoreFacts const& facts, Ranges const& rows, Ranges
   return slabs;
 }
 
-/// For each column of a range of the stored matrix its place in the list, or -1.
+/// For each column of a range of the stored matrix, its place in the list, or -1.
 std::vector<std::int32_t> places_of(GraphStore const& store, ListPlaces const& list, Range columns) {
   std::vector<std::int64_t> positions(static_cast<std::size_t>(columns.size()));
   if (store.facts().has_two_orders())

@@ -24,7 +24,7 @@ using runtime::throw_user;
 
 namespace {
 
-/// Compares the chunks that lie wholly in `data`, whose first element is number `begin` of `length`.
+/// Compares the chunks that are completely in `data`; its first element has index `begin` of `length`.
 template<class T>
 void check_chunks(StoreFile const& file, std::string const& name, std::int64_t row, std::int64_t begin,
                   std::int64_t length, std::span<T const> data) {
@@ -88,7 +88,7 @@ template<class T>
 std::vector<T> read_checked(StoreFile const& file, std::string const& name, std::int64_t row, Range wanted) {
   if (file.holds(name)) return file.read<T>(name, row, wanted);
   auto const length = file.array(name).extents.back();
-  // Worth 2 % more to read, but no more.
+  // For such a range, whole chunks add at most 2 % to the bytes that are read.
   constexpr std::int64_t long_range = 100 * elements_per_checksum;
   auto range = wanted;
   if (wanted.size() >= long_range && wanted.end <= length) {

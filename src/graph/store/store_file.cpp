@@ -30,13 +30,13 @@ namespace {
 
 struct Expected {
   std::string name;
-  std::vector<Hdf5Type> types; // one of them
+  std::vector<Hdf5Type> types; // allowed types
   Extents extents;
 };
 
-/// Arrays that come with checksums, but for the tables of tiles.
+/// Arrays with checksums, except the tables of tiles.
 std::vector<Expected> plain_arrays(StoreFacts const& facts) {
-  std::vector<Hdf5Type> const integers{Hdf5Type::int32, Hdf5Type::int64}; // whichever holds all values
+  std::vector<Hdf5Type> const integers{Hdf5Type::int32, Hdf5Type::int64}; // the one that fits all values
   auto const n = facts.num_vertices;
   std::vector<Expected> arrays;
   for (auto const& order : order_names(facts)) {
@@ -157,7 +157,7 @@ TileGrid tile_grid_of(StoreCatalogue const& catalogue, TiledGroup const& group, 
   auto const& parts = found->second.extents;
   if (parts.size() != 2) throw_user("{} is damaged: {} must have two dimensions", file, name);
   auto const check = [&](std::int64_t count, std::int64_t num_parts) {
-    std::int64_t product = 0; // Cut multiplies them
+    std::int64_t product = 0; // Cut multiplies these numbers
     bool const fits = num_parts >= 1 && num_parts <= std::max<std::int64_t>(1, count) &&
                       (count + num_parts - 1) / num_parts <= max_tile_side &&
                       !__builtin_mul_overflow(count + 1, num_parts + 1, &product);
@@ -195,7 +195,7 @@ using runtime::together;
 
 namespace {
 
-/// Reads what says that this is a store, and which.
+/// Reads the attributes that identify a store, and its facts.
 StoreFacts read_facts(Hdf5File const& file) {
   if (!file.contains_attribute("/", "format") || file.read_text("/", "format") != "orthant graph store")
     throw_user("{} is an HDF5 file, but no graph store; orthant partition makes one", file.name());

@@ -94,11 +94,11 @@ std::string StoreFacts::to_json() const {
   json["is_symmetric"] = is_symmetric;
   json["is_weighted"] = is_weighted;
   if (num_negative_weights)
-    json["num_negative_weights"] = *num_negative_weights; // stores without weights are as before
+    json["num_negative_weights"] = *num_negative_weights; // stores without weights do not change
   json["permutation"] = name_of(permutation);
   json["normalization"] = name_of(normalization);
   json["seed"] = seed;
-  if (num_clusters > 0) json["num_clusters"] = num_clusters; // stores without any are as they were before
+  if (num_clusters > 0) json["num_clusters"] = num_clusters; // stores without clusters do not change
   json["feature_kind"] = name_of(feature_kind);
   json["num_features"] = num_features;
   json["num_feature_entries"] = num_feature_entries;
@@ -109,13 +109,13 @@ std::string StoreFacts::to_json() const {
   json["has_split"] = has_split;
   json["split_name"] = split_name;
   json["split_sizes"] = split_sizes;
-  if (has_links()) json["num_held_out"] = num_held_out;             // other stores are as they were before
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace); // a name may not be UTF-8
+  if (has_links()) json["num_held_out"] = num_held_out;             // other stores do not change
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace); // a name may not be valid UTF-8
 }
 
 namespace {
 
-/// The members of a JSON object, by type. nlohmann's own conversions take 1e300 or true for an integer.
+/// Reads the members of a JSON object by type. nlohmann's own conversions accept 1e300 or true as an integer.
 class Members {
  public:
   explicit Members(Json json) : json_(std::move(json)) {
@@ -131,7 +131,7 @@ class Members {
     if (!at(key).is_boolean()) runtime::throw_user("'{}' must be true or false", key);
     return at(key).get<bool>();
   }
-  /// In one line: a name may come from a file's name, which may hold anything.
+  /// On one line: a name may come from a file's name, which may contain any characters.
   [[nodiscard]] std::string text(char const* key) const {
     if (!at(key).is_string()) runtime::throw_user("'{}' must be a text", key);
     auto text = at(key).get<std::string>();
@@ -209,7 +209,7 @@ StoreFacts StoreFacts::from_json(std::string const& text, std::string const& fil
 
 std::string StoreFacts::contradiction() const {
   constexpr auto any = std::numeric_limits<std::int64_t>::max();
-  constexpr auto most_links = any / 2; // so that their sum is a number
+  constexpr auto most_links = any / 2; // so that their sum does not overflow
   struct Bounds {
     char const* what;
     std::int64_t value;
@@ -246,7 +246,7 @@ std::string StoreFacts::contradiction() const {
                        num_self_loops);
   if (features_have_values && feature_kind != FeatureKind::sparse)
     return "features_have_values is true, but the features are not sparse";
-  if (!split_name.empty() && !is_folder_name(split_name)) // it becomes one when the graph is exported
+  if (!split_name.empty() && !is_folder_name(split_name)) // it becomes a folder when the graph is exported
     return "split_name is not the name of a folder";
   if (num_labelled > 0 && num_classes == 0) return "vertices are labelled, but there are no classes";
   return {};

@@ -31,7 +31,7 @@ std::uint64_t hash_of(std::string_view text) {
   return hash;
 }
 
-/// Of the facts that do not depend on the order of the vertices.
+/// Hash of the facts that do not depend on the order of the vertices.
 std::uint64_t hash_of_facts(StoreFacts const& facts) {
   auto json = nlohmann::json::parse(facts.to_json());
   for (auto const* key : {"permutation", "seed", "num_clusters", "name", "format"})
@@ -39,7 +39,7 @@ std::uint64_t hash_of_facts(StoreFacts const& facts) {
   return hash_of(json.dump());
 }
 
-/// What is known of the vertices at some positions, as hashes keyed by their original ids.
+/// Sum of hashes of the data of the vertices at some positions, keyed by their original ids.
 std::uint64_t sum_of_vertices(GraphStore const& store, Range rows) {
   auto const& facts = store.facts();
   auto const order = Order::p2; // in which features are contiguous
@@ -70,7 +70,7 @@ std::uint64_t sum_of_vertices(GraphStore const& store, Range rows) {
   return sum;
 }
 
-/// The sum over all vertices, of which each rank adds up a share, and of `more`.
+/// The sum over all vertices, of which each rank computes a share, plus `more`.
 template<class SumOf>
 std::string sum_over_shares(runtime::Communicator const& comm, GraphStore const& store, SumOf const& sum_of,
                             std::uint64_t more) {
@@ -104,11 +104,11 @@ struct GraphStore::State {
   explicit State(StoreFile opened) : file(std::move(opened)), facts_in_use(file.facts()) {}
 
   StoreFile file;
-  StoreFacts facts_in_use; // of the file, with the operator that was chosen
+  StoreFacts facts_in_use; // facts of the file, with the chosen operator
 
   [[nodiscard]] StoreFacts const& facts() const { return facts_in_use; }
 
-  /// The name of an array of a group that has one folder per order; a single order's is p1.
+  /// Name of an array in a group with one folder per order. A single order's folder is p1.
   [[nodiscard]] std::string array(char const* group, Order order, char const* leaf) const {
     bool const is_p2 = order == Order::p2 && facts().has_two_orders();
     return std::string(group) + (is_p2 ? "/p2" : "/p1") + leaf;
@@ -119,8 +119,7 @@ struct GraphStore::State {
     return {file, *std::ranges::find(groups, name, &TiledGroup::group)};
   }
 
-  /// The rows in `order` of a row of the dense features, which are stored in order p2 only: contiguous, or
-  /// gathered.
+  /// The rows in `order` of a row of the dense features, which are stored only in order p2: read contiguously, or gathered.
   [[nodiscard]] std::vector<float> gather_features(GraphStore const& store, std::int64_t column, Order order,
                                                    Range rows) const {
     char const* const name = "/features/dense";
@@ -139,7 +138,7 @@ struct GraphStore::State {
 
 namespace {
 
-/// Replaces or drops the entries where a vertex meets itself; selves[r] is that column or outside the block.
+/// Replaces or removes the entries where a vertex meets itself. selves[r] is their column, or outside the block.
 CsrBlock with_self_loops(CsrBlock const& block, std::span<std::int64_t const> selves, SelfLoops self_loops) {
   CsrBlock result;
   result.rows = block.rows;
@@ -254,7 +253,7 @@ Scales GraphStore::read_scales(Parity parity, Range rows, Range columns) const {
       sum += facts().adds_self_loops() ? 1 : 0;
     return result;
   };
-  // An isolated vertex keeps out. All others have sums that can be inverted (checks/operator_check.hpp).
+  // An isolated vertex gets scale 0. All others have sums that can be inverted (checks/operator_check.hpp).
   auto const power = [](std::vector<double> values, bool is_root) {
     for (auto& value : values)
       value = (is_root ? value > 0 : value != 0) ? 1 / (is_root ? std::sqrt(value) : value) : 0;

@@ -28,14 +28,14 @@ using runtime::together;
 
 namespace {
 
-/// The last step of SplitMix64: every bit of the argument changes half of the result's.
+/// The last step of SplitMix64: every bit of the argument changes half of the bits of the result.
 std::uint64_t hash(std::uint64_t x) {
   x += 0x9e3779b97f4a7c15ULL;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
   return x ^ (x >> 31);
 }
-/// Of an ordered list of numbers.
+/// Hash of an ordered list of numbers.
 template<class... Numbers>
 std::uint64_t hash_of(Numbers... numbers) {
   std::uint64_t state = 0;
@@ -45,7 +45,7 @@ std::uint64_t hash_of(Numbers... numbers) {
 
 /// Two sums that must be equal once all ranks have added their parts.
 struct Claim {
-  std::string denial; // what is wrong if they are not
+  std::string denial; // error text if they differ
   std::uint64_t left = 0;
   std::uint64_t right = 0;
 };
@@ -76,21 +76,21 @@ class Verifier {
   struct MatrixSums {
     std::uint64_t entries = 0;    // hash of (row's id, column's id, value)
     std::uint64_t transposed = 0; // hash of (column's id, row's id, value)
-    std::uint64_t rows = 0;       // hash of the row's position; self loops left out
+    std::uint64_t rows = 0;       // hash of the row's position, without self loops
     std::int64_t num_self_loops = 0;
-    double weights = 0; // pseudo-random factor of the row times the value; self loops left out
+    double weights = 0; // pseudo-random factor of the row times the value, without self loops
   };
 
   [[nodiscard]] std::vector<Order> orders() const {
     return facts_.has_two_orders() ? std::vector{Order::p1, Order::p2} : std::vector{Order::p1};
   }
   [[nodiscard]] static std::string name_of(Order order) { return order == Order::p1 ? "p1" : "p2"; }
-  /// The factor that sums of weights give a row: in [1/2, 1).
+  /// The factor of a row in sums of weights, in [1/2, 1).
   [[nodiscard]] static double factor_of(std::int64_t row) {
     return 0.5 + static_cast<double>(hash(static_cast<std::uint64_t>(row)) >> 11) * 0x1p-54;
   }
 
-  /// visit(rows): this rank's positions, some at a time.
+  /// Calls visit(rows) for this rank's positions, in pieces.
   template<class Visit>
   void for_each_piece(Visit&& visit) const {
     auto const mine = PositionOwners{facts_.num_vertices, comm_.size()}.range(comm_.rank());
@@ -101,7 +101,7 @@ class Verifier {
   void claim(std::string denial, std::uint64_t left, std::uint64_t right) {
     claims_.push_back({std::move(denial), left, right});
   }
-  /// A claim about a number of the facts, which rank 0 brings.
+  /// Adds a claim about a number of the facts, to which rank 0 contributes the number.
   void claim_fact(std::string const& fact, std::uint64_t counted, std::int64_t said) {
     claim(fmt::format("the facts say that {} is {}, but the arrays hold another number", fact, said), counted,
           comm_.is_root() ? static_cast<std::uint64_t>(said) : 0);
@@ -114,7 +114,7 @@ class Verifier {
       TiledMatrix(file_, group).check_tables(comm_.rank(), comm_.size());
   }
 
-  /// Ends are vertices, and not twice the same one.
+  /// Checks that the ends of links are vertices, and that no link has two equal ends.
   void check_links() const {
     for (auto const part : {Split::valid, Split::test}) {
       auto const count = facts_.num_held_out[static_cast<std::size_t>(part)];
@@ -149,7 +149,7 @@ class Verifier {
     }
   }
 
-  /// What an order says of its vertices: degree, sum of weights, labels, part of the split.
+  /// Compares the data that both orders have about a vertex: degree, sum of weights, labels, parts of the split.
   void compare_attributes() {
     auto const n_classes = facts_.label_kind == LabelKind::multi ? facts_.num_classes : 0;
     constexpr std::array<char const*, 5> what{"/degrees", "/weight_sums", "/labels", "/split", "/clusters"};
@@ -226,8 +226,8 @@ class Verifier {
       for_each_tile_run(matrix, [](auto&&...) {});
   }
 
-  /// visit(table, entries) over this rank's rows of tiles, some columns of tiles at a time, so that what is
-  /// held of the columns stays small.
+  /// Calls visit(table, entries) over this rank's tile rows, for some tile columns at a time, so that the data of columns in memory stay
+  /// small.
   template<class Visit>
   void for_each_tile_run(TiledMatrix const& matrix, Visit&& visit) const {
     auto const& grid = matrix.grid();
@@ -298,10 +298,10 @@ class Verifier {
           degrees_by_row_[1]);
   }
 
-  /// Sums over ranks, and the first claim that does not hold. Collective.
+  /// Adds the sums over the ranks, and throws for the first claim that does not hold. Collective.
   void conclude() {
     for (auto const& [denial, left, right] : claims_) {
-      // The sums wrap, as does their difference; MPI has 64-bit integers with a sign only.
+      // The sums wrap, and so does their difference; MPI sums signed 64-bit integers.
       auto const difference = all_reduced(comm_, std::bit_cast<std::int64_t>(left - right));
       if (difference != 0) throw_user("{} is damaged: {}; partition the graph again", file_.name(), denial);
     }
@@ -311,7 +311,7 @@ class Verifier {
           "{} is damaged: the facts say that max_degree is {}, but it is {}; partition the graph again",
           file_.name(), facts_.max_degree, max_degree);
     if (!facts_.is_weighted) return;
-    // Sums of the same weights in another order differ by roundings only.
+    // Sums of the same weights in another order differ only by rounding.
     auto const difference = std::abs(all_reduced(comm_, matrices_[0].weights - weights_by_row_[0]));
     auto const size = all_reduced(comm_, weights_size_);
     constexpr double tolerance = 1e-9;

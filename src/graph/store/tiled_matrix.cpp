@@ -74,7 +74,7 @@ void TiledMatrix::read_entries(TileRow const& table, TileEntries& entries) const
 void TiledMatrix::check_tile(TileRow const& table, std::int64_t tile_column,
                              std::span<std::uint32_t const> packed) const {
   if (packed.empty()) return;
-  // Sorted, so the last entry has the largest row.
+  // The entries must be sorted, so that the last one has the largest row.
   std::uint32_t last_column = 0;
   bool is_sorted = true;
   for (std::size_t k = 0; k < packed.size(); ++k) {
@@ -113,8 +113,8 @@ CsrBlock TiledMatrix::read(Range rows, Range columns) const {
   std::vector<std::int64_t> next;
   for (auto const& table : tables) {
     read_entries(table, entries);
-    // Rows of this row of tiles that are wanted. Tiles come by columns, each sorted by row: counting the rows
-    // first puts every row together with its columns ascending.
+    // The requested rows of this tile row. Tiles are stored by columns, and each is sorted by row. Counting the entries of each row first
+    // lets the entries be placed by row with ascending columns.
     auto const corner = grid_.rows.begin(table.tile_row);
     auto const visit = [&](auto&& on_entry) {
       for (std::size_t j = 0; j < table.sums.size(); ++j) {

@@ -21,7 +21,7 @@ namespace orthant::graph {
 
 namespace {
 constexpr std::size_t input_bytes = std::size_t{1} << 18;
-constexpr std::size_t piece_bytes = std::size_t{1} << 20; // fits L2 with the parser's own data
+constexpr std::size_t piece_bytes = std::size_t{1} << 20; // fits in L2 with the parser's own data
 constexpr std::size_t num_pieces = 3;                     // one parsed, one ready, one being filled
 
 struct Piece {
@@ -36,8 +36,8 @@ struct GzipInflater::Shared {
   std::int64_t file_bytes = 0;
   std::atomic<std::int64_t> bytes_taken = 0;
 
-  // The ring: the thread fills piece `num_filled % num_pieces` once fewer than num_pieces - 1 wait to be read
-  // (the one before the oldest is lent to the caller).
+  // Ring of pieces: the thread fills piece `num_filled % num_pieces` when fewer than num_pieces - 1 wait to be read. (The caller still uses
+  // the piece before the oldest.)
   std::array<Piece, num_pieces> pieces;
   std::mutex mutex;
   std::condition_variable changed;
@@ -47,7 +47,7 @@ struct GzipInflater::Shared {
   bool is_abandoned = false;
   std::optional<std::string> failure;
 
-  std::thread thread; // last: joined before the rest goes
+  std::thread thread; // last, so that it is joined before the other members end
 
   void inflate_all();
   Piece* piece_to_fill();
@@ -80,7 +80,7 @@ void GzipInflater::Shared::inflate_all() {
     ~End() { inflateEnd(zlib); }
   } const end{&zlib};
 
-  auto const refill = [&] { // false at the end of the file
+  auto const refill = [&] { // returns false at the end of the file
     input_begin += static_cast<std::int64_t>(
         zlib.next_in == nullptr ? 0 : reinterpret_cast<char*>(zlib.next_in) - input.data());
     auto const got = runtime::detail::read_at(file.get(), input_begin, input, path);
@@ -175,7 +175,7 @@ std::int64_t GzipInflater::bytes_total() const {
 namespace {
 constexpr auto headroom = GzipInflater::headroom;
 constexpr std::size_t read_bytes = std::size_t{1} << 20;
-constexpr std::size_t probe_bytes = 4096; // to find where a line ends
+constexpr std::size_t probe_bytes = 4096; // to find the end of a line
 constexpr std::size_t longest_line_bytes = std::size_t{1} << 28;
 } // namespace
 
@@ -238,7 +238,7 @@ std::string_view TextBlocks::next() {
   while (!is_at_end_ && block_.empty()) {
     auto const piece = next_piece();
     std::string_view const text(piece.data(), piece.size());
-    auto const whole = text.rfind('\n') + 1; // 0 where no line ends here
+    auto const whole = text.rfind('\n') + 1; // 0 if no line ends here
     if (text.empty()) {
       is_at_end_ = true;
       if (!rest_.empty()) rest_.push_back('\n');
@@ -269,7 +269,7 @@ void TextBlocks::refuse_lone_returns() const {
       fail(block_.data() + at, "a carriage return inside a line; lines end in \\n or in \\r\\n");
 }
 
-/// The begun line of before and then `lines`: put in front of them where there is room.
+/// The incomplete line of the previous block followed by `lines`: it is copied in front of them if there is room.
 std::string_view TextBlocks::joined(std::span<char> lines) {
   if (rest_.size() <= headroom) {
     auto* const front = lines.data() - rest_.size();

@@ -86,7 +86,7 @@ class TextBlocks {
   std::filesystem::path path_;
   std::unique_ptr<GzipInflater> inflater_; // .gz
   runtime::detail::FileDescriptor file_;   // plain
-  std::vector<char> buffer_;               // plain: room for the rest of a line, then the bytes that were read
+  std::vector<char> buffer_;               // plain: room for the rest of a line, then the bytes read
   std::vector<char> rest_;                 // incomplete line after the block
   std::vector<char> joined_;               // a block whose first line is longer than that room
   std::int64_t begin_ = 0;                 // of this share, in bytes of a plain file

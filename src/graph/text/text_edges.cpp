@@ -22,14 +22,14 @@ bool is_comment(char c) {
   return c == '#' || c == '%';
 }
 
-/// Past the '\n' of this line.
+/// The character after the '\n' of this line.
 char const* next_line(char const* p) {
   return text::line_end(p) + 1;
 }
 
 struct FieldCount {
   std::int64_t num_fields = 0;
-  std::int64_t num_words = 0; // of them, those that begin like a name
+  std::int64_t num_words = 0; // columns that begin like a name
 };
 
 FieldCount count_fields(char const* p) {
@@ -80,7 +80,7 @@ class TextEdgeStream final : public EdgeStream {
       place_ = next_line(place_);
   }
 
-  /// Parses whole lines until the block ends or `capacity` edges are there; returns how many.
+  /// Parses whole lines until the block ends or `capacity` edges are read. Returns the number of edges.
   std::size_t parse(Edge* edges, float* weights, std::size_t capacity) {
     auto const* p = place_;
     std::size_t count = 0;
@@ -133,7 +133,7 @@ class TextEdgeStream final : public EdgeStream {
     return after;
   }
 
-  /// Finds out what is wrong with the line, and throws it.
+  /// Finds the mistake in the line and throws a UserError.
   [[noreturn]] void explain(char const* line) const {
     auto const* p = text::skip_blanks(line);
     for (auto const* const which : {"source", "target"}) {

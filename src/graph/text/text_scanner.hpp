@@ -109,7 +109,7 @@ inline char const* parse_float(char const* p, float& value) {
   auto const* const start = *begin == '+' ? digits : begin; // from_chars does not accept '+'
   if (*begin == '+' && *digits == '-') return nullptr;
   auto const [end, error] = std::from_chars(start, line_end(p), value);
-  if (error == std::errc::result_out_of_range) { // underflow to zero or overflow to infinity: both are handled below
+  if (error == std::errc::result_out_of_range) { // underflow and overflow are handled below
     double wide = 0;
     auto const [wide_end, wide_error] = std::from_chars(start, line_end(p), wide);
     if (wide_error != std::errc{}) return nullptr;

@@ -13,7 +13,7 @@ namespace orthant::graph {
 
 namespace {
 
-/// Lines one after the other, empty ones passed over.
+/// The lines of a file without empty lines.
 class Lines {
  public:
   enum class Names : std::uint8_t { passed_over, refused };
@@ -21,7 +21,7 @@ class Lines {
       : blocks_(path, {}),
         may_be_names_(names == Names::passed_over) {}
 
-  /// The beginning of the next line that is not empty, or nullptr at the end.
+  /// The begin of the next line that is not empty, or nullptr at the end.
   char const* next() {
     auto const* const line = next_of_any();
     if (std::exchange(may_be_names_, false) && line != nullptr && text::is_line_of_names(line)) {
@@ -31,9 +31,9 @@ class Lines {
     }
     return line;
   }
-  /// Whether such a line was passed over.
+  /// True if a line of names was skipped.
   [[nodiscard]] bool has_names() const { return has_names_; }
-  /// The line ends at `p`, or `fail`s.
+  /// Requires that the line ends at `p`, otherwise calls fail().
   void take_end(char const* p, char const* line, std::string_view wanted) {
     p = text::skip_blanks(p);
     if (*p != '\n') fail(line, fmt::format("more than {} in \"{}\"", wanted, text::excerpt(line)));
@@ -53,7 +53,7 @@ class Lines {
       }
       auto const* const line = place_;
       auto const* const p = text::skip_blanks(line);
-      place_ = p; // taken() moves on from the last field
+      place_ = p; // taken() continues from the last field
       if (*p != '\n') return p;
       place_ = p + 1;
     }
@@ -62,11 +62,11 @@ class Lines {
   TextBlocks blocks_;
   char const* place_ = nullptr;
   char const* end_ = nullptr;
-  bool may_be_names_; // the next line
+  bool may_be_names_; // for the next line
   bool has_names_ = false;
 };
 
-/// Rows of a table, batch by batch: `Row` parses one line into the batch.
+/// Rows of a table in batches. `Row` parses one line into the batch.
 template<class Batch, class Row>
 class TableStream final : public BatchStream<Batch> {
  public:
@@ -111,7 +111,7 @@ char const* parse_number(char const* p, double& value) {
   return text::parse_double(p, value);
 }
 
-/// A field that must be a number. Labels are read as doubles: a float would round 0.99999999999 to a class.
+/// Parses a field that must be a number. Labels are read as doubles, because a float would round 0.99999999999 to a class.
 template<class T>
 char const* parse_field(Lines const& lines, char const* line, char const* p, std::int64_t column, T& value) {
   auto const* const after = *p == '\n' ? nullptr : parse_number(p, value);

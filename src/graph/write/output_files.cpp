@@ -45,8 +45,7 @@ constexpr char const* npy_type() {
 
 } // namespace
 
-/// One gzip member. Level 1: these files are made to be read soon, and writing them should be near to the
-/// disk's speed.
+/// One gzip member with level 1: the files are usually read soon, and writing should be almost as fast as the disk.
 class ParallelText::Deflater {
  public:
   Deflater() {
@@ -58,13 +57,13 @@ class ParallelText::Deflater {
   Deflater& operator=(Deflater const&) = delete;
   ~Deflater() { deflateEnd(&stream_); }
 
-  /// Adds to `out` what `text` deflates to, as far as it is known.
+  /// Appends the compressed bytes of `text` that are known so far to `out`.
   void deflate(std::string_view text, std::string& out) {
     constexpr auto most_at_once = std::size_t{1} << 30; // zlib counts in 32 bits
     for (; !text.empty(); text.remove_prefix(std::min(text.size(), most_at_once)))
       run(text.substr(0, most_at_once), Z_NO_FLUSH, out);
   }
-  /// Adds the rest.
+  /// Appends the rest.
   void finish(std::string& out) { run({}, Z_FINISH, out); }
 
  private:
@@ -118,14 +117,13 @@ void ParallelText::finish() {
     part_.close();
   });
   auto const placement = place_after_earlier_ranks(comm_, num_bytes_);
-  // Rank 0's part becomes the file; the others add theirs behind it.
+  // Rank 0's part becomes the file; the other ranks write their parts after it.
   runtime::together(comm_, [&] {
     std::error_code error;
     if (comm_.is_root()) std::filesystem::rename(part_path_, path_, error);
     if (error) runtime::refuse_file(name_of(path_), "write", error.value());
     if (!comm_.is_root()) return;
-    // A network file system's client fills what it takes for the end of a file with zeros, over its
-    // neighbours' data.
+    // A network file system's client fills the range before what it considers the end of the file with zeros, over the data of other ranks.
     runtime::WritableFile file(path_, runtime::WritableFile::Mode::open, name_of(path_));
     file.set_size(placement.total);
     file.close();
@@ -202,7 +200,7 @@ namespace {
 
 constexpr char const* writer = "orthant";
 constexpr std::string_view graph_name = "graph";         // graph.partial-..: files are being written
-constexpr std::string_view moving_name = "graph.moving"; // they are complete and on their way to their places
+constexpr std::string_view moving_name = "graph.moving"; // the complete files are being moved to their places
 
 bool is_ours(fs::path const& folder) {
   std::ifstream file(folder / "meta.json");
@@ -211,22 +209,21 @@ bool is_ours(fs::path const& folder) {
   return json.is_object() && json.contains("written_by") && json["written_by"] == writer;
 }
 
-/// True if nothing is in the folder but what jobs that were interrupted have left.
+/// True if the folder contains only leftovers of interrupted jobs.
 bool is_free(fs::path const& folder) {
   return std::ranges::all_of(runtime::folder_entries(folder), [](std::string const& name) {
     return name == moving_name || runtime::is_partial_name(name, graph_name);
   });
 }
 
-/// Brings the entries of a folder and of all folders below it to the disk.
+/// Writes the entries of a folder and of all folders below it to the disk.
 void sync_folders(fs::path const& folder, runtime::FileName const& output) {
   for (auto const& name : runtime::folder_entries(folder))
     if (fs::is_directory(folder / name)) sync_folders(folder / name, output);
   runtime::sync_folder(folder, output);
 }
 
-/// Moves everything from one folder to another, or nothing: a part of a graph would look like a smaller
-/// graph.
+/// Moves all entries from one folder to another, or none: a part of a graph would look like a smaller graph.
 void move_all(fs::path const& from, fs::path const& to) {
   auto const names = runtime::folder_entries(from);
   std::size_t num_moved = 0;
@@ -266,7 +263,7 @@ OutputFolder::OutputFolder(runtime::Communicator const& comm, fs::path folder, b
 
 OutputFolder::~OutputFolder() {
   staging_.reset();
-  if (is_made_here_) ::rmdir(folder_.c_str()); // fails if there is anything in it
+  if (is_made_here_) ::rmdir(folder_.c_str()); // fails if the folder is not empty
 }
 
 void OutputFolder::prepare(bool replaces_output) {
@@ -311,7 +308,7 @@ void OutputFolder::move_files() {
   auto const moving = folder_ / moving_name;
   try {
     sync_folders(path(), {"graph", folder_});
-    fs::remove_all(moving); // of a job that was interrupted here
+    fs::remove_all(moving); // left by a job that was interrupted here
     fs::rename(path(), moving);
     remove_graph(folder_);
     move_all(moving, folder_);

@@ -22,7 +22,7 @@ using runtime::together;
 namespace {
 
 constexpr std::int64_t batch_size = std::int64_t{1} << 18;
-constexpr std::int64_t round_size = std::int64_t{1} << 16; // edges that a rank sends in one round
+constexpr std::int64_t round_size = std::int64_t{1} << 16; // edges that a rank sends per round
 
 template<class Number>
 void append(std::string& text, Number number, char end) {
@@ -48,7 +48,7 @@ std::int64_t count_local_edges(Communicator const& comm, GraphSource const& sour
   });
 }
 
-/// As it travels between ranks: one type of number only.
+/// The form in which edges are sent between ranks: numbers of one type.
 struct SortedEdge {
   Edge edge;
   std::int64_t weight_bits = 0;
@@ -115,7 +115,7 @@ std::int64_t write_sorted_edges(Communicator const& comm, GraphSource const& sou
   auto const num_ranks = static_cast<std::size_t>(comm.size());
   auto const num_vertices = source.facts().num_vertices;
   bool const is_weighted = source.facts().is_weighted;
-  auto const owner_of = [&](std::int64_t vertex) { // of balanced ranges: a guess, then at most one step
+  auto const owner_of = [&](std::int64_t vertex) { // a guess, then at most one step
     auto rank = static_cast<std::int64_t>(static_cast<double>(vertex) / static_cast<double>(num_vertices) *
                                           static_cast<double>(num_ranks));
     rank = std::clamp<std::int64_t>(rank, 0, comm.size() - 1);
@@ -126,7 +126,7 @@ std::int64_t write_sorted_edges(Communicator const& comm, GraphSource const& sou
     return static_cast<std::size_t>(rank);
   };
 
-  // Rounds: every rank sends at most round_size edges, until none has more.
+  // In rounds: every rank sends at most round_size edges, until none has more.
   constexpr std::int64_t words = 3; // source, target, weight
   auto const stream = together(comm, [&] { return source.edges(round_size); });
   std::vector<SortedEdge> mine;

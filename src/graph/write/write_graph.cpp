@@ -28,7 +28,7 @@ std::int64_t rows_for(std::int64_t num_columns) {
   return std::max<std::int64_t>(batch_values / std::max<std::int64_t>(num_columns, 1), 1);
 }
 
-/// All batches of this rank, errors made common. `take` must not communicate.
+/// Processes all batches of this rank. If one rank fails, all ranks throw. `take` must not communicate.
 template<class Batch, class Take>
 void for_each_batch(Communicator const& comm, BatchStream<Batch>& stream, WriteOptions const& options,
                     std::string const& step, Take&& take) {
@@ -43,7 +43,7 @@ void for_each_batch(Communicator const& comm, BatchStream<Batch>& stream, WriteO
   });
 }
 
-/// Shortest text that reads back as the same float.
+/// Shortest text from which the same float can be read.
 void append_float(std::string& text, float value) {
   std::array<char, 24> digits;
   auto const end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
@@ -99,7 +99,7 @@ void Writer::write_dense_features() const {
 
 void Writer::write_sparse_features(fs::path const& target) const {
   auto const batch_rows = rows_for(64);
-  std::int64_t local_nonzeros = 0; // a first pass counts, the second one writes
+  std::int64_t local_nonzeros = 0; // the first pass counts, the second one writes
   for_each_batch(comm, *source.features(batch_rows), options, "features", [&](FeatureBatch const& batch) {
     local_nonzeros += static_cast<std::int64_t>(batch.columns.size());
   });

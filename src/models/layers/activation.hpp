@@ -91,8 +91,8 @@ void apply_dropout(runtime::DefaultExec const& exec, runtime::PassLedger& passes
                    runtime::Matrix<T> const& from, Dropout const& dropout, BlockKeys const& keys,
                    runtime::Matrix<T> const& to);
 
-/// The same for elements [first, first + from.size()) of a row-major block with `num_columns` columns, for example a flat shard.
-/// `to` may be `from`.
+/// The same for elements [first, first + from.size()) of a row-major block with `num_columns` columns, for example a flat
+/// shard. `to` may be `from`.
 template<class T>
 void apply_dropout_to_piece(runtime::DefaultExec const& exec, runtime::PassLedger& passes,
                             runtime::Vector<T> const& from, Dropout const& dropout, BlockKeys const& keys,

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Functors of activation.cpp for packs of four elements on a device (pmm/kernels/packs.hpp). Bytes moved, and time for 2,450,000 x
-// 128 floats at 4.3 TB/s:
+// Functors of activation.cpp for packs of four elements on a device (pmm/kernels/packs.hpp). Bytes moved, and time for
+// 2,450,000 x 128 floats at 4.3 TB/s:
 //
 //   BiasReluPack, MaskPack   read and write each element once          2.51 GB   0.58 ms
 //   BackwardPack             reads two, writes one; also sums columns   3.76 GB   0.88 ms

@@ -1,14 +1,14 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// LayerNorm (Ba, Kiros & Hinton, arXiv 1607.06450: pmm/token_rows/row_norm.hpp) and BatchNorm (batch_norm.hpp) of a layer's output Z[r,c]
-// before its activation, with scale and shift per column. LayerNorm sums over the columns of a row, BatchNorm over all rows of the graph or
-// batch.
+// LayerNorm (Ba, Kiros & Hinton, arXiv 1607.06450: pmm/token_rows/row_norm.hpp) and BatchNorm (batch_norm.hpp) of a layer's
+// output Z[r,c] before its activation, with scale and shift per column. LayerNorm sums over the columns of a row, BatchNorm
+// over all rows of the graph or batch.
 //
-// In evaluation BatchNorm uses running statistics m' and v'. A training step moves them by a share of 0.1 towards the mean of the
-// statistics of its batches (one on the full graph), with n - 1 in place of n in v, as in PyTorch. Running statistics are stored
-// like parameters, and the statistics of a step in place of their gradients, so sums of gradients over groups and batches also sum
-// the statistics.
+// In evaluation BatchNorm uses running statistics m' and v'. A training step moves them by a share of 0.1 towards the mean of
+// the statistics of its batches (one on the full graph), with n - 1 in place of n in v, as in PyTorch. Running statistics are
+// stored like parameters, and the statistics of a step in place of their gradients, so sums of gradients over groups and
+// batches also sum the statistics.
 
 #include "models/layers/batch_norm.hpp"
 #include "models/parameters/network.hpp"
@@ -86,9 +86,8 @@ class CenteredNorm {
                std::shared_ptr<pmm::Workspace<T>> workspace, runtime::Vector<T> sums,
                CenteredNormMemory<T>& memory);
 
-  /// y := norm(z). y must have the placement of z, but separate memory. Keeps the state for the backward pass. In training
-  /// BatchNorm also stores its statistics. Collective over the column axis (LayerNorm) or the row axis (BatchNorm in training).
-  /// Enqueues on exec.
+  /// y := norm(z). y must have the placement of z, but separate memory. Keeps the state for the backward pass. In training BatchNorm
+  /// also stores its statistics. Collective over the column axis (LayerNorm) or the row axis (BatchNorm in training). Enqueues on exec.
   void forward(runtime::DefaultExec const& exec, Pass pass, pmm::DistMatrix<T> const& y) const;
   /// y := the result of the last forward(), recomputed from z. Local. Enqueues on exec.
   void restore(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& y) const;

@@ -11,8 +11,8 @@
 
 namespace orthant::models {
 
-/// sum := (1 - alpha) sum + alpha start. Both must have the same placement; otherwise throws Error. Enqueues on exec, does not fence, and
-/// counts its pass.
+/// sum := (1 - alpha) sum + alpha start. Both must have the same placement; otherwise throws Error. Enqueues on exec, does not
+/// fence, and counts its pass.
 template<class T>
 void add_teleport(runtime::DefaultExec const& exec, double alpha, pmm::DistMatrix<T> const& start,
                   pmm::DistMatrix<T> const& sum);
@@ -20,8 +20,8 @@ void add_teleport(runtime::DefaultExec const& exec, double alpha, pmm::DistMatri
 /// first: overwrite the gradient of the start; further: add to it.
 enum class StartGradient : std::uint8_t { first, further };
 
-/// Adjoint of add_teleport(), with G the gradient. Placements must be equal; otherwise throws Error. Enqueues on exec, does not fence, and
-/// counts its pass.
+/// Adjoint of add_teleport(), with G the gradient. Placements must be equal; otherwise throws Error. Enqueues on exec, does not
+/// fence, and counts its pass.
 ///
 ///   start_gradient := [start_gradient +] alpha G          G := (1 - alpha) G
 template<class T>
@@ -38,8 +38,8 @@ void plan_split_gradient(pmm::StepPlan& step, StartGradient which, pmm::Placemen
 //
 // so the identity needs neither a product nor a message. Each rank computes its piece of W~, by global row and column.
 
-/// map := (1 - beta) I + beta weight. Both must have the same placement; otherwise throws Error. Enqueues on exec; does not fence;
-/// counts its pass.
+/// map := (1 - beta) I + beta weight. Both must have the same placement; otherwise throws Error. Enqueues on exec; does
+/// not fence; counts its pass.
 template<class T>
 void map_identity(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& weight, double beta,
                   pmm::DistMatrix<T> const& map);

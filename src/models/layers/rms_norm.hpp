@@ -30,10 +30,9 @@ struct RmsNormState {
   [[nodiscard]] static std::int64_t words_of(std::int64_t num_columns) { return (num_columns + 31) / 32; }
 };
 
-/// result := d, or addend + d, in the same pass; fills `state`. `addend` may be null (no addend) or point to the result. Matrices
-/// must be replicated over the third axis and have the placement of z; `scale` must be placed as their columns; z and result must
-/// not share memory. Otherwise throws Error. Collective over the column axis: one all_reduce of one number per row. Enqueues on
-/// exec.
+/// result := d, or addend + d, in the same pass; fills `state`. `addend` may be null (no addend) or point to the result. Matrices must
+/// be replicated over the third axis and have the placement of z; `scale` must be placed as their columns; z and result must not share
+/// memory. Otherwise throws Error. Collective over the column axis: one all_reduce of one number per row. Enqueues on exec.
 template<class T>
 void rms_norm_relu_dropout(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& z,
                            pmm::DistVector<runtime::SumOf<T>> const& scale, Dropout const& dropout,

@@ -88,8 +88,8 @@ struct SquareRow {
   }
 };
 
-/// inverse_rms(i) := r_i; result := d or addend + d; sets `passed`. If other ranks also have columns, inverse_rms(i) holds the sum
-/// of squares on entry.
+/// inverse_rms(i) := r_i; result := d or addend + d; sets `passed`. If other ranks also have columns, inverse_rms(i) holds
+/// the sum of squares on entry.
 template<class T>
 struct NormaliseRow {
   using Sum = SumOf<T>;

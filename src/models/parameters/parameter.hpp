@@ -48,8 +48,8 @@ enum class ParameterRole : std::uint8_t {
   return is_vector(role) ? block.columns.size() : block.num_stored;
 }
 
-/// A matrix, or a vector with one number per column (a bias, the scale of a norm), with a gradient of the same placement. Copies share
-/// memory.
+/// A matrix, or a vector with one number per column (a bias, the scale of a norm), with a gradient of the same
+/// placement. Copies share memory.
 template<class T>
 struct Parameter {
   std::string name; // "layer0.weight"

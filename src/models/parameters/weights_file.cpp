@@ -133,8 +133,7 @@ void load_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& pat
                             shape_text(found), shape_text(wanted),
                             advice_to_skip(file, path, parameters, skip));
       auto const values = Kokkos::create_mirror_view(parameter.value());
-      Kokkos::deep_copy(values, parameter.value()); // also copies the padding of a shard, which must not
-                                                    // change
+      Kokkos::deep_copy(values, parameter.value()); // keeps the padding of a shard
       for_each_box(parameter, [&](auto const& begin, auto const& counts, std::int64_t offset) {
         std::span<T> const read(values.data() + offset, num_elements(counts));
         file.read(name, begin, counts, read);

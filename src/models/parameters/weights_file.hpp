@@ -24,8 +24,7 @@ namespace orthant::models {
 using Architecture = std::vector<std::pair<std::string, std::string>>;
 
 /// Writes the parameters and the architecture to a temporary file, which is renamed to `path` when it is complete and on disk.
-/// Collective over the grid's world. If the file cannot be written, throws UserError on all ranks and leaves an older file
-/// unchanged.
+/// Collective over the grid's world. If the file cannot be written, throws UserError on all ranks and leaves an older file unchanged.
 template<class T>
 void save_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& path,
                   std::vector<Parameter<T>> const& parameters, Architecture const& architecture);

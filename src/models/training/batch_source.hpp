@@ -29,8 +29,8 @@ class BatchSource {
 
   /// Makes the first batch of this step the next one. Epochs count from 1, steps from 0.
   virtual void start_at(std::int64_t epoch, std::int64_t step) = 0;
-  /// Binds network and loss to the next batch. Returns the key of its dropout, which no other batch of the run has. Adds times to `phases`.
-  /// Does not communicate.
+  /// Binds network and loss to the next batch. Returns the key of its dropout, which no other batch of the run has. Adds times to
+  /// `phases`. Does not communicate.
   virtual std::uint64_t next(std::int64_t epoch, runtime::PhaseTimes& phases) = 0;
 };
 

@@ -34,8 +34,8 @@ namespace orthant::models {
 // which leaves a factor of 2^24 above it and of 2^16 below. All gradients that follow from it are scaled by the same factor, and
 // the optimizer divides by it. Multiplying by a power of two is exact. bf16 has the exponents of fp32 and needs no scaling.
 
-/// Factor of the gradient of a loss over `num_counted` vertices: 1 unless gradients pass through fp16 (Network::narrowest_format).
-/// The same on all ranks.
+/// Factor of the gradient of a loss over `num_counted` vertices: 1 unless gradients pass through fp16
+/// (Network::narrowest_format). The same on all ranks.
 template<class T>
 [[nodiscard]] double gradient_scale(runtime::Wire format, Objective<T> const& loss,
                                     std::int64_t num_counted) {

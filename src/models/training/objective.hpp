@@ -15,9 +15,9 @@ class Objective {
 
   /// Number of terms that the loss is a mean over, on all ranks.
   [[nodiscard]] virtual std::int64_t num_terms() const = 0;
-  /// loss(0) := the loss; gradient := its derivative by the outputs, times `gradient_scale`. The divisor is `num_counted`, which
-  /// differs from num_terms() if the step has terms elsewhere. If `loss` has two elements, loss(1) := the number of terms. Enqueues
-  /// on exec; does not fence.
+  /// loss(0) := the loss; gradient := its derivative by the outputs, times `gradient_scale`. The divisor is `num_counted`,
+  /// which differs from num_terms() if the step has terms elsewhere. If `loss` has two elements, loss(1) := the number of
+  /// terms. Enqueues on exec; does not fence.
   virtual void loss_and_gradient(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& outputs,
                                  pmm::DistMatrix<T> const& gradient, std::int64_t num_counted,
                                  runtime::Vector<double> const& loss, double gradient_scale) = 0;

@@ -9,9 +9,9 @@
 //           w -= lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
 //   adamw   w -= lr wd w, then adam with wd = 0
 //
-// lr is the rate of step t (learning_rate.hpp). t, lr and the scale are in device memory: a step does not access host memory and may be
-// replayed. The values, m, v and t are the complete state of a training. Sources: Kingma & Ba (arXiv 1412.6980), Loshchilov & Hutter (arXiv
-// 1711.05101).
+// lr is the rate of step t (learning_rate.hpp). t, lr and the scale are in device memory: a step does not access host memory and
+// may be replayed. The values, m, v and t are the complete state of a training. Sources: Kingma & Ba (arXiv 1412.6980), Loshchilov
+// & Hutter (arXiv 1711.05101).
 
 #include "models/training/learning_rate.hpp"
 #include "pmm/cost/step_plan.hpp"
@@ -88,13 +88,12 @@ struct StepFactors {
 template<class T>
 class Optimizer {
  public:
-  /// Allocates the moments, filled with zeros; none for sgd without momentum. The number of steps must be known if the rate decays over it;
-  /// otherwise throws Error.
+  /// Allocates the moments, filled with zeros; none for sgd without momentum. The number of steps must be known if the rate decays
+  /// over it; otherwise throws Error.
   Optimizer(OptimizerSettings const& settings, std::vector<ParameterShard<T>> const& parameters);
 
-  /// Updates every parameter once. Kernels read `gradient_scale` and multiply the gradients by it first (clipping), and write the
-  /// learning rate of this step to `learning_rate`. Two kernels (on the host: one per parameter), one pass. Enqueues on exec; does
-  /// not fence.
+  /// Updates every parameter once. Kernels read `gradient_scale` and multiply the gradients by it first (clipping), and write the learning
+  /// rate of this step to `learning_rate`. Two kernels (on the host: one per parameter), one pass. Enqueues on exec; does not fence.
   void step(runtime::DefaultExec const& exec, runtime::PassLedger& passes,
             runtime::Number<double> const& gradient_scale, runtime::Number<double> const& learning_rate);
 
@@ -122,8 +121,7 @@ class Optimizer {
   std::vector<ParameterShard<T>> parameters_; // own the memory that shards_ points to
   std::vector<Moments> moments_;
   std::vector<Shard> shards_;
-  runtime::Vector<Shard> device_shards_;            // shards_ on the device, for the kernel over all
-                                                    // parameters
+  runtime::Vector<Shard> device_shards_;            // shards_, for the kernel over all parameters
   runtime::Vector<double> num_steps_;               // [2] t, and the factor of the rate
   runtime::Vector<detail::StepFactors<T>> factors_; // [1]
 };

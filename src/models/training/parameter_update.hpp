@@ -80,9 +80,9 @@ class StepNumbers {
   Kokkos::View<double*, runtime::compat::PinnedSpace> on_host_; // unused if the host can access numbers_
 };
 
-/// List the arrays of a ParameterUpdate, and the passes and the collective of run(). `lengths`: number of elements of each trained
-/// parameter on this rank. `normed_lengths`: elements in this rank's part of their norms. `statistics`: number of elements of each
-/// statistic.
+/// List the arrays of a ParameterUpdate, and the passes and the collective of run(). `lengths`: number of elements of each
+/// trained parameter on this rank. `normed_lengths`: elements in this rank's part of their norms. `statistics`: number of
+/// elements of each statistic.
 void plan_update_arrays(pmm::StepPlan& step, OptimizerSettings const& optimizer,
                         std::vector<std::int64_t> const& lengths);
 void plan_update(pmm::StepPlan& step, OptimizerSettings const& optimizer,
@@ -106,10 +106,9 @@ class ParameterUpdate {
   /// The step's scalars: the loss and its count are written here.
   [[nodiscard]] StepNumbers const& numbers() const { return numbers_; }
 
-  /// Updates the parameters by their clipped gradients, and the statistics by those of `num_batches` batches. The gradients have
-  /// been multiplied by `gradient_scale`, and divided by `nominal_count`, if given, instead of the count of numbers().sums(); the
-  /// update compensates for both. Phases "norms" and "optimizer". Enqueues on exec; does not fence. Collective over the grid's
-  /// group.
+  /// Updates the parameters by their clipped gradients, and the statistics by those of `num_batches` batches. The gradients have been
+  /// multiplied by `gradient_scale`, and divided by `nominal_count`, if given, instead of the count of numbers().sums(); the update
+  /// compensates for both. Phases "norms" and "optimizer". Enqueues on exec; does not fence. Collective over the grid's group.
   void run(runtime::DefaultExec const& exec, std::optional<std::int64_t> nominal_count,
            runtime::PhaseTimes& phases, double gradient_scale = 1, std::int64_t num_batches = 1);
 

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The training loop, for any network, any loss of its outputs and any source of batches. With G data groups and K batches per group, a step
-// is
+// The training loop, for any network, any loss of its outputs and any source of batches. With G data groups and K
+// batches per group, a step is
 //
 //   L  = sum_{g,k} sum_{i in batch (g,k)} loss_i / n          n = number of counted rows in all G K batches
 //   dW = sum_{g,k} dL/dW
@@ -58,8 +58,8 @@ class Trainer {
   void judge_also_by(std::function<void(pmm::DistMatrix<T> const&, Scores&)> judge) {
     judge_ = std::move(judge);
   }
-  /// Loss and accuracy of the network on the bound batch or graph, without dropout. Collective over the grid's group, and over the axes of
-  /// `judge`.
+  /// Loss and accuracy of the network on the bound batch or graph, without dropout. Collective over the grid's group, and
+  /// over the axes of `judge`.
   [[nodiscard]] Scores evaluate();
   /// Network::dead_layers() in the last evaluation. Collective over the grid's world.
   [[nodiscard]] std::vector<std::int64_t> dead_layers();
@@ -99,18 +99,15 @@ class Trainer {
   Objective<T>& objective_;
   OneBatch one_batch_;
   BatchSource& batches_;
-  std::optional<std::int64_t> nominal_count_; // of the source
+  std::optional<std::int64_t> nominal_count_; // nominal_count() of the source
   TrainSettings settings_;
   std::shared_ptr<ParameterUpdate<T>> update_;
   std::function<void(pmm::DistMatrix<T> const&, Scores&)> judge_; // empty: no additional scores
   std::optional<GradientSum<T>> gradient_sum_;                    // if a step has more than one batch
-  runtime::DeviceQueue const& queue_;                             // not the default queue, which cannot be
-                                                                  // recorded
+  runtime::DeviceQueue const& queue_; // a queue that can be recorded, unlike the default one
   runtime::DefaultExec exec_;
   runtime::RecordedStep recorded_;
-  std::optional<std::int64_t>
-      first_not_finite_; // first layer of this step with an output that is not finite, checked before
-                         // gradients overwrite it
+  std::optional<std::int64_t> first_not_finite_; // first layer of this step with an output that is not finite
   bool has_run_plainly_ = false;
   bool has_tried_to_record_ = false;
   runtime::PhaseTimes phases_;

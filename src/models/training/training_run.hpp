@@ -31,17 +31,15 @@ struct TrainSettings {
   double weight_decay = 0;
   std::optional<double>
       weight_decay_first_layer; // replaces weight_decay for layer 0; biases are never decayed
-  std::optional<double>
-      weight_decay_last_layer;     // the same for the layer with the highest number: the last layer, head or
-                                   // decoder
-  std::optional<double> clip_norm; // bound of the norm of all gradients together
+  std::optional<double> weight_decay_last_layer; // the same for the last layer, head or decoder
+  std::optional<double> clip_norm;               // bound of the norm of all gradients together
   std::int64_t num_epochs = 100;
   std::string unit = "epoch";   // name of an epoch in messages: language models count steps
   std::int64_t eval_every = 10; // 0: never; otherwise the last epoch is always evaluated
   Monitor monitor = Monitor::accuracy;
   std::int64_t patience = 0; // stop after N evaluations in a row without improvement; 0: never
   VertexLossSettings loss;
-  bool finds_roc_auc = false;    // in evaluations
+  bool finds_roc_auc = false;    // evaluations also compute areas under the ROC curve
   bool uses_device_graph = true; // full graph on a device: record and replay epochs
   GradientSumSettings gradient_sum;
 };
@@ -76,8 +74,7 @@ struct TrainProgress {
   std::optional<Scores> last; // scores of the last evaluation
   BestEpoch best;
   std::optional<ValidationRecords> records; // nullopt: no evaluation so far
-  std::int64_t num_without_gain = 0;        // evaluations in a row without improvement, compared with
-                                            // `patience`
+  std::int64_t num_without_gain = 0;        // evaluations in a row without improvement
   Plateau plateau;                          // of the validation loss; used if the learning rate depends on it
 
   /// Records the scores of an evaluation after epoch `after_epoch`.
@@ -94,8 +91,8 @@ struct TrainProgress {
   }
 };
 
-/// Called after every step; true ends the run. All ranks call it with the same progress, and must return the same value. After the
-/// last step of an epoch it is called when on_epoch has had the record.
+/// Called after every step; true ends the run. All ranks call it with the same progress, and must return the same value. At the end of
+/// an epoch it is called after on_epoch.
 using StopRequest = std::function<bool(TrainProgress const&)>;
 
 /// Bytes over the communicators of a grid: counted along each axis, counted over all communicators, and sent over all communicators.
@@ -148,8 +145,8 @@ TrainResult run_epochs(pmm::ProcessGrid const& grid, TrainSettings const& settin
                                         bool has_decoder);
 /// Throws Error: the training has diverged. `sign`: description of the evidence.
 [[noreturn]] void throw_diverged(std::string const& sign);
-/// If the same class is predicted for all vertices of splits that have several classes, a description; else empty. `dead`: layers
-/// to name as the cause.
+/// If the same class is predicted for all vertices of splits that have several classes, a description; else empty. `dead`:
+/// layers to name as the cause.
 [[nodiscard]] std::string sign_of_collapse(Scores const& scores, std::vector<std::int64_t> const& dead);
 /// Whether sign_of_collapse() returns a description.
 [[nodiscard]] bool are_all_alike(Scores const& scores);

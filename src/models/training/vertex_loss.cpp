@@ -154,8 +154,8 @@ namespace {
 
 constexpr std::int8_t is_unknown = -1;
 
-/// AUC of one class, from scores paired with whether the vertex has the class; nullopt unless some have it and some have not. Sorts
-/// `scores`.
+/// AUC of one class, from scores paired with whether the vertex has the class; nullopt unless some have it and some
+/// have not. Sorts `scores`.
 std::optional<double> area(std::vector<std::pair<double, bool>>& scores) {
   std::ranges::sort(scores, {}, &std::pair<double, bool>::first);
   auto num_wins = 0.0; // twice the number of pairs in the right order; exact below 2^53

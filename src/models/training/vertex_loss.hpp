@@ -2,9 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Loss and accuracy of a graph's vertices: softmax cross-entropy if each vertex has one class, binary cross-entropy if it may have
-// several. Splits are groups of rows of the loss: train, which contributes to the training loss, valid and test. The loss of a
-// split is the mean over its labeled vertices (several classes: over their known entries). And the area under the ROC curve
-// (below).
+// several. Splits are groups of rows of the loss: train, which contributes to the training loss, valid and test. The loss of a split is
+// the mean over its labeled vertices (several classes: over their known entries). And the area under the ROC curve (below).
 
 #include "graph/store/store_reader.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
@@ -68,8 +67,7 @@ void plan_vertex_loss_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts
                                                   pmm::Placement const& logits);
 
 /// Weights of training vertices in the loss. none: all 1. balanced: n / (K n_c) for a vertex of class c, where n is the number of
-/// labeled training vertices, K the number of classes they have, and n_c the number of them in class c. The mean of these weights
-/// is 1.
+/// labeled training vertices, K the number of classes they have, and n_c the number of them in class c. The mean of these weights is 1.
 enum class ClassWeights : std::uint8_t { none, balanced };
 /// Accepts "none" or "balanced". Throws UserError for other words.
 [[nodiscard]] ClassWeights parse_class_weights(std::string_view word);
@@ -104,8 +102,8 @@ using Areas = std::array<std::optional<double>, 3>;
 /// class, and three per vertex.
 class RocAuc {
  public:
-  /// For logits with this placement. `grid` must outlive this object. Collective over the grid's world. Throws UserError if the
-  /// store cannot be read.
+  /// For logits with this placement. `grid` must outlive this object. Collective over the grid's world. Throws UserError if
+  /// the store cannot be read.
   RocAuc(pmm::ProcessGrid const& grid, graph::GraphStore const& store, pmm::Placement const& logits);
 
   /// Areas of train, valid and test, indexed by graph::Split. Exact, including ties: classes are distributed over the ranks, and

@@ -23,7 +23,7 @@ double WidthTable::at(std::int64_t width) const {
 
 namespace {
 
-/// How unlike two groups are: by how many doublings their sizes and strides differ.
+/// Distance of two spans: the number of doublings by which their sizes and strides differ.
 double distance(GroupSpan const& a, GroupSpan const& b) {
   auto const doublings = [](int first, int second) { return std::abs(std::log2(first) - std::log2(second)); };
   return doublings(a.num_ranks, b.num_ranks) + doublings(a.stride, b.stride);
@@ -45,7 +45,7 @@ int num_steps(runtime::Operation operation, int num_ranks) {
   case Operation::all_gather:
   case Operation::reduce_scatter:
     return num_ranks - 1;
-  case Operation::receive: // the sender's
+  case Operation::receive: // counted at the sender
     return 0;
   default:
     return doublings;
@@ -67,7 +67,7 @@ double bytes_per_second(Machine const& machine, GroupSpan const& span, int job_r
 
 namespace {
 
-/// By how much more of a call's bytes pass the links of a node than of a ring's.
+/// Ratio of the bytes that cross the links of a node in this call to those in a ring.
 double crossings(Machine const& machine, PlannedCall const& call, int job_ranks) {
   if (call.operation != runtime::Operation::all_to_all || is_inside_node(machine, call.span, job_ranks))
     return 1;

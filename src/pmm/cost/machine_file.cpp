@@ -13,7 +13,7 @@
 namespace orthant::pmm {
 namespace {
 
-/// Takes constants out of a file and says what is wrong with them.
+/// Reads and checks the constants of a machine file. Throws UserError, which names the key, if one is missing or invalid.
 class Reader {
  public:
   Reader(toml::table const& table, std::string const& path) : file_(table), path_(path) {}
@@ -90,7 +90,7 @@ class Reader {
                fmt::format("there is no such constant{}", runtime::did_you_mean(key.str(), known)));
   }
 
-  /// Of a table that may be left out.
+  /// True if the file has this optional table.
   bool is_given(std::string const& name) {
     known_.push_back(name);
     return file_.contains(name);
@@ -151,7 +151,7 @@ class Reader {
     return table.contains(key) ? seconds(table, name, key) : 0;
   }
 
-  /// The rows of [[a, b, ..], ..], `length` numbers each.
+  /// Returns the rows of [[a, b, ..], ..], with `length` numbers each.
   std::vector<toml::array const*> rows(toml::table const& table, std::string const& key, std::size_t length,
                                        std::string const& name, std::string_view wish) const {
     std::vector<toml::array const*> found;

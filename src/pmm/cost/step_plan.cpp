@@ -108,7 +108,7 @@ std::int64_t peak_bytes(StepPlan const& step) {
 
 namespace {
 
-/// Adds up one kind of operation after the other.
+/// Visitor that sums the seconds of operations by kind.
 class Clock {
  public:
   Clock(StepPlan const& step, Machine const& machine) : step_(step), machine_(machine) {}
@@ -133,12 +133,12 @@ class Clock {
   [[nodiscard]] StepSeconds const& seconds() const { return seconds_; }
 
  private:
-  static constexpr std::int64_t bytes_of_table = sizeof(float); // what times and rates are measured with
+  static constexpr std::int64_t bytes_of_table = sizeof(float); // the scalar of measured times and rates
 
   [[nodiscard]] double of_memory(std::int64_t bytes) const {
     return static_cast<double>(bytes) / machine_.memory.bytes_per_second;
   }
-  /// Numbers of 64 bits take twice as long as those of 32.
+  /// Factor for the scalar of training: 64-bit numbers take twice as long as 32-bit numbers.
   [[nodiscard]] double times_longer() const {
     return static_cast<double>(step_.scalar_bytes(1)) / bytes_of_table;
   }
@@ -156,7 +156,8 @@ class Clock {
     auto const& narrow = machine_.dense.narrow;
     return narrow.points.empty() ? 1 : std::min(1.0, narrow.at(shortest_side));
   }
-  /// Its arithmetic, and one pass over operands and result: measured on host processors, the one hides little of the other.
+  /// Seconds of the arithmetic plus those of one pass over operands and result: in measurements on host processors the two hardly
+  /// overlap.
   [[nodiscard]] double of_dense(LocalProduct const& product) const {
     auto const numbers = product.m * product.k + product.k * product.n + product.m * product.n;
     return machine_.dense.launch_seconds +
@@ -164,8 +165,8 @@ class Clock {
                share_of_rate(std::min({product.m, product.k, product.n})) +
            of_memory(step_.wire_bytes(numbers, product.operand_format));
   }
-  /// Rows of other numbers cost what rows of as many bytes do. The operand is read and the result is written once, which is what a
-  /// block with few non-zeros per row takes.
+  /// Rows in other formats cost as much as 32-bit rows with the same number of bytes. Counts one read of the operand and one write of
+  /// the result, as for a block with few non-zeros per row.
   [[nodiscard]] double of_sparse(LocalProduct const& product) const {
     auto const row_bytes = step_.wire_bytes(product.n, product.operand_format);
     auto const width = std::max<std::int64_t>(row_bytes / bytes_of_table, 1);
@@ -179,7 +180,7 @@ class Clock {
   StepSeconds seconds_;
 };
 
-/// Of these operations, one after the other.
+/// Seconds of these operations, one after the other.
 StepSeconds seconds_within(StepPlan const& step, runtime::Range const& operations, Machine const& machine) {
   Clock clock(step, machine);
   for (auto i = operations.begin; i < operations.end; ++i)

@@ -1,10 +1,9 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What one rank does in a step, listed before anything exists: its local products, its passes over arrays and its
-// collectives, in the order in which they run, and the arrays that it holds, in the order in which they are
-// allocated. The list follows from layouts alone. It needs no communicator and no array, so the steps of thousands of ranks are
-// planned on one.
+// Plan of one rank's step, made before anything is allocated: its local products, its passes over arrays and its collectives, in the
+// order in which they run, and its arrays, in the order in which they are allocated; and the seconds and bytes that the step takes on a
+// machine. A plan follows from layouts alone. It needs no communicator and no array, so one rank can plan the steps of thousands.
 //
 //   StepPlan step(shape, coordinates, sizeof(float));
 //   plan_product(step, transform);       // declared beside the product itself (pmm/product/product.hpp)
@@ -13,10 +12,8 @@
 //   bytes_along(step, "x");              // sums over the list
 //   bytes_held(step);
 //
-// The products, the passes, the calls and the arrays of a list equal what the runner multiplies, what the ledgers
-// count and what is allocated, in tests on every grid (docs/design.md 2.5).
-//
-// Which of many costs fit into the memory of a rank.
+// Tests on every grid check that the products, passes, calls and arrays of a list equal those that are run, counted by the ledgers and
+// allocated (docs/design.md 2.5).
 
 #include "pmm/cost/machine.hpp"
 #include "pmm/grid/layout.hpp"
@@ -35,21 +32,20 @@
 
 namespace orthant::pmm {
 
-// An array that an object or an operation is going to allocate. What is listed before a run equals what is
-// allocated in it, label by label (docs/design.md 2.5).
-
-/// How long an array is held.
+/// How long an array stays allocated.
 enum class Lifetime : std::uint8_t {
-  training,   // to the end
-  first_step, // until the first step is over
-  operation   // until the operation that allocates it is over (StepPlan::end_operation)
+  training,   // to the end of training
+  first_step, // to the end of the first step
+  operation   // to the end of the operation that allocates it (StepPlan::end_operation)
 };
 
+/// An array that an object or an operation will allocate. The arrays listed before a run equal those allocated in it, label by label
+/// (docs/design.md 2.5).
 struct PlannedArray {
-  std::string label; // of the View; arrays of the host's own describe themselves
+  std::string label; // label of the View; a description for other arrays on the host
   std::int64_t bytes = 0;
   Lifetime lifetime = Lifetime::training;
-  std::int64_t operation = 0; // arrays of one operation are held together
+  std::int64_t operation = 0; // arrays with the same number are allocated at the same time
 
   friend bool operator==(PlannedArray const&, PlannedArray const&) = default;
 };
@@ -57,45 +53,45 @@ struct PlannedArray {
 using runtime::LocalPass;
 using runtime::Wire;
 
-/// How the operands of a product enter it (pmm.hpp).
+/// A product or one of its two adjoints (pmm/product/product.hpp).
 enum class Form : std::uint8_t { product, left_grad, right_grad };
 
-/// The local part of a product: C [m x n], summed over k. `left` is [m x k], or [k x m] for Form::right_grad.
+/// Local part of a product: C [m x n], summed over k. `left` is [m x k], or [k x m] for Form::right_grad.
 struct LocalProduct {
-  std::int64_t layer = 0; // as the model numbers its layers
+  std::int64_t layer = 0; // number of the layer in the model
   std::string formula;    // "H = A F"
   Form form{};
   Placement left;
   bool is_sparse = false;             // the left operand is a CSR block
-  Wire operand_format = Wire::native; // what the operands are held in; native is the scalar of training
+  Wire operand_format = Wire::native; // format of the operands; native is the scalar of training
   std::int64_t m = 0;
   std::int64_t n = 0;
   std::int64_t k = 0;
-  std::int64_t num_nonzeros = 0; // of the left block, if it is sparse
+  std::int64_t num_nonzeros = 0; // of a sparse left block
 
-  /// A multiplication and an addition are two.
+  /// Counts a multiplication and an addition as two operations.
   [[nodiscard]] std::int64_t flops() const { return 2 * (is_sparse ? num_nonzeros : m * k) * n; }
 };
 
-/// The group over these axes. Ranks are counted in nested order (process_grid.hpp), on the nodes one after the other.
+/// Span of a group over these axes. Ranks are numbered in nested order (process_grid.hpp) and fill one node after the other.
 [[nodiscard]] GroupSpan span_of(GridShape const& shape, AxisSet axes);
 
 using PlannedOperation = std::variant<LocalProduct, LocalPass, PlannedCall>;
 
-/// What becomes of the calls that are listed: they are made; or made, and their results kept; or not made, because their results were kept
-/// (runtime/comm/call_tape.hpp). A result that is kept or handed out is a pass.
+/// Whether the listed calls are made, are made and their results kept, or are replaced by kept results (runtime/comm/call_tape.hpp).
+/// Keeping a result and replaying it each count as a pass.
 enum class Calls : std::uint8_t { made, kept, replayed };
 
-/// Calls that are under way while other operations of the list are computed. Both are ranges of places in the list.
+/// Calls that run while other operations are computed. Both ranges are places in the list of operations.
 struct Overlap {
-  runtime::Range calls; // in which calls alone count
-  runtime::Range work;  // in which products and passes count
-  double share = 1;     // part of the work that is still to be done when the first call begins
+  runtime::Range calls; // only the calls in it count
+  runtime::Range work;  // only the products and passes in it count
+  double share = 1;     // share of the work that remains when the first call begins
 };
 
 class StepPlan {
  public:
-  /// Of the rank at `coordinates`. `scalar_bytes`: of the scalar of training.
+  /// Empty plan of the rank at `coordinates`. `scalar_bytes`: size of the scalar of training.
   StepPlan(GridShape const& shape, Coordinates const& coordinates, std::int64_t scalar_bytes)
       : shape_(shape),
         coordinates_(coordinates),
@@ -106,46 +102,47 @@ class StepPlan {
   }
   [[nodiscard]] GridShape const& shape() const { return shape_; }
   [[nodiscard]] Coordinates const& coordinates() const { return coordinates_; }
-  /// Bytes of that many numbers of the scalar of training.
+  /// Bytes of `num_elements` scalars of training.
   [[nodiscard]] std::int64_t scalar_bytes(std::int64_t num_elements) const {
     return num_elements * scalar_bytes_;
   }
-  /// Bytes of that many numbers in that format, on the wire or in memory.
+  /// Bytes of `num_elements` numbers in the format `wire`, in messages or in memory.
   [[nodiscard]] std::int64_t wire_bytes(std::int64_t num_elements, Wire wire) const {
     return runtime::encoding_of(wire).encoded_bytes(num_elements, scalar_bytes_);
   }
 
-  /// Products that are listed from now on belong to this layer.
+  /// Assigns all products that are listed from now on to this layer.
   void begin_layer(std::int64_t layer) { layer_ = layer; }
 
-  /// Of all calls from now on.
+  /// Applies to all calls that are listed from now on.
   void set_calls(Calls calls) { calls_ = calls; }
 
-  /// A call of the group over these axes. Not listed if that is one rank: nothing is communicated then.
+  /// Lists a call of the group over these axes, unless the group has only one rank, which does not communicate.
   void add_call(runtime::Operation operation, AxisSet axes, std::int64_t bytes);
-  /// The same if the result of this rank is not the buffer, nor an equal part of it behind a reduce_scatter.
+  /// The same for a call whose result on this rank has `result_bytes` bytes. The overload above assumes that the result is the whole
+  /// buffer, or an equal part of it for a reduce_scatter.
   void add_call(runtime::Operation operation, AxisSet axes, std::int64_t bytes, std::int64_t result_bytes);
-  /// The same of a run of ranks along an axis (ProcessGrid::over_run).
+  /// Lists a call of a run of ranks along an axis (ProcessGrid::over_run), unless a run has only one rank.
   void add_run_call(runtime::Operation operation, Axis axis, int run_length, std::int64_t bytes);
   void add_product(LocalProduct product) {
     product.layer = layer_;
     operations_.emplace_back(std::move(product));
   }
-  /// Element-wise work. Not listed if it moves nothing.
+  /// Lists elementwise work, unless it moves no bytes.
   void add_pass(LocalPass const& pass) {
     if (pass.bytes() > 0) operations_.emplace_back(pass);
   }
 
-  /// An array of this rank. Not listed if it is empty.
+  /// Lists an array of this rank, unless it is empty.
   void add_array(std::string label, std::int64_t bytes, Lifetime lifetime = Lifetime::training) {
     if (bytes > 0) arrays_.push_back({std::move(label), bytes, lifetime, operation_});
   }
-  /// Arrays of Lifetime::operation that are listed so far are let go.
+  /// Ends an operation: its arrays of Lifetime::operation are freed.
   void end_operation() { ++operation_; }
 
-  /// How many operations are listed so far: the place of the next one.
+  /// Number of operations listed so far, which is the place of the next one.
   [[nodiscard]] std::int64_t num_operations() const { return std::ssize(operations_); }
-  /// Each call and each piece of work belongs to one overlap at most.
+  /// Lists an overlap, unless one of its ranges is empty. Each call, product and pass must belong to at most one overlap.
   void add_overlap(Overlap const& overlap) {
     if (overlap.calls.size() > 0 && overlap.work.size() > 0) overlaps_.push_back(overlap);
   }
@@ -168,63 +165,64 @@ class StepPlan {
   Calls calls_ = Calls::made;
 };
 
-/// The products of a list, in order; its passes; and its calls.
+/// The products, the passes and the calls of a list, each in order.
 [[nodiscard]] std::vector<LocalProduct> products_of(StepPlan const& step);
 [[nodiscard]] std::vector<LocalPass> passes_of(StepPlan const& step);
 [[nodiscard]] std::vector<PlannedCall> calls_of(StepPlan const& step);
 
-/// What the calls along an axis communicate: bytes as the ledger counts them, and those that this rank sends.
+/// Bytes of the calls along an axis: size of the buffers as the ledger counts them, and bytes that this rank sends.
 struct PlannedBytes {
   std::int64_t counted = 0;
   std::int64_t sent = 0;
 };
-/// `axis`: the name of the communicator, "x", "y", "z", "data" or "group".
+/// `axis`: name of the communicator: "x", "y", "z", "data" or "group".
 [[nodiscard]] PlannedBytes bytes_along(StepPlan const& step, std::string_view axis);
 
-/// What the passes read and write (runtime/observe/ledger.hpp).
+/// Bytes that the passes read and write (runtime/observe/ledger.hpp).
 [[nodiscard]] std::int64_t bytes_of_passes(StepPlan const& step);
 
-/// Bytes of the arrays that are held in the first step: all but those of single operations.
+/// Bytes of the arrays that exist during the whole first step: all except those of Lifetime::operation.
 [[nodiscard]] std::int64_t bytes_held(StepPlan const& step);
-/// The most bytes that are held at once while the arrays are allocated in the order of the list.
+/// Largest number of bytes that are allocated at once while the arrays are allocated in the order of the list.
 [[nodiscard]] std::int64_t peak_bytes(StepPlan const& step);
 
-// How long a list of operations takes on a machine, term by term, one after the other; and what of it is saved where calls
-// travel while products are computed (Overlap):
+// Seconds that a list of operations takes on a machine: a sum over its operations, which run one after the other, less the seconds of
+// calls that run while products are computed (Overlap):
 //
-//   hidden = min(calls, s share work)        s: Machine::Collectives::overlap
+//   hidden = min(calls, s share work)        s = Machine::Collectives::overlap
 
 struct StepSeconds {
   double sparse = 0; // products
   double dense = 0;
   double passes = 0;                   // over arrays
   std::map<std::string, double> calls; // by axis
-  double hidden = 0;                   // of the calls, behind work
+  double hidden = 0;                   // seconds of calls that run during other work
 
   [[nodiscard]] double communication() const;
   [[nodiscard]] double total() const { return sparse + dense + passes + communication() - hidden; }
-  /// The largest term: "sparse products", "dense products", "passes" or the calls along an axis, "x".
+  /// Name of the largest term: "sparse products", "dense products", "passes", or an axis such as "x" for the calls along it.
   [[nodiscard]] std::string bound() const;
 };
 
-/// Of that many steps.
+/// Seconds of `num_steps` equal steps.
 [[nodiscard]] StepSeconds operator*(StepSeconds const& step, double num_steps);
 
 [[nodiscard]] StepSeconds seconds_of(StepPlan const& step, Machine const& machine);
-/// Axes of a grid that reach other nodes, if calls travel behind work on this machine; else none. Ranks fill the nodes one after the
-/// other.
+/// Axes of the grid along which calls can be hidden behind work on this machine: those that cross nodes, or none if calls make no
+/// progress during other work. Ranks fill one node after the other.
 [[nodiscard]] AxisSet hidden_axes_on(Machine const& machine, GridShape const& shape);
-/// Of one of its operations.
+/// Seconds of one operation of the list.
 [[nodiscard]] double seconds_of(PlannedOperation const& operation, StepPlan const& step,
                                 Machine const& machine);
 
+/// Result of leave_out_what_does_not_fit().
 struct LeftOut {
-  std::int64_t num_costs = 0;
-  std::int64_t least_bytes = 0; // of all costs
+  std::int64_t num_costs = 0;   // removed
+  std::int64_t least_bytes = 0; // smallest need of all costs, removed or not
 };
 
-/// Takes the costs with more than `limit` bytes out of the list, which has at least one; 0: there is no limit. `bytes_of`: member
-/// or function that says how many bytes a rank holds at most.
+/// Removes the costs that need more than `limit` bytes per rank; a limit of 0 removes none. `costs` must not be empty. `bytes_of`:
+/// member or function that returns the largest number of bytes of any rank.
 template<class Cost, class BytesOf>
 LeftOut leave_out_what_does_not_fit(std::vector<Cost>& costs, double limit, BytesOf const& bytes_of) {
   LeftOut left_out{0, std::invoke(bytes_of, std::ranges::min(costs, {}, bytes_of))};

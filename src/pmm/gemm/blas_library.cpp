@@ -10,8 +10,8 @@ namespace {
 
 using runtime::Vectors;
 
-// Excavator and its elders multiply with AVX and FMA in halves of 16 bytes, as these processors do; nothing
-// wider is better for them.
+// The kernels for Excavator and earlier processors use AVX and FMA in halves of 16 bytes, as these processors do. Wider kernels are not
+// faster there.
 constexpr std::array<std::pair<std::string_view, Vectors>, 24> known_cores{{
     {"generic", Vectors::sse},      {"prescott", Vectors::sse},      {"core2", Vectors::sse},
     {"penryn", Vectors::sse},       {"dunnington", Vectors::sse},    {"nehalem", Vectors::sse},
@@ -30,8 +30,8 @@ std::string lower_case(std::string_view text) {
   return lower;
 }
 
-/// The best kernels for fp32 and fp64. Cooperlake and SapphireRapids take theirs from SkylakeX and add
-/// bfloat16; OpenBLAS before 0.3.22 does not know these two names.
+/// Returns the core type with the best kernels for fp32 and fp64. Cooperlake and SapphireRapids have the kernels of SkylakeX and
+/// additional ones for bfloat16, and OpenBLAS before 0.3.22 does not know these two names.
 std::string core_for(runtime::Processor const& processor) {
   if (processor.vectors == Vectors::avx512) return "SkylakeX";
   if (processor.vectors == Vectors::avx) return "Sandybridge";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// If Kokkos's default execution space is a device, the vendor's library multiplies.
+// find_blas_library() if Kokkos's default execution space is a device: products use the vendor's library.
 #include "pmm/gemm/blas_library.hpp"
 
 #include "runtime/arrays/views.hpp"

@@ -1,23 +1,14 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The libraries that multiply dense matrices on a host, each behind one interface and in one source file:
+// Interface of the libraries that multiply dense matrices on a host, and the tools that they share. Each library is in one source file:
 //
-//   openblas   OpenBLAS, or another BLAS in its place          fp32, fp64      always there
-//   onednn     oneDNN, if CMake found it                       fp32, bf16
-//   libxsmm    LIBXSMM, if CMake found it                      fp32 times small matrices, sums into small ones
-//   orthant    kernels of our own (pmm/tall_gemm), on x86-64   the same
+//   openblas   OpenBLAS or another BLAS                            fp32, fp64      always available
+//   onednn     oneDNN, if CMake found it                           fp32, bf16
+//   libxsmm    LIBXSMM, if CMake found it                          fp32 times small matrices, sums into small ones
+//   orthant    Orthant's own kernels (pmm/tall_gemm), on x86-64    the same
 //
-// local_gemm() takes the one that gemm_choice.hpp names for a product. Host only.
-//
-// The host's product of 16-bit operands, by the fp32 product of tiles that are converted first:
-//
-//   S      := alpha sum_l op(A)[i,l] op(B)[l,j]       over tiles l, in fp32
-//   C[i,j] := round(S + beta C[i,j])
-//
-// Only some builds of OpenBLAS multiply 16-bit numbers themselves (sbgemm, shgemm), so Orthant does not rely on
-// them. A number of A is converted n / 256 times and a number of B m / 256 times, beside the 2 n and 2 m flop that
-// it takes part in. The tiles take 768 KiB.
+// local_gemm() uses the library that gemm_choice.hpp selects for a product. Host only.
 
 #include "pmm/gemm/local_gemm.hpp"
 #include "runtime/range.hpp"
@@ -31,10 +22,10 @@
 
 namespace orthant::pmm {
 
-/// C := alpha op(A) op(B) + beta C. Operands and results as those of local_gemm().
+/// C := alpha op(A) op(B) + beta C, with the operand and result types of local_gemm().
 template<class Operand, class Result = Operand>
 struct DenseProduct {
-  GemmExtents extents; // none is 0
+  GemmExtents extents; // must not be 0
   runtime::SumOf<Result> alpha = 1;
   Transpose transpose_a = Transpose::no;
   Panel<Operand> a;
@@ -44,9 +35,10 @@ struct DenseProduct {
   Panel<Result> c; // not read if beta is 0
 };
 
-/// Each multiply() returns true when C is written, on as many threads as set_gemm_threads() says; our own kernels work on
-/// Kokkos's threads. Returns false, and writes nothing, if the library does not have that product. The bits of C depend on the
-/// product's numbers, extents and transposes alone, and of a library on its number of threads. Throws Error if it fails.
+/// A library for dense products. multiply() returns true after C is written. It returns false and writes nothing if the library does not
+/// support the product. Throws Error if the library fails. A library uses the number of threads of set_gemm_threads(), and Orthant's own
+/// kernels use the threads of Kokkos. The bits of C depend only on the values, extents and transposes of the product, and in a library
+/// also on its number of threads.
 class DenseLibrary {
  public:
   DenseLibrary() = default;
@@ -54,9 +46,9 @@ class DenseLibrary {
   DenseLibrary& operator=(DenseLibrary const&) = delete;
   virtual ~DenseLibrary() = default;
 
-  /// As tables name it: "openblas".
+  /// Name in tables, such as "openblas".
   [[nodiscard]] virtual std::string_view name() const = 0;
-  /// "OpenBLAS 0.3.21 (SkylakeX)": the library that runs, which need not be the one compiled against.
+  /// Name and version of the library that runs, such as "OpenBLAS 0.3.21 (SkylakeX)". It can differ from the one at compile time.
   [[nodiscard]] virtual std::string version() const = 0;
 
   virtual bool multiply(DenseProduct<float> const&) const { return false; }
@@ -65,22 +57,22 @@ class DenseLibrary {
   virtual bool multiply(DenseProduct<runtime::Bf16Number> const&) const { return false; }
 };
 
-/// Those of this build. The first is "openblas", which multiplies fp32 and fp64 whatever the extents.
+/// Libraries of this build. The first is "openblas", which supports all products of fp32 and of fp64 numbers.
 [[nodiscard]] std::span<DenseLibrary const* const> dense_libraries();
 
-/// Threads of each product, as set_gemm_threads() was told.
+/// Number of threads per product, set by set_gemm_threads().
 [[nodiscard]] int gemm_threads();
 
 namespace detail {
 
 [[nodiscard]] DenseLibrary const& openblas_library();
-/// OpenBLAS in one call, where openblas_library() may cut a product in pieces; extents may be 0. For benchmarks.
+/// Multiplies with one call of OpenBLAS, whereas openblas_library() may cut a product in pieces. Extents may be 0. For benchmarks.
 template<class T>
 void multiply_in_one_call(DenseProduct<T> const& product);
-/// Null if this build does not have it.
+/// Null if this build does not include the library.
 [[nodiscard]] DenseLibrary const* onednn_library();
 [[nodiscard]] DenseLibrary const* libxsmm_library();
-/// Null if the processor has no vectors that it was written for.
+/// Null if the processor does not have the vector instructions that the kernels need.
 [[nodiscard]] DenseLibrary const* orthant_library();
 
 void set_openblas_threads(int num_threads);
@@ -91,16 +83,16 @@ void set_openblas_threads(int num_threads);
 
 namespace orthant::pmm::detail {
 
-// A dense product cut along its longest extent, and the transpose of the operand that all pieces share.
+// Pieces of a dense product that is cut along its longest extent, and the transpose of the operand that all pieces share.
 
-/// work(range) for each `length` of `total`, in order.
+/// Calls work(range) for consecutive ranges of `length` that cover [0, total), in order. The last one may be shorter.
 template<class Work>
 void for_each_range(std::int64_t total, std::int64_t length, Work const& work) {
   for (std::int64_t first = 0; first < total; first += length)
     work(runtime::Range{first, std::min(first + length, total)});
 }
 
-/// work(part) for each `length` rows of C, in order.
+/// Calls work(part) for each `length` rows of C, in order.
 template<class Product, class Work>
 void for_each_piece_of_rows(Product const& product, std::int64_t length, Work const& work) {
   for_each_range(product.extents.m, length, [&](runtime::Range rows) {
@@ -112,7 +104,7 @@ void for_each_piece_of_rows(Product const& product, std::int64_t length, Work co
   });
 }
 
-/// work(part) for each `length` columns of C, in order.
+/// Calls work(part) for each `length` columns of C, in order.
 template<class Product, class Work>
 void for_each_piece_of_columns(Product const& product, std::int64_t length, Work const& work) {
   for_each_range(product.extents.n, length, [&](runtime::Range columns) {
@@ -124,7 +116,7 @@ void for_each_piece_of_columns(Product const& product, std::int64_t length, Work
   });
 }
 
-/// work(part) for each `length` terms of the sums, in order. All parts but the first are to be added to C.
+/// Calls work(part) for each `length` terms of the sums, in order. All parts but the first have beta = 1, so that they are added to C.
 template<class Product, class Work>
 void for_each_piece_of_terms(Product const& product, std::int64_t length, Work const& work) {
   for_each_range(product.extents.k, length, [&](runtime::Range terms) {
@@ -137,8 +129,8 @@ void for_each_piece_of_terms(Product const& product, std::int64_t length, Work c
   });
 }
 
-/// C := (the sum over pieces of `length` terms of what multiply(piece) writes) + beta C. A library that adds term by term to
-/// a float, which ends at 2^24 ones, so adds few of them.
+/// C := sum over pieces of `length` terms of the results of multiply(piece) + beta C. For libraries that add term by term to a float,
+/// whose sum of ones stops growing at 2^24.
 template<class T, class Multiply>
 void add_pieces_of_terms(DenseProduct<T> const& p, std::int64_t length, Multiply const& multiply) {
   thread_local std::vector<T> numbers;
@@ -158,7 +150,7 @@ void add_pieces_of_terms(DenseProduct<T> const& p, std::int64_t length, Multiply
   });
 }
 
-/// The transpose of a small matrix, in memory that the next call uses again.
+/// Returns the transpose of a small matrix. The result is valid until the next call of this thread, which reuses the memory.
 template<class T>
 Panel<T> transposed(Panel<T> const& b) {
   thread_local std::vector<T> numbers;
@@ -178,7 +170,14 @@ Panel<T> transposed(Panel<T> const& b) {
 
 namespace orthant::pmm::detail {
 
-/// As local_gemm(), for operands of 16 bits. Host only.
+/// local_gemm() for 16-bit operands on a host: converts tiles to fp32 and multiplies them. S is in fp32.
+///
+///   S      := alpha sum_l op(A)[i,l] op(B)[l,j]       over tiles l
+///   C[i,j] := round(S + beta C[i,j])
+///
+/// Only some builds of OpenBLAS multiply 16-bit numbers (sbgemm, shgemm), so Orthant does not use these functions. Each number of A is
+/// converted n / 256 times and takes part in 2 n flop; each number of B is converted m / 256 times and takes part in 2 m flop. The tiles
+/// take 768 KiB.
 template<class Operand, class Result>
 void tiled_gemm(runtime::DefaultExec const& exec, float alpha, Transpose transpose_a, Panel<Operand> const& a,
                 Transpose transpose_b, Panel<Operand> const& b, float beta, Panel<Result> const& c);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tables of libraries as text.
+// Choice of a library by a table, and conversion of tables to and from text.
 
 #include "pmm/gemm/gemm_choice.hpp"
 
@@ -82,7 +82,7 @@ std::string_view name_in(Names<T, size> const& names, T const& value) {
   return std::ranges::find(names, value, [](auto const& pair) { return pair.second; })->first;
 }
 
-/// A mistake in the file; the caller adds where.
+/// A mistake in a table file. The caller adds the path.
 struct Fault {
   std::string text;
 };

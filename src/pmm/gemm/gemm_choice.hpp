@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which library multiplies: a pure function of a table, a processor, the numbers, the transposes and a class of shapes.
-// It never depends on the clock, so that a run repeats to the bit.
+// Choice of the library that multiplies a dense product. It is a pure function of a table, the processor, the number format, the
+// transposes and a class of shapes. It never depends on timings, so that runs are reproducible to the bit.
 //
 //   product                                   class            in training
 //   m n k below 2^18                          small
@@ -10,10 +10,10 @@
 //   k >= 8 max(m, n), min(m, n) <  64         long_sum_narrow  dW = H^T dQ of 47 classes
 //   m >= 8 max(n, k), n >= 64                 tall             Q = H W, dH = dQ W^T
 //   m >= 8 max(n, k), n <  64                 tall_narrow      Q = H W of 47 classes
-//   all else                                  other
+//   all others                                other
 //
-// `orthant bench gemm --tune FILE` measures a table, and one is built in (gemm_table.cpp). What a table does not say
-// is OpenBLAS's work; bf16 is widened for it.
+// `orthant bench gemm --tune FILE` measures a table, and one is built in (gemm_default_table.cpp). OpenBLAS multiplies all products that
+// the table does not list; bf16 numbers are widened for it.
 
 #include "pmm/gemm/local_gemm.hpp"
 #include "runtime/machine/processor.hpp"
@@ -39,17 +39,17 @@ inline constexpr std::array all_gemm_shapes{GemmShape::small,           GemmShap
 
 [[nodiscard]] GemmShape gemm_shape(GemmExtents const& extents);
 
-/// A kind of products, all of which one library multiplies.
+/// A kind of product. One library multiplies all products of a kind.
 struct GemmCase {
   GemmNumbers numbers = GemmNumbers::fp32;
   Transpose transpose_a = Transpose::no, transpose_b = Transpose::no;
   GemmShape shape = GemmShape::small;
 
   auto operator<=>(GemmCase const&) const = default;
-  bool operator==(GemmCase const&) const = default; // nvcc leaves out the one that is implied
+  bool operator==(GemmCase const&) const = default; // nvcc does not emit the implied one
 };
 
-/// "fp32 NT tall".
+/// Returns for example "fp32 NT tall".
 [[nodiscard]] std::string name_of(GemmCase const& kind);
 
 inline constexpr std::string_view openblas_name = "openblas";
@@ -57,9 +57,9 @@ inline constexpr std::string_view onednn_name = "onednn";
 inline constexpr std::string_view libxsmm_name = "libxsmm";
 inline constexpr std::string_view orthant_name = "orthant"; // pmm/tall_gemm
 inline constexpr std::string_view widened_name =
-    "widened"; // bf16 converted to fp32 tile by tile (tiled_gemm.hpp)
+    "widened"; // bf16 converted to fp32 tile by tile (tiled_gemm.cpp)
 
-/// Right operands of up to so many numbers are packed by oneDNN, all by turns in memory that stays.
+/// oneDNN packs right operands of up to this many numbers, one at a time, in memory that is kept.
 inline constexpr std::int64_t most_packed = std::int64_t{1} << 22;
 
 struct GemmTable {
@@ -68,14 +68,14 @@ struct GemmTable {
     std::string library;
     std::map<std::string, double> gflop_per_s; // as measured, by library
   };
-  /// Those with these properties. A property that is not given may be any.
+  /// Processors with these properties, and their choices. A property without a value matches all processors.
   struct Processors {
     std::string vendor;
     std::optional<int> family, model;
     std::optional<runtime::Vectors> vectors;
     std::optional<bool> has_bf16_tiles;
     std::vector<Choice> choices;
-    // Where the choices come from.
+    // Origin of the choices.
     std::string name, date, version;
     std::vector<std::string> libraries;
 
@@ -84,29 +84,31 @@ struct GemmTable {
   std::vector<Processors> processors;
 };
 
-/// The library by its name in tables: of the first entry that fits the processor, else "openblas"; for bf16 "widened".
+/// Returns the name of the library for this kind, from the first entry that fits the processor. If that does not list it, returns
+/// "openblas", or "widened" for bf16.
 [[nodiscard]] std::string_view library_of(GemmTable const& table, runtime::Processor const& processor,
                                           GemmCase const& kind);
 
-/// For the processors that Orthant was measured on (gemm_default_table.cpp).
+/// Table of the processors on which Orthant was measured (gemm_default_table.cpp).
 [[nodiscard]] GemmTable const& built_in_gemm_table();
 
-/// A file of `bench gemm --tune`, as text and back. Throws UserError, which names `path`, if the text is anything else.
+/// Writes a table as `bench gemm --tune` does, and parses it. Parsing throws UserError, which names `path`, if the text is not a valid
+/// table.
 [[nodiscard]] std::string text_of(GemmTable const& table);
 [[nodiscard]] GemmTable parse_gemm_table(std::string_view text, std::filesystem::path const& path);
 
-/// What local_gemm() goes by from now on, for the whole program. Ranks whose results must agree give the same table and
-/// processor. Without a call: the built-in table and this rank's processor. Does nothing on devices.
+/// Sets the choices of local_gemm() from now on, for the whole program. Ranks whose results must agree must pass the same table and
+/// processor. The default is the built-in table and this rank's processor. Does nothing on devices.
 void set_gemm_choice(GemmTable const& table, runtime::Processor const& processor);
 
-/// The name of the library that multiplies such a product now; "widened" for bf16 that is converted. Host only.
+/// Name of the library that currently multiplies products of this kind; "widened" for bf16 that is converted. Host only.
 [[nodiscard]] std::string_view chosen_gemm_library(GemmCase const& kind);
 
-/// What is chosen now, as one line for records: {"oneDNN 2.6.3":["fp32 NN tall",..],"OpenBLAS 0.3.21 (SkylakeX)":["else"]};
-/// the vendor's library on devices.
+/// Returns the current choices as one line for records: {"oneDNN 2.6.3":["fp32 NN tall",..],"OpenBLAS 0.3.21 (SkylakeX)":["else"]}. On
+/// devices, the only library is the vendor's.
 [[nodiscard]] std::string describe_gemm_choice();
 
-/// "OpenBLAS 0.3.21 (SkylakeX)", "oneDNN 2.6.3": those that products may be given to.
+/// Names and versions of the available libraries, such as "OpenBLAS 0.3.21 (SkylakeX)" and "oneDNN 2.6.3".
 [[nodiscard]] std::vector<std::string> gemm_libraries();
 
 } // namespace orthant::pmm

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The processors that Orthant was measured on, in the form that `bench gemm --tune` writes. One core each, Debian 12's
-// OpenBLAS 0.3.21 with its core type SkylakeX beside its oneDNN 2.6.3; GFLOP/s in fp32 of 24,490 rows x 128 times
-// 128 x {128, 47}, and of the sum over these rows with 128 x {128, 47} results:
+// Built-in table of the processors on which Orthant was measured, in the format of `bench gemm --tune`. On one core each, with OpenBLAS
+// 0.3.21 (core type SkylakeX) and oneDNN 2.6.3 of Debian 12; GFLOP/s in fp32 of 24,490 rows x 128 times 128 x {128, 47}, and of the sum
+// over these rows with 128 x {128, 47} results:
 //
 //   Intel with AMX (flags of a Sapphire Rapids)   OpenBLAS 100  81, 112  76   oneDNN 137 156, 135 141   bf16 528 527, 599 354
 //   Intel, model 207, no AMX (48,980 rows)        OpenBLAS  81  61, 101  62   oneDNN 119  96, 106 101   bf16 76
@@ -12,18 +12,20 @@
 //     at once, 48,980 rows each                   LIBXSMM  196 202, 208 215
 //   AMD, family 25, no AVX-512 (Zen 3), 48,980    OpenBLAS  63  49,  73  42   oneDNN  79  69,  83  67
 //
-// On Zen 3 (core type Zen) OpenBLAS keeps the other shapes, which it multiplies up to 4 % faster. On Zen 4, where the operands come from
-// memory as in training, OpenBLAS is at 75 to 100 and LIBXSMM 1.17 at 81 to 112 on each of two cores. LIBXSMM was measured on Zen 4 and
-// Zen 5 only. Older processors keep OpenBLAS: nothing else was measured there.
+// On Zen 3 (core type Zen), OpenBLAS is chosen for the other shapes, which it multiplies up to 4 % faster. On Zen 4, with operands in
+// memory as in training, OpenBLAS reaches 75 to 100 and LIBXSMM 1.17 reaches 81 to 112 on each of two cores. LIBXSMM was measured only on
+// Zen 4 and Zen 5. OpenBLAS is chosen on older processors, where nothing else was measured.
 //
-// Our own kernels (pmm/tall_gemm) were measured on two processors, two cores at once; beside them oneDNN, LIBXSMM and OpenBLAS:
+// Orthant's own kernels (pmm/tall_gemm) were measured on two cores at the same time of two processors; in brackets oneDNN, LIBXSMM and
+// OpenBLAS:
 //
 //   Zen 5, whose multiply-adds reach 540   A B 518 (473 303 372), narrow 484 (379 485 392); A B^T 501 (468 306 380), narrow 477 (393 477 390);
 //                                          sums 447 (367 381 311), narrow 443 (354 438 340)
 //   Zen 4, whose multiply-adds reach 236   A B 204 (182 188 182), narrow 213 (161 182 182); A B^T 195 (179 186 181), narrow 209 (146 162 160);
 //                                          sums 205 (194 208 197), narrow 214 (195 211 194)
 //
-// On Zen 4 LIBXSMM was 1 % faster in sums, and still has none: with our kernels for all tall shapes an epoch took 0.90 to 0.94 of its time.
+// On Zen 4, LIBXSMM was 1 % faster in sums. Orthant's kernels are nevertheless chosen for all tall shapes, with which an epoch took 0.90
+// to 0.94 of its time.
 #include "pmm/gemm/gemm_choice.hpp"
 
 namespace orthant::pmm {

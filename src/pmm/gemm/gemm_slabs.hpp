@@ -1,15 +1,14 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// A^T B with a long inner extent on a device, slab by slab of its rows, all slabs at once:
+// A^T B with a long inner extent on a device. The rows are cut into slabs, which are multiplied at the same time:
 //
 //   P_s := A[s,:]^T B[s,:]                                  one batched product of the library
 //   C   := alpha (sum_s P_s + A[rest,:]^T B[rest,:]) + beta C      in a fixed order
 //
-// The gradient of a weight, 128 x 128 sums over millions of vertices, fills one tile of a library's kernel,
-// which is work for one multiprocessor of 132 unless the library cuts the sum by itself. For 2.45 M rows in
-// fp32 that is 80 GFLOP: 1.6 ms at 50 TFLOP/s, 0.2 s on one multiprocessor. The partial products are written
-// and read once: 2 x 35 MB, 16 us at 4.3 TB/s.
+// The gradient of a weight, 128 x 128 sums over millions of vertices, fills only one tile of a library's kernel. Unless the library splits
+// the sum, it keeps one of 132 multiprocessors busy. For 2.45 M rows in fp32 it takes 80 GFLOP: 1.6 ms at 50 TFLOP/s, but 0.2 s on one
+// multiprocessor. The partial products are written and read once: 2 x 35 MB, 16 us at 4.3 TB/s.
 
 #include "pmm/gemm/local_gemm.hpp"
 
@@ -19,24 +18,24 @@
 namespace orthant::pmm::detail {
 
 struct GemmSlabs {
-  std::int64_t count = 0; // 0: the product is not cut
+  std::int64_t count = 0; // 0 if the product is not cut
   std::int64_t length = 0;
 
-  /// Rows behind the last slab, fewer than there are slabs.
+  /// Number of rows after the last slab; fewer than `count`.
   [[nodiscard]] std::int64_t num_rest(std::int64_t k) const { return k - count * length; }
 };
 
-/// Numbers of a tile of the library's result, the size that its kernels for large products have.
+/// Number of elements in a tile of the result, as in the library's kernels for large products.
 inline constexpr std::int64_t gemm_tile = 128 * 128;
 
-/// Tiles that keep a device busy which runs `concurrency` threads at once: a block of 256 threads each, half
-/// as many as there is room for (4 of a multiprocessor's 8, 528 on an H200). At least 8, whatever the device.
+/// Number of tiles that keep a device with `concurrency` threads busy, with a block of 256 threads per tile. Half of the possible number
+/// of blocks is enough: 4 of 8 per multiprocessor, 528 on an H200. At least 8 on any device.
 [[nodiscard]] inline std::int64_t wanted_gemm_tiles(std::int64_t concurrency) {
   return std::max<std::int64_t>(concurrency / 512, 8);
 }
 
-/// As many slabs of C [m x n] as make that many tiles, but none of fewer than 256 rows. They fit in
-/// wanted_tiles * gemm_tile numbers, whatever the shape.
+/// Cuts the sums of C [m x n] into slabs of at least 256 rows, so that all partial products together have about `wanted_tiles` tiles. They
+/// always fit in wanted_tiles * gemm_tile numbers. The product is not cut if there would be fewer than 8 slabs.
 [[nodiscard]] inline GemmSlabs cut_in_slabs(GemmExtents const& extents, std::int64_t wanted_tiles) {
   constexpr auto shortest = std::int64_t{256};
   constexpr auto fewest = std::int64_t{8};
@@ -46,7 +45,7 @@ inline constexpr std::int64_t gemm_tile = 128 * 128;
   return count < fewest ? GemmSlabs{} : GemmSlabs{count, k / count};
 }
 
-/// Rows of a product that no slab has: A [rows x m], B [rows x n].
+/// Rows after the last slab: A [rows x m], B [rows x n].
 template<class T>
 struct GemmRest {
   T const* a = nullptr;
@@ -56,8 +55,8 @@ struct GemmRest {
   std::int64_t num_rows = 0;
 };
 
-/// Sums some of the slabs and of the rest into the first of those slabs; a thread for each number of C and
-/// each group, so that enough numbers are on their way from memory at once.
+/// Sums a group of slabs and some rows of the rest into the first slab of the group. Uses one thread per number of C and group, so that
+/// enough memory loads are in flight.
 template<class T>
 struct SumGroup {
   T* partial; // [count x m x n]
@@ -78,7 +77,7 @@ struct SumGroup {
   }
 };
 
-/// C := alpha (the sum of the groups) + beta C.
+/// C := alpha (sum of the groups) + beta C.
 template<class T>
 struct SumGroups {
   T const* partial;
@@ -96,13 +95,13 @@ struct SumGroups {
   }
 };
 
-/// C [m x n] := alpha (sum_s P_s + the rest) + beta C. Enqueues on exec; does not wait or allocate. `partial`
-/// holds the P_s one behind the other and is overwritten. C is not read if beta is 0.
+/// C [m x n] := alpha (sum_s P_s + product of the rest) + beta C. Enqueues on exec; does not wait or allocate. `partial` contains the P_s
+/// one after another and is overwritten. C is not read if beta is 0.
 template<class T>
 void sum_slabs(runtime::DefaultExec const& exec, std::int64_t num_slabs, T* partial, GemmRest<T> const& rest,
                T alpha, T beta, Panel<T> const& c) {
   using Policy = Kokkos::RangePolicy<runtime::DefaultExec, std::int64_t>;
-  constexpr auto group_size = std::int64_t{24}; // near the root of 528: as many in a group as groups
+  constexpr auto group_size = std::int64_t{24}; // near the square root of 528, so that a group has as many slabs as there are groups
   auto const num_groups = (num_slabs + group_size - 1) / group_size;
   auto const size = c.num_rows * c.num_columns;
   Kokkos::parallel_for(

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LIBXSMM's products: kernels for small matrices of one shape, compiled at run time for this processor. A tall product
-// is a row of them, without packing:
+// Products with LIBXSMM: kernels for small matrices of one shape, compiled at run time for this processor. A tall product is a sequence
+// of small ones, without packing:
 //
-//   C[rows,:] := A[rows,:] op(B)                      a few rows at a time; a B that is transposed is copied first
+//   C[rows,:] := A[rows,:] op(B)                      a few rows at a time; a transposed B is copied first
 //   C         := sum over terms of A[terms,:]^T B[terms,:]
 //
-// Its generator writes the code, and we keep it: its own registry of kernels takes 11 MiB of every process (LIBXSMM 1.17), where
-// a kernel has 1 to 5 KiB.
+// LIBXSMM's generator compiles the code, which is stored here. Its own registry of kernels would take 11 MiB per process (LIBXSMM 1.17),
+// whereas a kernel has 1 to 5 KiB.
 //
-// Measured on one core of a Zen 4 (LIBXSMM 1.17, GFLOP/s of 118; 24,490 rows): 128 x {128, 47} 100 108, with sums over
-// these rows 105 103; OpenBLAS in pieces 92 85, 99 83.
+// GFLOP/s measured on one core of a Zen 4 (LIBXSMM 1.17, at most 118; 24,490 rows): times 128 x {128, 47} 100 108, sums over these rows
+// 105 103. OpenBLAS in pieces: 92 85, 99 83.
 #include "pmm/gemm/dense_library.hpp"
 
 #include <algorithm>
@@ -27,20 +27,20 @@
 namespace orthant::pmm {
 namespace {
 
-// The side that all pieces read stays in the second cache level.
+// Largest operand that all pieces read; it stays in the L2 cache.
 constexpr auto most_shared = std::int64_t{1} << 17;
-// Fewer rows per kernel keep its operands in the first level; of larger B more rows are read per load.
+// Up to this size of B, a kernel has few rows, so that its operands stay in the L1 cache. For a larger B, more rows use each load of B.
 constexpr auto small_shared = std::int64_t{1} << 15;
 constexpr auto few_rows = std::int64_t{8};
 constexpr auto many_rows = std::int64_t{16};
 constexpr auto num_terms = std::int64_t{256};
-// Kernels add term by term to a float, which ends at 2^24 ones.
+// Kernels add term by term to a float, whose sum of ones stops growing at 2^24.
 constexpr auto longest_xsmm_sum = std::int64_t{1} << 14;
 
-constexpr auto most_xsmm_kernels = std::size_t{512}; // pieces of experts' rows have many lengths
+constexpr auto most_xsmm_kernels = std::size_t{512}; // the numbers of rows of experts differ, which needs many kernels
 constexpr auto longest_code = std::size_t{1} << 17;
 
-/// C := op(A) B + beta C for these extents and strides. LIBXSMM's matrices are stored by columns, so that it computes
+/// Key of a kernel: C := op(A) B + beta C for these extents and strides. LIBXSMM's matrices are column-major, so the kernel computes
 /// C^T = B^T op(A)^T.
 struct Description {
   libxsmm_blasint m, n, k, stride_a, stride_b, stride_c;
@@ -64,14 +64,14 @@ Description description_of(DenseProduct<float> const& p) {
 
 using XsmmKernel = void (*)(float const* b, float const* a, float* c);
 
-/// The pages of a kernel.
+/// Deleter of the memory pages of a kernel.
 struct Unmap {
   std::size_t num_bytes = 0;
   void operator()(void* pages) const { munmap(pages, num_bytes); }
 };
 using Code = std::unique_ptr<void, Unmap>;
 
-/// A copy that the processor may execute, and nobody may write.
+/// Copies the code to pages that are executable and not writable. Returns null if the system does not allow executable pages.
 Code executable_copy(void const* code, std::size_t num_bytes) {
   auto* const pages = mmap(nullptr, num_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) throw std::bad_alloc(); // NOLINT: the macro casts
@@ -82,7 +82,7 @@ Code executable_copy(void const* code, std::size_t num_bytes) {
   return copy;
 }
 
-/// Null if LIBXSMM cannot compile for this processor, or the system lets no new code run.
+/// Compiles a kernel. Returns null if LIBXSMM cannot compile for this processor, or the system does not allow executable pages.
 Code compiled(Description const& d) {
   libxsmm_descriptor_blob memory;
   auto const flags = d.transpose_a == Transpose::yes ? LIBXSMM_GEMM_FLAG_TRANS_B : LIBXSMM_GEMM_FLAG_NONE;
@@ -101,7 +101,7 @@ Code compiled(Description const& d) {
   return generated.last_error == 0 ? executable_copy(code.data(), generated.code_size) : nullptr;
 }
 
-/// Compiled at the first call. Null as compiled().
+/// Returns the kernel, which is compiled at the first call. Null if it cannot be compiled.
 XsmmKernel kernel_of(Description const& description) {
   thread_local std::map<Description, Code> kernels;
   auto found = kernels.find(description);
@@ -109,7 +109,7 @@ XsmmKernel kernel_of(Description const& description) {
     if (kernels.size() >= most_xsmm_kernels) kernels.clear();
     found = kernels.emplace(description, compiled(description)).first;
   }
-  return reinterpret_cast<XsmmKernel>(found->second.get()); // NOLINT: code is data until here
+  return reinterpret_cast<XsmmKernel>(found->second.get()); // NOLINT: converts data to code
 }
 
 bool has_kernels() {
@@ -119,7 +119,8 @@ bool has_kernels() {
   return has;
 }
 
-/// Multiplies the pieces that for_each(work) makes; most have the same extents.
+/// Multiplies all pieces that for_each(work) passes to work(). Most pieces have the same extents, so the kernel is looked up only when
+/// they change.
 template<class ForEach>
 void multiply_pieces(ForEach const& for_each) {
   XsmmKernel kernel = nullptr;
@@ -136,7 +137,7 @@ void multiply_pieces(ForEach const& for_each) {
   });
 }
 
-/// C := A op(B) + beta C, a few rows at a time.
+/// C := A op(B) + beta C, by kernels of a few rows each.
 void multiply_rows(DenseProduct<float> const& p) {
   auto product = p;
   product.transpose_b = Transpose::no;
@@ -145,7 +146,7 @@ void multiply_rows(DenseProduct<float> const& p) {
   multiply_pieces([&](auto const& run) { detail::for_each_piece_of_rows(product, num_rows, run); });
 }
 
-/// C := A^T B + beta C, some terms at a time.
+/// C := A^T B + beta C, by kernels of num_terms terms each.
 void multiply_terms(DenseProduct<float> const& p) {
   detail::add_pieces_of_terms(p, longest_xsmm_sum, [](DenseProduct<float> const& sum) {
     multiply_pieces([&](auto const& run) { detail::for_each_piece_of_terms(sum, num_terms, run); });
@@ -156,7 +157,7 @@ class Libxsmm : public DenseLibrary {
  public:
   [[nodiscard]] std::string_view name() const override { return "libxsmm"; }
   [[nodiscard]] std::string version() const override {
-    // libxsmm_get_target_arch() would make the library's registry.
+    // libxsmm_get_target_arch() is not used because it would create the library's registry.
     return fmt::format("LIBXSMM {} ({})", LIBXSMM_VERSION, libxsmm_cpuid_name(libxsmm_cpuid()));
   }
   using DenseLibrary::multiply;

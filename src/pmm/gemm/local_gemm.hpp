@@ -5,9 +5,9 @@
 //
 //   C := alpha op(A) op(B) + beta C
 //
-// On the host it goes through the library that a table names for the processor and the shape (gemm_choice.hpp), on a
-// device through the vendor's library (local_gemm_device.cpp). Operands of 16 bits are multiplied and summed in fp32.
-// A host without a library for them converts them tile by tile first (tiled_gemm.cpp).
+// A host uses the library that a table lists for the processor and the shape (gemm_choice.hpp). A device uses the vendor's library
+// (local_gemm_device.cpp). 16-bit operands are multiplied and summed in fp32. A host without a library for them first converts them to
+// fp32 tile by tile (tiled_gemm.cpp).
 
 #include "pmm/kernels/packs.hpp"
 #include "pmm/vendor/vendor_gemm.hpp"
@@ -21,7 +21,7 @@
 
 namespace orthant::pmm {
 
-/// A matrix in memory, rows `row_stride` numbers apart: a part of the columns of a larger one, too.
+/// A row-major matrix in memory whose rows begin `row_stride` numbers apart. Can be a part of the columns of a larger matrix.
 template<class T>
 struct Panel {
   T* data = nullptr;
@@ -50,38 +50,38 @@ struct Panel {
   }
 };
 
-/// C is m x n, summed over k.
+/// Extents of a product: C is m x n, summed over k.
 struct GemmExtents {
   std::int64_t m, n, k;
 };
 
-/// Enqueues on exec; does not fence. Extents must agree (Error); an empty inner extent gives beta C. C is not
-/// read if beta is 0. On a device, a stream's first product and the first A^T B of a shape wait and allocate, and with
-/// GemmMath::bf16 the first operands of a size: copies of 2 bytes a number are kept.
+/// C := alpha op(A) op(B) + beta C. Enqueues on exec; does not fence. Throws Error unless the extents agree. An empty inner extent gives
+/// beta C. C is not read if beta is 0. On a device, the first product of a stream and the first A^T B of a shape wait and allocate. With
+/// GemmMath::bf16, the first operand of each size also does: rounded copies, 2 bytes per number, are kept.
 ///
-/// Operand: float, double, runtime::Bf16Number or runtime::Fp16Number. Result: the same, or float for operands
-/// of 16 bits. A result of 16 bits is rounded once, and
+/// Operand: float, double, runtime::Bf16Number or runtime::Fp16Number. Result: the same type, or float for 16-bit operands. A 16-bit
+/// result is rounded once, and
 ///
 ///   |error|  <=  k eps sum_l |a_il| |b_lj|  +  u |c_ij|
 ///
 /// with eps = 2^-23 for sums in fp32 (the products of 16-bit operands are exact in fp32), and u = 2^-8 for bf16,
-/// 2^-11 for fp16 (at least 2^-25 in all) and 0 for other results. Processors with matrix units for bf16 take bf16
-/// numbers and products below 2^-126 for 0. Cost: 2 m n k flop.
+/// 2^-11 for fp16 (an absolute error of at least 2^-25) and 0 for other results. Processors with matrix units for bf16 treat bf16
+/// numbers and products below 2^-126 as 0. Cost: 2 m n k flop.
 template<class Operand, class Result = Operand>
 void local_gemm(runtime::DefaultExec const& exec, runtime::SumOf<Result> alpha, Transpose transpose_a,
                 Panel<Operand> const& a, Transpose transpose_b, Panel<Operand> const& b,
                 runtime::SumOf<Result> beta, std::type_identity_t<Panel<Result>> const& c);
 
-/// What fp32 products multiply in, for the whole program: chosen once, before the first product. Throws Error
-/// if this build does not have that arithmetic.
+/// Sets the format in which fp32 products multiply, for the whole program. Call at most once, before the first product. Throws Error if
+/// this build does not support the format, or after the first product.
 void set_gemm_math(GemmMath math);
 
 [[nodiscard]] GemmMath chosen_gemm_math();
 
-/// fp32 everywhere; the others on CUDA devices, bf16 of compute capability 8.0 or newer.
+/// True for fp32 on all platforms, for tf32 on CUDA devices, and for bf16 on CUDA devices of compute capability 8.0 or newer.
 [[nodiscard]] bool has_gemm_math(GemmMath math);
 
-/// Threads that each rank's dense products use on the host. One, unless a rank has several cores to itself.
+/// Sets the number of threads that the dense products of each rank use on the host. Use one, unless a rank has several cores of its own.
 void set_gemm_threads(int num_threads);
 
 namespace detail {
@@ -105,19 +105,18 @@ GemmExtents gemm_extents(Transpose transpose_a, Panel<Operand> const& a, Transpo
 
 namespace orthant::pmm::detail {
 
-// The vendor's library for dense products on a device, and when a product is handed to it whole or in slabs
-// (gemm_slabs.hpp): by measurement at the first product of a shape. Defined in device builds only
-// (local_gemm_device.cpp).
+// Direct calls of the vendor's library on a device. local_gemm() itself multiplies in one call of the library or in slabs
+// (gemm_slabs.hpp), whichever was faster at the first product of a shape. Defined in device builds only (local_gemm_device.cpp).
 
-/// One call of the library, with the arithmetic of set_gemm_math(): what local_gemm() is measured against.
-/// No extent may be 0; else as local_gemm().
+/// C := alpha op(A) op(B) + beta C by one call of the library, in the format of set_gemm_math(). No extent may be 0. Enqueues on exec;
+/// does not fence. Throws Error unless the extents agree. For comparisons with local_gemm().
 template<class T>
 void library_gemm(runtime::DefaultExec const& exec, T alpha, Transpose transpose_a, Panel<T> const& a,
                   Transpose transpose_b, Panel<T> const& b, T beta, Panel<T> const& c);
 
-// Panels of a device copied to panels of other numbers or rows further apart.
+// Copies of panels on a device, to another number type or another stride of rows.
 
-/// to(i, j) := from(i, j), four columns a work item.
+/// to(i, j) := from(i, j), four columns per work item.
 template<class From, class To>
 struct CopyPanel {
   From const* from;
@@ -135,7 +134,7 @@ struct CopyPanel {
   }
 };
 
-/// As many rows and columns of both. Enqueues on exec; does not fence.
+/// to := from. Both must have the same numbers of rows and columns. Enqueues on exec; does not fence.
 template<class From, class To>
 void copy_panel(runtime::DefaultExec const& exec, char const* label, Panel<From> const& from,
                 Panel<To> const& to) {

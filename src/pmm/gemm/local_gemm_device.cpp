@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Takes the place of local_gemm_host.cpp if Kokkos's default execution space is a device.
+// Replaces local_gemm_host.cpp if Kokkos's default execution space is a device.
 #include "pmm/gemm/blas_library.hpp"
 #include "pmm/gemm/gemm_choice.hpp"
 #include "pmm/gemm/gemm_slabs.hpp"
@@ -27,12 +27,13 @@ using runtime::DefaultExec;
 using runtime::Fp16Number;
 using runtime::SumOf;
 
-/// Long sums in slabs or in one call of the library: the choices so far, and the memory of the slabs.
+/// Choices between slabs and one call of the library for long sums, and the memory of the slabs.
 template<class T>
 class SlabChoices {
  public:
-  /// Whether the product is done, in slabs. The first of a shape tries both, which waits and allocates; never
-  /// while a graph is captured, and only if C is not added to. A sum that may stall is cut untried, where it can be.
+  /// Multiplies in slabs if that is the choice for this shape. Returns false if it did nothing. The first product of a shape measures both
+  /// alternatives, which waits and allocates, unless a graph is captured or C is added to. A sum that may stop growing (long_sums.hpp) is
+  /// computed in slabs without a measurement, if it can be cut.
   bool multiply(DefaultExec const& exec, vendor::Gemm const& library, vendor::GemmProduct<T> const& product) {
     if (product.a.transpose == Transpose::no || product.b.transpose == Transpose::yes) return false;
     auto const wanted = detail::wanted_gemm_tiles(static_cast<std::int64_t>(exec.concurrency()));
@@ -61,11 +62,11 @@ class SlabChoices {
     }
     choices_.push_back(Choice{shape, is_cut});
     if (std::ranges::none_of(choices_, &Choice::is_in_slabs)) partial_ = {};
-    return is_cut; // C is that of the slabs, the last to be run
+    return is_cut; // if true, C already has the result of the slabs, which ran last
   }
 
  private:
-  /// Inner extents within a factor of two are one shape: sampled blocks differ from batch to batch.
+  /// Inner extents within a factor of two count as one shape, because sampled blocks differ between batches.
   struct Shape {
     std::int64_t m, n;
     std::uint64_t k_floor; // a power of two
@@ -99,10 +100,10 @@ class SlabChoices {
   }
 
   std::vector<Choice> choices_;
-  runtime::Vector<T> partial_; // empty until slabs are tried, and again if they were never faster
+  runtime::Vector<T> partial_; // empty before the first measurement, and if slabs were never faster
 };
 
-/// Rounded operands of products, rows at multiples of 16 bytes. What a captured product reads is never given up.
+/// Memory of rounded operands, whose rows are aligned to 16 bytes. It is never freed, because captured graphs read it.
 class RoundedOperands {
  public:
   enum Side : std::uint8_t { left, right };
@@ -127,7 +128,7 @@ class RoundedOperands {
   std::array<std::vector<runtime::Vector<Bf16Number>>, 2> memory_;
 };
 
-/// What a stream's products need.
+/// Library handle and memory for the products of one stream.
 class StreamLibrary {
  public:
   StreamLibrary(GemmMath math, void* stream) : stream_(stream), gemm_(math, stream) {}
@@ -150,8 +151,8 @@ class StreamLibrary {
   RoundedOperands rounded_;
 };
 
-/// The libraries of this rank's device. A stream's first product opens its library. All are closed before Kokkos is
-/// finalized, because a library must not be closed after its device.
+/// Library handles of all streams of this rank's device. The first product of a stream creates its handle. All are destroyed before
+/// Kokkos is finalized, because they must not outlive the device.
 struct Libraries {
   GemmMath math = GemmMath::fp32;
   std::vector<std::unique_ptr<StreamLibrary>> of_streams;
@@ -188,7 +189,7 @@ as_product(GemmExtents const& extents, SumOf<Result> alpha, Transpose transpose_
           c.row_stride};
 }
 
-/// C := beta C, the product with an empty inner extent.
+/// C := beta C, the result for an empty inner extent.
 template<class T>
 void scale(DefaultExec const& exec, SumOf<T> beta, Panel<T> const& c) {
   auto* const data = c.data;
@@ -231,14 +232,14 @@ void local_gemm(DefaultExec const& exec, SumOf<Result> alpha, Transpose transpos
   auto& library = library_of(exec);
   if constexpr (std::is_same_v<Operand, float> && std::is_same_v<Result, float>)
     if (libraries().math == GemmMath::bf16) {
-      // The library's products of bf16 are faster than those that round by themselves, by more than the copies cost.
+      // Rounding copies of the operands first is faster than the library's products that round fp32 operands themselves.
       auto const left = library.rounded().round(exec, RoundedOperands::left, a);
       auto const right = library.rounded().round(exec, RoundedOperands::right, b);
       return library.gemm().multiply(
           as_product(extents, alpha, transpose_a, left, transpose_b, right, beta, c));
     }
   auto const product = as_product(extents, alpha, transpose_a, a, transpose_b, b, beta, c);
-  // The library cuts long sums of 16-bit numbers by itself.
+  // The library itself splits long sums of 16-bit numbers.
   if constexpr (!runtime::is_16_bit<Operand>)
     if (library.template slabs<Operand>().multiply(exec, library.gemm(), product)) return;
   library.gemm().multiply(product);
@@ -259,7 +260,7 @@ bool has_gemm_math(GemmMath math) {
   return math == GemmMath::fp32 || std::string_view(DefaultExec::name()) == "Cuda";
 }
 
-void set_gemm_threads(int) {} // the host multiplies nothing
+void set_gemm_threads(int) {} // no products on the host
 void set_gemm_choice(GemmTable const&, runtime::Processor const&) {}
 
 std::string describe_gemm_choice() {

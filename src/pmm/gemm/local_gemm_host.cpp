@@ -20,14 +20,14 @@ std::size_t index_of(GemmCase const& kind) {
          at(kind.shape);
 }
 
-/// Null: no library of this build by that name.
+/// Returns the library of this name, or null if this build has none.
 DenseLibrary const* library_named(std::string_view name) {
   for (auto const* const library : dense_libraries())
     if (library->name() == name) return library;
   return nullptr;
 }
 
-/// By index_of(). Null: bf16 is converted to fp32.
+/// Libraries by index_of(). Null if bf16 is converted to fp32.
 struct Chosen {
   std::array<DenseLibrary const*,
              all_gemm_numbers.size() * both.size() * both.size() * all_gemm_shapes.size()>

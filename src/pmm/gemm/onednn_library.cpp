@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// oneDNN's products, in pieces of a tall operand so that few shapes are compiled at run time:
+// Products with oneDNN. A tall operand is cut into pieces, so that few shapes are compiled at run time:
 //
-//   C[rows,:] := A[rows,:] op(B)               op(B) is packed once, in memory that all kernels share, and serves all pieces
+//   C[rows,:] := A[rows,:] op(B)               op(B) is packed once for all pieces, in memory that all kernels share
 //   C         := sum over pieces of A[rows,:]^T B[rows,:] + C      bf16 only
 //
-// All else of fp32 is one call of dnnl_sgemm, which compiles nothing per shape. Measured on one core of a Sapphire
-// Rapids (oneDNN 2.6.3, GFLOP/s; 24,490 rows, inner extent 128): fp32 times 128 x {128, 47}: dnnl_sgemm 146 156, packed
-// pieces of 512 rows 173 147; bf16 (AMX): 565 536, with a bf16 result 756 743.
+// Other fp32 products are one call of dnnl_sgemm, which compiles nothing per shape. GFLOP/s measured on one core of a Sapphire Rapids
+// (oneDNN 2.6.3; 24,490 rows, inner extent 128) times 128 x {128, 47}: dnnl_sgemm 146 156, packed pieces of 512 rows 173 147; bf16
+// (AMX) 565 536, with a bf16 result 756 743.
 #include "pmm/gemm/dense_library.hpp"
 #include "pmm/gemm/gemm_choice.hpp"
 #include "pmm/kernels/host_parts.hpp"
@@ -20,7 +20,7 @@
 #include <tuple>
 #include <vector>
 
-// Of the OpenMP runtime that oneDNN brings along, if it was built with one.
+// Functions of the OpenMP runtime that oneDNN uses, if it was built with one.
 extern "C" {
 [[gnu::weak]] int omp_get_max_threads();
 [[gnu::weak]] void omp_set_num_threads(int);
@@ -33,11 +33,11 @@ using runtime::Bf16Number;
 
 constexpr auto longest_piece = std::int64_t{512};
 constexpr auto shortest_piece = std::int64_t{64};
-// oneDNN may add a sum's terms one by one to a float, which ends at 2^24 ones.
+// oneDNN may add the terms of a sum one by one to a float, whose sum of ones stops growing at 2^24.
 constexpr auto longest_sum = std::int64_t{1} << 14;
-constexpr auto most_kernels = std::size_t{256}; // a training has some ten
+constexpr auto most_kernels = std::size_t{256}; // a training run needs about ten
 
-/// The calling thread's OpenMP threads for one product. Kokkos and others find their own number afterwards.
+/// Sets the calling thread's number of OpenMP threads for one product, and restores it afterwards for Kokkos and others.
 class ThreadScope {
  public:
   ThreadScope() {
@@ -64,14 +64,14 @@ dnnl::engine const& processor() {
   return engine;
 }
 
-/// A matrix in memory, as oneDNN names it.
+/// Type, extents and stride of a matrix in memory.
 struct Operand {
   dnnl::memory::data_type type;
   std::int64_t num_rows, num_columns, row_stride;
   Transpose transpose = Transpose::no;
 
   auto operator<=>(Operand const&) const = default;
-  /// Of op(M).
+  /// oneDNN's description of op(M).
   [[nodiscard]] dnnl::memory::desc description() const {
     using Dims = dnnl::memory::dims;
     auto const stride = std::max<std::int64_t>(row_stride, 1);
@@ -127,7 +127,7 @@ class Kernel {
     }
   }
 
-  /// Packs B if it is to be packed, where the next kernel packs its own. Returns what run() multiplies by.
+  /// Returns the operand B for run(). Packs it first if this kernel needs that, in memory that the next kernel overwrites.
   dnnl::memory const& use(void const* b) {
     b_.set_data_handle(const_cast<void*>(b)); // NOLINT: it is only read
     if (!pack_) return b_;
@@ -151,7 +151,7 @@ class Kernel {
   dnnl::matmul product_;
 };
 
-/// Compiled at the first call. Null if oneDNN has none.
+/// Returns the kernel, which is compiled at the first call. Null if oneDNN does not support it.
 Kernel* kernel_of(Kernel::Description const& description) {
   thread_local std::map<Kernel::Description, std::unique_ptr<Kernel>> kernels;
   if (auto const found = kernels.find(description); found != kernels.end()) return found->second.get();
@@ -165,7 +165,7 @@ Kernel* kernel_of(Kernel::Description const& description) {
   return kernels.emplace(description, std::move(kernel)).first->second.get();
 }
 
-/// No longer than all rows, of which there are enough for the shortest.
+/// Length of the longest piece that has at most `num_rows` rows. `num_rows` must be at least shortest_piece.
 std::int64_t longest_within(std::int64_t num_rows) {
   auto length = longest_piece;
   while (length > num_rows)
@@ -173,7 +173,7 @@ std::int64_t longest_within(std::int64_t num_rows) {
   return length;
 }
 
-/// Longest first; the last one is the shortest that holds all rows that are left.
+/// Length of the next piece: the longest, or for the last piece the shortest length that holds the remaining rows.
 std::int64_t next_piece(std::int64_t num_left) {
   auto length = longest_piece;
   while (length / 2 >= shortest_piece && length / 2 >= num_left)
@@ -181,8 +181,8 @@ std::int64_t next_piece(std::int64_t num_left) {
   return length;
 }
 
-/// C := A op(B), rows of C piece by piece. The last piece begins earlier if it is not full, and writes some rows again.
-/// False if there are too few rows, or no kernels.
+/// C := A op(B), by pieces of rows. If the last piece is not full, it begins earlier and writes some rows again. Returns false if there are
+/// too few rows, or if oneDNN has no kernel.
 template<class Number, class Result>
 bool multiply_rows(DenseProduct<Number, Result> const& p) {
   auto const [m, n, k] = p.extents;
@@ -211,7 +211,7 @@ bool multiply_rows(DenseProduct<Number, Result> const& p) {
   return true;
 }
 
-/// Rows, and zeros below them up to `num_rows`.
+/// Returns a copy of `rows` that is padded with zeros to `num_rows` rows.
 Panel<Bf16Number> padded(Panel<Bf16Number> const& rows, std::int64_t num_rows,
                          std::vector<Bf16Number>& numbers) {
   numbers.assign(static_cast<std::size_t>(num_rows * rows.row_stride), Bf16Number(0.0F));
@@ -223,7 +223,8 @@ Panel<Bf16Number> padded(Panel<Bf16Number> const& rows, std::int64_t num_rows,
   return result;
 }
 
-/// S := sum over pieces of A[rows,:]^T B[rows,:], or S + that sum. The last piece is filled up with zeros.
+/// C := sum over pieces of A[rows,:]^T B[rows,:] + beta C, beta 0 or 1. The last piece is padded with zeros. Returns false if oneDNN has
+/// no kernel, or if the product has another form.
 bool add_terms(DenseProduct<Bf16Number, float> const& p) {
   if (p.transpose_a == Transpose::no || p.transpose_b == Transpose::yes || p.alpha != 1 ||
       (p.beta != 0 && p.beta != 1))
@@ -255,7 +256,7 @@ bool multiply_terms(DenseProduct<Bf16Number, float> const& p) {
   return add_terms(p);
 }
 
-/// The sum is rounded once.
+/// The same for a bf16 result: sums in fp32 and rounds once.
 bool multiply_terms(DenseProduct<Bf16Number> const& p) {
   if (p.beta != 0) return false;
   thread_local std::vector<float> numbers;
@@ -280,18 +281,18 @@ void call_sgemm(DenseProduct<float> const& p) {
                           "dnnl_sgemm");
 }
 
-/// C := alpha (the sum over pieces of k of op(A) op(B)) + beta C
+/// C := alpha (sum of op(A) op(B) over pieces of k) + beta C
 void add_pieces(DenseProduct<float> const& p) {
   detail::add_pieces_of_terms(p, longest_sum, call_sgemm);
 }
 
-/// A few rows of C at a time, so that the sums of a piece are few. If A is transposed, C is as small as a weight.
+/// The same for some rows of C at a time, so that the sums of a piece need little memory. If A is transposed, C is already small.
 void add_long_sums(DenseProduct<float> const& p) {
   if (p.transpose_a == Transpose::yes) return add_pieces(p);
   detail::for_each_piece_of_rows(p, longest_piece, add_pieces);
 }
 
-/// Runs work() on the right number of threads; what oneDNN throws becomes an Error.
+/// Runs work() with gemm_threads() threads, and converts exceptions of oneDNN to Error.
 template<class Work>
 bool with_onednn(Work const& work) {
   ThreadScope const threads;

@@ -8,7 +8,7 @@
 #include <limits>
 #include <vector>
 
-// Only OpenBLAS has these functions. They are weak, so that another BLAS may take its place.
+// Only OpenBLAS has these functions. They are weak, so that another BLAS can be linked instead.
 extern "C" {
 [[gnu::weak]] char* openblas_get_corename();
 [[gnu::weak]] char* openblas_get_config();
@@ -44,7 +44,7 @@ CBLAS_TRANSPOSE as_blas(Transpose transpose) {
 
 template<class T>
 blasint leading(Panel<T> const& panel) {
-  return as_blas(std::max<std::int64_t>(panel.row_stride, 1)); // BLAS refuses 0
+  return as_blas(std::max<std::int64_t>(panel.row_stride, 1)); // BLAS does not accept 0
 }
 
 } // namespace
@@ -64,16 +64,19 @@ void detail::multiply_in_one_call(DenseProduct<T> const& p) {
 
 namespace {
 
-/// OpenBLAS multiplies matrices of up to 10^6 products on one AVX-512 core without packing them first. A tall
-/// product goes faster as a row of such small ones: measured on Zen 4 in fp32, GFLOP/s whole and in pieces,
-/// 48,980 x 128 times 128 x {128, 64, 47}: 77 84, 65 84, 50 64; A^T B with 128 x {128, 64, 47} sums: 77 97,
-/// 66 93, 51 76. By the processor, not by the clock, so that a run repeats to the bit.
+/// True if a tall product should be cut into small ones. On one AVX-512 core, OpenBLAS multiplies matrices of up to 10^6 multiply-adds
+/// without packing them first. GFLOP/s on Zen 4 in fp32, whole and in pieces:
+///
+///   48,980 x 128 times 128 x {128, 64, 47}       77 84, 65 84, 50 64
+///   A^T B with 128 x {128, 64, 47} sums          77 97, 66 93, 51 76
+///
+/// Depends only on the processor and the number of threads, not on timings, so that runs are reproducible to the bit.
 bool multiplies_small_ones_fast() {
   static bool const is_fast = vectors_of_core(find_blas_library().core) == runtime::Vectors::avx512;
   return is_fast && gemm_threads() == 1;
 }
 
-/// Length of the pieces along the long extent; 0: in one piece.
+/// Length of the pieces along the long extent; 0 if the product is not cut.
 std::int64_t piece_length(std::int64_t length, std::int64_t others) {
   constexpr auto most_products = std::int64_t{1'000'000};
   constexpr auto shortest = std::int64_t{16};
@@ -82,7 +85,7 @@ std::int64_t piece_length(std::int64_t length, std::int64_t others) {
   return piece < shortest || length <= piece ? 0 : std::min<std::int64_t>(piece, 96);
 }
 
-/// C[rows,:] := alpha A[rows,:] op(B) + beta C[rows,:], piece by piece of C's rows
+/// C[rows,:] := alpha A[rows,:] op(B) + beta C[rows,:] for pieces of `length` rows
 template<class T>
 void multiply_rows(DenseProduct<T> const& p, std::int64_t length) {
   auto product = p;

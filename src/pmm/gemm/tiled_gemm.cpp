@@ -55,7 +55,7 @@ struct Tiles {
   Tile a, b, sums;
 };
 
-/// The part of op(A) with these rows and columns, as it lies in A.
+/// Returns the part of A that contains these rows and columns of op(A).
 template<class Number>
 Panel<Number> part_of(Panel<Number> const& a, Transpose transpose, Range rows, Range columns) {
   return transpose == Transpose::yes ? a.rows(columns).columns(rows) : a.rows(rows).columns(columns);

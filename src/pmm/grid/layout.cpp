@@ -9,18 +9,18 @@
 namespace orthant::pmm {
 namespace {
 
-/// Whether rows and columns are split over different axes of the group.
+/// True if rows and columns are split over different axes of the group.
 bool is_spatial(Layout const& layout) {
   return !layout.rows.intersects(layout.columns) && group_axes.contains(layout.rows.with(layout.columns));
 }
 
-/// "12", with a tail "12 (tail 4)".
+/// Returns "12", or "12 (tail 4)" with a tail.
 std::string text_of(Granule const& granule) {
   return granule.tail == 0 ? fmt::format("{}", granule.size)
                            : fmt::format("{} (tail {})", granule.size, granule.tail);
 }
 
-/// One of the pieces of a granule, of which there are fewer than parts.
+/// Range of one part if there are more parts than granules, so that each part is a piece of a granule.
 Range piece_of_granule(std::int64_t num_granules, std::int64_t num_parts, std::int64_t part,
                        Granule const& granule) {
   auto const pieces = num_parts / num_granules;

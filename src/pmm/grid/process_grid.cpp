@@ -204,7 +204,7 @@ ProcessGrid::ProcessGrid(Communicator const& world, GridShape const& shape)
 }
 
 ProcessGrid::~ProcessGrid() {
-  // In the order of the sets, which is the same on all ranks: freeing a communicator is collective.
+  // Freeing a communicator is collective: all ranks free them in the order of their keys.
   while (!communicators_.empty())
     communicators_.erase(communicators_.begin());
 }

@@ -1,13 +1,12 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The grid of ranks, data x X x Y x Z and, for language models, expert and pipe; and a communicator per set of
-// axes.
+// The process grid, data x X x Y x Z and, for language models, expert and pipe. Each set of axes has its own communicators.
 //
 //   rank = y + Y (x + X (z + Z (e + E (d + D p))))          Y fastest, then X, Z, expert, data, pipe
 //
-// so neighbours on Y are the nearest ranks of a node (Plexus, arXiv 2505.04083, section 3.1). Any
-// factorisation works.
+// Neighbors along Y therefore have consecutive ranks, which are on one node if possible (Plexus, arXiv 2505.04083, section 3.1).
+// Any factorization works.
 
 #include "runtime/comm/communicator.hpp"
 
@@ -22,16 +21,15 @@
 
 namespace orthant::pmm {
 
-// The axes of the process grid, and sets of them. A set is fused to one axis: its group holds the ranks that
-// differ on these axes only, in the order of the grid's ranks (Y fastest, then X, Z, expert, data, pipe). The empty set is
-// an axis of one rank: a matrix whose columns are split over it has whole rows.
+// Axes of the process grid, and sets of them. A set acts like one axis: a group over it consists of the ranks whose coordinates differ
+// only on these axes, in the order of their ranks in the grid (Y fastest, then X, Z, expert, data, pipe). The empty set acts like an
+// axis of one rank: a matrix whose columns are split over it has whole rows.
 
-/// x, y and z split matrices. Ranks along expert hold different experts and ranks along data the same
-/// parameters; both have batches of their own, so replicas of what is no expert's are those of {expert, data}.
-/// Ranks along pipe hold different layers.
+/// x, y and z split matrices. Ranks along data hold the same parameters, and ranks along expert hold different experts. Ranks along
+/// both have different batches, so all other parameters are replicated over {expert, data}. Ranks along pipe hold different layers.
 enum class Axis : std::uint8_t { x, y, z, data, expert, pipe };
 inline constexpr std::array spatial_axes{Axis::x, Axis::y, Axis::z};
-/// In the order in which they count ranks, the fastest first.
+/// All axes in the order in which ranks are numbered, the fastest first.
 inline constexpr std::array nested_axes{Axis::y, Axis::x, Axis::z, Axis::expert, Axis::data, Axis::pipe};
 
 [[nodiscard]] std::string_view name_of(Axis axis);
@@ -39,7 +37,7 @@ inline constexpr std::array nested_axes{Axis::y, Axis::x, Axis::z, Axis::expert,
 class AxisSet {
  public:
   constexpr AxisSet() = default;
-  /// A single axis is a set: whatever takes sets takes axes.
+  /// Implicit, so that functions that take a set also take a single axis.
   constexpr AxisSet(Axis axis) : bits_(bit_of(axis)) {} // NOLINT(google-explicit-constructor)
   constexpr AxisSet(std::initializer_list<Axis> axes) {
     for (auto const axis : axes)
@@ -48,16 +46,16 @@ class AxisSet {
   [[nodiscard]] constexpr bool contains(Axis axis) const { return (bits_ & bit_of(axis)) != 0; }
   [[nodiscard]] constexpr bool contains(AxisSet axes) const { return (axes.bits_ & ~bits_) == 0; }
   [[nodiscard]] constexpr bool intersects(AxisSet axes) const { return (axes.bits_ & bits_) != 0; }
-  /// These axes and those.
+  /// Union of both sets.
   [[nodiscard]] constexpr AxisSet with(AxisSet axes) const {
     return from_bits(static_cast<std::uint8_t>(bits_ | axes.bits_));
   }
-  /// These axes except those.
+  /// The axes of this set that are not in `axes`.
   [[nodiscard]] constexpr AxisSet without(AxisSet axes) const {
     return from_bits(static_cast<std::uint8_t>(bits_ & ~axes.bits_));
   }
   friend constexpr auto operator<=>(AxisSet const&, AxisSet const&) = default;
-  // Implied by the line above, but nvcc then leaves it out of the object.
+  // Implied by the line above, but nvcc does not emit it unless it is declared.
   friend constexpr bool operator==(AxisSet const&, AxisSet const&) = default;
 
  private:
@@ -72,10 +70,10 @@ class AxisSet {
   std::uint8_t bits_ = 0;
 };
 
-/// All ranks that share one batch and the same layers.
+/// Axes of a group: the ranks that share one batch and the same layers.
 inline constexpr AxisSet group_axes{Axis::x, Axis::y, Axis::z};
 
-/// "x", "group" for group_axes, "none" for no axis, and otherwise the names in nested order: "z+data".
+/// Returns "group" for group_axes, "none" for no axis, and otherwise the names in nested order: "x", "z+data".
 [[nodiscard]] std::string name_of(AxisSet axes);
 
 using runtime::Communicator;
@@ -91,33 +89,31 @@ struct GridShape {
 
   [[nodiscard]] int num_ranks() const { return data * x * y * z * expert * pipe; }
   [[nodiscard]] int size(Axis axis) const;
-  /// Ranks of a group over these axes: their product.
+  /// Number of ranks of a group over these axes: the product of their sizes.
   [[nodiscard]] int size(AxisSet axes) const;
-  /// "1x2x3x1": data, X, Y, Z; with experts or stages "1x2x3x1, expert 4, pipe 2".
+  /// Returns data, X, Y and Z as "1x2x3x1"; with more than one rank along expert or pipe, "1x2x3x1, expert 4, pipe 2".
   [[nodiscard]] std::string to_string() const;
   friend bool operator==(GridShape const&, GridShape const&) = default;
 };
 
-/// The axes along which batches differ: data, and expert if it has ranks.
+/// Axes along which batches differ: data, and also expert if it has more than one rank.
 [[nodiscard]] AxisSet batch_axes(GridShape const& shape);
-/// The axes over which parameters are spread: those of the group, and expert if it has ranks.
+/// Axes over which parameters are split: those of the group, and also expert if it has more than one rank.
 [[nodiscard]] AxisSet parameter_axes(GridShape const& shape);
 
-/// The shape that "DxXxYxZ" is written for, whatever the number of ranks, at most 2^30; none for "auto" and other texts.
+/// Parses "DxXxYxZ" for any number of ranks up to 2^30. Returns nothing for "auto" and other texts.
 [[nodiscard]] std::optional<GridShape> read_grid(std::string_view text);
 
-/// Parses "DxXxYxZ", or "auto" (near_cubic). Throws UserError if the text is not a grid of
-/// `num_ranks` ranks.
+/// Parses "DxXxYxZ", or returns near_cubic() for "auto". Throws UserError if the text is not a grid of `num_ranks` ranks.
 [[nodiscard]] GridShape parse_grid(std::string_view text, int num_ranks);
 
-/// data = 1 and X, Y, Z as equal as the factors of `num_ranks` allow: the least X + Y + Z, and of those X >=
-/// Y >= Z.
+/// Returns data = 1 and X, Y, Z as equal as the factors of `num_ranks` allow: the smallest X + Y + Z, with X >= Y >= Z.
 [[nodiscard]] GridShape near_cubic(int num_ranks);
 
-/// Every shape with that many ranks and `data` groups, in lexicographic order of (X, Y, Z).
+/// Returns all shapes with `num_ranks` ranks and `data` groups, in lexicographic order of (X, Y, Z).
 [[nodiscard]] std::vector<GridShape> all_shapes(int num_ranks, int data = 1);
 
-/// Where a rank stands.
+/// Coordinates of a rank in the grid.
 struct Coordinates {
   int data = 0;
   int x = 0;
@@ -132,29 +128,29 @@ struct Coordinates {
 
 [[nodiscard]] Coordinates coordinates_of(GridShape const& shape, int rank);
 [[nodiscard]] int rank_of(GridShape const& shape, Coordinates const& coordinates);
-/// The place in the group over these axes, in nested order.
+/// Rank within the group over these axes, in nested order.
 [[nodiscard]] int rank_within(GridShape const& shape, Coordinates const& coordinates, AxisSet axes);
-/// The member at place `rank` of the group over these axes that contains the rank at `coordinates`.
+/// Coordinates of member `rank` of the group over these axes that contains the rank at `coordinates`.
 [[nodiscard]] Coordinates member_of(GridShape const& shape, Coordinates coordinates, AxisSet axes, int rank);
 
-/// What tells the communicators of a grid apart.
+/// Key of a communicator of a grid.
 struct RankGroup {
   AxisSet axes;
-  int run_length = 0; // of a part of one axis; 0: the whole axes
+  int run_length = 0; // ranks of a run along one axis (ProcessGrid::over_run); 0 for whole axes
   friend constexpr auto operator<=>(RankGroup const&, RankGroup const&) = default;
-  // Implied by the line above, but nvcc then leaves it out of the object.
+  // Implied by the line above, but nvcc does not emit it unless it is declared.
   friend constexpr bool operator==(RankGroup const&, RankGroup const&) = default;
 };
-/// "x/2": runs of two ranks along x; a run of the whole axis has its name.
+/// Returns for example "x/2" for runs of two ranks along x, and the name of the axis if a run is the whole axis.
 [[nodiscard]] std::string name_of_run(GridShape const& shape, Axis axis, int length);
 
-/// Owns the communicators, each of which is made when it is first asked for. It cannot be copied, because
-/// communicators are costly to make.
+/// Owns the communicators of the grid. Each is created when it is first requested. A grid cannot be copied, because communicators are
+/// costly to create.
 class ProcessGrid {
  public:
-  /// `world` must have shape.num_ranks() ranks (Error) and outlive the grid. Not collective.
+  /// `world` must have shape.num_ranks() ranks, otherwise throws Error, and must outlive the grid. Not collective.
   ProcessGrid(Communicator const& world, GridShape const& shape);
-  /// Collective over the communicators that were made.
+  /// Collective over all communicators that were created.
   ~ProcessGrid();
   ProcessGrid(ProcessGrid const&) = delete;
   ProcessGrid& operator=(ProcessGrid const&) = delete;
@@ -162,29 +158,29 @@ class ProcessGrid {
   [[nodiscard]] GridShape const& shape() const { return shape_; }
   [[nodiscard]] int size(AxisSet axes) const { return shape_.size(axes); }
   [[nodiscard]] Coordinates const& coordinates() const { return coordinates_; }
-  /// This rank's place in the group over these axes.
+  /// This rank's number within the group over these axes.
   [[nodiscard]] int coordinate(AxisSet axes) const { return rank_within(shape_, coordinates_, axes); }
 
-  /// The ranks that differ from this one on these axes only, in nested order. The first call for a set makes
-  /// its communicator: collective over these ranks, which must ask for their sets in the same order. From one
-  /// thread only.
+  /// Communicator of the ranks whose coordinates differ from this rank's only on these axes, in nested order. The first call for a set
+  /// creates it and is collective over these ranks, which must request their sets in the same order. Call from one thread only.
   [[nodiscard]] Communicator const& over(AxisSet axes) const;
-  /// Those of them whose places along this axis lie in the same run of `length`, which divides the axis (Error): places
-  /// 0 to length - 1, and so on. Made as above.
+  /// Communicator of the run along this axis that contains this rank: coordinates 0 to length - 1 form the first run, and so on.
+  /// `length` must divide the size of the axis; otherwise throws Error. The first call creates the communicator and is collective over
+  /// its ranks, as in over().
   [[nodiscard]] Communicator const& over_run(Axis axis, int length) const;
   /// The X x Y x Z ranks that share this rank's batch and layers.
   [[nodiscard]] Communicator const& group() const { return over(group_axes); }
   [[nodiscard]] Communicator const& world() const { return world_; }
-  /// Where passes over arrays are counted.
+  /// Ledger of passes over arrays.
   [[nodiscard]] runtime::PassLedger& passes() const { return world_.instruments().passes; }
-  /// The communicators that have been made so far.
+  /// Communicators that have been created so far.
   [[nodiscard]] std::map<RankGroup, Communicator> const& communicators() const { return communicators_; }
 
  private:
   Communicator const& world_;
   GridShape shape_;
   Coordinates coordinates_;
-  // Logically a cache, hence mutable.
+  // Mutable because it is a cache.
   mutable std::map<RankGroup, Communicator> communicators_;
 };
 

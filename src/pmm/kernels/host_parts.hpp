@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Work of host processors in contiguous parts, for kernels that take a range (row_kernels_host.hpp).
+// Parallel loops on host processors over contiguous parts, for kernels that take a range (row_kernels_host.hpp), and memory for them.
 
 #include "runtime/arrays/views.hpp"
 #include "runtime/comm/communicator.hpp"
@@ -15,18 +15,18 @@
 
 namespace orthant::pmm {
 
-/// Whether kernels run on host processors.
+/// True if kernels run on host processors.
 inline constexpr bool runs_on_host =
     Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename runtime::DefaultExec::memory_space>::accessible;
 
-/// Whether other work can go on while the ranks of `comm` communicate. Within a node the host's processors carry messages
-/// themselves, so there is nothing to hide them behind.
+/// True if other work can run while the ranks of `comm` communicate. Within a node, host processors transfer the messages themselves
+/// and cannot do other work at the same time.
 [[nodiscard]] inline bool can_hide_messages(runtime::Communicator const& comm) {
   return !runs_on_host || !comm.is_on_one_node();
 }
 
-/// Calls body(begin, end) on parts that cover [0, count): one with one thread, a few a thread else. Enqueues
-/// on exec; does not fence. Empty where kernels do not run on host processors, and never called there.
+/// Calls body(begin, end) on parts that cover [0, count): one part with one thread, otherwise a few parts per thread. Enqueues on exec;
+/// does not fence. Must not be called in a build for devices, in which it does nothing.
 template<class Body>
 void for_each_part(runtime::DefaultExec const& exec, char const* label, std::int64_t count,
                    Body const& body) {
@@ -41,9 +41,9 @@ void for_each_part(runtime::DefaultExec const& exec, char const* label, std::int
   }
 }
 
-/// A block of `num_rows` rows of `rows.width` numbers: rows.row(i) for each row on host processors, where a row is read in one go, and
-/// rows.element(i, j) for each element on a device, where neighbouring threads read neighbouring numbers. Enqueues on exec; does not
-/// fence.
+/// Processes a block of `num_rows` rows of `rows.width` numbers. Calls rows.row(i) for each row on host processors, which read a whole
+/// row at once, and rows.element(i, j) for each element on a device, where neighboring threads read neighboring numbers. Enqueues on
+/// exec; does not fence.
 template<class Rows>
 void for_each_row_or_element(runtime::DefaultExec const& exec, char const* label, std::int64_t num_rows,
                              Rows const& rows) {
@@ -59,8 +59,8 @@ void for_each_row_or_element(runtime::DefaultExec const& exec, char const* label
   }
 }
 
-/// Memory that holds nothing while this object lives: kernels that the calling thread launches may write copies there, in place of
-/// memory of their own. Objects end in the reverse order.
+/// Makes unused memory available while this object exists: kernels that the calling thread launches may write copies there instead of
+/// allocating memory. Objects must be destroyed in the reverse order of their construction.
 class LentMemory {
  public:
   LentMemory(void* begin, std::size_t num_bytes) : begin_(begin), num_bytes_(num_bytes), outer_(innermost()) {
@@ -70,7 +70,7 @@ class LentMemory {
   LentMemory& operator=(LentMemory const&) = delete;
   ~LentMemory() { innermost() = outer_; }
 
-  /// From a cache line on; null if none is large enough.
+  /// Returns `num_bytes` bytes aligned to a cache line; null if no such memory is large enough.
   [[nodiscard]] static void* find(std::size_t num_bytes) {
     for (auto const* lent = innermost(); lent != nullptr; lent = lent->outer_) {
       auto* begin = lent->begin_;
@@ -91,8 +91,8 @@ class LentMemory {
   LentMemory const* outer_;
 };
 
-/// The calling thread's memory for copies within one kernel, from a cache line on: lent to it, or as large as its largest other
-/// request so far. Two kernels of a thread share it, one after the other.
+/// Memory of the calling thread for copies within one kernel, aligned to a cache line. Taken from LentMemory, or else from an allocation
+/// that grows to the thread's largest request. The next kernel of the thread reuses it.
 template<class T>
 T* thread_memory(std::size_t count) {
   if (auto* const lent = LentMemory::find(count * sizeof(T))) return static_cast<T*>(lent);

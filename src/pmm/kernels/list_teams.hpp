@@ -1,22 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Work of a device on whole rows of a row-major block: a row is a thread's, whose vector lanes share its
-// columns, so that neighbouring lanes read neighbouring numbers and a sum over the row takes a few exchanges
-// of registers. A row that is read again within one body is found in the first cache.
-//
-// Work of a device on the lists of a sparse block, rows or columns, whose lengths differ from none to a hundred thousand.
-// Three sizes, in two launches:
-//
-//   to longest_of_thread   a list and head is a thread's, whose vector lanes share what is side by side in memory
-//   to longest_of_team     the small team of these threads shares it
-//   beyond                 one of the large teams of the second launch, which look through offsets for such lists
-//
-//   partial(p, h) := sum of the terms of part p          sum(h) := partial(0, h) + partial(1, h) + ..
-//
-// A team ends with its slowest thread, so no thread has much more to do than others. Nothing is kept from one call to the
-// next, and the order of additions depends on lengths and on the size of teams alone, which is constant on a device: the same
-// bits in every run.
+// Loops of a device over the rows of a row-major block, and over the lists (rows or columns) of a sparse block, whose lengths vary.
 
 #include "runtime/arrays/views.hpp"
 
@@ -28,7 +13,10 @@ namespace orthant::pmm {
 using RowTeamPolicy = Kokkos::TeamPolicy<runtime::DefaultExec>;
 using RowTeam = typename RowTeamPolicy::member_type;
 
-/// body(team, row) for the rows of a team, each by one thread with all its lanes.
+// Rows of a row-major block. One thread processes a row, and its vector lanes share the columns, so that neighboring lanes read
+// neighboring numbers and a sum over the row takes a few register exchanges. A row that is read again within one body is in the L1 cache.
+
+/// Calls body(team, row) for the rows of a team, one thread with all its lanes per row.
 template<class Body>
 struct EachRow {
   Body body;
@@ -43,14 +31,14 @@ struct EachRow {
   }
 };
 
-/// Calls body(team, row) for every row. `num_items` is what the lanes of a thread share in a row: there are
-/// as many lanes, rounded to a power of two, up to a warp. Enqueues on exec; does not fence.
+/// Calls body(team, row) for every row. `num_items`: number of items of a row that the lanes of its thread share; there are as many
+/// lanes, rounded up to a power of two, at most a warp. Enqueues on exec; does not fence.
 template<class Body>
 void for_each_row(runtime::DefaultExec const& exec, char const* label, std::int64_t num_rows,
                   std::int64_t num_items, Body const& body) {
   constexpr int longest_vector = 32;
   constexpr int lanes_per_team = 256; // eight warps
-  constexpr int rows_per_thread = 4;  // a team takes less time to start than to run
+  constexpr int rows_per_thread = 4;  // so that a team takes longer to run than to start
   if (num_rows == 0) return;
   int num_lanes = 1;
   while (num_lanes < longest_vector && num_lanes < num_items)
@@ -64,13 +52,24 @@ void for_each_row(runtime::DefaultExec const& exec, char const* label, std::int6
   Kokkos::parallel_for(label, RowTeamPolicy(exec, static_cast<int>(num_teams), num_threads, num_lanes), rows);
 }
 
+// Lists of a sparse block, whose lengths vary from zero to a hundred thousand. Two launches process lists of three sizes:
+//
+//   up to longest_of_thread   first launch: one thread per list and head, whose vector lanes share what is contiguous in memory
+//   up to longest_of_team     first launch: all threads of this small team
+//   longer                    second launch: a large team, which searches its offsets for such lists
+//
+//   partial(p, h) := sum of the terms of part p          sum(h) := partial(0, h) + partial(1, h) + ..
+//
+// A team takes as long as its slowest thread, so the work is divided evenly among threads. Nothing is kept between calls. The order of
+// additions depends only on the lengths and on the team size, which is constant on a device, so every run gives the same bits.
+
 inline constexpr std::int64_t longest_of_thread = 128;
 
 struct Lists {
   runtime::Offset const* offsets = nullptr; // [count + 1]
   std::int64_t count = 0;
   std::int64_t num_heads = 1;
-  std::int64_t longest = longest_of_thread; // other values for tests
+  std::int64_t longest = longest_of_thread; // tests use other values
 
   [[nodiscard]] KOKKOS_FUNCTION std::int64_t longest_of_team() const { return 16 * longest; }
   [[nodiscard]] KOKKOS_FUNCTION std::int64_t length(std::int64_t list) const {
@@ -88,12 +87,15 @@ struct ListPart {
   runtime::Offset end;
 };
 
-/// Body: numbers() of a list and head; to_memory(team, part, numbers) leaves the part's partial sums there;
-/// finish(team, list, head, partial, count, stride) makes a result of `count` of them, `stride` apart.
-/// whole(team, part) does both.
+/// A list that the threads of a team share. Body has
+///
+///   numbers()                                          count of partial sums per list and head
+///   to_memory(team, part, numbers)                     writes the partial sums of a part to `numbers`
+///   finish(team, list, head, partial, count, stride)   writes the result from the partial sums of `count` parts, `stride` apart
+///   whole(team, part)                                  computes and writes the result of a whole list
 template<class T, class Body>
 struct SharedList {
-  /// All threads of the team; `scratch` holds body.numbers() for each.
+  /// Called by all threads of the team. `scratch` has body.numbers() numbers per thread.
   static KOKKOS_FUNCTION void run(Body const& body, Lists const& lists, RowTeam const& team,
                                   std::int64_t list, T* scratch) {
     auto const begin = lists.offsets[list];
@@ -121,7 +123,7 @@ struct SharedList {
   }
 };
 
-/// The first launch.
+/// Functor of the first launch.
 template<class T, class Body>
 struct EachList {
   Body body;
@@ -147,7 +149,7 @@ struct EachList {
   }
 };
 
-/// The second.
+/// Functor of the second launch.
 template<class T, class Body>
 struct EachLongList {
   static constexpr std::int64_t lists_per_team = 1024;
@@ -159,11 +161,11 @@ struct EachLongList {
     auto const end = first + lists_per_team < lists.count ? first + lists_per_team : lists.count;
     auto* const scratch = SharedList<T, Body>::scratch(body, team);
     for (auto begin = first; begin < end; begin += team.team_size()) {
-      // All threads look at once whether any list is long.
+      // The threads check one list each: is any of them long?
       auto const list = begin + team.team_rank();
       int is_long = list < end && lists.length(list) > lists.longest_of_team() ? 1 : 0;
       team.team_reduce(Kokkos::Max<int>(is_long));
-      team.team_barrier(); // old releases of Kokkos have none behind the result
+      team.team_barrier(); // old releases of Kokkos have no barrier after the reduction
       if (is_long == 0) continue;
       auto const stop = begin + team.team_size() < end ? begin + team.team_size() : end;
       for (auto k = begin; k < stop; ++k)
@@ -173,14 +175,15 @@ struct EachLongList {
   }
 };
 
-/// Bytes of shared memory: of a thread's partial sums, and at most of a team's.
+/// Bytes of shared memory for the partial sums of one thread. A team must not use more than most_scratch.
 template<class T, class Body>
 std::int64_t scratch_of_thread(Body const& body) {
   return std::max<std::int64_t>(1, body.numbers()) * static_cast<std::int64_t>(sizeof(T));
 }
 inline constexpr std::int64_t most_scratch = 32 * 1024;
 
-/// Threads of a team: as many as fit, and as there is scratch for; where it would not hold one thread's, nothing is shared.
+/// Policy with as many threads per team as `lanes_per_team` and the scratch memory allow. If the partial sums of one thread do not fit,
+/// the team gets no scratch memory and must not share lists.
 template<class T, class Body, class Functor>
 RowTeamPolicy list_policy(runtime::DefaultExec const& exec, Body const& body, Functor const& functor,
                           std::int64_t num_teams, int num_lanes, int lanes_per_team) {
@@ -206,7 +209,7 @@ void run_lists(runtime::DefaultExec const& exec, char const* label, Lists lists,
                Body const& body) {
   if (lists.count * lists.num_heads == 0) return;
   auto const shares = scratch_of_thread<T>(body) <= most_scratch;
-  if (!shares) lists.longest = std::int64_t{1} << 48; // a thread takes any
+  if (!shares) lists.longest = std::int64_t{1} << 48; // a single thread processes lists of any length
   constexpr int of_small_teams = 128;
   constexpr int of_large_teams = 1024;
   EachList<T, Body> each{body, lists, 1};
@@ -221,7 +224,7 @@ void run_lists(runtime::DefaultExec const& exec, char const* label, Lists lists,
                        longer);
 }
 
-/// As many lanes as `num_items`, up to a power of two and a warp.
+/// Number of lanes: `num_items` rounded up to a power of two, at most a warp.
 inline int num_lanes_for(std::int64_t num_items) {
   int lanes = 1;
   while (lanes < 32 && lanes < num_items)
@@ -268,7 +271,7 @@ struct RowBody {
   std::int64_t width;
 
   [[nodiscard]] KOKKOS_FUNCTION std::int64_t numbers() const { return Terms::outputs * width; }
-  /// visit(output, column, sum) for all columns of the part.
+  /// Calls visit(output, column, sum) for all outputs and columns of the part.
   template<class Visit>
   KOKKOS_FUNCTION void for_each_sum(RowTeam const& team, ListPart const& part, Visit const& visit) const {
     Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, static_cast<int>(width) / pack), [&](int lane) {
@@ -299,11 +302,12 @@ struct RowBody {
 
 } // namespace detail
 
-/// One number a list and head. `num_items`: what the lanes of a thread share. Enqueues on exec; does not fence. Terms has
+/// Computes one number per list and head. `num_items`: number of items that the lanes of a thread share. Enqueues on exec; does not
+/// fence. Terms has
 ///
-///   T sum(team, part)           over the entries of a part; every lane gets it
-///   T join(T, T)                how sums of parts come together; if there is none, they are added
-///   finish(list, head, total)   keeps the result; if there is none, sum() has written what it has to write
+///   T sum(team, part)           sum over the entries of a part, returned on every lane
+///   T join(T, T)                combines the sums of two parts; optional, the default is addition
+///   finish(list, head, total)   stores the result; optional if sum() stores what is needed
 template<class T, class Terms>
 void sum_lists(runtime::DefaultExec const& exec, char const* label, Lists const& lists,
                std::int64_t num_items, Terms const& terms) {
@@ -311,11 +315,11 @@ void sum_lists(runtime::DefaultExec const& exec, char const* label, Lists const&
                        detail::ScalarBody<T, Terms>{terms});
 }
 
-/// `Terms::outputs` rows of `width` numbers a list and head. Enqueues on exec; does not fence. Terms has
+/// Computes `Terms::outputs` rows of `width` numbers per list and head. Enqueues on exec; does not fence. Terms has
 ///
-///   add(part, column, sums)                     adds a part's terms of columns column, column + 1 .. to sums[output][..]
-///   finish(output, list, head, column, total)   keeps a result
-///   is_aligned()                                whether 16 bytes may be read at once, if they divide the width
+///   add(part, column, sums)                     adds the terms of a part in columns column, column + 1, .. to sums[output][..]
+///   finish(output, list, head, column, total)   stores a result
+///   is_aligned()                                true if 16 bytes may be read at once when they divide the width
 template<class T, class Terms>
 void sum_list_rows(runtime::DefaultExec const& exec, char const* label, Lists const& lists,
                    std::int64_t width, Terms const& terms) {

@@ -1,10 +1,10 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Element-wise work of a device on a row-major block of any width: work item i takes numbers 4 i .. 4 i + 3
-// of the flat array, whatever rows they belong to, in pieces of 16 bytes; of 16-bit numbers, which are computed with in fp32
-// and rounded once when they are stored, two pieces of 8 bytes. The threads of a warp then read and write neighbouring
-// pieces, which is what a device needs to come near its bandwidth.
+// Elementwise work of a device on a row-major block of any width. Work item i takes numbers 4 i .. 4 i + 3 of the flat array,
+// regardless of rows, and moves them 16 bytes at a time. For 16-bit numbers it takes two packs of 8 bytes; they are computed with in fp32
+// and rounded once when they are stored. The threads of a warp then access neighboring pieces, which a device needs to reach its
+// bandwidth.
 
 #include "runtime/arrays/views.hpp"
 #include "runtime/numbers/formats.hpp"
@@ -18,7 +18,7 @@ namespace orthant::pmm {
 
 inline constexpr std::int64_t pack_size = 4;
 
-/// Neighbouring numbers that move together; 16 bytes, of doubles twice.
+/// Neighboring numbers that are moved together: 16 bytes of floats, 32 bytes of doubles.
 template<class T>
 struct alignas(16) Pack {
   T number[pack_size];
@@ -30,8 +30,8 @@ KOKKOS_INLINE_FUNCTION void add(Pack<T>& sums, Pack<T> const& terms) {
     sums.number[k] += terms.number[k];
 }
 
-/// `count` neighbouring numbers as they lie in memory, to be loaded and stored in one instruction. Those of 16 bits lie two
-/// in a word: no device loads more than four halves at once, but eight of them as four words.
+/// `count` neighboring numbers as they are stored in memory, for one load or store instruction. 16-bit numbers are held in 32-bit words,
+/// two per word, because devices load at most four halves in one instruction, but eight halves as four words.
 template<class Number, int count, bool is_16_bit = runtime::is_16_bit<Number>>
 struct alignas(sizeof(Number) * count <= 16 ? sizeof(Number) * count : 16) StoredNumbers {
   Number at[count];
@@ -49,7 +49,7 @@ struct alignas(sizeof(Number) * count <= 16 ? sizeof(Number) * count : 16)
     number.bits = static_cast<std::uint16_t>(words[i / 2] >> (16 * (i % 2)));
     return number;
   }
-  /// In the order of i.
+  /// Must be called for i = 0, 1, .. in order.
   KOKKOS_FUNCTION void set(int i, float value) {
     auto const bits = static_cast<std::uint32_t>(Number(value).bits);
     words[i / 2] = i % 2 == 0 ? bits : words[i / 2] | bits << 16;
@@ -62,14 +62,13 @@ struct StoredNumbers<Number, 1, true> {
   KOKKOS_FUNCTION void set(int, float value) { number = Number(value); }
 };
 
-/// Whether a Piece may be read and written there in one instruction.
+/// True if `place` is aligned for reading and writing a Piece in one instruction.
 template<class Piece>
 KOKKOS_FUNCTION bool may_hold(void const* place) {
   return reinterpret_cast<std::uintptr_t>(place) % alignof(Piece) == 0;
 }
 
-/// A flat array that is read and written in packs. Where it does not begin at a multiple of a piece they
-/// move number by number.
+/// A flat array that is read and written in packs. If its memory is not aligned for this, numbers are moved one by one.
 template<class T>
 class PackedArray {
  public:
@@ -83,7 +82,7 @@ class PackedArray {
   [[nodiscard]] KOKKOS_FUNCTION bool is_empty() const { return numbers_ == nullptr; }
   [[nodiscard]] KOKKOS_FUNCTION T& operator[](std::int64_t i) const { return numbers_[i]; }
 
-  /// Numbers first .. first + count - 1, zeros after them; count may exceed 4, and may be negative.
+  /// Returns numbers first .. first + count - 1, followed by zeros, 4 in all. `count` may exceed 4 or be negative.
   [[nodiscard]] KOKKOS_FUNCTION Pack<Sum> load(std::int64_t first, std::int64_t count) const {
     Pack<Sum> pack{};
     if (is_whole(first, count)) {
@@ -120,12 +119,12 @@ class PackedArray {
   bool is_aligned_;
 };
 
-/// Division by a number that is known at the launch: a multiplication, where a device divides 64-bit numbers
-/// in about a hundred instructions. With m = ceil(2^64 / d), floor(n / d) = floor(n m / 2^64) for n d < 2^64.
+/// Division by a number that is known at the launch, by a multiplication. A device takes about a hundred instructions to divide 64-bit
+/// numbers. With m = ceil(2^64 / d), floor(n / d) = floor(n m / 2^64) for n d < 2^64.
 /// Source: Granlund & Montgomery, "Division by invariant integers using multiplication" (PLDI 1994).
 class Divisor {
  public:
-  /// A divisor of 0, of a block without columns, divides nothing.
+  /// A divisor of 0 is valid for a block without columns, in which nothing is divided.
   KOKKOS_FUNCTION explicit Divisor(std::int64_t divisor)
       : divisor_(divisor),
         multiplier_(divisor <= 1 ? 0 : ~std::uint64_t{0} / static_cast<std::uint64_t>(divisor) + 1) {}
@@ -141,7 +140,7 @@ class Divisor {
   std::uint64_t multiplier_;
 };
 
-/// Row and column of an element of a row-major block, to be stepped along.
+/// Row and column of an element of a row-major block; step() moves to the next element.
 struct Place {
   std::int64_t row;
   std::int64_t column;
@@ -157,8 +156,8 @@ struct Place {
   }
 };
 
-/// What belongs to four neighbouring elements, the first in `column`, of a row of `values`; from its
-/// beginning again where the elements go on in the next row.
+/// Returns the entries of `values`, one per column, for four neighboring elements of a block, the first of which is in `column`. After
+/// the last column the elements continue in the next row, so the entries start again at column 0.
 template<class T>
 KOKKOS_INLINE_FUNCTION Pack<typename PackedArray<T>::Sum>
 row_pack(PackedArray<T> const& values, std::int64_t column, std::int64_t num_columns) {
@@ -171,7 +170,7 @@ row_pack(PackedArray<T> const& values, std::int64_t column, std::int64_t num_col
   return pack;
 }
 
-/// Calls body(first, count) for every pack of `size` numbers: numbers first .. first + min(count, 4) - 1.
+/// Calls body(first, count) for each pack of `size` numbers: first .. first + min(count, 4) - 1.
 template<class Body, int packs_of_item>
 struct EachPack {
   Body body;
@@ -184,8 +183,8 @@ struct EachPack {
   }
 };
 
-/// Number: of the arrays; where it has 16 bits a work item takes two packs, so that it moves 16 bytes, too. Enqueues on exec;
-/// does not fence.
+/// Calls body(first, count) for each pack of arrays of `size` elements of type Number. With 16-bit numbers, a work item takes two packs,
+/// so that it also moves 16 bytes. Enqueues on exec; does not fence.
 template<class Number = float, class Body>
 void for_each_pack(runtime::DefaultExec const& exec, char const* label, std::int64_t size, Body const& body) {
   constexpr auto packs_of_item = runtime::is_16_bit<Number> ? 2 : 1;

@@ -12,7 +12,7 @@
 namespace orthant::pmm {
 namespace {
 
-/// to := from, on a device.
+/// to := from for one pack, on a device.
 template<class From, class To>
 struct CopyPack {
   PackedArray<From> from;

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// ReLU and dropout on host processors, and their backward pass (row_kernels_host.hpp): how a task gets its mask, and how it is
-// cut into parts. Functions enqueue on exec and do not fence.
+// ReLU and dropout on host processors, and their backward pass (row_kernels_host.hpp): parameters of the mask, and parallel loops.
+// Functions enqueue on exec and do not fence.
 
 #include "pmm/kernels/host_parts.hpp"
 #include "pmm/kernels/row_kernels_host.hpp"
@@ -12,8 +12,8 @@
 
 namespace orthant::pmm::host_rows {
 
-/// The task drops each element with that probability, which is less than 1, and multiplies the others by 1 / (1 - p). row_keys
-/// [rows]; columns count from `first_column`.
+/// Makes the task drop each element with this probability p < 1 and multiply the others by 1 / (1 - p). row_keys [rows]. Column 0 of the
+/// block is feature `first_column`.
 template<class T>
 void set_dropout(HostActivation<T>& task, double probability, runtime::RandomStream const& stream,
                  std::int64_t const* row_keys, std::int64_t first_column) {
@@ -35,7 +35,7 @@ void activate_rows(runtime::DefaultExec const& exec, char const* label, std::int
 template<class T>
 void activate_columns_backward(runtime::DefaultExec const& exec, char const* label,
                                HostActivationBackward<T> const& task) {
-  constexpr std::int64_t columns_apart = 16; // no two threads write in one cache line's worth of sums
+  constexpr std::int64_t columns_apart = 16; // so that no two threads write to the same cache line of sums
   auto const kernel = best_row_kernels<T>().activate_backward;
   for_each_part(exec, label, (task.num_columns + columns_apart - 1) / columns_apart,
                 [=](std::int64_t begin, std::int64_t end) {

@@ -77,7 +77,7 @@ CollectiveRounds::CollectiveRounds(PlannedCall const& call, Algorithm algorithm,
     add_halving(members_on_node, bytes / members_on_node, shrinks, grows);
     if (grows) add_ring(members_on_node, bytes);
     return;
-  case Algorithm::pairwise: // the counted bytes are those to all others
+  case Algorithm::pairwise: // call.bytes are the bytes to all other members together
     for (int distance = 1; distance < num_ranks_; ++distance)
       rounds_.push_back({Round::Kind::shift, distance, 1, num_ranks_, bytes / (num_ranks_ - 1)});
     return;
@@ -111,7 +111,7 @@ std::vector<Message> CollectiveRounds::messages(int round) const {
   std::vector<Message> sent;
   for (int from = 0; from < num_ranks_; ++from) {
     auto const p = from / unit % block;
-    auto to = p; // itself: nothing is sent
+    auto to = p; // if unchanged, nothing is sent
     switch (kind) {
     case Round::Kind::shift:
       to = (p + distance) % block;
@@ -217,7 +217,7 @@ void FairFlows::share_out() {
 }
 
 void FairFlows::collect_neighbors() {
-  for (std::size_t i = 0; i < links_.size(); ++i) // grows
+  for (std::size_t i = 0; i < links_.size(); ++i) // mark() appends to links_
     for (auto const place : flows_of_[static_cast<std::size_t>(links_[i])]) {
       if (std::exchange(is_changed_[static_cast<std::size_t>(place)], 1) != 0) continue;
       changed_.push_back(place);
@@ -243,7 +243,7 @@ void FairFlows::fill() {
       level = std::min(level, share_of(link));
     for (auto const place : open)
       level = std::min(level, flows_[static_cast<std::size_t>(place)].most);
-    // Shares that differ by rounding are the same.
+    // Treats shares that differ only by rounding as equal.
     auto const most = level * (1 + 1e-9);
     auto const stops = [&](int place) {
       auto const& flow = flows_[static_cast<std::size_t>(place)];

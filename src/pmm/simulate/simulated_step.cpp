@@ -15,9 +15,9 @@
 namespace orthant::pmm {
 namespace {
 
-/// What a rank does: computes, calls, computes, calls, .. and computes.
+/// Work of a rank: it computes, calls, computes, calls, .. and computes.
 struct RankWork {
-  std::vector<double> computing; // one more than calls
+  std::vector<double> computing; // seconds; one more than calls
   std::vector<PlannedCall> calls;
 };
 
@@ -50,26 +50,26 @@ class Player {
  private:
   struct Rank {
     std::shared_ptr<RankWork const> work;
-    std::size_t num_calls = 0; // that are over, or under way
+    std::size_t num_calls = 0; // calls that have begun or ended
     double slowness = 1;
-    double arrival = 0; // at the call under way
+    double arrival = 0; // at the current call
   };
-  /// A group with a call under way.
+  /// State of a group and its current call.
   struct Group {
     PlannedCall const* call = nullptr;
-    int first = 0; // rank
+    int first = 0; // its first rank
     int num_arrived = 0;
-    double begin = 0; // when all had arrived
+    double begin = 0; // time at which all members had arrived
     std::optional<CollectiveRounds> rounds;
     int round = 0;
-    int num_messages = 0; // of the round that have not arrived
+    int num_messages = 0; // messages of the round that have not arrived
   };
   enum class Kind : std::uint8_t { arrival, round, messages };
   struct Event {
     double time;
-    std::int64_t number; // of equal times the first
+    std::int64_t number; // of two events at the same time, the smaller number comes first
     Kind kind;
-    int of;    // rank or group
+    int of;    // number of the rank or group
     int count; // of messages
     bool operator>(Event const& other) const {
       return std::tie(time, number) > std::tie(other.time, other.number);
@@ -249,7 +249,7 @@ SimulatedSeconds simulate_step(GridShape const& shape,
 
 namespace {
 
-/// Bytes by the slowest link of a round, of a group whose first member is rank 0.
+/// Seconds of one round on its slowest link, for a group whose first member is rank 0.
 double transfer_seconds(Machine const& machine, PlannedCall const& call, std::vector<Message> const& messages,
                         int job_ranks) {
   auto const& span = call.span;

@@ -1,13 +1,14 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// A step played on a machine, message by message: all ranks go through their lists (cost/step_plan.hpp), each at its own
-// pace, and calls begin when the last member of their group has come. What the sum of a list's seconds (cost/step_plan.hpp) cannot
-// tell: ranks that wait for slower ones, and messages of different groups that meet on the links of a node.
+// Simulation of a step on a machine, message by message. Each rank runs its list of operations (cost/step_plan.hpp) at its own pace, and
+// a call begins when the last member of its group has arrived. The simulation includes two effects that the sum of a list's seconds
+// (cost/step_plan.hpp) leaves out: ranks wait for slower ones, and messages of different groups share the links of a node.
 //
-// Nodes hang on one switch that is never full, by a link in each direction with the bandwidth between nodes. Links within a node carry the measured
-// bandwidth of such a group. Each round of messages waits `step_seconds` first. Of the algorithms that may carry a call out,
-// it takes the fastest by seconds_alone(). Nothing overlaps: operations follow one another as in the list.
+// One switch, whose capacity is unlimited, connects the nodes. Each node has one link per direction, with the bandwidth between nodes.
+// Messages within a node have the measured bandwidth of such a group. Each round of messages begins with a delay of `step_seconds`. Of
+// the algorithms that implement a call, the one with the least seconds_alone() is used. Operations never overlap: they run one after
+// the other as in the list.
 
 #include "pmm/cost/machine.hpp"
 #include "pmm/cost/step_plan.hpp"
@@ -21,41 +22,42 @@
 
 namespace orthant::pmm {
 
-/// Seconds of a call by that algorithm while all groups of its kind make the same call, in a job of `job_ranks` ranks:
-/// per round `step_seconds`, and its bytes by the slowest link, whose bandwidth the messages on it share. In addition `call_seconds`.
+/// Seconds of a call with this algorithm while all groups with its span make the same call, in a job of `job_ranks` ranks. The sum of
+/// `call_seconds` and, for each round, `step_seconds` and the time of the slowest link, whose messages share its bandwidth.
 [[nodiscard]] double seconds_alone(Machine const& machine, PlannedCall const& call, Algorithm algorithm,
                                    int job_ranks);
-/// The one with the least seconds_alone().
+/// Returns the algorithm with the least seconds_alone().
 [[nodiscard]] Algorithm fastest_algorithm(Machine const& machine, PlannedCall const& call, int job_ranks);
 
-/// What a rank did for a while: "compute", or the name of an operation, on its axis.
+/// Time interval in which a rank computed or took part in a call.
 struct SimulatedStretch {
   int rank = 0;
-  std::string_view name;
-  std::string_view axis; // empty: it computes
+  std::string_view name; // "compute", or the name of the collective
+  std::string_view axis; // empty for "compute"
   double begin = 0;
   double end = 0;
   std::int64_t bytes = 0;
 };
 
 struct SimulationSettings {
-  std::map<int, double> stragglers;   // rank: how many times as long its computing takes
-  std::optional<Algorithm> algorithm; // of all calls that it may carry out; else the fastest
-  /// One list stands for all ranks: that of the first, which has most.
+  std::map<int, double> stragglers;   // rank: factor by which its computing takes longer
+  std::optional<Algorithm> algorithm; // for all calls that it can implement; the fastest for the others
+  /// Uses the list of rank 0, which has the most work, for all ranks.
   bool folds_ranks = false;
-  /// Gets every stretch of every rank. Calls begin for it when this rank has come.
+  /// Called for every stretch of every rank. The stretch of a call begins when its rank arrives, so it includes waiting.
   std::function<void(SimulatedStretch const&)> watch;
 };
 
 struct SimulatedSeconds {
-  double total = 0; // until the last rank is done
+  double total = 0; // until the last rank has finished
   // Means over ranks:
   double computing = 0;
   double waiting = 0; // for other members of a group
-  double calls = 0;   // from there to the end of a call
+  double calls = 0;   // from the arrival of the last member to the end of a call
 };
 
-/// `list_of`: the list of the rank at these coordinates. Calls must be along axes, or the group over all of them: members at equal distances.
+/// Simulates one step of all ranks. `list_of` returns the list of the rank at these coordinates. The members of each call's group must
+/// be at equal distances: groups along one axis, or over x, y and z together.
 [[nodiscard]] SimulatedSeconds simulate_step(GridShape const& shape,
                                              std::function<StepPlan(Coordinates const&)> const& list_of,
                                              Machine const& machine, SimulationSettings const& settings = {});

@@ -1,22 +1,21 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dense products of which one operand is tall, on host processors: raw pointers, row-major, compiled once for each
-// instruction set. A graph's matrices have far more rows than columns, so the other operand stays in the second cache
-// level, and a tall one is read where it lies:
+// Dense products with a tall operand, on host processors: raw pointers, row-major, compiled once per instruction set. Matrices of a graph
+// have far more rows than columns, so the other operand stays in the L2 cache. The tall operand is read without packing:
 //
-//   C[rows,:]  := A[rows,:] B  (+ C[rows,:])            multiply_rows()   B packed once, in panels of a few vectors
-//   S          := S + sum over t of A[t,:]^T B[t,:]     add_terms()       128 terms at a time, B's panels of them packed
+//   C[rows,:]  := A[rows,:] B  (+ C[rows,:])            multiply_rows()   B is packed once, in panels of a few vectors
+//   S          := S + sum over t of A[t,:]^T B[t,:]     add_terms()       128 terms at a time, whose panels of B are packed
 //
-// A tile of C, as large as the registers hold, is summed up in registers. While they are summed, the numbers that the next
-// tiles read come closer (prefetches): a product of 128 columns asks memory for 8 GB/s, at which no wait is seen.
+// A tile of C that fits in the registers is summed there. Meanwhile, prefetches load the numbers of the next tiles: a product of 128
+// columns needs 8 GB/s from memory, at which no waiting was measured.
 //
-// A sum adds its terms in order, with one rounding each (fused multiply-add), for S 128 of them to a partial sum:
+// A sum adds its terms in order, with one rounding each (fused multiply-add). S first sums 128 terms to a partial sum:
 //
 //   |error|  <=  (k + 1) eps sum_l |a_il| |b_lj|   of C,    (128 + k / 128) eps sum_l |a_il| |b_lj|   of S
 //
-// All instruction sets give the same bits.
-// The arrangement is that of Goto & van de Geijn, "Anatomy of high-performance matrix multiplication" (ACM TOMS 34, 2008).
+// All instruction sets give the same bits. Source of the blocking: Goto & van de Geijn, "Anatomy of high-performance matrix
+// multiplication" (ACM TOMS 34, 2008).
 
 #include "runtime/instruction_sets.hpp"
 
@@ -25,7 +24,7 @@
 
 namespace orthant::pmm::host_gemm {
 
-/// A matrix whose rows are `stride` numbers apart.
+/// A matrix whose rows begin `stride` numbers apart.
 struct Rows {
   float* data = nullptr;
   std::int64_t stride = 0;
@@ -38,7 +37,7 @@ struct TallProduct {
   float const* packed; // B, k x n, from pack()
   Rows c;
   std::int64_t n, k;
-  bool adds; // to what is there
+  bool adds; // if true, C := C + A B
 };
 
 struct LongSum {
@@ -50,15 +49,15 @@ struct LongSum {
 
 struct TallKernels {
   char const* vectors; // "AVX-512"
-  /// op(B), k x n, as multiply_rows() reads it; to `packed`, k x padded(n) numbers from a cache line on.
+  /// Packs op(B), k x n, for multiply_rows(). `packed`: k x padded(n) numbers, aligned to a cache line.
   void (*pack)(Rows b, bool is_transposed, std::int64_t n, std::int64_t k, float* packed);
-  /// Rows [begin, end) of C.
+  /// Computes rows [begin, end) of C.
   void (*multiply_rows)(TallProduct const&, std::int64_t begin, std::int64_t end);
-  /// Terms [begin, end). `scratch`: term_scratch numbers from a cache line on; so are the sums, which begin as zeros.
+  /// Adds terms [begin, end) to the sums, which must be zero at first. `scratch`: term_scratch numbers. Both must be aligned to a cache line.
   void (*add_terms)(LongSum const&, std::int64_t begin, std::int64_t end, float* scratch);
 };
 
-/// Columns of packed operands and of sums, and rows of sums.
+/// Padded number of columns of packed operands and of sums, and of rows of sums.
 [[nodiscard]] constexpr std::int64_t padded(std::int64_t count) {
   return (count + 15) / 16 * 16;
 }
@@ -67,11 +66,11 @@ inline constexpr std::int64_t terms_per_block = 128;
 inline constexpr std::int64_t term_scratch =
     terms_per_block * (48 + 8); // a panel of B, the last columns of A
 
-/// Those of AVX2 or AVX-512.
+/// Kernels of AVX2 or AVX-512.
 template<runtime::InstructionSet set>
 [[nodiscard]] TallKernels tall_kernels();
 
-/// Those that this processor runs, the widest vectors last. Processors other than x86-64 have none so far.
+/// Kernels that this processor supports, the widest vectors last. Empty on processors other than x86-64.
 [[nodiscard]] inline std::vector<TallKernels> supported_tall_kernels() {
   std::vector<TallKernels> all;
 #if defined(__x86_64__)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernels of tall_gemm_host.hpp as one of the libraries, for fp32. On two cores at once they reach 0.82 to 0.96 of a loop of
-// multiply-adds on a Zen 5, where oneDNN 2.6.3 reaches 0.65 to 0.88, and 0.83 to 0.91 on a Zen 4, where LIBXSMM 1.17 reaches 0.69
-// to 0.90 (`bench gemm --tune`; GFLOP/s of each shape in gemm/gemm_default_table.cpp).
+// DenseLibrary of the kernels of tall_gemm_host.hpp, for fp32. On two cores at the same time they reach 0.82 to 0.96 of the rate of a loop
+// of multiply-adds on a Zen 5, where oneDNN 2.6.3 reaches 0.65 to 0.88, and 0.83 to 0.91 on a Zen 4, where LIBXSMM 1.17 reaches 0.69 to
+// 0.90 (`bench gemm --tune`; GFLOP/s of each shape in gemm/gemm_default_table.cpp).
 #include "pmm/gemm/dense_library.hpp"
 #include "pmm/gemm/gemm_choice.hpp"
 #include "pmm/kernels/host_parts.hpp"
@@ -17,12 +17,12 @@ namespace {
 using host_gemm::padded;
 using runtime::DefaultExec;
 
-// What all rows of the tall operand meet, part of op(B) or sums, stays in the second cache level: at most 2^17 numbers.
-constexpr auto most_inner = std::int64_t{1024}; // of the sums over op(B)'s rows
+// The part of op(B) or of the sums that all rows of the tall operand use stays in the L2 cache: at most 2^17 numbers.
+constexpr auto most_inner = std::int64_t{1024}; // terms of a sum
 constexpr auto columns_per_piece = std::int64_t{128};
 constexpr auto widest_sums = std::int64_t{512};
 constexpr auto highest_sums = std::int64_t{256};
-// Threads share the terms of a long sum in parts, whose number does not depend on that of the threads: nor do the bits.
+// A long sum is divided into parts for the threads. Their number does not depend on the number of threads, nor do the bits.
 constexpr auto terms_per_part = std::int64_t{8192};
 constexpr auto most_parts = std::int64_t{16};
 

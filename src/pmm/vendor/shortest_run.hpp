@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// How long a product takes on a device, for a choice between two ways at set-up.
+// Timing of a product on a device, for a choice between two implementations at set-up.
 
 #include "runtime/arrays/views.hpp"
 
@@ -10,7 +10,7 @@
 
 namespace orthant::pmm::detail {
 
-/// The shortest of three runs, after one that does not count. `run` enqueues on exec. Waits.
+/// Returns the shortest time of three runs, after one warm-up run. `run` must enqueue on exec. Fences exec.
 template<class Run>
 std::chrono::steady_clock::duration shortest_run(runtime::DefaultExec const& exec, Run const& run) {
   using Clock = std::chrono::steady_clock;

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// One name for what the runtimes and sparse libraries of CUDA and HIP call differently, and checks of what
-// they return. hipSPARSE has cuSPARSE's functions under its own prefix. Included by vendor_*.cpp only.
+// Common names for functions of the CUDA and HIP runtimes and sparse libraries, and checks of their return codes. hipSPARSE has the same
+// functions as cuSPARSE with another prefix. Include only in vendor_*.cpp.
 
 #include "runtime/throw_internal.hpp"
 
@@ -39,9 +39,8 @@ inline constexpr auto float64 = CUDA_R_64F;
 template<class T>
 inline constexpr NumberType number_type = sizeof(T) == sizeof(float) ? float32 : float64;
 
-/// Throws Error that names the call where `code` is not `success`. The libraries' texts for a status differ
-/// by version; its number does not. The runtime's own note of the error is taken down: who asks it next would
-/// take it for its own.
+/// Throws Error, which names the call and the number of the status, unless `code` is `success`. The libraries' texts for a status
+/// depend on the version. Also clears the last error of the runtime, so that a later call does not report it as its own.
 template<class Code>
 void check(Code code, Code success, char const* call,
            std::source_location where = std::source_location::current()) {
@@ -57,7 +56,7 @@ void check(Code code, Code success, char const* call,
 #define ORTHANT_CHECK_RUNTIME(call)                                                                          \
   ::orthant::pmm::vendor::check(ORTHANT_VENDOR_RUNTIME(call), ORTHANT_VENDOR_RUNTIME(Success),               \
                                 "device runtime: " #call)
-/// The same for the sparse library.
+/// ORTHANT_CHECK_SPARSE(Create(&handle)) calls cusparseCreate or hipsparseCreate and checks its code.
 #define ORTHANT_CHECK_SPARSE(call)                                                                           \
   ::orthant::pmm::vendor::check(ORTHANT_VENDOR_SPARSE(call), ORTHANT_VENDOR_SPARSE_CONSTANT(STATUS_SUCCESS), \
                                 "sparse library: " #call)

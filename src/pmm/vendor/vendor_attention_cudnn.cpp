@@ -9,13 +9,13 @@
 #include <unordered_map>
 #include <vector>
 
-// The headers of cuDNN's C++ frontend, which opens the library by itself.
+// Headers of cuDNN's C++ frontend, which loads the library at run time.
 #define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
 #define CUDNN_FRONTEND_SKIP_JSON_LIB
 #include <cudnn_frontend.h>
 
 namespace cudnn_frontend {
-void* cudnn_dlhandle = nullptr; // it is declared there, and set here
+void* cudnn_dlhandle = nullptr; // declared in cudnn_frontend.h and set in find_library()
 }
 
 namespace orthant::pmm::vendor {
@@ -48,7 +48,7 @@ void require_good(fe::error_t status, char const* what,
     runtime::throw_internal(std::string("cuDNN, ") + what + ": " + status.get_message(), where);
 }
 
-/// [sequences x heads x tokens x head_dim], of rows of tokens of so many numbers.
+/// Extents [sequences x heads x tokens x head_dim]; strides_of() returns the strides if each token is a row of `row` numbers.
 std::vector<std::int64_t> dims_of(AttentionShape const& n, std::int64_t heads) {
   return {n.num_sequences, heads, n.sequence, n.head_dim};
 }
@@ -77,7 +77,7 @@ class CudnnAttention : public FusedAttention {
     static_cast<void>(fe::detail::destroy_handle(handle_));
   }
 
-  /// Whether the library has it, and its workspace fits.
+  /// Builds both graphs and allocates the workspace. Returns false if the library does not support the shape or memory is too small.
   bool build() {
     if (build_forward().is_bad() || build_backward().is_bad()) return false;
     std::int64_t of_forward = 0;
@@ -123,7 +123,7 @@ class CudnnAttention : public FusedAttention {
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
         .set_compute_data_type(fe::DataType_t::FLOAT);
   }
-  /// q, k and v of a graph.
+  /// Adds q, k and v to a graph.
   std::array<Tensor, 3> operands(Graph& graph) const {
     return {input(graph, n_, q_name, n_.num_heads, row()), input(graph, n_, k_name, n_.num_kv_heads, row()),
             input(graph, n_, v_name, n_.num_kv_heads, row())};
@@ -179,7 +179,7 @@ std::unique_ptr<FusedAttention> FusedAttention::create(void* stream, AttentionSh
   try {
     auto attention = std::make_unique<CudnnAttention>(stream, shape);
     if (attention->build()) return attention;
-  } catch (std::exception const&) { // a part of the library is not there
+  } catch (std::exception const&) { // a part of the library is missing
   }
   return nullptr;
 }

@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dense products through the vendor's library, on raw device pointers and a stream: cuBLAS
+// Dense products with the vendor's library, on raw device pointers and a stream: cuBLAS
 // (vendor_gemm_cuda.cpp) or hipBLAS (vendor_gemm_hip.cpp). Needs neither Kokkos nor MPI.
 
 #include "runtime/numbers/formats.hpp"
@@ -14,20 +14,18 @@
 
 namespace orthant::pmm {
 
-// How a dense product of one rank is to be done.
-
 enum class Transpose : std::uint8_t { no, yes };
 
-/// What a device multiplies fp32 numbers in; sums are fp32 in each. tf32 keeps 10 bits of the mantissa, bf16
-/// keeps 7: operands are rounded in memory. fp64 products are never rounded. (NVIDIA_TF32_OVERRIDE in the
-/// environment overrules cuBLAS's callers: 0 forbids tf32, 1 makes fp32 tf32.)
+/// Format in which a device multiplies fp32 numbers; sums are always fp32. tf32 keeps 10 bits of the mantissa and bf16 keeps 7. Operands
+/// in fp64 are never rounded. (The environment variable NVIDIA_TF32_OVERRIDE overrides this in cuBLAS: 0 forbids tf32, and 1 uses tf32
+/// for fp32.)
 enum class GemmMath : std::uint8_t { fp32, tf32, bf16 };
 
 } // namespace orthant::pmm
 
 namespace orthant::pmm::vendor {
 
-/// A row-major operand whose rows lie `row_stride` numbers apart.
+/// A row-major operand whose rows begin `row_stride` numbers apart.
 template<class T>
 struct GemmOperand {
   T const* data = nullptr;
@@ -35,8 +33,8 @@ struct GemmOperand {
   Transpose transpose = Transpose::no;
 };
 
-/// C [m x n] := alpha op(A) [m x k] op(B) [k x n] + beta C, all row-major. Operands of 16 bits are multiplied
-/// and summed in fp32; a result of 16 bits is rounded once.
+/// C [m x n] := alpha op(A) [m x k] op(B) [k x n] + beta C, all row-major. 16-bit operands are multiplied and summed in fp32; a 16-bit
+/// result is rounded once.
 template<class Operand, class Result = Operand>
 struct GemmProduct {
   std::int64_t m = 0;
@@ -50,7 +48,7 @@ struct GemmProduct {
   std::int64_t c_row_stride = 0;
 };
 
-/// `size` products of one shape. The operands of each lie so many numbers behind those of the one before.
+/// `size` products of one shape. Each stride is the distance, in numbers, from an operand of one product to that of the next.
 struct GemmBatch {
   std::int64_t size = 0;
   std::int64_t a_stride = 0;
@@ -58,21 +56,19 @@ struct GemmBatch {
   std::int64_t c_stride = 0;
 };
 
-/// The library's handle for one stream of the device that was current when it was made, with the memory that
-/// it works in: two streams must not share that, and a captured graph goes on using it. One host thread at a
-/// time.
+/// Handle of the library for one stream of the device that was current at construction, with the library's workspace. Two streams must
+/// not share a workspace, and a captured graph continues to use it. Use from one host thread at a time.
 class Gemm {
  public:
-  /// `stream`: cudaStream_t or hipStream_t; null is the default one. Allocates 32 MiB (CUDA). Throws Error
-  /// where the library cannot start or has not this arithmetic.
+  /// `stream`: cudaStream_t or hipStream_t; null is the default stream. Allocates 32 MiB (CUDA). Throws Error if the library cannot be
+  /// initialized or does not support `math`.
   Gemm(GemmMath math, void* stream);
 
-  /// Enqueues on the stream. Does not wait or allocate. m, n and k are positive; extents and strides below
-  /// 2^31 (Error). C is not read if beta is 0. Operands: float, double, Bf16Number or Fp16Number. The result is
-  /// of the same type, or float if the operands have 16 bits.
+  /// Enqueues on the stream. Does not wait or allocate. Throws Error unless m, n and k are positive and extents and strides below 2^31. C
+  /// is not read if beta is 0. Operand is float, double, Bf16Number or Fp16Number. Result is the same type, or float for 16-bit operands.
   template<class Operand, class Result>
   void multiply(GemmProduct<Operand, Result> const& product) const;
-  /// The same for all products of a batch, of which `first` is the first.
+  /// The same for all products of a batch. `first` describes its first product.
   void multiply(GemmProduct<float> const& first, GemmBatch const& batch) const;
   void multiply(GemmProduct<double> const& first, GemmBatch const& batch) const;
 
@@ -88,16 +84,15 @@ class Gemm {
   GemmMath math_;
 };
 
-/// Whether what is enqueued on `stream` becomes part of a graph instead of being run: nothing can be timed
-/// then.
+/// True if `stream` is being captured into a graph. Its work is then not run, and cannot be timed.
 [[nodiscard]] bool is_capturing(void* stream);
 
-// A row-major product as the column-major libraries see it. A row-major matrix, read column by column, is its
-// transpose; so the product's operands change places and keep their transposition:
+// A row-major product as a call of a column-major library. A row-major matrix, read as column-major, is its transpose. The operands
+// therefore swap places and keep their `transpose`:
 //
 //   C^T [n x m] := alpha op(B)^T op(A)^T + beta C^T
 
-/// The integers of the library's call: rows n and columns m of C^T.
+/// Integer arguments of the library's call. C^T has n rows and m columns.
 struct ColumnMajorExtents {
   int rows;
   int columns;
@@ -107,7 +102,7 @@ struct ColumnMajorExtents {
   int leading_of_c;
 };
 
-/// Throws Error where it is not positive or needs more than 32 bits.
+/// Returns `number` as int. Throws Error unless it is positive and below 2^31.
 inline int as_library_int(std::int64_t number) {
   if (number < 1 || number > std::numeric_limits<int>::max())
     runtime::throw_internal("a dense product's extent, stride or number is " + std::to_string(number),
@@ -115,7 +110,7 @@ inline int as_library_int(std::int64_t number) {
   return static_cast<int>(number);
 }
 
-/// Throws Error as as_library_int().
+/// Throws Error unless all extents and strides are positive and below 2^31.
 template<class Operand, class Result>
 ColumnMajorExtents column_major_extents(GemmProduct<Operand, Result> const& product) {
   return {as_library_int(product.n),

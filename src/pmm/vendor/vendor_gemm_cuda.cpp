@@ -19,16 +19,16 @@ using runtime::Fp16Number;
 
 #define ORTHANT_CHECK_CUBLAS(call) check((call), CUBLAS_STATUS_SUCCESS, #call)
 
-/// What NVIDIA recommends on Hopper and Blackwell; older devices use less of it.
+/// Size that NVIDIA recommends for Hopper and Blackwell. Older devices use only part of it.
 constexpr auto workspace_bytes = std::size_t{32} << 20;
 
 cublasOperation_t operation(Transpose transpose) {
   return transpose == Transpose::yes ? CUBLAS_OP_T : CUBLAS_OP_N;
 }
 
-/// fp32: fused multiply-adds in fp32. The handle's math mode stays the default, which lets no tensor core
-/// round what the compute type does not. Not the pedantic type, which only forbids faster kernels of the same
-/// arithmetic. Atomics stay forbidden (the handle's default), so that a product repeats to the bit.
+/// fp32 uses fused multiply-adds in fp32. The handle keeps the default math mode, in which tensor cores round only what the compute type
+/// allows. The pedantic type is not used: it only excludes faster kernels with the same arithmetic. The handle does not allow atomics
+/// (the default), so that products are reproducible to the bit.
 template<class Operand>
 cublasComputeType_t compute_type(GemmMath math) {
   if (std::is_same_v<Operand, double>) return CUBLAS_COMPUTE_64F;
@@ -73,7 +73,7 @@ void Gemm::FreeMemory::operator()(void* memory) const noexcept {
 
 void Gemm::Destroy::operator()(void* handle) const noexcept {
   auto* const library = static_cast<cublasHandle_t>(handle);
-  static_cast<void>(cublasSetStream(library, nullptr)); // its own may be gone
+  static_cast<void>(cublasSetStream(library, nullptr)); // the handle's stream may no longer exist
   static_cast<void>(cublasDestroy(library));
 }
 
@@ -84,11 +84,10 @@ Gemm::Gemm(GemmMath math, void* stream) : math_(math) {
   cublasHandle_t handle = nullptr;
   ORTHANT_CHECK_CUBLAS(cublasCreate(&handle));
   handle_ = decltype(handle_)(handle);
-  // In this order: a new stream brings the library's own memory back, which it would allocate while a graph
-  // is captured.
+  // The order matters: setting a stream resets the workspace to the library's own, which would be allocated while a graph is captured.
   ORTHANT_CHECK_CUBLAS(cublasSetStream(handle, static_cast<Stream>(stream)));
   ORTHANT_CHECK_CUBLAS(cublasSetWorkspace(handle, workspace, workspace_bytes));
-  // Without this a 16-bit result may be the sum of partial sums that are rounded to 16 bits themselves.
+  // Otherwise, a 16-bit result may be the sum of partial sums that were already rounded to 16 bits.
   ORTHANT_CHECK_CUBLAS(cublasSetMathMode(
       handle,
       static_cast<cublasMath_t>(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)));

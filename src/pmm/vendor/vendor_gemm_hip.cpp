@@ -2,13 +2,13 @@
 #include "pmm/vendor/vendor_api.hpp"
 #include "pmm/vendor/vendor_gemm.hpp"
 
-#define HIPBLAS_V2 // hipblasGemmEx as hipBLAS 3 has it
+#define HIPBLAS_V2 // declares hipblasGemmEx as in hipBLAS 3
 #include <hipblas/hipblas.h>
 #include <type_traits>
 
 namespace orthant::pmm::vendor {
 
-#if hipblasVersionMajor >= 2 // and with it a HIP that knows bf16
+#if hipblasVersionMajor >= 2 // this also implies a HIP version with bf16
 template<>
 inline constexpr NumberType number_type<runtime::Bf16Number> = HIP_R_16BF;
 template<>
@@ -35,7 +35,7 @@ void multiply_one(Function gemm, void* library, GemmProduct<T> const& p) {
                              extents.leading_of_c));
 }
 
-/// Operands of 16 bits, summed in fp32.
+/// Product of 16-bit operands, summed in fp32.
 template<class Operand, class Result>
 void multiply_16_bit(void* library, GemmProduct<Operand, Result> const& p) {
 #if hipblasVersionMajor >= 2
@@ -73,8 +73,8 @@ void Gemm::Destroy::operator()(void* handle) const noexcept {
   static_cast<void>(hipblasDestroy(static_cast<hipblasHandle_t>(handle)));
 }
 
-// hipblasGemmEx, which chooses the arithmetic, has another signature in hipBLAS 1; ?gemm has not. So only products
-// of 16-bit numbers need hipBLAS 2. hipblasSetWorkspace does, too: the library's own memory is used here.
+// hipblasGemmEx, which selects the arithmetic, has another signature in hipBLAS 1, but hipblasSgemm and hipblasDgemm do not. Therefore
+// only products of 16-bit numbers need hipBLAS 2. hipblasSetWorkspace also needs it and is not used: the library allocates its own memory.
 Gemm::Gemm(GemmMath math, void* stream) : math_(math) {
   if (math_ != GemmMath::fp32)
     runtime::throw_internal("hipBLAS products are in fp32 only", std::source_location::current());

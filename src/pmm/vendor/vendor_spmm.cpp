@@ -23,13 +23,13 @@ auto library_algorithm(SpmmAlgorithm algorithm) {
   }
 }
 
-/// The libraries' descriptions take what they only read as `void*`.
+/// The libraries' descriptors take `void*` even for data that they only read.
 template<class T>
 void* writable(T const* data) {
   return const_cast<void*>(static_cast<void const*>(data));
 }
 
-/// A row-major matrix for one call.
+/// Descriptor of a row-major matrix for one call.
 template<class T>
 class Dense {
  public:
@@ -102,7 +102,7 @@ Spmm<T>::Spmm(void* stream, SpmmAlgorithm algorithm, CsrOperand<T> const& a, std
                                        &zero, dense_c.get(), number_type<T>, library_algorithm(algorithm_),
                                        &num_bytes));
   void* buffer = nullptr;
-  ORTHANT_CHECK_RUNTIME(Malloc(&buffer, num_bytes > 0 ? num_bytes : 1)); // never a null buffer
+  ORTHANT_CHECK_RUNTIME(Malloc(&buffer, num_bytes > 0 ? num_bytes : 1)); // so that the buffer is never null
   buffer_ = decltype(buffer_)(buffer);
   ORTHANT_CHECK_SPARSE(SpMM_preprocess(library, not_transposed, not_transposed, &one, matrix, dense_b.get(),
                                        &zero, dense_c.get(), number_type<T>, library_algorithm(algorithm_),

@@ -1,9 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sparse times dense through the vendor's library, on raw device pointers and a stream: cuSPARSE or
-// hipSPARSE, row-major. The library may add a row's terms in another order from run to run. Needs neither
-// Kokkos nor MPI.
+// Products of sparse and dense matrices with the vendor's library (cuSPARSE or hipSPARSE), on raw device pointers and a stream. Dense
+// operands are row-major. The library may add the terms of a row in a different order in each run. Needs neither Kokkos nor MPI.
 
 #include "runtime/unique_handle.hpp"
 
@@ -13,8 +12,8 @@
 
 namespace orthant::pmm::vendor {
 
-/// A sparse matrix in device memory. Offsets have 32 bits as columns do: that both types are the same is what
-/// every version of the libraries takes.
+/// A sparse matrix in device memory. Offsets have 32 bits like the columns, because not all versions of the libraries accept two
+/// different types.
 template<class T>
 struct CsrOperand {
   std::int64_t num_rows = 0;
@@ -25,26 +24,26 @@ struct CsrOperand {
   T const* values = nullptr;                 // [num_nonzeros]
 };
 
-/// Those that take CSR and row-major operands. The vendors' texts recommend the first; which is
-/// fastest differs by version, device, matrix and width.
+/// Algorithms that accept CSR and row-major operands. The vendors recommend the first; the fastest one depends on version, device, matrix
+/// and width.
 enum class SpmmAlgorithm : std::uint8_t { csr_alg2, csr_alg3, standard };
 inline constexpr std::array spmm_algorithms{SpmmAlgorithm::csr_alg2, SpmmAlgorithm::csr_alg3,
                                             SpmmAlgorithm::standard};
 
-/// "CSR_ALG2", "CSR_ALG3", "DEFAULT": the libraries' names without what they begin with.
+/// Returns the libraries' name without its prefix: "CSR_ALG2", "CSR_ALG3" or "DEFAULT".
 [[nodiscard]] char const* name_of(SpmmAlgorithm algorithm);
 
-/// C := A B for one A and one width, prepared once. A's arrays are borrowed and stay as they are. One host
+/// C := A B for one A and one width, prepared once. The arrays of A are borrowed: they must stay valid and unchanged. Use from one host
 /// thread at a time.
 template<class T>
 class Spmm {
  public:
-  /// Allocates the library's buffer on the current device. `b` [num_columns x width] and `c` [num_rows x
-  /// width] are such operands as apply() gets; c may be written to. Rows, columns, non-zeros and width are
-  /// positive. Throws Error where the library refuses, which some of its versions do for some algorithms.
+  /// Allocates the library's buffer on the current device. `b` [num_columns x width] and `c` [num_rows x width] are operands as for
+  /// apply(); `c` may be overwritten. Rows, columns, non-zeros and width must be positive. Throws Error if the library reports one: some
+  /// of its versions do not support some algorithms.
   Spmm(void* stream, SpmmAlgorithm algorithm, CsrOperand<T> const& a, std::int64_t width, T const* b, T* c);
 
-  /// Enqueues on `stream`. Does not wait. b and c are contiguous and do not overlap.
+  /// Enqueues on `stream`. Does not wait. b and c must be contiguous and must not overlap.
   void apply(void* stream, T const* b, T* c) const;
 
  private:

@@ -44,7 +44,7 @@ MPI_Op mpi_op(Reduction reduction) {
   return MPI_OP_NULL;
 }
 
-/// best := the larger of (candidate, best); equal values: the smaller index; a NaN loses to anything.
+/// best := the larger of (candidate, best). Of equal values the smaller index wins; a NaN loses to every value.
 template<class T>
 void take_larger(void* candidates, void* best, int* count, MPI_Datatype*) {
   auto const* from = static_cast<ValueIndex<T> const*>(candidates);
@@ -59,7 +59,7 @@ void take_larger(void* candidates, void* best, int* count, MPI_Datatype*) {
   }
 }
 
-/// The MPI type and operation of an arg-max, alive for one blocking call.
+/// The MPI type and operation of an arg-max for one blocking call.
 class ArgMax {
  public:
   explicit ArgMax(DataType type) {
@@ -82,7 +82,7 @@ class ArgMax {
   MPI_Op op_ = MPI_OP_NULL;
 };
 
-/// Of a send buffer, in elements.
+/// Part of a send buffer, in elements.
 struct Part {
   std::int64_t begin;
   std::int64_t count;
@@ -91,7 +91,7 @@ struct Part {
 } // namespace
 
 MpiExchange::~MpiExchange() {
-  // Only reached with open requests while an error unwinds: the job is ending, and waiting could hang it.
+  // Requests are open here only while an error unwinds: the job is ending, and waiting could hang it.
   comm_.give_back(std::move(scratch_));
 }
 
@@ -154,8 +154,8 @@ bool MpiExchange::test() {
   return is_complete != 0;
 }
 
-/// Elements of one blocking reduction within a node: its ring passes each rank's share through buffers that
-/// then stay in the last cache level (measured, 2 ranks, 16 MiB: 5.0 ms in one piece, 1.9 ms in four).
+/// Number of elements of one blocking reduction within a node: the ring sends each rank's share through buffers that then stay in the
+/// last-level cache (measured with 2 ranks, 16 MiB: 5.0 ms in one piece, 1.9 ms in four).
 std::int64_t MpiExchange::cached_piece() const {
   constexpr std::int64_t share_bytes = std::int64_t{2} << 20;
   if (!comm_.shares_memory()) return std::numeric_limits<std::int64_t>::max();
@@ -203,7 +203,7 @@ void MpiExchange::broadcast(void* data, std::int64_t count, int root) {
 }
 
 void MpiExchange::all_gather(Call const& call) {
-  if (call.tag > 0) // matched by it, in whatever order ranks begin
+  if (call.tag > 0) // matched by tag, in whatever order ranks begin
     return exchange_parts(call, first_gather_tag + call.tag, [&](int) { return Part{0, call.send_count}; });
   auto const size = comm_.size();
   auto const part = [&](int r) {
@@ -214,7 +214,7 @@ void MpiExchange::all_gather(Call const& call) {
     own_offset += part(r);
   auto const is_in_place = call.send == at(call.receive, own_offset);
 
-  if (call.receive_count > comm_.chunk_limit()) { // one broadcast a rank, cut in chunks
+  if (call.receive_count > comm_.chunk_limit()) { // one broadcast per rank, cut into chunks
     if (!is_in_place) copy(call, at(call.receive, own_offset), call.send, call.send_count);
     auto offset = std::int64_t{0};
     for (int r = 0; r < size; ++r) {
@@ -256,7 +256,7 @@ void MpiExchange::reduce_scatter(Call const& call) {
     return call.send_counts.empty() ? call.receive_count : call.send_counts[static_cast<std::size_t>(r)];
   };
 
-  if (call.send_count > comm_.chunk_limit()) { // one reduction a rank, cut in chunks
+  if (call.send_count > comm_.chunk_limit()) { // one reduction per rank, cut into chunks
     auto begin = std::int64_t{0};
     for (int r = 0; r < size; ++r) {
       for_each_chunk(part(r), comm_.chunk_limit(), [&](std::int64_t offset, int length) {
@@ -291,7 +291,7 @@ void MpiExchange::reduce_scatter(Call const& call) {
 }
 
 void MpiExchange::all_to_all(Call const& call) {
-  // With counts, totals differ between ranks, so only a pair can agree on how its message is cut.
+  // With counts, totals differ between ranks, so that only the two ranks of a pair can agree on the cuts of their message.
   if (!call.send_counts.empty() || call.send_count > comm_.chunk_limit()) return pairwise(call);
   auto const count = static_cast<int>(call.send_count / comm_.size());
   if (is_blocking())
@@ -310,7 +310,7 @@ void MpiExchange::pairwise(Call const& call) {
   });
 }
 
-/// send_part(r), asked for once per rank in order, goes to rank r; part r of the receive buffer comes from it.
+/// Calls send_part(r) once per rank in order and sends the result to rank r; part r of the receive buffer comes from rank r.
 template<class SendPart>
 void MpiExchange::exchange_parts(Call const& call, int tag, SendPart&& send_part) {
   auto const size = comm_.size();

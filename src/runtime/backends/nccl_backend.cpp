@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The NCCL (RCCL) backend: operations on device buffers, enqueued on the caller's stream. NCCL's counts are
-// 64-bit, so nothing is cut in chunks. Operations that NCCL lacks (parts of unequal length, all_to_all) are
-// groups of its own.
+// The NCCL (RCCL) backend: operations on device buffers, enqueued on the caller's stream. NCCL's counts are 64-bit, so that nothing is cut
+// into chunks. Operations that NCCL lacks (parts of unequal length, all_to_all) are groups of NCCL calls.
 #include "runtime/comm/backend.hpp"
 #include "runtime/device/device_runtime.hpp"
 #include "runtime/error.hpp"
@@ -68,7 +67,7 @@ std::array<char, 128> device_identity() {
   return identity;
 }
 
-/// Device memory that grows and is kept: no allocation once the largest message has been seen.
+/// Device memory that grows and is kept: it allocates nothing once the largest message has been sent.
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
@@ -93,7 +92,7 @@ class DeviceBuffer {
   std::size_t num_bytes_ = 0;
 };
 
-/// A flag that kernels raise and the host reads without waiting for them.
+/// A flag that kernels set and the host reads without waiting for them.
 class OverflowFlag {
  public:
   OverflowFlag() {

@@ -11,13 +11,13 @@ namespace orthant::runtime {
 namespace detail {
 namespace {
 
-constexpr std::int64_t not_recorded = -1; // bytes of a result of an earlier recording
+constexpr std::int64_t not_recorded = -1; // num_bytes of a result of an earlier recording
 
 std::int64_t bytes_of_result(Call const& call) {
   return call.receive_count * static_cast<std::int64_t>(size_of(call.type));
 }
 
-/// Messages and barriers have no result that all ranks know of.
+/// Messages and barriers have no result that all ranks know.
 bool has_result(Call const& call) {
   return call.operation != Operation::send && call.operation != Operation::receive &&
          call.operation != Operation::barrier;
@@ -39,7 +39,7 @@ void KeptResult::prepare(MakeBytes const& make_bytes, Call const& call) {
   num_bytes = bytes_of_result(call);
   if (num_bytes <= capacity) return;
   capacity = bytes ? num_bytes + num_bytes / 32 : num_bytes;
-  bytes.reset(); // the old memory goes before the new comes
+  bytes.reset(); // frees the old memory before the new memory is allocated
   bytes = make_bytes("orthant::runtime::CallTape/result", capacity, call.on_device);
 }
 
@@ -60,7 +60,7 @@ void CallTape::begin(State state) {
   for (auto& [comm, track] : tracks_) {
     track.next = 0;
     if (state != State::recording) continue;
-    for (auto& kept : track.results) // a shorter recording must not be followed by the end of a longer one
+    for (auto& kept : track.results) // so that a shorter recording does not end with results of a longer one
       kept.num_bytes = detail::not_recorded;
   }
 }
@@ -93,7 +93,7 @@ std::string RecordedStep::record(Communicator const& group, std::vector<Communic
                                  std::function<void()> const& enqueue) {
   communicators_ = std::move(communicators);
   instruments_ = &group.instruments();
-  // What is recorded is counted, although nothing is done; it counts when it is replayed.
+  // Recording counts work that is not done yet; the counts are removed here and added at each replay.
   auto const flops_before = std::exchange(instruments_->flops, {});
   auto const passes_before = std::exchange(instruments_->passes.total, {});
   std::vector<Ledger> before;
@@ -106,7 +106,7 @@ std::string RecordedStep::record(Communicator const& group, std::vector<Communic
   for (auto const* comm : communicators_)
     calls_.push_back(comm->ledger());
   auto const all_have_it = all_reduced(group, std::int32_t{graph_.exists()}, Reduction::min) != 0;
-  // The reduction above is no part of the step.
+  // The reduction above is not part of the step.
   for (std::size_t i = 0; i < communicators_.size(); ++i)
     communicators_[i]->ledger() = before[i];
   if (all_have_it) return {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a rank can find wrong before it communicates; groups of one; requests.
+// Local checks before a rank communicates; groups of one rank; requests.
 #include "runtime/comm/collectives.hpp"
 
 #include "runtime/comm/call_tape.hpp"
@@ -16,8 +16,7 @@ namespace orthant::runtime {
 namespace detail {
 namespace {
 
-/// What a rank can find wrong by itself, before it communicates. Errors name the operation and the caller's
-/// place.
+/// Errors that a rank can find alone, before it communicates. The messages contain the operation and the caller's source location.
 void check(Communicator const& comm, Call const& call) {
   auto const size = static_cast<std::int64_t>(comm.size());
   auto const rank = static_cast<std::size_t>(comm.rank());
@@ -78,7 +77,7 @@ void check(Communicator const& comm, Call const& call) {
             ": pairs of value and index know the arg-max only");
 }
 
-/// A group of one: the result is the input, and 0 before it.
+/// For a group of one rank: the result is the input; an exclusive scan gives 0.
 void copy_locally(Call const& call) {
   if (call.operation == Operation::exclusive_scan && call.receive_count > 0)
     std::memset(call.receive, 0, static_cast<std::size_t>(call.receive_count) * size_of(call.type));
@@ -91,7 +90,7 @@ void copy_locally(Call const& call) {
     std::memmove(call.receive, call.send, num_bytes);
 }
 
-/// Whether the result was kept, and is there again.
+/// True if the result was recorded on a tape and has been copied from it.
 bool is_replayed(Communicator const& comm, Call const& call) {
   auto* const tape = comm.instruments().tape;
   return tape != nullptr && tape->replay(comm, call);
@@ -138,16 +137,15 @@ Request::~Request() {
 
 void Request::complete_or_abandon() noexcept {
   if (!pending_) return;
-  if (std::uncaught_exceptions() == 0) return wait(); // an error here terminates, as there is nobody to tell
-  // An error is unwinding and the job is ending; waiting could hang it. MPI may still write, so the buffers
-  // stay.
+  if (std::uncaught_exceptions() == 0) return wait(); // an error here terminates: no caller can catch it
+  // An error is unwinding and the job is ending; waiting could hang it. MPI may still write, so the buffers are not freed.
   pending_->abandon();
   static_cast<void>(pending_.release());
 }
 
 void Request::wait(std::source_location where) {
   if (!pending_) return;
-  auto const pending = std::move(pending_); // over, also where finish throws
+  auto const pending = std::move(pending_); // so that the operation is over even if finish() throws
   pending->finish(where);
 }
 

@@ -32,7 +32,7 @@ bool is_in_shared_memory(MPI_Comm comm, int num_ranks) {
 
 using Backends = std::vector<std::unique_ptr<detail::Backend>>;
 
-/// MPI, and what stages for it. `whole`: those of the communicator that this one is split from.
+/// The MPI and the staged backend. `whole` are the backends of the communicator that this one is split from.
 Backends backends_of_part(Backends const& whole) {
   Backends part;
   part.push_back(detail::make_mpi_backend(whole.empty() ? nullptr : whole[whole.size() - 2]->progress()));
@@ -61,7 +61,7 @@ Communicator::Communicator(detail::MpiComm comm, std::string axis, std::shared_p
       axis_(std::move(axis)),
       state_(std::make_unique<State>()),
       instruments_(std::move(instruments)) {
-  // Without this MPI aborts by itself and no return code of ours is ever looked at.
+  // Otherwise MPI aborts on errors and never returns an error code.
   ORTHANT_MPI(MPI_Comm_set_errhandler(comm_.get(), MPI_ERRORS_RETURN));
   ORTHANT_MPI(MPI_Comm_rank(comm_.get(), &rank_));
   ORTHANT_MPI(MPI_Comm_size(comm_.get(), &size_));
@@ -113,8 +113,8 @@ Communicator Communicator::subgroup(std::vector<int> const& ranks, std::string a
   MPI_Group all = MPI_GROUP_NULL;
   MPI_Group members = MPI_GROUP_NULL;
   MPI_Comm part = MPI_COMM_NULL;
-  constexpr int tag = 0;               // groups with a rank in common are made one after the other
-  std::optional<WaitingScope> waiting; // the watchdog sees ranks that make different groups
+  constexpr int tag = 0;               // groups with a rank in common are created one after the other
+  std::optional<WaitingScope> waiting; // the watchdog sees ranks that create different groups
   if (ranks.size() > 1) waiting.emplace(instruments_->position, "making a communicator");
   ORTHANT_MPI(MPI_Comm_group(comm_.get(), &all));
   detail::MpiGroup const all_owner(all);
@@ -160,7 +160,7 @@ bool Communicator::works_on_streams() const {
 
 std::vector<std::byte> Communicator::lend_scratch(std::size_t num_bytes) const {
   auto& pool = state_->scratch;
-  // The smallest buffer that is large enough, else the largest one, which then grows.
+  // The smallest buffer that is large enough, otherwise the largest one, which then grows.
   auto best = pool.end();
   for (auto it = pool.begin(); it != pool.end(); ++it) {
     if (best == pool.end()) {
@@ -179,7 +179,7 @@ std::vector<std::byte> Communicator::lend_scratch(std::size_t num_bytes) const {
     pool.pop_back();
   }
   if (buffer.size() < num_bytes) {
-    buffer.clear(); // what it held is nobody's: a growing resize would copy it
+    buffer.clear(); // the content is not needed: a growing resize would copy it
     buffer.resize(num_bytes);
   }
   return buffer;

@@ -15,7 +15,7 @@
 namespace orthant::runtime::detail {
 namespace {
 
-/// The same call on encoded numbers, less buffers and counts.
+/// The same call on encoded numbers, without buffers and counts.
 Call as_bytes(Call call, Operation operation) {
   call.operation = operation;
   call.type = DataType::byte;
@@ -79,19 +79,19 @@ class EncodedExchange final : public Exchange {
   Mode mode_;
   Encoding const& encoding_;
   Phase phase_ = Phase::moving;
-  Counts send_parts_, receive_parts_; // numbers
-  Counts send_bytes_, receive_bytes_; // the same encoded; lent to the backend
+  Counts send_parts_, receive_parts_; // in numbers
+  Counts send_bytes_, receive_bytes_; // in encoded bytes; borrowed by the backend
   std::array<std::byte*, 3> slots_{};
   std::array<std::vector<std::byte>, 3> buffers_; // the slots of host memory
   std::unique_ptr<Exchange> under_way_;           // null: nothing to wait for
-  int tag_ = 0;                                   // of the gather, if ranks may come to it in any order
-  std::shared_ptr<Progress> progress_;            // that this exchange is in
-  std::exception_ptr failure_;                    // of a test: for whoever waits
+  int tag_ = 0;                                   // of the gather, if ranks may reach it in different orders
+  std::shared_ptr<Progress> progress_;            // that contains this exchange
+  std::exception_ptr failure_;                    // error of a test, thrown by the wait
 };
 
-/// How the buffers are divided among ranks.
+/// Divides the buffers among the ranks.
 void EncodedExchange::divide() {
-  auto const num_send = call_.send_count; // 0 of a rank that has nothing to gather, whose buffer may be null
+  auto const num_send = call_.send_count; // 0 on a rank that has nothing to gather, whose buffer may be null
   auto const num_ranks = static_cast<std::int64_t>(size());
   auto const parts_or = [&](std::span<std::int64_t const> counts, std::int64_t equal) {
     return counts.empty() ? Counts(size(), equal) : Counts(counts.begin(), counts.end());
@@ -134,8 +134,8 @@ std::byte* EncodedExchange::lend(Slot slot, std::int64_t num_bytes) {
   return slots_[slot] = buffers_[slot].data();
 }
 
-/// work(numbers) for runs of parts that may be encoded as one array, since every part but the last is a multiple
-/// of a block: on a device one kernel, mostly.
+/// Calls work(numbers) for runs of parts that can be encoded as one array, because every part but the last is a multiple of a block. On a
+/// device this is usually one kernel.
 template<class Work>
 void EncodedExchange::for_each_run(Counts const& parts, Work&& work) const {
   std::int64_t run = 0;
@@ -202,7 +202,7 @@ void EncodedExchange::exchange_addends() {
   phase_ = Phase::exchanging_addends;
 }
 
-/// The sum takes the place of what was sent.
+/// Sums the addends; the result replaces the send data.
 void EncodedExchange::add_up() {
   auto const count = send_parts_[rank()];
   auto const num_bytes = static_cast<std::size_t>(send_bytes_[rank()]);
@@ -226,7 +226,7 @@ void EncodedExchange::gather_sums() {
   phase_ = Phase::gathering_sums;
 }
 
-/// The exchange under way is over: what comes next.
+/// Starts the next phase after the exchange in progress has ended.
 void EncodedExchange::go_on() {
   under_way_.reset();
   switch (phase_) {
@@ -273,8 +273,7 @@ void EncodedExchange::finish() {
   if (failure_) std::rethrow_exception(failure_);
 }
 
-/// A number that does not fit is the error of the one who waits for this exchange, not of one who happens to
-/// take it along.
+/// If a number does not fit, the wait for this exchange must throw, not the wait that happens to advance it.
 bool EncodedExchange::test() {
   try {
     while (phase_ != Phase::over && (!under_way_ || under_way_->test()))
@@ -290,7 +289,7 @@ bool EncodedExchange::test() {
 
 bool can_carry(Backend const& backend, Call const& call, Mode mode) {
   if (backend.takes(call, mode)) return true;
-  // Kernels encode what is on a device, and only a stream puts them in order with the exchange.
+  // Kernels encode device buffers, and only a stream orders them with the exchange.
   if (call.wire == Wire::native || (call.on_device && !backend.is_ordered_by_stream())) return false;
   if (!reduces(call)) return backend.takes(as_bytes(call, call.operation), mode);
   return backend.takes(as_bytes(call, Operation::all_to_all), mode) &&

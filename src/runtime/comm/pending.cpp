@@ -52,7 +52,7 @@ std::shared_ptr<VirtualCall> VirtualCalls::begin(Communicator const& comm, Call 
   return begun;
 }
 
-/// The sender tells the receiver when the message arrives, ahead of the message and under its tag.
+/// The sender sends the receiver the arrival time of the message, before the message and with its tag.
 void VirtualCalls::begin_message(Communicator const& comm, Call const& call, VirtualCall& message) {
   message.is_message_ = true;
   auto& [clock, seconds] = *message.numbers_;
@@ -69,7 +69,7 @@ double VirtualCalls::end_of(VirtualCall& call) {
     call.wait();
     return call.numbers_->front();
   }
-  while (call.request_ != MPI_REQUEST_NULL) { // those before it have no end yet, either
+  while (call.request_ != MPI_REQUEST_NULL) { // the calls before it have no end yet either
     auto& first = *open_.front();
     first.wait();
     auto const [latest, seconds] = *first.numbers_;
@@ -81,7 +81,7 @@ double VirtualCalls::end_of(VirtualCall& call) {
 
 namespace {
 
-/// For the watchdog: this rank is in the collective, until the scope is left, however that happens.
+/// Tells the watchdog that this rank is in the collective, until the scope ends in any way.
 class InCollective {
  public:
   InCollective(Communicator const& comm, Operation operation, std::int64_t sequence, std::int64_t bytes,
@@ -146,7 +146,7 @@ void Pending::begin() {
   }
   backend_ = &backend_of(comm_, call_, mode_);
   exchange_ = begin_on(*backend_, comm_, call_, mode_);
-  is_done_ = backend_->is_ordered_by_stream(); // as far as the host is concerned
+  is_done_ = backend_->is_ordered_by_stream(); // complete for the host
   if (auto const progress = backend_->progress(); progress && mode_ == Mode::asynchronous)
     progress->advance();
   comm_.ledger().add_seconds(call_.operation, std::chrono::duration<double>(clock.now() - began_).count());
@@ -164,7 +164,7 @@ void Pending::wait(std::source_location where) {
   auto const bytes = logical_bytes();
   InCollective const waiting(comm_, call_.operation, sequence_, bytes, where);
   if (exchange_) {
-    // Another rank may wait for a sum that this one waits for later.
+    // Another rank may wait for a sum for which this rank waits later.
     if (auto const progress = backend_->progress(); progress && progress->is_needed())
       while (!exchange_->test())
         progress->advance();

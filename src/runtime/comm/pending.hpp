@@ -40,7 +40,7 @@ class VirtualCall {
 
  private:
   friend class VirtualCalls;
-  using Numbers = std::array<double, 2>; // this rank's clock and seconds, then their largest values over the ranks
+  using Numbers = std::array<double, 2>; // this rank's clock and seconds, then the largest over ranks
 
   void wait();
 

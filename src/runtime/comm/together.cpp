@@ -24,7 +24,7 @@ void agree(Communicator const& comm, std::optional<LocalFailure> const& failure)
     header = {static_cast<std::int64_t>(failure->message.size()), failure->is_users_mistake ? 1 : 0};
   broadcast(host, comm, std::span(header), root);
 
-  // Text travels as one int32 a character: messages are short and collectives carry numbers only.
+  // Text is sent as one int32 per character: messages are short, and collectives carry only numbers.
   std::vector<std::int32_t> text(static_cast<std::size_t>(header[0]));
   if (comm.rank() == root) text.assign(failure->message.begin(), failure->message.end());
   broadcast(host, comm, std::span(text), root);
@@ -78,7 +78,7 @@ void gather_text(Communicator const& comm, std::string text,
   all_gather(host, comm, std::span(&length, 1), lengths);
   text.resize(8 * num_words(length));
   std::span const mine(reinterpret_cast<std::int64_t const*>(text.data()), num_words(length));
-  std::int64_t total = 0; // words
+  std::int64_t total = 0; // in words
   for (auto const bytes : lengths)
     total += static_cast<std::int64_t>(num_words(bytes));
 
@@ -87,7 +87,7 @@ void gather_text(Communicator const& comm, std::string text,
   std::vector<std::int64_t> send_counts(num_ranks);
   std::vector<std::int64_t> window;
   for (std::int64_t begin = 0; begin < total; begin += window_words) {
-    // What each rank has of the window [begin, begin + window_words): words [first, last) of its own.
+    // Each rank's part of the window [begin, begin + window_words): words [first, last) of its text.
     std::int64_t start = 0;
     std::span<std::int64_t const> sent;
     for (std::size_t rank = 0; rank < num_ranks; ++rank) {
@@ -105,7 +105,7 @@ void gather_text(Communicator const& comm, std::string text,
     all_to_allv(host, comm, sent, send_counts, window, receive_counts);
 
     start = 0;
-    std::int64_t next = 0; // in the window
+    std::int64_t next = 0; // offset in the window
     for (std::size_t rank = 0; comm.is_root() && rank < num_ranks; ++rank) {
       auto const size = static_cast<std::int64_t>(num_words(lengths[rank]));
       auto const first = std::clamp(begin - start, std::int64_t{0}, size);

@@ -6,7 +6,7 @@
 namespace orthant::runtime {
 
 DeviceQueue const& training_queue() {
-  static auto const* const queue = new DeviceQueue; // never given back: the device may end before statics do
+  static auto const* const queue = new DeviceQueue; // never deleted: the device may end before statics do
   return *queue;
 }
 
@@ -34,7 +34,7 @@ struct DestroyGraph {
 };
 using Graph = UniqueHandle<NativeGraph, nullptr, DestroyGraph>;
 
-/// CUDA and older HIP call it differently.
+/// CUDA and older HIP have different names for it.
 template<class Attributes>
 auto type_of(Attributes const& memory) {
   if constexpr (requires { memory.type; })
@@ -49,8 +49,8 @@ bool is_device_memory(void const* address) {
          type_of(attributes) == ORTHANT_DEVICE_API(MemoryTypeDevice);
 }
 
-/// A copy from host memory would read what is there when the graph runs, no matter what was meant: so do the
-/// arguments of Kokkos's large kernels travel (more than 512 bytes), through a buffer that all kernels share.
+/// A recorded copy from host memory reads the memory's content at the time of the launch, not of the recording. This includes the arguments
+/// of Kokkos's large kernels (more than 512 bytes), which go through a buffer that all kernels share.
 void require_device_copies(NativeGraph graph) {
   std::size_t count = 0;
   ORTHANT_DEVICE(GraphGetNodes(graph, nullptr, &count));
@@ -69,9 +69,9 @@ void require_device_copies(NativeGraph graph) {
   }
 }
 
-/// Ends a capture however `enqueue` ends, so that the queue is of use again. Returns what was recorded.
+/// Ends a capture in whatever way `enqueue` ends, so that the queue is usable again. Returns the recorded graph.
 Graph record(NativeStream stream, std::function<void()> const& enqueue) {
-  // Of this thread alone: a second one may allocate meanwhile.
+  // For this thread only: another thread may allocate at the same time.
   ORTHANT_DEVICE(StreamBeginCapture(stream, ORTHANT_DEVICE_API(StreamCaptureModeThreadLocal)));
   NativeGraph graph = nullptr;
   try {
@@ -111,7 +111,7 @@ std::string DeviceGraph::capture(DeviceQueue const& queue, std::function<void()>
     graph_ = decltype(graph_)(graph);
     return {};
   } catch (std::exception const& error) {
-    static_cast<void>(ORTHANT_DEVICE_API(GetLastError)()); // the next check must not find this one
+    static_cast<void>(ORTHANT_DEVICE_API(GetLastError)()); // clears the error for the next check
     return error.what();
   }
 }

@@ -28,7 +28,7 @@ void free_idle() {
   pool().idle.clear();
 }
 
-/// Takes the smallest that is large enough, or else the largest, out of the pool. Empty of an empty pool.
+/// Removes from the pool the smallest memory that is large enough, otherwise the largest. Returns an empty span if the pool is empty.
 Memory take(std::size_t num_bytes) {
   auto& idle = pool().idle;
   if (idle.empty()) return {};
@@ -49,11 +49,11 @@ Memory take(std::size_t num_bytes) {
 } // namespace
 
 std::span<std::byte> lend_pinned(std::size_t num_bytes) {
-  constexpr std::size_t smallest = 4096; // of an empty message, too: MPI is given an address
+  constexpr std::size_t smallest = 4096; // also for an empty message: MPI needs an address
   num_bytes = std::max(num_bytes, smallest);
   auto const memory = take(num_bytes);
   if (memory.size() >= num_bytes) return memory;
-  if (!memory.empty()) Kokkos::kokkos_free<compat::PinnedSpace>(memory.data()); // one that grows
+  if (!memory.empty()) Kokkos::kokkos_free<compat::PinnedSpace>(memory.data()); // it was too small
   if (!pool().is_freed_at_the_end) {
     Kokkos::push_finalize_hook(free_idle);
     pool().is_freed_at_the_end = true;

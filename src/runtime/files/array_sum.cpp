@@ -6,7 +6,7 @@
 namespace orthant::runtime {
 
 void add_up(Communicator const& comm, std::vector<std::uint64_t>& sums) {
-  std::vector<std::int64_t> halves; // whose sums do not overflow
+  std::vector<std::int64_t> halves; // 32-bit halves, whose sums do not overflow
   for (auto const sum : sums) {
     halves.push_back(static_cast<std::int64_t>(sum >> 32));
     halves.push_back(static_cast<std::int64_t>(sum & 0xffffffffU));

@@ -25,7 +25,7 @@ FileDescriptor open_to_read(std::filesystem::path const& path) {
   if (::fstat(file.get(), &status) != 0)
     throw_user("cannot read {}: {}", path.string(), std::strerror(errno));
   if (S_ISDIR(status.st_mode)) throw_user("{} is a folder; a file was expected", path.string());
-  if (!S_ISREG(status.st_mode)) // no size, no offsets; a pipe nobody writes to would never end
+  if (!S_ISREG(status.st_mode)) // has no size or offsets; opening a pipe without a writer would never return
     throw_user("cannot read {}: it is a pipe or a device; a regular file is wanted", path.string());
   return file;
 }
@@ -41,7 +41,7 @@ std::int64_t read_at(int descriptor, std::int64_t offset, std::span<char> out,
                      std::filesystem::path const& path) {
   std::size_t num_read = 0;
   while (num_read < out.size()) {
-    auto const wanted = std::min(out.size() - num_read, std::size_t{1} << 30); // Linux reads 2 GiB at most
+    auto const wanted = std::min(out.size() - num_read, std::size_t{1} << 30); // Linux reads at most 2 GiB
     auto const got = repeated([&] {
       return ::pread(descriptor, out.data() + num_read, wanted, offset + static_cast<off_t>(num_read));
     });

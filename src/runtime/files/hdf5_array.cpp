@@ -11,7 +11,7 @@ namespace detail {
 
 namespace {
 
-/// An external link leads to a file that the user has not named.
+/// Throws UserError for an external link, which leads to a file that the user has not named.
 void require_no_external_link(Hdf5Handle const& file, std::string const& file_name, std::string const& name) {
   for (auto slash = name.find('/', 1);; slash = name.find('/', slash + 1)) {
     auto const part = name.substr(0, slash);
@@ -65,8 +65,8 @@ void OpenArray::require_bytes(std::int64_t property_list) const {
   if (layout == H5D_VIRTUAL || (layout == H5D_CONTIGUOUS && H5Pget_external_count(property_list) != 0))
     throw_user("{}: the data of {} are in another file; they must be in this one", file_name_, name_);
 
-  // A file of a few bytes may claim any extents: what they promise is compared with what is stored before
-  // memory is asked for. Compression by deflate saves at most a factor of 1,032.
+  // A file of a few bytes may claim any extents: they are compared with the stored size before memory is allocated. Compression by deflate
+  // saves at most a factor of 1,032.
   constexpr std::int64_t most_compression = 1032;
   auto const stored = checked_narrow<std::int64_t>(H5Dget_storage_size(array_.get()), what);
   bool const fits = layout == H5D_CHUNKED ? bytes / most_compression <= stored : bytes <= stored;
@@ -98,7 +98,7 @@ std::int64_t OpenArray::offset_bytes() const {
 using detail::check_read;
 
 namespace {
-// HDF5 1.12 tells visitors more of an object; its H5O_info_t is what the newer call gives.
+// Since HDF5 1.12, visitors get more data of an object; the older H5O_info_t has the data of the newer call.
 #if H5_VERSION_GE(1, 12, 0)
 constexpr auto visit_objects = H5Ovisit3;
 #else

@@ -21,7 +21,7 @@ static_assert(sizeof(hid_t) == sizeof(std::int64_t), "HDF5 1.10 or newer");
 namespace detail {
 
 void CloseHdf5::operator()(std::int64_t id) const noexcept {
-  // Errors of a file's last flush are Hdf5File::close's business.
+  // Hdf5File::close() reports errors of a file's last flush.
   H5Idec_ref(id);
 }
 
@@ -79,13 +79,13 @@ using detail::take_reason;
 
 #define ORTHANT_HDF5(call) detail::check_made((call), name_, #call)
 
-/// No printing of its own; errors are thrown. Once a process.
+/// Turns off HDF5's own printing, once per process; errors are thrown.
 void silence_hdf5() {
   static bool const is_silent = H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr) >= 0;
   static_cast<void>(is_silent);
 }
 
-/// Properties of new objects that bear no times of day: equal input, equal file.
+/// Properties of new objects without times of day: equal input gives an equal file.
 Hdf5Handle without_times(hid_t kind, std::string const& name_) {
   Hdf5Handle properties(ORTHANT_HDF5(H5Pcreate(kind)));
   ORTHANT_HDF5(H5Pset_obj_track_times(properties.get(), false));
@@ -138,7 +138,7 @@ Hdf5File Hdf5File::open(std::filesystem::path const& path) {
   if (::access(name_.c_str(), R_OK) != 0) throw_user("cannot open {}: {}", name_, std::strerror(errno));
   Hdf5Handle const access(ORTHANT_HDF5(H5Pcreate(H5P_FILE_ACCESS)));
 #if H5_VERSION_GE(1, 10, 7)
-  // Shared file systems without locks are common, and nobody writes a file that others read: it is renamed.
+  // Shared file systems without locks are common, and no file is written while it is read: writers rename complete files.
   ORTHANT_HDF5(H5Pset_file_locking(access.get(), false, true));
 #endif
   auto const is_hdf5 = H5Fis_hdf5(name_.c_str());
@@ -174,7 +174,7 @@ void Hdf5File::close() {
 }
 
 bool Hdf5File::contains(std::string const& name) const {
-  // Every group on the way must be there, else HDF5 calls the question an error.
+  // Every group of the path must exist, otherwise H5Lexists fails.
   for (auto slash = name.find('/', 1); slash != std::string::npos; slash = name.find('/', slash + 1)) {
     auto const group = name.substr(0, slash);
     if (check_read(H5Lexists(file_.get(), group.c_str(), H5P_DEFAULT), name_, group) == 0) return false;
@@ -247,8 +247,7 @@ void write_attribute_of(Hdf5Handle const& file, std::string const& name_, std::s
   ORTHANT_HDF5(H5Awrite(id.get(), type, value));
 }
 
-/// An attribute of one element. Anything else would be written past the end of the variable that it is read
-/// to.
+/// Opens an attribute of one element. Otherwise HDF5 would write past the end of the variable into which it is read.
 Hdf5Handle open_attribute(Hdf5Handle const& file, std::string const& name_, std::string const& owner,
                           std::string const& attribute) {
   auto const what = "attribute " + attribute + " of " + owner;

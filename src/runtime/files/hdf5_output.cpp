@@ -15,13 +15,13 @@
 #include <span>
 #include <utility>
 #if __has_include(<H5FDdevelop.h>)
-#include <H5FDdevelop.h> // from HDF5 1.14 on drivers have a header of their own
+#include <H5FDdevelop.h> // since HDF5 1.14, drivers have a separate header
 #endif
 
 namespace orthant::runtime::detail {
 namespace {
 
-/// An open file as HDF5 knows it: its own fields come first.
+/// An open file in the form that HDF5 requires: HDF5's own fields come first.
 struct RecordedFile {
   H5FD_t library;
   Hdf5Recording* recording;
@@ -35,7 +35,7 @@ RecordedFile const& of(H5FD_t const* file) {
   return *reinterpret_cast<RecordedFile const*>(file);
 }
 
-/// Driver's properties are a pointer to the recording, copied as bytes.
+/// Our driver's properties are a pointer to the recording, which HDF5 copies as bytes.
 H5FD_t* open_file(char const*, unsigned, hid_t access, haddr_t) {
   void const* const properties = H5Pget_driver_info(access);
   if (properties == nullptr) return nullptr;
@@ -83,10 +83,10 @@ herr_t read_bytes(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t address, size_t size,
 herr_t write_bytes(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t address, size_t size, void const* buffer) {
   std::span const bytes(static_cast<std::byte const*>(buffer), size);
   auto& recording = *of(file).recording;
-  try { // no exception may pass through C
+  try { // no exception may pass through C code
     recording.writes.push_back({static_cast<std::int64_t>(address), std::vector(bytes.begin(), bytes.end())});
   } catch (std::bad_alloc const&) {
-    // A failure would make HDF5 free the file half and crash when the program ends.
+    // If this call failed, HDF5 would free the file only partly and crash when the program ends.
     recording.is_out_of_memory = true;
   }
   return 0;
@@ -107,10 +107,10 @@ H5FD_class_t make_driver() {
   driver.query = query_features;
   driver.get_eoa = end_of_allocation;
   driver.set_eoa = set_end_of_allocation;
-  driver.get_eof = end_of_allocation; // all that is allocated will be there
+  driver.get_eof = end_of_allocation; // all allocated bytes will exist
   driver.read = read_bytes;
   driver.write = write_bytes;
-  H5FD_mem_t const free_lists[] = H5FD_FLMAP_DICHOTOMY; // of structure and of data, as in HDF5's own driver
+  H5FD_mem_t const free_lists[] = H5FD_FLMAP_DICHOTOMY; // for structure and for data, as in HDF5's own driver
   std::ranges::copy(free_lists, driver.fl_map);
   return driver;
 }
@@ -137,12 +137,12 @@ std::int64_t product_from(Hdf5Output::Extents const& extents, std::size_t first)
                          std::multiplies<>());
 }
 
-/// Calls visit(offset, length), both in elements, for the runs of a row-major array that make up a box, in
-/// the order of the box's own elements. The box is not empty.
+/// Calls visit(offset, length), both in elements, for each contiguous run of a box in a row-major array, in the order of the box's
+/// elements. The box must not be empty.
 template<class Visit>
 void for_each_run(Hdf5Output::Extents const& extents, Hdf5Output::Extents const& begin,
                   Hdf5Output::Extents const& counts, Visit&& visit) {
-  // Dimensions behind `last` are whole, so that a run covers them and a range of `last`.
+  // The dimensions after `last` are whole, so that a run covers them and a range of `last`.
   auto last = extents.size() - 1;
   while (last > 0 && counts[last] == extents[last])
     --last;
@@ -189,8 +189,7 @@ void Hdf5Output::reserve_space() {
   together(*comm_, [&] {
     if (!comm_->is_root()) return;
     staged_.file().reserve(end + for_structure);
-    // A network file system's client fills what it takes for the end of a file with zeros, over its
-    // neighbours' data.
+    // A network file system's client fills the range before what it considers the end of the file with zeros, over the data of other ranks.
     staged_.file().set_size(end);
   });
 }

@@ -19,7 +19,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "safetensors are little-endian");
 
-constexpr std::int64_t most_header_bytes = 100'000'000; // as the format's own library has it
+constexpr std::int64_t most_header_bytes = 100'000'000; // as in the format's own library
 constexpr std::int64_t length_bytes = 8;
 constexpr int deepest_header = 8; // three levels are needed
 
@@ -37,7 +37,7 @@ NamedType const& named(TensorType type) {
   return *std::ranges::find(types, type, &NamedType::type);
 }
 
-/// What is wrong with a file: "w.safetensors: .."
+/// Creates the errors of a file: "w.safetensors: .."
 class Complaint {
  public:
   explicit Complaint(std::filesystem::path const& path) : path_(path.string()) {}
@@ -50,9 +50,9 @@ class Complaint {
   std::string path_;
 };
 
-/// The header as JSON. A name that is there twice is refused: readers would differ in which one they take.
+/// The header as JSON. Throws if a name occurs twice, because readers differ in which one they use.
 nlohmann::json parse_header(std::string const& text, Complaint const& complaint) {
-  std::vector<std::set<std::string>> names; // of the objects that are open
+  std::vector<std::set<std::string>> names; // names of the open objects
   auto const refuse_repeats = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
     using Event = nlohmann::json::parse_event_t;
     if (depth > deepest_header) complaint.refuse("its header is nested deeper than that of any such file");
@@ -71,7 +71,7 @@ nlohmann::json parse_header(std::string const& text, Complaint const& complaint)
   }
 }
 
-/// A list of whole numbers that are not negative.
+/// A list of non-negative integers.
 std::vector<std::int64_t> counts_of(nlohmann::json const& list, std::string const& tensor, char const* what,
                                     Complaint const& complaint) {
   std::vector<std::int64_t> counts;
@@ -177,7 +177,7 @@ SafetensorsFile::SafetensorsFile(std::filesystem::path path) : path_(std::move(p
   std::vector<Place> places;
   for (auto const& [name, entry] : header.items())
     if (name != "__metadata__") places.push_back(place_of(name, entry, complaint));
-  // By offset, each begins where the one before it ends, and the last one ends with the file.
+  // In the order of offsets, each tensor must begin at the end of the one before, and the last one must end with the file.
   auto by_offset = places;
   std::ranges::sort(by_offset, {}, [](Place const& place) { return std::pair(place.begin, place.end); });
   std::int64_t end = 0;
@@ -234,7 +234,7 @@ void write_safetensors(std::filesystem::path const& path, std::vector<Tensor> co
         {"dtype", named(type).name}, {"shape", tensor.shape}, {"data_offsets", {begin, end}}};
   }
   auto text = header.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-  text.resize((text.size() + 7) / 8 * 8, ' '); // so that the numbers are aligned
+  text.resize((text.size() + 7) / 8 * 8, ' '); // aligns the numbers
   auto const header_bytes = static_cast<std::uint64_t>(text.size());
 
   StagedFile staged(path, "weights");

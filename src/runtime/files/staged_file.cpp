@@ -29,15 +29,15 @@ int flags_of(WritableFile::Mode mode) {
   return O_WRONLY;
 }
 
-/// True for the failures of a file system that knows no such call, or none for this kind of file.
+/// True for errors of file systems that do not support the call, or not for this kind of file.
 bool is_unsupported(int code) {
   return code == EINVAL || code == ENOSYS || code == EOPNOTSUPP || code == EROFS;
 }
 
-/// write(bytes) writes a first part of `bytes` and returns its length, or -1.
+/// write(bytes) must write a first part of `bytes` and return its length, or -1.
 template<class Write>
 void write_all(std::span<std::byte const> bytes, FileName const& name, Write&& write) {
-  constexpr auto most_at_once = std::size_t{1} << 30; // Linux writes 2 GiB at most
+  constexpr auto most_at_once = std::size_t{1} << 30; // Linux writes at most 2 GiB
   while (!bytes.empty()) {
     auto const done = repeated([&] { return write(bytes.first(std::min(bytes.size(), most_at_once))); });
     if (done <= 0) refuse_file(name, "write", done < 0 ? errno : EIO);
@@ -105,8 +105,7 @@ void WritableFile::mark_in_use() {
 }
 
 void WritableFile::write_back() {
-  // In pieces: a rank that waits for the disk shows the watchdog life after each. What this cannot do, fsync
-  // does.
+  // In pieces: after each, a rank that waits for the disk reports progress to the watchdog. fsync writes what remains.
   constexpr std::int64_t piece_bytes = std::int64_t{1} << 28;
   auto const size = ::lseek(file_.get(), 0, SEEK_END);
   constexpr auto how = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
@@ -122,7 +121,7 @@ void WritableFile::close() {
 void sync_folder(std::filesystem::path const& folder, FileName const& name) {
   auto const* const path = folder.empty() ? "." : folder.c_str();
   detail::Descriptor const file(repeated([&] { return ::open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
-  // A folder that may be written but not read cannot be opened; its names reach the disk a little later.
+  // A folder that may be written but not read cannot be opened; its names reach the disk somewhat later.
   if (!file.owns()) return;
   if (repeated([&] { return ::fsync(file.get()); }) != 0 && !is_unsupported(errno))
     refuse_file(name, "complete", errno);
@@ -153,7 +152,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Refuses what a rename would destroy or could not replace.
+/// Throws UserError if a rename would destroy or could not replace an existing entry.
 void require_replaceable(FileName const& name) {
   std::error_code error;
   auto const status = fs::status(name.path, error);

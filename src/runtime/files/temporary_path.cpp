@@ -24,7 +24,7 @@ namespace {
 constexpr std::string_view marker = ".partial-";
 constexpr std::size_t num_digits = 16;
 
-/// An abort concerns the whole process, and so does this list: std::terminate knows no object of ours.
+/// List of all objects of the process, because an abort ends the whole process and std::terminate has no access to objects.
 struct Registry {
   std::mutex mutex;
   TemporaryPath* first = nullptr;
@@ -106,7 +106,7 @@ bool is_partial_name(std::string_view candidate, std::string_view name) {
 }
 
 bool is_in_use(std::filesystem::path const& path) noexcept {
-  // A file that another program holds a lease on is refused at once, and counts as unused.
+  // A file on which another program holds a lease is refused at once, and counts as unused.
   auto descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (descriptor < 0)
     descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK); // a folder

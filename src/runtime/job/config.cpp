@@ -35,7 +35,7 @@ std::string kebab_case(std::string_view key) {
   return text;
 }
 
-/// Whether `command` is `scope` or lies below it: "bench collectives" below "bench", everything below "".
+/// True if `command` is `scope` or below it: "bench collectives" is below "bench", and everything is below "".
 bool is_within(std::string_view command, std::string_view scope) {
   return scope.empty() || command == scope ||
          (command.starts_with(scope) && command.substr(scope.size()).starts_with(' '));
@@ -89,7 +89,7 @@ std::string_view article_and_type(toml::node const& node) {
   }
 }
 
-/// The shortest decimal that reads back to the same double.
+/// The shortest decimal from which the same double can be read.
 std::optional<std::string> scalar_text(toml::node const& node) {
   if (auto const* const text = node.as_string()) return text->get();
   if (auto const* const integer = node.as_integer()) return fmt::format("{}", integer->get());
@@ -97,7 +97,7 @@ std::optional<std::string> scalar_text(toml::node const& node) {
   return std::nullopt;
 }
 
-/// The node as it would follow a flag of this kind, or nothing where it is of another.
+/// The node in the form of a flag's value of this kind; empty if the node has another kind.
 std::optional<std::string> text_of(toml::node const& node, ValueKind kind) {
   switch (kind) {
   case ValueKind::text:
@@ -151,7 +151,7 @@ class FileReader {
 
   void read_table(toml::table const& table, std::string const& scope) {
     std::map<std::string, toml::source_region> seen;
-    // Values first: a table further in overrides them.
+    // Values first, because inner tables override them.
     for (auto const& [key, node] : table) {
       if (node.is_table()) continue;
       auto const name = kebab_case(key.str());
@@ -161,7 +161,7 @@ class FileReader {
       read_value(name, key, node, scope);
     }
     read_tables(table, scope, false);
-    read_tables(table, scope, true); // the command's own table wins
+    read_tables(table, scope, true); // the command's own table takes precedence
   }
 
   void read_tables(toml::table const& table, std::string const& scope, bool are_own) {
@@ -179,7 +179,7 @@ class FileReader {
 
   void read_value(std::string const& name, toml::key const& key, toml::node const& node,
                   std::string const& scope) {
-    OptionDescription const* known = nullptr; // the running command's, else anybody's in this scope
+    OptionDescription const* known = nullptr; // of the running command, otherwise of any in this scope
     bool is_ours = false;
     bool is_of_scope = false;
     for (auto const& command : commands_) {
@@ -245,11 +245,11 @@ std::string read_file(std::string const& path) {
   if (std::filesystem::is_directory(status))
     throw_user("cannot read the configuration '{}': it is a folder", path);
   if (std::filesystem::is_fifo(status) ||
-      std::filesystem::is_socket(status)) // nobody may be at its other end
+      std::filesystem::is_socket(status)) // a pipe or socket may have no writer
     throw_user("cannot read the configuration '{}': it is a pipe; a regular file is wanted", path);
   errno = 0;
   std::ifstream file(path, std::ios::binary);
-  constexpr std::size_t most = std::size_t{1} << 20; // a device gives bytes without end
+  constexpr std::size_t most = std::size_t{1} << 20; // a device may return bytes without end
   std::string text(most + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(file.gcount()));
@@ -273,7 +273,7 @@ std::map<std::string, std::string> orthant_variables() {
   return variables;
 }
 
-/// A variable that no option has, yet nearly, is a slip. Others may be anybody's.
+/// Warns of a variable whose name is close to an option's: it is probably a typing error. Other variables may belong to other programs.
 void warn_of_near_misses(std::map<std::string, std::string> const& variables,
                          std::span<CommandDescription const> commands, Log& log) {
   // ORTHANT_ROOT is the folder of the sources in examples and documentation.
@@ -353,7 +353,7 @@ Settings parse_settings(std::string_view toml, std::string const& path,
 Settings read_settings(Communicator const& comm, std::string const& config_path, std::string_view command,
                        std::span<CommandDescription const> commands) {
   Settings settings;
-  std::string text; // the settings as JSON, for the other ranks
+  std::string text; // the settings as text for the other ranks
   together(comm, [&] {
     if (!comm.is_root()) return;
     auto const variables = orthant_variables();
@@ -365,7 +365,7 @@ Settings read_settings(Communicator const& comm, std::string const& config_path,
     auto json = nlohmann::json::array();
     for (auto const& [name, setting] : settings)
       json.push_back({name, setting.value, static_cast<int>(setting.source), setting.origin});
-    // CBOR carries any bytes; JSON would insist on UTF-8, which the environment need not be.
+    // CBOR can contain any bytes. JSON requires UTF-8, which environment variables need not be.
     auto const bytes = nlohmann::json::to_cbor(json);
     text.assign(bytes.begin(), bytes.end());
   });

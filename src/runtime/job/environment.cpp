@@ -62,7 +62,7 @@ struct Option {
   Value value;
 };
 
-/// Those of Kokkos 3.4 to 5. num-devices may be followed by a second number, hence text.
+/// The options of Kokkos 3.4 to 5. num-devices may have a second number, hence text.
 constexpr std::array options{Option{"num-threads", Value::count},
                              Option{"threads", Value::count},
                              Option{"numa", Value::count},
@@ -108,7 +108,7 @@ void check_option(std::string_view argument, int num_devices) {
                    : fmt::format("there are {} devices here, 0 to {}", num_devices, num_devices - 1));
 }
 
-/// Names that changed with 3.7, as this Kokkos has them.
+/// Converts names that changed with Kokkos 3.7 to the names of this version.
 std::string as_known_here(std::string const& argument) {
   constexpr std::array<std::array<std::string_view, 2>, 2> names{
       {{"--kokkos-threads=", "--kokkos-num-threads="}, {"--kokkos-tools-library=", "--kokkos-tools-libs="}}};
@@ -119,7 +119,7 @@ std::string as_known_here(std::string const& argument) {
   return argument;
 }
 
-/// Kokkos's text as an error of ours. What it says of options and variables is the user's mistake.
+/// Kokkos's exception as one of our errors. If it concerns options or variables, it is a mistake of the user.
 struct KokkosFailure {
   explicit KokkosFailure(std::exception const& error) : message(describe(error)) {
     if (auto const end = message.find(" Raised by Kokkos::initialize"); end != std::string::npos) {
@@ -134,7 +134,7 @@ struct KokkosFailure {
   int status = exit_internal;
 };
 
-/// What Kokkos has written without its warnings, which are no cause; all of it if there is nothing else.
+/// The text that Kokkos has written, without its warnings, which are not the cause; all of it if there is nothing else.
 std::string without_warnings(std::string const& text) {
   std::istringstream lines(text);
   std::string kept;
@@ -143,7 +143,7 @@ std::string without_warnings(std::string const& text) {
   return kept.find_first_not_of(" \n") == std::string::npos ? text : kept;
 }
 
-/// While it lives, what is written to std::cerr is held back, and SIGABRT ends the job with that text.
+/// While it exists, text written to std::cerr is held back, and SIGABRT ends the job with that text.
 class AbortCatcher {
  public:
   AbortCatcher() : cerr_(std::cerr.rdbuf(&held_)) {
@@ -155,20 +155,20 @@ class AbortCatcher {
   ~AbortCatcher() {
     std::signal(SIGABRT, before_);
     std::cerr.rdbuf(cerr_);
-    if (!is_dropped_) std::fputs(held_.str().c_str(), stderr); // warnings
+    if (!is_dropped_) std::fputs(held_.str().c_str(), stderr); // only warnings
   }
   void drop_text() { is_dropped_ = true; }
 
  private:
   void end_with_text() {
     std::signal(SIGABRT, SIG_DFL);
-    ::alarm(5); // the lock that an allocation needs may be held
+    ::alarm(5); // an allocation may wait forever for a lock that is held
     auto const text = held_.str();
     KokkosFailure const failure(std::runtime_error(text.empty() ? "it aborted" : without_warnings(text)));
     end_job(failure.status, failure.message.c_str());
   }
 
-  static inline AbortCatcher* current = nullptr; // a signal's handler has nothing else to go by
+  static inline AbortCatcher* current = nullptr; // the only data that a signal handler can access
   std::stringbuf held_;
   std::streambuf* cerr_;
   void (*before_)(int) = SIG_DFL;
@@ -236,7 +236,7 @@ KokkosSession::~KokkosSession() {
 
 namespace {
 
-/// True if the user told Kokkos which device to take.
+/// True if the user has chosen a device for Kokkos.
 bool has_chosen_device(std::vector<std::string> const& arguments) {
   auto const chooses = [](std::string_view argument) {
     return argument.starts_with("--kokkos-device-id") || argument.starts_with("--kokkos-num-devices") ||
@@ -262,7 +262,7 @@ Environment::Environment(int argc, char const* const* argv, EnvironmentOptions o
       instruments_(std::make_shared<Instruments>()) {
   for (int i = 1; i < argc; ++i)
     (detail::is_for_kokkos(argv[i]) ? kokkos_arguments_ : arguments_).emplace_back(argv[i]);
-  // What libraries do on these two returns its code to us, too.
+  // Errors of MPI calls by libraries on these two communicators also return a code.
   ORTHANT_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
   ORTHANT_MPI(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
   int size = 1;
@@ -288,7 +288,7 @@ void Environment::start_kokkos() {
   }();
   auto const choose = num_devices > 0 && !has_chosen_device(kokkos_arguments_);
   {
-    WorkingScope const working(instruments_->position); // drivers of devices take their time
+    WorkingScope const working(instruments_->position); // device drivers may take long
     kokkos_.start(kokkos_arguments_, choose ? node.rank() % num_devices : -1);
   }
   has_started_kokkos_ = true;

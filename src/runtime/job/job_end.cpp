@@ -22,14 +22,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Ranks that fail together arrive within milliseconds; the job must be over 5 s after a rank failed alone.
+// Ranks that fail together arrive within milliseconds. After a rank has failed alone, the job must end within 5 s.
 constexpr auto grace = std::chrono::milliseconds(1500);
-// Ranks may fail in thousands of ways at once; the first few tell the story.
+// Ranks may fail in thousands of different ways at once; the first few messages suffice.
 constexpr std::size_t max_messages = 8;
 constexpr int max_message_length = 4000;
 constexpr int start_tag = 32'100;
 
-/// "rank 3: a.cpp:7: text" says the same as "rank 0: a.cpp:7: text".
+/// Removes the rank, because "rank 3: a.cpp:7: text" and "rank 0: a.cpp:7: text" are the same error.
 std::string_view without_rank(std::string_view message) {
   if (!message.starts_with("rank ")) return message;
   auto const end = message.find_first_not_of("0123456789", 5);
@@ -37,11 +37,11 @@ std::string_view without_rank(std::string_view message) {
   return message.substr(end + 2);
 }
 
-/// "orthant: error: [rank R: ]message" in one line, whatever the message quotes, and in one write, so that
-/// other programs' text does not come in between. Takes no memory: it may be what is lacking.
+/// Prints "orthant: error: [rank R: ]message" as one line and with one write, so that text of other programs is not mixed in. Allocates no
+/// memory, because there may be none left.
 void print_error(char const* message, int rank = -1) {
   std::array<char, max_message_length + 100> line{};
-  constexpr auto room = line.size() - 1; // for the end of the line
+  constexpr auto room = line.size() - 1; // without the end of the line
   auto length = rank < 0 ? std::snprintf(line.data(), room, "orthant: error: %s", message)
                          : std::snprintf(line.data(), room, "orthant: error: rank %d: %s", rank, message);
   length = std::clamp(length, 0, static_cast<int>(room) - 1);
@@ -85,14 +85,14 @@ int size_of(MPI_Comm comm) {
   return size;
 }
 
-/// Calls `is_over` until it is true. A rank that has failed ends the job if that takes longer than `grace`.
+/// Calls `is_over` until it returns true. If this takes longer than `grace`, a rank that has failed ends the job.
 template<class IsOver>
 void wait_until(Outcome const& outcome, IsOver&& is_over) {
   auto const start = Clock::now();
   while (!is_over()) {
     auto const waited = Clock::now() - start;
     if (outcome.has_failed && waited > grace) end_job(outcome.status, outcome.message.c_str());
-    // Spinning would take the core from ranks that still work.
+    // Spinning would use the core of ranks that still work.
     if (waited > std::chrono::milliseconds(1)) std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
 }
@@ -103,14 +103,13 @@ bool is_complete(MPI_Request& request) {
   return is_done != 0;
 }
 
-/// Prints on rank 0 the messages of all ranks that failed, equal ones once. Collective: every rank has
-/// arrived.
+/// Prints on rank 0 the messages of all ranks that failed, each different message once. Collective: every rank has arrived.
 void print_messages(MPI_Comm comm, Outcome const& outcome, int first_failed, bool have_all_failed) {
   auto const rank = rank_in(comm);
   auto const size = size_of(comm);
   auto mine = message_of(outcome);
 
-  // The first one travels to all, so that only those who have something else to say send their text.
+  // The first message is sent to all ranks, so that only ranks with a different message send their text.
   std::array<char, max_message_length + 1> first{};
   if (rank == first_failed) std::ranges::copy(mine, first.begin());
   ORTHANT_MPI(MPI_Bcast(first.data(), static_cast<int>(first.size()), MPI_CHAR, first_failed, comm));
@@ -140,11 +139,11 @@ void print_messages(MPI_Comm comm, Outcome const& outcome, int first_failed, boo
   }
 }
 
-/// leave_together(), which may throw where MPI or the memory fails it.
+/// leave_together(), but throws if MPI or an allocation fails.
 int agree(MPI_Comm comm, Outcome const& outcome) {
   auto const rank = rank_in(comm);
-  // Minima over ranks: the first rank that failed, minus the number that none succeeded (0) or some did (-1),
-  // and of those that did the largest status.
+  // Minima over the ranks: the first rank that failed; 0 if all ranks failed, -1 if some succeeded; and minus the largest status of the
+  // ranks that succeeded.
   constexpr auto none = std::numeric_limits<int>::max();
   std::array<int, 3> const mine{outcome.has_failed ? rank : none, outcome.has_failed ? 0 : -1,
                                 outcome.has_failed ? 0 : -outcome.status};
@@ -160,8 +159,8 @@ int agree(MPI_Comm comm, Outcome const& outcome) {
   return status;
 }
 
-/// leave_start() by messages: a rank that is still in MPI_Comm_dup would take a collective of MPI_COMM_WORLD
-/// for a part of that. Rank 0 hears of all ranks, or ends the job; the others wait for its word.
+/// leave_start() with messages: a rank that is still in MPI_Comm_dup would take a collective on MPI_COMM_WORLD for a part of that call.
+/// Rank 0 gets a message from every rank, or ends the job; the others wait for its status.
 int agree_on_start(Outcome const& outcome) {
   auto const comm = MPI_COMM_WORLD;
   auto const size = size_of(comm);
@@ -200,7 +199,7 @@ int agree_on_start(Outcome const& outcome) {
   return status;
 }
 
-/// What `agreement` returns. If it fails itself, this rank cannot know of the others and ends the job.
+/// Returns the result of `agreement`. If it throws, this rank cannot know the state of the others and ends the job.
 template<class Agreement>
 int or_end_job(Outcome const& outcome, Agreement&& agreement) {
   try {
@@ -218,7 +217,7 @@ Outcome outcome_of(std::function<int()> const& body) noexcept {
     try {
       return {status, true, describe(error)};
     } catch (...) {
-      return {exit_internal, true, "out of memory"}; // short enough to need none
+      return {exit_internal, true, "out of memory"}; // short enough to need no allocation
     }
   };
   try {
@@ -241,7 +240,7 @@ int leave_start(Outcome const& outcome) noexcept {
 }
 
 void end_job(int status, char const* message) noexcept {
-  // No memory is needed here: it may be what is lacking.
+  // Allocates no memory, because there may be none left.
   int is_initialised = 0;
   int is_finalised = 0;
   MPI_Initialized(&is_initialised);
@@ -270,10 +269,10 @@ namespace orthant::runtime {
 int run_main(int argc, char const* const* argv, EnvironmentOptions const& options,
              std::function<int(Environment&)> const& body) {
   std::set_terminate(detail::terminate_job);
-  // A limit of file sizes and a reader that is gone are errors of the write, not the end of the process.
+  // Exceeding the limit of file sizes, or a reader that is gone, becomes an error of the write and does not end the process.
   std::signal(SIGXFSZ, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);
-  std::optional<detail::MpiSession> mpi; // outlives the environment, so that ranks can agree on its failure
+  std::optional<detail::MpiSession> mpi; // outlives the environment: ranks must agree on its failure
   auto const begun = detail::outcome_of([&] {
     mpi.emplace(options.thread_level);
     return exit_done;
@@ -282,7 +281,7 @@ int run_main(int argc, char const* const* argv, EnvironmentOptions const& option
 
   std::optional<Environment> environment;
   auto without_kokkos = options;
-  without_kokkos.starts_kokkos = false; // started below, where a failure leaves the environment standing
+  without_kokkos.starts_kokkos = false; // started below, where a failure leaves the environment intact
   auto const started = detail::outcome_of([&] {
     environment.emplace(argc, argv, without_kokkos);
     return exit_done;

@@ -31,7 +31,7 @@ std::optional<double> parse_number(std::string_view text) {
   return number;
 }
 
-/// Whole numbers with colons between them, at least two; the last counts seconds, the one before it minutes, ..
+/// Integers separated by colons, at least two; the last counts seconds, the one before it minutes, and so on.
 std::optional<double> parse_clock(std::string_view text) {
   double seconds = 0;
   int num_parts = 0;
@@ -70,7 +70,7 @@ std::optional<double> parse_with_unit(std::string_view text) {
 }
 
 std::string ask_squeue(std::string const& job) {
-  // The id is Slurm's own; nothing but digits and _ reaches the shell. The other ranks wait for the answer.
+  // The id comes from Slurm; only digits and _ are passed to the shell. The other ranks wait for the result.
   if (job.empty() || !std::ranges::all_of(job, [](char c) { return (c >= '0' && c <= '9') || c == '_'; }))
     return {};
   auto const command = "timeout 10 squeue -h -j " + job + " -o %L 2>/dev/null";
@@ -120,7 +120,7 @@ std::optional<double> slurm_end_time(TimeSources const& sources) {
     if (auto const seconds = parse_number(end)) return seconds;
   auto const* const job = sources.getenv("SLURM_JOB_ID");
   if (job == nullptr) return std::nullopt;
-  // One task of an array has the id of the whole array.
+  // A task of a job array has the id of the whole array in SLURM_JOB_ID.
   auto const* const array = sources.getenv("SLURM_ARRAY_JOB_ID");
   auto const* const task = sources.getenv("SLURM_ARRAY_TASK_ID");
   auto const id = array != nullptr && task != nullptr ? std::string(array) + "_" + task : std::string(job);
@@ -142,13 +142,13 @@ extern "C" void note_signal(int signal) {
   if (signal == SIGUSR1) return;
   if (!has_asked.exchange(true)) {
     auto const* const answer = answer_to_interrupt.load();
-    auto const before = errno; // of what was interrupted
+    auto const before = errno; // of the interrupted code
     if (signal == SIGINT && answer != nullptr)
       static_cast<void>(!write(STDERR_FILENO, answer, std::strlen(answer)));
     errno = before;
     return;
   }
-  // Whoever asks twice does not want to wait for the end of a step.
+  // A user who asks twice does not want to wait for the end of a step.
   std::signal(signal, SIG_DFL);
   std::raise(signal);
 }
@@ -159,9 +159,9 @@ StopSignals::StopSignals(char const* answer) {
   received_signal.store(0);
   answer_to_interrupt.store(answer);
   has_asked.store(false);
-  // The handler has a stack of its own. Products that oneDNN 2.6.3 compiles keep numbers below the stack pointer, where the handler's
-  // frame would lie: 10 of 60 interrupted trainings ended with a corrupted heap (with OpenBLAS and LIBXSMM none of 60 each; with
-  // this stack none of 150).
+  // The handler uses its own stack. Products that oneDNN 2.6.3 compiles store numbers below the stack pointer, where the handler's frame
+  // would be: 10 of 60 interrupted trainings ended with a corrupted heap (0 of 60 with OpenBLAS and with LIBXSMM; 0 of 150 with this
+  // stack).
   constexpr std::size_t size = std::size_t{1} << 16;
   alignas(64) static std::array<std::byte, size> stack;
   stack_t own{};

@@ -19,7 +19,7 @@ namespace {
 
 constexpr auto unlimited = std::numeric_limits<std::int64_t>::max();
 
-/// The number behind `name` in a file of lines "name number ..".
+/// The number after `name` in a file with lines "name number ..".
 std::optional<std::int64_t> number_behind(std::filesystem::path const& path, std::string_view name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -31,7 +31,7 @@ std::optional<std::int64_t> number_behind(std::filesystem::path const& path, std
   return std::nullopt;
 }
 
-/// The number that is all of a file; nothing for "max".
+/// The number that is the whole content of a file; empty for "max".
 std::optional<std::int64_t> number_in(std::filesystem::path const& path) {
   std::ifstream file(path);
   std::int64_t number = 0;
@@ -44,7 +44,7 @@ struct GroupFiles {
   char const* folder; // below `groups`
   char const* limit;
   char const* usage;
-  std::array<char const*, 3> droppable; // in memory.stat
+  std::array<char const*, 3> droppable; // keys in memory.stat
 };
 constexpr GroupFiles version_1{"memory",
                                "memory.limit_in_bytes",
@@ -57,7 +57,7 @@ void lower(MemoryLimit& limit, std::int64_t bytes, std::string source) {
   if (bytes < limit.bytes) limit = {bytes, std::move(source)};
 }
 
-/// What one group leaves of its limit.
+/// Lowers `limit` to the memory that one group still allows.
 void lower_by_group(MemoryLimit& limit, std::filesystem::path const& folder, GroupFiles const& files) {
   auto const most = number_in(folder / files.limit);
   auto const used = number_in(folder / files.usage);
@@ -98,7 +98,7 @@ MemoryLimit memory_of_group(MemorySources const& sources) {
     if (!is_second && controllers.find(",memory,") == std::string::npos) continue;
     auto const& files = is_second ? version_2 : version_1;
     auto const top = sources.groups / files.folder;
-    // A group of a container may be out of sight; those above it need not be.
+    // A container may not see its own group's folder; folders of groups above it may exist.
     std::filesystem::path group = line.substr(second + 1);
     for (group = group.relative_path(); !group.empty(); group = group.parent_path())
       lower_by_group(limit, top / group, files);
@@ -119,19 +119,19 @@ MemoryLimit memory_of_process(MemorySources const& sources) {
 
 namespace {
 
-/// What ranks that share a limit need together.
+/// Total memory that the ranks with a common limit need.
 struct Claim {
   std::int64_t bytes;
   int num_ranks;
   MemoryLimit limit;
 };
 
-/// Of this rank's `needed` bytes. Collective.
+/// The claims for this rank's `needed` bytes. Collective.
 std::array<Claim, 3> claims_of(Communicator const& comm, std::int64_t needed, MemorySources const& sources) {
   auto const node = comm.split_by_node();
   needed = std::min(needed, std::int64_t{1} << 53); // so that no sum overflows
   auto const on_node = all_reduced(node, needed);
-  // Where the ranks of a node have groups of their own, each is held to its own limit.
+  // If the ranks of a node have different groups, each has its own limit.
   auto const group = memory_of_group(sources);
   auto const mark = static_cast<std::int64_t>(std::hash<std::string>{}(group.source) >> 1);
   auto const is_shared = all_reduced(node, mark, Reduction::min) == all_reduced(node, mark, Reduction::max);

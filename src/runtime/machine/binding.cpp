@@ -199,7 +199,7 @@ std::vector<std::string> find_shared_devices(std::span<Binding const> bindings) 
   std::map<std::pair<std::string, std::string>, std::vector<int>> ranks_of;
   for (auto const& b : bindings) {
     if (b.device < 0) continue;
-    // Without an address the number has to do.
+    // Without an address, the device number is used.
     auto const device = b.device_id[0] != '\0' ? std::string(b.device_id.data()) : std::to_string(b.device);
     ranks_of[{b.host.data(), device}].push_back(b.rank);
   }

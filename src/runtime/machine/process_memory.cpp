@@ -13,7 +13,7 @@
 namespace orthant::runtime {
 namespace {
 
-/// A line "Name:   123 kB" of /proc/self/status, in bytes.
+/// Value in bytes of a line "Name:   123 kB" of /proc/self/status.
 std::int64_t status_bytes(std::string const& name) {
   std::ifstream status("/proc/self/status");
   std::string word;
@@ -28,7 +28,7 @@ std::int64_t status_bytes(std::string const& name) {
 }
 
 #ifdef __GLIBC__
-/// Whether the user has chosen how memory is allocated.
+/// True if the user has set how memory is allocated.
 bool has_own_settings() {
   for (auto const* const name : {"MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"})
     if (std::getenv(name) != nullptr) return true;
@@ -37,7 +37,7 @@ bool has_own_settings() {
 }
 #endif
 
-/// The size from which arrays are mapped, and how much freed memory at its end the heap keeps.
+/// Sets the size from which arrays are mapped, and the freed memory that the heap retains at its end.
 void set_thresholds([[maybe_unused]] int mapped_bytes, [[maybe_unused]] int kept_bytes) {
 #ifdef __GLIBC__
   if (has_own_settings()) return;
@@ -59,11 +59,11 @@ std::int64_t peak_resident_bytes() {
   return status_bytes("VmHWM");
 }
 
-// What glibc itself begins with. With 1 MiB, the holes between arrays of experts on 2 and 4 ranks took 4 MiB more.
+// glibc's initial values. With 1 MiB, the holes between arrays of experts on 2 and 4 ranks took 4 MiB more.
 MappedArrays::MappedArrays() {
   if (num_mapped_arrays++ == 0) set_thresholds(mib / 8, mib / 8);
 }
-// The largest that glibc itself chooses after large arrays were freed.
+// The largest values that glibc itself chooses after large arrays were freed.
 MappedArrays::~MappedArrays() {
   if (--num_mapped_arrays == 0) set_thresholds(32 * mib, 64 * mib);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Processors other than x86-64, known by their architecture.
+// Processors other than x86-64, which are described by their architecture only.
 #include "runtime/machine/processor.hpp"
 
 #include <sys/utsname.h>

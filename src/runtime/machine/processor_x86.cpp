@@ -10,7 +10,7 @@ namespace {
 
 using Registers = std::array<unsigned, 4>; // eax, ebx, ecx, edx
 
-/// Zeros if the processor does not have the leaf.
+/// The registers of a leaf; zeros if the processor does not have the leaf.
 Registers read_cpuid(unsigned leaf) {
   Registers r{};
   if (__get_cpuid(leaf, &r[0], &r[1], &r[2], &r[3]) == 0) return {};
@@ -41,7 +41,7 @@ std::string find_name() {
   return name.substr(begin, name.find_last_not_of(' ') - begin + 1);
 }
 
-Vectors find_vectors() { // the compiler's built-in asks the operating system, too
+Vectors find_vectors() { // the compiler's built-in also checks the operating system
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512cd") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512vl"))
@@ -50,7 +50,7 @@ Vectors find_vectors() { // the compiler's built-in asks the operating system, t
   return __builtin_cpu_supports("avx") ? Vectors::avx : Vectors::sse;
 }
 
-/// Intel's manual, volume 2A, CPUID leaf 1: the extended parts count for some families only.
+/// Intel's manual, volume 2A, CPUID leaf 1: the extended fields count only for some families.
 std::pair<int, int> find_family_and_model() {
   auto const word = read_cpuid(1)[0];
   auto const bits = [&](unsigned first, unsigned count) {
@@ -61,7 +61,7 @@ std::pair<int, int> find_family_and_model() {
   return {family == 15 ? family + bits(20, 8) : family, bits(4, 4) + (is_extended ? bits(16, 4) << 4 : 0)};
 }
 
-/// AMX: the processor has tiles and multiplies bf16 in them, and the operating system saves them (XCR0).
+/// True if the processor has AMX tiles and multiplies bf16 in them, and the operating system saves the tiles (XCR0).
 bool find_bf16_tiles() {
   constexpr auto saves_registers = 1U << 27; // leaf 1, ecx
   constexpr auto bf16_in_tiles = 1U << 22;   // leaf 7, edx
@@ -72,7 +72,7 @@ bool find_bf16_tiles() {
   if (__get_cpuid_count(7, 0, &r[0], &r[1], &r[2], &r[3]) == 0) return false;
   if ((r[3] & bf16_in_tiles) == 0 || (r[3] & tiles) == 0) return false;
   unsigned low = 0;
-  [[maybe_unused]] unsigned high = 0; // set by the instruction; nvcc warns of it
+  [[maybe_unused]] unsigned high = 0; // set by the instruction; nvcc warns that it is unused
   asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
   return (low & both_tile_states) == both_tile_states;
 }

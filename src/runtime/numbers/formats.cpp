@@ -16,7 +16,7 @@ void require_fit(Encoding const& encoding, std::size_t num_values, std::size_t n
                   num_values, " numbers in ", num_bytes, " bytes");
 }
 
-/// The numbers as they are.
+/// The encoding that leaves numbers unchanged.
 class NativeEncoding final : public Encoding {
  public:
   std::int64_t encoded_bytes(std::int64_t count, std::int64_t scalar_bytes) const override {
@@ -39,7 +39,7 @@ class NativeEncoding final : public Encoding {
   }
 };
 
-/// Every number by itself, in a format of numbers/formats.hpp.
+/// An encoding of each number alone, in a format of numbers/formats.hpp.
 template<class Format>
 class NumberEncoding final : public Encoding {
  public:
@@ -76,7 +76,7 @@ void Encoding::sum_in_order(std::span<std::byte const> parts, std::int64_t num_p
                             std::span<std::byte> sums, std::int64_t count) const {
   auto const part_bytes = encoded_bytes(count);
   ORTHANT_REQUIRE(std::ssize(parts) == num_parts * part_bytes && std::ssize(sums) == part_bytes);
-  std::array<float, max_block> block; // the sums of one piece stay in the first cache level
+  std::array<float, max_block> block; // the sums of one piece stay in the first-level cache
   for (std::int64_t begin = 0; begin < count; begin += max_block) {
     auto const piece = std::span(block).first(static_cast<std::size_t>(std::min(max_block, count - begin)));
     auto const offset = static_cast<std::size_t>(encoded_bytes(begin));

@@ -25,7 +25,7 @@ spdlog::level::level_enum to_spdlog(LogLevel level) {
   return levels[static_cast<std::size_t>(level)];
 }
 
-/// Rank in MPI_COMM_WORLD; none where MPI has not started yet or is over.
+/// Rank in MPI_COMM_WORLD; empty if MPI has not started or has ended.
 std::optional<int> rank_if_known() {
   int initialised = 0;
   int finalised = 0;
@@ -37,7 +37,7 @@ std::optional<int> rank_if_known() {
   return rank;
 }
 
-/// On a terminal a line may meet a progress bar: it takes the bar's place, and the bar is drawn anew below.
+/// On a terminal, a line may replace a progress bar, which is then drawn again below.
 std::string line_pattern(std::FILE* out) {
   return isatty(fileno(out)) != 0 ? "\r\033[K%v" : "%v";
 }
@@ -65,7 +65,7 @@ struct Log::State {
   int rank_now() {
     if (rank.load() == unknown) {
       auto const found = rank_if_known();
-      if (!found) return 0; // asked again, should MPI start later
+      if (!found) return 0; // looked up again in case MPI starts later
       rank.store(*found);
     }
     return rank.load();
@@ -75,7 +75,7 @@ struct Log::State {
   spdlog::logger logger;
   std::atomic<int> rank;
   std::mutex mutex;
-  std::set<std::string> said; // by print_once
+  std::set<std::string> said; // texts printed by print_once
 };
 
 Log::Log(std::optional<int> rank, std::FILE* out) : state_(std::make_unique<State>(rank, out)) {}

@@ -85,7 +85,7 @@ Whereabouts Position::read() const {
 
 namespace {
 
-// A report of ten thousand ranks, each at another place, helps nobody.
+// A report of ten thousand ranks at different positions would be useless.
 constexpr std::size_t max_groups = 32;
 
 template<std::size_t Size>
@@ -93,11 +93,11 @@ std::string_view text_of(std::array<char, Size> const& field) {
   return {field.data()};
 }
 
-/// Ranks that stand at the same place.
+/// Ranks at the same position.
 struct Group {
   RankState state;
   std::vector<int> ranks;
-  double seconds = 0; // the longest
+  double seconds = 0; // longest time since the last change
 };
 
 bool stand_together(RankState const& a, RankState const& b) {
@@ -151,7 +151,7 @@ std::string describe_group(Group const& g) {
   return fmt::format("  {}: not arrived; left {}, {:.1f} s ago\n", ranks, describe_place(p), g.seconds);
 }
 
-/// True where every rank waits, so that calls which do not match are the likely cause.
+/// True if every rank waits, so that calls that do not match are the likely cause.
 bool all_wait(std::vector<Group> const& groups) {
   return std::ranges::all_of(
       groups, [](Group const& g) { return g.state.has_answered && g.state.position.is_waiting; });
@@ -193,7 +193,7 @@ std::string describe_hang(std::span<RankState const> states, double timeout_seco
                   "reports)\n",
                   timeout_seconds, reporter, states.size());
   auto groups = group(states);
-  // Who waits first, then who is waited for.
+  // First the ranks that wait, then the ranks for which they wait.
   std::ranges::stable_partition(
       groups, [](Group const& g) { return g.state.has_answered && g.state.position.is_waiting; });
   auto const num_shown = std::min(groups.size(), max_groups);

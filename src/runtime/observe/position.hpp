@@ -17,7 +17,7 @@
 namespace orthant::runtime {
 
 struct Whereabouts {
-  std::int64_t num_changes = 0; // number of times this rank has entered or left a collective or a WorkingScope
+  std::int64_t num_changes = 0; // entries into and exits from collectives and WorkingScopes so far
   bool is_waiting = false;      // is inside a collective
   bool is_working = false;      // is inside a WorkingScope; a collective inside one counts as waiting
   std::int64_t sequence = 0;    // number of the collective on its communicator, from 0

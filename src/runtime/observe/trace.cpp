@@ -15,9 +15,8 @@ std::string json_string(std::string_view text) {
   return json(text).dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-/// The viewers draw the slices of one lane nested, so slices that overlap without nesting (collectives in
-/// flight together) need lanes beside it: the first lane in which this one nests, given begins in rising
-/// order.
+/// The viewers draw the slices of one lane nested. Slices that overlap without nesting (collectives in progress at the same time) therefore
+/// need additional lanes: chooses the first lane in which a slice nests, for slices in ascending order of their begin.
 class NestingLanes {
  public:
   std::size_t place(std::int64_t begin, std::int64_t end) {
@@ -33,7 +32,7 @@ class NestingLanes {
   }
 
  private:
-  std::vector<std::vector<std::int64_t>> open_; // by lane, the ends of the slices that enclose `begin`
+  std::vector<std::vector<std::int64_t>> open_; // by lane: ends of the slices that enclose `begin`
 };
 
 } // namespace
@@ -83,7 +82,7 @@ std::uint32_t Trace::index_of(std::string_view name) {
 
 std::string Trace::events_of(int rank, std::int64_t num_records, std::int64_t shift_ns) const {
   std::lock_guard const lock(mutex_);
-  // The enclosing slice before the enclosed.
+  // Enclosing slices come before enclosed ones.
   std::vector<std::size_t> order(static_cast<std::size_t>(num_records));
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::sort(order.begin(), order.end(), [&](std::size_t i, std::size_t j) {
@@ -110,7 +109,7 @@ std::string Trace::events_of(int rank, std::int64_t num_records, std::int64_t sh
   for (auto const& name : names_)
     quoted_names.push_back(json_string(name));
   std::vector<NestingLanes> lanes(names_.size());
-  std::vector<std::vector<int>> threads(names_.size()); // [lane][place]: its number in the file
+  std::vector<std::vector<int>> threads(names_.size()); // [lane][place]: thread number in the file
   int num_threads = 0;
   for (auto const i : order) {
     auto const& record = records_[i];

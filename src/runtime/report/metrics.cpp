@@ -16,7 +16,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-/// Throws UserError if the file holds anything but lines of JSON objects. The first one tells.
+/// Throws UserError if the file contains anything but lines of JSON objects. Only the first line is checked.
 void require_metrics(std::filesystem::path const& path) {
   constexpr std::size_t most = std::size_t{1} << 20;
   std::string text(most, '\0');
@@ -25,7 +25,7 @@ void require_metrics(std::filesystem::path const& path) {
   text.resize(static_cast<std::size_t>(file.gcount()));
   if (text.empty()) return;
   auto const end = text.find('\n');
-  // A run that was interrupted may have left a part of its first line.
+  // A run that was interrupted may have left an incomplete first line.
   auto const is_metrics =
       end == std::string::npos
           ? text.starts_with("{\"event\"")
@@ -34,7 +34,7 @@ void require_metrics(std::filesystem::path const& path) {
   if (!is_metrics) throw_user("'{}' exists and holds no metrics; name another file", path.string());
 }
 
-/// True for a file whose last run was interrupted within a line.
+/// True if the last run of the file was interrupted within a line.
 bool ends_inside_a_line(std::filesystem::path const& path) {
   std::error_code error;
   auto const size =
@@ -77,7 +77,7 @@ MetricsWriter::MetricsWriter(Communicator const& comm, std::string const& path, 
     auto const is_regular = std::filesystem::is_regular_file(status);
     auto const was_there = std::filesystem::exists(status);
     if (is_regular) require_metrics(target);
-    // A pipe's reader would take this for the end of the lines.
+    // The reader of a pipe would take opening and closing it for the end of the lines.
     if (was_there && !is_regular && !std::filesystem::is_directory(status)) return;
     open();
     file_.close();
@@ -103,7 +103,7 @@ void MetricsWriter::write(std::string_view event, Json const& fields) {
       else if (ends_inside_a_line(path_))
         file_.append("\n");
     }
-    // Text that is no UTF-8 (a path, say) is kept readable rather than refused.
+    // Text that is not valid UTF-8 (a path, for example) is made readable and not refused.
     file_.append(line.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n');
   } catch (UserError const& error) {
     failure_ = error.what();
@@ -127,7 +127,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Which lines of a file stay, one after the other.
+/// Decides for each line of a file, in order, whether it stays.
 class Cut {
  public:
   Cut(std::string const& training, std::int64_t epoch) : training_(training), epoch_(epoch) {}
@@ -141,7 +141,7 @@ class Cut {
     }
     if (!is_ours_) return true;
     if (!is_complete) return false;
-    // A language model counts steps, and each is an epoch of its trainer.
+    // A language model counts steps; each step is an epoch of its trainer.
     auto const is_step = event == "step" || event == "eval";
     auto const is_numbered = is_step || event == "epoch";
     if (is_numbered && json.value(is_step ? "step" : "epoch", Json()) >= epoch_) has_cut_ = true;
@@ -151,8 +151,8 @@ class Cut {
  private:
   std::string const& training_;
   std::int64_t epoch_;
-  bool is_ours_ = false; // the run that the lines belong to
-  bool has_cut_ = false; // of that run
+  bool is_ours_ = false; // true if the current lines belong to a run of this training
+  bool has_cut_ = false; // true if lines of that run have been removed
 };
 
 void cut_file(std::filesystem::path const& path, std::string const& training, std::int64_t epoch) {
@@ -162,7 +162,7 @@ void cut_file(std::filesystem::path const& path, std::string const& training, st
   std::string kept;
   auto is_cut = false;
   for (std::string line; std::getline(old, line);) {
-    auto const is_complete = !old.eof(); // behind it is a line break
+    auto const is_complete = !old.eof(); // true if a line break follows
     if (cut.keeps(line, is_complete))
       kept += is_complete ? line + '\n' : line;
     else

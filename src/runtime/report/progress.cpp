@@ -19,7 +19,7 @@ namespace {
 constexpr auto draw_interval = std::chrono::milliseconds(100);
 constexpr std::size_t bar_width = 20;
 
-/// A longer line would wrap, and a wrapped line cannot be redrawn.
+/// Width of the terminal. A longer line would wrap, and a wrapped line cannot be redrawn.
 std::size_t terminal_width(std::FILE* out) {
   winsize size{};
   if (ioctl(fileno(out), TIOCGWINSZ, &size) != 0 || size.ws_col < 2) return 80;
@@ -54,7 +54,7 @@ Progress::Progress(std::int64_t total, std::string unit, ProgressStyle style, st
 void Progress::update(std::int64_t done, std::span<Field const> fields, Unit unit) {
   if (style_ == ProgressStyle::none) return;
   auto const now = Clock::now();
-  // The first unit began with the loop; whatever was done before it was done by an earlier run.
+  // The first unit began with the loop; units before it were done by an earlier run.
   if (first_done_ < 0) first_done_ = std::max<std::int64_t>(done - 1, 0);
   auto const is_due = now >= next_draw_ || unit == Unit::notable || done == total_;
   if (style_ == ProgressStyle::bar && !is_due) return;
@@ -69,7 +69,7 @@ std::string Progress::head_text(std::int64_t done) const {
 
 std::string Progress::bar_text(std::int64_t done, std::span<Field const> fields, double rate,
                                std::size_t width) const {
-  std::vector<std::string> parts{head_text(done)}; // each with what separates it from the one before
+  std::vector<std::string> parts{head_text(done)}; // each begins with its separator
   for (auto const& field : fields) {
     auto const magnitude = std::fabs(field.value);
     auto const is_plain = magnitude < 1e4 && (magnitude >= 1e-3 || magnitude == 0);
@@ -111,7 +111,7 @@ void Progress::draw(std::int64_t done, std::span<Field const> fields, Clock::tim
     line = head_text(done) + ' ';
     for (auto const& field : fields) {
       auto const magnitude = std::fabs(field.value);
-      // Fixed point while six decimals say something: columns stay aligned.
+      // Fixed point if six decimals show enough digits, so that columns stay aligned.
       if (field.num_decimals >= 0)
         fmt::format_to(out, " {} {:>8.{}f} ", field.name, field.value, field.num_decimals);
       else if (magnitude < 1e3 && (magnitude >= 1e-3 || magnitude == 0))

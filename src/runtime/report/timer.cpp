@@ -54,7 +54,7 @@ nlohmann::ordered_json PhaseTimes::to_json() const {
 }
 
 PhaseTimes PhaseTimes::max_over_ranks(Communicator const& comm) const {
-  std::string names; // rank 0's, each ended by a zero
+  std::string names; // names of rank 0, each terminated by a zero
   for (auto const& phase : phases_)
     if (phase.calls > 0) names += phase.name + '\0';
   broadcast_text(comm, names, 0);
@@ -86,7 +86,7 @@ double ScopedTimer::stop() {
   } else {
     try {
       phases_.add_stamps(name_, begin_stamp_, phases_.clock()->stamp());
-    } catch (Error const&) { // in a destructor, perhaps; a device that failed tells it at the next wait, too
+    } catch (Error const&) { // perhaps in a destructor; the next wait also reports a failed device
     }
   }
   trace_.add(name_, "regions", begin_, end);

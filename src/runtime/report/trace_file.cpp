@@ -13,7 +13,7 @@ namespace orthant::runtime {
 
 namespace {
 
-/// The file, on rank 0. A failure is told at the end, so that the other ranks do not hang meanwhile.
+/// The file, on rank 0. A failure is reported at the end, so that the other ranks do not hang.
 class TraceFile {
  public:
   TraceFile(Communicator const& comm, std::string const& path) : comm_(comm) {
@@ -56,7 +56,7 @@ class TraceFile {
 
 void write_trace(Communicator const& comm, Trace const& trace, std::string const& path) {
   auto const recorded = trace.num_records();
-  // Time zero is the first rank's start.
+  // Time zero is the start of the first rank.
   constexpr auto off = std::numeric_limits<std::int64_t>::max();
   auto const zero = all_reduced(comm, trace.is_on() ? trace.origin_of_system_ns() : off, Reduction::min);
   auto mine = together(comm, [&] {

@@ -17,10 +17,10 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto period = 200ms;
-constexpr auto late = 1500ms;      // the thread slept so long only if the whole process did
-constexpr auto quiet_time = 3s;    // after that; a job that is being ended is gone by then
-constexpr auto patience = 2s;      // how long a leader may take to ask back, before the next rank is tried
-constexpr auto longest_pause = 4s; // of a leader before it asks again
+constexpr auto late = 1500ms;      // so long a sleep means that the whole process was stopped
+constexpr auto quiet_time = 3s;    // quiet time after a stop; a job that is being ended is gone by then
+constexpr auto patience = 2s;      // time for a leader to ask back before the next rank is tried
+constexpr auto longest_pause = 4s; // longest pause of a leader before it asks again
 
 using Duration = std::chrono::steady_clock::duration;
 
@@ -28,17 +28,17 @@ Duration to_duration(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
-/// How long the leader waits for answers. A rank that swaps may take seconds.
+/// Time that the leader waits for answers. A rank that swaps may take seconds.
 Duration collect_time(double timeout_seconds) {
   return std::clamp<Duration>(to_duration(timeout_seconds / 20), 2s, 30s);
 }
 
-/// From a leader's question to a new alarm, should the leader vanish.
+/// Time from a leader's question to a new alarm, in case the leader is gone.
 Duration question_grace(double timeout_seconds) {
   return collect_time(timeout_seconds) + longest_pause + 2s;
 }
 
-/// Leaders are tried one by one at first, then in doubling steps: a whole node of low ranks may be gone.
+/// Candidates for the leader are first tried one by one, then in doubling steps: a whole node of low ranks may be gone.
 int next_leader(int leader) {
   return leader < 4 ? leader + 1 : leader * 2;
 }
@@ -50,7 +50,7 @@ detail::MpiComm duplicate(MPI_Comm parent) {
   return detail::MpiComm(copy);
 }
 
-/// A thread that no signal is delivered to: handlers of the program run on its own threads.
+/// Starts a thread that receives no signals: the program's handlers must run on its own threads.
 template<class Body>
 std::thread start_without_signals(Body body) {
   sigset_t all;
@@ -163,11 +163,11 @@ void Watchdog::take_messages() {
       break;
     case question_tag:
       if (status.MPI_SOURCE < rank_)
-        is_leading_ = is_called_to_lead_ = false; // the lowest that answers leads
+        is_leading_ = is_called_to_lead_ = false; // the lowest rank that answers leads
       is_alarmed_ = true;
-      asked_leader_ = -1; // should nothing come of it, the next alarm starts at rank 0
+      asked_leader_ = -1; // if nothing comes of it, the next alarm starts at rank 0
       next_step_ = Clock::now() + question_grace(timeout_seconds_.load());
-      look(Clock::now()); // after the question was asked, as the second round wants it
+      look(Clock::now()); // after the question was asked, as the second round requires
       send(status.MPI_SOURCE, answer_tag, letter.round);
       break;
     default:
@@ -204,12 +204,12 @@ void Watchdog::conclude() {
   }
   is_leading_ = false;
   is_alarmed_ = false;
-  is_called_to_lead_ = false; // alarms that came meanwhile are of the same wait
+  is_called_to_lead_ = false; // alarms that arrived meanwhile concern the same wait
   auto const waits_too_long = [&](RankState const& state) {
     return state.position.is_waiting && state.position.seconds > timeout;
   };
   if (timeout <= 0 || std::ranges::none_of(states_, waits_too_long)) return;
-  // It is looked at again as long as it lasts: next when no rank may have shown life for long enough.
+  // The wait is examined again as long as it lasts: next when all ranks may have been silent for long enough.
   auto silence = timeout;
   for (auto const& state : states_)
     if (state.has_answered) silence = std::min(silence, state.position.seconds);
@@ -232,7 +232,7 @@ void Watchdog::send(int destination, Tag tag, std::int64_t round) {
 }
 
 void Watchdog::end_job(std::string const& report) const {
-  // What the program has printed so far, unless it is stuck in printing.
+  // Flushes the program's output, unless the program is stuck in printing.
   if (ftrylockfile(stdout) == 0) {
     std::fflush(stdout);
     funlockfile(stdout);

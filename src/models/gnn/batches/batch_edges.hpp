@@ -44,10 +44,9 @@ void fill_edges(sampling::SampledBlock<T> const& block, HostEdges& edges);
 template<class T>
 [[nodiscard]] OwnedAdjacency<T> adjacency_of_edges(pmm::CellSizes sizes, EdgeOperands edges);
 
-// Dropout of edges in a batch. Each pass fills the values of the sampled blocks and of their transposes
-// (pmm/neighbors/edge_dropout.hpp). A draw is keyed by the batch's dropout key and by the original ids of its ends, so a block and
-// its transpose, which are stored separately, keep the same edges. Self loops are stored separately from a sampled block, and are
-// never dropped.
+// Dropout of edges in a batch. Each pass fills the values of the sampled blocks and of their transposes (pmm/neighbors/edge_dropout.hpp).
+// A draw is keyed by the batch's dropout key and by the original ids of its ends, so a block and its transpose, which are stored
+// separately, keep the same edges. Self loops are stored separately from a sampled block, and are never dropped.
 
 /// A block of a batch and its transpose, as products read them.
 template<class T>
@@ -88,13 +87,12 @@ class DroppedBatch {
 extern template class DroppedBatch<float>;
 extern template class DroppedBatch<double>;
 
-// Rows of a sampled batch that are exchanged in the schedule rows (pmm/aggregate/needed_rows.hpp). The lists are made anew for each
+// Rows of a sampled batch that are exchanged in the schedule `rows` (pmm/aggregate/needed_rows.hpp). The lists are made anew for each
 // batch: the sample determines which rows and columns of its block of A~ have entries, so one exchange of lists serves all layers
 // and both directions. A self loop counts as an entry. It lies in the cell of its rank, so it does not cause a message.
 
-/// Agrees on the axes along which only needed rows are exchanged, exchanges the lists, and removes rows and columns without entries
-/// on these axes from the pair. `sizes`: cells of the batch. Collective over the grid's group. Cost: O(non-zeros of the block), on
-/// the host.
+/// Agrees on the axes along which only needed rows are exchanged, exchanges the lists, and removes rows and columns without entries on
+/// these axes from the pair. `sizes`: cells of the batch. Collective over the grid's group. Cost: O(non-zeros of the block), on the host.
 template<class T>
 [[nodiscard]] std::shared_ptr<pmm::NeededRows const>
 keep_needed_rows(pmm::ProcessGrid const& grid, pmm::Roles const& roles, pmm::CellSizes const& sizes,

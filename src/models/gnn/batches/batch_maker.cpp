@@ -349,7 +349,7 @@ NetworkOperands<T> BatchMaker<T>::operands(HostBatch<T>& batch) const {
   if (dropped_) dropped_->begin();
   for (std::size_t l = 0; l < blocks_.size(); ++l) {
     auto const& layer = operands.plan.layers[l];
-    // In the schedule rows all layers have the same block.
+    // In the schedule `rows` all layers have the same block.
     auto const has_block = layer.owners || layer.aggregates();
     operands.adjacency.push_back(l > 0 && layer.owners ? operands.adjacency.front()
                                  : has_block ? adjacency_of(layer, blocks_[l], batch, operands.dropped)

@@ -40,8 +40,7 @@ struct HostBatch {
   sampling::Batch<T> sample;
   HostEdges edges; // of the batch's block, if layers read edges
   std::vector<std::int64_t> row_ids,
-      column_ids;                // of the batch's block in the schedule rows, if needed rows are exchanged
-                                 // and edges are dropped
+      column_ids;                // for `rows`, if needed rows are exchanged and edges are dropped
   std::vector<T> dense_features; // [rows x columns of the block], row-major
   HostSparseRows<T> sparse_features;
   std::vector<std::int8_t> splits;    // [rows of the logits] groups of RowTargets
@@ -114,8 +113,7 @@ class BatchMaker {
   sampling::BatchBuilder<T> builder_;
   std::map<RangeKey, std::size_t> ranges_;         // ranges of the builder
   std::vector<sampling::BlockHandle> blocks_;      // [layers]
-  std::size_t owned_rows_ = 0, owned_columns_ = 0; // ranges of the builder, for the block of the schedule
-                                                   // rows
+  std::size_t owned_rows_ = 0, owned_columns_ = 0; // ranges of the builder, in the schedule `rows`
 
   bool has_sparse_features_;
   std::int64_t num_feature_columns_; // of this rank's block

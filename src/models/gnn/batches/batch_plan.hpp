@@ -39,9 +39,7 @@ void for_each_vertex_matrix(Plan& plan, Visit const& visit) {
     visit((*linear)->output);
   }
   for (auto& layer : plan.layers) {
-    if (!layer.owners && layer.aggregates())
-      visit(layer.adjacency); // in the schedule rows it is a block of
-                              // lists
+    if (!layer.owners && layer.aggregates()) visit(layer.adjacency); // else a block of lists
     for (auto* const placement : {&layer.input, &layer.middle, &layer.output})
       visit(*placement);
     if (layer.second)
@@ -56,8 +54,8 @@ void for_each_vertex_matrix(Plan& plan, Visit const& visit) {
 /// Returns the number of a batch's vertices in the rank's part of an order that is partitioned over these axes.
 using CountOwnRows = std::function<std::int64_t(pmm::AxisSet, pmm::IndexOrder)>;
 
-/// Plan of a batch with this number of vertices, with the actual numbers of rows and columns of the rank at `coordinates`. `plan`:
-/// of the whole graph.
+/// Plan of a batch with this number of vertices, with the actual numbers of rows and columns of the rank at `coordinates`.
+/// `plan`: of the whole graph.
 [[nodiscard]] NetworkPlan plan_of_batch(NetworkPlan const& plan, std::int64_t num_vertices,
                                         pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
                                         CountOwnRows const& count);
@@ -80,9 +78,8 @@ using CountOwnRows = std::function<std::int64_t(pmm::AxisSet, pmm::IndexOrder)>;
 
 class SampledBatch {
  public:
-  /// Reads both orders of the whole graph and, with `reads_edges`, its edges, which determine the needed rows; edges are not
-  /// required if all rows are exchanged. Store and sampler must outlive this object. Local. Throws UserError if the store cannot be
-  /// read.
+  /// Reads both orders of the whole graph and, with `reads_edges`, its edges, which determine the needed rows; edges are not required
+  /// if all rows are exchanged. Store and sampler must outlive this object. Local. Throws UserError if the store cannot be read.
   SampledBatch(runtime::Communicator const& self, graph::GraphStore const& store,
                sampling::Sampler const& sampler, bool reads_edges);
 
@@ -93,8 +90,8 @@ class SampledBatch {
   [[nodiscard]] NeededOfGrid needed_on(pmm::GridShape const& shape, NetworkPlan const& plan,
                                        pmm::Gather gather) const;
 
-  /// The batch on the rank at `coordinates`. All numbers that are sent are exact; non-zeros are an even share. `needed`: needed_on() this
-  /// grid.
+  /// The batch on the rank at `coordinates`. All numbers that are sent are exact; non-zeros are an even share.
+  /// `needed`: needed_on() this grid.
   [[nodiscard]] PlannedBatch planned(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
                                      NetworkPlan const& plan, NetworkSettings const& settings,
                                      NeededOfGrid const& needed) const;

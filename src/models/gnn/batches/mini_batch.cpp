@@ -52,8 +52,7 @@ MiniBatchNetwork<T>::MiniBatchNetwork(pmm::ProcessGrid const& grid, graph::Graph
   InputFeatures<T> features;
   if (settings.eval_every > 0 || batch_settings.num_full_epochs > 0) {
     auto whole = plan_;
-    whole.drops_edges = plan_.drops_edges && batch_settings.num_full_epochs > 0; // an evaluation drops no
-                                                                                 // edges
+    whole.drops_edges = plan_.drops_edges && batch_settings.num_full_epochs > 0; // not in evaluation
     auto const of_whole =
         batch_settings.num_full_epochs > 0 ? model_settings : model_settings.without_dropout();
     auto operands = make_full_graph_operands<T>(grid, store, whole, of_whole);

@@ -39,7 +39,7 @@ struct SamplerSettings {
   SamplerKind kind = SamplerKind::uniform;
   sampling::BatchEdges edges = sampling::BatchEdges::rescale;
   std::int64_t batch_size = 1024;       // B, per group
-  std::int64_t num_accumulated = 1;     // K
+  std::int64_t num_accumulated = 1;     // K, batches per step and group
   std::optional<double> train_fraction; // fraction of training vertices in a batch; nullopt: random
 
   /// Whether a batch has fixed numbers of vertices of several kinds.
@@ -63,9 +63,8 @@ class BatchQueue {
              std::int64_t num_accumulated, std::int64_t num_epochs, Prefetch prefetch,
              std::int64_t first_epoch, std::int64_t first_step);
 
-  /// Returns the next batch, which is valid until the next call. With prefetching, starts the one after it. Phases:
-  /// "sampling_wait", the time that this thread waited, and "sampling", the time to make the batch, on either thread. Does not
-  /// communicate.
+  /// Returns the next batch, which is valid until the next call. With prefetching, starts the one after it. Phases: "sampling_wait",
+  /// the time that this thread waited, and "sampling", the time to make the batch, on either thread. Does not communicate.
   [[nodiscard]] HostBatch<T>& next(runtime::Instruments& instruments, runtime::PhaseTimes& phases);
 
  private:
@@ -115,8 +114,8 @@ class NetworkBatches final : public BatchSource {
   [[nodiscard]] std::int64_t num_accumulated() const override { return settings_.num_accumulated; }
   /// Number of training vertices in a step if all steps had equally many.
   [[nodiscard]] std::optional<std::int64_t> nominal_count() const override { return nominal_count_; }
-  /// Mean number of neighbors that a vertex of a batch keeps, over up to 4 batches of epoch 1. Call before start_at(). Collective
-  /// over the grid's group.
+  /// Mean number of neighbors that a vertex of a batch keeps, over up to 4 batches of epoch 1. Call before start_at().
+  /// Collective over the grid's group.
   [[nodiscard]] double num_kept_neighbours();
   /// Starts sampling at this step.
   void start_at(std::int64_t epoch, std::int64_t step) override;

@@ -16,7 +16,7 @@ using runtime::Bf16Number;
 using runtime::DefaultExec;
 using runtime::Fp16Number;
 
-/// Aggregation in the schedule pmm3d: products on three axes (pmm/product/product.hpp).
+/// Aggregation in the schedule `pmm3d`: products on three axes (pmm/product/product.hpp).
 template<class T>
 class ProductAggregation final : public Aggregation<T> {
  public:
@@ -52,11 +52,11 @@ class ProductAggregation final : public Aggregation<T> {
  private:
   pmm::DistSparse<Sum> adjacency_;
   std::optional<pmm::Product<T>> forward_;        // nullopt if the layer makes 16-bit logits
-  std::optional<pmm::Product<T, Sum>> to_logits_; // of 16-bit numbers
+  std::optional<pmm::Product<T, Sum>> to_logits_; // only for 16-bit operands
   pmm::Product<T> backward_;
 };
 
-/// Aggregation in the schedule rows, between the owners of whole rows (pmm/aggregate/aggregate.hpp).
+/// Aggregation in the schedule `rows`, between the owners of whole rows (pmm/aggregate/aggregate.hpp).
 template<class T>
 class OwnedAggregation final : public Aggregation<T> {
  public:

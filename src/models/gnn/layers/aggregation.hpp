@@ -30,8 +30,8 @@ class Aggregation {
   virtual ~Aggregation() = default;
   /// Called before a forward pass with the dropout of attention coefficients. Other aggregations ignore it.
   virtual void begin_pass(Dropout const&) {}
-  /// forward: to := A^ from. backward: to := A^^T from. Both on the side of the layer that is aggregated. Collective over the grid's group.
-  /// Enqueue on exec.
+  /// forward: to := A^ from. backward: to := A^^T from. Both on the side of the layer that is aggregated. Collective over the
+  /// grid's group. Enqueue on exec.
   virtual void forward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from,
                        pmm::DistMatrix<T> const& to) = 0;
   virtual void backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from,
@@ -39,8 +39,8 @@ class Aggregation {
   /// forward() for a layer that makes the logits and transforms first.
   virtual void forward_to_logits(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from,
                                  pmm::DistMatrix<Sum> const& to) = 0;
-  /// Starts sending `from` before backward() if it need not be multiplied first. `from` must not change, and the workspace must not be
-  /// used, until backward().
+  /// Starts sending `from` before backward() if it need not be multiplied first. `from` must not change, and the workspace must not
+  /// be used, until backward().
   virtual void prefetch_backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from) = 0;
 };
 
@@ -78,7 +78,7 @@ struct SelfAggregationParts {
 };
 
 /// Adds the vertex itself to the aggregation `of_neighbours`. The gradient of epsilon is summed over the ranks, except in the schedule
-/// rows, where it stays partial. Runs are collective over the grid's group.
+/// `rows`, where it stays partial. Runs are collective over the grid's group.
 template<class T>
 [[nodiscard]] std::unique_ptr<Aggregation<T>>
 make_self_aggregation(pmm::ProcessGrid const& grid, NetworkLayerPlan const& plan,

@@ -11,7 +11,7 @@
 namespace orthant::models {
 namespace {
 
-/// Steps in the schedule rows. The sizes used here do not depend on the number of edges.
+/// Steps in the schedule `rows`. The sizes used here do not depend on the number of edges.
 MaximumSteps steps_of(pmm::StepPlan const& step, NetworkLayerPlan const& layer, pmm::CellSizes const& cells) {
   return {step.shape(), step.coordinates(), maximum_plan_of(layer), cells, 0};
 }
@@ -82,7 +82,7 @@ void count_product(pmm::ProcessGrid const& grid, std::int64_t num_edges, std::in
   grid.world().instruments().flops.sparse += 2 * num_edges * width;
 }
 
-/// Maximum in the schedule rows, between the owners of whole rows.
+/// Maximum in the schedule `rows`, between the owners of whole rows.
 template<class T>
 class MaximumAggregation final : public Aggregation<T> {
  public:
@@ -130,7 +130,7 @@ class MaximumAggregation final : public Aggregation<T> {
   pmm::MaximumMemory<T> memory_;            // the places are the layer's own
 };
 
-/// Maximum in the schedule pmm3d, on three axes. The block and its transpose are the lists of edges by row and by column.
+/// Maximum in the schedule `pmm3d`, on three axes. The block and its transpose are the lists of edges by row and by column.
 template<class T>
 class PlaneMaximumAggregation final : public Aggregation<T> {
  public:

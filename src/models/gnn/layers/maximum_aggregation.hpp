@@ -26,7 +26,7 @@ struct MaximumScratchPlan {
   void list(pmm::StepPlan& step) const;
 };
 
-/// Scratch sizes of a network. `cells`: cells of its block in the schedule rows; ignored otherwise.
+/// Scratch sizes of a network. `cells`: cells of its block in the schedule `rows`; ignored otherwise.
 [[nodiscard]] MaximumScratchPlan maximum_scratch_of(pmm::StepPlan const& step, NetworkPlan const& plan,
                                                     pmm::CellSizes const& cells);
 void reserve_maximum(pmm::WorkspacePlan& work, pmm::StepPlan const& step, NetworkPlan const& plan);
@@ -46,7 +46,7 @@ struct MaximumScratch {
 using MaximumPlaces = runtime::GrowingVector<runtime::LocalColumn>;
 
 /// `scratch` must have its full size, `places` belongs to the layer, and `grid` must outlive the aggregation. `column_ids`:
-/// original ids of the columns of a block in the schedule pmm3d; blocks of the schedule rows have ids themselves
+/// original ids of the columns of a block in the schedule `pmm3d`; blocks of the schedule `rows` have ids themselves
 /// (owned_adjacency.hpp). Throws Error if there are no ids. Runs are collective over the grid's group.
 template<class T>
 [[nodiscard]] std::unique_ptr<Aggregation<T>>

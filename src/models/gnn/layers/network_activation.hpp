@@ -7,10 +7,9 @@
 //   N = norm(Z)      D = dropout(f(N))      F' = D + F
 //
 // Without norm and residual and with f = ReLU, F' overwrites Z; if outputs share memory, a bit per element records which elements
-// passed. With a norm or another f, Z is kept for the backward pass; with a residual only, D is kept. LayerNorm and BatchNorm
-// recompute N in the memory of F', which is not read again. With f = ReLU the kernel that writes F' also adds F. In the backward
-// pass dZ overwrites dF'. A residual within the rank is an exception: dF' is kept until dF is added to it, and dZ has its own
-// memory.
+// passed. With a norm or another f, Z is kept for the backward pass; with a residual only, D is kept. LayerNorm and BatchNorm recompute
+// N in the memory of F', which is not read again. With f = ReLU the kernel that writes F' also adds F. In the backward pass dZ
+// overwrites dF'. A residual within the rank is an exception: dF' is kept until dF is added to it, and dZ has its own memory.
 
 #include "models/gnn/layers/network_layer.hpp"
 #include "models/gnn/layers/self_term.hpp"
@@ -27,8 +26,7 @@ struct NetworkActivationMemory {
   GrowingVector<T> output{"orthant::models::activated"};                        // F'
   GrowingVector<runtime::SumOf<T>> inverse_rms{"orthant::models::inverse_rms"}; // of RmsNormState
   GrowingVector<std::uint32_t> passed{"orthant::models::passed"};
-  std::unique_ptr<CenteredNormMemory<runtime::SumOf<T>>> centered; // allocated separately because few
-                                                                   // networks have it
+  std::unique_ptr<CenteredNormMemory<runtime::SumOf<T>>> centered; // few networks have it
 };
 
 /// Adds the scratch of a layer's activation to `scratch`.
@@ -56,8 +54,8 @@ class NetworkActivation {
 
   /// dF', written by the layer above.
   [[nodiscard]] pmm::DistMatrix<T> const& gradient() const { return gradient_; }
-  /// Computes the layer's dZ, and dg, from dF', with the dropout of the last forward(). A residual first sends dF' to where F lies.
-  /// Collective.
+  /// Computes the layer's dZ, and dg, from dF', with the dropout of the last forward(). A residual first sends dF' to
+  /// where F lies. Collective.
   void backward(runtime::DefaultExec const& exec, Dropout const& dropout);
   /// Returns dF + dF'. Call it after the layer has written its dF. The result lies where the layer below reads its dF'.
   pmm::DistMatrix<T> const& finish_backward(runtime::DefaultExec const& exec,
@@ -91,8 +89,7 @@ class NetworkActivation {
   runtime::Vector<std::uint32_t> passed_; // bits that replace F' if its memory is shared
   Boxed<CenteredNorm<Sum>> centered_;
   runtime::Vector<Sum> row_sums_;
-  std::shared_ptr<pmm::Workspace<Sum>> workspace_; // shared with the layer; the two never run at the same
-                                                   // time
+  std::shared_ptr<pmm::Workspace<Sum>> workspace_; // the layer's; used by one at a time
 };
 
 extern template class NetworkActivation<float>;

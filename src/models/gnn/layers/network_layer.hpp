@@ -41,8 +41,8 @@ struct NetworkLayerOptions {
   bool has_bias = true;
   bool needs_input_gradient = true;
   bool overlaps = true;
-  /// The caller adds the bias, and writes the local column sums of dQ to bias_gradient() before backward(): the kernels of its activation
-  /// do both.
+  /// The caller adds the bias, and writes the local column sums of dQ to bias_gradient() before backward(): the kernels
+  /// of its activation do both.
   bool is_activated = false;
   bool shares_outputs = false;
   NumberFormats formats{}; // of activations and their gradients; weights and their gradients are native
@@ -87,8 +87,7 @@ struct NetworkLayerMemory {
   GrowingVector<runtime::SumOf<T>> logits{"orthant::models::output"}; // if logits are not of type T
   GrowingVector<T> weight{"orthant::models::operand_weight"};         // if the operand is rounded or mapped
   MaximumPlaces maximum{"orthant::models::maximum_places"};
-  std::unique_ptr<EdgeAttentionMemory<runtime::SumOf<T>>> attention; // allocated separately because few
-                                                                     // models have it
+  std::unique_ptr<EdgeAttentionMemory<runtime::SumOf<T>>> attention; // few models have it
 };
 
 /// A weight as products read it: the parameter itself, a copy rounded to T in each forward pass, or its identity map.
@@ -148,8 +147,8 @@ struct NetworkLayerPlaces {
   GrowingVector<T>& middle_gradient;
 };
 
-/// The graph of a layer. `column_ids`: for a maximum in the schedule pmm3d. `self_path`: for a self weight. `teleport`: for a layer with a
-/// site.
+/// The graph of a layer. `column_ids`: for a maximum in the schedule `pmm3d`. `self_path`: for a self weight.
+/// `teleport`: for a layer with a site.
 template<class T>
 struct NetworkLayerGraph {
   Adjacency<T> adjacency;

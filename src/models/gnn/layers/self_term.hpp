@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Term of the vertex itself in a layer's output (gnn/plan/gnn_model.hpp). R moves rows from where the operand of A^ lies to where the
-// product with A^ lies: a relayout in the schedule pmm3d, the identity in rows (docs/design.md 2.2).
+// product with A^ lies: a relayout in the schedule `pmm3d`, the identity in rows (docs/design.md 2.2).
 //
 //   aggregate first   S = R F, Q += S W'               transform first   V = F W', Q += R V
 //                     dW' = S^T dQ                                       dV = R^T dQ
@@ -23,10 +23,10 @@
 
 namespace orthant::models {
 
-// Moves of rows around a convolution, for a residual F_{l+1} = D + F_l and for the term of the vertex itself. In the schedule pmm3d
+// Moves of rows around a convolution, for a residual F_{l+1} = D + F_l and for the term of the vertex itself. In the schedule `pmm3d`
 // input and output of a layer lie on different planes and in different orders of rows (docs/design.md 2.2). F is sent to where the
 // output lies, and dF_{l+1} back, with one all_to_all of the group in each direction; both can start before the layer's products.
-// In the schedule rows both have the same owner, so nothing is copied: F is read, and dF_{l+1} is kept, in place.
+// In the schedule `rows` both have the same owner, so nothing is copied: F is read, and dF_{l+1} is kept, in place.
 
 /// Moves F of one layer from the placement of the input to that of the output, and gradients back. A default-constructed path means
 /// that the layer needs none. If the output keeps fewer rows than the input, only these rows are moved; the gradient of the others
@@ -136,7 +136,7 @@ class SelfTerm {
   pmm::DistMatrix<T> brought_;       // S; F itself if both have the same placement
   pmm::DistMatrix<T> product_;       // V, with the placement of U
   pmm::DistMatrix<T> addend_;        // R V
-  pmm::DistMatrix<T> brought_back_;  // dV where V lies
+  pmm::DistMatrix<T> brought_back_;  // dV, with the placement of V
   pmm::DistMatrix<T> input_product_; // dS, or the term of dF
   pmm::DistMatrix<T> input_addend_;  // the term of dF
   pmm::Product<T> transform_;

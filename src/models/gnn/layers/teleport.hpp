@@ -1,9 +1,9 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// H0, which every aggregating layer adds to its result (equations: models/layers/propagation_terms.hpp). In the schedule pmm3d
+// H0, which every aggregating layer adds to its result (equations: models/layers/propagation_terms.hpp). In the schedule `pmm3d`
 // results lie at several placements, the sites of TeleportPlan. H0 is sent to each site once per pass, and the gradients, summed
-// per site, are sent back once. In the schedule rows the only site is where H0 lies.
+// per site, are sent back once. In the schedule `rows` the only site is where H0 lies.
 
 #include "models/gnn/layers/aggregation.hpp"
 #include "models/gnn/layers/self_term.hpp"
@@ -19,8 +19,8 @@ namespace orthant::models {
 
 using runtime::GrowingVector;
 
-/// Memory per site: H0 at the site, if it lies elsewhere, and its gradient. Also memory for the input of the first layer if dropout
-/// applies to it.
+/// Memory per site: H0 at the site, if it lies elsewhere, and its gradient. Also memory for the input of the first
+/// layer if dropout applies to it.
 template<class T>
 struct TeleportMemory {
   std::vector<GrowingVector<T>> brought;   // [sites]

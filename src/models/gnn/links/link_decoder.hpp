@@ -1,9 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Scores of links by a perceptron with one hidden layer of K numbers. Its input is the elementwise product of the embeddings of the
-// two ends: the predictor in the examples of the Open Graph Benchmark (Hu et al., arXiv 2005.00687), with one hidden layer and no
-// dropout.
+// Scores of links by a perceptron with one hidden layer of K numbers. Its input is the elementwise product of the embeddings of the two
+// ends: the predictor in the examples of the Open Graph Benchmark (Hu et al., arXiv 2005.00687), with one hidden layer and no dropout.
 //
 //   G_e := H_u * H_v                                  for links e = (u, v) of the block
 //   Z_e := sum_b G_e[b] W_1[b,:]                      one all_reduce over b of K numbers per link

@@ -60,8 +60,8 @@ class LinkLoss final : public Objective<T> {
 
   /// Returns 2 E.
   [[nodiscard]] std::int64_t num_terms() const override { return 2 * num_edges_; }
-  /// `loss` must have one element, and `gradient` must not be `outputs`; otherwise throws Error. Collective over the grid's group. Enqueues
-  /// on exec.
+  /// `loss` must have one element, and `gradient` must not be `outputs`; otherwise throws Error. Collective over the
+  /// grid's group. Enqueues on exec.
   void loss_and_gradient(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& outputs,
                          pmm::DistMatrix<T> const& gradient, std::int64_t num_counted,
                          runtime::Vector<double> const& loss, double gradient_scale) override;

@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Link prediction from a network's outputs H on one rank, listed without arrays. Each row has one owner (schedule rows). With the
+// Link prediction from a network's outputs H on one rank, listed without arrays. Each row has one owner (schedule `rows`). With the
 // blocks of A (pmm/aggregate/cells.hpp), where ranks along b have parts of the columns of H:
 //
 //   X_c := rows(H)      Y_a := columns(H)                  exchange over b, gather over a and over c       (pmm/edges/edge_block.hpp)
@@ -9,9 +9,9 @@
 //   loss := sum_{a,c} of binary cross-entropy              dz_e
 //   dH := rows^T(sum_e dz_e Y_j) + columns^T(sum_e dz_e X_i)
 //
-// The communication of rows does not grow with the number of links: it is that of two aggregations of H. For scores a rank sends 2
-// (G_b - 1) / G_b numbers per link of its block, or K times as many if a perceptron with a hidden layer of K numbers scores links
-// (link_decoder.hpp).
+// The communication of rows does not grow with the number of links: it is that of two aggregations of H. For scores a rank
+// sends 2 (G_b - 1) / G_b numbers per link of its block, or K times as many if a perceptron with a hidden layer of K numbers
+// scores links (link_decoder.hpp).
 
 #include "graph/store/listed_block.hpp"
 #include "graph/store/store_format.hpp"
@@ -70,8 +70,8 @@ class NegativeLinks {
                 std::span<std::int64_t const> column_ids, std::int64_t num_vertices, std::int64_t num_edges,
                 std::uint64_t seed);
 
-  /// Negatives of this block, valid until the next call. Cost: one hash per negative of its rows, about E / (ranks along c). Not
-  /// collective.
+  /// Negatives of this block, valid until the next call. Cost: one hash per negative of its rows, about E / (ranks
+  /// along c). Not collective.
   [[nodiscard]] LinkLists const& draw(std::uint64_t epoch);
 
   /// Mean number of negatives of a block, and a capacity that is hardly ever exceeded.
@@ -104,7 +104,7 @@ struct DecoderShape {
 struct LinkPlan {
   pmm::Roles roles;
   pmm::CellSizes cells;
-  std::int64_t width = 0; // of H
+  std::int64_t width = 0; // columns of H
   std::optional<DecoderShape> decoder{};
 
   [[nodiscard]] pmm::BlockRowsPlan of(pmm::BlockSide side) const {
@@ -129,7 +129,7 @@ inline constexpr std::array<std::pair<graph::Split, graph::LinkKind>, num_held_o
 struct LinkCounts {
   std::int64_t positives = 0, negatives = 0; // per epoch
   std::array<std::int64_t, num_held_out_lists> held_out{};
-  std::int64_t entries = 0; // of A
+  std::int64_t entries = 0; // entries of A in the block
 
   [[nodiscard]] std::int64_t num_held_out() const {
     return held_out[0] + held_out[1] + held_out[2] + held_out[3];
@@ -147,8 +147,8 @@ void plan_link_scores(pmm::StepPlan& step, LinkPlan const& plan, LinkCounts cons
 void plan_link_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, LinkPlan const& plan,
                       LinkCounts const& counts);
 
-// Perceptron that scores links on one rank, listed without arrays (equations: link_decoder.hpp). The links of a list are processed in
-// pieces.
+// Perceptron that scores links on one rank, listed without arrays (equations: link_decoder.hpp). The links of a list
+// are processed in pieces.
 
 /// Number of links per piece, except the last one: as many as the block has rows and columns, so that a piece's arrays are not
 /// larger than the rows of H; at most the number of edges, but at least 4,096.

@@ -44,8 +44,7 @@ class GraphNetwork final : public Network<T> {
   /// earlier ones allocates no array. The weights of the operands' plan must lie as the parameters do; otherwise throws Error. Not
   /// collective. Must not be called between forward() and backward().
   void rebind(NetworkOperands<T> operands) { passes_->rebind(std::move(operands)); }
-  /// Frees the layers and their communication plans before those of the next operands are made. Afterwards only rebind() may be
-  /// called.
+  /// Frees the layers and their communication plans before those of the next operands are made. Afterwards only rebind() may be called.
   void unbind() { passes_->unbind(); }
 
   pmm::DistMatrix<T> const& forward(runtime::DefaultExec const& exec, Pass pass, std::uint64_t step,
@@ -70,7 +69,7 @@ class GraphNetwork final : public Network<T> {
   [[nodiscard]] std::int64_t num_parameters() const { return parameters_->num_numbers(); }
   [[nodiscard]] std::shared_ptr<NetworkParameters<T>> const& shared_parameters() const { return parameters_; }
   [[nodiscard]] NetworkPlan const& plan() const { return passes_->plan(); }
-  /// Rows that ranks exchange in the schedule rows; null: all rows.
+  /// Rows that ranks exchange in the schedule `rows`; null: all rows.
   [[nodiscard]] std::shared_ptr<pmm::NeededRows const> const& needed_rows() const {
     return passes_->needed_rows();
   }

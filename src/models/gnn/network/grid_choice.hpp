@@ -5,12 +5,11 @@
 // over the list of a step (pmm/cost/step_plan.hpp) of the rank that sends and holds most.
 //
 // This rank is rank 0. Balanced parts at lower coordinates are at least as large as others, and so are blocks: their rows, their
-// columns and pieces of a flat shard. The bytes of a collective are proportional to a block that its group shares, and the first
-// ranks of the group get the remainder. There are two exceptions. In an exchange of the schedule rows a rank with a wider part sends
-// fewer columns, but its return exchange sends more. For a residual of the schedule pmm3d a rank that keeps a part of its rows sends
-// less. For such residuals all ranks are listed; with more than 128 ranks, only those at the first, the middle and the last
-// coordinate of each axis. On two such grids the busiest rank of all sent at most 5 % more. A test compares with all ranks of small
-// grids.
+// columns and pieces of a flat shard. The bytes of a collective are proportional to a block that its group shares, and the first ranks
+// of the group get the remainder. There are two exceptions. In an exchange of the schedule `rows` a rank with a wider part sends fewer
+// columns, but its return exchange sends more. For a residual of the schedule `pmm3d` a rank that keeps a part of its rows sends less.
+// For such residuals all ranks are listed; with more than 128 ranks, only those at the first, the middle and the last coordinate of
+// each axis. On two such grids the busiest rank of all sent at most 5 % more. A test compares with all ranks of small grids.
 
 #include "graph/store/store_reader.hpp"
 #include "models/gnn/plan/network_settings.hpp"
@@ -28,8 +27,8 @@
 
 namespace orthant::models {
 
-// Choice of grid and schedule if the user leaves them open: the lists of all candidates are timed on a machine model, and the
-// shortest epoch wins.
+// Choice of grid and schedule if the user leaves them open: the lists of all candidates are timed on a machine model,
+// and the shortest epoch wins.
 
 /// Seconds of an epoch on the rank with the most work. Infinite if the network cannot be trained on the grid.
 using EpochSeconds = std::function<pmm::StepSeconds(pmm::GridShape const&, Schedule)>;
@@ -49,7 +48,7 @@ struct GridQuestion {
 struct GridChoice {
   pmm::GridShape shape;
   Schedule schedule{};
-  double seconds = 0; // of an epoch; 0 if nothing was open
+  double seconds = 0; // per epoch; 0 if there was no choice
 };
 
 /// All grids of one data group and all schedules that the question leaves open, the fastest first. Ties are in the order of
@@ -105,8 +104,8 @@ struct GridCost {
                                     pmm::Machine const& machine = pmm::assumed_machine(),
                                     OptimizerSettings const& optimizer = {});
 
-/// Order of grids. by_bytes: fewest sent bytes first; grids within 0.1 % of each other are ordered by memory. by_seconds: shortest
-/// epoch first.
+/// Order of grids. by_bytes: fewest sent bytes first; grids within 0.1 % of each other are ordered by memory.
+/// by_seconds: shortest epoch first.
 enum class GridOrder : std::uint8_t { by_bytes, by_seconds };
 
 /// Costs of all grids with `num_ranks` ranks for which has_wide_parts() is true. Throws UserError if the bytes do not fit in 64 bits.

@@ -35,7 +35,7 @@ constexpr std::int64_t piece_bytes_of_rank = std::int64_t{2} << 20;
 /// Never more than one at a time. Large messages also pass through fragments, shared with at most two neighbors per axis. An
 /// all_reduce over data, experts or several axes copies its message (Rabenseifner's algorithm in Open MPI 4.1); this is an upper bound,
 /// because within a node it is also split. `adds_by_pairs`: axes whose blocking reduce_scatters, of aggregations, do not use MPI's
-/// (runtime/backends/mpi_backend.hpp).
+/// (runtime/backends/mpi_backend.cpp).
 struct Messages {
   std::int64_t copied = 0;
   std::int64_t fragments = 0;
@@ -143,7 +143,7 @@ void plan_targets_and_parameters(pmm::StepPlan& step, graph::StoreFacts const& f
   plan_parameter_arrays(step, parameters_of(plan, settings));
 }
 
-/// A sampled block has its transpose, even in the schedule rows, where a symmetric whole block has none.
+/// A sampled block has its transpose, even in the schedule `rows`, where a symmetric whole block has none.
 graph::StoreFacts with_transposes(graph::StoreFacts facts, NetworkPlan const& plan) {
   if (plan.layers.front().owners) facts.is_symmetric = false;
   return facts;
@@ -153,7 +153,7 @@ pmm::StepPlan list_beside(pmm::StepPlan const& step) {
   return {step.shape(), step.coordinates(), step.scalar_bytes(1)};
 }
 
-/// Bytes of the sampler's blocks of A^ with transposes. In the schedule rows these are the blocks of the operands. In pmm3d operands
+/// Bytes of the sampler's blocks of A^ with transposes. In the schedule `rows` these are the blocks of the operands. In pmm3d operands
 /// share blocks with equal axes, and a sampler shares blocks with equal ranges: the operands' bytes, scaled by the non-zeros of both.
 std::int64_t bytes_of_blocks(pmm::StepPlan const& step, graph::StoreFacts const& facts,
                              NetworkPlan const& plan, NetworkEpochTraits const& traits,

@@ -11,8 +11,8 @@
 
 namespace orthant::models {
 
-/// Buffers of BLAS, HDF5 and MPI in any job: measured with Open MPI 4.1 on one node, graphs of 3 thousand to 200 thousand
-/// vertices, 1 to 4 ranks.
+/// Buffers of BLAS, HDF5 and MPI in any job: measured with Open MPI 4.1 on one node, graphs of 3 thousand to 200
+/// thousand vertices, 1 to 4 ranks.
 inline constexpr std::int64_t common_library_bytes = std::int64_t{7} << 20;
 
 /// Bytes on one rank.
@@ -59,15 +59,14 @@ struct BatchSizes {
   std::int64_t num_vertices = 0;    // per batch
   std::int64_t num_accumulated = 1; // batches per step and group
   bool has_full_graph = false;      // the whole graph is also evaluated or trained on
-  bool renormalizes = false;        // edges are scaled by degrees within the batch, which needs neighbors by
-                                    // id
+  bool renormalizes = false;        // edges are scaled by degrees within the batch
   bool trains_full_graph = false;   // false: it is only evaluated, which drops no edges
   bool has_strata = false; // vertices of several kinds; factors of edges between them are not symmetric
   bool prefetches = true;  // the next batch is also in memory, if a core is free to make it
 };
 
-/// Lists the arrays of training on batches, except the sampler's tables and lists of vertices. `batches.num_vertices` must not
-/// exceed the graph's.
+/// Lists the arrays of training on batches, except the sampler's tables and lists of vertices. `batches.num_vertices`
+/// must not exceed the graph's.
 void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
                             NetworkSettings const& settings, OptimizerSettings const& optimizer,
                             BatchSizes const& batches);

@@ -17,8 +17,8 @@ namespace orthant::models {
 [[nodiscard]] NetworkScratchPlan scratch_of(pmm::StepPlan const& step, NetworkPlan const& plan,
                                             NetworkSettings const& settings);
 
-/// [layers] lengths of each layer's memory for outputs of hidden layers if outputs share memory (gnn/plan/network_settings.hpp); else
-/// empty.
+/// [layers] lengths of each layer's memory for outputs of hidden layers if outputs share memory
+/// (gnn/plan/network_settings.hpp); else empty.
 [[nodiscard]] std::vector<std::int64_t>
 shared_output_lengths(pmm::StepPlan const& step, NetworkPlan const& plan, NetworkSettings const& settings);
 

@@ -245,7 +245,7 @@ void plan_adjacency_products(pmm::StepPlan& step, graph::StoreFacts const& facts
         blocks.keep_weights(step, layer.adjacency, layer.is_even, products);
       continue;
     }
-    // The schedule rows has one block for all layers, which is its own adjoint if A^ is symmetric.
+    // The schedule `rows` has one block for all layers, which is its own adjoint if A^ is symmetric.
     auto const& adjacency = plan.layers.front().adjacency;
     blocks.keep_weights(step, adjacency, true, AdjacencyProducts::direct);
     if (!is_operator_symmetric(facts)) blocks.keep_weights(step, adjacency, true, AdjacencyProducts::adjoint);

@@ -34,8 +34,8 @@ struct InputFeatures {
   }
 };
 
-/// Reads the features with this placement. Flat-sharded features are trained, and start from the stored values. Collective over the
-/// grid's group.
+/// Reads the features with this placement. Flat-sharded features are trained, and start from the stored values.
+/// Collective over the grid's group.
 template<class T>
 [[nodiscard]] InputFeatures<T> read_input_features(pmm::ProcessGrid const& grid,
                                                    graph::GraphStore const& store,
@@ -71,8 +71,8 @@ class NetworkInput {
     return uses_dropped_ ? dropped_sparse_ : features_.sparse;
   }
 
-  /// Trained features: gradient := the gradient by the features, in place, from the gradient by dense() and the mask of the last
-  /// prepare().
+  /// Trained features: gradient := the gradient by the features, in place, from the gradient by dense() and the mask of
+  /// the last prepare().
   void backward(runtime::DefaultExec const& exec, Dropout const& dropout,
                 pmm::DistMatrix<T> const& gradient) const;
 
@@ -137,7 +137,7 @@ template<class T>
 [[nodiscard]] NetworkOperands<T>
 make_full_graph_operands(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                          NetworkPlan const& plan, NetworkSettings const& settings);
-/// The same with features, and in the schedule rows optionally a block, that have been read before.
+/// The same with features, and in the schedule `rows` optionally a block, that have been read before.
 template<class T>
 [[nodiscard]] NetworkOperands<T>
 make_full_graph_operands(pmm::ProcessGrid const& grid, graph::GraphStore const& store,

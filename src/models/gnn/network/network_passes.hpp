@@ -142,7 +142,7 @@ class TypedNetworkPasses final : public NetworkPasses<runtime::SumOf<T>> {
   std::vector<SecondMemory> second_memory_;                  // [layers]
   TeleportMemory<T> teleport_memory_;
   GrowingVector<T> projected_{"orthant::models::projected"};
-  GrowingVector<Sum> logits_{"orthant::models::logits"}; // of a head
+  GrowingVector<Sum> logits_{"orthant::models::logits"}; // output of a head
   GrowingVector<T> projection_weight_{"orthant::models::operand_weight"};
   GrowingVector<T> head_weight_{"orthant::models::operand_weight"};
   GrowingVector<T> feature_gradient_numbers_{"orthant::models::rounded_feature_gradient"};
@@ -153,8 +153,7 @@ class TypedNetworkPasses final : public NetworkPasses<runtime::SumOf<T>> {
   std::optional<NetworkLinear<T, Sum>> head_;
   std::shared_ptr<Teleport<Sum>> teleport_; // null: no teleport
   pmm::DistMatrix<T>
-      feature_gradient_; // of features that are trained and projected; the parameter's gradient, or a copy in
-                         // 16 bits
+      feature_gradient_; // of trained, projected features; the parameter's gradient, or a 16-bit copy
   pmm::DistMatrix<T> head_gradient_; // in scratch_.middle; dF_L is written to scratch_.gradient
 
   double dropout_in_use_ = 0; // of the last forward pass

@@ -62,8 +62,8 @@ using AdjacencyKey = std::tuple<pmm::AxisSet, pmm::AxisSet, bool>; // rows, colu
 template<class T>
 class AdjacencyBlocks {
  public:
-  /// `dropped`, if edges are dropped: blocks whose values a step fills, and which products read, are appended to it. It must outlive this
-  /// object.
+  /// `dropped`, if edges are dropped: blocks whose values a step fills, and which products read, are appended to it. It
+  /// must outlive this object.
   AdjacencyBlocks(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                   std::vector<pmm::DroppedBlock<T>>* dropped = nullptr)
       : grid_(grid),

@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The single block of A^ of a rank in the schedule rows, in which each vertex has one owner (pmm/aggregate/cells.hpp). All layers
+// The single block of A^ of a rank in the schedule `rows`, in which each vertex has one owner (pmm/aggregate/cells.hpp). All layers
 // use it; if the pattern of A is symmetric, so do both directions.
 
 #include "graph/store/store_reader.hpp"

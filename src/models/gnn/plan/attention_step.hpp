@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operations and arrays of an attention layer on one rank, in the schedule rows: gnn/layers/attention_aggregation.hpp runs
+// Operations and arrays of an attention layer on one rank, in the schedule `rows`: gnn/layers/attention_aggregation.hpp runs
 // them, and network_step.hpp lists them. Equations: pmm/edges/README.md. A list of a step is a pmm::StepPlan.
 
 #include "models/gnn/plan/network_settings.hpp"
@@ -19,14 +19,14 @@ struct AttentionSteps {
   AttentionPlan plan;
   pmm::Axis softmax_axis; // the columns of a row are split over it
   pmm::Placement adjacency;
-  // Moves of rows: the result P and dP, the values (Z or R), and the parts of the scores read per row (s or L) and per column (t; R
-  // is among the values).
+  // Moves of rows: the result P and dP, the values (Z or R), and the parts of the scores read per row (s or L) and per column
+  // (t; R is among the values).
   pmm::BlockRowsPlan result, values, of_rows, of_columns;
   pmm::BlockRowsSteps result_steps, values_steps, rows_steps, columns_steps;
   pmm::EdgeCounts counts;
   pmm::Heads heads; // of this rank
   std::int64_t first_head = 0;
-  std::int64_t num_own = 0; // rows
+  std::int64_t num_own = 0; // number of rows that this rank owns
 
   /// Length of the coefficients of this rank: one per edge and head.
   [[nodiscard]] std::int64_t num_coefficients() const { return counts.edges * heads.count; }

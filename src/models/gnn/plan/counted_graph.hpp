@@ -41,8 +41,8 @@ struct VertexOrders {
 enum class RelayoutRows : std::uint8_t { all, sampled };
 
 /// Counts the rows that the rank at `coordinates` moves for residuals, rows of the vertex itself and H0, if only `orders` has
-/// vertices. `plan` is the plan of the whole graph. The counts are exact; the numbers of runs are estimates. Cost: O(vertices of the
-/// rank) per relayout.
+/// vertices. `plan` is the plan of the whole graph. The counts are exact; the numbers of runs are estimates. Cost: O(vertices
+/// of the rank) per relayout.
 void set_counted_relayouts(NetworkEpochTraits& traits, pmm::GridShape const& shape,
                            pmm::Coordinates const& coordinates, NetworkPlan const& plan,
                            VertexOrders const& orders, RelayoutRows rows);
@@ -50,7 +50,7 @@ void set_counted_relayouts(NetworkEpochTraits& traits, pmm::GridShape const& sha
 /// Whether a network on this plan moves rows by relayouts.
 [[nodiscard]] bool has_relayouts(NetworkPlan const& plan);
 
-// Needed rows (pmm/aggregate/needed_rows.hpp): the rows that ranks of the schedule rows exchange if they have an entry at their
+// Needed rows (pmm/aggregate/needed_rows.hpp): the rows that ranks of the schedule `rows` exchange if they have an entry at their
 // destination. One process goes through all entries of the matrix once.
 
 /// Rows that ranks exchange: all, if layers read single edges, otherwise `asked`.
@@ -78,7 +78,7 @@ class TouchedRows {
     meets_c_[column * num_c_ + static_cast<std::size_t>(slab_[row])] = true;
     meets_a_[row * num_a_ + static_cast<std::size_t>(outer_[column])] = true;
   }
-  /// The counts, after meet() has seen every entry.
+  /// Returns the counts after meet() has been called for every entry.
   [[nodiscard]] NeededOfGrid needed(pmm::Gather gather) const;
 
  private:
@@ -95,7 +95,7 @@ enum class Exactness : std::uint8_t {
   at_most, // all rows are listed, but training moves only the needed ones
   about,   // a mean
 };
-/// "exact", "at most" or "about". Throws UserError for another word.
+/// Accepts "exact", "at most" or "about". Throws UserError for other words.
 [[nodiscard]] Exactness parse_exactness(std::string_view word);
 [[nodiscard]] std::string_view name_of(Exactness exactness);
 

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The facts that, together with plan and settings, determine the operations of an epoch: sizes of the graph's blocks and numbers of
-// rows that move.
+// The facts that, together with plan and settings, determine the operations of an epoch: sizes of the graph's blocks and
+// numbers of rows that move.
 
 #include "graph/store/store_reader.hpp"
 #include "models/gnn/links/link_step.hpp"
@@ -32,11 +32,10 @@ struct NetworkEpochTraits {
   pmm::LossKind loss = pmm::LossKind::softmax;
   LinkCounts links{};                  // of this rank's block, if links are predicted
   std::vector<pmm::Placement> dropped; // blocks of A^ whose entries are dropped, each with its transpose
-  int num_dropped_ways = 2;            // number of blocks with values after dropout; 1 if the transpose
-                                       // shares them
+  int num_dropped_ways = 2;            // 1 if a block and its transpose share the values; else 2
   bool weighs_edges = false;           // blocks of A^ have values; else they are patterns
   bool counts_rows = false;            // a batch: rows are counted together with the loss
-  std::optional<pmm::CellSizes> cells; // of a batch in the schedule rows; nullopt: contiguous ranges
+  std::optional<pmm::CellSizes> cells; // of a batch in the schedule `rows`; nullopt: contiguous ranges
   CountNonzeros num_nonzeros = [](pmm::Placement const&) { return std::int64_t{0}; };
   /// Numbers of rows that this rank moves for the residual of a layer. They follow from the row orders, not from the layouts alone.
   /// `is_backward`: the move of dF. Default sizes make no call.
@@ -48,9 +47,9 @@ struct NetworkEpochTraits {
   /// The same for H0, from its place to a site of the plan's teleport.
   std::function<pmm::RelayoutSizes(NetworkPlan const&, pmm::Placement const& site, bool is_backward)>
       teleport_sizes = [](NetworkPlan const&, pmm::Placement const&, bool) { return pmm::RelayoutSizes{}; };
-  pmm::NeededCountsOfAxes needed; // rows exchanged in the schedule rows; empty: all
+  pmm::NeededCountsOfAxes needed; // rows exchanged in the schedule `rows`; empty: all
 
-  /// Non-zeros of this rank's block of the features; empty if they are dense.
+  /// Number of non-zeros in this rank's block of the features; nullopt if they are dense.
   [[nodiscard]] std::optional<std::int64_t> num_feature_nonzeros(NetworkPlan const& plan) const {
     return has_sparse_features ? std::optional(num_nonzeros(plan.features())) : std::nullopt;
   }
@@ -61,13 +60,13 @@ struct NetworkEpochTraits {
                                     NetworkPlan const& plan, NetworkSettings const& settings);
 
 /// Traits of an epoch after the first on one rank. Assumes that non-zeros are spread evenly over blocks and rows at random over the
-/// two orders, and that in the schedule rows all rows are exchanged.
+/// two orders, and that in the schedule `rows` all rows are exchanged.
 [[nodiscard]] NetworkEpochTraits traits_of(graph::StoreFacts const& facts, pmm::GridShape const& shape,
                                            pmm::Coordinates const& coordinates, NetworkPlan const& plan,
                                            NetworkSettings const& settings);
 
-// Blocks of A^ that a sampler keeps, and the number of non-zeros in each rank's block on any grid, counted by one process that reads
-// the store once.
+// Blocks of A^ that a sampler keeps, and the number of non-zeros in each rank's block on any grid, counted by one process
+// that reads the store once.
 
 /// Distinct blocks of the layers in the sampler (sampling/batch_builder.hpp). Blocks are equal if their ranges of rows and columns
 /// are; with `shares_transposes` a block and its transpose count once.

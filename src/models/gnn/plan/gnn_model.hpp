@@ -39,8 +39,7 @@ enum class Model : std::uint8_t { gcn, sage, gin, sgc, appnp, gcnii, gat, gatv2 
 /// How GraphSAGE combines the features of neighbors.
 enum class Aggregator : std::uint8_t { mean, sum, max };
 
-/// Accepted words: "gcn", "sage", "gin", "sgc", "appnp", "gcnii", "gat", "gatv2"; "mean", "sum", "max". Throw UserError for
-/// other words.
+/// Accepted words: "gcn", "sage", "gin", "sgc", "appnp", "gcnii", "gat", "gatv2"; "mean", "sum", "max". Throw UserError for other words.
 [[nodiscard]] Model parse_model(std::string_view word);
 [[nodiscard]] Aggregator parse_aggregator(std::string_view word);
 [[nodiscard]] std::string_view name_of(Model model);
@@ -55,7 +54,7 @@ struct ModelTraits {
   bool takes_maximum = false;     // over neighbors, in place of A^ F
   bool has_identity_maps = false; // (1 - beta) I + beta W, after a dense layer; with a head
   std::optional<graph::GraphOperator> graph_operator{}; // nullopt: the operator of the store or of the user
-  std::optional<AttentionKind> attention{};             // weights of neighbors; schedule rows
+  std::optional<AttentionKind> attention{};             // weights of neighbors; schedule `rows`
 
   /// Whether the first layer is dense, that is, multiplies X by a weight only.
   [[nodiscard]] bool begins_dense() const { return has_propagations || has_identity_maps; }

@@ -4,7 +4,7 @@
 // Trained parameters of a graph network: weights and biases with their gradients. They do not depend on a graph, so networks can
 // share them, for example one on mini-batches and one on the whole graph.
 //
-// In the schedule rows all weights, biases and scales of norms lie in one array, one after the other
+// In the schedule `rows` all weights, biases and scales of norms lie in one array, one after the other
 // (pmm/matrix/flat_array.hpp). It is gathered before a pass, and all gradients are summed after the pass. Kernels use whole
 // parameters and write partial gradients; the optimizer and files use this rank's pieces.
 
@@ -73,8 +73,7 @@ struct NetworkLayerParameters {
   [[nodiscard]] bool has_partial_gradients() const {
     return weight_gradient.layout().storage == pmm::Storage::partial;
   }
-  /// `sums` := the sum over all ranks that have rows of `gradient`. Does nothing if gradients are partial. Collective over these
-  /// ranks.
+  /// `sums` := the sum over all ranks that have rows of `gradient`. Does nothing if gradients are partial. Collective over these ranks.
   template<class Number>
   void reduce(runtime::DefaultExec const& exec, pmm::DistMatrix<Number> const& gradient,
               pmm::DistVector<T> const& sums) const {
@@ -85,20 +84,19 @@ struct NetworkLayerParameters {
 template<class T>
 class NetworkParameters {
  public:
-  /// Draws the weights (Glorot uniform; biases 0, scales 1) with the placements of `plan`. `grid` must outlive this object. Not
-  /// collective.
+  /// Draws the weights (Glorot uniform; biases 0, scales 1) with the placements of `plan`. `grid` must outlive this
+  /// object. Not collective.
   NetworkParameters(pmm::ProcessGrid const& grid, NetworkPlan const& plan, NetworkSettings const& settings);
 
   /// Also trains these features, as the last entry of list(). At most one call.
   void add_features(pmm::DistMatrix<T> const& features);
 
-  /// Whether all parameters lie in one array (schedule rows).
+  /// Whether all parameters lie in one array (schedule `rows`).
   [[nodiscard]] bool are_in_one_array() const { return values_.whole().extent(0) > 0; }
   /// Gathers the one array to all ranks; no-op otherwise. Call it after pieces have changed and before a pass. Enqueues on exec.
   /// Collective over z, x and y.
   void gather(runtime::DefaultExec const& exec) const { values_.gather(exec); }
-  /// Sums the gradients of a pass over all ranks if they lie in one array; no-op otherwise. Enqueues on exec. Collective over y, x
-  /// and z.
+  /// Sums the gradients of a pass over all ranks if they lie in one array; no-op otherwise. Enqueues on exec. Collective over y, x and z.
   void sum_gradients(runtime::DefaultExec const& exec) const { gradients_.sum(exec); }
 
   [[nodiscard]] std::size_t num_layers() const { return layers_.size(); }

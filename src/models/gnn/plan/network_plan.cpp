@@ -57,7 +57,7 @@ void place_on_planes(NetworkLayerPlan& layer, Roles& roles, std::int64_t n, std:
   }
 }
 
-/// Placements of a layer in the schedule rows. The roles do not rotate.
+/// Placements of a layer in the schedule `rows`. The roles do not rotate.
 void place_with_owners(NetworkLayerPlan& layer, OwnerRoles const& owners, std::int64_t n, std::int64_t in,
                        std::int64_t out) {
   Layout const whole_rows{pmm::group_axes, {}, Storage::replicated, order_p1, pmm::natural_order};

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Placements of all matrices of a graph network (docs/design.md 2.2). With role axes (a, b, c) a convolution is two products and
-// a rotation of the axes:
+// Placements of all matrices of a graph network (docs/design.md 2.2). With role axes (a, b, c) a convolution is two products
+// and a rotation of the axes:
 //
 //   aggregate first   H[c,b] := sum_a A^[c,a] F[a,b]     Q[c,a] := sum_b H[c,b] W[b,a], W flat-sharded over c
 //                     next (a,b,c) <- (c,a,b)
@@ -13,7 +13,7 @@
 // A^[p1, p2], odd layers A^[p2, p1]; the features start in order p2. Source: Plexus (arXiv 2505.04083), sections 3.1 and 5.1;
 // transform first is its transpose.
 //
-// This is the schedule pmm3d. In the schedule rows each vertex has one owner, which holds the whole rows of all activations;
+// This is the schedule `pmm3d`. In the schedule `rows` each vertex has one owner, which holds the whole rows of all activations;
 // only the aggregation uses the axes (pmm/aggregate/aggregate.hpp). All matrices of vertices are F[{x,y,z},-] in order p1. Every
 // rank has whole weights W[-,-] and computes partial gradients (network_parameters.hpp gathers the weights and sums the gradients).
 //
@@ -65,8 +65,8 @@ class Boxed {
   std::unique_ptr<T> value_;
 };
 
-// Attention over neighbors, before a graph is known. With H heads of d columns each, the columns of U = F W are those of head 0,
-// of head 1, ..:
+// Attention over neighbors, before a graph is known. With H heads of d columns each, the columns of U = F W are those
+// of head 0, of head 1, ..:
 //
 //   GAT      U = [Z_0 | Z_1 | ..]                  a_h = [a_h of the row | a_h of the column], 2 d numbers
 //            score of (i, j): leaky(<a_h row, Z_ih> + <a_h column, Z_jh>)          values: Z
@@ -95,7 +95,7 @@ struct AttentionPlan {
 
   [[nodiscard]] bool is_dynamic() const { return kind == AttentionKind::gatv2; }
   [[nodiscard]] pmm::Heads heads() const { return {num_heads, head_width}; }
-  /// Columns of U, and of W.
+  /// Number of columns of U, and of W.
   [[nodiscard]] std::int64_t num_projected() const { return (is_dynamic() ? 2 : 1) * num_heads * head_width; }
   /// Length of a_h, a row of the parameter "attention".
   [[nodiscard]] std::int64_t num_vector() const { return (is_dynamic() ? 1 : 2) * head_width; }
@@ -108,18 +108,18 @@ struct AttentionPlan {
 /// How the matrices of vertices are distributed, which determines the communication.
 enum class Schedule : std::uint8_t { pmm3d, rows };
 
-/// "pmm3d" or "rows". Throws UserError for another word.
+/// Accepts "pmm3d" or "rows". Throws UserError for other words.
 [[nodiscard]] Schedule parse_schedule(std::string_view word);
 [[nodiscard]] std::string_view name_of(Schedule schedule);
 
 /// Which product comes first in every layer. automatic: the cheaper one, layer by layer.
 enum class ProductOrder : std::uint8_t { automatic, aggregate_first, transform_first };
 
-/// "auto", "aggregate" or "transform". Throws UserError for another word.
+/// Accepts "auto", "aggregate" or "transform". Throws UserError for other words.
 [[nodiscard]] ProductOrder parse_product_order(std::string_view word);
 
-/// Number format of messages, and number format of activations, their gradients and the operands of products. native: the scalar
-/// type of training.
+/// Number format of messages, and number format of activations, their gradients and the operands of products. native:
+/// the scalar type of training.
 struct NumberFormats {
   runtime::Wire wire = runtime::Wire::native;
   runtime::Wire operand = runtime::Wire::native;
@@ -147,13 +147,13 @@ struct NetworkShape {
   bool has_teleport = false;                 // aggregating layers add H0, the input of the first of them
   std::optional<double> theta{};             // identity maps of convolutions; nullopt: none
   bool takes_maximum = false;                // over neighbors, in place of A^ F; aggregates first
-  std::optional<AttentionShape> attention{}; // weights of neighbors; schedule rows
+  std::optional<AttentionShape> attention{}; // weights of neighbors; schedule `rows`
   bool has_residuals = false;                // around layers whose output is as wide as their input, except X
   bool has_input_dropout = false;            // if false, A^ F0 is the same every epoch,
   bool drops_edges = false;                  // unless edges of A^ are dropped
   Schedule schedule = Schedule::pmm3d;
   bool is_symmetric = false;  // pattern of A: the backward pass can aggregate as the forward pass
-  pmm::AxisSet hidden_axes{}; // schedule rows: axes whose messages overlap products
+  pmm::AxisSet hidden_axes{}; // schedule `rows`: axes whose messages overlap products
 };
 
 /// Block of a layer that computes only a part of the vertices. Known after the block is read.
@@ -163,7 +163,7 @@ struct KeptBlock {
   std::int64_t num_nonzeros = 0;
 };
 
-/// Aggregation of a layer in the schedule rows.
+/// Aggregation of a layer in the schedule `rows`.
 struct OwnerRoles {
   pmm::Roles roles;
   pmm::Flow backward = pmm::Flow::transpose;
@@ -190,7 +190,7 @@ struct NetworkLayerPlan {
   bool drops_output = true;          // if false, relu(Q) has no dropout: a perceptron or a teleport follows
   bool is_activated = true;          // Q is normalized, activated and dropped out
   bool adds_bias = true;             // a propagation adds the bias of layer 0
-  bool makes_logits = false;         // Q are the logits
+  bool makes_logits = false;         // Q is the matrix of logits
   std::optional<double> map_share{}; // beta: W stands for (1 - beta) I + beta W
   std::optional<std::size_t> teleport_site{}; // index into the sites of TeleportPlan, where A^ F lies
   pmm::Placement adjacency;                   // A^
@@ -198,7 +198,7 @@ struct NetworkLayerPlan {
   pmm::Placement middle;                      // H or U
   pmm::Placement weight;                      // W
   pmm::Placement output;                      // Q
-  std::optional<OwnerRoles> owners;           // schedule rows
+  std::optional<OwnerRoles> owners;           // schedule `rows`
   Boxed<LinearPlan> second;                   // second layer of a perceptron, after the activation
   bool takes_maximum = false;                 // in place of A^ F; aggregates first
   std::int64_t least_weighted_width =
@@ -276,8 +276,7 @@ struct NetworkPlan {
 /// Whether layer l's output is normalized, activated and dropped out. All such layers come before all others.
 [[nodiscard]] bool is_activated(NetworkPlan const& plan, std::size_t l);
 
-/// Whether layer l's input needs a gradient. Features need one only if they are trained; trained features are sharded like all
-/// parameters.
+/// Whether layer l's input needs a gradient. Features need one only if they are trained; trained features are sharded like all parameters.
 [[nodiscard]] bool needs_input_gradient(NetworkPlan const& plan, std::size_t l);
 
 /// Whether H = A^ F0 of dense features can be kept from pass to pass if nothing is dropped out.
@@ -294,7 +293,7 @@ struct NetworkPlan {
 
 /// Plan of a network whose layer 0 has the roles (a, b, c) = (x, y, z). The cheaper order gathers fewer columns: aggregating
 /// first gathers the layer's input width in both directions, transforming first its output width. Layer 0 needs no gradient of
-/// features that are not trained, and no product if A^ F0 is kept. In the schedule rows the narrower side is aggregated.
+/// features that are not trained, and no product if A^ F0 is kept. In the schedule `rows` the narrower side is aggregated.
 [[nodiscard]] NetworkPlan plan_network(NetworkShape const& shape, ProductOrder order);
 
 } // namespace orthant::models

@@ -13,12 +13,12 @@ namespace orthant::models {
 
 // Operations of a layer that takes the maximum over neighbors (pmm/neighbors/edge_maximum.hpp) on one rank:
 // gnn/layers/maximum_aggregation.hpp runs them, and the list of a step holds them. Axis b partitions the columns. In the schedule
-// rows, where a rank owns n rows:
+// `rows`, where a rank owns n rows:
 //
 //   F_a := columns(F)       p := maximum of this block       P[n] := rows^T(p), the sum over a
 //   dP_c := rows(dP)        d := its adjoint                 dF[n] := columns^T(d)
 //
-// In the schedule pmm3d, where three axes partition the operands:
+// In the schedule `pmm3d`, where three axes partition the operands:
 //
 //   P[c,b] := max_a A[c,a] F[a,b]                            dF[a,b] := sum_c A[c,a]^T dP[c,b] along the maxima
 
@@ -26,7 +26,7 @@ namespace orthant::models {
 struct MaximumPlan {
   pmm::Roles roles;
   pmm::Placement adjacency;
-  std::int64_t num_columns = 0; // of F
+  std::int64_t num_columns = 0; // columns of F
 };
 
 struct MaximumSteps {
@@ -45,7 +45,7 @@ struct MaximumSteps {
   [[nodiscard]] std::int64_t num_results() const { return counts.rows * width; }
 };
 
-/// The maximum of a layer in the schedule pmm3d on one rank: A [c x a], F [a x b].
+/// The maximum of a layer in the schedule `pmm3d` on one rank: A [c x a], F [a x b].
 struct PlaneMaximumSteps {
   PlaneMaximumSteps(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
                     pmm::Placement const& adjacency, pmm::Placement const& input, std::int64_t num_edges);
@@ -82,11 +82,11 @@ struct SelfProducts {
 };
 [[nodiscard]] SelfProducts self_products_of(NetworkLayerPlan const& plan, NumberFormats const& formats);
 
-/// Aggregations of one convolution in the schedule rows.
+/// Aggregations of one convolution in the schedule `rows`.
 struct NetworkLayerAggregates {
   pmm::AggregatePlan forward, backward;
 };
-/// Number of columns of the operand of A^ on a rank. In the schedule rows the columns are split evenly; parts differ by at most one.
+/// Number of columns of the operand of A^ on a rank. In the schedule `rows` the columns are split evenly; parts differ by at most one.
 [[nodiscard]] std::int64_t aggregated_columns(pmm::GridShape const& shape,
                                               pmm::Coordinates const& coordinates,
                                               NetworkLayerPlan const& plan);
@@ -96,12 +96,12 @@ struct NetworkLayerAggregates {
                                                    NumberFormats const& formats,
                                                    pmm::NeededCountsOfAxes const& needed = {});
 
-/// The maximum of a layer, in the schedules rows and pmm3d.
+/// The maximum of a layer, in the schedules `rows` and `pmm3d`.
 [[nodiscard]] MaximumPlan maximum_plan_of(NetworkLayerPlan const& plan);
 [[nodiscard]] PlaneMaximumSteps plane_maximum_of(pmm::GridShape const& shape,
                                                  pmm::Coordinates const& coordinates,
                                                  NetworkLayerPlan const& plan, std::int64_t num_edges);
-/// List the passes of a maximum, in either schedule. `cells`: of this rank, in the schedule rows.
+/// List the passes of a maximum, in either schedule. `cells`: of this rank, in the schedule `rows`.
 void plan_maximum(pmm::StepPlan& step, NetworkLayerPlan const& layer, pmm::CellSizes const& cells,
                   std::int64_t num_edges);
 void plan_maximum_backward(pmm::StepPlan& step, NetworkLayerPlan const& layer, pmm::CellSizes const& cells,

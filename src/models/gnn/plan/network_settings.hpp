@@ -42,9 +42,9 @@ struct NetworkSettings {
   std::optional<graph::SelfLoops> self_loops{};        // nullopt: the model's default, or the store's
   ProductOrder order = ProductOrder::automatic;
   Schedule schedule = Schedule::pmm3d;
-  pmm::Gather gather = pmm::Gather::all; // in the schedule rows
+  pmm::Gather gather = pmm::Gather::all; // in the schedule `rows`
   bool overlaps = true;                  // reductions of products overlap other products
-  /// Schedule rows: axes whose messages overlap products. Useful if host processors do not have to move the data themselves.
+  /// Schedule `rows`: axes whose messages overlap products. Useful if host processors do not have to move the data themselves.
   pmm::AxisSet hidden_axes{};
   runtime::Wire wire = runtime::Wire::native;
   /// Number format of activations, their gradients and operands of products. 16 bits need fp32 training on the host.
@@ -72,7 +72,7 @@ struct NetworkSettings {
   }
 };
 
-/// Sets the model with its operator. Adds a head if the model has one, and selects the schedule rows for attention. Call it before
+/// Sets the model with its operator. Adds a head if the model has one, and selects the schedule `rows` for attention. Call it before
 /// set_layers(). Throws UserError if the settings already ask for another operator.
 void set_model(NetworkSettings& settings, Model model, Aggregator aggregator = Aggregator::mean);
 
@@ -84,7 +84,7 @@ void set_model(NetworkSettings& settings, Model model, Aggregator aggregator = A
 /// Whether layers weight neighbors by attention.
 [[nodiscard]] bool weighs_neighbours(NetworkSettings const& settings);
 
-/// Whether layers read single edges: by attention (schedule rows only), or for a maximum.
+/// Whether layers read single edges: by attention (schedule `rows` only), or for a maximum.
 [[nodiscard]] bool reads_edges(NetworkSettings const& settings);
 /// Whether these edges need the original ids of their ends, to drop coefficients or to break ties.
 [[nodiscard]] bool needs_edge_ids(NetworkSettings const& settings);
@@ -99,7 +99,7 @@ void use_operator(graph::GraphStore& store, NetworkSettings& settings);
 [[nodiscard]] bool is_normalised(NetworkPlan const& plan, NetworkSettings const& settings, std::size_t l);
 
 /// Whether outputs of hidden layers share memory; the backward pass then reads bits instead of them (layers/activation_step.hpp).
-/// True on host processors, in the schedule rows, for graph convolutions with ReLU alone, if no message overlaps products. Then
+/// True on host processors, in the schedule `rows`, for graph convolutions with ReLU alone, if no message overlaps products. Then
 ///
 ///   Q_l    shares the memory of Q_l+1 if layer l+1 is hidden and aggregates first (only A^ F is read again)
 ///   dQ_l   has the memory of Q_l (except logits of 16-bit networks), and dH_l the memory of H_l: dW is computed before both

@@ -68,8 +68,7 @@ class EpochList {
     } else if (settings_.trains_features) {
       if (drops_out_) plan_apply_dropout(step_, plan_.features(), format_);
       if (format_ == runtime::Wire::native)
-        pmm::plan_copy(step_, plan_.features()); // other formats are
-                                                 // widened into the copy
+        pmm::plan_copy(step_, plan_.features()); // else it is widened to a copy
     }
     pmm::plan_flat_sum(step_, num_parameters_);
   }
@@ -274,7 +273,7 @@ class EpochList {
     step_.add_pass({"add_scaled", 2 * bytes, bytes});
   }
 
-  /// Gradient with one number per column. In the schedule rows it stays partial.
+  /// Gradient with one number per column. In the schedule `rows` it stays partial.
   void reduce_column_sums(pmm::Placement const& gradient) {
     if (!has_owners_) pmm::plan_reduce_sums(step_, gradient);
   }

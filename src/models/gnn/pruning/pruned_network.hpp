@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// A graph network that trains on the whole graph in the schedule rows, without the rows on which no training vertex depends
+// A graph network that trains on the whole graph in the schedule `rows`, without the rows on which no training vertex depends
 // (pruned_rows.hpp). Loss, gradients and weights are those of a training on all rows, up to rounding. A second network evaluates on
 // all rows, with the same parameters.
 

@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rows of each F_l that a training step of the schedule rows needs because a training vertex depends on them. T_l: kept rows of
+// Rows of each F_l that a training step of the schedule `rows` needs because a training vertex depends on them. T_l: kept rows of
 // F_l; F_L: the logits, or the input of the head:
 //
 //   T_L = labeled training vertices
@@ -52,7 +52,7 @@ struct PrunedRows {
   [[nodiscard]] double share() const;
 };
 
-/// Finds the rows that a network on the whole graph needs. The plan must have the schedule rows; otherwise throws Error. Reads this
+/// Finds the rows that a network on the whole graph needs. The plan must have the schedule `rows`; otherwise throws Error. Reads this
 /// rank's block. Collective over the grid's group.
 [[nodiscard]] PrunedRows find_pruned_rows(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                                           NetworkPlan const& plan);

@@ -43,7 +43,7 @@ using runtime::DefaultExec, runtime::Matrix, runtime::Vector;
 template<class T>
 using UnmanagedHostArray = Kokkos::View<T*, Kokkos::LayoutRight, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>;
 
-/// The numbers of a matrix as an array. Shares the memory.
+/// Elements of a matrix as a vector, which shares the memory.
 template<class T>
 Vector<T> numbers_of(Matrix<T> const& matrix) {
   return Vector<T>(matrix.data(), matrix.size());
@@ -54,14 +54,14 @@ Matrix<T> reserve(runtime::GrowingVector<T>& memory, std::int64_t num_rows, std:
   return pmm::as_matrix(memory.reserve(num_rows * num_columns), num_rows, num_columns);
 }
 
-/// The block of the i-th expert of this rank.
+/// Block of the i-th expert of this rank. `whole`: the gathered array.
 template<class T>
 Panel<T> block_of_expert(ExpertArray const& array, Vector<T> const& whole, std::size_t i) {
   return Matrix<T>(whole.data() + static_cast<std::int64_t>(i) * array.block_size(),
                    static_cast<std::size_t>(array.num_rows), static_cast<std::size_t>(array.num_columns));
 }
 
-/// Choices that a capacity allows.
+/// Largest number of choices that an expert accepts in this pass; nullopt if there is no limit.
 std::optional<std::int64_t> capacity_in(ExpertPlan const& plan, RouterPass const& pass) {
   if (!pass.trains || !plan.settings.capacity) return std::nullopt;
   return pmm::capacity_of(*plan.settings.capacity, plan.num_counted, plan.settings.top_k,
@@ -123,7 +123,7 @@ void ExpertLayer<T>::route(DefaultExec const& exec, RouterPass const& pass, Dist
   largest_ = largest_of(largest_, sizes());
 }
 
-/// Of all ranks: if counts are those of one rank along data and expert, one more sum.
+/// Load over all ranks. If the counts are those of one rank along data and expert, one more all_reduce sums them.
 template<class T>
 ExpertLoad ExpertLayer<T>::load_of(pmm::ExpertCounts const& counts,
                                    std::optional<std::int64_t> capacity) const {
@@ -167,7 +167,7 @@ void ExpertLayer<T>::reduce(DefaultExec const& exec, ExpertArray const& array, V
   runtime::reduce_scatter(exec, grid_.over(pmm::Axis::z), addends, piece);
 }
 
-/// product(i, rows) for each expert of this rank, the i-th of them, with its rows.
+/// Calls product(i, rows) for the i-th expert of this rank and the range of its rows, for all i.
 template<class T>
 template<class Product>
 void ExpertLayer<T>::for_each_expert(Product const& product) const {
@@ -209,7 +209,7 @@ void ExpertLayer<T>::compute(DefaultExec const& exec) {
   // Y_e[-,y] := A_e W_down,e[x,y], partial over x
   auto const down = gather(exec, down_, parameters_.down);
   auto const results = travels(grid_.shape(), plan_.axes) ? reserve(scratch_.rows, sizes.num_arrived, hidden)
-                                                          : returned_; // in the order of what was sent
+                                                          : returned_; // in the order of the sent rows
   for_each_expert([&](std::size_t i, pmm::Range rows) {
     pmm::local_gemm<T>(exec, T{1}, Transpose::no, Panel<T>(activated_).rows(rows), Transpose::no,
                        block_of_expert(down_, down, i), T{0}, Panel<T>(results).rows(rows));
@@ -225,7 +225,7 @@ void ExpertLayer<T>::combine(DefaultExec const& exec, DistMatrix<T> const& branc
 template<class T>
 void ExpertLayer<T>::start_backward(DefaultExec const& exec, DistMatrix<T> const& branch_gradient) {
   auto& dispatch = memory_->dispatch;
-  // dw := S . dbranch, summed over y, and over x because each rank along x has a part of the rows
+  // dw := S . dbranch, summed over y, and also over x, because each rank along x has only a part of the rows
   dispatch.dot(exec, returned_, branch_gradient.local(), scratch_.weight_gradient);
   auto const of_row = plan_.axes.copies.with(plan_.stream.layout.columns);
   runtime::all_reduce(exec, grid_.over(of_row), scratch_.weight_gradient);

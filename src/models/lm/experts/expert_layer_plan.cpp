@@ -10,7 +10,7 @@ namespace {
 
 constexpr auto routing_label = "orthant::models::ExpertMemory/routing";
 
-/// Lengths of the arrays that do not change.
+/// Lengths of the arrays that do not grow.
 struct FixedLengths {
   FixedLengths(pmm::GridShape const& shape, pmm::Coordinates const& coordinates, ExpertPlan const& plan)
       : num_rows(block_of(shape, coordinates, plan.stream).rows.size()),
@@ -68,7 +68,7 @@ void plan_expert_scratch(pmm::StepPlan& step, ExpertPlan const& plan,
   add("weight_gradient", lengths.num_choices);
   add("gathered", lengths.gathered);
   add("addends", lengths.gathered);
-  auto const sizes = largest_sizes_of(step, plan, layers, false); // evaluations fill it, too
+  auto const sizes = largest_sizes_of(step, plan, layers, false); // also used by evaluations
   auto const trained = largest_sizes_of(step, plan, layers, true);
   auto const hidden = step.block(plan.stream).columns.size();
   add("rows", sizes.num_arrived * hidden);
@@ -80,7 +80,7 @@ void plan_expert_scratch(pmm::StepPlan& step, ExpertPlan const& plan,
 
 void plan_expert_memory(pmm::StepPlan& step, ExpertPlan const& plan,
                         std::vector<std::int64_t> const& layers) {
-  auto const sizes = largest_sizes_of(step, plan, layers, false); // evaluations fill it, too
+  auto const sizes = largest_sizes_of(step, plan, layers, false); // also used by evaluations
   auto const hidden = step.block(plan.stream).columns.size();
   auto const add = [&](char const* label, std::int64_t length) {
     step.add_array(std::string("orthant::models::ExpertMemory/") + label, step.scalar_bytes(length));
@@ -100,12 +100,12 @@ template struct ExpertScratch<double>;
 template struct ExpertMemory<float>;
 template struct ExpertMemory<double>;
 
-// The list of a layer of experts, in the order of expert_layer.cpp.
+// Planned operations of a layer of experts, in the order of expert_layer.cpp.
 namespace {
 
 using pmm::Axis, pmm::Form, runtime::Operation;
 
-/// Lists the products, passes and calls of a layer on one rank.
+/// Adds the products, passes and collectives of a layer on one rank to a StepPlan.
 class Lister {
  public:
   Lister(pmm::StepPlan& step, ExpertPlan const& plan, std::int64_t layer, bool is_training = true)

@@ -96,7 +96,7 @@ pmm::Placement placement_of(ExpertArray const& array, pmm::Placement of_expert, 
 }
 
 double largest_imbalance(ExpertSettings const& settings, int num_owners) {
-  // A token chooses an expert once, so a rank gets at most min(K, E/G) of the K choices of each token.
+  // A token chooses an expert at most once, so a rank gets at most min(K, E/G) of the K choices of each token.
   return std::max(1.0, std::min(static_cast<double>(num_owners), static_cast<double>(settings.num_experts) /
                                                                      static_cast<double>(settings.top_k)));
 }

@@ -1,12 +1,13 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the matrices of a layer of experts lie. The experts are dealt to the ranks along the expert axis; each is the
-// feed-forward part of a block without biases, on x and y as that is. A rank's experts lie one after the other in one array
-// for each product, flat-sharded over z as a whole: one gather, one reduce_scatter.
+// Plan of the layers with experts: which rank has which experts, where their matrices lie, and how many rows a rank moves. The
+// experts are distributed over the ranks along the expert axis. Each is the feed-forward part of a block without biases, and is
+// split over x and y in the same way. For each of its two products, a rank keeps all its experts one after the other in one
+// array, which is flat-sharded over z as a whole: a product needs one all_gather, its gradient one reduce_scatter.
 //
 //   router   [y,-]   hidden x experts, replicated
-//   up       [y,x]   hidden x width of the pairs or numbers, of one expert
+//   up       [y,x]   hidden x width of one expert, for SwiGLU twice the width
 //   down     [x,y]   width x hidden
 
 #include "models/lm/plan/transformer_settings.hpp"
@@ -18,19 +19,19 @@
 
 namespace orthant::models {
 
-// Which rank along the expert axis has which experts, by how often they were chosen before. Every rank has equally many. The experts are
-// taken from the most chosen to the least, each by the rank with the least load so far that has room (longest processing time first).
-// As ranks fill up, that may end worse than in order; experts then stay in order. Nothing but the place of an expert changes: what tokens
-// choose, and what is computed, does not.
+// Placement of experts by load: which rank along the expert axis has which experts, given how often they were chosen before.
+// Every rank has the same number of experts. Experts are taken in order of decreasing load, and each goes to the rank with the
+// least load so far that has room (longest processing time first). Because ranks fill up, the result may be worse than the order
+// by number, which is then kept. The placement changes neither the choices of tokens nor the results.
 //
 // Source: Graham, Bounds on multiprocessing timing anomalies (1969); for experts MoETuner (arXiv 2502.06643).
 
-/// The place of each expert, if the ranks take places one after the other: in order, unless another order lowers the load of the
-/// fullest rank. `loads` [experts]; of equal ones the expert with the lower number comes first. Experts of a rank lie in the order of their
-/// numbers. Throws Error if the ranks do not divide the experts.
+/// Place of each expert. Each rank has the same number of consecutive places, in the order of the ranks. Expert e is at place e
+/// unless another order lowers the load of the fullest rank. `loads` [experts]; of experts with equal loads the lower number
+/// comes first. Experts of one rank are ordered by number. `num_ranks` must divide the number of experts; otherwise throws Error.
 [[nodiscard]] std::vector<std::int64_t> balanced_places(std::span<std::int64_t const> loads, int num_ranks);
 
-/// The load of the fullest rank over the mean; `places` may be empty: experts are dealt in order. 1 if no expert has any load.
+/// Load of the fullest rank over the mean load of the ranks; 1 if all loads are 0. If `places` is empty, expert e is at place e.
 [[nodiscard]] double imbalance_of_ranks(std::span<std::int64_t const> loads,
                                         std::span<std::int64_t const> places, int num_ranks);
 
@@ -38,22 +39,23 @@ struct ExpertPlan {
   ExpertSettings settings;
   FeedForward activation = FeedForward::gelu;
   pmm::DispatchAxes axes;
-  pmm::AxisSet token_axes;      // along which tokens differ, in their order
-  std::int64_t num_tokens = 0;  // of a pass, over all ranks
-  std::int64_t first_token = 0; // of this rank
-  pmm::AxisSet counted_axes;    // of them, those along which a capacity is counted: all, or z
-  std::int64_t num_counted = 0; // tokens of a pass over these
+  pmm::AxisSet token_axes;      // axes over which tokens are split, in the order of the tokens
+  std::int64_t num_tokens = 0;  // tokens of a pass over all ranks
+  std::int64_t first_token = 0; // global number of this rank's first token
+  pmm::AxisSet counted_axes;    // axes over which choices are counted for the capacity: token_axes, or z
+  std::int64_t num_counted = 0; // tokens of a pass over counted_axes
   pmm::Range own;               // places of this rank's experts
   pmm::Placement stream;        // [z,y] tokens of the batch x hidden
   pmm::Placement router;
   pmm::Placement up, down; // of one expert
-  /// What the layers with experts move in a pass, if it is known; else lists assume assumed_imbalance().
+  /// [layers with experts] Numbers of rows that this rank moves in a pass, if they are known. If empty, sizes_of() uses
+  /// assumed_imbalance().
   std::vector<pmm::DispatchSizes> loads;
-  /// By layers with experts: the place of each expert when the ranks along the expert axis take them one after the other, equally many each.
-  /// Empty: that of its number.
+  /// [layers with experts][experts] Place of each expert. Each rank along the expert axis has the same number of consecutive
+  /// places. If empty, expert e is at place e.
   std::vector<std::vector<std::int64_t>> places;
 
-  /// Layers with experts before this layer.
+  /// Number of layers with experts before `layer`.
   [[nodiscard]] std::size_t place_of(std::int64_t layer) const {
     return static_cast<std::size_t>(layer / settings.every);
   }
@@ -62,48 +64,49 @@ struct ExpertPlan {
   }
 };
 
-/// The places of the experts of the rank at `coordinates`. Throws UserError if the expert axis does not divide them.
+/// Places of the experts of the rank at `coordinates`. Throws UserError if the expert axis does not divide the number of experts.
 [[nodiscard]] pmm::Range own_experts(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
                                      ExpertSettings const& settings);
 
-/// The array of all experts of a rank for one product.
+/// Array that holds the matrices of all experts of a rank for one product.
 struct ExpertArray {
   ExpertArray(pmm::GridShape const& shape, pmm::Coordinates const& coordinates, ExpertPlan const& plan,
               pmm::Placement const& of_expert);
 
-  /// Of the block of the expert at that place, what this rank stores: nothing of those of others.
+  /// Elements of the block of the expert at `place` that this rank stores; empty if the expert belongs to another rank.
   [[nodiscard]] pmm::Range own_piece(std::int64_t place) const;
-  /// Where that begins in this rank's piece of the array.
+  /// Start of these elements in this rank's piece of the array.
   [[nodiscard]] std::int64_t begin_of(std::int64_t place) const;
 
   pmm::Range own;                // places of experts
-  std::int64_t num_rows = 0;     // of an expert's block
-  std::int64_t num_columns = 0;  //
-  std::int64_t num_gathered = 0; // numbers of the array, with padding
-  pmm::Range piece;              // of this rank along z; it may reach into the padding
+  std::int64_t num_rows = 0;     // rows of an expert's block
+  std::int64_t num_columns = 0;  // columns of an expert's block
+  std::int64_t num_gathered = 0; // elements of the array, with padding
+  pmm::Range piece;              // elements of this rank along z; may extend into the padding
 
   [[nodiscard]] std::int64_t block_size() const { return num_rows * num_columns; }
 };
 
-/// The placement of the matrix of the expert at that place, of which this rank stores a part or nothing.
+/// Placement of the matrix of the expert at `place`, of which this rank stores a part or nothing. `of_expert`: placement of a
+/// whole expert.
 [[nodiscard]] pmm::Placement placement_of(ExpertArray const& array, pmm::Placement of_expert,
                                           std::int64_t place);
 
-/// How full one rank of `num_owners` is over the mean if all tokens choose its experts.
+/// Largest possible load of one of `num_owners` ranks over the mean load: the load if all tokens choose its experts.
 [[nodiscard]] double largest_imbalance(ExpertSettings const& settings, int num_owners);
 
-/// How full the fullest rank of `num_owners` is assumed to be, over the mean: planned_imbalance or else 1, as far as tokens can choose so,
-/// and training passes by the capacity, which evaluations do not have.
+/// Load of the fullest of `num_owners` ranks over the mean load, as plans assume it: planned_imbalance (default 1), but at most
+/// largest_imbalance(), and in training at most the capacity. Evaluations have no capacity.
 [[nodiscard]] double assumed_imbalance(ExpertSettings const& settings, int num_owners, bool is_training);
 
-/// What this rank moves in a layer: as the plan knows it; or if it is the fullest rank at assumed_imbalance(), with 1 if experts are
-/// chosen equally often.
+/// Numbers of rows that this rank moves in `layer`: the entry of plan.loads if loads are known, otherwise the numbers of the
+/// fullest rank at assumed_imbalance(). An imbalance of 1 means that all experts are chosen equally often.
 [[nodiscard]] pmm::DispatchSizes sizes_of(pmm::StepPlan const& step, ExpertPlan const& plan,
                                           std::int64_t layer, bool is_training);
 
-/// The plan that memory is predicted by if neither loads nor an imbalance are known: for the middle of 1 and largest_imbalance(). Memory is
-/// linear in the imbalance without a capacity, so whatever the loads of the fullest step turn out to be, that errs by half of what is
-/// possible at most.
+/// Plan for predictions of memory. If no planned_imbalance is given, sets it to the middle of 1 and largest_imbalance(). Without
+/// a capacity memory is linear in the imbalance, so for any loads of the fullest step the prediction is off by at most half of
+/// the possible range.
 [[nodiscard]] ExpertPlan plan_for_memory(ExpertPlan plan, pmm::GridShape const& shape);
 
 } // namespace orthant::models

@@ -11,7 +11,7 @@ namespace {
 
 using pmm::Axis, pmm::Layout, pmm::Placement, pmm::Storage;
 
-/// Axes between which a product moves activations: normal from y to x, transposed from x to y.
+/// Split of the rows or columns of a matrix over one axis.
 struct Cut {
   Axis axis;
   std::int64_t width;
@@ -52,7 +52,7 @@ void require_cuts(pmm::GridShape const& shape, TransformerSettings const& s, std
         num_sequences, num_parts, grid_text(shape));
 }
 
-/// Of the layers with experts: each expert is up and down of a block.
+/// Plan of the layers with experts. Each expert has the up and down matrices of a block.
 ExpertPlan plan_experts(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
                         TransformerPlan const& plan) {
   ExpertPlan experts;

@@ -1,20 +1,20 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the matrices of a transformer lie (AxoNN, arXiv 2502.08145; its axes R and C are x and y here). Products
-// alternate, so that nothing is redistributed between them:
+// Placement of the matrices of a transformer (AxoNN, arXiv 2502.08145, whose axes R and C are x and y here). Two kinds of
+// products alternate, so that no matrix is redistributed between them:
 //
 //   normal        Z[z,x] := sum_y X[z,y] W[y,x]          queries, keys and values; up; head
 //   transposed    X[z,y] := sum_x Z[z,x] W[x,y]          projection; down
 //
-// Rows are tokens in granules of whole sequences. Columns of Z are in granules of whole heads:
+// Rows are tokens, split in granules of whole sequences. Columns of Z are split in granules:
 //
 //   queries, keys and values    per key-value head [its query heads | its key | its value]
-//   up, SwiGLU                  per number [gate | up]
+//   up, SwiGLU                  per pair [gate | up]
 //
-// so a contiguous part over x has all that it needs, and the order of the columns does not depend on the grid. With fewer
-// key-value heads than ranks along x, several ranks share a head: each has query heads of it, and the last one its key and
-// value, too (layers/shared_key_values.hpp).
+// A contiguous part over x therefore has all columns that it needs, and the order of the columns does not depend on the grid. If
+// there are fewer key-value heads than ranks along x, several ranks share a head: each has some of its query heads, and the last
+// one also its key and value (models/lm/transformer/shared_key_values.hpp).
 
 #include "models/lm/plan/expert_plan.hpp"
 #include "models/lm/plan/transformer_settings.hpp"
@@ -26,46 +26,49 @@
 
 namespace orthant::models {
 
-/// One product with its weight: result := input weight.
+/// Placements of one product: output := input weight.
 struct LinearPlan3d {
   pmm::Placement input, weight, output;
 };
 
 struct TransformerPlan {
   TransformerSettings settings;
-  std::int64_t num_sequences = 0; // of a pass, over all data groups
-  std::int64_t sequence = 0;      // tokens
-  pmm::Range sequences;           // of this rank, counted over all data groups
+  std::int64_t num_sequences = 0; // sequences per pass, over all data groups
+  std::int64_t sequence = 0;      // tokens per sequence
+  pmm::Range sequences;           // sequences of this rank, counted over all data groups
   pmm::Placement stream;          // [z,y] tokens of the data group x hidden
-  pmm::Placement logits;          // [z,x] x vocabulary
-  pmm::Placement table;           // [x,y] vocabulary x hidden, of the embedding and of the head
+  pmm::Placement logits;          // [z,x] tokens of the data group x vocabulary
+  pmm::Placement table;           // [x,y] vocabulary x hidden; for the embedding and for the head
   pmm::Placement positions;       // [-,y] max_sequence x hidden, replicated
   LinearPlan3d qkv, projection, up, down;
-  ExpertPlan experts;                  // in place of up and down in some layers
-  LinearPlan3d shared_up, shared_down; // of all shared experts of such a layer side by side, if there are any
-  int ranks_per_group = 1;             // along x, that share a key-value head
+  ExpertPlan experts;                  // replaces up and down in layers with experts
+  LinearPlan3d shared_up, shared_down; // all shared experts of a layer side by side; empty if there are none
+  int ranks_per_group = 1;             // ranks along x that share one key-value head
 
   [[nodiscard]] bool shares_heads() const { return ranks_per_group > 1; }
-  /// Query heads of one key-value head on one rank.
+  /// Number of query heads of one key-value head on this rank.
   [[nodiscard]] std::int64_t local_heads_per_group() const { return heads_per_group() / ranks_per_group; }
 
-  /// Query heads that share one key-value head.
+  /// Number of query heads per key-value head.
   [[nodiscard]] std::int64_t heads_per_group() const { return settings.num_heads / settings.num_kv_heads; }
-  /// Columns of queries, keys and values that belong to one key-value head.
+  /// Number of columns per key-value head in the matrix of queries, keys and values.
   [[nodiscard]] std::int64_t group_width() const { return (heads_per_group() + 2) * settings.head_dim(); }
 };
 
-/// The grid that --grid asks for, not "auto", with the expert axis as a factor of its data axis. Throws UserError if it is no grid of that
-/// many ranks, or if the expert axis does not divide data.
+/// Parses the value of --grid, which must not be "auto". The expert axis becomes a factor of the data axis. Throws UserError if
+/// `text` is not a grid of `num_ranks` ranks, or if `expert_axis` does not divide the data axis.
 [[nodiscard]] pmm::GridShape parse_grid(std::string_view text, int num_ranks, int expert_axis);
-/// The inverse: the grid as --grid takes it, whose data axis includes the expert axis. Messages, logs and records name a grid so.
+/// Inverse of parse_grid(): the grid in the format of --grid, whose data axis includes the expert axis. Messages, logs and
+/// records use this format.
 [[nodiscard]] std::string grid_text(pmm::GridShape shape);
 
-/// Whether x divides the key-value heads, or is a multiple of them that divides the heads.
+/// True if the grid can split the heads: x divides the number of key-value heads, or is a multiple of it that divides the number
+/// of query heads.
 [[nodiscard]] bool can_cut_heads(pmm::GridShape const& shape, TransformerSettings const& settings);
 
-/// For the rank at `coordinates`. Throws UserError if the settings are not valid, or cannot be cut over the grid:
-/// can_cut_heads(), a sequence is not longer than max_sequence, and each part of {data, z} needs a sequence.
+/// Plan of the rank at `coordinates` for passes over `num_sequences` sequences of `sequence` tokens. Throws UserError if the
+/// settings are not valid, if can_cut_heads() is false, if `sequence` exceeds max_sequence, if there are fewer sequences than
+/// ranks along data, expert and z, or if the expert axis does not divide the experts.
 [[nodiscard]] TransformerPlan plan_transformer(pmm::GridShape const& shape,
                                                pmm::Coordinates const& coordinates,
                                                TransformerSettings const& settings,

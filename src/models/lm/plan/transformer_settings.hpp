@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the user asks of a transformer that predicts the next token. Two shapes have names:
+// Settings of a transformer that predicts the next token, and of its experts. Two architectures have names:
 //
 //   gpt2    learned positions, LayerNorm, GELU, biases, head tied to the embedding (Radford et al. 2019)
 //   llama   rotary positions, RMSNorm, SwiGLU, no biases, head of its own (Touvron et al. 2023)
@@ -12,27 +12,29 @@
 
 namespace orthant::models {
 
-// What the user asks of the experts of a transformer: feed-forward parts of which each token takes a few.
+// Settings of a mixture of experts: feed-forward parts of which each token uses only a few.
 
-/// Whose tokens fill the experts: those of all ranks, in their order, so that the grid does not change who is dropped; or those of one
-/// rank along data and expert, which has experts' slots of its own, as in DeepSpeed.
+/// Tokens that compete for the slots of an expert of limited capacity. `step`: the tokens of all ranks in their global order, so
+/// that the dropped choices do not depend on the grid. `rank`: the tokens of one rank along data and expert, which has slots of
+/// its own, as in DeepSpeed.
 enum class CapacityGroup : std::uint8_t { step, rank };
 
 struct ExpertSettings {
-  std::int64_t num_experts = 0; // 0: no layer has experts
-  std::int64_t top_k = 1;       // experts of a token
-  std::int64_t every = 1;       // each N-th layer has experts, the last of every N
-  std::int64_t num_shared = 0;  // experts beside them that every token passes through, without a weight
-  std::optional<double> capacity =
-      std::nullopt; // of an expert, in mean loads of a training pass; none: nothing is dropped
+  std::int64_t num_experts = 0; // experts per layer; 0: no layer has experts
+  std::int64_t top_k = 1;       // experts per token
+  std::int64_t every = 1;       // every N-th layer has experts: the last of N layers
+  std::int64_t num_shared = 0;  // shared experts in addition: all tokens use them, with weight 1
+  /// Capacity of an expert in training, as a multiple of the mean load; nullopt: no limit, no choice is dropped.
+  std::optional<double> capacity = std::nullopt;
   CapacityGroup capacity_group = CapacityGroup::step;
-  double balance_loss = 0; // coefficients of the losses of the router (pmm/experts/routing.hpp)
-  double z_loss = 0;
-  double noise = 0; // deviation of what is added to the logits for the choice, in training
-  /// Of predictions that do not know the loads: the most chosen expert over the mean. None: 1 for seconds, the middle of what is possible
-  /// for memory (plan_for_memory()).
+  double balance_loss = 0; // coefficient of the balance loss of the router (pmm/experts/routing.hpp)
+  double z_loss = 0;       // coefficient of its z-loss
+  double noise = 0;        // standard deviation of the noise on the logits for the choice, in training only
+  /// Load of the most chosen expert over the mean load, which predictions assume if they do not know the loads. nullopt:
+  /// predictions of time assume 1, predictions of memory the middle of the possible range (plan_for_memory()).
   std::optional<double> planned_imbalance = std::nullopt;
-  /// How often each expert was chosen in an earlier run, by layers with experts: they are placed by it. Empty: in order.
+  /// [layers with experts][experts] How often each expert was chosen in an earlier run; experts are placed by these loads. If
+  /// empty, expert e is at place e.
   std::vector<std::vector<std::int64_t>> past_loads = {};
 
   [[nodiscard]] bool is_on() const { return num_experts > 0; }
@@ -42,7 +44,7 @@ struct ExpertSettings {
   friend bool operator==(ExpertSettings const&, ExpertSettings const&) = default;
 };
 
-/// Throws UserError if the settings contradict one another, such as more experts of a token than there are.
+/// Throws UserError if the settings contradict one another, for example if top_k exceeds num_experts.
 void require_valid(ExpertSettings const& settings, std::int64_t num_layers);
 
 enum class Positions : std::uint8_t { learned, rotary };
@@ -53,10 +55,10 @@ struct TransformerSettings {
   std::int64_t num_layers = 0;
   std::int64_t hidden = 0; // width of the residual stream
   std::int64_t num_heads = 0;
-  std::int64_t num_kv_heads = 0; // divides num_heads: fewer is grouped-query, 1 multi-query attention
-  std::int64_t feed_forward = 0; // width between the two products of a block's second half
+  std::int64_t num_kv_heads = 0; // must divide num_heads; fewer: grouped-query, 1: multi-query attention
+  std::int64_t feed_forward = 0; // width between the two products of the feed-forward part
   std::int64_t vocabulary = 0;
-  std::int64_t max_sequence = 0; // learned positions; and the longest sequence
+  std::int64_t max_sequence = 0; // length of the longest sequence; number of learned positions
   Positions positions = Positions::learned;
   NormKind norm = NormKind::layer;
   FeedForward activation = FeedForward::gelu;
@@ -66,24 +68,23 @@ struct TransformerSettings {
   double norm_epsilon = 1e-5;
   double rotary_base = 10000;
   ExpertSettings experts;
-  std::int64_t checkpoint_every = 0; // layers per kept input; 0 keeps all activations
-  bool keeps_collectives =
-      false; // their results, too, so that layers are computed again without communication
+  std::int64_t checkpoint_every = 0; // layers per kept input (activation checkpointing); 0 keeps all
+  bool keeps_collectives = false;    // also keeps results of collectives, so recomputing does not communicate
 
   [[nodiscard]] std::int64_t head_dim() const { return hidden / num_heads; }
   friend bool operator==(TransformerSettings const&, TransformerSettings const&) = default;
 };
 
-/// feed_forward = 4 hidden, max_sequence = sequence.
+/// Settings of GPT-2's architecture with feed_forward = 4 hidden and max_sequence = sequence.
 [[nodiscard]] TransformerSettings gpt2_settings(std::int64_t num_layers, std::int64_t hidden,
                                                 std::int64_t num_heads, std::int64_t vocabulary,
                                                 std::int64_t sequence);
-/// feed_forward = 8/3 hidden, rounded up to a multiple of 32.
+/// Settings of Llama's architecture with feed_forward = 8/3 hidden, rounded up to a multiple of 32, and max_sequence = sequence.
 [[nodiscard]] TransformerSettings llama_settings(std::int64_t num_layers, std::int64_t hidden,
                                                  std::int64_t num_heads, std::int64_t num_kv_heads,
                                                  std::int64_t vocabulary, std::int64_t sequence);
 
-/// Throws UserError if the settings contradict one another, such as heads that do not divide the width.
+/// Throws UserError if the settings contradict one another, for example if the number of heads does not divide the width.
 void require_valid(TransformerSettings const& settings);
 
 } // namespace orthant::models

@@ -13,11 +13,11 @@ SplitScore evaluate_sequences(pmm::ProcessGrid const& grid, Transformer<T>& netw
                               SequenceRows<T>& rows, tokens::TokenFile const& file,
                               std::int64_t num_sequences) {
   runtime::DefaultExec const exec;
-  runtime::PhaseTimes phases; // evaluation is no part of a step
+  runtime::PhaseTimes phases; // discarded, because evaluation is not part of a step
   auto const num_windows =
       tokens::num_validation_windows(file.num_tokens(tokens::Part::valid), rows.sequence());
   auto const own = rows.sequences();
-  std::array sums{0.0, 0.0, 0.0}; // loss, right, predicted; of this data group
+  std::array sums{0.0, 0.0, 0.0}; // loss, correct predictions and predictions of this data group
   for (std::int64_t first = 0; first < num_windows; first += num_sequences) {
     for (std::int64_t s = 0; s < own.size(); ++s)
       if (auto const window = first + own.begin + s; window < num_windows)
@@ -46,7 +46,7 @@ template SplitScore evaluate_sequences(pmm::ProcessGrid const&, Transformer<doub
 
 namespace {
 
-/// Refuses what would overflow in the sums of bytes.
+/// Throws UserError if sums of bytes would overflow.
 void require_countable(TransformerSettings const& model, SequenceSettings const& sequences) {
   constexpr double most_numbers = 0x1p52;
   auto const width = std::max(model.hidden, model.feed_forward);
@@ -73,7 +73,8 @@ void require_countable(TransformerSettings const& model, SequenceSettings const&
     runtime::throw_user("--positions {}: their table is more than any machine holds", model.max_sequence);
 }
 
-/// Losses of the router are means over the passes of a step, as the gradient of the others is.
+/// Divides the coefficients of the router's losses by the number of passes. These losses are then means over the passes of a
+/// step, like the gradients of the tokens' loss.
 TransformerSettings with_losses_of_a_pass(TransformerSettings model, std::int64_t num_passes) {
   model.experts.balance_loss /= static_cast<double>(num_passes);
   model.experts.z_loss /= static_cast<double>(num_passes);

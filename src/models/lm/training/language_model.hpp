@@ -1,9 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// A transformer with its training on a token file: network, loss, sequences and updates, in the one training loop
-// (training/trainer.hpp). Its epochs are steps of B sequences each; the scores of its evaluations are those of the
-// validation part.
+// Training of a transformer on a token file, in the common training loop (models/training/trainer.hpp), and its evaluation. An
+// epoch of the trainer is a step of B sequences. Evaluations score the validation part.
 
 #include "models/lm/plan/transformer_plan.hpp"
 #include "models/lm/training/sequence_rows.hpp"
@@ -14,11 +13,10 @@
 
 namespace orthant::models {
 
-// The loss over the whole validation part: windows that do not overlap, so each token but the first is predicted
-// once, from those before it in its window.
-
-/// Mean loss in nats per token, and how many tokens were predicted and how many right. `num_sequences`: of a pass, over
-/// all data groups. Collective over the grid's group and data axis. Throws UserError if a rank cannot read.
+/// Score on the whole validation part: mean loss in nats per token, number of predicted tokens, and number of correct
+/// predictions. The part is read in windows that do not overlap, so each token except the first is predicted once, from the
+/// tokens before it in its window. `num_sequences`: sequences per pass, over all data groups. Collective over the grid's world.
+/// Throws UserError if a rank cannot read the file.
 template<class T>
 [[nodiscard]] SplitScore evaluate_sequences(pmm::ProcessGrid const& grid, Transformer<T>& network,
                                             pmm::RowLoss<T>& loss, SequenceRows<T>& rows,
@@ -27,23 +25,25 @@ template<class T>
 template<class T>
 class LanguageModel {
  public:
-  /// Draws the weights. `training.num_epochs` and `training.eval_every` are in steps. Grid and file must outlive it.
-  /// Collective over the grid's world. Throws UserError if model, sequences, file and grid do not fit.
+  /// Draws the initial weights. `training.num_epochs` and `training.eval_every` count steps. `grid` and `file` must outlive
+  /// this object. Collective over the grid's world. Throws UserError if model, sequences, file and grid do not fit.
   LanguageModel(pmm::ProcessGrid const& grid, TransformerSettings const& model,
                 SequenceSettings const& sequences, TrainSettings const& training, tokens::TokenFile& file);
 
-  /// As Trainer::run(): the records are those of steps.
+  /// Trains all steps from `start` on, or until `should_stop` returns true, and evaluates as the settings say. `on_step` is
+  /// called after each step on every rank, with the same record. Collective over the grid's world. Throws Error if a loss is
+  /// not finite.
   TrainResult run(std::function<void(runtime::EpochRecord const&)> const& on_step,
                   TrainProgress const& start = {}, StopRequest const& should_stop = {});
-  /// Of the validation part, where scores have that of graph::Split::valid. Collective over the grid's world.
+  /// Score on the validation part, in the entry of graph::Split::valid. Collective over the grid's world.
   [[nodiscard]] Scores evaluate();
 
   [[nodiscard]] std::vector<Parameter<T>>& parameters() { return network_.parameters(); }
   [[nodiscard]] ParameterUpdate<T>& update() { return *update_; }
   [[nodiscard]] std::int64_t num_parameters();
-  /// Of the last pass of the last step, layer by layer of those with experts.
+  /// Loads of the experts in the last training pass, one entry per layer with experts.
   [[nodiscard]] std::vector<ExpertLoad> expert_loads() const { return network_.expert_loads(); }
-  /// What this rank moved at most in a pass so far, layer by layer of those with experts.
+  /// Largest numbers of rows that this rank has moved in a pass so far, one entry per layer with experts.
   [[nodiscard]] std::vector<pmm::DispatchSizes> largest_dispatch_sizes() const {
     return network_.largest_dispatch_sizes();
   }
@@ -61,9 +61,9 @@ class LanguageModel {
   Trainer<T> trainer_;
 };
 
-/// The plan of a pass. Throws UserError if the passes do not divide the sequences, if a rank that has sequences of its own
-/// would have none in a pass, if a sequence is longer than the positions, if heads do not divide over x, or if there are
-/// more numbers than bytes can be counted of.
+/// Plan of a pass. Throws UserError if num_accumulated does not divide global_batch, if there are fewer sequences per pass than
+/// ranks along data, expert and z, if a sequence is longer than max_sequence, if can_cut_heads() is false, or if numbers of bytes
+/// would overflow.
 [[nodiscard]] TransformerPlan plan_sequences(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
                                              TransformerSettings const& model,
                                              SequenceSettings const& sequences);

@@ -113,7 +113,7 @@ ORTHANT_INSTANTIATE(double)
 
 std::vector<pmm::GridShape> shapes_of_language_model(int num_ranks, TransformerSettings const& model,
                                                      SequenceSettings const& sequences, int expert_axis) {
-  std::ignore = plan_sequences({1, 1, 1, 1}, {}, model, sequences); // refuses what no grid can train
+  std::ignore = plan_sequences({1, 1, 1, 1}, {}, model, sequences); // throws if no grid can train it
   if (num_ranks % expert_axis != 0)
     runtime::throw_user("--expert-axis {} does not divide the {} ranks of the job; take a divisor of them",
                         expert_axis, num_ranks);
@@ -148,7 +148,7 @@ LanguageModelCost cost_of_language_model(pmm::GridShape const& shape, Transforme
                                          SequenceSettings const& sequences,
                                          OptimizerSettings const& optimizer, pmm::Machine const& machine,
                                          std::int64_t scalar_bytes) {
-  pmm::Coordinates const first; // larger parts come first
+  pmm::Coordinates const first; // rank 0 has the largest parts
   auto const plan = plan_sequences(shape, first, model, sequences);
   pmm::StepPlan step(shape, first, scalar_bytes);
   plan_language_model_step(step, plan, sequences, optimizer);
@@ -185,11 +185,12 @@ std::vector<LanguageModelCost> costs_of_language_model(int num_ranks, Transforme
 
 namespace {
 
-/// Beside those that are asked for: their order by the short models is nearly that of the whole ones.
+/// Number of grids whose operations are listed in addition to limits.num_grids, because the estimates give only nearly the right
+/// order.
 constexpr std::size_t num_more_listed = 13;
-/// Fewer units of layers are listed in full.
+/// For models with fewer units of layers, the operations of all grids are listed.
 constexpr std::int64_t least_units = 5;
-/// A memory that is further above the limit, by the short models, is not looked at again.
+/// A grid is rejected without an exact cost if its estimated memory exceeds the limit by more than this factor.
 constexpr double sure_excess = 1.1;
 
 struct Estimate {
@@ -222,7 +223,7 @@ class Estimator {
     return {shape, whole(one.seconds.total(), two.seconds.total()),
             whole(static_cast<double>(one.memory_bytes()), static_cast<double>(two.memory_bytes()))};
   }
-  /// Few layers, or layers that differ.
+  /// True if estimates are not used, because the model has few layers or its layers differ.
   [[nodiscard]] bool is_listed_in_full() const {
     return model_.experts.is_on() ||
            model_.num_layers < least_units * std::max<std::int64_t>(1, model_.checkpoint_every);
@@ -281,16 +282,16 @@ FastestGrids fastest_grids(int num_ranks, TransformerSettings const& model, Sequ
 
 namespace {
 
-constexpr std::int64_t tile = 64;       // rows and columns of the smallest efficient one
-constexpr std::int64_t of_one_load = 8; // numbers of 16 bits in 16 bytes
+constexpr std::int64_t tile = 64;       // rows and columns of the smallest efficient tile
+constexpr std::int64_t of_one_load = 8; // 16-bit elements in a load of 16 bytes
 
-/// A size that a grid cuts, in whole parts that are to be multiples of a tile.
+/// A size that a grid splits into parts, each of which should be a multiple of `multiple`.
 struct CutSize {
   std::string_view name;
   std::int64_t size = 0;
-  std::string_view axes; // that cut it
+  std::string_view axes; // axes that split it
   std::int64_t num_parts = 1;
-  std::int64_t multiple = 1; // of each part
+  std::int64_t multiple = 1; // preferred divisor of each part
 };
 
 std::int64_t rounded_up(std::int64_t size, std::int64_t multiple) {
@@ -312,7 +313,7 @@ std::vector<std::string> advice_on_shapes(pmm::GridShape const& shape, Transform
         {"--global-batch / --accumulate", sequences.num_sequences(), "data x z", num_batch_parts, 1}}) {
     auto const better = rounded_up(size, num_parts * multiple);
     if (better == size) continue;
-    auto const of_a_part = (size + num_parts - 1) / num_parts; // of the largest
+    auto const of_a_part = (size + num_parts - 1) / num_parts; // size of the largest part
     auto const used =
         static_cast<double>(size) / static_cast<double>(num_parts * rounded_up(of_a_part, multiple));
     auto const what =

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The tokens of a pass and what they should be followed by, for the rows of this rank: read from a token file, and
-// bound to a network and its loss.
+// Sequences of a token file as batches: the tokens and targets of this rank's rows in a pass, bound to a network and its loss,
+// and the order of the sequences in training.
 
 #include "models/lm/transformer/transformer.hpp"
 #include "models/training/batch_source.hpp"
@@ -13,27 +13,27 @@
 
 namespace orthant::models {
 
-/// Lists the arrays of SequenceRows: for `num_rows` tokens of a pass on this rank.
+/// Adds the arrays of SequenceRows to `step`. `num_rows`: tokens per pass on this rank. `num_accumulated`: passes per step.
 void plan_sequence_rows_arrays(pmm::StepPlan& step, std::int64_t num_rows, std::int64_t num_accumulated);
 
 template<class T>
 class SequenceRows {
  public:
-  /// For steps of so many passes. All references must outlive it. Throws UserError if the file has more tokens in
-  /// its vocabulary than the network.
+  /// `num_accumulated`: passes per step. All references must outlive this object. Throws UserError if the vocabulary of the
+  /// file is larger than the network's.
   SequenceRows(Transformer<T>& network, pmm::RowLoss<T>& loss, tokens::TokenFile& file,
                std::int64_t num_accumulated);
 
   [[nodiscard]] std::int64_t sequence() const { return sequence_; }
   [[nodiscard]] runtime::Range sequences() const { return network_.sequences(); }
 
-  /// Sequence `s` of this rank, from 0 := the window of the part that begins at token `begin`. What the part does not
-  /// have, behind its end, is neither read nor predicted. Throws UserError if it cannot be read.
+  /// Sequence `s` of this rank, counted from 0, := the window of `part` that begins at token `begin`. Positions behind the end
+  /// of the part are neither read nor predicted. Throws UserError if the file cannot be read.
   void read(std::int64_t s, tokens::Part part, std::int64_t begin);
-  /// Sequence `s` of this rank := nothing to predict.
+  /// Clears sequence `s` of this rank, in which nothing is then predicted.
   void clear(std::int64_t s);
-  /// Binds network and loss to what was read, in pass k of a step. The kernels of pass k of the step before must have
-  /// ended. Not collective.
+  /// Binds network and loss to these sequences, for pass k of a step. The kernels of pass k of the previous step must be
+  /// complete. Not collective.
   void bind(std::int64_t k);
 
  private:
@@ -47,33 +47,34 @@ class SequenceRows {
   std::vector<std::int32_t> ids_, classes_;
   std::vector<std::int8_t> groups_;
   runtime::Vector<std::int8_t> device_groups_;
-  std::vector<runtime::Vector<std::int32_t>> device_classes_; // of each pass of a step
+  std::vector<runtime::Vector<std::int32_t>> device_classes_; // one per pass of a step
 };
 
 extern template class SequenceRows<float>;
 extern template class SequenceRows<double>;
 
-// The sequences of the training part as batches. The unit that a training counts is the step: an epoch of the trainer is
-// one step of B sequences, in K passes of B / K sequences over all data groups:
+// Batches of sequences of the training part. A training counts steps: an epoch of the trainer is one step of B sequences, in K
+// passes of B / K sequences over all data groups:
 //
 //   sequence s of pass k of step t = 1, 2, ..    is number ((t - 1) K + k) B / K + s    of the training
 //
-// which window that is says tokens/token_file.hpp. So neither the grid nor K changes which sequences a step has.
+// tokens/token_file.hpp maps this number to a window. Neither the grid nor K changes the sequences of a step.
 
 struct SequenceSettings {
-  std::int64_t sequence = 0;        // S, tokens
-  std::int64_t global_batch = 0;    // B, sequences of a step
-  std::int64_t num_accumulated = 1; // K; divides B
+  std::int64_t sequence = 0;        // S, tokens per sequence
+  std::int64_t global_batch = 0;    // B, sequences per step
+  std::int64_t num_accumulated = 1; // K, passes per step; must divide B
   std::uint64_t seed = 0;
 
-  /// Of a pass, over all data groups.
+  /// Number of sequences per pass, over all data groups.
   [[nodiscard]] std::int64_t num_sequences() const { return global_batch / num_accumulated; }
 };
 
 template<class T>
 class SequenceSource final : public BatchSource {
  public:
-  /// All references must outlive it. Throws UserError if the file has no such sequence.
+  /// `grid` and `rows` must outlive this object. Throws UserError if the training part is too short for a sequence and the
+  /// token behind it.
   SequenceSource(pmm::ProcessGrid const& grid, SequenceRows<T>& rows, tokens::TokenFile const& file,
                  SequenceSettings const& settings);
 
@@ -91,7 +92,7 @@ class SequenceSource final : public BatchSource {
   SequenceRows<T>& rows_;
   SequenceSettings settings_;
   tokens::TrainingWindows windows_;
-  std::int64_t k_ = 0; // of the next pass in its step
+  std::int64_t k_ = 0; // pass of the step that next() prepares
 };
 
 extern template class SequenceSource<float>;

@@ -12,7 +12,7 @@ pmm::AttentionShape shape_of_group(TransformerPlan const& plan) {
   return {plan.sequences.size(), plan.sequence, plan.local_heads_per_group(), 1, plan.settings.head_dim()};
 }
 
-/// Queries of a group and, if this rank has them, keys lie side by side.
+/// Number of adjacent columns of a group to rotate: its queries and, if this rank has them, its keys.
 std::int64_t turned_columns(TransformerPlan const& plan, pmm::Block const& qkv) {
   auto const shape = shape_of_group(plan);
   return shape.query_columns() + (holds_key_values(plan, qkv) ? shape.key_columns() : 0);

@@ -1,11 +1,11 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The first half of a block: what attention adds to the residual stream.
+// First half of a block: the branch of attention, which is added to the residual stream.
 //
 //   H[z,y]      := norm(X)
-//   Q,K,V[z,x]  := sum_y H[z,y] W_qkv[y,x] + b             key-value heads with their query heads, turned if rotary
-//   K,V         := those of the rank that has them, if ranks share a head (layers/shared_key_values.hpp)
+//   Q,K,V[z,x]  := sum_y H[z,y] W_qkv[y,x] + b             key-value heads with their query heads; Q and K turned if rotary
+//   K,V         := K and V of the rank that has them       only if ranks share a head (shared_key_values.hpp)
 //   O[z,x]      := attention(Q, K, V)                      local (pmm/attention)
 //   branch[z,y] := sum_x O[z,x] W_proj[x,y] + b
 
@@ -19,7 +19,7 @@ namespace orthant::models {
 template<class T>
 class AttentionHalf {
  public:
-  /// `rotary` may be null: positions are learned. `grid` and `scratch` must outlive it.
+  /// `rotary` is null if positions are learned. `grid` and `scratch` must outlive this object.
   AttentionHalf(pmm::ProcessGrid const& grid, TransformerPlan const& plan,
                 BlockParameters<T> const& parameters, std::int64_t layer, AttentionMemory<T> memory,
                 TransformerScratch<T>& scratch, std::shared_ptr<pmm::RotaryTable<T> const> rotary);
@@ -27,22 +27,23 @@ class AttentionHalf {
   [[nodiscard]] ParallelLinear<T>& qkv() { return qkv_linear_; }
   [[nodiscard]] ParallelLinear<T>& projection() { return projection_; }
 
-  /// branch := as above. Collective over x, y and z. Enqueues on exec.
+  /// Computes `branch` from the stream `x` (X above). Collective over x, y and z. Enqueues on exec.
   void forward(runtime::DefaultExec const& exec, DropoutKey const& dropout, pmm::DistMatrix<T> const& x,
                pmm::DistMatrix<T> const& branch);
-  /// dx := dx + the gradient by x, from that by the branch, which is not dx's memory, or is if nothing is dropped.
+  /// dx := dx + the gradient by x. branch_gradient may share the memory of dx if dropout is off, and must not otherwise.
+  /// Collective over x, y and z. Enqueues on exec.
   void backward(runtime::DefaultExec const& exec, DropoutKey const& dropout, pmm::DistMatrix<T> const& x,
                 pmm::DistMatrix<T> const& branch_gradient, pmm::DistMatrix<T> const& dx);
 
  private:
-  /// One key-value head and its query heads: columns of the matrices above.
+  /// Operands of one key-value head and its query heads: columns of the matrices.
   struct Group {
     pmm::AttentionOperands<T> operands;
     pmm::Panel<T> out;
     runtime::Vector<T> log_sum_exp, row_terms;
     pmm::AttentionDropout dropout;
   };
-  /// `shared`: keys and values if ranks share the head.
+  /// `shared`: keys and values; read only if ranks share the head.
   [[nodiscard]] Group group(std::int64_t i, pmm::DistMatrix<T> const& qkv, runtime::Vector<T> const& shared,
                             pmm::DistMatrix<T> const& out, DropoutKey const& dropout) const;
   void turn(runtime::DefaultExec const& exec, pmm::Turn direction, pmm::DistMatrix<T> const& qkv) const;
@@ -52,15 +53,15 @@ class AttentionHalf {
   std::int64_t layer_;
   TransformerScratch<T>& scratch_;
   std::shared_ptr<pmm::RotaryTable<T> const> rotary_;
-  pmm::AttentionShape shape_; // of a group
+  pmm::AttentionShape shape_; // of one group
   std::int64_t first_head_, num_groups_;
   AttentionMemory<T> memory_;
   ParallelNorm<T> norm_;
   ParallelLinear<T> qkv_linear_, projection_;
-  pmm::DistMatrix<T> normed_gradient_, qkv_gradient_, out_gradient_; // lent
+  pmm::DistMatrix<T> normed_gradient_, qkv_gradient_, out_gradient_; // in scratch_
 };
 
-/// List what forward() and backward() do, and the buffers.
+/// Add the operations of forward() and of backward() to `step`, and reserve their buffers in `work`. `drops`: dropout is on.
 void plan_attention_half(pmm::StepPlan& step, TransformerPlan const& plan, bool drops);
 void plan_attention_half_backward(pmm::StepPlan& step, TransformerPlan const& plan, bool drops);
 void plan_attention_half_buffers(LinearWorkPlan& work, pmm::StepPlan const& step,

@@ -21,7 +21,7 @@ struct Number {
   KOKKOS_FUNCTION void operator()(std::int64_t i) const { ids[i] = first + i; }
 };
 
-/// The layers of that place in the segments that have experts, or that have none.
+/// Layers at `place` of their segments that have experts, or that have none.
 std::vector<std::int64_t> layers_at(TransformerSettings const& settings, std::int64_t place,
                                     bool has_experts) {
   std::vector<std::int64_t> layers;

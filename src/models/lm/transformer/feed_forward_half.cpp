@@ -9,9 +9,9 @@ using runtime::DefaultExec;
 
 namespace {
 
-/// The products of a layer, and whether they have biases.
+/// Products up and down of a layer, and whether they have biases.
 struct HalfLinears {
-  LinearPlan3d const* up = nullptr; // null: there are none
+  LinearPlan3d const* up = nullptr; // null if the layer has no such products
   LinearPlan3d const* down = nullptr;
   bool has_bias = false;
 };
@@ -119,7 +119,7 @@ template<class T>
 void FeedForwardHalf<T>::compute(DefaultExec const& exec, RouterPass const& pass,
                                  pmm::DistMatrix<T> const& x) {
   norm_.forward(exec, x, memory_.normed);
-  if (experts_) experts_->start(exec, pass, memory_.normed); // on their way while shared experts are computed
+  if (experts_) experts_->start(exec, pass, memory_.normed); // in flight while shared experts are computed
   if (up_) {
     up_->forward(exec, memory_.normed, expanded_);
     if (kind_ == FeedForward::gelu)

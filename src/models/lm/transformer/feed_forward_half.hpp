@@ -1,15 +1,16 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The second half of a block: what the feed-forward part adds to the residual stream.
+// Second half of a block: the branch of the feed-forward part, which is added to the residual stream.
 //
 //   H[z,y]      := norm(X)
 //   U[z,x]      := sum_y H[z,y] W_up[y,x] + b
 //   A[z,x]      := GELU(U), or SwiGLU of the pairs of U
 //   branch[z,y] := sum_x A[z,x] W_down[x,y] + b
 //
-// or, if the layer has experts, what they make of H (lm/experts/expert_layer.hpp). Shared experts, through which every token passes, are
-// such products, too, as wide as all of them together and without biases; their branch is added to that of the others.
+// A layer with experts computes the branch from H by an ExpertLayer instead (models/lm/experts/expert_layer.hpp). Shared experts,
+// which all tokens use, are then computed by the products above, without biases and as wide as all shared experts together. Both
+// branches are added.
 //
 // Source of shared experts: DeepSeekMoE (arXiv 2401.06066), section 3.2.
 
@@ -24,28 +25,29 @@ namespace orthant::models {
 template<class T>
 class FeedForwardHalf {
  public:
-  /// `grid` and `scratch` must outlive it.
+  /// `grid` and `scratch` must outlive this object.
   FeedForwardHalf(pmm::ProcessGrid const& grid, TransformerPlan const& plan,
                   BlockParameters<T> const& parameters, std::int64_t layer, FeedForwardMemory<T> memory,
                   TransformerScratch<T>& scratch);
 
-  /// Up and down, of shared experts if there are experts; or nothing.
+  /// Products up and down (of the shared experts in a layer with experts); empty if the layer has neither.
   [[nodiscard]] std::vector<ParallelLinear<T>*> linears();
   [[nodiscard]] bool has_linears() const { return up_.has_value(); }
-  /// Null if the layer has none.
+  /// Experts of the layer, or null.
   [[nodiscard]] ExpertLayer<T> const* experts() const { return experts_ ? &*experts_ : nullptr; }
 
-  /// All that backward() reads: as above but for the last product, or with experts but for the last sum. Collective over y and z, and
-  /// with experts over the grid's world. Enqueues on exec.
+  /// Computes all that backward() reads: the equations above except for the last product, and with experts up to give_back().
+  /// Collective over y and z, with experts over the grid's world. Enqueues on exec.
   void compute(runtime::DefaultExec const& exec, RouterPass const& pass, pmm::DistMatrix<T> const& x);
-  /// And then the branch. Collective over x and z.
+  /// Computes `branch`, after compute(). Collective over x and z. Enqueues on exec.
   void combine(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& branch);
-  /// dx := dx + the gradient by x, from that by the branch, which is not dx's memory, or is if nothing is dropped.
+  /// dx := dx + the gradient by x. branch_gradient may share the memory of dx if dropout is off, and must not otherwise.
+  /// Collective over x, y and z, with experts over the grid's world. Enqueues on exec.
   void backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& x,
                 pmm::DistMatrix<T> const& branch_gradient, pmm::DistMatrix<T> const& dx);
 
  private:
-  /// Whether the branch and its gradient begin with those of linears.
+  /// Whether experts add to the results of the shared experts, or assign because there are none.
   [[nodiscard]] pmm::Update update_by_experts() const;
 
   pmm::ProcessGrid const& grid_;
@@ -55,10 +57,10 @@ class FeedForwardHalf {
   std::optional<ParallelLinear<T>> up_, down_;
   std::optional<ExpertLayer<T>> experts_;
   pmm::DistMatrix<T> expanded_, activated_;                                     // in memory_
-  pmm::DistMatrix<T> normed_gradient_, expanded_gradient_, activated_gradient_; // lent
+  pmm::DistMatrix<T> normed_gradient_, expanded_gradient_, activated_gradient_; // in the scratch memory
 };
 
-/// List what compute(), combine() and backward() do in that layer, and the buffers.
+/// Add the operations of compute(), combine() and backward() of a layer to `step`, and reserve their buffers in `work`.
 void plan_compute_feed_forward(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t layer,
                                bool is_training);
 void plan_combine_feed_forward(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t layer);

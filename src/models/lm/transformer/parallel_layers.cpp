@@ -66,7 +66,7 @@ void LinearWork<T>::begin_use(runtime::DefaultExec const& exec, WeightUse<T> con
                   "weight ", next_, " of a pass is used out of turn");
   ++next_;
   if (!gathers_ahead_) return;
-  // Gathers start in the order of their uses, so that a tape has them in one order.
+  // Gathers start in the order of the uses, so a tape always records them in this order.
   if (!std::exchange(is_gathered_ahead_, false)) use.linear->prefetch(exec, use.direction);
   if (next_ == uses_->size()) return;
   auto const& following = (*uses_)[next_];
@@ -93,7 +93,8 @@ void LinearWork<T>::finish_all() {
 template class LinearWork<float>;
 template class LinearWork<double>;
 
-/// The products share buffers: only the weight is gathered, and only its gradient is reduced apart from its memory.
+/// The products can share buffers, because only the weight is gathered, and only the weight's gradient is reduced outside its own
+/// memory.
 template<class T>
 ParallelLinear<T>::ParallelLinear(pmm::ProcessGrid const& grid, LinearPlan3d const& plan,
                                   LinearParameters<T> parameters, LinearWork<T>& work, std::size_t turn)
@@ -129,8 +130,8 @@ void ParallelLinear<T>::backward(runtime::DefaultExec const& exec, pmm::DistMatr
                                  pmm::DistMatrix<T> const& input_gradient) {
   work_.begin_use(exec, {this, Direction::backward});
   if (has_bias_) pmm::sum_columns(exec, output_gradient, parameters_.bias_gradient, *work_.buffers(turn_));
-  // dX[z,a] := sum_b dZ[z,b] W[a,b]^T is reduced while dW[a,b] := sum_z X[z,a]^T dZ[z,b] is computed, and dW while the
-  // next product is.
+  // dX[z,a] := sum_b dZ[z,b] W[a,b]^T is reduced while dW[a,b] := sum_z X[z,a]^T dZ[z,b] is computed. dW is reduced while the
+  // next product is computed.
   input_back_.start(exec, output_gradient, parameters_.weight, input_gradient);
   work_.finish(turn_);
   weight_back_.start(exec, input, output_gradient, parameters_.weight_gradient);
@@ -145,7 +146,7 @@ namespace {
 
 using pmm::RowNorm, pmm::RowParts;
 
-/// What the norms of a plan have in common on a rank.
+/// Shape and sizes of the norms of a plan on one rank.
 struct PlannedNorm {
   PlannedNorm(pmm::StepPlan const& step, TransformerPlan const& plan)
       : kind(row_norm_of(plan.settings).kind),

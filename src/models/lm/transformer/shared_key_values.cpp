@@ -12,7 +12,7 @@ runtime::LocalPass copy_pass(std::int64_t bytes) {
   return {"copy_key_values", bytes, bytes};
 }
 
-/// to := from, of equal shape.
+/// to := from; both must have the same shape.
 template<class T>
 void copy(DefaultExec const& exec, runtime::PassLedger& passes, Panel<T> const& from, Panel<T> const& to) {
   auto const size = from.num_rows * from.num_columns;
@@ -26,7 +26,7 @@ void copy(DefaultExec const& exec, runtime::PassLedger& passes, Panel<T> const& 
       });
 }
 
-/// Columns of keys and values in the matrix of the rank that has them.
+/// Columns of keys and values in `qkv` of the rank that has them.
 template<class T>
 Panel<T> last_columns(TransformerPlan const& plan, pmm::DistMatrix<T> const& qkv) {
   auto const width = qkv.block().columns.size();

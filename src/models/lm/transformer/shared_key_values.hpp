@@ -1,16 +1,17 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Keys and values of a head that several ranks along x share, since there are fewer key-value heads than ranks. The columns of
-// the head are cut between its r ranks, but keys and values are whole on the last of them:
+// Keys and values of a key-value head that several ranks along x share, because x has more ranks than there are key-value heads.
+// The columns of the head are split between its r ranks as follows:
 //
 //   rank 0 .. r - 2     [its query heads]
 //   rank r - 1          [its query heads | key | value]
 //
-//   KV[z,-]     := broadcast of (K, V)                      before attention, on all r ranks
-//   dK, dV      := sum over the r ranks of their addends    after it, on the last one
+//   KV[z,-]     := broadcast of (K, V)                      before attention, from rank r - 1 to all r ranks
+//   dK, dV      := sum over the r ranks of their addends    after attention, to rank r - 1
 //
-// Both go along runs of r ranks of x, so no parameter has copies, and weights lie in the order of any other grid.
+// Both are collectives over runs of r ranks along x. No parameter is replicated, and the order of weights is the same on every
+// grid.
 
 #include "models/lm/plan/transformer_plan.hpp"
 #include "pmm/gemm/local_gemm.hpp"
@@ -18,12 +19,12 @@
 
 namespace orthant::models {
 
-/// Numbers of KV on a rank: [tokens x 2 head_dim]; 0 if no head is shared.
+/// Number of elements of KV on a rank, [tokens x 2 head_dim]; 0 if no head is shared.
 [[nodiscard]] std::int64_t num_shared_numbers(TransformerPlan const& plan);
-/// Whether this rank's block of queries, keys and values has keys and values.
+/// Whether the block `qkv` of queries, keys and values contains keys and values.
 [[nodiscard]] bool holds_key_values(TransformerPlan const& plan, pmm::Block const& qkv);
 
-/// KV as a matrix: keys in the first half of the columns.
+/// View of KV as a matrix with the keys in the first half of the columns.
 template<class T>
 [[nodiscard]] pmm::Panel<T> key_value_panel(TransformerPlan const& plan,
                                             runtime::Vector<T> const& key_values) {
@@ -39,13 +40,14 @@ template<class T>
 void broadcast_key_values(runtime::DefaultExec const& exec, pmm::ProcessGrid const& grid,
                           TransformerPlan const& plan, pmm::DistMatrix<T> const& qkv,
                           runtime::Vector<T> const& key_values);
-/// Last columns of qkv_gradient := the sum of `gradients`, in which it is formed. Collective as above. Enqueues on exec.
+/// Last columns of qkv_gradient, on rank r - 1, := the sum of `gradients`, which is overwritten by the sum. Collective over the
+/// ranks that share the head. Enqueues on exec.
 template<class T>
 void sum_key_value_gradients(runtime::DefaultExec const& exec, pmm::ProcessGrid const& grid,
                              TransformerPlan const& plan, runtime::Vector<T> const& gradients,
                              pmm::DistMatrix<T> const& qkv_gradient);
 
-/// List what they do.
+/// Add the operations of the two functions above to `step`.
 void plan_broadcast_key_values(pmm::StepPlan& step, TransformerPlan const& plan);
 void plan_sum_key_value_gradients(pmm::StepPlan& step, TransformerPlan const& plan);
 

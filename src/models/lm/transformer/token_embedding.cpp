@@ -79,7 +79,7 @@ void add_row(T const* row, std::int64_t width, T* sum) {
     sum[j] += row[j];
 }
 
-/// Rows of other ranks' tokens are zero.
+/// stream := rows of this rank's part of the table; zero for tokens of other ranks.
 template<class T>
 struct LookUp {
   std::int32_t const* ids;
@@ -117,7 +117,7 @@ struct AddPositions {
   void row(std::int64_t i) const { add_row(positions + i % sequence * width, width, stream + i * width); }
 };
 
-/// to[0, width) := or += the sums over k in [0, count) of row(k), a vector of columns at a time.
+/// to[0, width) := or += sum over k in [0, count) of row(k), computed for 16 columns at a time.
 template<class T, class Row>
 void sum_in_columns(std::int64_t width, std::int64_t count, Row const& row, bool adds, T* to) {
   constexpr std::int64_t num_sums = 16;
@@ -133,7 +133,7 @@ void sum_in_columns(std::int64_t width, std::int64_t count, Row const& row, bool
   }
 }
 
-/// A row of the table: the sum over its token's rows, or that added to it.
+/// Row of the table's gradient := or += the sum of the gradient over the rows of its token.
 template<class T>
 struct SumTokenRows {
   std::int32_t const* offsets;
@@ -163,7 +163,8 @@ struct SumTokenRows {
   }
 };
 
-/// The same over the sequences. A place that no sequence of this pass has is zero.
+/// Row of the positions' gradient := the sum of the gradient over the sequences. Positions behind the sequences of this pass get
+/// zero.
 template<class T>
 struct SumPlaces {
   T const* gradient;
@@ -190,7 +191,7 @@ void copy_to_kernels(std::vector<std::int32_t> const& source, Vector<std::int32_
   Kokkos::deep_copy(part, Host(source.data(), source.size()));
 }
 
-/// Bytes that move, as if each row of the stream had a token of its own and no more tokens occurred.
+/// Bytes that the kernels read and write, if every row of the stream has a different token and no other tokens occur.
 struct EmbeddingBytes {
   EmbeddingBytes(pmm::StepPlan const& step, TransformerPlan const& plan)
       : stream(step.scalar_bytes(step.block(plan.stream).num_stored)),

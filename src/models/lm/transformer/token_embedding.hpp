@@ -1,12 +1,12 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// From tokens to the residual stream, and back. With token t_i at place s_i of its sequence:
+// Embedding of tokens: from tokens to the residual stream, and back. With token t_i at position s_i of its sequence:
 //
 //   x[z,y]_i := sum_x [t_i in this rank's part] E[x,y]_{t_i} + P[-,y]_{s_i}
 //   dE_t     := (dE_t +) sum_{i: t_i = t} dx_i                 dP_s := sum_{i: s_i = s} dx_i
 //
-// The rows of each token are listed when the tokens are set, so sums over them need no atomics and have one order.
+// set_tokens() lists the rows of each token, so the sums over rows need no atomics and have a fixed order.
 
 #include "models/lm/plan/transformer_plan.hpp"
 #include "models/lm/transformer/transformer_parameters.hpp"
@@ -18,8 +18,8 @@
 
 namespace orthant::models {
 
-// A matrix E[x,y] of a row per token of the vocabulary, flat-sharded over z: the embedding, and the head. A pass gathers
-// it once, and sums its gradient once, whoever uses it:
+// Matrix E[x,y] with a row per token of the vocabulary, flat-sharded over z: the embedding or the head. A pass gathers it once
+// and sums its gradient once, also if both embedding and head use it:
 //
 //   gather      E := all_gather over z of its pieces
 //   reduce      dE := reduce_scatter over z of the addends
@@ -27,33 +27,33 @@ namespace orthant::models {
 template<class T>
 class VocabularyTable {
  public:
-  /// `grid` must outlive it. Not collective.
+  /// `grid` must outlive this object. Not collective.
   VocabularyTable(pmm::ProcessGrid const& grid, LinearParameters<T> const& parameters);
 
-  /// Brings whole() up to date. Collective over z. Enqueues on exec.
+  /// Updates whole() from the parameter. Collective over z. Enqueues on exec.
   void gather(runtime::DefaultExec const& exec);
-  /// [x,y], replicated over z.
+  /// The gathered matrix [x,y], replicated over z.
   [[nodiscard]] pmm::DistMatrix<T> const& whole() const { return whole_; }
 
-  /// [x,y], partial over z: where this rank's addends of the gradient go.
+  /// Matrix [x,y], partial over z, to which the caller writes this rank's addends of the gradient.
   [[nodiscard]] pmm::DistMatrix<T> const& addends() const { return addends_; }
-  /// Sums the addends to the parameter's gradient. Collective over z. Enqueues on exec.
+  /// Parameter's gradient := sum of the addends over z. Collective over z. Enqueues on exec.
   void reduce(runtime::DefaultExec const& exec);
 
  private:
   LinearParameters<T> parameters_;
-  std::shared_ptr<pmm::Workspace<T>> workspace_ = std::make_shared<pmm::Workspace<T>>(); // of its own: held
+  std::shared_ptr<pmm::Workspace<T>> workspace_ = std::make_shared<pmm::Workspace<T>>(); // not shared
   pmm::BlockReader<T> reader_;
   pmm::BlockWriter<T> writer_;
   pmm::DistMatrix<T> whole_;
   pmm::DistMatrix<T> addends_;
 };
 
-/// The placements of whole() and addends().
+/// Placements of whole() and of addends().
 [[nodiscard]] pmm::Placement whole_table(pmm::Placement table);
 [[nodiscard]] pmm::Placement table_addends(pmm::Placement table);
 
-/// List what gather() and reduce() communicate, and the arrays.
+/// Add the collectives of gather() and of reduce(), and the arrays of a VocabularyTable, to `step`.
 void plan_gather_table(pmm::StepPlan& step, pmm::Placement const& table);
 void plan_reduce_table(pmm::StepPlan& step, pmm::Placement const& table);
 void plan_table_arrays(pmm::StepPlan& step, pmm::Placement const& table);
@@ -64,18 +64,19 @@ extern template class VocabularyTable<double>;
 template<class T>
 class TokenEmbedding {
  public:
-  /// `grid` must outlive it.
+  /// `grid` must outlive this object.
   TokenEmbedding(pmm::ProcessGrid const& grid, TransformerPlan const& plan);
 
-  /// The tokens of this rank's rows. Throws Error if their number is another one or one is not in the vocabulary.
+  /// Sets the tokens of this rank's rows, one per row, which must be in the vocabulary; otherwise throws Error.
   void set_tokens(std::span<std::int32_t const> ids);
 
-  /// stream := rows of `table` (whole), and of `positions` if it is not empty. Collective over x. Enqueues on exec.
+  /// stream := rows of `table`, plus rows of `positions` unless it is empty. `table` is VocabularyTable::whole(). Collective
+  /// over x. Enqueues on exec.
   void forward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& table,
                pmm::DistMatrix<T> const& positions, pmm::DistMatrix<T> const& stream) const;
 
-  /// Addends of this rank's rows: of the table's gradient, which is written or added to, and of the positions' unless it
-  /// is empty. Local. Enqueues on exec.
+  /// Computes the gradients over this rank's rows: assigns or adds to table_gradient, and assigns positions_gradient unless it
+  /// is empty. The caller must sum them over z. Not collective. Enqueues on exec.
   void backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& stream_gradient,
                 pmm::Update update, pmm::DistMatrix<T> const& table_gradient,
                 pmm::DistMatrix<T> const& positions_gradient) const;
@@ -83,14 +84,14 @@ class TokenEmbedding {
  private:
   pmm::ProcessGrid const& grid_;
   TransformerPlan plan_;
-  pmm::Range vocabulary_;                 // of this rank
+  pmm::Range vocabulary_;                 // tokens in this rank's part of the table
   runtime::Vector<std::int32_t> ids_;     // [rows]
   runtime::Vector<std::int32_t> offsets_; // [tokens of this rank + 1] into rows_
-  runtime::Vector<std::int32_t> rows_;    // [rows] those whose token is this rank's, by token
+  runtime::Vector<std::int32_t> rows_;    // [rows] rows whose token is in vocabulary_, ordered by token
   std::vector<std::int32_t> host_offsets_, host_rows_;
 };
 
-/// List the passes and calls of forward() and backward(), and the arrays.
+/// Add the passes and collectives of forward() and of backward(), and the arrays of a TokenEmbedding, to `step`.
 void plan_embedding(pmm::StepPlan& step, TransformerPlan const& plan);
 void plan_embedding_backward(pmm::StepPlan& step, TransformerPlan const& plan);
 void plan_embedding_arrays(pmm::StepPlan& step, TransformerPlan const& plan);

@@ -59,7 +59,7 @@ struct Transformer<T>::Parts {
                   pmm::DistMatrix<T> const& to) const {
     pmm::add_dropped<T>(exec, grid.passes(), from.local(), branch.local(), dropout_at(place), to.local());
   }
-  /// The gradient by the branch: M times that of the stream.
+  /// Gradient by the branch: M times the gradient of the stream.
   pmm::DistMatrix<T> const& branch_gradient(DefaultExec const& exec, std::int64_t place) const {
     if (dropout.probability == 0) return gradient;
     pmm::drop_rows<T>(exec, grid.passes(), gradient.local(), dropout_at(place), branch.local());
@@ -82,7 +82,7 @@ struct Transformer<T>::Parts {
   void embed(DefaultExec const& exec);
   void embed_backward(DefaultExec const& exec);
   void head_backward(DefaultExec const& exec);
-  /// Of the weights: that of a head of its own, and those of the blocks.
+  /// Number of complete gradients of weights: of a head that is not tied, and of the blocks.
   [[nodiscard]] std::size_t num_complete_gradients() const {
     return (own_head_table ? 1 : 0) + scratch.work.num_finished();
   }
@@ -97,17 +97,17 @@ struct Transformer<T>::Parts {
   TokenEmbedding<T> embedding;
   VocabularyTable<T> table;
   std::optional<VocabularyTable<T>> own_head_table;
-  pmm::DistMatrix<T> stream; // what the first block reads
+  pmm::DistMatrix<T> stream; // input of the first block
   std::vector<std::unique_ptr<TransformerBlock<T>>> blocks;
   std::vector<WeightUse<T>> forward_uses, backward_uses;
   ParallelNorm<T> final_norm;
   pmm::DistMatrix<T> normed, logits, gradient;
-  pmm::DistMatrix<T> branch, normed_gradient; // lent
+  pmm::DistMatrix<T> branch, normed_gradient; // in scratch
   pmm::Product<T> head, head_input_back, head_weight_back;
 };
 
-/// Blocks of a segment have memory of their own, which the segments use in turn. The last layer of a segment is not computed
-/// again to its end, as its output is kept.
+/// Each block of a segment has its own memory, and all segments use the same memory in turn. The last product of a segment is not
+/// computed again, because its output is kept.
 template<class T>
 void Transformer<T>::Parts::make_blocks() {
   auto const& settings = plan.settings;
@@ -205,11 +205,10 @@ void Transformer<T>::Parts::embed_backward(DefaultExec const& exec) {
   table.reduce(exec);
 }
 
-/// With E[x,y] the head's table, and X the stream behind the final norm:
+/// Backward pass of the head, with its table E[x,y] and the stream X behind the final norm.
 template<class T>
 void Transformer<T>::Parts::head_backward(DefaultExec const& exec) {
-  // dX[z,y] := sum_x dlogits[z,x] E[x,y] is reduced while dE[x,y] := dlogits[z,x]^T X[z,y], of this rank's rows, is
-  // computed.
+  // dX[z,y] := sum_x dlogits[z,x] E[x,y] is reduced while dE[x,y] := dlogits[z,x]^T X[z,y] of this rank's rows is computed.
   head_input_back.start(exec, logits, head_table().whole(), normed_gradient);
   head_weight_back.run(exec, logits, normed, head_table().addends());
   head_input_back.finish();
@@ -351,7 +350,7 @@ std::vector<pmm::DispatchSizes> Transformer<T>::largest_dispatch_sizes() const {
   return sizes;
 }
 
-/// A sum of squares in double is finite unless a number is not.
+/// In double precision, the sum of squares of floats is finite unless an element is not finite.
 template<class T>
 std::int64_t Transformer<T>::first_layer_not_finite(DefaultExec const& exec) const {
   auto const& blocks = parts_->blocks;
@@ -359,7 +358,7 @@ std::int64_t Transformer<T>::first_layer_not_finite(DefaultExec const& exec) con
   for (std::size_t l = 0; l < blocks.size(); ++l)
     pmm::local_squared_norm(exec, blocks[l]->output, squares, l);
   pmm::sum_over_group(exec, parts_->grid, squares);
-  runtime::all_reduce(exec, parts_->grid.over(pmm::Axis::data), squares); // all ranks say the same
+  runtime::all_reduce(exec, parts_->grid.over(pmm::Axis::data), squares); // all ranks return the same
   runtime::compat::fence(exec, "orthant::models::Transformer/the norms are read");
   auto const on_host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), squares);
   std::size_t first = 0;

@@ -1,13 +1,14 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// A transformer over sequences of tokens (AxoNN, arXiv 2502.08145). A rank has whole sequences:
+// A transformer over sequences of tokens: its blocks, passes and planned operations (AxoNN, arXiv 2502.08145). A rank has whole
+// sequences:
 //
-//   sequences                         cut over data, each part over z
+//   sequences                         split over data and expert, each part over z
 //   residual stream    x[z,y]         a row per token; replicated over x
 //   logits             z[z,x]         the vocabulary over x; replicated over y
 //
-// The rows of a matrix are those of one data group, as a product never crosses the data axis.
+// The rows of a matrix are the tokens of one data group, because products do not cross the data axis.
 
 #include "models/lm/experts/expert_layer.hpp"
 #include "models/lm/plan/transformer_plan.hpp"
@@ -28,13 +29,15 @@
 
 namespace orthant::models {
 
-// One block of a transformer, and the stream behind each of its halves. If the block is computed again, and collectives are kept, the
-// results of the first forward pass are on its tape: of all calls that are made again, so not of the last product of a segment.
+// One block of a transformer, and the stream behind each of its halves. If collectives are kept and the block is computed again,
+// its tape records the results of the first forward pass. The tape has only calls that the second computation repeats, so not the
+// last product of a segment.
 
 template<class T>
 class TransformerBlock {
  public:
-  /// `memory` and `of_output` are shared with blocks that use them in turn. `grid` and `scratch` must outlive it.
+  /// `memory` and `of_output` may be shared with other blocks, which use them at other times. `grid` and `scratch` must outlive
+  /// this object.
   TransformerBlock(pmm::ProcessGrid const& grid, TransformerPlan const& plan,
                    BlockParameters<T> const& parameters, std::int64_t layer, BlockMemory<T> const& memory,
                    pmm::DistMatrix<T> of_output, TransformerScratch<T>& scratch,
@@ -48,7 +51,8 @@ class TransformerBlock {
       tape_ = std::make_unique<runtime::CallTape>(runtime::make_bytes);
   }
 
-  /// In the order of a forward pass; of a pass that computes it again, without the last product of a segment.
+  /// Appends the uses of the weights in a forward pass, in their order. `is_again`: the block is computed again, without the
+  /// last product of a segment.
   void add_forward_uses(std::vector<WeightUse<T>>& uses, bool is_again) {
     uses.push_back({&attention.qkv(), Direction::forward, tape()});
     uses.push_back({&attention.projection(), Direction::forward, tape()});
@@ -57,6 +61,7 @@ class TransformerBlock {
     uses.push_back({linears.front(), Direction::forward, tape()});
     if (!is_again || combines_again_) uses.push_back({linears.back(), Direction::forward, tape_of_combine()});
   }
+  /// Appends the uses of the weights in a backward pass, in their order.
   void add_backward_uses(std::vector<WeightUse<T>>& uses) {
     auto const linears = feed_forward.linears();
     for (auto const& linear : linears | std::views::reverse)
@@ -65,9 +70,9 @@ class TransformerBlock {
     uses.push_back({&attention.qkv(), Direction::backward});
   }
 
-  /// Null: its calls are not kept.
+  /// Tape of the block's collectives; null if their results are not kept.
   [[nodiscard]] runtime::CallTape* tape() const { return tape_.get(); }
-  /// Of FeedForwardHalf::combine().
+  /// Tape of FeedForwardHalf::combine(); null if the results are not kept.
   [[nodiscard]] runtime::CallTape* tape_of_combine() const { return combines_again_ ? tape_.get() : nullptr; }
   void begin_tape(runtime::CallTape::State state) {
     if (tape_) tape_->begin(state);
@@ -85,51 +90,55 @@ class TransformerBlock {
 template<class T>
 class Transformer final : public Network<T> {
  public:
-  /// For passes over `num_sequences` sequences of `sequence` tokens each, over all data groups. Draws the weights
-  /// by `seed`. Throws UserError if heads, key-value heads or sequences cannot be cut as the grid asks. `grid`
-  /// must outlive it. Not collective.
+  /// Prepares passes over `num_sequences` sequences of `sequence` tokens, over all data groups, and draws the weights with
+  /// `seed`. Throws UserError as plan_transformer() does: if the settings are not valid, or if heads, sequences or experts
+  /// cannot be split over the grid. `grid` must outlive this object. Not collective.
   Transformer(pmm::ProcessGrid const& grid, TransformerSettings const& settings, std::int64_t num_sequences,
               std::int64_t sequence, std::uint64_t seed);
   ~Transformer() override;
   Transformer(Transformer const&) = delete;
   Transformer& operator=(Transformer const&) = delete;
 
-  /// The sequences of a pass, counted over all data groups, that this rank has. The targets of the loss are for
-  /// their tokens, one after another: a class is the next token, -1 is ignored.
+  /// Sequences of this rank in a pass, counted over all data groups. The targets of the loss belong to their tokens, one
+  /// sequence after the other: the class of a token is the next token, and -1 is ignored.
   [[nodiscard]] runtime::Range sequences() const;
   [[nodiscard]] std::int64_t sequence_length() const;
 
-  /// The tokens of sequences(), one sequence after another. Copied. Throws Error if their number is another one, or if
-  /// one is not in the vocabulary.
+  /// Sets the tokens of sequences(), one sequence after the other, and copies them. There must be one per row, each in the
+  /// vocabulary; otherwise throws Error.
   void set_tokens(std::span<std::int32_t const> ids);
 
-  /// Whether weights are gathered while the product before theirs runs, and tokens travel to their experts while shared ones are computed; by
-  /// default if that can be hidden. The results are the same to the bit.
+  /// Sets whether weights are gathered during the previous product, and tokens sent to their experts while shared experts are
+  /// computed. By default both happen if messages can overlap other work. The results have the same bits in both cases.
   void set_gathers_ahead(bool gathers_ahead);
 
   [[nodiscard]] TransformerSettings const& settings() const;
-  /// Layer by layer of those with experts: how often each expert was chosen in the last training pass; and what this rank moved in
-  /// the last pass, of layers that have memory of their own.
+  /// Choices of each expert in the last training pass, one entry per layer with experts.
   [[nodiscard]] std::vector<ExpertLoad> expert_loads() const;
+  /// Numbers of rows that this rank moved in the last pass, one entry per layer with experts. Layers that share memory report
+  /// the same numbers.
   [[nodiscard]] std::vector<pmm::DispatchSizes> dispatch_sizes() const;
-  /// The largest of all passes so far, layer by layer of those with experts.
+  /// Maxima of dispatch_sizes() over all passes so far, with separate numbers for all layers.
   [[nodiscard]] std::vector<pmm::DispatchSizes> largest_dispatch_sizes() const;
-  /// Placement of the logits, for the loss: rows of this data group's tokens.
+  /// Placement of the logits, for the loss. Rows are the tokens of this data group.
   [[nodiscard]] pmm::Placement const& logits_placement() const;
 
-  /// The logits are overwritten by their gradient. `step` keys dropout, together with the number of each token, so it must be
-  /// the same on all data groups.
+  /// Computes the logits. Their gradient later overwrites them. `step` keys dropout together with the global number of each
+  /// token, so it must be equal on all data groups. Collective over the grid's group, with experts over its world. Enqueues on
+  /// exec.
   pmm::DistMatrix<T> const& forward(runtime::DefaultExec const& exec, Pass pass, std::uint64_t step,
                                     runtime::PhaseTimes& phases) override;
   [[nodiscard]] pmm::DistMatrix<T> const& logits_gradient() const override;
   void backward(runtime::DefaultExec const& exec, runtime::PhaseTimes& phases) override;
-  /// Tells of the weights of a head that is not tied, and of those of the blocks, half a block behind the pass.
+  /// Backward pass that reports completed gradients to on_complete: the weight of a head that is not tied, and the weights of
+  /// the blocks, each half a block after its computation. All other gradients are complete on return. Collective over the
+  /// grid's group, with experts over its world. Enqueues on exec.
   void backward_telling(runtime::DefaultExec const& exec, runtime::PhaseTimes& phases,
                         GradientObserver const& on_complete) override;
   [[nodiscard]] std::vector<Parameter<T>>& parameters() override;
   [[nodiscard]] std::vector<std::size_t> gradient_order() override;
-  /// Blocks are counted from 0, the head last; if none of them is to blame, it is the head. Collective over the grid's world, which
-  /// all says the same.
+  /// First block, counted from 0, whose output is not finite; the number of blocks (the head) if all are finite. Collective
+  /// over the grid's world; returns the same on all ranks.
   [[nodiscard]] std::int64_t first_layer_not_finite(runtime::DefaultExec const& exec) const override;
 
  private:
@@ -137,7 +146,7 @@ class Transformer final : public Network<T> {
   std::unique_ptr<Parts> parts_;
 };
 
-/// The products of the head with its table E[x,y]. Forward it is the adjoint of a product:
+/// Products of the head with its table E[x,y]. The forward product is the adjoint of a product with E:
 ///
 ///   logits[z,x] := sum_y X[z,y] E[x,y]^T      dX[z,y] := sum_x dlogits[z,x] E[x,y]      dE[x,y] := dlogits[z,x]^T X[z,y]
 struct HeadProducts {
@@ -145,7 +154,7 @@ struct HeadProducts {
 };
 [[nodiscard]] HeadProducts head_products(TransformerPlan const& plan);
 
-/// Lists a forward pass; a backward pass; and the arrays of a Transformer.
+/// Add a forward pass, a backward pass, and the arrays of a Transformer to `step`.
 void plan_transformer_forward(pmm::StepPlan& step, TransformerPlan const& plan, bool is_training = true);
 void plan_transformer_backward(pmm::StepPlan& step, TransformerPlan const& plan);
 void plan_transformer_arrays(pmm::StepPlan& step, TransformerPlan const& plan);

@@ -9,20 +9,20 @@ namespace orthant::models {
 namespace {
 
 constexpr double weight_deviation = 0.02;
-/// Small gradients begin at multiples of so many numbers: kernels load 16 bytes at once.
+/// Small gradients begin at multiples of this number of elements, because kernels load 16 bytes at a time.
 constexpr std::int64_t numbers_apart = 4;
 
 std::int64_t rounded_up(std::int64_t count) {
   return (count + numbers_apart - 1) / numbers_apart * numbers_apart;
 }
 
-/// This rank's numbers.
+/// Number of elements of the parameter on this rank.
 std::int64_t length_of(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
                        PlannedTransformerParameter const& parameter) {
   return length_of(parameter.role, block_of(shape, coordinates, parameter.placement));
 }
 
-/// By global row and column.
+/// Fills the matrix with normal random values, keyed by global row and column.
 template<class T>
 void draw_normal(pmm::DistMatrix<T> const& matrix, double deviation, runtime::RandomStream const& stream) {
   pmm::fill(
@@ -57,7 +57,7 @@ class Planner {
     if (settings_.norm == NormKind::layer && settings_.has_bias)
       add(name + ".bias", ParameterRole::bias, stream);
   }
-  /// The matrices of all experts for one product: prefix0.suffix, prefix1.suffix, ..
+  /// Adds the matrices of all experts for one product, named prefix0suffix, prefix1suffix, ..
   void add_experts(std::string const& prefix, std::string const& suffix, ExpertPlan const& plan,
                    pmm::Placement const& of_expert, double deviation) {
     ExpertArray const array(shape_, coordinates_, plan, of_expert);
@@ -168,8 +168,8 @@ runtime::Vector<T> TransformerParameters<T>::small_gradient(std::int64_t place, 
                          std::pair(static_cast<std::size_t>(place), static_cast<std::size_t>(place + count)));
 }
 
-/// Zero, or 1 for a scale, or drawn. Parameters differ in the layer of their streams, which is their place in the
-/// list.
+/// Allocates and initializes a parameter: biases with 0, scales with 1, weights at random. The random streams of the parameters
+/// differ in their layer number, which is the parameter's index in the list.
 template<class T>
 Parameter<T> TransformerParameters<T>::make(PlannedTransformerParameter const& planned, std::uint64_t seed) {
   auto const label = "orthant::models::" + planned.name;

@@ -1,16 +1,23 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a transformer learns, by the names of GPT-2's state dict: "wte.weight", "wpe.weight", "h.0.ln_1.weight",
-// "h.0.attn.c_attn.weight", "h.0.attn.c_proj.weight", "h.0.ln_2.weight", "h.0.mlp.c_fc.weight",
-// "h.0.mlp.c_proj.weight", .., "ln_f.weight", "lm_head.weight"; with ".bias" beside them if there are biases.
-// Weights are [in x out]. Layers with experts have "h.1.mlp.router.weight", "h.1.mlp.experts.0.c_fc.weight",
-// "h.1.mlp.experts.0.c_proj.weight", .. in place of mlp.c_fc and mlp.c_proj, and for shared experts "h.1.mlp.shared.c_fc.weight" and
-// "h.1.mlp.shared.c_proj.weight"; of experts of other ranks along the expert axis a rank
-// has empty pieces.
+// Parameters of a transformer. Their names are those of GPT-2's state dict:
 //
-// Gradients that are replicated over z (of biases, norms and positions) lie in one array, one after the other, each
-// rounded up to four numbers: a pass sums them in one call. Those of weights are flat-sharded over z.
+//   wte.weight, wpe.weight                                                    embedding and positions
+//   h.0.ln_1.weight, h.0.attn.c_attn.weight, h.0.attn.c_proj.weight           norm and attention of block 0
+//   h.0.ln_2.weight, h.0.mlp.c_fc.weight, h.0.mlp.c_proj.weight               norm and feed-forward part of block 0
+//   ln_f.weight, lm_head.weight                                               final norm, and head unless it is tied
+//
+// With biases, linear layers and norms also have a ".bias". Weights are [in x out]. Layers with experts have other names in place
+// of mlp.c_fc and mlp.c_proj:
+//
+//   h.1.mlp.router.weight
+//   h.1.mlp.experts.0.c_fc.weight, h.1.mlp.experts.0.c_proj.weight            of expert 0
+//   h.1.mlp.shared.c_fc.weight, h.1.mlp.shared.c_proj.weight                  of shared experts
+//
+// All ranks list all experts; a rank's pieces of experts of other ranks along the expert axis are empty. Gradients that are
+// replicated over z (of biases, norms, positions and routers) lie in one array, one after the other, each rounded up to four
+// elements, so a pass sums them by one call. Gradients of weights are flat-sharded over z.
 
 #include "models/lm/experts/expert_layer.hpp"
 #include "models/lm/plan/transformer_plan.hpp"
@@ -23,43 +30,43 @@
 
 namespace orthant::models {
 
-/// Where the piece of an expert lies: in the array of all experts of a rank and one product.
+/// Place of an expert's piece in the array of all experts of a rank for one product.
 struct ExpertPiece {
-  std::string array;       // its name
-  std::int64_t begin = 0;  // in this rank's piece of the array
-  std::int64_t length = 0; // of that piece
-  bool is_first = false;   // of the experts of the layer: lists count the array once
+  std::string array;       // name of the array
+  std::int64_t begin = 0;  // of the expert's piece in this rank's piece of the array
+  std::int64_t length = 0; // of this rank's piece of the array
+  bool is_first = false;   // first expert of the layer; lists count the array only for it
 };
 
-/// A parameter before it exists: a matrix of that placement, or a vector along the columns of one.
+/// A parameter before it is allocated: a matrix with this placement, or a vector along the matrix's columns.
 struct PlannedTransformerParameter {
   std::string name;
   ParameterRole role = ParameterRole::weight;
   std::int64_t layer = 0;
   pmm::Placement placement;
-  double deviation = 0;    // of the normal distribution that it is drawn from
-  std::int64_t place = -1; // of this rank's numbers in the array of small gradients; -1: has one of its own
+  double deviation = 0;    // standard deviation of the normal distribution of the initial values
+  std::int64_t place = -1; // start in the array of small gradients; -1: gradient not in this array
   std::optional<ExpertPiece> of_expert = std::nullopt;
 
   [[nodiscard]] bool is_vector() const { return models::is_vector(role); }
   [[nodiscard]] bool is_small() const { return place >= 0; }
 };
 
-/// In the order of TransformerParameters::list().
+/// Parameters of the rank at `coordinates`, in the order of TransformerParameters::list().
 [[nodiscard]] std::vector<PlannedTransformerParameter>
 parameters_of(pmm::GridShape const& shape, pmm::Coordinates const& coordinates, TransformerPlan const& plan);
-/// Numbers of the array of small gradients on this rank, padding included.
+/// Length of the array of small gradients on this rank, with padding.
 [[nodiscard]] std::int64_t num_small_gradients(pmm::GridShape const& shape,
                                                pmm::Coordinates const& coordinates,
                                                std::vector<PlannedTransformerParameter> const& parameters);
-/// This rank's numbers of each parameter, with padding.
+/// Number of elements of each parameter on this rank, with padding.
 [[nodiscard]] std::vector<std::int64_t>
 lengths_of(pmm::StepPlan const& step, std::vector<PlannedTransformerParameter> const& parameters);
-/// Their places, in the order in which a backward pass completes the gradients: weights from the last to the first, that
-/// of the embedding so the last of them, and then the small ones, which are summed when the pass ends; and those of experts.
+/// Indices of the parameters, in the order in which a backward pass completes their gradients: weights from the last to the
+/// first, so the embedding is the last weight; then small gradients, which are summed at the end of the pass; then experts.
 [[nodiscard]] std::vector<std::size_t>
 gradient_order_of(std::vector<PlannedTransformerParameter> const& parameters);
-/// Lists their arrays.
+/// Adds the arrays of the parameters to `step`.
 void plan_parameter_arrays(pmm::StepPlan& step, std::vector<PlannedTransformerParameter> const& parameters);
 
 template<class T>
@@ -77,26 +84,26 @@ struct BlockParameters {
   NormParameters<T> attention_norm;
   LinearParameters<T> qkv, projection;
   NormParameters<T> feed_forward_norm;
-  LinearParameters<T> up, down; // of shared experts if the layer has experts
+  LinearParameters<T> up, down; // of shared experts in a layer with experts
   ExpertParameters<T> experts;
 };
 
 template<class T>
 class TransformerParameters {
  public:
-  /// Weights are drawn from a normal distribution of deviation 0.02, those that end a branch (projection, down) of
-  /// 0.02 / sqrt(2 layers), by global row and column; biases are 0 and scales 1. `grid` must outlive them.
+  /// Draws the weights from a normal distribution of standard deviation 0.02, or 0.02 / sqrt(2 layers) for weights at the end
+  /// of a branch (projection, down), by global row and column. Biases are 0 and scales are 1. `grid` must outlive this object.
   TransformerParameters(pmm::ProcessGrid const& grid, TransformerPlan const& plan, std::uint64_t seed);
 
-  /// small gradients := their sum over z. One all_reduce. Enqueues on exec.
+  /// Sums the small gradients over z by one all_reduce. Collective over z. Enqueues on exec.
   void sum_small_gradients(runtime::DefaultExec const& exec) const;
 
   [[nodiscard]] LinearParameters<T> const& embedding() const { return embedding_; }
-  /// With learned positions.
+  /// Empty unless positions are learned.
   [[nodiscard]] LinearParameters<T> const& positions() const { return positions_; }
   [[nodiscard]] BlockParameters<T> const& block(std::size_t l) const { return blocks_[l]; }
   [[nodiscard]] NormParameters<T> const& final_norm() const { return final_norm_; }
-  /// If it is not tied to the embedding.
+  /// Empty if the head is tied to the embedding.
   [[nodiscard]] LinearParameters<T> const& head() const { return head_; }
   [[nodiscard]] std::vector<Parameter<T>>& list() { return list_; }
   [[nodiscard]] std::vector<std::size_t> const& gradient_order() const { return gradient_order_; }
@@ -105,7 +112,7 @@ class TransformerParameters {
   [[nodiscard]] Parameter<T> make(PlannedTransformerParameter const& planned, std::uint64_t seed);
   [[nodiscard]] runtime::Vector<T> small_gradient(std::int64_t place, std::int64_t count) const;
 
-  /// The arrays of all experts of a rank, and of their gradients.
+  /// Array of all experts of a rank for one product, and the array of its gradient.
   struct ExpertArrays {
     runtime::Vector<T> numbers, gradient;
   };

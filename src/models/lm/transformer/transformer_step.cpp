@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The list of a pass, and the arrays of a Transformer.
+// Planned operations of a pass, and the arrays of a Transformer.
 #include "models/lm/transformer/attention_half.hpp"
 #include "models/lm/transformer/feed_forward_half.hpp"
 #include "models/lm/transformer/token_embedding.hpp"
@@ -15,8 +15,9 @@ namespace {
 
 enum class BlockPass : std::uint8_t { evaluated, trained, computed_again };
 
-/// A block of a forward pass. One that is computed again ends before the last product of a segment. `calls`: what becomes of those
-/// that are made again, or would be.
+/// Adds the forward pass of a block to `step`. A block that is computed again omits the last product of its segment. `calls`:
+/// whether the collectives are made, made and kept, or replayed. It does not apply to the last product of a segment, whose
+/// collectives are always made.
 void plan_block(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t layer, BlockPass pass,
                 Calls calls) {
   auto const& settings = plan.settings;
@@ -38,7 +39,8 @@ void plan_block(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t l
   step.set_calls(Calls::made);
 }
 
-/// What the tapes of all blocks keep, as calls of blocks that are computed again.
+/// Adds the arrays of the tapes of all blocks to `step`. The tapes keep the results of the collectives of blocks that are
+/// computed again.
 void plan_kept_results(pmm::StepPlan& step, TransformerPlan const& plan) {
   if (!plan.settings.keeps_collectives) return;
   pmm::StepPlan again(step.shape(), step.coordinates(), step.scalar_bytes(1));
@@ -141,7 +143,7 @@ void plan_transformer_arrays(pmm::StepPlan& step, TransformerPlan const& plan) {
   for (std::int64_t l = 0; l < length; ++l)
     plan_block_memory(step, plan, l);
   for (std::int64_t l = 0; l < settings.num_layers;
-       ++l) // those that are not kept: one per place in a segment
+       ++l) // streams that are not kept: one per layer of a segment
     if (keeps_output(settings, l) || l < length) plan_matrix(step, plan.stream, "orthant::models::stream");
   if (!settings.tied_head) plan_table_arrays(step, plan.table);
   plan_kept_results(step, plan);

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Metadata of a checkpoint: progress, the identity of the training, and the names and checksums of its arrays. Stored as JSON text with a
-// checksum of its own.
+// Metadata of a checkpoint: progress, the identity of the training, and the names and checksums of its arrays. Stored as JSON text
+// with a checksum of its own.
 
 #include "models/training/training_run.hpp"
 #include "runtime/files/hdf5_file.hpp"

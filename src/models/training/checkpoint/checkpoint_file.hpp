@@ -34,9 +34,8 @@ class CheckpointOutput {
   CheckpointOutput(runtime::Communicator const& comm, std::filesystem::path const& path,
                    CheckpointFacts facts, TrainingState<T> const& state, Architecture const& architecture);
 
-  /// Writes this rank's pieces, sums them for the checksums, and waits until they are on disk. May run on any thread: it accesses
-  /// host memory through pointers only, and calls neither MPI nor HDF5. Throws UserError if the disk is full or a number is not
-  /// finite.
+  /// Writes this rank's pieces, sums them for the checksums, and waits until they are on disk. May run on any thread: it accesses host
+  /// memory through pointers only, and calls neither MPI nor HDF5. Throws UserError if the disk is full or a number is not finite.
   void write();
   /// Sums the checksums over the ranks, and completes the file's structure. Collective over `comm`.
   void agree();
@@ -58,8 +57,8 @@ class CheckpointOutput {
   runtime::Hdf5Output file_;
 };
 
-/// Metadata of a checkpoint, read by rank 0. Collective over `comm`. Throws UserError if the file is not a checkpoint, is damaged,
-/// or has a newer version.
+/// Metadata of a checkpoint, read by rank 0. Collective over `comm`. Throws UserError if the file is not a checkpoint, is
+/// damaged, or has a newer version.
 [[nodiscard]] CheckpointFacts read_checkpoint_facts(runtime::Communicator const& comm,
                                                     std::filesystem::path const& path);
 

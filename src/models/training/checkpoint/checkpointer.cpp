@@ -75,8 +75,8 @@ std::vector<fs::path> set_aside_later_checkpoints(fs::path const& folder, std::i
     return fs::equivalent(checkpoint_path(folder, number), resumed, error);
   });
   auto const is_here = own != numbers.end();
-  // Earlier versions numbered files consecutively. If `resumed` has a larger number than its step, it must not be taken for a later
-  // checkpoint.
+  // Earlier versions numbered files consecutively. If `resumed` has a larger number than its step, it must not be taken
+  // for a later checkpoint.
   auto const is_misnamed = is_here && *own > step;
   auto const newest = is_misnamed ? step - 1 : is_here ? *own : step;
   std::vector<fs::path> names;

@@ -38,8 +38,8 @@ void require_writable_folder(std::filesystem::path const& folder);
 set_aside_later_checkpoints(std::filesystem::path const& folder, std::int64_t step,
                             std::filesystem::path const& resumed);
 
-/// Atomically sets the link `latest` to the checkpoint with this number. No-op on a file system without links: the names show which
-/// one is the newest.
+/// Atomically sets the link `latest` to the checkpoint with this number. No-op on a file system without links: the names
+/// show which one is the newest.
 void point_latest_to(std::filesystem::path const& folder, std::int64_t number);
 
 /// Removes all checkpoints except the `num_kept` with the largest numbers up to `newest`. Ignores failures to remove.
@@ -57,8 +57,7 @@ struct CheckpointSettings {
   CheckpointInterval interval;
   std::int64_t num_kept = 2;
   bool is_asynchronous = true;
-  std::function<void()> before_commit; // called on rank 0, on any thread: flushes files that must be on disk
-                                       // first
+  std::function<void()> before_commit; // called on rank 0, on any thread: flushes other files
   CheckpointFacts facts;               // without progress, number of optimizer steps, and tensors
   Architecture architecture;
 };
@@ -119,8 +118,8 @@ class Checkpointer {
 extern template class Checkpointer<float>;
 extern template class Checkpointer<double>;
 
-// Resuming from a checkpoint. If one is damaged, a message names it, and the previous one is used. A checkpoint of another training is
-// rejected.
+// Resuming from a checkpoint. If one is damaged, a message names it, and the previous one is used. A checkpoint of
+// another training is rejected.
 
 struct ResumePoint {
   std::filesystem::path path;
@@ -136,9 +135,9 @@ using RequireFits = std::function<void(std::filesystem::path const&, CheckpointF
                                                                 std::filesystem::path const& folder,
                                                                 RequireFits const& require_fits);
 
-/// Loads the state from the newest sound checkpoint of a folder, and warns of each damaged newer one. If there is no checkpoint,
-/// returns nullopt and does not change the state. Collective over the grid's world. Throws UserError if a checkpoint belongs to
-/// another training.
+/// Loads the state from the newest sound checkpoint of a folder, and warns of each damaged newer one. If there is no
+/// checkpoint, returns nullopt and does not change the state. Collective over the grid's world. Throws UserError if a
+/// checkpoint belongs to another training.
 template<class T>
 [[nodiscard]] std::optional<ResumePoint>
 resume_newest(std::filesystem::path const& folder, TrainingState<T>& state, RequireFits const& require_fits);

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`write` from the graphs of other libraries. A test skips if its library is not installed."""
+import numpy as np
+import pytest
+
+import orthant
+
+
+def load(name):
+    return np.load(f"graph/{name}.npy")
+
+
+def test_pyg_data(blocks):
+    torch = pytest.importorskip("torch")
+    geometric = pytest.importorskip("torch_geometric")
+    data = geometric.data.Data(**{name: torch.from_numpy(array) for name, array in blocks.items()})
+
+    folder = orthant.write(data, "graph")
+
+    assert (folder.num_vertices, folder.num_edges) == (120, 700)
+    for name, array in blocks.items():
+        assert np.array_equal(load(name), array)
+
+
+def test_pyg_data_shares_memory_with_numpy(blocks):
+    torch = pytest.importorskip("torch")
+    tensor = torch.from_numpy(blocks["x"])
+
+    assert np.shares_memory(orthant._arrays.to_numpy(tensor), blocks["x"])
+
+
+def test_pyg_adjacency_and_bfloat16(blocks):
+    torch = pytest.importorskip("torch")
+    geometric = pytest.importorskip("torch_geometric")
+    data = geometric.data.Data(edge_index=torch.from_numpy(np.unique(blocks["edge_index"], axis=1)),
+                               x=torch.from_numpy(blocks["x"]).bfloat16())
+    wanted = sorted(map(tuple, data.edge_index.T.tolist()))
+    data = geometric.transforms.ToSparseTensor()(data)
+
+    orthant.write(data, "graph")
+
+    assert sorted(map(tuple, load("edge_index").T.tolist())) == wanted
+    assert load("x").dtype == np.float32
+
+
+def test_pyg_edge_features_are_left_out(blocks):
+    torch = pytest.importorskip("torch")
+    geometric = pytest.importorskip("torch_geometric")
+    data = geometric.data.Data(edge_index=torch.from_numpy(blocks["edge_index"]), num_nodes=120,
+                               edge_attr=torch.zeros(700, 3))
+
+    with pytest.warns(RuntimeWarning, match="3 columns"):
+        orthant.write(data, "graph")
+
+
+def test_pyg_typed_graph_says_how_to_convert(blocks):
+    torch = pytest.importorskip("torch")
+    geometric = pytest.importorskip("torch_geometric")
+    data = geometric.data.HeteroData()
+    data["paper"].x = torch.zeros(4, 2)
+    data["paper", "cites", "paper"].edge_index = torch.tensor([[0, 1], [1, 2]])
+
+    with pytest.raises(TypeError, match=r"to_homogeneous\(\)"):
+        orthant.write(data, "graph")
+    folder = orthant.write(data.to_homogeneous(), "graph", weight=False)
+
+    assert (folder.num_vertices, folder.num_edges) == (4, 2)
+
+
+def test_dgl_graph(blocks):
+    torch = pytest.importorskip("torch")
+    dgl = pytest.importorskip("dgl", exc_type=Exception)
+    source, target = torch.from_numpy(blocks["edge_index"])
+    graph = dgl.graph((source, target), num_nodes=120)
+    for name, other in (("feat", "x"), ("label", "y"), ("train_mask", "train_mask")):
+        graph.ndata[name] = torch.from_numpy(blocks[other])
+
+    orthant.write(graph, "graph")
+
+    for name in ("edge_index", "x", "y", "train_mask"):
+        assert np.array_equal(load(name), blocks[name])
+
+
+def test_networkx_graph_with_names():
+    networkx = pytest.importorskip("networkx")
+    graph = networkx.karate_club_graph()
+    graph = networkx.relabel_nodes(graph, {number: f"member {number}" for number in graph})
+
+    folder = orthant.write(graph, "graph", y="club")
+
+    assert folder.names[:2] == ["member 0", "member 1"]
+    assert folder.classes == ["Mr. Hi", "Officer"]
+    assert (folder.num_vertices, folder.num_edges) == (34, 78)
+    assert load("edge_weight").sum() == sum(weight for *_, weight in graph.edges(data="weight"))
+
+
+def test_networkx_attributes_become_features():
+    networkx = pytest.importorskip("networkx")
+    graph = networkx.DiGraph()
+    graph.add_node("a", age=3, rank=1.5)
+    graph.add_node("b", age=4, rank=2.5)
+    graph.add_edge("a", "b")
+
+    orthant.write(graph, "graph", x=["age", "rank"])
+
+    assert load("x").tolist() == [[3, 1.5], [4, 2.5]]
+    graph.add_edge("b", "a", weight=2.0)
+    with pytest.raises(ValueError, match="1 of 2 edges have no attribute 'weight'"):
+        orthant.write(graph, "graph", force=True)
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo", "lil"])
+def test_scipy_matrix(kind):
+    sparse = pytest.importorskip("scipy.sparse")
+    matrix = sparse.random(50, 50, 0.1, "coo", random_state=0)
+    matrix = (matrix + matrix.T).asformat(kind)
+
+    folder = orthant.write(matrix, "graph", x=sparse.random(50, 9, 0.2, "csr", random_state=1))
+
+    rows, columns = load("edge_index")
+    rebuilt = sparse.coo_matrix((load("edge_weight"), (rows, columns)), shape=(50, 50))
+    assert abs(rebuilt - sparse.triu(matrix)).max() == 0
+    assert load("x_shape").tolist() == [50, 9]
+    assert folder.num_vertices == 50
+
+
+def test_scipy_ones_are_no_weights():
+    sparse = pytest.importorskip("scipy.sparse")
+
+    folder = orthant.write(sparse.eye(5, format="csr", k=1), "graph")
+
+    assert folder.num_edges == 4
+    with pytest.raises(FileNotFoundError):
+        load("edge_weight")
+    with pytest.raises(ValueError, match="5 rows and 4 columns"):
+        orthant.write(sparse.csr_matrix((5, 4)), "other")
+
+
+def test_scipy_features_reach_the_program(blocks, exported):
+    sparse = pytest.importorskip("scipy.sparse")
+    x = sparse.random(120, 9, 0.2, "csr", random_state=1)
+
+    found = exported(orthant.write({"edge_index": blocks["edge_index"]}, "graph", x=x))
+
+    rebuilt = sparse.csr_matrix((found["x_data"], found["x_indices"], found["x_indptr"]), shape=x.shape)
+    assert abs(rebuilt - x).max() < 1e-6
+
+
+@pytest.fixture(params=["pandas", "pyarrow"])
+def table(request):
+    library = pytest.importorskip(request.param)
+    return library.DataFrame if request.param == "pandas" else library.table
+
+
+def test_table_of_named_edges(table):
+    folder = orthant.write(table({"who": ["ann", "bob"], "whom": ["bob", "eve"], "weight": [1.0, 2.0]}), "graph")
+
+    assert folder.names == ["ann", "bob", "eve"]
+    assert load("edge_index").tolist() == [[0, 1], [1, 2]]
+    assert load("edge_weight").tolist() == [1, 2]
+
+
+def test_table_of_numbers(table):
+    given = table({"source": [5, 7], "target": [7, 9]})
+
+    assert orthant.write(given, "graph").num_vertices == 10
+    assert orthant.write(given, "graph", names=True, force=True).names == [5, 7, 9]
+
+
+def test_tables_of_edges_and_vertices(table):
+    edges = table({"source": ["x", "z"], "target": ["y", "x"]})
+    vertices = table({"id": ["z", "y", "x"], "age": [1, 2, 3], "label": ["red", "blue", "red"],
+                      "train_mask": [True, False, True]})
+
+    folder = orthant.write(edges, "graph", vertices=vertices, x=["age"])
+
+    assert folder.names == ["z", "y", "x"]
+    assert load("edge_index").tolist() == [[2, 0], [1, 2]]
+    assert load("y").tolist() == [1, 0, 1]
+    assert load("train_mask").tolist() == [True, False, True]
+    with pytest.raises(ValueError, match="edge 0 names"):
+        orthant.write(table({"source": ["nobody"], "target": ["y"]}), "other", vertices=vertices)

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`write` from arrays that need NumPy only."""
+import json
+import os
+
+import numpy as np
+import pytest
+
+import orthant
+
+
+def load(name):
+    return np.load(f"graph/{name}.npy")
+
+
+def test_arrays_keep_type_and_values(blocks):
+    folder = orthant.write(blocks, "graph")
+
+    assert (folder.num_vertices, folder.num_edges) == (120, 700)
+    assert os.fspath(folder) == "graph"
+    for name, array in blocks.items():
+        assert load(name).dtype == array.dtype
+        assert np.array_equal(load(name), array)
+    with open("graph/meta.json", encoding="utf-8") as file:
+        assert json.load(file) == {"name": "graph", "num_nodes": 120}
+
+
+def test_fortran_order_and_big_endian_become_what_the_program_reads(blocks):
+    blocks["x"] = np.asfortranarray(blocks["x"]).astype(">f4")
+    blocks["edge_index"] = np.ascontiguousarray(blocks["edge_index"].T).T
+
+    orthant.write(blocks, "graph")
+
+    with open("graph/x.npy", "rb") as file:
+        head = file.read(100)
+    assert b"'<f4'" in head and b"'fortran_order': False" in head
+    assert np.array_equal(load("x"), blocks["x"])
+    assert np.array_equal(load("edge_index"), blocks["edge_index"])
+
+
+def test_names_of_other_libraries_are_understood(blocks):
+    given = {"edge_index": blocks["edge_index"], "feat": blocks["x"], "label": blocks["y"]}
+
+    orthant.write(given, "graph", valid_mask=blocks["val_mask"])
+
+    assert np.array_equal(load("x"), blocks["x"])
+    assert np.array_equal(load("y"), blocks["y"])
+    assert np.array_equal(load("val_mask"), blocks["val_mask"])
+    assert not load("train_mask").any()
+
+
+def test_one_column_of_several_splits(blocks):
+    masks = np.stack([blocks["train_mask"], ~blocks["train_mask"]], axis=1)
+
+    orthant.write({**blocks, "train_mask": masks}, "graph", split=1)
+
+    assert np.array_equal(load("train_mask"), masks[:, 1])
+
+
+def test_lists_replace_masks(blocks):
+    orthant.write(blocks, "graph", train_idx=np.array([1, 2]), test_idx=[3])
+
+    assert load("train_idx").tolist() == [1, 2]
+    assert load("val_idx").tolist() == []
+    assert not os.path.exists("graph/train_mask.npy")
+
+
+def test_labels_as_texts_become_numbers(blocks):
+    words = np.array(["red", "blue", None])[blocks["y"]]
+
+    folder = orthant.write(blocks, "graph", y=words)
+
+    assert folder.classes == ["blue", "red"]
+    assert load("y")[:3].tolist() == [1, 0, -1]
+    with open("graph/classes.csv", encoding="utf-8") as file:
+        assert file.read().split() == ["id,class", "0,blue", "1,red"]
+
+
+def test_an_earlier_graph_is_replaced_only_if_asked(blocks):
+    orthant.write(blocks, "graph")
+    with pytest.raises(FileExistsError, match="force=True"):
+        orthant.write(blocks, "graph")
+
+    orthant.write({"edge_index": blocks["edge_index"]}, "graph", force=True)
+
+    assert not os.path.exists("graph/y.npy")
+
+
+@pytest.mark.parametrize("change, message", [
+    ({"x": np.zeros((119, 8))}, "x has shape .119, 8., but the graph has 120 vertices"),
+    ({"edge_weight": np.ones(3)}, "3 weights for 700 edges"),
+    ({"edge_index": np.zeros((700, 2), int)}, "it must be .2, edges."),
+])
+def test_shapes_that_do_not_fit_are_refused(blocks, change, message):
+    with pytest.raises(ValueError, match=message):
+        orthant.write({**blocks, "num_nodes": 120, **change}, "graph")
+
+
+def test_unknown_arrays_and_objects_are_refused(blocks):
+    with pytest.raises(TypeError, match="no argument 'labelz'"):
+        orthant.write(blocks, "graph", labelz=blocks["y"])
+    with pytest.raises(TypeError, match="cannot write a builtins.int"):
+        orthant.write(3, "graph")
+    assert not os.path.exists("graph")
+
+
+def test_named_edges_in_a_dict_of_columns():
+    edges = {"from": ["ann", "bob", "ann"], "to": ["bob", "eve", "dan"]}
+
+    folder = orthant.write(edges, "graph")
+
+    assert folder.names == ["ann", "bob", "eve", "dan"]
+    assert orthant.read_names("graph") == folder.names
+    ends = [[folder.names[end] for end in side] for side in load("edge_index")]
+    assert ends == [edges["from"], edges["to"]]
+
+
+def test_a_table_of_vertices_gives_order_and_attributes():
+    edges = {"source": [10, 30], "target": [20, 10]}
+    people = {"id": [30, 20, 10, 40], "age": [1.0, 2.0, 3.0, 4.0], "team": ["a", "b", "", "a"]}
+
+    folder = orthant.write(edges, "graph", vertices=people, x=["age"], y="team")
+
+    assert folder.names == [30, 20, 10, 40]
+    assert load("edge_index").tolist() == [[2, 0], [1, 2]]
+    assert load("x").tolist() == [[1], [2], [3], [4]]
+    assert load("y").tolist() == [0, 1, -1, 0]
+    with pytest.raises(ValueError, match="edge 1 names 50"):
+        orthant.write({"source": [10, 50], "target": [20, 10]}, "other", vertices=people)
+
+
+def test_the_program_reads_the_folder(blocks, exported):
+    found = exported(orthant.write(blocks, "graph"), directed=True, duplicates="keep")
+
+    pairs = sorted(map(tuple, found["edge_index"].T.tolist()))
+    assert pairs == sorted(map(tuple, blocks["edge_index"].T.tolist()))
+    assert np.array_equal(found["x"], blocks["x"])
+
+
+def test_symmetric_weights_are_not_doubled(exported):
+    ends = np.array([[0, 1, 1, 2, 2], [1, 0, 2, 1, 2]])
+    weights = np.array([0.5, 0.5, 2.0, 2.0, 3.0])
+
+    folder = orthant.write({"edge_index": ends, "edge_weight": weights}, "graph")
+    found = exported(folder)
+
+    assert folder.num_edges == 3
+    edges = {tuple(sorted(pair)): weight for pair, weight in zip(found["edge_index"].T.tolist(), found["edge_weight"])}
+    assert edges == {(0, 1): 0.5, (1, 2): 2.0, (2, 2): 3.0}
+
+
+def test_weights_of_one_direction_warn():
+    with pytest.warns(RuntimeWarning, match="directed=True"):
+        orthant.write({"edge_index": np.array([[0, 1], [1, 2]]), "edge_weight": np.array([0.5, 2.0])}, "graph")
+
+
+def test_a_split_with_one_part_is_enough(blocks, exported):
+    del blocks["val_mask"], blocks["test_mask"]
+
+    exported(orthant.write(blocks, "graph"))
