@@ -51,7 +51,7 @@ void print(runtime::Communicator const& world, std::string const& text) {
   std::fflush(stdout);
 }
 
-/// The commands whose names begin with `prefix` ("" or "bench "), a line each.
+/// One line per command whose name begins with `prefix` ("" or "bench ").
 std::string list(Commands const& commands, std::string const& prefix) {
   std::string text;
   for (auto const& command : commands)
@@ -104,8 +104,7 @@ Command* find(Commands const& commands, std::string const& name) {
   throw_user("there is no command '{}'{}", word, hint.empty() ? "; see `orthant --help`" : hint);
 }
 
-/// The command that `words` begin with, which are left with its arguments; nullptr where help was printed
-/// instead.
+/// Returns the command that `words` begin with and removes its name from them; returns nullptr if help was printed instead.
 Command* take_command(runtime::Communicator const& world, Commands const& commands, Words& words) {
   auto const groups = groups_of(commands);
   if (groups.contains(words[0])) {
@@ -127,7 +126,7 @@ Command* take_command(runtime::Communicator const& world, Commands const& comman
   return command;
 }
 
-/// What flags do not say, from environment and file.
+/// Reads the options that flags do not give from the environment and the file.
 void read_settings(runtime::Communicator const& world, Commands const& commands, Command& command) {
   std::vector<runtime::CommandDescription> descriptions;
   for (auto const& each : commands)
@@ -149,12 +148,12 @@ nlohmann::ordered_json run_record(runtime::Communicator const& world, Command co
   if (auto const* const machine = world.instruments().clock.machine())
     record["emulated_machine"] = machine->name;
   else if (!command.common().metrics.empty() && runtime::is_oversubscribed(world))
-    record["oversubscribed"] = true; // seconds measure how ranks take turns
+    record["oversubscribed"] = true; // ranks take turns on cores, which the seconds include
   record["backends"] = backends();
   return record;
 }
 
-/// The trace of an earlier attempt, or of the part before a checkpoint, gets another name. Collective.
+/// Renames the trace of an earlier run at `path`. Collective.
 void set_aside_older_trace(runtime::Communicator const& world, std::string const& path) {
   runtime::together(world, [&] {
     if (!world.is_root()) return;
@@ -177,7 +176,7 @@ int run_command(runtime::Environment& environment, Command& command) {
                          fmt::join(passed_over, ", "));
   if (command.needs_device()) emulate_machine(environment);
   require_distinct_files(world, command.files());
-  // Files that cannot be written are found out now, not after hours of training.
+  // Find out now which files cannot be written, not after hours of training.
   auto const adds_to_metrics = command.adds_to_metrics();
   if (!common.force) {
     auto files = command.files();

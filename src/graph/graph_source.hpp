@@ -8,7 +8,6 @@
 //
 // A source does not add reverse edges, does not drop repeats or self loops (the pipeline does so according to GraphFacts and EdgeRules),
 // and does not move data between ranks.
-// the pipeline has to do), or move data between ranks.
 //
 // Typical collective round, with `stream = source.edges(batch_size)`:
 //   do {

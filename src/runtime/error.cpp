@@ -53,7 +53,7 @@ void check_mpi(int code, char const* call, std::source_location where) {
   if (code == MPI_SUCCESS) return;
   char text[MPI_MAX_ERROR_STRING] = {};
   int length = 0;
-  if (!mpi_runs()) throw_internal(fmt::format("{} failed: code {}", call, code), where); // MPI has no text yet
+  if (!mpi_runs()) throw_internal(fmt::format("{} failed: code {}", call, code), where); // MPI has no text
   MPI_Error_string(code, text, &length);
   throw_internal(fmt::format("{} failed: {}", call, std::string_view(text, static_cast<std::size_t>(length))),
                  where);

@@ -106,7 +106,7 @@ SamplingKeys::SamplingKeys(runtime::Communicator const& comm, graph::GraphStore 
     ++counts[index(stratum)];
   sizes_ = counts;
   runtime::all_reduce(runtime::host, comm, std::span(sizes_));
-  auto first_keys = counts; // of this rank's vertices of each stratum
+  auto first_keys = counts; // first key of this rank's vertices in each stratum
   runtime::exclusive_scan(comm, std::span(first_keys));
   std::int64_t stratum_begin = 0;
   for (std::size_t s = 0; s < num_strata; ++s)

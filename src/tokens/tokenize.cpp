@@ -160,7 +160,7 @@ class Writer {
   static constexpr std::size_t most_waiting = std::size_t{1} << 19;
   runtime::Hdf5Output& file_;
   TokenFacts& facts_;
-  std::int64_t first_; // of the waiting tokens, in the text
+  std::int64_t first_; // place of the first waiting token in the text
   Part part_ = Part::train;
   std::vector<T> waiting_;
 };

@@ -108,6 +108,8 @@ def layout(ranks, name):
         require(found == [sorted(unused.split(", "))], f"does not use {found}", done)
         require(len(told(text, "note")) == len(notes) and all(note in text for note in notes), "notes", done)
         require(told(text, "edges") == ["13 read, 2 repeats merged (an edge and its reverse are one), 1 self loop"], "edges", done)
+        is_weighted = any(word in used for word in ("edge_weight", "edge_attr"))
+        require(("weights of repeated edges are added" in text) == is_weighted, "weights of repeats", done)
         require(told(text, "vertices") == ["10, 0 isolated"], "vertices", done)
         require(told(text, "features") == ["3 per vertex"], "features", done)
         require(told(text, "labels") == ["4 classes, 9 of 10 vertices labelled; no vertex has class 2"], "labels", done)

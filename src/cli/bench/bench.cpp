@@ -9,7 +9,7 @@
 namespace orthant::cli {
 namespace {
 
-/// Half a second, but enough for a median and not for ever.
+/// Number of repeats for about half a second, within bounds.
 std::int64_t choose_repeat(double seconds) {
   constexpr auto fewest = 5.0;
   constexpr auto most = 200.0;
@@ -35,7 +35,7 @@ RepeatSeconds summarise(runtime::Communicator const& world, std::vector<double> 
 std::vector<RepeatSeconds> time_in_turn(runtime::Communicator const& world, runtime::DefaultExec const& exec,
                                         std::span<std::function<void()> const> works, std::int64_t repeat) {
   auto slowest = 0.0;
-  for (auto const& work : works) { // the second run knows its pages and its threads
+  for (auto const& work : works) { // two warm-up runs: the first one sets up pages and threads
     (void)time_together(world, exec, work);
     slowest = std::max(slowest, time_together(world, exec, work));
   }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// orthant bench collectives: each of our operations beside the bare MPI call it stands on, call by call in
-// turn (A B B A ..), so that both meet the same noise. One JSON line an operation, axis and size. Seconds are
-// medians over the repeats, then the maximum over ranks. Bandwidths are those of nccl-tests: algorithm =
-// bytes / seconds, bus = that times the share of the buffer that each rank must move at least.
+// orthant bench collectives: compares each of our operations with the MPI call below it, in turn (A B B A ..), so that both see the same
+// noise. Prints one JSON line per operation, axis and size. Seconds are medians over the repeats, then the maximum over ranks. Bandwidths
+// are defined as in nccl-tests:
+//
+//   algorithm = bytes / seconds
+//   bus       = algorithm x the least share of the buffer that each rank must move
 
 #include "cli/commands/build_info.hpp"
 #include "cli/commands/subcommands.hpp"
@@ -36,7 +38,7 @@ std::vector<std::string> const all_operations{"all_reduce", "all_gather",   "red
 
 constexpr std::int64_t warm_up = 5;
 
-/// "16M" is 16 * 2^20; -1 for what is no size.
+/// Reads a size such as "16M" = 16 * 2^20; returns -1 if the text is none.
 std::int64_t parse_bytes(std::string_view text) {
   std::int64_t bytes = -1;
   auto const* const end = text.data() + text.size();
@@ -64,13 +66,13 @@ Sizes parse_sizes(std::string const& text) {
   return {first, last};
 }
 
-/// Buffers for one axis and what to do with the first `count` floats of them.
+/// Buffers for one axis, and the operations on their first `count` floats.
 struct Exercise {
   Communicator const& comm;
   std::vector<float> in;
   std::vector<float> out;
 
-  // Zeros, so that sums which are summed again and again stay finite.
+  // Zeros, so that repeated sums stay finite.
   Exercise(Communicator const& along, std::int64_t max_count)
       : comm(along),
         in(static_cast<std::size_t>(max_count)),
@@ -125,7 +127,7 @@ void Exercise::run_bare(std::string const& operation, std::int64_t count) {
   }
 }
 
-/// Seconds of `call`, which all ranks of the axis begin together.
+/// Seconds of `call` on this rank. All ranks of the axis begin together.
 double time_together(Communicator const& comm, std::function<void()> const& call) {
   runtime::WaitingScope const waiting(comm.instruments().position, "bench collectives");
   ORTHANT_MPI(MPI_Barrier(comm.mpi()));
@@ -139,7 +141,7 @@ struct Summary {
   double minimum = 0;
 };
 
-/// Over the repeats of this rank, then the largest over all ranks of the job.
+/// Median and minimum over the repeats of this rank, then the maximum over all ranks of the job.
 Summary summarise_calls(Communicator const& world, std::vector<double>& seconds) {
   std::ranges::sort(seconds);
   std::array values{seconds[seconds.size() / 2], seconds.front()};
@@ -147,7 +149,7 @@ Summary summarise_calls(Communicator const& world, std::vector<double>& seconds)
   return {values[0], values[1]};
 }
 
-/// The share of the buffer that crosses each rank's link at least, twice for all_reduce.
+/// Least share of the buffer that each rank must send; twice that for all_reduce.
 double bus_factor(std::string const& operation, int num_ranks) {
   auto const others = static_cast<double>(num_ranks - 1) / num_ranks;
   if (operation == "all_reduce") return 2 * others;
@@ -202,7 +204,7 @@ void bench_axis(Context& context, Communicator const& along, CollectivesOptions 
   auto const count_of = [&](std::string const& operation, std::int64_t bytes) {
     auto const is_split =
         operation == "all_gather" || operation == "reduce_scatter" || operation == "all_to_all";
-    auto const parts = is_split ? ranks : 1; // equal parts: rounded up to whole floats for each rank
+    auto const parts = is_split ? ranks : 1; // equal parts of whole floats, rounded up
     return (bytes / 4 + parts - 1) / parts * parts;
   };
   Exercise exercise(along, count_of("all_gather", sizes.max_bytes));
@@ -219,7 +221,7 @@ void bench_axis(Context& context, Communicator const& along, CollectivesOptions 
     if (context.metrics.is_on()) context.metrics.write("bench", line);
   };
   for (auto const& operation : operations) {
-    if (operation == "send_receive" && ranks == 1) continue; // there is nobody to send to
+    if (operation == "send_receive" && ranks == 1) continue; // no other rank to send to
     if (operation == "barrier") {
       report(operation, 0);
       continue;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// orthant bench epoch: epochs of full-graph training, and after each the products of an epoch by themselves:
-// the same kernels on the same blocks and shapes, without communication, activations, loss and update. One
-// JSON line. The ratio says what the epoch costs beyond its products. Attention has its scores, their softmax and the adjoints of both
-// among them, because they make the sparse factor of its products.
+// orthant bench epoch: times epochs of full-graph training, and after each epoch its local products alone: the same kernels on the same
+// blocks and shapes, without communication, activations, loss and update. Prints one JSON line. The ratio shows what an epoch costs in
+// addition to its products. For attention, the products include scores, their softmax and the adjoints of both, because these compute the
+// sparse factor.
 
 #include "cli/bench/bench.hpp"
 #include "cli/bench/epoch_products.hpp"
@@ -34,11 +34,11 @@ struct EpochOptions {
   RooflineOptions roofline;
 };
 
-/// The local products of an epoch, run in its order. `seconds` gets one number a product and repeat.
+/// Runs the local products of an epoch in their order. `seconds_` holds one number per product and repeat.
 template<class T>
 class BareEpoch {
  public:
-  /// `adjacency`: that of the model, layer by layer. Collective.
+  /// `adjacency`: blocks of the model, per layer. Collective.
   BareEpoch(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
             models::NetworkSettings const& settings, models::NetworkPlan const& plan,
             models::OptimizerSettings const& optimizer, std::vector<models::Adjacency<T>> adjacency)
@@ -50,18 +50,18 @@ class BareEpoch {
         seconds_(products_.size()) {
     if (plan.layers.front().attention)
       edges_.emplace(grid, plan, std::get<models::OwnedAdjacency<T>>(adjacency.front()));
-    // Products are listed with all rows; the model's block may have those alone that move.
+    // The plan lists products with all rows, whereas the model's block may only have the rows that are exchanged.
     if (auto const& first = plan.layers.front(); first.owners && !first.reads_edges())
       std::ranges::fill(adjacency, models::read_owned_adjacency<T>(grid, store, first.owners->roles));
     for (auto const& product : products_) {
       kernels_.push_back(kernel_of(grid, store, settings, plan, adjacency, product));
       if (!product.is_sparse || product.left == features_) continue;
       if (plan.layers[static_cast<std::size_t>(product.layer)].keeps_weights(product.n))
-        kernels_.back().keep_weights(runtime::DefaultExec()); // as training does
+        kernels_.back().keep_weights(runtime::DefaultExec()); // as in training
     }
   }
 
-  /// All ranks begin together and then do not wait for one another.
+  /// Runs all products once. All ranks begin together and do not wait for each other afterwards.
   void run(runtime::DefaultExec const& exec) {
     auto& clock = world_.instruments().clock;
     runtime::barrier(runtime::host, world_);
@@ -108,17 +108,17 @@ class BareEpoch {
     auto const& kernel = is_forward ? matrix.forward() : matrix.adjoint();
     auto block = kernel.block();
     if (settings.input_dropout() == 0 || block.csr.values.extent(0) > 0) return kernel;
-    block.csr.values = runtime::Vector<T>("orthant::cli::values", block.csr.columns.extent(0)); // the dropped
+    block.csr.values = runtime::Vector<T>("orthant::cli::values", block.csr.columns.extent(0)); // of dropout
     Kokkos::deep_copy(block.csr.values, T{1});
     return pmm::LocalSpmm<T>(block);
   }
 
-  /// Whether it is a product of attention over stored entries: with scores and softmax.
+  /// True for a product of attention over stored entries, which is run with scores and softmax.
   [[nodiscard]] bool is_of_edges(LocalProduct const& product) const {
     return edges_ && product.is_sparse && product.left != features_;
   }
 
-  /// Sums over ranks. Dense products gather nothing.
+  /// Work of a product, summed over ranks. Dense products gather nothing.
   struct Work {
     SpmmBytes bytes;
     double flops = 0;
@@ -139,7 +139,7 @@ class BareEpoch {
     runtime::all_reduce(runtime::host, world_, std::span(sums));
     return {{sums[0], sums[1]}, sums[2]};
   }
-  /// Of the products that `counts` says, repeat by repeat, this rank.
+  /// Seconds per repeat of the products for which `counts` returns true, slowest rank.
   template<class Counts>
   [[nodiscard]] RepeatSeconds total(Counts const& counts) const {
     std::vector<double> sums(seconds_.empty() ? 0 : seconds_.front().size(), 0.0);
@@ -154,8 +154,8 @@ class BareEpoch {
   pmm::StepPlan step_;
   std::vector<LocalProduct> products_;
   ProductOperands<T> operands_;
-  std::vector<pmm::LocalSpmm<T>> kernels_; // of the sparse ones; others are empty
-  std::optional<EdgeProducts<T>> edges_;   // of attention: the aggregations
+  std::vector<pmm::LocalSpmm<T>> kernels_; // of the sparse products; empty for others
+  std::optional<EdgeProducts<T>> edges_;   // aggregations of attention
   std::vector<std::vector<double>> seconds_;
 };
 
@@ -175,8 +175,8 @@ void BareEpoch<T>::describe(nlohmann::ordered_json& line, double epoch_seconds,
   Work spmm;
   Work gemm;
   GatherRoof gather_roof(world_);
-  auto gather_seconds = 0.0; // of sparse products at that roof
-  auto least_seconds = 0.0;  // sparse products by what they must move
+  auto gather_seconds = 0.0; // of sparse products at the gather limit
+  auto least_seconds = 0.0;  // of sparse products by their compulsory bytes
   for (std::size_t i = 0; i < products_.size(); ++i) {
     auto const& p = products_[i];
     auto const work = work_of(i);
@@ -259,7 +259,7 @@ int bench(EpochOptions const& options, Context& context) {
   auto const memory_at_start = runtime::resident_bytes();
   DeviceMemory const device_memory;
   auto model_settings = model_of(options.train);
-  pmm::set_gemm_threads(1); // as training
+  pmm::set_gemm_threads(1); // as in training
   require_full_graph_grid(options.train.grid, world.size());
   auto const machine = machine_of(world, options.train.machine);
   context.log().info("reading the graph");
@@ -290,16 +290,16 @@ int bench(EpochOptions const& options, Context& context) {
   context.log().info("building the model and its operator of {} non-zeros", num_nonzeros);
   auto loss = models::make_vertex_loss<T>(grid, store, plan.logits());
   auto operands = models::make_full_graph_operands<T>(grid, store, plan, model_settings);
-  auto const adjacency = operands.adjacency; // shares the blocks
+  auto const adjacency = operands.adjacency; // shares the memory of the blocks
   auto const parameters = std::make_shared<models::NetworkParameters<T>>(grid, plan, model_settings);
   if (model_settings.trains_features) parameters->add_features(operands.features.dense);
   models::GraphNetwork<T> model(grid, model_settings, parameters);
   model.rebind(std::move(operands));
   settings.eval_every = 0;
-  settings.optimizer.schedule = {}; // which takes no time
+  settings.optimizer.schedule = {}; // takes no time
   settings.patience = 0;
-  // A step allocates nothing, so the most memory that training takes is known after the first; after the
-  // second on a device, which is recorded.
+  // Steps allocate nothing after the first one on the host, or the second one on a device, which is recorded: then the peak memory of
+  // training is known.
   settings.num_epochs = pmm::runs_on_host ? 1 : 2;
   std::int64_t device_taken = 0;
   context.log().info("training {}, not timed",

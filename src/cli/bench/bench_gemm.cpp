@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// orthant bench gemm: the dense products of one epoch of a GCN, in the forms that its layers use, as training
-// calls them and through each library by itself, in turn, all ranks at once. One JSON line a product, then one for all
-// of them. Shapes are those of the first rank; bytes and operations sums over ranks. With --tune: which library is
-// fastest for which kind of products, as a table for --gemm-table.
+// orthant bench gemm: times the dense products of one epoch of a GCN, in the forms that its layers use, as training calls them and by
+// each library directly, in turn, on all ranks at once. Prints one JSON line per product, then one for all. Shapes are those of the first
+// rank; bytes and operations are sums over ranks. With --tune, finds the fastest library for each kind of product and writes a table for
+// --gemm-table.
 
 #include "cli/bench/bench.hpp"
 #include "cli/bench/epoch_products.hpp"
@@ -86,7 +86,7 @@ std::string_view transposes_of(pmm::Form form) {
   return form == pmm::Form::product ? "NN" : form == pmm::Form::left_grad ? "NT" : "TN";
 }
 
-/// Both ways, and what they are judged by.
+/// Times of training's call (`ours`) and of the library (`bare`), and the work.
 struct Timing {
   RepeatSeconds ours;
   RepeatSeconds bare;
@@ -116,7 +116,7 @@ void describe(nlohmann::ordered_json& line, Timing const& timing, Roofline const
 template<class T>
 int bench(GemmOptions const& options, Context& context) {
   auto const& world = context.world();
-  pmm::set_gemm_threads(1); // as training
+  pmm::set_gemm_threads(1); // as in training
   require_full_graph_grid(options.grid, world.size());
   pmm::ProcessGrid const grid(world, pmm::parse_grid(options.grid, world.size()));
   auto const model = plan_model(world, options);
@@ -155,7 +155,7 @@ int bench(GemmOptions const& options, Context& context) {
     context.log().info("timing layer {}, {}: {} x {} x {}", product.layer, product.formula, product.m,
                        product.n, product.k);
     auto const seconds = time_in_turn(world, exec, works, options.repeat);
-    // What the chosen library does not multiply OpenBLAS does, the first of them.
+    // OpenBLAS, the first library, runs the products that the chosen one does not support.
     auto const found = std::ranges::find(libraries, operands.library_of(product));
     auto const place = found == libraries.end() ? 0 : found - libraries.begin();
     auto const library = libraries.at(static_cast<std::size_t>(place));
@@ -205,7 +205,7 @@ int tune(GemmOptions const& options, Context& context) {
     runtime::throw_user(
         "--tune measures shapes and libraries of its own: leave out --graph, --widths and --gemm-table");
   runtime::require_writable(world, options.tune, "table");
-  pmm::set_gemm_threads(1); // as training
+  pmm::set_gemm_threads(1); // as in training
   if (context.metrics.is_on()) context.metrics.write("run", context.run_record);
   auto const rows = options.rows > 0 ? options.rows : usual_rows;
   auto const table =

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// orthant bench machine: measures the constants of a machine file (pmm/cost/machine_file.hpp), all ranks at once.
+// orthant bench machine: measures the constants of a machine file (pmm/cost/machine_file.hpp) on all ranks at once.
 //
-//   memory               the copy or triad of the roofline
+//   memory               copy or triad of the roofline
 //   products, launches, random numbers: machine_products.hpp
-//   collectives          groups of every (stride, size) that divides the ranks, all of a kind at once: 8 bytes for the
-//                        latency, 16 MiB for the bandwidth: the bytes of an all_reduce, an
-//                        all_gather and a reduce_scatter, divided by the sum of their seconds
-//   overlap              how much of the time of a product an all_reduce of 16 MiB goes on that was begun before it
-//   storage              with --folder: a file there that all ranks write and sync, 16 MiB each
+//   collectives          groups of every (stride, size) that divides the ranks, all groups of a kind at once: 8 bytes for
+//                        the latency, 16 MiB for the bandwidth (bytes of an all_reduce, an all_gather and a
+//                        reduce_scatter, divided by the sum of their seconds)
+//   overlap              share of a product's time that overlaps with an all_reduce of 16 MiB begun before it
+//   storage              with --folder: all ranks write and sync a file there, 16 MiB each
 //
-// With --network the nodes and the collectives are those of another machine, so one rank is enough: for plans and
-// emulations of this processor in that network.
+// With --network, nodes and collectives are taken from another machine, so one rank is enough: for plans and emulations of this processor
+// in that network.
 
 #include "cli/bench/bench.hpp"
 #include "cli/bench/machine_products.hpp"
@@ -55,7 +55,7 @@ struct MachineOptions {
   RooflineOptions roofline;
 };
 
-/// The same on all ranks: that of the node with fewest.
+/// Ranks on the node with the fewest; same result on all ranks.
 int ranks_per_node(Communicator const& world) {
   MPI_Comm node = MPI_COMM_NULL;
   ORTHANT_MPI(MPI_Comm_split_type(world.mpi(), MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
@@ -83,8 +83,8 @@ struct GroupTimes {
   double bytes_per_second = 0;
 };
 
-/// Seconds of an all_reduce, an all_gather and a reduce_scatter, each timed by itself: if they took turns, each would push the arrays of
-/// the others out of the cache, where a training finds part of them. `part`: floats of a rank.
+/// Sum of the seconds of an all_reduce, an all_gather and a reduce_scatter, each timed separately. In turn, each would evict the arrays
+/// of the others from the cache, where training finds part of them. `part`: floats per rank.
 double seconds_of_calls(MachineTimer const& timer, Communicator const& comm, std::size_t part) {
   auto const whole = part * static_cast<std::size_t>(comm.size());
   auto const data = runtime::make_zeros<float>("orthant::cli::data", whole);
@@ -106,15 +106,15 @@ GroupTimes time_groups(MachineTimer const& timer, GroupSpan const& span) {
   auto const part = num_floats / static_cast<std::size_t>(span.num_ranks);
   auto const pair = runtime::make_zeros<float>("orthant::cli::pair", 2);
   auto const latency = timer.seconds_of([&] { runtime::all_reduce(runtime::DefaultExec(), comm, pair); });
-  // Within a node calls take up to twice as long with some arrays as with others of the same size, by the pages of memory that they
-  // get: the median over several pairs of arrays.
+  // Within a node, calls on different arrays of the same size differ by up to a factor of two, depending on their memory pages: take the
+  // median over several pairs of arrays.
   std::array<double, 5> seconds{};
   for (auto& of_arrays : seconds)
     of_arrays = seconds_of_calls(timer, comm, part);
   std::ranges::sort(seconds);
   auto const median = seconds[seconds.size() / 2];
   auto const others = part * static_cast<std::size_t>(span.num_ranks - 1);
-  auto const sent = 4.0 * static_cast<double>(others) * sizeof(float); // all_reduce counts twice
+  auto const sent = 4.0 * static_cast<double>(others) * sizeof(float); // all_reduce counts as two calls
   return {span, latency, sent / std::max(median - 3 * latency, median / 2)};
 }
 
@@ -127,8 +127,10 @@ std::vector<GroupTimes> time_all_groups(MachineTimer const& timer) {
   return groups;
 }
 
-/// Share of a product's seconds that an all_reduce of all ranks, begun before it, takes off:
-/// (call + product - both) / product. The product takes about as long as the call.
+/// Share of a product's time that overlaps with an all_reduce over all ranks, begun before it. The product takes about as long as the
+/// call.
+///
+///   share = (call + product - both) / product
 double measure_overlap(MachineTimer const& timer) {
   auto const& world = timer.world();
   constexpr std::int64_t rows = 4096;
@@ -159,12 +161,12 @@ double measure_overlap(MachineTimer const& timer) {
   return std::clamp((call + work - both) / work, 0.0, 1.0);
 }
 
-/// Bytes per second that all ranks write together, as a checkpoint does.
+/// Bytes/s that all ranks together write to a file, as a checkpoint does.
 double measure_storage(MachineTimer const& timer, std::filesystem::path const& folder) {
   auto const& world = timer.world();
   constexpr std::size_t bytes_of_rank = std::size_t{16} << 20;
   std::vector<std::byte> const part(bytes_of_rank, std::byte{1});
-  auto staged = runtime::StagedFile::create(world, folder / "orthant-machine", "test file"); // it goes away
+  auto staged = runtime::StagedFile::create(world, folder / "orthant-machine", "test file"); // not published, so it is deleted
   auto const seconds = timer.seconds_of([&] {
     runtime::together(world, [&] {
       staged.file().write_at(static_cast<std::int64_t>(bytes_of_rank) * world.rank(), part);
@@ -174,7 +176,7 @@ double measure_storage(MachineTimer const& timer, std::filesystem::path const& f
   return static_cast<double>(bytes_of_rank) * world.size() / seconds;
 }
 
-/// Splits the groups' times into constants. `text` gets what is to be said of them.
+/// Converts the times of the groups to constants of the machine. `text` receives remarks for the log.
 Machine::Collectives collectives_of(Machine const& machine, std::vector<GroupTimes> const& groups,
                                     int job_ranks, std::string& text) {
   Machine::Collectives collectives;
@@ -287,7 +289,7 @@ int run(MachineOptions const& o, Context& context) {
                                   world.size(), date_of_today(), version());
   auto const text =
       text_of(machine, source, o.network.empty() ? source + of_collectives : "those of " + o.network);
-  std::ignore = pmm::parse_machine(text, o.output); // it is one
+  std::ignore = pmm::parse_machine(text, o.output); // throws if the text is not a valid machine
   runtime::together(world, [&] {
     if (!world.is_root()) return;
     runtime::StagedFile file(o.output, "machine file");

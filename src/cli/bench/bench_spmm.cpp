@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// orthant bench spmm: the sparse product of one rank, as training calls it (pattern and scales, or values
-// where the graph has weights), on the blocks of a grid, all ranks at once; on a device in turn with
-// Orthant's kernel alone and with the library's fastest algorithm. One JSON line a form and width. Bytes and
-// operations are sums over ranks.
+// orthant bench spmm: times the sparse product of one rank, as training calls it (pattern and scales, or values if the graph has
+// weights), on the blocks of a grid, on all ranks at once. On a device also Orthant's kernel alone and the library's fastest algorithm,
+// in turn. Prints one JSON line per form and width. Bytes and operations are sums over ranks.
 
 #include "cli/bench/bench.hpp"
 #include "cli/bench/roofline.hpp"
@@ -54,7 +53,7 @@ std::vector<std::int64_t> widths_of(SpmmOptions const& o) {
   std::vector<std::int64_t> widths;
   for (auto const& word : o.widths)
     widths.push_back(parse_count("--widths", word, most_width));
-  std::ranges::sort(widths); // weights that a width keeps stay
+  std::ranges::sort(widths); // weights kept for one width remain for larger ones
   return widths;
 }
 
@@ -74,25 +73,25 @@ graph::GraphStore open_graph(runtime::Communicator const& world, SpmmOptions con
       o.force_memory);
 }
 
-/// The ways that training chooses from, and the one that it takes here.
+/// Adds to the line the algorithms that training chooses from, and the chosen one.
 void describe_ways(nlohmann::ordered_json& line, std::string const& chosen,
                    std::span<pmm::SpmmWay const> ways, std::span<RepeatSeconds const> seconds) {
   line["chosen"] = chosen;
   for (std::size_t i = 0; i < ways.size(); ++i)
     line["ways"].push_back(
         {{"way", ways[i].name}, {"seconds", seconds[i].median}, {"min_seconds", seconds[i].minimum}});
-  if (pmm::runs_on_host || ways.size() < 2) return; // the library does not take the block
+  if (pmm::runs_on_host || ways.size() < 2) return; // the library does not support the block
   line["own_ratio"] = seconds[0].median / seconds[1].median;
 }
 
-/// One rank's product, and the sums over ranks that its speed is counted in. Operand: T, or a 16-bit number.
+/// Measures the product of each rank; returns speeds by sums over ranks. Operand: T, or a 16-bit number.
 template<class Operand, class T>
 nlohmann::ordered_json measure(runtime::Communicator const& world, pmm::LocalSpmm<T> const& kernel,
                                std::int64_t width, Roofline const& roofline, GatherRoof& gather_roof,
                                std::int64_t repeat) {
   runtime::DefaultExec const exec;
   auto const& csr = kernel.block().csr;
-  // In the kind of memory that training takes.
+  // Allocated as in training.
   auto const b_numbers =
       runtime::make_zeros<Operand>("orthant::cli::b", static_cast<std::size_t>(csr.num_columns * width));
   auto const c_numbers =
@@ -101,16 +100,16 @@ nlohmann::ordered_json measure(runtime::Communicator const& world, pmm::LocalSpm
   auto const c = pmm::as_matrix(c_numbers, csr.num_rows, width);
   Kokkos::deep_copy(exec, b, Operand(1));
   auto const multiply = [&] { kernel.apply(exec, {0, csr.num_rows}, b, c); };
-  // The first products prepare later ones, and choose their way.
+  // The first products prepare later ones, and choose the algorithm.
   constexpr auto most_tries = 20;
-  constexpr auto is_rounded = !std::is_same_v<Operand, T>; // ways of 16-bit operands are not told apart
+  constexpr auto is_rounded = !std::is_same_v<Operand, T>; // 16-bit operands have one algorithm only
   for (auto i = 0; i < most_tries && (is_rounded || kernel.way_of(width).empty()); ++i)
     multiply();
   std::vector<pmm::SpmmWay> ways;
   if constexpr (!is_rounded) ways = kernel.ways(exec, b, c);
   auto const num_ways = static_cast<std::int64_t>(ways.size());
   ways.resize(static_cast<std::size_t>(runtime::all_reduced(world, num_ways, runtime::Reduction::min)));
-  // By itself, as the gathers that are its roof: in turn with the ways it would find other operands in the caches.
+  // Timed alone, like the gathers that are its limit; in turn with other algorithms, the caches would hold other operands.
   std::array<std::function<void()>, 1> const alone{multiply};
   auto const seconds = time_in_turn(world, exec, alone, repeat).front();
   std::vector<std::function<void()>> works;
@@ -170,7 +169,7 @@ int bench(SpmmOptions const& options, Context& context) {
   record["seed"] = options.seed;
   if (context.metrics.is_on()) context.metrics.write("run", record);
 
-  // A^[x,y], even layers.
+  // A^[x,y], the block of even layers.
   pmm::Placement const placement{
       {pmm::Axis::x, pmm::Axis::y, pmm::Storage::replicated, models::order_p1, models::order_p2},
       {facts.num_vertices, facts.num_vertices}};
@@ -184,7 +183,7 @@ int bench(SpmmOptions const& options, Context& context) {
   head["graph"] = options.graph.empty() ? options.kind : options.graph;
   head["permutation"] = graph::name_of(facts.permutation);
   head["vertices"] = facts.num_vertices;
-  if (options.graph.empty()) head["edges"] = options.edges; // before repeats are merged and reverses added
+  if (options.graph.empty()) head["edges"] = options.edges; // before merging repeats and adding reverse edges
   head["symmetric"] = facts.is_symmetric;
   head["dtype"] = options.dtype;
   for (auto const& form : forms)
@@ -194,7 +193,7 @@ int bench(SpmmOptions const& options, Context& context) {
       line["form"] = form;
       auto const& kernel = form == "product" ? matrix.forward() : matrix.adjoint();
       if (width >= pmm::least_weighted_width(facts.num_operator_entries(), facts.num_vertices))
-        kernel.keep_weights(runtime::DefaultExec()); // as training of that width does
+        kernel.keep_weights(runtime::DefaultExec()); // as in training with this width
       line["weighted"] = matrix.forward().block().csr.values.extent(0) > 0;
       line.update(measure<Operand>(world, kernel, width, roofline, gather_roof, options.repeat));
       print_line(context, line);

@@ -15,7 +15,7 @@ using pmm::Transpose;
 using runtime::DefaultExec;
 using runtime::Vector;
 
-/// Numbers between -1/2 and 1/2: no kernel is slowed by denormals.
+/// Operand with numbers between -1/2 and 1/2; no number is denormal, which would slow kernels down.
 template<class T>
 Vector<T> make_operand(std::int64_t count) {
   auto const result = runtime::make_zeros<T>("orthant::cli::operand", static_cast<std::size_t>(count));
@@ -27,12 +27,12 @@ Vector<T> make_operand(std::int64_t count) {
   return result;
 }
 
-/// Whether operands of a product are in that format.
+/// True if a product has operands in this format.
 bool have_format(std::vector<LocalProduct> const& products, runtime::Wire format) {
   return std::ranges::any_of(products, [=](LocalProduct const& p) { return p.operand_format == format; });
 }
 
-/// Numbers of the largest operands; sparse ones lie elsewhere.
+/// Number of elements of the largest operands, without sparse ones, which are stored elsewhere.
 struct OperandSizes {
   std::int64_t left = 0;
   std::int64_t right = 0;
@@ -169,7 +169,7 @@ template class ProductOperands<double>;
 
 namespace {
 
-/// Operands as good as any.
+/// Operand with arbitrary values.
 template<class T>
 runtime::Vector<T> make_numbers(std::int64_t count) {
   auto const result = runtime::make_zeros<T>("orthant::cli::edge_operand", static_cast<std::size_t>(count));
@@ -196,7 +196,7 @@ EdgeProducts<T>::EdgeProducts(pmm::ProcessGrid const& grid, models::NetworkPlan 
     num_gradients = std::max(num_gradients, steps.num_coefficients());
     pmm::reserve_edge_softmax(*workspace_, block_.num_rows, steps.heads.count);
   }
-  // A head has a column at least, so these are long enough for the ends of static scores, too.
+  // A head has at least one column, so these are long enough for the vertex terms of static scores also.
   rows_ = make_numbers<T>(block_.num_rows * width);
   columns_ = make_numbers<T>(block_.num_columns * width);
   vectors_ = make_numbers<T>(width);

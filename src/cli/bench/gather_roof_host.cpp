@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t line_bytes = floats_per_line * std::int64_t{sizeof(float)};
 constexpr std::int64_t most_lines = 8;                          // a longer row is gathered in parts
-constexpr std::int64_t gathered_bytes = std::int64_t{64} << 20; // by a thread, in one run
+constexpr std::int64_t gathered_bytes = std::int64_t{64} << 20; // per thread and run
 constexpr std::array<std::int64_t, 4> distances{0, 4, 12, 32};
 constexpr std::int64_t repeats = 5;
 
@@ -28,7 +28,7 @@ double GatherRoof::measure(std::int64_t num_rows, std::int64_t lines) const {
   auto const count = gathered_bytes / (lines * line_bytes);
   auto const rows = runtime::make_zeros<float>("orthant::cli::gathered",
                                                static_cast<std::size_t>(num_rows * lines * floats_per_line));
-  Kokkos::deep_copy(exec, rows, 1.0F); // pages that nobody has written share one
+  Kokkos::deep_copy(exec, rows, 1.0F); // unwritten pages would share one physical page
   std::vector<std::int32_t> order(static_cast<std::size_t>(count + distances.back()));
   std::minstd_rand random;
   std::ranges::generate(
@@ -59,7 +59,7 @@ double GatherRoof::bytes_per_second(std::int64_t num_rows, std::int64_t row_byte
   if (rate > 0) return rate;
   auto const whole_lines = static_cast<std::int64_t>(std::bit_floor(
       static_cast<std::uint64_t>(std::clamp(most_bytes / line_bytes, std::int64_t{1}, most_lines))));
-  // As many bytes as the operand has, in rows of whole lines.
+  // An array as large as the operand, in rows of whole cache lines.
   auto const num_places = std::max(most_rows * most_bytes / (whole_lines * line_bytes), std::int64_t{1});
   rate = measure(num_places, whole_lines);
   return rate;

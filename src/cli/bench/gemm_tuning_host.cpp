@@ -15,17 +15,17 @@ using pmm::GemmShape;
 using pmm::Panel;
 using pmm::Transpose;
 
-/// A library's gain below this share is no reason to leave the one that comes first: two tables of one processor agree.
+/// Least relative gain for which a later library replaces an earlier one, so that two tables of one processor agree.
 constexpr double least_gain = 0.03;
 
-/// Products that stand for the others of their kind.
+/// Products that represent a kind of product.
 struct Kind {
   Transpose transpose_a, transpose_b;
   GemmShape shape;
   std::vector<pmm::GemmExtents> products;
 };
 
-/// Widths of training: 128 hidden, 100 features, 47 classes.
+/// Kinds of products of a training with widths 128 (hidden), 100 (features) and 47 (classes).
 std::vector<Kind> kinds_of_training(std::int64_t rows) {
   constexpr auto no = Transpose::no;
   constexpr auto yes = Transpose::yes;
@@ -44,7 +44,7 @@ std::vector<Kind> kinds_of_training(std::int64_t rows) {
   return kinds;
 }
 
-/// Numbers of any value but denormal ones, the same on all ranks.
+/// Arbitrary numbers, not denormal, the same on all ranks.
 template<class T>
 std::vector<T> some_numbers(std::int64_t length) {
   std::vector<T> numbers(static_cast<std::size_t>(length));
@@ -62,7 +62,7 @@ Panel<T> panel_of(std::vector<T>& numbers, std::int64_t rows, std::int64_t colum
   return panel;
 }
 
-/// Adds the seconds of one product to those of each way to it. A way that does not have the product takes for ever.
+/// Times one product by each library and adds the seconds to `seconds`; infinity for a library that does not support it.
 template<class T>
 void time_product(Context& context, Kind const& kind, pmm::GemmExtents const& extents, std::int64_t repeat,
                   std::map<std::string, double>& seconds) {
@@ -83,7 +83,7 @@ void time_product(Context& context, Kind const& kind, pmm::GemmExtents const& ex
   std::vector<std::string> names;
   std::vector<std::function<void()>> works;
   for (auto const* const library : pmm::dense_libraries()) {
-    // Ranks on other processors may not have it. Who lacks one product of a kind is not chosen for any.
+    // Ranks on other processors may lack a library. A library that lacks one product of a kind is not chosen for this kind.
     auto const has_it = static_cast<std::int64_t>(library->multiply(product));
     if (runtime::all_reduced(context.world(), has_it, runtime::Reduction::min) == 0) {
       seconds[std::string(library->name())] += std::numeric_limits<double>::infinity();
@@ -154,7 +154,7 @@ pmm::GemmTable tune_gemm(Context& context, std::int64_t rows, std::int64_t repea
   auto const kinds = kinds_of_training(rows);
   tune_numbers<float>(context, GemmNumbers::fp32, kinds, repeat, found);
   tune_numbers<double>(context, GemmNumbers::fp64, kinds, repeat, found);
-  pmm::set_gemm_choice(table, processor); // widened tiles are multiplied by what was chosen for fp32
+  pmm::set_gemm_choice(table, processor); // tiles of 16-bit operands use the choice of fp32
   tune_numbers<runtime::Bf16Number>(context, GemmNumbers::bf16, kinds, repeat, found);
   pmm::set_gemm_choice(table, processor);
   return table;

@@ -20,7 +20,7 @@
 namespace orthant::cli {
 namespace {
 
-constexpr std::size_t swept_bytes = std::size_t{96} << 20; // more than the caches of a core hold
+constexpr std::size_t swept_bytes = std::size_t{96} << 20; // larger than the caches of a core
 constexpr std::int64_t repeats_after_sweeps = 25;
 
 } // namespace
@@ -46,7 +46,7 @@ double MachineTimer::seconds_of(std::function<void()> work) const {
     std::array works{std::move(work)};
     return time_in_turn(world_, exec, works, repeat_).front().median;
   }
-  work(); // chooses its ways
+  work(); // first run: algorithms are chosen
   std::vector<double> seconds;
   for (std::int64_t i = 0; i < (repeat_ > 0 ? repeat_ : repeats_after_sweeps); ++i) {
     sweep_caches();
@@ -60,7 +60,7 @@ namespace {
 using runtime::Communicator;
 using runtime::DefaultExec;
 
-/// A matrix as training holds it.
+/// A matrix stored as in training.
 template<class T>
 struct HeldMatrix {
   HeldMatrix(char const* label, std::int64_t rows, std::int64_t columns)
@@ -68,13 +68,14 @@ struct HeldMatrix {
         matrix(pmm::as_matrix(numbers, rows, columns)) {}
 
   runtime::Vector<T> numbers;
-  runtime::Matrix<T> matrix; // does not own them
+  runtime::Matrix<T> matrix; // view of `numbers`
 };
 
 constexpr std::int64_t num_rows = 131072; // of tall matrices
 constexpr std::int64_t product_width = 128;
 
-/// Of a small pass, without what its bytes take. One after the other, as a step enqueues them; where caches are swept, each by itself.
+/// Seconds of a small pass without the time of its bytes. Passes run one after the other, as in a step; if caches are swept, each pass is
+/// timed alone.
 double launch_seconds(MachineTimer const& timer, double memory_bytes_per_second) {
   constexpr std::int64_t side = 32;
   auto const num_passes = timer.sweeps_caches() ? 1 : 100;
@@ -108,14 +109,14 @@ double seconds_of_dense(MachineTimer const& timer, std::int64_t rows, std::int64
   });
 }
 
-/// What the three take of that, if they are passes over operands and results.
+/// Part of these seconds that passes over operands and results take.
 double seconds_of_passes(std::int64_t rows, std::int64_t inner, std::int64_t columns,
                          std::int64_t bytes_of_number, double memory_bytes_per_second) {
   auto const numbers = rows * inner + inner * columns + rows * columns;
   return 3 * static_cast<double>(numbers * bytes_of_number) / memory_bytes_per_second;
 }
 
-/// flop / s of a rank in large ones, without these passes.
+/// flop / s of a rank in large products, without these passes.
 template<class Operand>
 double dense_rate(MachineTimer const& timer, std::int64_t num_columns, double memory_bytes_per_second) {
   auto const seconds = seconds_of_dense<Operand>(timer, num_rows, product_width, num_columns);
@@ -125,7 +126,7 @@ double dense_rate(MachineTimer const& timer, std::int64_t num_columns, double me
          std::max(seconds - passes, seconds / 2);
 }
 
-/// Of each dense product: what a small one takes beside arithmetic at the rate of such narrow ones, and its pass.
+/// Overhead of a dense product: seconds of a small one without its arithmetic, at the rate of products that narrow, and without its pass.
 double dense_launch_seconds(MachineTimer const& timer, pmm::Machine const& machine) {
   using pmm::Transpose;
   constexpr std::int64_t side = 32;
@@ -140,9 +141,9 @@ double dense_launch_seconds(MachineTimer const& timer, pmm::Machine const& machi
   return std::max(0.0, seconds - arithmetic - pass - machine.launch_seconds);
 }
 
-/// Attention, forward and backward, of as many tokens in sequences of such a length.
+/// Seconds and work of attention, forward and backward. The number of tokens is fixed; their sequences have a given length.
 struct AttentionRun {
-  double seconds = 0; // beside those of bytes and launches
+  double seconds = 0; // without bytes and launches
   double flops = 0;
   double rows = 0; // of scores
 };
@@ -177,12 +178,12 @@ AttentionRun run_attention(MachineTimer const& timer, std::int64_t sequence, pmm
           2 * static_cast<double>(row_numbers)};
 }
 
-/// What products and rows of scores take: two lengths of sequences tell them apart.
+/// Measures the seconds of products and of rows of scores; two sequence lengths separate them.
 void measure_attention(MachineTimer const& timer, pmm::Machine& machine) {
   auto const brief = run_attention(timer, 32, machine);
-  auto const lengthy = run_attention(timer, 256, machine); // as many rows
+  auto const lengthy = run_attention(timer, 256, machine); // same number of rows
   auto const per_flop = (lengthy.seconds - brief.seconds) / (lengthy.flops - brief.flops);
-  // A row does not take less than no time.
+  // Bounds: the time per row must not be negative.
   machine.dense.attention =
       1 / std::clamp(per_flop, lengthy.seconds / lengthy.flops / 2, lengthy.seconds / lengthy.flops);
   machine.dense.attention_row_seconds =
@@ -198,7 +199,7 @@ pmm::WidthTable shares_of_narrow(MachineTimer const& timer, double rate, double 
   return shares;
 }
 
-/// The first columns of a block, all rows. Through the host.
+/// First `num_columns` columns of a block, with all rows. Copies through the host.
 pmm::SparseBlock<float> first_columns(pmm::SparseBlock<float> const& block, std::int64_t num_columns) {
   models::HostNumbers<runtime::Offset> const offsets_there(block.csr.row_offsets);
   models::HostNumbers<runtime::LocalColumn> const columns_there(block.csr.columns);
@@ -212,7 +213,7 @@ pmm::SparseBlock<float> first_columns(pmm::SparseBlock<float> const& block, std:
   for (std::size_t row = 0; row + 1 < offsets.size(); ++row) {
     for (auto k = offsets[row]; k < offsets[row + 1]; ++k) {
       auto const entry = static_cast<std::size_t>(k);
-      if (columns[entry] >= num_columns) break; // they ascend
+      if (columns[entry] >= num_columns) break; // columns are sorted
       kept_columns.push_back(columns[entry]);
       if (!values.empty()) kept_values.push_back(values[entry]);
     }
@@ -236,7 +237,7 @@ double sparse_seconds(MachineTimer const& timer, pmm::LocalSpmm<float> const& ke
   HeldMatrix<float> const b("orthant::cli::b", csr.num_columns, columns);
   HeldMatrix<float> const c("orthant::cli::c", csr.num_rows, columns);
   auto const multiply = [&] { kernel.apply(DefaultExec(), {0, csr.num_rows}, b.matrix, c.matrix); };
-  // The first products choose their way, which depends on what the caches hold.
+  // The first products choose the algorithm, which depends on the content of the caches.
   constexpr auto most_tries = 20;
   for (auto i = 0; i < most_tries && kernel.way_of(columns).empty(); ++i) {
     timer.sweep_caches();
@@ -274,11 +275,11 @@ pmm::Machine::SparseProducts sparse_times(MachineTimer const& timer, graph::Grap
   for (std::int64_t const columns : {2, 4, 8, 16, 32, 64, 128}) {
     if (columns >= pmm::least_weighted_width(store.facts().num_operator_entries(), num_vertices))
       for (auto const& kernel : {whole, part})
-        kernel.keep_weights(DefaultExec()); // as training of that width does
+        kernel.keep_weights(DefaultExec()); // as in training with this width
     auto const of_whole = sparse_seconds(timer, whole, columns, memory_bytes_per_second);
     auto const of_part = sparse_seconds(timer, part, columns, memory_bytes_per_second);
     auto const slope = (of_whole - of_part) / std::max(1.0, nonzeros_of_whole - nonzeros_of_part);
-    // A row does not take less than no time, and a non-zero no more than if it did all.
+    // Bounds: the time per row must not be negative, and non-zeros cannot take more than the whole time.
     auto const per_nonzero =
         std::clamp(slope, 0.1 * of_whole / nonzeros_of_whole, of_whole / nonzeros_of_whole);
     times.per_nonzero.points.push_back({columns, per_nonzero});
@@ -288,7 +289,7 @@ pmm::Machine::SparseProducts sparse_times(MachineTimer const& timer, graph::Grap
   return times;
 }
 
-/// What numbers and rows of a pass take beside its bytes. The exponential is that of GELU, with the arithmetic around it.
+/// Measures the seconds of numbers and rows of a pass without its bytes. GELU, with its arithmetic, stands for the exponential.
 void measure_passes(MachineTimer const& timer, pmm::Machine& machine) {
   DefaultExec const exec;
   runtime::PassLedger ledger;
@@ -314,14 +315,14 @@ void measure_passes(MachineTimer const& timer, pmm::Machine& machine) {
       "orthant::cli::spread", Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, count),
       KOKKOS_LAMBDA(std::int64_t i) { numbers(i) = static_cast<float>(i % 601 - 300) / 100; });
   auto const gelu = [&] { pmm::gelu(exec, ledger, z.matrix, y.matrix); };
-  constexpr std::int64_t narrow = 32; // columns, so that a row is soon added up
+  constexpr std::int64_t narrow = 32; // few columns, so that rows dominate
   runtime::Matrix<float> const rows(z.numbers.data(), count / narrow, narrow);
   auto const sums = runtime::make_zeros<float>("orthant::cli::sums", 2 * count / narrow);
   auto const moments = [&] { pmm::sum_row_moments(exec, ledger, pmm::RowNorm::layer, rows, sums); };
   machine.passes.exponential = beyond_bytes(count, gelu);
   machine.passes.row_sum = beyond_bytes(count / narrow, moments);
   machine.passes.random_number =
-      std::max(0.0, dropout(0.5) - dropout(0)) / count; // last: it leaves zeros in z
+      std::max(0.0, dropout(0.5) - dropout(0)) / count; // last, because it leaves zeros in z
 }
 
 } // namespace

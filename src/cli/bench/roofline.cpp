@@ -13,8 +13,8 @@ using runtime::Communicator;
 using runtime::DefaultExec;
 using runtime::Vector;
 
-constexpr std::int64_t stream_repeats = 10; // as STREAM
-constexpr std::int64_t fma_repeats = 20;    // short ones: the best is undisturbed
+constexpr std::int64_t stream_repeats = 10; // as in STREAM
+constexpr std::int64_t fma_repeats = 20;    // short runs, so that the best one is undisturbed
 constexpr std::int64_t gemm_repeats = 3;
 
 void run_triad(DefaultExec const& exec, Vector<double> const& a, Vector<double> const& b,
@@ -28,7 +28,7 @@ void run_triad(DefaultExec const& exec, Vector<double> const& a, Vector<double> 
       });
 }
 
-/// Bytes a second, by all ranks, of `work` that moves `num_bytes` on each.
+/// GB/s of all ranks together for `work`, which moves `num_bytes` bytes on each rank.
 double measure_bytes(Communicator const& world, double num_bytes, std::function<void()> const& work) {
   auto const seconds =
       time_in_turn(world, DefaultExec(), std::span(&work, 1), stream_repeats).front().minimum;

@@ -43,7 +43,7 @@ std::vector<std::string> execution_spaces() {
   return spaces;
 }
 
-/// "Open MPI v4.1.4": the library that runs, which need not be the one compiled against.
+/// MPI library at run time, such as "Open MPI v4.1.4"; it may differ from the one at compile time.
 std::string mpi_library() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
   int length = 0;

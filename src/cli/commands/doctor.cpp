@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// orthant doctor: looks for what makes jobs slow or lets them fail, before they run. Start it as the job will be started.
+// orthant doctor: finds problems that make jobs slow or fail, before they run. Start it in the same way as the job.
 
 #include "cli/commands/subcommands.hpp"
 #include "cli/doctor/checks.hpp"

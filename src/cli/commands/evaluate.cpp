@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// orthant evaluate: losses and accuracies of trained weights, and what they say of every vertex.
+// orthant evaluate: losses and accuracies of trained weights, and their predictions for every vertex.
 
 #include "cli/commands/evaluate.hpp"
 
@@ -60,15 +60,15 @@ void require_given_network(Context const& context, std::string const& path,
 namespace {
 
 struct EvaluateOptions : TrainOptions {
-  EvaluateOptions() { feature_norm.clear(); } // as the weights were trained
+  EvaluateOptions() { feature_norm.clear(); } // as in the training of the weights
 
   std::string weights;
   std::string predictions;
   bool probabilities = false;
-  std::optional<std::int64_t> embeddings; // layer
+  std::optional<std::int64_t> embeddings; // layer whose outputs are written
 };
 
-/// Options of train that decide how weights are evaluated, and then those that say whose weights they are.
+/// Options of train that evaluate uses: options of the evaluation, then options of the network, which must match the weights.
 constexpr std::array<std::string_view, 32> used_by_evaluate{
     "graph",        "dataset",      "seed",           "grid",       "schedule",
     "normalize",    "self-loops",   "gemm-math",      "gemm-table", "compute-dtype",
@@ -78,15 +78,15 @@ constexpr std::array<std::string_view, 32> used_by_evaluate{
     "decoder",      "output-heads", "decoder-hidden", "embedding",  "activation",
     "force-memory", "feature-norm"};
 
-/// The network of the weights, part by part, as options of train have it.
+/// Network of the weights as options of train.
 models::Architecture network_of(models::WeightsFacts const& weights) {
   auto const settings = models::settings_of(weights);
   auto parts = models::architecture_of(settings);
   auto const traits = models::traits_of(settings.model, settings.aggregator);
-  if (traits.has_perceptrons || traits.has_identity_maps) // which have a head in any case
+  if (traits.has_perceptrons || traits.has_identity_maps) // these always have a head
     std::erase_if(parts, [](auto const& part) { return part.first == "head"; });
   auto const& widths = settings.hidden_widths;
-  if (widths.empty()) // all heads are those of the output
+  if (widths.empty()) // a single layer has output heads only
     std::erase_if(parts, [](auto const& part) { return part.first == "heads"; });
   if (auto const hidden = widths.empty() ? settings.projected_width : widths.front(); hidden > 0)
     parts.emplace_back("hidden", fmt::format("{}", hidden));
@@ -100,9 +100,9 @@ models::Architecture network_of(models::WeightsFacts const& weights) {
 void require_same_network(Context& context, models::WeightsFacts const& weights,
                           EvaluateOptions const& options) {
   TrainOptions trained = options;
-  apply_preset(context, trained); // into the record
+  apply_preset(context, trained); // sets options in the run's record
   require_given_network(context, options.weights, network_of(weights));
-  // What the weights do not say has no effect on their network, or training would have refused it.
+  // Options that the weights do not record have no effect on their network; otherwise training would have refused them.
   auto const settings = models::settings_of(weights);
   trained.model = models::name_of(settings.model);
   trained.aggregator = models::name_of(settings.aggregator);
@@ -123,7 +123,7 @@ models::NetworkSettings model_of(models::WeightsFacts const& weights, EvaluateOp
     runtime::throw_user("evaluate: the weights are of {}, whose operator is given; leave out --normalize and "
                         "--self-loops",
                         model);
-  if (options.normalize != "auto") settings.self_loops.reset(); // the usual ones of another normalization
+  if (options.normalize != "auto") settings.self_loops.reset(); // use the default of the other normalization
   models::choose_operator(settings, options.normalize, options.self_loops);
   if (options.schedule != "auto") settings.schedule = models::parse_schedule(options.schedule);
   return settings;
@@ -148,7 +148,7 @@ void require_fitting_widths(models::WeightsFacts const& weights, graph::GraphSto
                           : "");
 }
 
-/// What --predictions is to hold, as far as the options say.
+/// Throws UserError if --predictions, --probabilities and --embeddings do not fit together.
 void require_sensible_outputs(runtime::Communicator const& world, EvaluateOptions const& options) {
   if (options.predictions.empty()) {
     if (options.probabilities || options.embeddings)
@@ -161,7 +161,7 @@ void require_sensible_outputs(runtime::Communicator const& world, EvaluateOption
   runtime::require_writable(world, options.predictions, "predictions");
 }
 
-/// Weights that predict links say nothing of classes.
+/// Throws UserError if predictions of classes are requested from weights that predict links.
 void require_outputs_of_links(models::WeightsFacts const& weights, EvaluateOptions const& options) {
   if (!weights.predicts_links || options.predictions.empty()) return;
   if (!options.embeddings || !options.predictions.ends_with(".npy"))
@@ -189,7 +189,7 @@ void report(Context& context, models::Scores const& scores) {
   record["test_loss"] = scores[2].loss;
   context.metrics.write("evaluate", record);
   if (!context.world().is_root()) return;
-  // 39 characters, for narrow terminals.
+  // 39 characters per line, for narrow terminals.
   std::string text;
   auto const line = [&](char const* name, auto const& text_of) {
     text += fmt::format("{:<9}{:>10}{:>10}{:>10}\n", name, text_of(scores[0]), text_of(scores[1]),
@@ -232,7 +232,7 @@ void evaluate(EvaluateOptions const& options, Context& context) {
   auto const choice = models::choose_grid({world.size(), options.grid, schedule},
                                           models::full_graph_seconds(store.facts(), settings));
   pmm::ProcessGrid const grid(world, choice.shape);
-  models::OptimizerSettings optimizer; // without moments: nothing is trained
+  models::OptimizerSettings optimizer; // without moments, since nothing is trained
   optimizer.kind = models::OptimizerKind::sgd;
   optimizer.momentum = 0;
   if (!options.force_memory)

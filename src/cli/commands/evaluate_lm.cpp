@@ -23,28 +23,28 @@ namespace orthant::cli {
 namespace {
 
 struct EvaluateLmOptions : TrainLmOptions {
-  EvaluateLmOptions() { sequence = global_batch = 0; } // as in training, and 16 or more
+  EvaluateLmOptions() { sequence = global_batch = 0; } // 0: as in training, and 16 or more
 
   std::string weights;
 };
 
-/// Options of train-lm that decide how weights are evaluated, and then those that say whose weights they are.
+/// Options of train-lm that evaluate-lm uses: options of the evaluation, then options of the model, which must match the weights.
 constexpr std::array<std::string_view, 26> used_by_evaluate_lm{
     "tokens",     "grid",         "expert-axis", "sequence", "global-batch",  "compute-dtype", "gemm-math",
     "gemm-table", "force-memory", "preset",      "arch",     "layers",        "hidden",        "heads",
     "kv-heads",   "feed-forward", "positions",   "bias",     "tied-head",     "norm-epsilon",  "rotary-base",
     "experts",    "top-k",        "moe-every",   "machine",  "shared-experts"};
 
-/// Throws UserError if options of the model were given, and the weights are of another one.
+/// Throws UserError if given options of the model differ from the weights.
 void require_same_model(Context& context, models::TransformerSettings const& model,
                         EvaluateLmOptions const& options) {
   auto const is_llama = model.positions == models::Positions::rotary;
   TrainLmOptions preset = options;
-  apply_preset(context, preset); // into the record
+  apply_preset(context, preset); // sets options in the run's record
   models::Architecture parts{{"arch", is_llama ? "llama" : "gpt2"}};
   for (auto const& part : record_of(model))
     parts.push_back(part);
-  // 0 leaves a size to the others.
+  // A size of 0 is derived from other sizes, so it matches any weights.
   auto const usual = is_llama
                          ? models::llama_settings(1, model.hidden, model.num_heads, model.num_heads, 1, 1)
                          : models::gpt2_settings(1, model.hidden, model.num_heads, 1, 1);
@@ -81,7 +81,7 @@ int evaluate(EvaluateLmOptions const& options, Context& context) {
   constexpr std::int64_t usual_batch = 16;
   sequences.global_batch =
       options.global_batch > 0 ? options.global_batch : std::max(usual_batch, std::int64_t{world.size()});
-  models::OptimizerSettings optimizer; // without moments: nothing is trained
+  models::OptimizerSettings optimizer; // without moments, since nothing is trained
   optimizer.kind = models::OptimizerKind::sgd;
   optimizer.momentum = 0;
   auto const expert_axis = static_cast<int>(options.expert_axis);
@@ -113,7 +113,7 @@ int evaluate(EvaluateLmOptions const& options, Context& context) {
   if (!std::isfinite(score.loss))
     runtime::throw_user("{} on {}: the loss is not finite; the weights have diverged", options.weights,
                         options.tokens);
-  // The first token is not predicted: its share of the bytes is left out.
+  // The first token is not predicted, so its share of the bytes does not count.
   auto const& facts = file.facts().of(tokens::Part::valid);
   auto const bytes_per_token = static_cast<double>(facts.num_bytes) / static_cast<double>(facts.num_tokens);
   auto const bits_per_byte = score.loss / std::numbers::ln2 / bytes_per_token;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// orthant export: a store back to a folder of files, in original ids.
+// orthant export: writes a store as a folder of files, with the original vertex ids.
 
 #include "graph/store/export.hpp"
 #include "cli/commands/subcommands.hpp"
@@ -23,7 +23,7 @@ int run(ExportOptions const& options, Context& context) {
   how.format = graph::parse_output_format(options.format);
   how.replaces_output = context.replaces_outputs;
   auto const store = graph::GraphStore::open(context.world(), options.graph);
-  store.verify(context.world()); // its contradictions would become a graph that looks sound
+  store.verify(context.world()); // a damaged store could be exported as a valid graph
   if (store.facts().has_links() && context.world().is_root())
     context.log().warn("{} holds edges out (--edge-split), which are not exported", store.name());
   auto const source = graph::open_store_as_source(context.world(), store);

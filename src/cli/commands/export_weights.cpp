@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// orthant export-weights: a weights file as a state dict of PyTorch, in safetensors.
+// orthant export-weights: writes a weights file as a state dict of PyTorch, in safetensors.
 
 #include "cli/commands/subcommands.hpp"
 #include "models/gnn/files/state_dict.hpp"

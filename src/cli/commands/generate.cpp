@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// orthant generate: a random graph, seeded, the same from any number of ranks.
+// orthant generate: writes a random graph, which depends on the seed but not on the number of ranks.
 
 #include "cli/commands/generate.hpp"
 
@@ -38,7 +38,7 @@ graph::GeneratorOptions generator_of(GeneratorOptions const& options, std::int64
   generator.num_vertices = options.vertices;
   generator.num_edges = options.edges;
   generator.num_features = options.features;
-  generator.num_classes = options.features > 0 ? options.classes : 0; // else topology only
+  generator.num_classes = options.features > 0 ? options.classes : 0; // 0: topology only
   generator.seed = static_cast<std::uint64_t>(seed);
   return generator;
 }
@@ -64,7 +64,7 @@ int run(GenerateOptions const& options, Context& context) {
   std::string step;
   auto const style = runtime::progress_style(world.is_root());
   writing.on_progress = [&](std::string const& name, double fraction) {
-    if (style != runtime::ProgressStyle::bar) return; // lines would only repeat the summary
+    if (style != runtime::ProgressStyle::bar) return; // without a bar, lines would only repeat the summary
     constexpr std::int64_t per_mille = 1000;
     if (name != step || !bar) {
       bar.reset();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// orthant import-weights: a state dict of PyTorch, in safetensors, as a weights file.
+// orthant import-weights: writes a state dict of PyTorch, in safetensors, as a weights file.
 
 #include "cli/commands/subcommands.hpp"
 #include "models/gnn/files/state_dict.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// orthant info: what this program and this job are, or what is in a file.
+// orthant info: describes this program and this job, or the content of a file.
 
 #include "cli/commands/build_info.hpp"
 #include "cli/commands/subcommands.hpp"
@@ -111,7 +111,7 @@ std::string widths_text(models::WeightsFacts const& facts) {
                      facts.head_classes ? ", of which the last is a head" : "");
 }
 
-/// Of {"oneDNN 2.6.3":[..],"OpenBLAS":[..]} the names; any other text as it is.
+/// Names of the libraries in {"oneDNN 2.6.3":[..],"OpenBLAS":[..]}; any other text unchanged.
 std::string names_of_libraries(std::string const& text) {
   auto const json = nlohmann::json::parse(text, nullptr, false);
   if (!json.is_object()) return text;
@@ -121,7 +121,7 @@ std::string names_of_libraries(std::string const& text) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-/// The arrays of a model, one per line.
+/// Arrays of a model, one per line.
 std::string parameters_text(runtime::Hdf5File const& file) {
   std::int64_t num_numbers = 0;
   std::string arrays;
@@ -136,7 +136,7 @@ std::string parameters_text(runtime::Hdf5File const& file) {
   return fmt::format("parameters  {} numbers\n{}", num_numbers, arrays);
 }
 
-/// Which weights a training on another graph leaves out.
+/// Advice on the weights that a training on another graph must skip.
 std::string advice_to_skip(models::WeightsFacts const& facts) {
   std::string text;
   if (facts.has_features) text += "; on another graph with --init-skip features";
@@ -145,7 +145,7 @@ std::string advice_to_skip(models::WeightsFacts const& facts) {
   return text;
 }
 
-/// The model, and its arrays one per line; rank 0's file.
+/// The model, and its arrays one per line. Reads the file on rank 0.
 std::string describe_weights(std::string const& path, models::WeightsFacts const& facts) {
   auto const file = runtime::Hdf5File::open(path);
   std::string text;
@@ -167,7 +167,7 @@ std::string describe_weights(std::string const& path, models::WeightsFacts const
   return text;
 }
 
-/// Where a training of epochs is, and its best one.
+/// Position of a training in epochs, and its best epoch.
 std::string describe_epochs(models::TrainProgress const& progress) {
   auto const of_split = [](models::Scores const& scores, graph::Split split) {
     return scores[static_cast<std::size_t>(split)].accuracy();
@@ -181,7 +181,7 @@ std::string describe_epochs(models::TrainProgress const& progress) {
   return text;
 }
 
-/// The same of a language model.
+/// Position of a training of a language model in steps, and its best step.
 std::string describe_steps(models::TrainProgress const& progress) {
   auto text = fmt::format("next        step {}; the last one had the loss {:.6f}\n", progress.epoch,
                           progress.last_loss);
@@ -191,7 +191,7 @@ std::string describe_steps(models::TrainProgress const& progress) {
   return text;
 }
 
-/// `where` is what it says of its progress.
+/// Description of a checkpoint. `where`: text about its position.
 std::string describe_checkpoint(models::CheckpointFacts const& facts, std::string const& where) {
   std::string text;
   auto const out = std::back_inserter(text);
@@ -203,7 +203,7 @@ std::string describe_checkpoint(models::CheckpointFacts const& facts, std::strin
   return text;
 }
 
-/// What the file is, by its arrays; rank 0 looks.
+/// Kind of the file, found by its arrays on rank 0.
 enum class Content : std::int64_t { store, weights, checkpoint, tokens, language_model, language_checkpoint };
 
 Content content_of(runtime::Communicator const& world, std::string const& path) {
@@ -248,7 +248,7 @@ void describe_model(Context& context, InfoOptions const& options, Content conten
   print(context, text + of_weights);
 }
 
-/// A token as a reader can tell it: its text in quotes, with U+FFFD for bytes that are no text.
+/// Text of a token in quotes, with U+FFFD for bytes that are not valid text.
 std::string token_text(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -274,7 +274,7 @@ void describe_tokens(Context& context, InfoOptions const& options) {
   print(context, text);
 }
 
-/// Weights or a checkpoint of train-lm.
+/// Describes weights or a checkpoint of train-lm.
 void describe_language_model(Context& context, InfoOptions const& options, Content content) {
   auto const& world = context.world();
   auto const [model, sequence] = read_model(world, options.file);
@@ -302,7 +302,7 @@ void describe_language_model(Context& context, InfoOptions const& options, Conte
 int run(InfoOptions const& options, Context& context) {
   if (options.file.empty()) {
     if (options.verify) runtime::throw_user("info: --verify needs the file to check");
-    context.environment.start_kokkos(); // the table shows its device
+    context.environment.start_kokkos(); // the table shows the device
     warn_of_slow_core(context.log());
     describe_job(context);
     return runtime::exit_done;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// orthant partition: any graph, read or generated, to one store that every grid and every number of ranks can load.
+// orthant partition: writes a graph, read or generated, to a store that every grid and every number of ranks can load.
 
 #include "graph/partition/partition.hpp"
 #include "cli/commands/generate.hpp"
@@ -34,7 +34,7 @@ namespace {
 
 struct PartitionOptions {
   std::string input;
-  GeneratorOptions generated; // of a kind, unless the graph is read
+  GeneratorOptions generated; // without a kind if the graph is read
   std::string format = "auto";
   std::string output;
   std::string permute = "double";
@@ -47,7 +47,7 @@ struct PartitionOptions {
   std::int64_t random_features = 0;
   std::int64_t random_labels = 0;
   std::vector<double> random_split;
-  std::vector<double> edge_split; // valid, test
+  std::vector<double> edge_split; // shares of validation and test
   std::int64_t metis = 0;
   std::int64_t clusters = 0;
   std::int64_t seed = 0;
@@ -79,7 +79,7 @@ graph::Input input_of(PartitionOptions const& options) {
   return input;
 }
 
-/// Which edges to hold out. Throws UserError if the options contradict each other.
+/// Shares of the edges to hold out; nullopt for none. Throws UserError if the options contradict each other.
 std::optional<graph::EdgeSplit> edge_split_of(PartitionOptions const& options) {
   if (options.edge_split.empty()) return std::nullopt;
   if (options.edge_split.size() != 2)
@@ -95,7 +95,7 @@ std::optional<graph::EdgeSplit> edge_split_of(PartitionOptions const& options) {
   return split;
 }
 
-/// Throws UserError unless the graph is either read or generated, with no options of the other one.
+/// Throws UserError unless exactly one of --input and --generate is given, without options of the other one.
 void require_one_source(Context const& context, PartitionOptions const& options) {
   if (options.input.empty() == options.generated.kind.empty())
     runtime::throw_user(
@@ -115,7 +115,7 @@ void require_one_source(Context const& context, PartitionOptions const& options)
     refuse(of_input, "--input");
 }
 
-/// What `generate` writes, in the memory of all ranks together: no files are between the two.
+/// Generates the graph that `orthant generate` would write, in the memory of all ranks together, without files.
 std::unique_ptr<graph::GraphSource> generate(runtime::Communicator const& world,
                                              PartitionOptions const& options) {
   auto how = generator_of(options.generated, options.seed);
@@ -128,7 +128,7 @@ void print(std::string const& text) {
   std::fflush(stdout);
 }
 
-/// "a, b, c", at most so many of them.
+/// "a, b, c", with a limited number of names.
 std::string names_text(std::vector<std::string> const& names) {
   constexpr std::size_t most_named = 12;
   auto const shown = std::span(names).first(std::min(names.size(), most_named));
@@ -151,7 +151,7 @@ void announce(graph::GraphFacts const& facts, graph::InputFiles const& files,
                       std::ceil(estimate.seconds)));
 }
 
-/// What each step took. Their sum is the total; what lies between them counts as the rest.
+/// Seconds of each step and their total; time between the steps is listed as the rest.
 std::string times_text(graph::PartitionReport const& report, double opening, double total) {
   using Step = std::pair<char const*, double>;
   std::array steps{Step{"opening", opening},
@@ -165,7 +165,7 @@ std::string times_text(graph::PartitionReport const& report, double opening, dou
     steps.back().second -= steps[i].second;
   steps.back().second = std::max(0.0, steps.back().second);
   std::string text;
-  std::int64_t hundredths = 0; // as printed, so that the line adds up
+  std::int64_t hundredths = 0; // rounded, so that the printed numbers add up
   for (auto const& [name, seconds] : steps) {
     auto const rounded = std::llround(100 * seconds);
     hundredths += rounded;
@@ -176,7 +176,7 @@ std::string times_text(graph::PartitionReport const& report, double opening, dou
                      static_cast<double>(report.input.num_edges_read) / total / 1e6);
 }
 
-/// What train takes by itself, for numbers of ranks: --grid auto and --schedule auto with its other defaults.
+/// Grids and schedules that train chooses automatically for some numbers of ranks, with its other defaults.
 std::string recommendation(graph::PartitionReport const& report) {
   auto const& facts = report.facts;
   if (facts.num_features == 0 || facts.num_classes == 0 || !facts.has_split || facts.split_sizes[0] == 0)
@@ -196,7 +196,7 @@ std::string recommendation(graph::PartitionReport const& report) {
   return text;
 }
 
-/// Which order --permute auto took, and what gathers cost in it.
+/// Order that --permute auto has chosen, and the cost of gathers in it.
 std::string choice_text(graph::PartitionReport const& report) {
   auto const& facts = report.facts;
   auto const cost_of = [&](graph::PermutationKind kind) {
@@ -218,7 +218,7 @@ void summarize(graph::PartitionReport const& report, PartitionOptions const& opt
         "METIS        {} parts: cut {} edges, communication volume {} vertices, balance {:.3f}: {}\n",
         report.metis->num_parts, report.metis->cut, report.metis->volume, report.metis->balance,
         report.metis_file.string()));
-  if (report.clusters) // on rank 0
+  if (report.clusters) // rank 0 only
     print(fmt::format("clusters     {}: {} of {} edges are between two clusters, largest / mean {:.3f}\n",
                       report.clusters->num_parts, report.clusters->cut,
                       (facts.num_entries - facts.num_self_loops) / (facts.is_symmetric ? 2 : 1),
@@ -240,7 +240,7 @@ void summarize(graph::PartitionReport const& report, PartitionOptions const& opt
   if (options.stats) print(recommendation(report));
 }
 
-/// What training will say of the graph, too.
+/// Logs the warnings that training will give about the graph.
 void warn(Context const& context, graph::PartitionReport const& report, std::string const& output) {
   auto warnings = graph::check_data(context.world(), graph::GraphStore::open(context.world(), output));
   auto const& operators = report.input.operators;
@@ -271,7 +271,7 @@ int run(PartitionOptions const& options, Context& context) {
   how.num_clusters = options.clusters;
   how.measures_statistics = options.stats;
   how.edge_split = edge_split_of(options);
-  graph::require_output(world, options.output, context.replaces_outputs); // before a long read, not after
+  graph::require_output(world, options.output, context.replaces_outputs); // before a long read
   if (options.metis > 0) {
     auto const file = graph::metis_file_of(options.output, options.metis).string();
     require_distinct_files(world, std::array{FileOption{"--metis", FileOption::Use::output, &file},
@@ -295,7 +295,7 @@ int run(PartitionOptions const& options, Context& context) {
   std::string step;
   auto const style = runtime::progress_style(world.is_root());
   how.on_progress = [&](std::string const& name, double fraction) {
-    if (style != runtime::ProgressStyle::bar) return; // lines would only repeat the summary
+    if (style != runtime::ProgressStyle::bar) return; // without a bar, lines would only repeat the summary
     constexpr std::int64_t per_mille = 1000;
     if (name != step || !bar) {
       bar.reset();

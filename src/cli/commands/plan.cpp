@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// orthant plan: what an epoch of full-graph training sends and holds, and how long it takes on a machine, on the best
-// grids of a number of ranks. It reads the facts of a store, or counts alone, and needs one process.
+// orthant plan: predicts the communication, memory and time of an epoch of training on a machine, on the best grids of a number of ranks.
+// It reads the facts of a store, or only counts, and needs one process.
 
 #include "cli/commands/subcommands.hpp"
 #include "cli/plan/batch_plan.hpp"
@@ -21,10 +21,10 @@
 namespace orthant::cli {
 namespace {
 
-/// What was asked, answered grid by grid.
+/// Output of the command, built grid by grid.
 class Answer {
  public:
-  /// `store`: null if the graph is known by its counts alone.
+  /// `store`: null if only counts of the graph are known.
   Answer(Context const& context, graph::StoreFacts const& facts, graph::GraphStore const* store,
          models::NetworkSettings settings, std::vector<std::int64_t> const& widths,
          PlanOptions const& options, int num_ranks, pmm::Machine const& machine, Simulation& simulation)
@@ -101,7 +101,7 @@ class Answer {
     return models::exactness_without_counts(cost.shape, models::plan_network(facts_, settings), settings);
   }
 
-  /// MB, with what they are unless they are exact; the sign is explained once.
+  /// MB sent, with a sign if they are not exact; each sign is explained once.
   [[nodiscard]] std::string sent_of(models::GridCost const& cost) {
     auto const exactness = exactness_of(cost);
     auto const sign = exactness == models::Exactness::at_most ? "<=" : "~";
@@ -124,7 +124,7 @@ class Answer {
     return line + "\n";
   }
 
-  /// Of --grid, or of all grids in order.
+  /// Costs of --grid, or of all grids, best first.
   [[nodiscard]] std::vector<models::GridCost> costs_of_grids() const {
     if (options_.grid != "auto")
       return {models::cost_of_grid(pmm::parse_grid(options_.grid, num_ranks_), facts_, settings_, machine_,
@@ -134,7 +134,7 @@ class Answer {
                                   optimizer_);
   }
 
-  /// Grids whose arrays a rank of the machine cannot hold are left out. What was left out; empty: none was.
+  /// Removes the grids that need more memory than a rank of the machine has. Returns a note about them; empty if there are none.
   [[nodiscard]] std::string drop_what_does_not_fit(std::vector<models::GridCost>& costs) const {
     if (!has_machine() || options_.force_memory) return {};
     auto const left_out =
@@ -146,7 +146,7 @@ class Answer {
     if (!best_ || cost.seconds.total() < best_->seconds.total()) best_ = cost;
   }
 
-  /// What to run, by the least time.
+  /// Command line of the training with the least predicted time.
   [[nodiscard]] std::string command() const {
     if (!best_ || !has_machine() || options_.json) return {};
     return train_command(context_, options_, best_->schedule, best_->shape);
@@ -212,7 +212,7 @@ class Answer {
                        num_ranks_, options_.least_width, options_.least_width);
   }
 
-  /// A schedule without a grid: a mistake, if no other is left.
+  /// Handles a schedule without a grid: throws UserError if no other schedule has one, otherwise adds a note.
   void refuse_or_note(models::Schedule schedule, std::string const& fault) {
     auto const is_last = schedule == schedules_of(options_, settings_).back();
     if (is_last && !best_) runtime::throw_user("schedule {}: {}", models::name_of(schedule), fault);
@@ -245,7 +245,7 @@ class Answer {
   models::OptimizerSettings optimizer_;
   std::optional<models::GridCost> best_;
   std::string widths_;
-  std::set<std::string> signs_; // that were explained
+  std::set<std::string> signs_; // signs that have been explained
   std::string notes_;
   std::string tables_;
 };
@@ -264,10 +264,10 @@ int run(PlanOptions const& options, Context& context) {
   auto const machine = machine_of(world, options.machine);
   Simulation simulation(context, options.simulation);
   auto const* const graph = store ? &*store : nullptr;
-  // Every rank answers, so that all refuse alike.
+  // All ranks run this, so that all of them throw alike.
   if (options.mode == "minibatch") {
     auto const shape_of_batches =
-        pmm::parse_grid(options.grid, static_cast<int>(num_ranks)); // auto: one group, as in train
+        pmm::parse_grid(options.grid, static_cast<int>(num_ranks)); // auto: one data group, as in train
     say(context, "{}",
         plan_batches(context,
                      {.facts = facts,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// orthant plan-lm: how long a step of a language model takes on a machine, and what it sends and holds, on the best grids of a
-// number of ranks. It needs the sizes of the model alone, and one process.
+// orthant plan-lm: predicts the time, communication and memory of a step of a language model on a machine, on the best grids of a number
+// of ranks. It needs only the sizes of the model, and one process.
 
 #include "cli/commands/subcommands.hpp"
 #include "cli/lm/lm_files.hpp"
@@ -34,7 +34,7 @@ struct PlanLmOptions : TrainLmOptions {
 
 using Cost = models::LanguageModelCost;
 
-/// Options of train-lm that a plan depends on, and the groups of which all count.
+/// Options of train-lm that a plan depends on, and groups of which it uses all options.
 constexpr std::array<std::string_view, 15> used_by_plan_lm{"Model",
                                                            "Experts",
                                                            "tokens",
@@ -76,7 +76,7 @@ std::string json_of(Cost const& cost, pmm::Machine const& machine, std::int64_t 
   return line.dump() + "\n";
 }
 
-/// What a checkpoint of that many bytes takes.
+/// Line about the size of a checkpoint and the time to write it.
 std::string line_of_checkpoint(std::int64_t num_bytes, pmm::Machine const& machine) {
   auto const bytes = static_cast<double>(num_bytes);
   auto const rate = machine.storage_bytes_per_second;
@@ -94,7 +94,7 @@ std::string line_of(Cost const& cost) {
                      cells_of_seconds(cost.seconds, Network::language_model));
 }
 
-/// Of --grid, or the fastest ones.
+/// Costs of --grid, or of the fastest grids.
 models::FastestGrids grids_of(PlanLmOptions const& o, int num_ranks, models::TransformerSettings const& model,
                               models::SequenceSettings const& sequences, pmm::Machine const& machine) {
   auto const optimizer = optimizer_of(o, o.eval_every);
@@ -111,7 +111,7 @@ models::FastestGrids grids_of(PlanLmOptions const& o, int num_ranks, models::Tra
   return one;
 }
 
-/// A step; one list stands for more ranks than are listed one by one.
+/// Simulates a step. If there are many ranks, one step list represents several of them.
 std::optional<pmm::SimulatedSeconds> simulate(Context& context, PlanLmOptions const& o,
                                               pmm::GridShape const& shape,
                                               models::TransformerSettings const& model,
@@ -184,13 +184,13 @@ int run(PlanLmOptions const& options, Context& context) {
   models::TrainSettings training;
   training.optimizer = optimizer_of(options, options.eval_every);
   training.unit = "step";
-  std::ignore = models::with_num_steps(training, options.steps); // refuses a warm-up that is too long
+  std::ignore = models::with_num_steps(training, options.steps); // throws if the warm-up is too long
   require_readable_times(options, "step");
   if (options.compute_dtype != "fp32")
     runtime::throw_user("plan-lm counts bytes and seconds of fp32: leave out --compute-dtype {}",
                         options.compute_dtype);
   auto const machine = machine_of(context.world(), options.machine);
-  say(context, "{}", answer(context, options, machine)); // every rank answers, so that all refuse alike
+  say(context, "{}", answer(context, options, machine)); // on all ranks, so that all of them throw alike
   return runtime::exit_done;
 }
 

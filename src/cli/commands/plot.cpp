@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// orthant plot: curves of trainings from their metrics.
+// orthant plot: draws the curves of trainings from their metrics.
 
 #include "cli/commands/subcommands.hpp"
 #include "cli/report/figure.hpp"
@@ -22,10 +22,10 @@ struct PlotOptions {
   std::vector<std::string> files;
   std::string output;
   std::string over = "steps";
-  std::int64_t watch = 0; // seconds
+  std::int64_t watch = 0; // seconds; 0: write once
 };
 
-/// `--output` and the metrics files, which a list of names cannot declare.
+/// File options: --output, and the metrics files, which a list option cannot declare.
 std::vector<FileOption> files_of(PlotOptions const& options) {
   std::vector<FileOption> files{{"--output", FileOption::Use::output, &options.output}};
   for (auto const& file : options.files)
@@ -37,7 +37,7 @@ Figure figure_of(PlotOptions const& options) {
   return figure_of_metrics(options.files, options.over == "steps" ? XAxis::steps : XAxis::seconds);
 }
 
-/// The curves and the latest numbers of each run. The page loads itself anew while a run is not done.
+/// Page with the curves and the latest numbers of each run. It reloads itself until all runs are done.
 std::string page_of(PlotOptions const& options, Figure const& figure, std::vector<RunState> const& states,
                     bool is_done) {
   PageSection section{"Curves", to_svg(figure), {}};
@@ -58,8 +58,7 @@ void write(PlotOptions const& options, std::string const& text) {
   staged.publish();
 }
 
-/// Writes the page every `options.watch` seconds until all runs are done or a signal comes. A file without an epoch
-/// yet is waited for.
+/// Writes the page every `options.watch` seconds until all runs are done or a signal arrives. Waits for files that have no epoch yet.
 void watch(PlotOptions const& options) {
   runtime::StopSignals const signals;
   std::string waits_for;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// orthant study: scaling studies, from a file of settings to tables, figures and a page. Everything is in the study's folder, so a
-// study goes on wherever it stopped.
+// orthant study: runs scaling studies, from a study file to tables, figures and a page. All state is in the study's folder, so a study
+// can be continued at any time.
 
 #include "cli/commands/subcommands.hpp"
 #include "cli/report/figure.hpp"
@@ -32,7 +32,7 @@ struct StudyOptions {
   bool here = false;
 };
 
-/// These commands start jobs and are none themselves.
+/// Opens the study file. Throws UserError if the command runs on several ranks: it starts jobs itself.
 Study open_study(Context const& context, StudyOptions const& o) {
   if (context.world().size() > 1)
     runtime::throw_user("study starts jobs itself: run it as one process, without mpirun or srun");
@@ -73,7 +73,7 @@ int init(StudyOptions const& o, Context& context) {
             fmt::format("ranks_per_node = {}", pmm::parse_machine(constants, o.machine).ranks_per_node));
     replace("predict = \"host\"", fmt::format("predict = \"{}\"", name));
   }
-  std::ignore = points_of(parse_study(text, path)); // it is one
+  std::ignore = points_of(parse_study(text, path)); // throws if the text is not valid
   runtime::together(context.world(), [&] {
     if (context.world().is_root()) write_file(path, text);
   });
@@ -90,8 +90,8 @@ std::string launcher_of(Study const& study, StudyOptions const& o) {
   return variable != nullptr && *variable != '\0' ? variable : "mpirun -n";
 }
 
-/// Points that run here on more ranks than there are cores; empty if there are none, or if they are emulated, whose clocks do
-/// not count the turns that ranks take.
+/// Note on the points that run here with more ranks than cores; empty if there are none, or for emulated points, whose clocks do not
+/// count the turns that ranks take.
 std::string oversubscribed_text(Study const& study, std::vector<StudyPoint> const& points) {
   auto const num_cores = std::ssize(runtime::allowed_cores());
   if (num_cores == 0 || !study.jobs.emulate.empty()) return {};
@@ -149,7 +149,7 @@ int status(StudyOptions const& o, Context& context) {
 
 // collect
 
-/// Repeats of a point are predicted once.
+/// Predictions of points; repeats of a point are predicted once.
 class Predictions {
  public:
   Predictions(Context const& context, Study const& study) : context_(context), study_(study) {
@@ -174,7 +174,8 @@ class Predictions {
   std::map<std::string, std::optional<PointPrediction>> known_;
 };
 
-/// Metrics that are not those of a whole run are a failure of their point alone. That a file cannot be read says nothing of its point.
+/// Result of a point. If its metrics are not of a complete run, only this point fails; a file that cannot be read is an error of the
+/// command.
 PointResult result_of(StudyPoint const& point, PointStatus const& state, StudyFolder const& folder) {
   if (state.state != PointState::done) return result_without_metrics(point, state);
   auto const path = folder.result(point);

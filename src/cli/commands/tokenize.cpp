@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// orthant tokenize: from a text to a token file.
+// orthant tokenize: converts a text to a token file.
 
 #include "tokens/tokenize.hpp"
 #include "cli/commands/subcommands.hpp"

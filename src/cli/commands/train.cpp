@@ -20,7 +20,7 @@ TrainEnd train_once(TrainOptions const& options, Context& context) {
   return options.mode == "minibatch" ? train_minibatch(options, context) : train_full(options, context);
 }
 
-/// Files that each seed would write again, and what is of one training.
+/// Throws UserError for options of a single training: each seed would overwrite the same files.
 void require_no_files(TrainOptions const& o) {
   for (auto const& [option, value] : {std::pair("--save-weights", &o.save_weights),
                                       {"--save-best", &o.save_best},
@@ -36,7 +36,7 @@ void require_no_files(TrainOptions const& o) {
 
 struct Spread {
   double mean = 0;
-  double deviation = 0; // of a sample: by n - 1
+  double deviation = 0; // of a sample: divided by n - 1
 };
 
 Spread spread_of(std::vector<double> const& numbers) {
@@ -50,7 +50,8 @@ Spread spread_of(std::vector<double> const& numbers) {
   return spread;
 }
 
-/// The accuracies (of links: the areas under the ROC curve) of all seeds, of the last epoch, and of the best one by --monitor.
+/// Reports mean and deviation over the seeds: accuracies (areas under the ROC curve for links) of the last epoch, and of the best one by
+/// --monitor.
 void report_spread(Context& context, TrainOptions const& options,
                    std::vector<models::TrainProgress> const& seeds) {
   auto record = nlohmann::ordered_json{{"first_seed", options.seed}, {"num_seeds", options.seeds}};

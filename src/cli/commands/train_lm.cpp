@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// orthant train-lm: transformers on the same distributed matrices.
+// orthant train-lm: trains transformers on the same distributed matrices as graph networks.
 
 #include "cli/commands/subcommands.hpp"
 #include "cli/lm/train_lm_run.hpp"

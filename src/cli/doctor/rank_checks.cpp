@@ -51,7 +51,7 @@ namespace {
 
 constexpr double least_share = 0.5;
 
-/// The median of several, of the slowest rank.
+/// Median over several calls of the slowest rank's seconds.
 double time_all_reduce(pmm::ProcessGrid const& grid, runtime::Communicator const& comm,
                        std::size_t num_floats) {
   constexpr auto num_repeats = 7;
@@ -63,7 +63,7 @@ double time_all_reduce(pmm::ProcessGrid const& grid, runtime::Communicator const
     auto const begin = std::chrono::steady_clock::now();
     runtime::all_reduce(exec, comm, data);
     runtime::compat::fence(exec, "orthant::cli::time_all_reduce (timing)");
-    if (repeat > 0) // the first one connects
+    if (repeat > 0) // the first call sets up connections
       seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   }
   std::ranges::sort(seconds);
@@ -81,7 +81,7 @@ std::vector<AxisSpeed> measure_axes(pmm::ProcessGrid const& grid, pmm::Machine c
     if (size == 1) continue;
     auto const span = pmm::span_of(grid.shape(), axis);
     auto const seconds = time_all_reduce(grid, grid.over(axis), num_floats);
-    auto const sent = 2.0 * (size - 1) / size * static_cast<double>(num_floats * sizeof(float)); // by a ring
+    auto const sent = 2.0 * (size - 1) / size * static_cast<double>(num_floats * sizeof(float)); // by a ring algorithm
     speeds.push_back({name, span, sent / seconds, pmm::bytes_per_second(machine, span, grid.world().size())});
   }
   return speeds;
@@ -109,10 +109,10 @@ std::string text_of(char const* value) {
   return value == nullptr ? std::string() : std::string(value);
 }
 
-/// Of libraries for messages: each names a file or a folder.
+/// Variables of communication libraries that name a file or a folder.
 constexpr std::array file_variables{"NCCL_TOPO_FILE", "NCCL_GRAPH_FILE", "NCCL_CONF_FILE", "FI_PROVIDER_PATH",
                                     "MPICH_RANK_REORDER_FILE"};
-/// Of Orthant: each names a machine or a file.
+/// Variables of Orthant that name a machine or a file.
 constexpr std::array machine_variables{"ORTHANT_MACHINE", "ORTHANT_EMULATE"};
 
 } // namespace
@@ -220,8 +220,8 @@ struct Launcher {
   char const* fix;
 };
 
-// Not SLURM_NTASKS: batch scripts and mpirun inside an allocation have it, too. The first one that is set counts: mpirun under Slurm
-// sets variables of its own for the ranks.
+// SLURM_NTASKS is left out, because batch scripts and mpirun inside an allocation have it also. The first variable that is set counts:
+// mpirun under Slurm sets variables of its own for the ranks.
 constexpr std::array launchers{
     Launcher{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "Open MPI's mpirun",
              "start it with the mpirun of the MPI library that `orthant --version` names"},
@@ -287,7 +287,7 @@ Diagnosis check_cores(std::vector<RankFacts> const& facts) {
       check.fact = fmt::format("{} rank{} x {} thread{} on {} of {} cores of {}", ranks.size(),
                                ranks.size() == 1 ? "" : "s", most, most == 1 ? "" : "s", cores.size(),
                                ranks.front()->num_host_cores, host);
-    if (cores.empty()) continue; // the system does not say
+    if (cores.empty()) continue; // unknown
     auto const num_cores = static_cast<int>(cores.size());
     if (num_threads > num_cores) {
       auto const is_bound = num_cores < ranks.front()->num_host_cores;

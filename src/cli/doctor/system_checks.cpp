@@ -34,7 +34,7 @@ int num_findings(std::span<Diagnosis const> checks) {
 
 namespace {
 
-constexpr double most_skew_seconds = 0.1; // more, and lines of two hosts' logs are in the wrong order
+constexpr double most_skew_seconds = 0.1; // with more, log lines of two hosts get out of order
 constexpr double least_bytes_per_second = 5e6;
 constexpr long lustre = 0x0bd00bd3;
 constexpr long nfs = 0x6969;
@@ -54,17 +54,17 @@ std::string kind_of(std::filesystem::path const& folder) {
                           : "local or other file system";
 }
 
-/// Seconds to write and sync that many bytes.
+/// Seconds to write and sync `num_bytes` bytes.
 double time_write(std::filesystem::path const& folder, std::size_t num_bytes) {
   auto const begin = std::chrono::steady_clock::now();
   std::string const block(num_bytes, 'x');
-  runtime::StagedFile file(folder / "orthant-doctor", "test file"); // never published: it goes away
+  runtime::StagedFile file(folder / "orthant-doctor", "test file"); // not published, so it is deleted
   file.file().append(block);
   file.file().sync();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// Of Lustre: over how many targets new files are spread, -1: over all; 0 if it does not say, or the file system is another one.
+/// Number of targets over which Lustre stripes new files; -1: all; 0: unknown, or another file system.
 int num_stripes(std::filesystem::path const& folder) {
   auto const done = run_child({"lfs", "getstripe", "-d", "-c", folder.string()});
   return done.status == 0 ? std::atoi(done.output.c_str()) : 0;

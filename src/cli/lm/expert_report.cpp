@@ -22,10 +22,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 using LoadsByLayer = std::map<std::int64_t, std::vector<std::int64_t>>;
 
-// Of an expert in all steps: more than any training has, and sums over experts stay in range.
+// Upper bound of the choices of an expert in all steps, larger than in any training; sums over experts stay in range.
 constexpr auto most_choices = std::int64_t{1} << 48;
 
-/// Adds the tokens of one layer of one step. Throws nlohmann's exceptions if the record is another one.
+/// Adds the tokens of one layer and one step to `sums`. Throws nlohmann's exceptions if the record has another form.
 void add_loads(LoadsByLayer& sums, Json const& experts, std::string const& path) {
   auto const layer = experts.at("layer").get<std::int64_t>();
   auto const& tokens = experts.at("tokens");
@@ -81,7 +81,7 @@ std::vector<std::vector<std::int64_t>> loads_of_model(LoadsByLayer const& sums, 
   return loads;
 }
 
-/// What the placement gains in a layer.
+/// Imbalance of the ranks in a layer, with experts in order and as placed.
 struct Gain {
   std::int64_t layer = 0;
   double in_order = 1;
@@ -144,7 +144,7 @@ bool has_chosen(std::vector<models::ExpertLoad> const& loads) {
 void describe_experts(Context const& context, std::vector<models::ExpertLoad> const& loads) {
   for (auto const& load : loads) {
     auto const num_choices = std::accumulate(load.chosen.begin(), load.chosen.end(), std::int64_t{0});
-    if (num_choices == 0) continue; // no pass
+    if (num_choices == 0) continue; // there was no training pass
     say(context,
         "experts of layer {:<4}  imbalance {:.3f}, entropy {:.3f} of {:.3f} nats, {:.2f} % of the choices "
         "dropped\n",

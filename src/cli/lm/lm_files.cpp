@@ -20,7 +20,7 @@ std::string vocabulary_sum(tokens::TokenFile const& tokens) {
   return fmt::format("{:016x}", tokens.facts().sum_of_vocabulary);
 }
 
-/// What makes the model what it is; dropout and recomputation belong to a training.
+/// Architecture of a model. Dropout and recomputation belong to the training.
 Json json_of(models::TransformerSettings const& s) {
   return {{"layers", s.num_layers},
           {"hidden", s.hidden},
@@ -108,7 +108,7 @@ RecordedModel read_model(runtime::Communicator const& comm, std::string const& p
                           path);
     auto json = json_of({});
     for (auto& [part, value] : json.items()) {
-      // Files of before there were experts, or shared ones, have none.
+      // Older files do not record experts or shared experts.
       if ((part == "experts" || part == "shared_experts") && !file.contains_attribute("/", part)) break;
       auto const recorded = file.read_text("/", part);
       value = value.is_string() ? Json(recorded) : Json::parse(recorded, nullptr, false);

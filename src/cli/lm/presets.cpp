@@ -12,11 +12,11 @@ namespace orthant::cli {
 
 using Json = nlohmann::ordered_json;
 
-/// Sizes: Radford et al. 2019 (gpt2), Touvron et al. 2023 (arXiv 2302.13971), Dubey et al. 2024 (arXiv 2407.21783).
-/// Jiang et al. 2024 (arXiv 2401.04088; batches and rates of Mixtral are not published: these are ours). Dai et al. 2024 (DeepSeekMoE 16B,
-/// arXiv 2401.06066, section 5.1.2; but for its first layer, which is dense, weights of choices that do not add up to 1, a learning rate
-/// that falls in two steps, and first weights of deviation 0.006). Batches and rates of GPT-2:
-/// those with which nanoGPT reproduces it. nanogpt-cpu: its small model for characters.
+/// Sources of the sizes: Radford et al. 2019 (gpt2), Touvron et al. 2023 (arXiv 2302.13971), Dubey et al. 2024 (arXiv 2407.21783), Jiang
+/// et al. 2024 (arXiv 2401.04088; batches and rates of Mixtral are not published, these are ours), Dai et al. 2024 (DeepSeekMoE 16B,
+/// arXiv 2401.06066, section 5.1.2). Differences to DeepSeekMoE: its first layer is dense, its weights of choices do not add up to 1, its
+/// learning rate falls in two steps, and its initial weights have deviation 0.006. Batches and rates of GPT-2 are those with which
+/// nanoGPT reproduces it. nanogpt-cpu is nanoGPT's small model for characters.
 std::span<Preset const> language_model_presets() {
   static std::vector<Preset> const all{{"none", Json::object()},
                                        {"nanogpt-cpu",
@@ -187,7 +187,7 @@ std::int64_t rounded_up(std::int64_t value, std::int64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-/// The preset's number, and then its neighbors, nearest first; a number of the user alone.
+/// Values to try: for a number of the preset this number, then its neighbors, nearest first; for a number of the user this number only.
 std::vector<std::int64_t> candidates(std::int64_t number, bool is_of_preset, std::int64_t most) {
   std::vector<std::int64_t> list{number};
   for (std::int64_t distance = 1; is_of_preset && distance < std::max(number, most); ++distance)
@@ -196,8 +196,8 @@ std::vector<std::int64_t> candidates(std::int64_t number, bool is_of_preset, std
   return list;
 }
 
-/// Heads divide the width, in pairs of numbers if positions are rotated, and key-value heads divide the heads. The grid has no
-/// say: the network does not depend on where it is trained.
+/// Adjusts heads and width: heads must divide the width (with an even quotient if positions are rotated), and key-value heads must divide
+/// the heads. Independent of the grid, so the network does not depend on where it is trained.
 void fit_heads(PresetFit& preset, TrainLmOptions& o) {
   auto const unit = o.arch == "llama" ? 2 : 1;
   constexpr std::int64_t most_tried = 1024;
@@ -227,7 +227,7 @@ void fit_sequences(Context const& context, PresetFit& preset, TrainLmOptions& o,
   if (preset.gives("sequence")) {
     auto most = o.positions > 0 ? o.positions : o.sequence;
     if (!o.tokens.empty()) {
-      constexpr std::int64_t least = 2; // a token and the one that follows it
+      constexpr std::int64_t least = 2; // a token and its successor
       auto const num_tokens =
           tokens::TokenFile::open(context.world(), o.tokens).num_tokens(tokens::Part::train);
       most = std::min(most, std::max(least, num_tokens) - 1);
@@ -247,7 +247,7 @@ void fit_rate(PresetFit& preset, TrainLmOptions& o) {
     preset.change("min-lr", o.min_lr, o.lr * (o.min_lr / given.at("lr").get<double>()));
   if (o.min_lr > o.lr && preset.gives("lr")) preset.change("lr", o.lr, o.min_lr);
   if (o.warmup_steps == 0 || o.warmup_steps < o.steps) return;
-  if (preset.gives("warmup-steps")) { // the same share of the steps
+  if (preset.gives("warmup-steps")) { // keeps its share of the steps
     auto const share = static_cast<double>(o.warmup_steps) / given.at("steps").get<double>();
     preset.change("warmup-steps", o.warmup_steps,
                   std::int64_t{std::llround(share * static_cast<double>(o.steps))});

@@ -101,7 +101,7 @@ void add_expert_placement(Command& command, TrainLmOptions& o) {
 
 void add_batches(Command& command, TrainLmOptions& o) {
   command.begin_group("Batches");
-  // Evaluations take 0, too, which is their default.
+  // Evaluations also accept 0, their default.
   auto const is_open = o.sequence == 0;
   command.option("--sequence", o.sequence,
                  is_open ? "Tokens per sequence; 0: as in training" : "Tokens per sequence",
@@ -164,7 +164,7 @@ void add_running(Command& command, TrainLmOptions& o) {
   add_force_memory_option(command, o.force_memory);
 }
 
-/// The member of an option's name := the value.
+/// Sets the option `name`.
 void set(TrainLmOptions& o, std::string const& name, nlohmann::ordered_json const& value) {
   using Options = TrainLmOptions;
   static std::map<std::string_view, std::int64_t Options::*> const integers{
@@ -261,7 +261,7 @@ void apply_preset(Context& context, TrainLmOptions& options) {
   set_unless_given(context, preset, set_option);
   fit_preset(context, options);
   set_unless_given(context, options_implied_by(options.arch), set_option);
-  // Lists and options that may be absent have defaults here, which the record does not know.
+  // The record does not know the defaults of lists and of optional values.
   auto& configuration = context.run_record.at("configuration");
   auto const record = [&](char const* name, nlohmann::ordered_json const& value) {
     if (configuration.contains(name)) return;

@@ -74,7 +74,7 @@ void StepLines::write(runtime::EpochRecord const& step, std::vector<models::Expe
   }
   if (valid_loss) valid_loss_ = valid_loss;
   auto const is_bar = progress_.style() == runtime::ProgressStyle::bar;
-  auto const is_first = std::exchange(is_first_, false); // the rate of steps is counted from it
+  auto const is_first = std::exchange(is_first_, false); // printed, as the rate of steps is counted from it
   if (!is_bar && !valid_loss && !is_first && step.epoch % log_every_ != 0 && step.epoch != num_steps_) return;
   auto const flop_per_s = speed_.flop_per_s(step.seconds);
   using Field = runtime::Progress::Field;
@@ -105,7 +105,7 @@ models::TrainSettings training_of(TrainLmOptions const& o) {
   return models::with_num_steps(settings, o.steps);
 }
 
-/// Which training it is. Where the file of tokens lies does not matter, and what it holds does.
+/// Identity of the training. It includes the content of the token file, but not its path.
 TrainingIdentity identity_of(Context const& context, TrainLmOptions const& o, tokens::TokenFile const& file) {
   static constexpr std::array<std::string_view, 10> free_options{
       "tokens",           "preset",      "steps",       "activation-checkpointing",
@@ -120,7 +120,7 @@ TrainingIdentity identity_of(Context const& context, TrainLmOptions const& o, to
   return {std::move(parts), decays_to_the_end(o)};
 }
 
-/// A sequence to train on, and what evaluations need.
+/// Throws UserError if there are too few tokens for a training sequence, or for the evaluations.
 void require_tokens(TrainLmOptions const& o, tokens::TokenFile const& file) {
   static_cast<void>(tokens::TrainingWindows(file.num_tokens(tokens::Part::train), o.sequence,
                                             static_cast<std::uint64_t>(o.seed)));
@@ -131,7 +131,7 @@ void require_tokens(TrainLmOptions const& o, tokens::TokenFile const& file) {
         o.tokens);
 }
 
-/// What the weights of --init-from must share with the model, but for what just those of --init-skip decide.
+/// Throws UserError if the weights of --init-from do not fit the model. Ignores properties that only affect the weights in --init-skip.
 void require_fitting_weights(Context const& context, TrainLmOptions const& o,
                              models::TransformerSettings const& model, tokens::TokenFile const& file) {
   auto const is_skipped = [&](char const* name) { return models::is_skipped(name, o.init_skip); };
@@ -212,7 +212,7 @@ int train(TrainLmOptions const& options, Context& context) {
   auto const sequences = sequences_of(options);
   auto model = model_of(options);
   auto const expert_axis = static_cast<int>(options.expert_axis);
-  // Before files are opened.
+  // Checks that need no files come first.
   if (options.grid != "auto") std::ignore = models::parse_grid(options.grid, world.size(), expert_axis);
   require_choice(options, options.grid == "auto", "--grid auto");
   if (options.expert_placement == "balanced")
@@ -274,7 +274,7 @@ int train(TrainLmOptions const& options, Context& context) {
   }
 
   auto const flops = model_flops(model, sequences.sequence);
-  // Before the model takes its memory: the squares are no part of what is predicted.
+  // Measured before the model is built, because the memory of these squares is not predicted.
   constexpr std::int64_t peak_size = pmm::runs_on_host ? 1024 : 8192;
   constexpr std::int64_t peak_repeats = 3;
   StepSpeed const speed{sequences.global_batch * sequences.sequence, flops,
@@ -293,7 +293,7 @@ int train(TrainLmOptions const& options, Context& context) {
   auto const no_other_order = [](pmm::IndexOrder, runtime::Range) { return std::vector<std::int64_t>(); };
   ResumableRun<T> run(checkpoints, grid, no_other_order, training.parameters(), training.update(),
                       weight_files.keeps_best());
-  // Nothing can be refused from here on.
+  // No check can fail from here on, so files are written now.
   auto record = context.run_record;
   record["grid"] = models::grid_text(grid.shape());
   record["seed"] = options.seed;
@@ -323,7 +323,7 @@ int train(TrainLmOptions const& options, Context& context) {
   report(context, result, speed);
   describe_experts(context, training.expert_loads());
   auto const taken = meter.taken(world);
-  // The loads are known now, if a pass was made.
+  // The loads are known now if there was a training pass.
   auto by_loads = estimate;
   std::optional<std::int64_t> predicted_by_loads;
   if (has_chosen(training.expert_loads())) {

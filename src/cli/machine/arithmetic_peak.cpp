@@ -21,7 +21,7 @@ double measure_gemm_peak(runtime::Communicator const& world, std::int64_t size, 
   Square const a("orthant::cli::square", extent, extent);
   Square const b("orthant::cli::square", extent, extent);
   Square const c("orthant::cli::square", extent, extent);
-  // Copies of the library are let go with the squares: they are larger than those of many a training.
+  // The library gets this memory for its copies. It is freed with the squares, since it is larger than what many trainings need.
   auto const room = pmm::runs_on_host ? extent + 1 : 0;
   Square const copy("orthant::cli::square", room, extent);
   pmm::LentMemory const lent(copy.data(), copy.span() * sizeof(T));

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where Kokkos's default execution space is a device; takes the place of fma_work_host.cpp.
-//
-// Where Kokkos's default execution space is a device; takes the place of bare_gemm_host.cpp.
+// Peak arithmetic on a device. Compiled instead of arithmetic_peak_host.cpp if Kokkos's default execution space is a device.
 
 #include "cli/machine/arithmetic_peak.hpp"
 #include "pmm/gemm/local_gemm.hpp"
@@ -12,7 +10,7 @@ namespace orthant::cli {
 template<class T>
 std::int64_t run_fma_work(runtime::DefaultExec const& exec) {
   constexpr auto steps = 1 << 14;
-  constexpr auto num_chains = 8; // a multiprocessor with all its threads needs few of each
+  constexpr auto num_chains = 8; // per thread; a fully occupied multiprocessor needs few
   auto const num_threads = static_cast<std::int64_t>(exec.concurrency());
   runtime::Vector<T> const sums("orthant::cli::fma", static_cast<std::size_t>(num_threads));
   Kokkos::parallel_for(
@@ -21,7 +19,7 @@ std::int64_t run_fma_work(runtime::DefaultExec const& exec) {
         T chains[num_chains];
         for (int chain = 0; chain < num_chains; ++chain)
           chains[chain] = static_cast<T>(chain);
-        auto const factor = T(0.5) + static_cast<T>(thread % 2) / 4; // nothing for the compiler to compute
+        auto const factor = T(0.5) + static_cast<T>(thread % 2) / 4; // not known to the compiler
         for (int step = 0; step < steps; ++step)
           for (int chain = 0; chain < num_chains; ++chain)
             chains[chain] = chains[chain] * factor + T(1);

@@ -57,7 +57,7 @@ bool bare_gemm(std::string_view library, Transpose transpose_a, Panel<T> const& 
     pmm::detail::multiply_in_one_call(product);
     return true;
   }
-  if (c.num_rows == 0 || c.num_columns == 0 || k == 0) return true; // a rank without a part of the product
+  if (c.num_rows == 0 || c.num_columns == 0 || k == 0) return true; // this rank has no part of the product
   auto const libraries = pmm::dense_libraries();
   auto const found = std::ranges::find(libraries, library, [](auto const* each) { return each->name(); });
   return found != libraries.end() && (*found)->multiply(product);

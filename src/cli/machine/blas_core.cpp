@@ -16,7 +16,7 @@ namespace orthant::cli {
 namespace {
 
 constexpr auto coretype_variable = "OPENBLAS_CORETYPE";
-// OpenBLAS's own choice, set beside the other by the program that starts itself again.
+// Holds OpenBLAS's own choice; set together with coretype_variable before the program executes itself again.
 constexpr auto replaced_variable = "ORTHANT_REPLACED_BLAS_CORE";
 
 std::optional<std::string> variable(char const* name) {
@@ -24,7 +24,7 @@ std::optional<std::string> variable(char const* name) {
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
 }
 
-/// As the system was given it: through a loader (`ld.so program ..`) that is more than main sees.
+/// Command line as the system received it. With a loader (`ld.so program ..`) it has more words than main's argv.
 std::vector<std::string> command_line() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   std::vector<std::string> words;
@@ -47,14 +47,14 @@ void restart_with_better_core() noexcept {
     arguments.push_back(nullptr);
     if (setenv(replaced_variable, library.core.c_str(), 1) != 0 ||
         setenv(coretype_variable, core->c_str(), 1) != 0)
-      return; // executed without them, the program would do so again for ever
+      return; // without both, the program would execute itself for ever
     std::error_code error;
     auto const program = std::filesystem::read_symlink("/proc/self/exe", error);
     if (!error) execv(program.c_str(), arguments.data()); // keeps the process's name
     execv("/proc/self/exe", arguments.data());
-    unsetenv(coretype_variable); // not executed: as if nothing had been tried
+    unsetenv(coretype_variable); // execv failed: undo
     unsetenv(replaced_variable);
-  } catch (std::exception const&) { // no memory: slow kernels work as well
+  } catch (std::exception const&) { // out of memory: go on with slow kernels
   }
 }
 
@@ -74,7 +74,7 @@ void warn_of_slow_core(runtime::Log& log) {
   auto const processor = runtime::find_processor();
   auto const coretype = variable(coretype_variable);
   if (!pmm::has_slow_core(library, processor)) return;
-  if (coretype && pmm::is_same_core(*coretype, library.core)) return; // the user's wish
+  if (coretype && pmm::is_same_core(*coretype, library.core)) return; // chosen by the user
   auto const slow = fmt::format("dense products are slow: {} uses its kernels of {}, with {}, on {}, with {}",
                                 library.name, library.core, name_of(pmm::vectors_of_core(library.core)),
                                 processor.name, name_of(processor.vectors));

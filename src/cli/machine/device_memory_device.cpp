@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where Kokkos's default execution space is a device; takes the place of device_memory_host.cpp.
+// Device memory on a device. Compiled instead of device_memory_host.cpp if Kokkos's default execution space is a device.
 #include "cli/machine/device_memory.hpp"
 
 #include "pmm/vendor/vendor_spmm.hpp"
@@ -16,7 +16,8 @@ namespace {
 using Space = runtime::DefaultExec::memory_space;
 namespace tools = Kokkos::Tools::Experimental;
 
-/// Kokkos calls functions, not objects; a tool that was there before (KOKKOS_TOOLS_LIBS) is called, too.
+/// State of the callbacks, global because Kokkos Tools calls plain functions. A tool that was set before (KOKKOS_TOOLS_LIBS) is also
+/// called.
 struct Counter {
   std::atomic<std::int64_t> held{0};
   std::atomic<std::int64_t> peak{0};

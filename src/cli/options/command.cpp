@@ -42,7 +42,7 @@ constexpr ValueKind kind_of() {
     return ValueKind::text;
 }
 
-/// Nothing for what is no such number, or does not fit.
+/// Reads a number; nullopt if the text is none or the number does not fit in T.
 template<class T>
 std::optional<T> number_of(std::string const& text) {
   T number = 0;
@@ -52,10 +52,10 @@ std::optional<T> number_of(std::string const& text) {
   return number;
 }
 
-/// The group of options that are passed over. CLI11 would hide an empty one, but from its messages, too.
+/// Group of the ignored options. CLI11 would hide a group without a name, but then leave it out of its messages also.
 constexpr auto hidden_group = "Passed over";
 
-/// The help with its usage line, since from 2.5 on CLI11 leaves out the word "Usage", and without the options that are passed over.
+/// Help with its usage line ("Usage", which CLI11 leaves out from version 2.5 on) and without the ignored options.
 class HelpFormatter : public CLI::Formatter {
  public:
   std::string make_usage(CLI::App const* app, std::string name) const override {
@@ -71,7 +71,7 @@ class HelpFormatter : public CLI::Formatter {
   }
 };
 
-/// CLI11 would say "could not convert"; this says what is expected.
+/// Checks the kind of a value. CLI11 would only print "could not convert"; this message names the expected kind.
 std::string check_kind(ValueKind kind, std::string const& text) {
   if (kind == ValueKind::integer && !runtime::is_written_as(kind, text))
     return fmt::format("needs a whole number, not '{}'", text);
@@ -83,14 +83,14 @@ std::string check_kind(ValueKind kind, std::string const& text) {
 template<class T>
 Check in_interval(T low, bool is_low_allowed, T high) {
   return [=](std::string const& text) -> std::string {
-    auto const number = number_of<T>(text); // a NaN is not inside
+    auto const number = number_of<T>(text); // rejects NaN
     if (number && (is_low_allowed ? *number >= low : *number > low) && *number <= high) return {};
     return fmt::format("is {}, but must be {} {} and at most {}", text,
                        is_low_allowed ? "at least" : "more than", low, high);
   };
 }
 
-/// The name that settings and messages use: the first long one.
+/// Name of the option in settings and messages: the first long name.
 std::string name_of(CLI::Option const& option) {
   if (!option.get_lnames().empty()) return option.get_lnames().front();
   return option.get_single_name();
@@ -100,7 +100,7 @@ bool is_positional(CLI::Option const& option) {
   return option.get_lnames().empty() && option.get_snames().empty();
 }
 
-/// CLI11's text without its line breaks.
+/// Replaces line breaks, for messages of CLI11.
 std::string one_line(std::string text) {
   std::ranges::replace(text, '\n', ' ');
   return text;
@@ -132,9 +132,9 @@ Check one_of(std::vector<std::string> words, std::vector<std::string> later) {
 
 struct Command::Entry {
   CLI::Option* option;
-  std::string default_value; // empty: none
+  std::string default_value; // empty: no default
   SettingSource source = SettingSource::default_value;
-  std::string origin; // of a value that was given
+  std::string origin; // origin of a value that was given
 };
 
 struct Command::Parser {
@@ -304,7 +304,7 @@ std::string Command::help() const {
 
 void Command::refuse_unknown(std::vector<std::string> const& extras) const {
   if (extras.empty()) return;
-  // What follows an unknown flag may be its value.
+  // Report the first flag, since the words after it may be its value.
   auto const is_flag = [](std::string const& word) { return word.size() > 1 && word[0] == '-'; };
   auto const found = std::ranges::find_if(extras, is_flag);
   if (found == extras.end())
@@ -313,14 +313,14 @@ void Command::refuse_unknown(std::vector<std::string> const& extras) const {
   std::vector<std::string> known{"help"};
   for (auto const* option : parser_->app.get_options())
     known.insert(known.end(), option->get_lnames().begin(), option->get_lnames().end());
-  auto const start = std::min(flag.find_first_not_of('-'), flag.size()); // of "--" nothing is left
+  auto const start = std::min(flag.find_first_not_of('-'), flag.size()); // "--" has no name
   auto const hint = runtime::did_you_mean(std::string_view(flag).substr(start), known, "--");
   throw_user("{}: there is no option '{}'{}", name(), flag,
              hint.empty() ? fmt::format("; see `orthant {} --help`", name()) : hint);
 }
 
 bool Command::parse(std::vector<std::string> arguments) {
-  std::ranges::reverse(arguments); // as CLI11 takes them
+  std::ranges::reverse(arguments); // CLI11 expects reverse order
   try {
     parser_->app.parse(arguments);
   } catch (CLI::CallForHelp const&) {

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Devices such as /dev/null may be named twice.
+/// False for devices such as /dev/null, which several options may name.
 bool is_file_or_folder(fs::path const& path) {
   std::error_code error;
   auto const status = fs::status(path, error);

@@ -19,7 +19,7 @@ using pmm::GemmMath;
 constexpr std::array<std::pair<char const*, GemmMath>, 3> math_words{
     {{"fp32", GemmMath::fp32}, {"tf32", GemmMath::tf32}, {"bf16", GemmMath::bf16}}};
 
-/// Ranks on several kinds of processors multiply with the same libraries.
+/// Processor of rank 0, on all ranks, so that ranks on different processors use the same libraries.
 runtime::Processor processor_of_root(runtime::Communicator const& world) {
   auto processor = runtime::find_processor();
   auto text = nlohmann::json{{"name", processor.name},

@@ -13,14 +13,14 @@ namespace {
 
 using models::BatchCost;
 
-/// Lists of exact steps: more would take minutes.
+/// Upper bound of step lists with --exact; more would take minutes.
 constexpr std::int64_t most_exact_lists = 1'000'000;
 
 models::BatchSizes sizes_of(BatchPlanQuestion const& question, PlanOptions const& o) {
   return models::sizes_of(question.batches, o.eval_every > 0);
 }
 
-/// Of the batches that train draws with these options.
+/// Exact communication of the batches that train draws with these options.
 class ExactEpochs {
  public:
   ExactEpochs(BatchPlanQuestion const& question, PlanOptions const& options)
@@ -53,7 +53,7 @@ class ExactEpochs {
   runtime::Communicator self_;
 };
 
-/// Average steps of an epoch, one after the other.
+/// Simulates an epoch as equal average steps, one after the other.
 std::optional<pmm::SimulatedSeconds> simulate(BatchCost const& cost, models::NetworkSettings const& settings,
                                               BatchPlanQuestion const& question, PlanOptions const& options,
                                               pmm::Machine const& machine, Simulation& simulation) {

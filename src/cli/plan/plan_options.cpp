@@ -20,7 +20,7 @@ namespace {
 constexpr std::int64_t most_columns = std::int64_t{1} << 20;
 constexpr std::int64_t most_ranks = std::int64_t{1} << 20;
 
-/// Options of train that a plan depends on, and the groups of which all count.
+/// Options of train that a plan depends on, and groups of which it uses all options.
 constexpr std::array<std::string_view, 20> used_by_plan{
     "Model",    "Mini-batch",    "graph",      "dataset",       "mode",    "task",        "grid",
     "machine",  "preset",        "optimizer",  "seed",          "overlap", "order",       "eval-every",
@@ -30,7 +30,7 @@ bool is_of_counts(PlanOptions const& o) {
   return o.graph.empty() && o.dataset.empty();
 }
 
-/// --layers and --hidden := those of --widths.
+/// Sets --layers and --hidden from --widths.
 void take_widths(Context const& context, PlanOptions& o) {
   auto const widths = parse_widths(o.widths);
   auto const& sources = context.run_record.at("sources");
@@ -108,7 +108,7 @@ void complete(Context& context, PlanOptions& o) {
 
 models::NetworkSettings settings_of(PlanOptions const& o) {
   auto network = o;
-  network.machine.clear(); // which decides nothing here
+  network.machine.clear(); // has no influence on the network
   network.measure_top = 0;
   auto settings = model_of(network);
   if (o.widths.empty()) return settings;
@@ -162,7 +162,7 @@ std::optional<graph::GraphStore> open_store(Context const& context, PlanOptions 
                    o.compute_dtype == "fp32" ? graph::Precision::fp32 : graph::Precision::fp64,
                    renormalizes ? graph::Neighborhood::within_batch : graph::Neighborhood::whole);
   settings.schedule = schedules_of(o, settings).front();
-  std::ignore = models::plan_network(store, settings); // refuses a graph to train nothing on
+  std::ignore = models::plan_network(store, settings); // throws if there is nothing to train on
   return store;
 }
 

@@ -33,7 +33,7 @@ void add_ranks_option(Command& command, std::optional<std::int64_t>& ranks, std:
 
 std::int64_t planned_ranks(std::optional<std::int64_t> const& ranks, std::string const& grid,
                            runtime::Communicator const& world) {
-  auto const shape = pmm::read_grid(grid); // what is no grid is refused where it is parsed
+  auto const shape = pmm::read_grid(grid); // parse_grid() refuses invalid text later
   auto const of_grid = shape ? shape->num_ranks() : world.size();
   if (ranks && shape && *ranks != of_grid)
     runtime::throw_user("--ranks {}: --grid {} is for {} ranks; leave out one of them", *ranks, grid,
@@ -56,7 +56,7 @@ std::string given_flags(Context const& context, std::initializer_list<std::strin
       flags += fmt::format(" --{} {}", name, quoted(flag_text_of(value)));
     else if (value.get<bool>())
       flags += fmt::format(" --{}", name);
-    else if (name == "bias" || name == "tied-head") // the flags that are set by default
+    else if (name == "bias" || name == "tied-head") // flags that are on by default
       flags += fmt::format(" --no-{}", name);
   }
   return flags;
@@ -99,9 +99,9 @@ std::string text_of(pmm::LeftOut const& left_out, pmm::Machine const& machine, b
 
 namespace {
 
-constexpr std::size_t most_stretches = std::size_t{1} << 12; // of a rank, in a trace
+constexpr std::size_t most_stretches = std::size_t{1} << 12; // per rank in a trace
 
-/// Whether all of the text is that number.
+/// Parses a number; returns true if it is the whole text.
 template<class T>
 bool parse(std::string_view text, T& value) {
   auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

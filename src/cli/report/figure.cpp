@@ -18,7 +18,7 @@
 namespace orthant::cli {
 namespace {
 
-/// The largest of 1, 2, 5 times a power of ten that is at most `step`.
+/// Largest number of the form 1, 2 or 5 times a power of ten that is at most `step`.
 double round_down(double step) {
   auto const power = std::pow(10, std::floor(std::log10(step)));
   for (auto const factor : {5, 2})
@@ -26,7 +26,7 @@ double round_down(double step) {
   return power;
 }
 
-/// 1, 2 and 5 times powers of ten between them, or if these are too many the powers alone.
+/// Ticks at 1, 2 and 5 times powers of ten between `begin` and `end`, or at the powers only if there are more than `most`.
 std::vector<double> logarithmic_ticks(double begin, double end, int most) {
   std::vector<double> ticks, powers;
   auto const first = static_cast<int>(std::floor(std::log10(begin)));
@@ -41,7 +41,7 @@ std::vector<double> logarithmic_ticks(double begin, double end, int most) {
   return std::ssize(ticks) > most && powers.size() >= 2 ? powers : ticks;
 }
 
-/// With these, linear ones lie 14 pixels apart in a panel of 200, however long the axis is.
+/// With fewer logarithmic ticks an axis gets linear ones, which then lie at least 14 pixels apart in a panel of 200 pixels.
 constexpr auto least_of_logarithmic = 3;
 
 struct Unit {
@@ -65,7 +65,7 @@ Axis::Axis(double begin, double end, int least_ticks, Scale scale) : begin_(begi
   if (scale == Scale::logarithmic) {
     ticks_ = logarithmic_ticks(begin, end, 2 * least_ticks);
     if (std::ssize(ticks_) >= least_of_logarithmic) return;
-    ticks_.clear(); // it is so short that it is nearly linear
+    ticks_.clear(); // a short axis is nearly linear
     least_ticks = least_of_logarithmic;
   }
   step_ = round_down((end - begin) / least_ticks);
@@ -101,36 +101,36 @@ namespace {
 
 using nlohmann::json, runtime::throw_user;
 
-/// Of one epoch or step: the numbers of its line, and of the evaluation behind it.
+/// Numbers of one epoch or step, and of the evaluation after it.
 struct Record {
   double position = 0; // its number, from 1
-  double seconds = 0;  // of training, up to its end
+  double seconds = 0;  // training time up to its end
   json numbers;
 };
 
 struct Run {
   std::string name;
   std::string unit;     // "epoch" or "step"
-  std::string training; // empty if it writes no checkpoints
+  std::string training; // its name; empty without checkpoints
   std::vector<Record> records;
-  std::int64_t length = 0; // of the whole training in units; 0 if its options do not say
-  json done;               // the last line, done or stopped; null while the training runs
+  std::int64_t length = 0; // of the whole training in units; 0: unknown
+  json done;               // last line, done or stopped; null while it runs
 };
 
 std::optional<double> number(json const& object, std::string const& key) {
-  auto const found = object.find(key); // the end of null, too
+  auto const found = object.find(key); // for null this is the end
   if (found == object.end() || !found->is_number()) return std::nullopt;
   auto const value = found->get<double>();
   return std::abs(value) <= largest_plotted ? std::optional(value) : std::nullopt;
 }
 
-/// Empty if there is none.
+/// Text at `key`; empty if there is none.
 std::string text_of(json const& object, std::string const& key) {
   auto const found = object.find(key);
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-/// Whether this line, a `run`, continues the training of `before`.
+/// True if this line, a `run`, continues the training of the last run.
 bool continues(json const& line, std::vector<Run> const& runs) {
   return !runs.empty() && line.contains("resumed") && text_of(line, "training") == runs.back().training;
 }
@@ -159,7 +159,7 @@ void add_line(json const& line, std::vector<Run>& runs) {
   }
 }
 
-/// Runs of a file that have epochs or steps, with their names.
+/// Reads the runs of a file that have epochs or steps.
 std::vector<Run> read_runs(std::string const& path, std::string const& name) {
   std::ifstream file(path);
   if (!file) throw_user("cannot read the metrics '{}': {}", path, std::strerror(errno));
@@ -168,7 +168,7 @@ std::vector<Run> read_runs(std::string const& path, std::string const& name) {
   for (std::int64_t place = 1; std::getline(file, text); ++place) {
     if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
     auto const line = json::parse(text, nullptr, false);
-    if (line.is_discarded() && file.eof()) break; // a run that was killed while it wrote
+    if (line.is_discarded() && file.eof()) break; // last line of a run that was killed
     if (!line.is_object() || !line.contains("event"))
       throw_user("line {} of '{}' is not one of metrics; `train --metrics FILE` writes them", place, path);
     add_line(line, runs);
@@ -181,7 +181,7 @@ std::vector<Run> read_runs(std::string const& path, std::string const& name) {
   return runs;
 }
 
-/// The files' names without folders and endings, if these tell them apart.
+/// File names without folders and endings if these differ, otherwise the full paths.
 std::vector<std::string> names_of(std::span<std::string const> paths) {
   std::vector<std::string> names;
   for (auto const& path : paths)
@@ -195,12 +195,12 @@ std::vector<std::string> names_of(std::span<std::string const> paths) {
 struct Field {
   std::string key, split;
   Stroke stroke;
-  bool of_one_run = false; // too much beside other runs
+  bool of_one_run = false; // not shown in figures of several runs
 };
 
 struct PanelFields {
   std::string title;
-  double factor; // from the unit of the files to that of the title
+  double factor; // from the unit in the files to the unit in the title
   std::vector<Field> fields;
 };
 
@@ -242,7 +242,7 @@ std::vector<Run> runs_of(std::span<std::string const> paths) {
   return runs;
 }
 
-/// "forward 0.101, backward 0.085": the phases that take at least a hundredth of the time, the longest first.
+/// Phases that take at least 1 % of the time, longest first: "forward 0.101, backward 0.085".
 std::string phases_text(json const& phases) {
   std::vector<std::pair<double, std::string>> parts;
   auto total = 0.0;

@@ -29,7 +29,7 @@ namespace {
 
 using nlohmann::json, nlohmann::ordered_json, runtime::throw_user;
 
-/// The events of a run, in order.
+/// Events of a run, in order.
 std::vector<json> read_events(std::string const& metrics, std::filesystem::path const& path) {
   std::istringstream lines(metrics);
   std::vector<json> events;
@@ -192,7 +192,7 @@ std::vector<PointResult> read_results(std::filesystem::path const& path) {
     ++place;
     try {
       results.push_back(result_of(json::parse(line)));
-    } catch (std::exception const&) { // of JSON, or of a word
+    } catch (std::exception const&) { // from nlohmann, or for an unknown word
       throw_user("line {} of '{}' is not the result of a point; `orthant study collect` writes them", place,
                  path.string());
     }
@@ -205,7 +205,7 @@ std::vector<PointResult> read_results(std::filesystem::path const& path) {
 
 namespace {
 
-/// The options that the point's arguments and preset give, as training would read them.
+/// Options of the point, from its arguments and preset, as the training reads them.
 template<class Options>
 Options options_of(Context const& context, StudyPoint const& point) {
   Options options;
@@ -222,7 +222,7 @@ Options options_of(Context const& context, StudyPoint const& point) {
 }
 
 void add_seconds(pmm::StepSeconds const& seconds, PointPrediction& prediction) {
-  if (seconds.total() <= prediction.seconds) return; // of the rank that takes longest
+  if (seconds.total() <= prediction.seconds) return; // keep the slowest rank
   prediction.seconds = seconds.total();
   prediction.sparse = seconds.sparse;
   prediction.dense = seconds.dense;
@@ -234,10 +234,10 @@ void add_memory(std::int64_t bytes, PointPrediction& prediction) {
   prediction.memory_bytes = std::max(prediction.memory_bytes, static_cast<double>(bytes));
 }
 
-/// Entries of a graph that is read to count which rows move: some ten seconds.
+/// Largest number of entries for which the graph is read to count exchanged rows; this takes about ten seconds.
 constexpr std::int64_t most_counted_entries = std::int64_t{1} << 28;
 
-/// Says what the sent bytes are, and why they are not exact.
+/// Sets the exactness of the sent bytes, and the reason if they are not exact.
 void judge(PointPrediction& prediction, models::Exactness sent_are, bool is_counted) {
   prediction.sent_are = sent_are;
   if (sent_are == models::Exactness::exact) return;
@@ -254,8 +254,8 @@ std::optional<PointPrediction> predict_epoch(Context const& context, StudyPoint 
   settings.schedule = models::parse_schedule(result.schedule);
   if (result.is_pruned) settings.gather = pmm::Gather::all;
   auto const shape = pmm::parse_grid(result.grid, static_cast<int>(result.ranks));
-  if (options.compute_dtype != "fp32") return std::nullopt; // constants of machines are of fp32
-  runtime::MappedArrays const mapped; // one graph after another is made: each from the same start
+  if (options.compute_dtype != "fp32") return std::nullopt; // machine constants are for fp32
+  runtime::MappedArrays const mapped; // so that each graph starts with the same memory
   auto opened = open_measured_graph(context.world(), options);
   auto& store = opened.store;
   models::use_operator(store, settings);
@@ -287,7 +287,7 @@ std::optional<PointPrediction> predict_epoch(Context const& context, StudyPoint 
   if (result.is_pruned) {
     prediction.sent_are = models::Exactness::at_most;
     prediction.reason = "training leaves out rows (--prune)";
-    prediction.memory_bytes = 0; // arrays of all rows beside those that are kept
+    prediction.memory_bytes = 0; // arrays of all rows and of the kept ones
   }
   return prediction;
 }
@@ -323,7 +323,7 @@ std::optional<PointPrediction> predict_step(Context const& context, StudyPoint c
 
 std::optional<PointPrediction> predict(Context const& context, Study const& study, StudyPoint const& point,
                                        PointResult const& result) {
-  // What is emulated is predicted by the same constants.
+  // Emulated runs are predicted with the constants of the emulated machine.
   auto const& name = result.emulated.empty() ? study.jobs.predict : study.jobs.emulate;
   if (name.empty() || point.mode == "minibatch") return std::nullopt;
   auto const machine = machine_of(context.world(), name);

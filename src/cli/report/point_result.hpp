@@ -36,7 +36,7 @@ struct PointResult {
   std::string state; // as name_of(PointState)
   std::string reason;
   // Measured values, if the point is done. Without the first epoch or step if there are others.
-  std::string emulated; // machine with virtual seconds; empty: real clock
+  std::string emulated;                 // machine with virtual seconds; empty: real clock
   bool is_oversubscribed = false;       // more ranks than cores: seconds are meaningless
   bool is_pruned = false;               // --prune left out rows
   std::vector<double> seconds;          // of each epoch or step

@@ -91,7 +91,7 @@ std::vector<std::string> experiments_of(std::vector<ScalingCurve> const& curves)
 
 namespace {
 
-/// One point for each number of ranks.
+/// Fastest point for each number of ranks.
 std::vector<ScalingPoint> fastest_of(ScalingCurve const& curve) {
   std::vector<ScalingPoint> fastest;
   for (auto const& point : curve.points)
@@ -142,10 +142,10 @@ Figure figure_of_experiment(std::vector<ScalingCurve> const& curves, std::string
     add(efficiency, run, "measured", Stroke::solid, std::move(efficiencies));
     add(sent, run, "measured", Stroke::solid, std::move(bytes));
   }
-  if (!oversubscribed.empty()) // emulated clocks do not count the turns that ranks take
+  if (!oversubscribed.empty()) // not for emulated clocks
     figure.note = fmt::format("{} ranks: {}", fmt::join(oversubscribed, ", "), oversubscribed_note);
   seconds.y_scale = sent.y_scale = Scale::logarithmic;
-  efficiency.begins_at_zero = true; // else a loss of few percent looks like a cliff
+  efficiency.begins_at_zero = true; // so that small losses look small
   figure.x_ticks.assign(ticks.begin(), ticks.end());
   for (auto* panel : {&seconds, &efficiency, &sent})
     if (!panel->curves.empty()) figure.panels.push_back(std::move(*panel));

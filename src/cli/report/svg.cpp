@@ -12,13 +12,13 @@
 namespace orthant::cli {
 namespace {
 
-// Pixels.
+// Sizes in pixels.
 constexpr double width = 860, left = 76, right = 20, plot_width = width - left - right;
 constexpr double panel_height = 200, title_height = 34, numbers_height = 26;
 constexpr double letter_width = 8.2, legend_line = 22, legend_sample = 26, legend_gap = 18;
 constexpr std::size_t most_circles = 60;
 
-/// As XML, in which control characters have no place, and what is no UTF-8.
+/// Escapes text for XML; replaces control characters and invalid UTF-8.
 std::string escaped(std::string_view text) {
   std::string result;
   while (!text.empty()) {
@@ -55,7 +55,7 @@ char const* dashes(Stroke stroke) {
   return "";
 }
 
-/// Hues of runs are a golden angle apart, so that any number of them can be told from those before.
+/// Style sheet. Hues of successive runs differ by the golden angle, so that any number of runs can be told apart.
 std::string style(std::size_t num_runs) {
   std::string light, dark;
   for (std::size_t i = 0; i < num_runs; ++i) {
@@ -90,7 +90,7 @@ struct LegendEntry {
   Stroke stroke;
 };
 
-/// The runs, if there are several, and what strokes mean, if they mean more than one thing.
+/// Legend entries: runs if there are several, and strokes if they have several meanings.
 std::vector<LegendEntry> legend_of(Figure const& figure) {
   std::vector<LegendEntry> entries;
   for (std::size_t i = 0; i < figure.runs.size(); ++i)
@@ -104,7 +104,7 @@ std::vector<LegendEntry> legend_of(Figure const& figure) {
   return entries;
 }
 
-/// Draws it, or only measures if `svg` is null. Returns its height.
+/// Draws the legend, or only measures it if `svg` is null. Returns its height.
 double draw_legend(std::vector<LegendEntry> const& entries, std::string* svg) {
   auto x = left, y = legend_line;
   for (auto const& entry : entries) {
@@ -151,7 +151,7 @@ void add_heights(Curve const& curve, std::vector<double>& values) {
     values.insert(values.end(), {low, high});
 }
 
-/// With a little room on both sides.
+/// Axis over the values with a small margin on both sides.
 Axis y_axis_of(Scale scale, std::vector<double> values) {
   constexpr auto least_ticks = 4;
   if (scale == Scale::logarithmic)
@@ -192,7 +192,7 @@ std::string panel_at(Panel const& panel, Axis const& x_axis, double top) {
     svg += line(x, bottom, x, bottom + 5, "axis") + text_at(x, bottom + 19, "middle", x_axis.label(tick));
   }
   svg += line(left, bottom, width - right, bottom, "axis");
-  // Those with fewer points lie on top: a few evaluations would be lost below thousands of steps.
+  // Draw curves with fewer points last: a few evaluations would be hidden below thousands of steps.
   auto curves = panel.curves;
   std::ranges::stable_sort(curves, std::greater(), [](Curve const& curve) { return curve.points.size(); });
   for (auto const& curve : curves)

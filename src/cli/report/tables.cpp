@@ -25,7 +25,7 @@ std::string title_of(std::vector<ScalingCurve> const& curves, std::string const&
                      note.empty() ? "" : "; " + note);
 }
 
-/// "measured is 3.1 % above what was predicted": +3.1 %.
+/// Difference of the measured to the predicted number in percent: "+3.1 %".
 std::string difference(double measured, double predicted) {
   return predicted > 0 ? fmt::format("{:+.1f} %", percent * (measured / predicted - 1)) : "-";
 }
@@ -43,7 +43,7 @@ Row first_cells(ScalingCurve const& curve, ScalingPoint const& point) {
   return {curve.name, std::to_string(point.ranks), point.grid};
 }
 
-/// The same in a table of seconds, which marks points on more ranks than cores.
+/// First cells of a row in a table of seconds; marks points with more ranks than cores.
 Row first_cells_of_seconds(ScalingCurve const& curve, ScalingPoint const& point, ReportTable& table) {
   auto cells = first_cells(curve, point);
   if (!point.is_oversubscribed) return cells;
@@ -57,7 +57,7 @@ struct Kind {
   std::string heading;
 };
 
-/// Those that the bytes of an experiment have, each with a column.
+/// Kinds of predictions that occur in an experiment; each gets a column.
 std::vector<Kind> kinds_of(std::vector<ScalingCurve> const& curves, std::string const& experiment) {
   std::vector<Kind> kinds;
   for (auto const& kind : {Kind{models::Exactness::exact, "predicted exactly"},
@@ -72,18 +72,18 @@ std::vector<Kind> kinds_of(std::vector<ScalingCurve> const& curves, std::string 
   return kinds;
 }
 
-/// What was predicted, and how far the measured number is above it; two dashes for nothing.
+/// Adds the predicted number and the difference of the measured one; two dashes if there is no prediction.
 void add_predicted(Row& row, double measured, std::optional<double> predicted) {
   row.push_back(predicted ? fmt::format("{:.2f}", *predicted / mega) : "-");
   row.push_back(!predicted ? "-" : *predicted == measured ? "equal" : difference(measured, *predicted));
 }
 
-/// Of UTF-8: characters, not bytes.
+/// Number of characters of UTF-8 text.
 std::size_t width_of(std::string const& text) {
   return static_cast<std::size_t>(std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; }));
 }
 
-/// Long names of phases may be broken into lines.
+/// Heading in HTML; allows line breaks after underscores, since names of phases are long.
 std::string html_heading(std::string const& text) {
   std::string html;
   for (auto const c : html_text(text))

@@ -60,7 +60,7 @@ std::string point_script(Study const& study, StudyPoint const& point, std::strin
                       "run() {{\n",
                       point.ranks);
   if (!point.generated.empty())
-    // Another point may make it at the same time: whoever is second finds it there.
+    // Another point may generate the same graph at the same time; the second one then finds the file.
     text += fmt::format("  [ -e {0} ] || launch {1} || [ -e {0} ] || return\n", quoted(point.generated),
                         command_of(program, point.generation));
   text += fmt::format("  launch {} --metrics \"$part\"\n"
@@ -95,11 +95,11 @@ void write_scripts(Study const& study, StudyFolder const& folder, std::vector<St
   auto const program = program_of(study);
   for (auto const& point : points) {
     write_file(folder.script(point), point_script(study, point, program), true);
-    std::filesystem::remove(folder.failure(point)); // the next try decides
+    std::filesystem::remove(folder.failure(point)); // of an earlier attempt
   }
 }
 
-/// A name that no earlier submission has: its list is read when its job starts.
+/// Unused path for a list of points: an earlier list must stay, since it is only read when its job starts.
 std::filesystem::path new_list(StudyFolder const& folder, std::int64_t num_nodes) {
   for (auto number = 1;; ++number)
     if (auto path = folder.at("jobs", fmt::format("{}-nodes-{}.txt", num_nodes, number));
@@ -107,7 +107,7 @@ std::filesystem::path new_list(StudyFolder const& folder, std::int64_t num_nodes
       return path;
 }
 
-/// That no other job has, whatever its id.
+/// Unique job name.
 std::string new_job_name(Study const& study) {
   return fmt::format("{}-{:08x}", study.name, std::random_device{}());
 }
@@ -155,15 +155,15 @@ std::vector<BatchJob> submit_points(Study const& study, StudyFolder const& folde
                            .ranks_per_node = study.jobs.ranks_per_node,
                            .options = study.jobs.options},
                           std::move(keys)));
-    folder.add(jobs.back()); // at once: what is submitted is known, even if the next job is refused
+    folder.add(jobs.back()); // at once, in case the next job is refused
   }
   return jobs;
 }
 
 int run_points_here(Study const& study, StudyFolder const& folder, std::vector<StudyPoint> const& points,
                     std::string const& launcher, std::function<void(StudyPoint const&, int)> const& report) {
-  // Open MPI refuses more ranks than cores unless it is told so: the first one up to version 4, the second one from 5 on. Other
-  // launchers (Hydra of MPICH and Intel MPI) start any number.
+  // Open MPI refuses more ranks than cores unless one of the last two variables is set: the first one up to version 4, the second one
+  // from version 5 on. Other launchers (Hydra of MPICH and Intel MPI) start any number.
   std::vector<std::pair<std::string, std::string>> const variables{
       {"ORTHANT_LAUNCH", launcher},
       {"OMPI_MCA_rmaps_base_oversubscribe", "1"},

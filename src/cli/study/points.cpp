@@ -19,7 +19,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-constexpr double most_points = 1e5; // of an experiment
+constexpr double most_points = 1e5; // per experiment
 
 Words words_of(std::string const& text) {
   std::istringstream stream(text);
@@ -29,7 +29,7 @@ Words words_of(std::string const& text) {
   return words;
 }
 
-/// The grid of that many ranks by a pattern such as "1x2xPx1"; none if the ranks do not fit.
+/// Grid of `ranks` ranks by a pattern such as "1x2xPx1"; nullopt if the ranks do not fit.
 std::optional<std::string> fill_in(std::string const& pattern, std::int64_t ranks) {
   if (pattern == "auto") return pattern;
   if (std::ranges::count(pattern, 'x') != 3 || pattern.ends_with('x')) return "";
@@ -58,7 +58,7 @@ std::optional<std::string> fill_in(std::string const& pattern, std::int64_t rank
 
 struct Grid {
   std::string text;
-  std::string of_curve; // what the grids of a curve have in common
+  std::string of_curve; // part of the text that all grids of a curve share
 };
 
 std::vector<Grid> grids_of(Study const& study, Experiment const& experiment, std::int64_t ranks) {
@@ -80,7 +80,7 @@ std::vector<Grid> grids_of(Study const& study, Experiment const& experiment, std
   return grids;
 }
 
-/// A file name's part, such as "products" of "graphs/products.h5".
+/// Short name of a data set for keys, such as "products" for "graphs/products.h5".
 std::string short_name(std::string const& data) {
   auto name = data.find(':') == std::string::npos ? std::filesystem::path(data).stem().string()
                                                   : data.substr(0, data.find(':'));
@@ -114,7 +114,7 @@ void add_generation(Experiment const& experiment, StudyPoint& point) {
                                 experiment.features, experiment.classes);
 }
 
-/// What is trained on, and how; `data` is a graph or empty.
+/// Adds the data and the options of the training to the arguments. `data` is a graph or empty.
 void add_arguments(Experiment const& experiment, std::string const& data, StudyPoint& point) {
   auto& arguments = point.arguments;
   if (experiment.command == "train-lm") {
@@ -126,7 +126,7 @@ void add_arguments(Experiment const& experiment, std::string const& data, StudyP
     return;
   }
   if (experiment.is_weak) {
-    add_generation(experiment, point); // --graph follows when its folder is known
+    add_generation(experiment, point); // --graph is added later, when the folder is known
   } else {
     point.data = data;
     auto const is_set = data.find(':') != std::string::npos || data == "karate";
@@ -136,7 +136,7 @@ void add_arguments(Experiment const& experiment, std::string const& data, StudyP
                    {"--mode", point.mode, "--schedule", point.schedule, "--grid", point.grid});
 }
 
-/// In words, with only what the experiment has several of.
+/// Name of a curve: only the settings of which the experiment has several values.
 std::string curve_of(Experiment const& experiment, StudyPoint const& point, std::string const& grid) {
   Words parts;
   auto const name = short_name(point.data);

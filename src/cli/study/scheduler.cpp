@@ -25,7 +25,7 @@ constexpr int of_signals = 128;
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
-/// As "NAME=value", with the `variables` in place of older ones.
+/// Environment at the start of this program as "NAME=value", with `variables` added or replaced.
 std::vector<std::string> first_environment(Variables const& variables) {
   std::vector<std::string> entries;
   std::ifstream file("/proc/self/environ", std::ios::binary);
@@ -83,7 +83,7 @@ ChildResult run_child(std::vector<std::string> const& command, Variables const& 
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, fileno(output.get()), STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, fileno(errors.get()), STDERR_FILENO);
-  // What MPI has open stays here: others see by these that this process has ended.
+  // The child must not inherit MPI's open files, because other processes detect the end of this one by them.
   std::error_code error;
   for (auto const& name : runtime::folder_entries("/proc/self/fd", error))
     if (auto const descriptor = std::atoi(name.c_str()); descriptor > STDERR_FILENO)
@@ -111,13 +111,14 @@ std::string task_of(std::string const& id, std::string const& name) {
   return id + " " + name;
 }
 
-/// Of what waits: "launch failed requeued held" and the like. What users hold themselves ("JobHeldUser") they release, too.
+/// True if Slurm itself holds the task ("launch failed requeued held" and the like). Tasks that users hold ("JobHeldUser") count as
+/// waiting.
 bool is_hold(std::string const& reason) {
   return reason == "JobHoldMaxRequeue" ||
          (reason.find("requeued") != std::string::npos && reason.find("held") != std::string::npos);
 }
 
-/// Its output. Throws UserError if it fails.
+/// Runs the command and returns its output. Throws UserError if it fails.
 std::string ask(std::vector<std::string> const& command) {
   auto const done = run_child(command);
   if (done.status == program_not_found)
@@ -143,7 +144,7 @@ std::vector<std::string> command_of(Submission const& s, std::size_t num_points)
     command = {"flux", "batch", fmt::format("--nodes={}", s.num_nodes), "--cwd=" + s.folder.string(),
                "--output=" + (s.logs / (s.name + "-{{id}}.log")).string()};
   command.insert(command.end(), s.options.begin(), s.options.end());
-  command.push_back("--job-name=" + s.name); // the last one counts
+  command.push_back("--job-name=" + s.name); // overrides an earlier one in the options
   command.push_back(s.script.string());
   command.push_back(s.list.string());
   return command;
@@ -153,7 +154,7 @@ std::vector<std::string> command_of(Submission const& s, std::size_t num_points)
 
 BatchJob submit(Submission const& submission, std::vector<std::string> points) {
   auto id = first_line(ask(command_of(submission, points.size())));
-  id = id.substr(0, id.find(';')); // Slurm adds the cluster
+  id = id.substr(0, id.find(';')); // Slurm may append the cluster
   if (id.empty()) runtime::throw_user("the scheduler took a job and did not say its number");
   return {submission.scheduler, id, submission.name, std::move(points)};
 }

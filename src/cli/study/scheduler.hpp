@@ -34,7 +34,7 @@ enum class Scheduler : std::uint8_t { slurm, flux };
 struct BatchJob {
   Scheduler scheduler = Scheduler::slurm;
   std::string id;
-  std::string name; // unique, whereas a controller that lost its state reuses ids
+  std::string name;                // unique, whereas a controller that lost its state reuses ids
   std::vector<std::string> points; // key of each task
 };
 

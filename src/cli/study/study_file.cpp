@@ -25,7 +25,7 @@ constexpr std::int64_t most_per_rank = std::int64_t{1} << 40;
 
 using Words = std::vector<std::string>;
 
-/// One table of the file. Every key that is asked for is known; require_known() refuses the others.
+/// One table of the file. Keys that were read are known; require_known() refuses all others.
 class Table {
  public:
   Table(toml::table const& table, std::string name, std::string path)
@@ -58,7 +58,7 @@ class Table {
     for (auto const& node : *list)
       values.push_back(whole(node, key, least, most));
   }
-  /// Known, and read by somebody else.
+  /// Marks a key as known that is read elsewhere.
   void pass(std::string const& key) { known_.push_back(key); }
 
   void require_known() const {
@@ -106,7 +106,7 @@ void require_one_of(Table const& table, std::string const& key, Words const& val
                                     runtime::did_you_mean(value, words)));
 }
 
-/// Names become parts of file names.
+/// Throws UserError if the name has characters that must not occur in file names.
 void require_name(Table const& table, std::string const& name) {
   auto const is_plain = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';

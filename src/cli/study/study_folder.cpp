@@ -30,12 +30,12 @@ Lines lines_of(std::string const& text) {
   return lines;
 }
 
-/// Open MPI puts what it says between such lines.
+/// True for a line of dashes; Open MPI prints its messages between two of them.
 bool is_rule(std::string const& line) {
   return line.size() >= 60 && line.find_first_not_of('-') == std::string::npos;
 }
 
-/// That a rank has failed, or that the job ends for it: what it failed of is said elsewhere.
+/// True for messages that a rank has failed or that the job ends; the reason stands elsewhere.
 bool is_aftermath(std::string const& text) {
   static constexpr std::array<std::string_view, 4> beginnings{"Primary job", "MPI_ABORT was invoked",
                                                               "mpirun detected that one or more processes",
@@ -43,15 +43,15 @@ bool is_aftermath(std::string const& text) {
   return std::ranges::any_of(beginnings, [&](std::string_view words) { return text.starts_with(words); });
 }
 
-/// "srun: error: ..", "slurmstepd: error: ..", "flux-job: ..", "[mpiexec@host] ..", "points/KEY.sh: line 9: ..", "mpirun: Error: ..".
-/// That a task has ended is none: why it did is said elsewhere.
+/// True for error messages: "srun: error: ..", "slurmstepd: error: ..", "flux-job: ..", "[mpiexec@host] ..", "points/KEY.sh: line 9: ..",
+/// "mpirun: Error: ..". False for the message that a task has ended, whose reason stands elsewhere.
 bool is_error(std::string const& line) {
   static std::regex const pattern(
       R"(^(\S+: (error|Error|ERROR|fatal)\b.*|flux-job: .*|\[(mpiexec|proxy\S*)@?.*\] .*|\S*\.sh: line \d+: .*)$)");
   return std::regex_match(line, pattern) && line.find("Exited with exit code") == std::string::npos;
 }
 
-/// The lines up to an empty one or a rule, as one.
+/// Joins the lines up to an empty one or a line of dashes.
 std::string paragraph_at(Lines const& lines, std::size_t first) {
   std::string text;
   for (auto i = first; i < lines.size() && !lines[i].empty() && !is_rule(lines[i]); ++i)
@@ -79,7 +79,7 @@ std::string reason_in_log(std::string const& log) {
     if (!is_warning && !is_aftermath(text)) return text;
     auto& kept = is_warning ? warning : aftermath;
     if (kept.empty()) kept = text;
-    while (i + 1 < lines.size() && !is_rule(lines[i + 1])) // up to the rule that closes it
+    while (i + 1 < lines.size() && !is_rule(lines[i + 1])) // skip to the closing line of dashes
       ++i;
     ++i;
   }
@@ -132,7 +132,7 @@ std::vector<BatchJob> StudyFolder::jobs() const {
   std::istringstream lines(text_of_file(at("jobs", "jobs.jsonl")));
   for (std::string line; std::getline(lines, line);) {
     auto const json = nlohmann::json::parse(line, nullptr, false);
-    if (!json.is_object()) continue; // cut off while it was written: its points are submitted again
+    if (!json.is_object()) continue; // incomplete line: its points are submitted again
     jobs.push_back({json.value("scheduler", "slurm") == "flux" ? Scheduler::flux : Scheduler::slurm,
                     json.value("job", ""), json.value("name", ""),
                     json.value("points", std::vector<std::string>())});
@@ -146,7 +146,7 @@ void StudyFolder::add(BatchJob const& job) const {
                                     {"name", job.name},
                                     {"points", job.points}};
   auto const path = at("jobs", "jobs.jsonl");
-  // A line that was cut off must not swallow this one.
+  // If the last line is incomplete, begin a new one.
   auto const before = text_of_file(path);
   auto const* const gap = before.empty() || before.back() == '\n' ? "" : "\n";
   runtime::WritableFile file(path, runtime::WritableFile::Mode::append, {"study", path});
@@ -164,7 +164,7 @@ std::string StudyFolder::reason_of_failure(StudyPoint const& point) const {
 
 std::vector<PointStatus> StudyFolder::status_of(std::span<StudyPoint const> points) const {
   std::map<std::string, std::pair<BatchJob const*, std::size_t>>
-      submitted; // by point: the last job, and its task there
+      submitted; // last job of each point, and its task there
   auto const all_jobs = jobs();
   for (auto const& job : all_jobs)
     for (std::size_t i = 0; i < job.points.size(); ++i)

@@ -24,9 +24,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// What the end of a job takes beside a checkpoint.
+/// Seconds that the end of a job takes in addition to a checkpoint.
 constexpr double margin_seconds = 5;
-/// A checkpoint, before one has been measured.
+/// Assumed seconds of a checkpoint until one has been measured.
 constexpr double unmeasured_checkpoint_seconds = 15;
 
 /// Why a rank wants to stop, as a number. All ranks take the largest. Signal s is time_is_over + s, so a signal on
@@ -64,7 +64,7 @@ bool StopCondition::is_time_over(double checkpoint_seconds) {
   longest_step_ = std::max(longest_step_, std::chrono::duration<double>(now - last_step_).count());
   last_step_ = now;
   if (!end_time_) return false;
-  // One more step, which may take half as long again, and a checkpoint, which may take twice as long.
+  // Time for one more step (50 % longer than the longest so far) and a checkpoint (twice as long as the last one).
   auto const needed = 1.5 * longest_step_ +
                       2 * (checkpoint_seconds > 0 ? checkpoint_seconds : unmeasured_checkpoint_seconds) +
                       margin_seconds;
@@ -95,7 +95,7 @@ namespace {
 
 using runtime::throw_user;
 
-/// Options that any training may change when it goes on: where it runs, and what it reports.
+/// Options that may change in every resumed training: where it runs, and what it reports.
 constexpr std::array<std::string_view, 25> always_free{
     "grid",         "eval-every",       "device-graph",     "init-from",
     "patience",     "save-best",        "save-weights",     "force",
@@ -105,7 +105,7 @@ constexpr std::array<std::string_view, 25> always_free{
     "timeout",      "metrics",          "machine",          "measure-top",
     "init-skip"};
 
-/// The word of --resume-override that lets an option differ, or none. A preset's warm-up is a share of the length.
+/// Word of --resume-override that lets an option differ; empty if there is none. A preset's warm-up is a share of the length.
 std::string group_of(std::string_view option, std::string_view source) {
   if (option == "warmup-steps" && source == "preset") return "length";
   if (option == "compute-dtype" || option == "gemm-math" || option == "comm-dtype" ||
@@ -117,7 +117,7 @@ std::string group_of(std::string_view option, std::string_view source) {
   return {};
 }
 
-/// Whether a preset's warm-up here is not that of the checkpoint.
+/// True if the warm-up that a preset gives differs from the warm-up in the checkpoint.
 bool has_other_warm_up(models::Identity const& recorded, models::Identity const& wanted) {
   constexpr auto name = "--warmup-steps";
   auto const here = std::ranges::find(wanted, name, &models::IdentityPart::name);
@@ -134,7 +134,7 @@ models::Identity identity_of_options(nlohmann::ordered_json const& run_record,
   for (auto const& [name, value] : run_record.at("configuration").items())
     if (std::ranges::find(free_options, name) == free_options.end() &&
         std::ranges::find(always_free, name) == always_free.end()) {
-      auto const is_usual = name == "monitor" && value == "accuracy"; // of checkpoints that do not name it
+      auto const is_usual = name == "monitor" && value == "accuracy"; // older checkpoints do not record it
       auto const source = run_record.at("sources").at(name).get<std::string>();
       identity.push_back({"--" + name, value.is_string() ? value.get<std::string>() : value.dump(),
                           group_of(name, source), is_usual || source == "default"});
@@ -332,7 +332,7 @@ models::CheckpointSettings Checkpoints::settings(models::Architecture const& arc
   settings.num_kept = options_.checkpoint_keep;
   settings.is_asynchronous = options_.checkpoint_async == "on";
   settings.before_commit = [metrics = std::filesystem::path(context_.metrics.path())] {
-    std::error_code ignored; // records that are lost would never come again
+    std::error_code ignored; // a resumed run does not write older records again
     if (std::filesystem::is_regular_file(metrics, ignored))
       runtime::WritableFile(metrics, runtime::WritableFile::Mode::open, {"metrics", metrics}).sync();
   };

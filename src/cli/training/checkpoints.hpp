@@ -67,8 +67,7 @@ struct TrainingLength {
 /// Identity of a training, and further conditions on the checkpoint that it resumes from.
 struct TrainingIdentity {
   models::Identity parts;
-  bool decays_to_the_end =
-      false; // true if the learning rate depends on the length of the training
+  bool decays_to_the_end = false; // true if the learning rate depends on the length of the training
   models::RequireFits require_progress = {}; // throws UserError if not; may be empty
 };
 

@@ -22,18 +22,18 @@ std::string text_of(nlohmann::ordered_json const& name) {
   return fmt::format("{}", fmt::join(words, " "));
 }
 
-/// The rank with most decides, so all ranks answer alike. Collective.
+/// True if the training fits in memory on the rank that needs most; same result on all ranks. Collective.
 bool fits(MeasuredTraining const& training, models::MemoryEstimate const& estimate) {
   auto const needed = pmm::runs_on_host ? estimate.peak() : estimate.arrays;
   auto const most = runtime::all_reduced(training.context.world(), needed, runtime::Reduction::max);
   return training.memory == 0 || most <= training.memory;
 }
 
-/// `steps_of(grid, settings)`: of one choice.
+/// `steps_of(grid, settings)`: trains one choice and returns the seconds of its steps.
 template<class StepsOf>
 ChosenGrid choose(MeasuredTraining const& training, std::vector<models::GridChoice> choices,
                   std::int64_t num_steps, StepsOf const& steps_of) {
-  // Where a batch has fewer vertices than an axis has ranks.
+  // A choice is impossible if a batch has fewer vertices than an axis has ranks.
   auto const is_impossible = [](models::GridChoice const& choice) { return !std::isfinite(choice.seconds); };
   if (!is_impossible(choices.front())) std::erase_if(choices, is_impossible);
   choices.resize(

@@ -12,7 +12,7 @@
 namespace orthant::cli {
 namespace {
 
-/// Options of train that an epoch depends on, and the groups of which all count.
+/// Options of train that an epoch depends on, and groups of which it uses all options.
 constexpr std::array<std::string_view, 29> used{
     "Model",         "graph",        "dataset",     "mode",          "task",
     "grid",          "machine",      "measure-top", "preset",        "optimizer",
@@ -21,7 +21,7 @@ constexpr std::array<std::string_view, 29> used{
     "overlap",       "order",        "schedule",    "operand-dtype", "gather",
     "device-graph",  "force-memory", "lr",          "betas"};
 
-/// The preset's network; how often it is trained is not of interest here.
+/// Applies the preset except its number of epochs.
 void take_preset(Context& context, TrainOptions& train) {
   auto const epochs = train.epochs;
   apply_preset(context, train);
@@ -62,21 +62,23 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// `more` beside those of `base`, or in place of them.
+/// Options of `base`, with those of `more` added or replaced.
 Json with(Json base, Json const& more) {
   base.update(more);
   return base;
 }
 
-/// kipf-gcn   arXiv 1609.02907, section 5.2: Cora, CiteSeer and PubMed alike. It evaluates each epoch; the paper stops after 10
+/// kipf-gcn   arXiv 1609.02907, section 5.2: the same for Cora, CiteSeer and PubMed. Evaluates each epoch. The paper stops after 10
+/// epochs
 ///            without a smaller validation loss.
-/// gat-cora   arXiv 1710.10903, section 3.3; it stops 100 epochs after the last gain of validation loss or accuracy, as the authors' program.
-/// sgc-*      arXiv 1902.07153, appendix B.1, and the epochs of the authors' program for CiteSeer. Its only tuned number, the
+/// gat-cora   arXiv 1710.10903, section 3.3. Stops 100 epochs after the last gain of validation loss or accuracy, as the authors'
+/// program.
+/// sgc-*      arXiv 1902.07153, appendix B.1, with the number of epochs of the authors' program for CiteSeer. The only tuned number, the
 ///            weight decay, is that program's default.
-/// appnp-*    arXiv 1810.05997, section 5 (alpha, K, rate, decay of the first layer, patience). Without dropout of edges.
-/// gcnii-*    arXiv 2007.02133, table 6: lambda is --theta, L2_c is --weight-decay, L2_d that of the first and the last layer.
-///            Its first and its last layer have biases, its convolutions none, as in the authors' program. It stops 100 epochs after
-///            the least validation loss.
+/// appnp-*    arXiv 1810.05997, section 5 (alpha, K, learning rate, decay of the first layer, patience), without edge dropout.
+/// gcnii-*    arXiv 2007.02133, table 6: lambda is --theta, L2_c is --weight-decay, L2_d the decay of the first and the last layer.
+///            These two layers have biases and the convolutions have none, as in the authors' program. Stops 100 epochs after the least
+///            validation loss.
 std::span<Preset const> presets() {
   static Json const kipf{
       {"model", "gcn"}, {"layers", 2},           {"hidden", 16}, {"dropout", 0.5},
@@ -126,7 +128,7 @@ std::span<Preset const> presets() {
   return all;
 }
 
-/// The member of an option's name := the value.
+/// Sets the option `name`.
 void set(TrainOptions& o, std::string const& name, Json const& value) {
   using Options = TrainOptions;
   static std::map<std::string_view, std::int64_t Options::*> const integers{
@@ -165,7 +167,7 @@ void set(TrainOptions& o, std::string const& name, Json const& value) {
     ORTHANT_REQUIRE(false, "a preset sets ", name, ", which nobody reads");
 }
 
-/// The nearest divisor of a width to a number of heads.
+/// Divisor of `width` that is nearest to `heads`.
 std::int64_t fitting_heads(std::int64_t width, std::int64_t heads) {
   for (std::int64_t distance = 0;; ++distance)
     for (auto const candidate : {heads - distance, heads + distance})
@@ -181,7 +183,7 @@ void fit(PresetFit& preset, TrainOptions& o) {
   if (needs_relu && preset.gives("activation"))
     preset.change("activation", o.activation, std::string("relu"));
   if (preset.gives("epochs")) {
-    // An epoch of mini-batches has more steps than one, as many as the graph has batches.
+    // An epoch of mini-batches has one step per batch, so only full-graph training needs more epochs than warm-up steps.
     if (o.mode == "full" && o.warmup_steps >= o.epochs && o.warmup_steps < most_epochs)
       preset.change("epochs", o.epochs, o.epochs + o.warmup_steps);
     if (o.mode == "minibatch" && o.finish_full > o.epochs)

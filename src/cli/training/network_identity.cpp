@@ -11,8 +11,8 @@
 namespace orthant::cli {
 namespace {
 
-/// Options that such a training may change when it goes on: how fast it runs. What the data set is, the fingerprint
-/// says; of batches and of the decoder see parts_of().
+/// Options that may change in a resumed training of a graph network because they only affect its speed, or because another part of the
+/// identity covers them: the fingerprint covers the data set, parts_of() batches and decoder.
 constexpr std::array<std::string_view, 20> free_options{
     "graph",   "dataset",       "mode",   "epochs", "finish-full", "overlap",
     "order",   "schedule",      "gather", "batch",  "accumulate",  "batch-train-fraction",
@@ -30,7 +30,7 @@ models::Identity parts_of(TrainOptions const& o, nlohmann::ordered_json const& r
       {"fingerprint of the data set", graph::fingerprint_of(grid.world(), store)}};
   auto const of_options = identity_of_options(run_record, free_options);
   identity.insert(identity.end(), of_options.begin(), of_options.end());
-  if (auto const width = o.decoder_width(); width > 0) // given, or that of --embedding
+  if (auto const width = o.decoder_width(); width > 0) // by default the width of --embedding
     identity.push_back({"--decoder-hidden", fmt::format("{}", width), {}, width == o.embedding});
   for (auto const& [name, value] :
        {std::pair(std::string("--mode"), o.mode),
@@ -54,7 +54,7 @@ models::Identity parts_of(TrainOptions const& o, nlohmann::ordered_json const& r
   return identity;
 }
 
-/// A checkpoint within an epoch of mini-batches needs that epoch to be one.
+/// Throws UserError if the checkpoint lies within an epoch of mini-batches and this epoch would not be one here.
 void require_fitting_epoch(TrainOptions const& options, std::filesystem::path const& path,
                            models::TrainProgress const& progress) {
   if (progress.step == 0) return;
@@ -90,7 +90,7 @@ std::int64_t host_copy_bytes(pmm::ProcessGrid const& grid, models::NetworkPlan c
 
 models::Architecture record_of_checkpoint(models::NetworkSettings const& settings) {
   auto record = models::record_of(settings);
-  if (settings.trains_features) // not in the order of weights files
+  if (settings.trains_features) // weights files use another order
     record.emplace_back("order_of_features", "natural, of a checkpoint");
   return record;
 }

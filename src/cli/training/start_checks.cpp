@@ -39,7 +39,7 @@ void warn_of_data(Context const& context, graph::GraphStore const& store) {
 
 namespace {
 
-/// The ranks of one device are those of one host that see it at one address. Collective.
+/// Communicator of the ranks that share this rank's device: same host and same device id. Collective.
 runtime::Communicator sharers_of_device(Context const& context) {
   auto const& binding = context.environment.binding();
   auto const place = std::string(binding.host.data()) + " " + binding.device_id.data();
@@ -83,7 +83,7 @@ std::int64_t memory_of_rank(Context const& context) {
 ResidentPeak::ResidentPeak() {
   malloc_trim(0);
   std::ofstream("/proc/self/clear_refs")
-      << '5'; // the kernel begins a new peak; if it does not, the old one stays
+      << '5'; // resets the peak of the process; may have no effect
   before_ = runtime::resident_bytes();
 }
 
@@ -103,7 +103,7 @@ graph::GraphStore make_graph_in_memory(
     auto const needed = runtime::together(world, [&] {
       runtime::Communicator const self(MPI_COMM_SELF, "self");
       auto const estimate = graph::estimate_partition(self, *make_source(self), how.permutation);
-      return estimate.memory_bytes + estimate.disk_bytes; // the store is in memory, too
+      return estimate.memory_bytes + estimate.disk_bytes; // the store is also in memory
     });
     runtime::require_memory(world, "a graph that each rank makes for itself", needed);
   }

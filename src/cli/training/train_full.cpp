@@ -23,8 +23,8 @@
 namespace orthant::cli {
 namespace {
 
-/// Which rows a training step keeps; none: all. `auto` takes what promises a gain and fits; the estimate
-/// becomes that of the choice. Collective. Throws UserError if what was asked for does not fit.
+/// Rows that a training step keeps; nullopt for all. `auto` prunes if that promises a gain and fits in memory. Replaces `estimate` by the
+/// estimate with pruning. Collective. Throws UserError if --prune on does not fit in memory.
 template<class T>
 std::optional<models::PrunedRows>
 choose_pruning(Context const& context, TrainOptions const& options, pmm::ProcessGrid const& grid,
@@ -117,7 +117,7 @@ TrainEnd train_in_full(TrainOptions const& options, Context& context) {
 
     ResumableRun<T> resumable(checkpoints, grid, models::original_ids_of(store), model.parameters(), update,
                               weight_files.keeps_best());
-    // Nothing can be refused from here on.
+    // No check can fail from here on, so files are written now.
     auto facts = nlohmann::ordered_json::object();
     if (!chosen.record.is_null()) facts["measured"] = chosen.record;
     if (kept != nullptr)

@@ -25,14 +25,14 @@
 namespace orthant::cli {
 namespace {
 
-/// A batch of --batch auto is one part of so many of the graph, and below so many neighbors that a vertex keeps
-/// batches learn less than the full graph does: tests/bench/results/2026-11-22-samplers.md.
+/// --batch auto divides the graph into this number of batches. A vertex that keeps fewer neighbors than the last number makes batches
+/// learn less than the full graph: tests/bench/results/2026-11-22-samplers.md.
 constexpr std::int64_t auto_parts = 2;
 constexpr std::int64_t auto_parts_of_clusters = 16;
 constexpr double least_kept_neighbours = 5;
 
-/// A second thread on a core that computes would only interrupt it. A host with a device has time, and an emulated machine is taken to have
-/// cores.
+/// True if a second thread samples batches ahead. For `overlap` "auto" only if cores are free, since it would interrupt a core that
+/// computes. Hosts with a device and emulated machines are assumed to have free cores.
 bool samples_ahead(runtime::Communicator const& world, std::string const& overlap) {
   if (overlap != "auto") return overlap == "on";
   if (!pmm::runs_on_host || world.instruments().clock.machine() != nullptr) return true;
@@ -49,7 +49,7 @@ void describe_batches(Context const& context, pmm::ProcessGrid const& grid, samp
       num_groups * batches.num_accumulated * batches.batch_size);
 }
 
-/// How much of the graph the batches see, with advice if it is little.
+/// Prints how many neighbors a vertex keeps in a batch, and warns if these are few.
 void describe_kept_neighbours(Context const& context, graph::StoreFacts const& facts, double num_kept,
                               models::MiniBatchSettings const& batches) {
   auto const mean_degree =
@@ -65,14 +65,14 @@ void describe_kept_neighbours(Context const& context, graph::StoreFacts const& f
           : ", or --sampler clusters with a store of partition --clusters");
 }
 
-/// How edges of a batch are weighed.
+/// Weights of the edges in a batch, for the metrics.
 std::string_view edges_of(TrainOptions const& options, models::MiniBatchSettings const& batches) {
   if (options.model == "gat" || options.model == "gatv2") return "attention";
   if (options.model == "sage" && options.aggregator == "max") return "maximum";
   return batches.edges == sampling::BatchEdges::renormalize ? "renormalize" : "rescale";
 }
 
-/// What --batch and --batch-edges became.
+/// Resolved values of --batch and --batch-edges, for the metrics.
 nlohmann::ordered_json record_of_batches(TrainOptions const& options, sampling::Sampler const& sampler,
                                          models::MiniBatchSettings const& batches, double num_kept) {
   return {{"sampler", options.sampler},
@@ -117,7 +117,7 @@ TrainEnd train(TrainOptions const& options, Context& context) {
           {world.size(), options.grid, std::string(models::open_schedules(model_settings, options.schedule))},
           seconds),
       batches, models::num_steps_of(store.facts().num_vertices, sizes, shape.data));
-  // Until the first epoch is over: ended before it, a process on 2 ranks takes 51 MiB in place of 49.
+  // Kept until the end of the first epoch; otherwise a process on 2 ranks takes 51 MiB instead of 49.
   std::optional<runtime::MappedArrays> mapped(std::in_place);
   pmm::ProcessGrid const grid(world, choice.shape);
   model_settings.schedule = choice.schedule;
@@ -160,7 +160,7 @@ TrainEnd train(TrainOptions const& options, Context& context) {
   auto const result = run.run(
       trainer,
       [&](runtime::EpochRecord const& epoch) {
-        mapped.reset(); // arrays of batches have grown
+        mapped.reset(); // the arrays of batches have their final size
         lines.write(epoch);
       },
       record_of_checkpoint(model_settings));
@@ -183,7 +183,7 @@ TrainEnd train(TrainOptions const& options, Context& context) {
 
 std::string batch_edges_of(TrainOptions const& options, graph::StoreFacts const& facts) {
   if (options.batch_edges != "auto") return options.batch_edges;
-  // A sum has no degrees to renormalize by.
+  // An operator without normalization has no degrees to renormalize by.
   auto const normalizes = facts.normalization != graph::Normalization::none;
   return options.sampler == "clusters" && normalizes ? "renormalize" : "rescale";
 }

@@ -14,7 +14,7 @@
 namespace orthant::cli {
 namespace {
 
-/// More is a slip.
+/// Upper bound of --seeds; larger values are taken for typing errors.
 constexpr std::int64_t most_seeds = 1'000'000;
 
 void add_data(Command& command, TrainOptions& o) {
@@ -192,7 +192,7 @@ namespace {
 
 struct Idle {
   std::string_view option;
-  std::string reason; // "is for mini-batches: ..", behind the option's name
+  std::string reason; // text after the option's name: "is for mini-batches: .."
 };
 
 std::vector<Idle> idle_optimizer_options(OptimizerOptions const& o) {
@@ -280,7 +280,7 @@ std::vector<Idle> idle_options(TrainOptions const& o) {
   return idle;
 }
 
-/// Whether it asks for what happens without it, which is no mistake.
+/// True if the option has the value that means "no effect", which is no error.
 bool asks_for_nothing(Context const& context, std::string_view option) {
   auto const& value = context.run_record.at("configuration").at(std::string(option));
   if (option == "device-graph") return value == "off";
@@ -293,13 +293,13 @@ bool asks_for_nothing(Context const& context, std::string_view option) {
   if (option == "sampler") return value == "uniform";
   if (option == "batch" || option == "batch-edges") return value == "auto";
   if (option == "gather")
-    return value == "auto" || value == "needed"; // the latter is refused where it is read
+    return value == "auto" || value == "needed"; // model_of() refuses "needed" elsewhere
   if (option == "finish-full" || option == "batch-train-fraction" || option == "label-smoothing")
     return value == 0;
   return false;
 }
 
-/// Throws for a flag, and tells of what the environment or a file says.
+/// Throws UserError for the first idle flag; logs idle values from the environment or a file.
 void refuse(Context const& context, std::vector<Idle> const& idle) {
   auto const& sources = context.run_record.at("sources");
   for (auto const& [option, reason] : idle) {

@@ -15,7 +15,7 @@
 namespace orthant::cli {
 namespace {
 
-/// Without validation vertices nothing is the best.
+/// True if there is a best epoch, which needs validation vertices.
 bool has_best(models::TrainProgress const& progress) {
   return progress.best.scores[static_cast<std::size_t>(graph::Split::valid)].num_counted > 0;
 }
@@ -186,7 +186,7 @@ void describe_graph(Context const& context, graph::GraphStore const& store) {
 namespace {
 
 void report_scores(Context const& context, models::TrainResult const& result, TrainOptions const& options) {
-  // 39 characters, for narrow terminals.
+  // 39 characters per line, for narrow terminals.
   auto const line = [&](std::string const& name, double train, double valid, double test) {
     say(context, "{:<18}{:>7.4f}{:>7.4f}{:>7.4f}\n", name, train, valid, test);
   };
@@ -204,7 +204,7 @@ void report_scores(Context const& context, models::TrainResult const& result, Tr
       auto const& [train, valid, test] = *scores;
       line(name, train.accuracy(), valid.accuracy(), test.accuracy());
       line("  macro-F1", train.macro_f1, valid.macro_f1, test.macro_f1);
-      if (train.micro_f1 != train.accuracy()) // several classes
+      if (train.micro_f1 != train.accuracy()) // vertices with several labels
         line("  micro-F1", train.micro_f1, valid.micro_f1, test.micro_f1);
       if (train.roc_auc || valid.roc_auc || test.roc_auc)
         say(context, "{:<18}{:>7}{:>7}{:>7}\n", "  ROC-AUC", area_text(train.roc_auc),
@@ -244,7 +244,7 @@ int end_stopped(Context& context, models::TrainProgress const& progress, Stop co
   nlohmann::ordered_json record{{"reason", stop.reason}, {length.unit, progress.epoch}};
   if (length.unit != "step") record["step"] = progress.step;
   context.metrics.write("stopped", record);
-  constexpr int shell_status = 128; // and the number of the signal
+  constexpr int shell_status = 128; // + number of the signal
   return has_checkpoint ? runtime::exit_requeue : shell_status + stop.signal;
 }
 

@@ -18,7 +18,7 @@ std::string beside(std::string const& weights) {
 
 } // namespace
 
-/// Refuses the options that need a best epoch. `why`: "{option} {why}".
+/// Throws UserError if an option needs a best epoch. The message is "{option} {why}".
 void WeightFiles::require_none_of_best(std::string const& why) const {
   if (!options_.save_best.empty()) runtime::throw_user("--save-best {}", why);
   if (patience_ > 0) runtime::throw_user("--patience {}", why);

@@ -225,7 +225,7 @@ class NegativeDrawer {
   runtime::KeyedBijection order_;
   std::vector<Edge> const& known_;
   VisitEdges const& visit_edges_;
-  std::int64_t begin_ = 0; // of the next round
+  std::int64_t begin_ = 0; // begin of the next round
 };
 
 void sort_and_merge(std::vector<Edge>& links) {

@@ -29,7 +29,6 @@ namespace orthant::graph {
 //
 //   gather   pairs (v, c'), c' other than the c of v, with an entry in column v and a row of c'     / N (G - 1)
 //   sum      pairs (v, a'), a' other than the a of v, with an entry in row v and a column of a'     / N (G - 1)
-//   sum      pairs (v, a'), a' other than that of v, with an entry in row v and a column of a'     / N (G - 1)
 
 inline constexpr std::array<std::int64_t, 4> statistics_grids{2, 4, 8, 16};
 

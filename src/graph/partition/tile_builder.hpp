@@ -91,13 +91,13 @@ class TileBuilder {
   int num_ranks_;
   struct Owner {
     int rank;
-    std::int64_t first_tile_row; // of that rank
+    std::int64_t first_tile_row; // first tile row of that rank
   };
 
   TileGrid grid_;
   CutIndex rows_;
   CutIndex columns_;
-  std::vector<Owner> owners_; // of each row of tiles
+  std::vector<Owner> owners_; // owner of each tile row
   Range tile_rows_;           // owned by this rank
   RecordLists<Entry> tiles_;
 };

@@ -92,7 +92,7 @@ class TextBlocks {
   std::int64_t begin_ = 0;                 // of this share, in bytes of a plain file
   std::int64_t end_ = 0;
   std::int64_t position_ = 0;
-  std::int64_t lines_before_ = 0; // of this share, before the block
+  std::int64_t lines_before_ = 0; // lines of this share before the block
   std::int64_t block_begin_ = 0;  // in bytes of the file's text
   std::string_view block_;
   bool is_at_end_ = false;

@@ -73,7 +73,7 @@ struct Machine {
     /// Share of these rates that a product reaches, by the length of its shortest side; at most 1.
     WidthTable narrow{};
     double attention = 0;             // rate of products within a pass of attention; 0: same as fp32
-    double attention_row_seconds = 0; // per query and head, for its row of scores, in addition to the products
+    double attention_row_seconds = 0; // per query and head, in addition to the products
     double launch_seconds = 0;        // per dense product, in addition to Machine::launch_seconds
   } dense;
 

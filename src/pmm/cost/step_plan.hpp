@@ -6,9 +6,9 @@
 // machine. A plan follows from layouts alone. It needs no communicator and no array, so one rank can plan the steps of thousands.
 //
 //   StepPlan step(shape, coordinates, sizeof(float));
-//   plan_product(step, transform);       // declared beside the product itself (pmm/product/product.hpp)
+//   plan_product(step, transform);       // declared with the product (pmm/product/product.hpp)
 //   plan_sum_rows(step, q);
-//   plan_matrix(step, q, "Q");           // declared beside DistMatrix
+//   plan_matrix(step, q, "Q");           // declared with DistMatrix
 //   bytes_along(step, "x");              // sums over the list
 //   bytes_held(step);
 //

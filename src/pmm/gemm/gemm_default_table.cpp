@@ -16,13 +16,13 @@
 // memory as in training, OpenBLAS reaches 75 to 100 and LIBXSMM 1.17 reaches 81 to 112 on each of two cores. LIBXSMM was measured only on
 // Zen 4 and Zen 5. OpenBLAS is chosen on older processors, where nothing else was measured.
 //
-// Orthant's own kernels (pmm/tall_gemm) were measured on two cores at the same time of two processors; in brackets oneDNN, LIBXSMM and
+// Orthant's own kernels (pmm/tall_gemm) were measured on two processors, with two cores at the same time; in brackets oneDNN, LIBXSMM and
 // OpenBLAS:
 //
-//   Zen 5, whose multiply-adds reach 540   A B 518 (473 303 372), narrow 484 (379 485 392); A B^T 501 (468 306 380), narrow 477 (393 477 390);
-//                                          sums 447 (367 381 311), narrow 443 (354 438 340)
-//   Zen 4, whose multiply-adds reach 236   A B 204 (182 188 182), narrow 213 (161 182 182); A B^T 195 (179 186 181), narrow 209 (146 162 160);
-//                                          sums 205 (194 208 197), narrow 214 (195 211 194)
+//   Zen 5, multiply-adds reach 540   A B 518 (473 303 372), narrow 484 (379 485 392); A B^T 501 (468 306 380), narrow 477 (393 477 390);
+//                                    sums 447 (367 381 311), narrow 443 (354 438 340)
+//   Zen 4, multiply-adds reach 236   A B 204 (182 188 182), narrow 213 (161 182 182); A B^T 195 (179 186 181), narrow 209 (146 162 160);
+//                                    sums 205 (194 208 197), narrow 214 (195 211 194)
 //
 // On Zen 4, LIBXSMM was 1 % faster in sums. Orthant's kernels are nevertheless chosen for all tall shapes, with which an epoch took 0.90
 // to 0.94 of its time.

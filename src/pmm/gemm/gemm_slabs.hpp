@@ -101,7 +101,7 @@ template<class T>
 void sum_slabs(runtime::DefaultExec const& exec, std::int64_t num_slabs, T* partial, GemmRest<T> const& rest,
                T alpha, T beta, Panel<T> const& c) {
   using Policy = Kokkos::RangePolicy<runtime::DefaultExec, std::int64_t>;
-  constexpr auto group_size = std::int64_t{24}; // near the square root of 528, so that a group has as many slabs as there are groups
+  constexpr auto group_size = std::int64_t{24}; // about sqrt(528): as many slabs per group as groups
   auto const num_groups = (num_slabs + group_size - 1) / group_size;
   auto const size = c.num_rows * c.num_columns;
   Kokkos::parallel_for(

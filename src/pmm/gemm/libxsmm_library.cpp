@@ -37,7 +37,7 @@ constexpr auto num_terms = std::int64_t{256};
 // Kernels add term by term to a float, whose sum of ones stops growing at 2^24.
 constexpr auto longest_xsmm_sum = std::int64_t{1} << 14;
 
-constexpr auto most_xsmm_kernels = std::size_t{512}; // the numbers of rows of experts differ, which needs many kernels
+constexpr auto most_xsmm_kernels = std::size_t{512}; // many, because experts have different numbers of rows
 constexpr auto longest_code = std::size_t{1} << 17;
 
 /// Key of a kernel: C := op(A) B + beta C for these extents and strides. LIBXSMM's matrices are column-major, so the kernel computes

@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The process grid, data x X x Y x Z and, for language models, expert and pipe. Each set of axes has its own communicators.
+// The process grid, data x X x Y x Z and, for language models, expert and pipe. The ranks along each set of axes share a communicator.
 //
 //   rank = y + Y (x + X (z + Z (e + E (d + D p))))          Y fastest, then X, Z, expert, data, pipe
 //

@@ -19,8 +19,8 @@ namespace orthant::pmm::host_rows {
 /// to(i, j) := M scale f(from(i, j) + bias(j)), f = relu or the identity
 ///
 /// M = 0 if word (feature mod 4) of Philox4x32-10(counter = (feature / 4, row_keys(i)), key) is below `threshold`, where
-/// feature = first_column + j; otherwise M = 1. Matrices are contiguous and may alias. If `passed` is set, bit j of row i of it
-/// becomes 1 if to(i, j) > 0, otherwise 0.
+/// feature = first_column + j; otherwise M = 1. Matrices are contiguous and may alias. If `passed` is not null, it gets one bit per
+/// element: bit j of row i := to(i, j) > 0.
 template<class T>
 struct HostActivation {
   std::int64_t num_columns = 0;
@@ -63,7 +63,7 @@ struct HostNorm {
   Sum inverse_width = 0;        // 1 / (number of columns of all ranks)
   Sum epsilon = 0;
   Sum keep_scale = 1;
-  bool has_squares = false;               // if true, inverse_rms already contains the sums of squares over all ranks
+  bool has_squares = false;               // if true, inverse_rms holds the sums of squares over all ranks
   Sum* inverse_rms = nullptr;             // [rows] := r
   std::uint32_t* passed = nullptr;        // [rows x words] := one bit per element: M n > 0
   std::int64_t const* row_keys = nullptr; // [rows], null: M = 1

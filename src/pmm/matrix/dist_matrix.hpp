@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// A dense matrix over the grid: a placement, and this rank's piece in one contiguous array. A copy shares
-// the numbers, as Views do.
+// Matrices and vectors distributed over the grid. A dense matrix has a placement and this rank's piece in one contiguous array; copies of
+// the object share the memory, as Views do. Sparse matrices and vectors follow below.
 
 #include "pmm/cost/step_plan.hpp"
 #include "pmm/grid/layout.hpp"
@@ -22,7 +22,8 @@ using runtime::DefaultExec;
 using runtime::Matrix;
 using runtime::Vector;
 
-/// The first rows x columns numbers of `numbers` as a matrix. Shares the memory, and does not keep it alive.
+/// Returns the first num_rows x num_columns numbers as a matrix, which borrows the memory: `numbers` must outlive it. Throws Error if
+/// `numbers` is shorter.
 template<class T>
 [[nodiscard]] Matrix<T> as_matrix(Vector<T> const& numbers, std::int64_t num_rows, std::int64_t num_columns) {
   ORTHANT_REQUIRE(num_rows * num_columns <= static_cast<std::int64_t>(numbers.extent(0)), num_rows, " x ",
@@ -35,14 +36,14 @@ class DistMatrix {
  public:
   DistMatrix() = default;
 
-  /// Zero. Local, but every rank of the grid builds its own. `grid` must outlive the matrix.
+  /// Allocates this rank's piece, filled with zeros. Not collective, but every rank of the grid must create its piece. `grid` must outlive
+  /// the matrix.
   DistMatrix(ProcessGrid const& grid, Placement const& placement, std::string const& label)
       : DistMatrix(grid, placement,
                    runtime::make_zeros<T>(
                        label, static_cast<std::size_t>(pmm::block_of(grid, placement).num_padded))) {}
 
-  /// On lent memory: the first block().num_padded numbers of `storage`, which is at least that long (Error)
-  /// and is left as it is.
+  /// Uses the first block().num_padded numbers of `storage`, which are not changed. Throws Error if `storage` is shorter.
   DistMatrix(ProcessGrid const& grid, Placement const& placement, Vector<T> storage)
       : grid_(&grid),
         placement_(placement),
@@ -55,7 +56,7 @@ class DistMatrix {
 
   DistMatrix(DistMatrix const&) = default;
   DistMatrix& operator=(DistMatrix const&) = default;
-  // Moved from, it holds no memory: a View that was moved from still does.
+  // A matrix that was moved from must not keep the memory, as a moved-from View would.
   DistMatrix(DistMatrix&& other) noexcept { *this = std::move(other); }
   DistMatrix& operator=(DistMatrix&& other) noexcept {
     grid_ = other.grid_;
@@ -72,15 +73,15 @@ class DistMatrix {
   [[nodiscard]] Extents const& extents() const { return placement_.extents; }
   /// Global ranges of rows and columns, and which of the block's elements this rank stores.
   [[nodiscard]] Block const& block() const { return block_; }
-  /// Whether this rank's piece is the one that counts among equal copies along the third axis.
+  /// True if this rank's piece is the first of the equal copies along the third axis, or if there are no copies.
   [[nodiscard]] bool is_first_replica() const {
     return layout().storage != Storage::replicated || grid_->coordinate(layout().third()) == 0;
   }
 
-  /// This rank's piece, [num_padded], padding at its end: zero, in lent memory any value.
+  /// This rank's piece, [num_padded], with padding at its end. The padding is zero; in memory passed to the constructor it has any value.
   [[nodiscard]] Vector<T> const& storage() const { return storage_; }
-  /// The piece as a matrix, [stored_rows x columns of the block]. A flat shard must be the whole block (Error).
-  /// Shares the memory, and does not keep it alive.
+  /// The piece as a matrix, [stored_rows x columns of the block], which borrows the memory of this object. Throws Error for a flat shard
+  /// that is not the whole block.
   [[nodiscard]] Matrix<T> local() const {
     ORTHANT_REQUIRE(layout().storage != Storage::flat_sharded || grid_->size(layout().third()) == 1,
                     "a flat shard is no matrix: ", placement_.to_string());
@@ -94,27 +95,27 @@ class DistMatrix {
   Vector<T> storage_;
 };
 
-/// Lists the array of a matrix of that placement. `format`: of its numbers; native is the scalar of training.
+/// Lists the array of a matrix with this placement. `format`: format of its numbers; native is the scalar of training.
 inline void plan_matrix(StepPlan& step, Placement const& placement, std::string label,
                         Lifetime lifetime = Lifetime::training, Wire format = Wire::native) {
   step.add_array(std::move(label), step.wire_bytes(step.block(placement).num_padded, format), lifetime);
 }
 
-/// to := from, of as many numbers with padding. A pass. Enqueues on exec; does not fence.
+/// to := from, including padding. Both must store the same number of elements. Counts as a pass. Enqueues on exec; does not fence.
 template<class T>
 void copy_numbers(DefaultExec const& exec, DistMatrix<T> const& from, DistMatrix<T> const& to) {
   auto const bytes = runtime::array_bytes(from.storage());
   from.grid().passes().add({"copy", bytes, bytes});
   Kokkos::deep_copy(exec, to.storage(), from.storage());
 }
-/// Lists it.
+/// Lists the pass of copy_numbers().
 inline void plan_copy(StepPlan& step, Placement const& placement) {
   auto const bytes = step.scalar_bytes(step.block(placement).num_padded);
   step.add_pass({"copy", bytes, bytes});
 }
 
-/// matrix(row, column) := value_at(row, column), global indices; `value_at` runs in kernels. Padding stays
-/// zero. Enqueues on exec; does not fence.
+/// matrix(row, column) := value_at(row, column) with global indices. `value_at` runs in kernels. Does not change padding. Enqueues on exec;
+/// does not fence.
 template<class T, class Function>
 void fill(DefaultExec const& exec, DistMatrix<T> const& matrix, Function const& value_at) {
   auto const block = matrix.block();
@@ -129,14 +130,13 @@ void fill(DefaultExec const& exec, DistMatrix<T> const& matrix, Function const& 
       });
 }
 
-// A vector split over an axis (or several, or none) and replicated over the others: biases, scales, whatever
-// belongs to the rows or to the columns of a distributed matrix.
-
+/// A vector that is split over one axis, several or none, and replicated over the others: biases, scales and other numbers per row or
+/// column of a distributed matrix.
 template<class T>
 class DistVector {
  public:
   DistVector() = default;
-  /// Zero. `grid` must outlive the vector.
+  /// Allocates this rank's part, filled with zeros. `grid` must outlive the vector.
   DistVector(ProcessGrid const& grid, AxisSet axes, std::int64_t length, std::string const& label,
              Granule const& granule = {})
       : grid_(&grid),
@@ -145,8 +145,8 @@ class DistVector {
         range_(part_of(grid.shape(), grid.coordinates(), axes, length, granule)),
         local_(label, static_cast<std::size_t>(range_.size())) {}
 
-  /// The same on lent memory, such as a part of a longer array: as many numbers as `storage` has (Error), which is
-  /// left as it is.
+  /// The same in the memory `storage`, for example a part of a longer array, which is not changed. Throws Error unless it has the length of
+  /// this rank's part.
   DistVector(ProcessGrid const& grid, AxisSet axes, std::int64_t length, Vector<T> storage,
              Granule const& granule = {})
       : grid_(&grid),
@@ -157,8 +157,8 @@ class DistVector {
     require_length();
   }
 
-  /// A whole vector on lent memory, or with `own` that part of it, which no other rank of the group has. As
-  /// many numbers as `storage` has (Error), which is left as it is.
+  /// A whole vector in the memory `storage`, or the part `own` of it, which no other rank of the group has. `storage` is not changed.
+  /// Throws Error unless it has the length of the vector or of the part.
   DistVector(ProcessGrid const& grid, std::int64_t length, Vector<T> storage,
              std::optional<Range> own = std::nullopt)
       : grid_(&grid),
@@ -173,7 +173,7 @@ class DistVector {
   [[nodiscard]] ProcessGrid const& grid() const { return *grid_; }
   [[nodiscard]] AxisSet axes() const { return axes_; }
   [[nodiscard]] std::int64_t length() const { return length_; }
-  /// Global indices that this rank holds.
+  /// Range of global indices that this rank stores.
   [[nodiscard]] Range range() const { return range_; }
   [[nodiscard]] Vector<T> const& local() const { return local_; }
   [[nodiscard]] bool is_first_replica() const {
@@ -201,27 +201,26 @@ inline void plan_vector(StepPlan& step, AxisSet axes, std::int64_t length, std::
   step.add_array(std::move(label), step.scalar_bytes(range.size()));
 }
 
-// A sparse matrix over the grid: this rank's block in CSR, replicated over the third axis, and its transpose
-// if adjoints need it. It is always a left operand: C := A B, and dB := A^T dC.
-
-/// Whether A^T is kept too, which takes 4 bytes more per non-zero of a pattern.
+/// Whether A^T is also kept, which takes 4 more bytes per non-zero of a pattern.
 enum class Adjoint : std::uint8_t { none, kept };
 
+/// A distributed sparse matrix: this rank's block in CSR, replicated over the third axis, and its transpose if adjoints need it. It is
+/// always a left operand: C := A B, and dB := A^T dC.
 template<class T>
 class DistSparse {
  public:
   DistSparse() = default;
 
-  /// `block`: this rank's rows and columns, local indices; its numbers must not change. Builds the transpose
-  /// if it is kept. Throws Error if the block does not have the placement's extents or the layout is sharded.
-  /// Not collective.
+  /// `block`: this rank's rows and columns, with local indices; its values must not change afterwards. Also computes the transpose if
+  /// `adjoint` is kept. Throws Error if the extents of the block and of the placement differ, or if the storage is not replicated. Not
+  /// collective.
   DistSparse(ProcessGrid const& grid, Placement const& placement, SparseBlock<T> const& block,
              Adjoint adjoint)
       : DistSparse(grid, placement, LocalSpmm<T>(block, Contents::fixed),
                    adjoint == Adjoint::kept ? LocalSpmm<T>(transposed(block), Contents::fixed)
                                             : LocalSpmm<T>()) {}
 
-  /// The same with a transpose that is there already: A_odd = A_even^T shares both.
+  /// The same with an existing transpose. With A_odd = A_even^T, two matrices can share both blocks.
   DistSparse(ProcessGrid const& grid, Placement const& placement, LocalSpmm<T> forward, LocalSpmm<T> adjoint)
       : grid_(&grid),
         placement_(placement),
@@ -240,7 +239,7 @@ class DistSparse {
   [[nodiscard]] Placement const& placement() const { return placement_; }
   [[nodiscard]] Block const& block() const { return block_; }
   [[nodiscard]] LocalSpmm<T> const& forward() const { return forward_; }
-  /// Throws Error if it was not kept.
+  /// Product with the transpose. Throws Error if it was not kept.
   [[nodiscard]] LocalSpmm<T> const& adjoint() const {
     ORTHANT_REQUIRE(adjoint_.block().csr.num_rows == block_.columns.size() &&
                         adjoint_.block().csr.num_columns == block_.rows.size(),

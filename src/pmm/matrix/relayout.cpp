@@ -49,7 +49,7 @@ Runs to_device(HostRuns const& runs) {
   return {to_device(runs.sources), to_device(runs.targets), to_device(runs.lengths)};
 }
 
-/// Place of a global element in the memory of a piece.
+/// Offset of an element with these global indices in the memory of a piece.
 std::int64_t place_of(Block const& block, std::int64_t row, std::int64_t column) {
   return (row - block.rows.begin) * block.columns.size() + column - block.columns.begin - block.first;
 }
@@ -80,7 +80,7 @@ struct CopyRuns {
   }
 };
 
-/// On host processors a team copies a run.
+/// Copies on host processors, with one team per run.
 template<class T>
 struct CopyRunsOnHost {
   using TeamPolicy = Kokkos::TeamPolicy<DefaultExec>;
@@ -98,7 +98,7 @@ struct CopyRunsOnHost {
   }
 };
 
-/// `num_elements`: of all runs.
+/// Copies all runs, and counts them as one pass. `num_elements`: elements of all runs together.
 template<class T>
 void copy(DefaultExec const& exec, runtime::PassLedger& passes, std::string_view name, Runs const& runs,
           std::int64_t num_elements, Vector<T> const& source, Vector<T> const& target) {

@@ -17,8 +17,8 @@ struct Rectangle {
   Range columns;
 };
 
-/// The rectangles that a piece covers, in the order of its memory. There are at most three; the first and the last
-/// one of a flat shard are parts of a row.
+/// Returns the rectangles of a block that form a piece, in the order of its memory. There are at most three. The first and the last
+/// rectangle of a flat shard may be parts of a row.
 std::vector<Rectangle> rectangles_of(Block const& block, Storage storage) {
   auto const width = block.columns.size();
   if (block.num_stored == 0) return {};
@@ -37,12 +37,12 @@ std::vector<Rectangle> rectangles_of(Block const& block, Storage storage) {
   return rectangles;
 }
 
-/// Coordinates of a rank of this rank's group.
+/// Coordinates of a member of this rank's group.
 Coordinates member(ProcessGrid const& grid, int group_rank) {
   return member_of(grid.shape(), grid.coordinates(), group_axes, group_rank);
 }
 
-/// What the rank at `source` gives to the one at `target`, in an order that both derive.
+/// Moves from the rank at `source` to the rank at `target`, in an order that is the same on both.
 std::vector<Move> moves_between(GridShape const& shape, Placement const& from, Coordinates const& source,
                                 Placement const& to, Coordinates const& target) {
   std::vector<Move> moves;
@@ -61,7 +61,7 @@ std::vector<Move> moves_between(GridShape const& shape, Placement const& from, C
   return moves;
 }
 
-/// Whether the blocks of both placements are cut alike: axes of one rank cut nothing.
+/// True if both layouts have the same blocks. Axes of one rank make no difference.
 bool has_equal_blocks(GridShape const& shape, Layout const& a, Layout const& b) {
   auto const cutting = [&](AxisSet axes) {
     for (auto const axis : spatial_axes)
@@ -73,7 +73,7 @@ bool has_equal_blocks(GridShape const& shape, Layout const& a, Layout const& b) 
          a.column_granule == b.column_granule;
 }
 
-/// The rows that this rank asks of each other rank, for its own rows in ascending order.
+/// Moves of the rows that this rank requests from each other rank, in the order of its own rows.
 MovesByRank asked_moves(ProcessGrid const& grid, Placement const& from, Placement const& to,
                         Counts const& source_rows) {
   auto const& shape = grid.shape();
@@ -91,7 +91,7 @@ MovesByRank asked_moves(ProcessGrid const& grid, Placement const& from, Placemen
                   part_holding(shape, row_axes, from.extents.rows, row, from.layout.row_granule));
     for (int part = 0; part < shape.size(column_axes); ++part) {
       auto owner = member_of(shape, member_of(shape, in_row, column_axes, part), third, 0);
-      auto whole = from; // the block that its storage cuts once more
+      auto whole = from; // placement without sharding, for the whole block of the owner
       whole.layout.storage = Storage::replicated;
       auto const owned = block_of(shape, owner, whole);
       auto const columns = intersection(owned.columns, block.columns);
@@ -107,7 +107,7 @@ MovesByRank asked_moves(ProcessGrid const& grid, Placement const& from, Placemen
   return moves;
 }
 
-/// Tells every rank which rows are asked of it.
+/// Exchanges the requests: returns the moves of the rows that each other rank requests from this rank.
 MovesByRank exchanged(ProcessGrid const& grid, Placement const& from, Placement const& to,
                       MovesByRank const& asked) {
   auto const& group = grid.group();
@@ -190,10 +190,10 @@ Moves requested_moves(ProcessGrid const& grid, Placement const& from, Placement 
 namespace orthant::pmm {
 namespace {
 
-/// What one rank gives another on average.
+/// Mean of the rows and columns that one rank sends to another.
 struct ExpectedMove {
   double num_rows = 0;
-  double share = 0; // of the target's rows
+  double share = 0; // share of the target's rows
   std::int64_t num_columns = 0;
 
   [[nodiscard]] double num_elements() const { return num_rows * static_cast<double>(num_columns); }
@@ -205,14 +205,14 @@ double rows_per_run(bool is_contiguous, std::int64_t num_columns) {
   return static_cast<double>(std::max<std::int64_t>(1, longest_run / num_columns));
 }
 
-/// Copies of one contiguous piece per row.
+/// Number of runs for one contiguous piece per row.
 double runs_per_row(std::int64_t num_columns) {
   return std::ceil(static_cast<double>(num_columns) / static_cast<double>(longest_run));
 }
 
 class ExpectedRelayout {
  public:
-  /// `count`: of a sample; none: all rows are moved.
+  /// `count`: counts the rows of a sample; if empty, all rows are moved.
   ExpectedRelayout(GridShape const& shape, Placement const& from, Placement const& to, RowOrders orders,
                    CountRows const& count)
       : shape_(shape),
@@ -221,7 +221,7 @@ class ExpectedRelayout {
         orders_(orders),
         count_(count) {}
 
-  /// Nothing if `target` reads those columns from another replica.
+  /// Mean move from `source` to `target`. Zero if `target` reads these columns from another replica.
   [[nodiscard]] ExpectedMove between(Coordinates const& source, Coordinates const& target) const {
     auto const copy = rank_within(shape_, source, from_.layout.third());
     if (detail::copy_for(shape_, from_, to_, target, source) != copy) return {};
@@ -237,15 +237,15 @@ class ExpectedRelayout {
     return move;
   }
 
-  /// If the orders are independent, rows that are read one after the other do not lie side by side.
+  /// Number of runs that are read. If the orders are independent, consecutive rows of the target are not adjacent in the source.
   [[nodiscard]] double packed_runs(ExpectedMove const& move, bool reads_whole_rows) const {
     auto const follows = reads_whole_rows && orders_ == RowOrders::equal;
     return std::ceil(move.num_rows / rows_per_run(follows, move.num_columns)) *
            runs_per_row(move.num_columns);
   }
 
-  /// Two neighbors among the target's rows come from the same source with probability `share`. If they do not, a
-  /// run ends between them; and no run is longer than the longest.
+  /// Number of runs that are written. Two adjacent rows of the target come from the same source with probability `share`; otherwise, a run
+  /// ends between them. No run is longer than longest_run.
   [[nodiscard]] double unpacked_runs(ExpectedMove const& move, bool writes_whole_rows) const {
     auto const most = rows_per_run(writes_whole_rows, move.num_columns);
     auto const pieces = runs_per_row(move.num_columns);
@@ -328,7 +328,7 @@ RelayoutSizes expected_sizes(GridShape const& shape, Coordinates const& coordina
 RelayoutSizes sampled_sizes(GridShape const& shape, Coordinates const& coordinates, Placement const& from,
                             Placement const& to, CountRows const& count) {
   auto sizes = sizes_of(shape, coordinates, from, to, RowOrders::independent, count);
-  // As such a Relayout (relayout.hpp).
+  // The same condition as in the constructor of Relayout for sampled rows.
   if (from.layout.row_order == to.layout.row_order && detail::moves_nothing(shape, from.layout, to.layout))
     sizes.communicates = false;
   return sizes;

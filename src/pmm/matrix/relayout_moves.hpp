@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// What each rank gives each other rank in a relayout: lists that both sides of a message derive in the same order.
+// Moves of a relayout: lists of the rows and columns that ranks send to each other. Both sides of a message list them in the same order.
 
 #include "pmm/matrix/relayout.hpp"
 
@@ -10,31 +10,31 @@
 
 namespace orthant::pmm::detail {
 
-/// What this rank sends to and receives from each rank of the group.
+/// Moves that this rank sends to and receives from each rank of the group.
 struct Moves {
   MovesByRank sends;
   MovesByRank receives;
 };
 
-/// Whether every rank already has what it will store.
+/// True if every rank already stores the elements of its new piece.
 [[nodiscard]] bool moves_nothing(GridShape const& shape, Layout const& from, Layout const& to);
 
-/// The moves between equal orders. Costs O(ranks).
+/// Moves between placements with equal row orders. Not collective. Cost: O(ranks of the group).
 [[nodiscard]] Moves intersecting_moves(ProcessGrid const& grid, Placement const& from, Placement const& to);
 
-/// The moves between row orders, by the sources of this rank's rows. Collective over the group: tells every rank
-/// which rows are asked of it. Throws Error on all ranks.
+/// Moves between different row orders, from the source rows of this rank's rows. Collective over the group, whose ranks exchange their
+/// requests. Throws Error on all ranks if the number of source rows is wrong or one does not exist.
 [[nodiscard]] Moves requested_moves(ProcessGrid const& grid, Placement const& from, Placement const& to,
                                     std::vector<std::int64_t> const& source_rows);
 
-/// The moves of sampled rows. Not collective; throws Error on this rank.
+/// Moves of sampled rows. Not collective. Throws Error, on this rank only, if `rows` does not fit the placements.
 [[nodiscard]] Moves sampled_moves(ProcessGrid const& grid, Placement const& from, Placement const& to,
                                   SampledRows const& rows);
 
 [[nodiscard]] Range intersection(Range a, Range b);
 
-/// Which of the equal copies of a replicated block the rank at `reader` takes, as a coordinate along the
-/// third axis: its own if it has one, or else one that spreads the readers over the copies.
+/// Copy of a replicated block that the rank at `reader` reads, as a coordinate along the third axis: its own copy if it has one, or
+/// otherwise one that distributes the readers over the copies.
 [[nodiscard]] int copy_for(GridShape const& shape, Placement const& from, Placement const& to,
                            Coordinates const& reader, Coordinates const& owner);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The relayout of sampled rows. The ranks need not agree on anything first: both sides of a message list its rows by
-// their positions in the larger matrix.
+// Relayout of sampled rows, without communication at set-up: both sides of a message order its rows by their positions in the larger
+// matrix.
 #include "pmm/matrix/relayout_moves.hpp"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace orthant::pmm::detail {
 namespace {
 
-/// Indices of `positions`, ascending by position.
+/// Indices of `positions`, in ascending order of positions.
 std::vector<std::size_t> sorted_by_position(std::span<std::int64_t const> positions) {
   std::vector<std::size_t> order(positions.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -18,7 +18,7 @@ std::vector<std::size_t> sorted_by_position(std::span<std::int64_t const> positi
   return order;
 }
 
-/// Throws Error unless every position is in `part`, a part of the balanced cut.
+/// Throws Error unless every position is in `part`.
 void require_in_part(std::span<std::int64_t const> positions, Range part, Placement const& placement) {
   for (auto const position : positions)
     ORTHANT_REQUIRE(part.contains(position), "a sampled row at ", position,
@@ -26,7 +26,7 @@ void require_in_part(std::span<std::int64_t const> positions, Range part, Placem
                     placement.to_string());
 }
 
-/// The ranks that hold a part of a row, and their columns.
+/// Calls visit(coordinates, columns) for each rank that stores a part of a row, where `at` are the coordinates of one of them.
 template<class Visit>
 void for_each_column_part(GridShape const& shape, Placement const& placement, Coordinates at,
                           Visit const& visit) {
@@ -37,7 +37,7 @@ void for_each_column_part(GridShape const& shape, Placement const& placement, Co
   }
 }
 
-/// Rows of this rank that others take, by their positions in the order of `to`.
+/// Moves of this rank's rows to the ranks that need them, sorted by position in the order of `to`.
 MovesByRank sampled_sends(ProcessGrid const& grid, Placement const& from, Placement const& to,
                           SampledRows const& rows) {
   auto const& shape = grid.shape();
@@ -63,7 +63,7 @@ MovesByRank sampled_sends(ProcessGrid const& grid, Placement const& from, Placem
   return moves;
 }
 
-/// Rows of this rank in `to` and the ranks that it takes them from, by their positions in the order of `to`.
+/// Moves of this rank's rows in `to` from the ranks that store them, sorted by position in the order of `to`.
 MovesByRank sampled_receives(ProcessGrid const& grid, Placement const& from, Placement const& to,
                              SampledRows const& rows) {
   auto const& shape = grid.shape();
@@ -112,7 +112,7 @@ Moves sampled_moves(ProcessGrid const& grid, Placement const& from, Placement co
                     SampledRows const& rows) {
   require_sampled(grid, from, to, rows);
   Moves moves{sampled_sends(grid, from, to, rows), sampled_receives(grid, from, to, rows)};
-  // What stays here is in both lists, in the same order.
+  // Rows that stay on this rank are in both lists, in the same order.
   auto const me = static_cast<std::size_t>(rank_within(grid.shape(), grid.coordinates(), group_axes));
   auto const& given = moves.sends[me];
   auto& taken = moves.receives[me];

@@ -71,13 +71,13 @@ RowPlan plan_rows(std::span<std::int64_t const> offsets, runtime::Range rows) {
 namespace orthant::pmm {
 namespace {
 
-/// Null where the View is empty: an absent scale or value.
+/// Null if the View is empty, which means that the scale or the values are absent.
 template<class T>
 T const* pointer_or_null(Vector<T> const& view) {
   return view.extent(0) == 0 ? nullptr : view.data();
 }
 
-/// `weights`: empty, or of the block's non-zeros, in place of its values and column scales.
+/// `weights`: empty, or one per non-zero, which replace the values and column scales of the block.
 template<class T, class Operand, class Result>
 detail::HostSpmm<T, Operand> host_product(SparseBlock<T> const& a, Vector<T> const& weights,
                                           Matrix<Operand> const& b, Matrix<Result> const& c) {
@@ -143,7 +143,7 @@ SparseBlock<T> transposed(SparseBlock<T> const& block) {
   for (std::size_t j = 1; j < starts.extent(0); ++j)
     starts(j) += starts(j - 1);
 
-  // Rows in order, so that each transposed row comes out ascending. `starts` runs ahead by one row.
+  // Rows in order, so that the columns of each transposed row ascend. Afterwards, starts(j) is the start of row j + 1.
   Kokkos::View<runtime::LocalColumn*, HostSpace> rows("orthant::pmm::transposed", num_nonzeros);
   Kokkos::View<T*, HostSpace> moved("orthant::pmm::transposed", has_values ? num_nonzeros : 0);
   for (std::int64_t i = 0; i < a.num_rows; ++i)

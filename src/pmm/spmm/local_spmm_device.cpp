@@ -15,33 +15,33 @@ namespace {
 
 constexpr int most_lanes = 32;
 constexpr int block_strip_bytes = most_lanes * 16;
-constexpr int lanes_per_team = 128; // a team ends with its slowest row: teams are small
+constexpr int lanes_per_team = 128; // small, because a team takes as long as its slowest row
 
-/// The compiler keeps all gathers of a step in flight only where it is told how many registers it has: 64 for
-/// eight teams on a multiprocessor, 80 for six where weights come on top (five, where they are doubles).
+/// The compiler keeps all gathers of a step in flight only if launch bounds set the number of registers: 64 for eight teams per
+/// multiprocessor, 80 for six teams if there are weights (five teams for doubles).
 template<int teams>
 using TeamPolicy = Kokkos::TeamPolicy<DefaultExec, Kokkos::LaunchBounds<lanes_per_team, teams>>;
 constexpr int teams_of_patterns = 8;
 template<class T>
 constexpr int teams_of_weights = sizeof(T) == sizeof(float) ? 6 : 5;
 
-/// Whether B is copied first, into rows of whole packs with the scales of the columns multiplied in. Costs
-/// two times B in traffic. Saves single-number gathers where rows of B begin anywhere; and, where there are
-/// scales, a sector of 32 bytes of cache traffic for the 4 or 8 of each non-zero and strip, which counts
-/// beside narrow rows. The scales of groups differ from row to row, and self loops want B as it is.
+/// True if B should first be copied to rows of whole packs, multiplied by the column scales. The copy moves twice the bytes of B. It avoids
+/// gathers of single numbers if rows of B are not aligned. If there are scales, it also saves a 32-byte sector of cache traffic per
+/// non-zero and strip, of which only 4 or 8 bytes are used; this matters for narrow rows. Not possible with row groups, whose scales
+/// differ between rows, and with self loops, which need the original B.
 template<class T, class Operand, class Result>
 bool pays_to_copy(RowsProduct<T, Operand, Result> const& p, bool is_aligned, std::int64_t num_nonzeros) {
-  if (runtime::is_16_bit<Operand> && is_aligned) return false; // scales stay apart
+  if (runtime::is_16_bit<Operand> && is_aligned) return false; // scales must not be rounded
   if (p.row_groups != nullptr || p.self_columns != nullptr) return false;
   constexpr std::int64_t gathers_of_a_row = 8;
   if (!is_aligned) return num_nonzeros >= gathers_of_a_row * p.num_columns;
-  constexpr std::int64_t bytes_worth_a_sector = 4; // of B: gained are three times what is paid
+  constexpr std::int64_t bytes_worth_a_sector = 4; // bytes of B per saved sector; saves three times the cost
   auto const num_strips = (p.width * static_cast<int>(sizeof(T)) + block_strip_bytes - 1) / block_strip_bytes;
   return p.column_scale != nullptr && bytes_worth_a_sector * num_nonzeros * num_strips >=
                                           p.num_columns * p.width * static_cast<std::int64_t>(sizeof(T));
 }
 
-/// The lanes of a thread: as many as packs, up to a power of two.
+/// Number of lanes of a thread: the number of packs rounded up to a power of two, from 4 to most_lanes.
 int lanes_of(std::int64_t num_packs) {
   auto lanes = 4;
   while (lanes < num_packs && lanes < most_lanes)
@@ -49,7 +49,7 @@ int lanes_of(std::int64_t num_packs) {
   return lanes;
 }
 
-/// `functor` for `count` threads of `lanes` vector lanes. On a host a thread has one lane, a team one thread.
+/// Runs `functor` on `count` threads with `lanes` vector lanes each. On a host, a thread has one lane and a team has one thread.
 template<int teams, class Functor>
 void run_threads(std::string const& label, DefaultExec const& exec, std::int64_t count, int lanes,
                  Functor const& functor) {
@@ -62,15 +62,14 @@ void run_threads(std::string const& label, DefaultExec const& exec, std::int64_t
                        functor);
 }
 
-/// B with rows of whole packs, zeros behind them, and the scales of the columns multiplied in. A thread a
-/// row.
+/// Copies B to rows of whole packs, padded with zeros and multiplied by the column scales. One thread per row.
 template<class Operand>
 struct AlignRows {
   static constexpr int pack = widest_pack<Operand>;
   using Sum = runtime::SumOf<Operand>;
 
   Operand const* b;
-  Sum const* scale; // null: 1
+  Sum const* scale; // null if all are 1
   Operand* aligned;
   std::int64_t num_rows;
   std::int64_t width;
@@ -145,7 +144,7 @@ Vector<T> on_device(std::vector<T> const& numbers, std::string const& label) {
 template<class T>
 struct WeighEntries {
   std::int32_t const* columns;
-  T const* values; // null: 1
+  T const* values; // null if all are 1
   T const* scale;
   T* weights;
   KOKKOS_FUNCTION void operator()(std::int64_t k) const {
@@ -190,7 +189,7 @@ Matrix<T> const& DeviceSpmm<T>::sums_of(Plan& plan, std::size_t width) {
   return plan.sums.back();
 }
 
-/// Copies B and points the product to the copy.
+/// Copies B, and makes the product read the copy.
 template<class T>
 template<class Operand, class Result>
 void DeviceSpmm<T>::copy_b(DefaultExec const& exec, RowsProduct<T, Operand, Result>& product) {
@@ -215,7 +214,7 @@ void DeviceSpmm<T>::copy_b(DefaultExec const& exec, RowsProduct<T, Operand, Resu
   product.column_scale = nullptr;
 }
 
-/// v_k s_{j_k} of the non-zeros.
+/// Returns the weights v_k s_{j_k} of the non-zeros, which are computed at the first call.
 template<class T>
 T const* DeviceSpmm<T>::weights(DefaultExec const& exec) {
   auto const& csr = block_.csr;
@@ -280,7 +279,7 @@ void DeviceSpmm<T>::apply(DefaultExec const& exec, Range rows, Matrix<Operand> c
     multiply_and_add<1>(exec, product, plan);
 }
 
-/// Without a plan no row was cut.
+/// Computes the product, and adds the pieces of long rows. Without a plan, no row was cut.
 template<class T>
 template<int pack, class Operand, class Result>
 void DeviceSpmm<T>::multiply_and_add(DefaultExec const& exec, RowsProduct<T, Operand, Result> const& product,

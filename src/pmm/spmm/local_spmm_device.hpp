@@ -1,26 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sparse product on a device: the kernels of local_spmm_rows.hpp, and what they need beside the block. A
-// fixed block keeps, from the first product of a width and of a range of rows:
-//
-//   the plan of the rows         24 bytes a row and a piece (local_spmm.hpp)
-//   weights v_k s_{j_k}          a number a non-zero, where an operand has 16 bits and columns have scales
-//   sums of the pieces           a row of B's width a piece, where rows are longer than longest_piece
-//   B with rows of whole packs   where the width is no multiple of 16 bytes: rows of B then begin anywhere, and lanes could
-//                                load single numbers only. Copied in every product, with the scales of the columns
-//                                multiplied in (not into 16-bit numbers, which would be rounded again).
-//
-// Changing blocks keep nothing: a row is a thread's work however long, and where rows of B begin anywhere a
-// lane gathers one number. Runs on every execution space: on hosts in its test.
-//
-// A fixed block's product on a device: Orthant's kernel or the vendor's library, whichever is faster here.
-// The library has several algorithms (vendor_spmm.hpp) and needs a number a non-zero; the scales of rows and
-// columns are multiplied into those once:
-//
-//   C := A B,   a_ij = r_i v_ij s_j
-//
-// Defined in device builds only (local_spmm_library.cpp).
+// Sparse products on a device: with Orthant's kernels (DeviceSpmm), or for a fixed block with the vendor's library if it is faster
+// (LibrarySpmm).
 
 #include "pmm/spmm/local_spmm.hpp"
 
@@ -36,13 +18,24 @@ namespace orthant::pmm::detail {
 template<class T, class Operand, class Result>
 struct RowsProduct;
 
+/// Runs the kernels of local_spmm_rows.hpp on any execution space; a test runs it on hosts. For a fixed block, the first product of a width
+/// and of a range of rows prepares data that is kept:
+///
+///   plan of the rows             24 bytes per row and per piece (local_spmm.hpp)
+///   weights v_k s_{j_k}          one number per non-zero, if the operand has 16 bits and columns have scales
+///   sums of the pieces           one row of B's width per piece, if there are rows longer than longest_piece
+///   B with rows of whole packs   if rows of B are not multiples of 16 bytes, so that lanes could load only single numbers. Copied in every
+///                                product, and multiplied by the column scales, except in 16 bits, where this would round again.
+///
+/// For a changing block nothing is kept: one thread processes a row of any length, and a lane gathers single numbers if rows of B are not
+/// aligned.
 template<class T>
 class DeviceSpmm {
  public:
   DeviceSpmm(SparseBlock<T> block, Contents contents) : block_(std::move(block)), contents_(contents) {}
 
-  /// As LocalSpmm::apply, whose checks it leaves to it. The first call of a width and a range of a fixed
-  /// block waits and allocates; later ones neither, nor read what the device holds.
+  /// Computes the product of LocalSpmm::apply(), which checks the arguments. Enqueues on exec. For a fixed block, the first call with a
+  /// width and a range of rows waits and allocates. Later calls do neither, and do not read device data on the host.
   template<class Operand, class Result>
   void apply(DefaultExec const& exec, Range rows, Matrix<Operand> const& b, Matrix<Result> const& c);
 
@@ -54,7 +47,7 @@ class DeviceSpmm {
     Vector<PieceSum> long_rows;
     std::int64_t num_places = 0;
     std::int64_t num_nonzeros = 0;
-    std::vector<Matrix<T>> sums{}; // one a width: memory that a captured product uses is never given up
+    std::vector<Matrix<T>> sums{}; // one per width; never freed, because captured graphs use it
   };
 
   Plan& plan_of(DefaultExec const& exec, Range rows);
@@ -70,31 +63,37 @@ class DeviceSpmm {
   Contents contents_;
   std::vector<Plan> plans_;
   Vector<T> weights_;
-  std::vector<Vector<std::uint64_t>> copies_; // of B, one a number of bytes
+  std::vector<Vector<std::uint64_t>> copies_; // copies of B, one per size
 };
 
 extern template class DeviceSpmm<float>;
 extern template class DeviceSpmm<double>;
 
+/// Product of a fixed block with Orthant's kernel or the vendor's library, whichever is faster. The library has several algorithms
+/// (vendor_spmm.hpp) and needs one number per non-zero, with which the scales are multiplied once:
+///
+///   C := A B,   a_ij = r_i v_ij s_j
+///
+/// Defined in device builds only (local_spmm_library.cpp).
 template<class T>
 class LibrarySpmm {
  public:
-  /// Null where the library cannot take the block: row groups, self loops apart, no non-zeros, 2^31 or
-  /// more of them or of rows, or, in fp32, a row of 2^24 or more.
+  /// Returns null if the library does not support the block: row groups, separate self loops, no non-zeros, 2^31 or more non-zeros or
+  /// rows, or in fp32 a row with 2^24 non-zeros or more.
   [[nodiscard]] static std::shared_ptr<LibrarySpmm> create(SparseBlock<T> const& block);
 
-  /// C := A B. `own_kernel` enqueues the same on exec. The first call of each width runs it and all
-  /// algorithms of the library, which waits and allocates: 4 bytes a row and one T a non-zero, kept where the
-  /// library won and not tried where half of the free memory would not hold them. Later calls neither wait
-  /// nor allocate. One host thread at a time.
+  /// C := A B. `own_kernel` must enqueue the same product on exec. The first call with a width measures it and all algorithms of the
+  /// library, which waits and allocates: 4 bytes per row and one T per non-zero. This memory is kept if the library is faster. If it
+  /// would exceed half of the free memory, the library is not measured. Later calls neither wait nor allocate. Use from one host thread
+  /// at a time.
   void apply(DefaultExec const& exec, Matrix<T> const& b, Matrix<T> const& c,
              std::function<void()> const& own_kernel);
 
-  /// What apply() chose for a width: "own" or the library's algorithm; "" where it has not been asked yet.
+  /// Choice of apply() for a width: "own" or the library's algorithm; "" before the first call with this width.
   [[nodiscard]] std::string choice(std::size_t width) const;
 
-  /// The library's fastest algorithm for these operands, whether or not the own kernel is faster; no way
-  /// (`run` empty) where the library or the memory has none. Waits and allocates. For benchmarks.
+  /// Returns the library's fastest algorithm for these operands, even if Orthant's kernel is faster. `run` is empty if the library supports
+  /// no algorithm or memory is too small. Waits and allocates. For benchmarks.
   [[nodiscard]] SpmmWay fastest(DefaultExec const& exec, Matrix<T> const& b, Matrix<T> const& c);
 
   LibrarySpmm(LibrarySpmm const&) = delete;

@@ -22,12 +22,12 @@ namespace {
 using runtime::DefaultExec;
 using runtime::Range;
 
-// Two cache lines: narrower strips read the block's columns more often, wider ones leave the second cache level.
-// Measured on an Intel with 2 MiB of it, 48,980 vertices and 51 non-zeros per row: 128 floats take 29 ms in strips
-// of two lines, 31 to 35 in strips of one or four, 37 in whole rows, 52 with rows fetched ahead.
+// Two cache lines: narrower strips read the columns of the block more often, and wider ones do not fit in the L2 cache. Measured on an
+// Intel processor with 2 MiB of L2 cache, 48,980 vertices and 51 non-zeros per row: 128 floats take 29 ms in strips of two lines, 31 to 35
+// in strips of one or four lines, 37 in whole rows, and 52 with rows fetched ahead.
 constexpr std::size_t strip_bytes = 128;
 constexpr std::int64_t most_copied_bytes = std::int64_t{16} << 20;
-// The copy reads and writes each row of B once; a product gathers each nnz / columns times.
+// The copy reads and writes each row of B once, whereas a product gathers it nnz / columns times on average.
 constexpr std::int64_t least_gathers_per_row = 4;
 
 constexpr std::array every_way{HostWay::fetched_ahead, HostWay::fetched_near, HostWay::strips,
@@ -38,7 +38,7 @@ std::int64_t num_nonzeros(HostSpmm<T, B> const& product, Range rows) {
   return product.row_offsets[rows.end] - product.row_offsets[rows.begin];
 }
 
-/// Strips of about strip_bytes; the last one takes what is left, so that none is a sliver.
+/// Strips of strip_bytes. The last one also takes the remaining columns, so that no strip is narrower.
 struct Strips {
   std::size_t width;
   std::size_t count;
@@ -50,13 +50,13 @@ struct Strips {
   }
 };
 
-/// Rows of the copy begin at cache lines.
+/// Stride of the copy, whose rows begin at cache lines.
 std::int64_t copied_stride(std::size_t width, std::size_t number_bytes) {
   auto const per_line = 64 / number_bytes;
   return static_cast<std::int64_t>((width + per_line - 1) / per_line * per_line);
 }
 
-/// Of rows of `stride` numbers; 0 where no copy is worth it.
+/// Bytes of the copy of an operand with rows of `stride` numbers; 0 if a copy is not worthwhile.
 std::int64_t bytes_of_copy(std::int64_t num_columns, std::size_t width, std::size_t number_bytes,
                            std::int64_t stride, std::int64_t num_nonzeros) {
   Strips const strips(width, number_bytes);
@@ -70,7 +70,7 @@ std::int64_t bytes_of_copy(std::int64_t num_columns, std::size_t width, std::siz
 template<class T, class B>
 void multiply_whole_rows(DefaultExec const& exec, HostSpmm<T, B> const& product, Range rows) {
   [[maybe_unused]] static auto const multiply_rows = supported_spmm_rows<T, B>().back();
-  // Rows differ in length: with several threads, more tasks than threads.
+  // Rows differ in length, so several threads get more tasks than threads.
   auto const concurrency = static_cast<std::int64_t>(exec.concurrency());
   auto const num_tasks = concurrency == 1 ? 1 : std::min(rows.size(), 16 * concurrency);
   if constexpr (runs_on_host)
@@ -110,10 +110,10 @@ void multiply_in_strips(DefaultExec const& exec, HostSpmm<T, B> const& product, 
   }
 }
 
-/// The times of each way for products of one size.
+/// Measured times of each method for products of one size.
 class Trial {
  public:
-  /// The way to take now: the fastest, once each has been tried often enough.
+  /// Method for the next product: the fastest if all have been timed often enough, otherwise the one with the fewest times.
   [[nodiscard]] HostWay next(std::span<HostWay const> ways) const {
     return *std::ranges::min_element(ways, {}, [&](HostWay way) {
       auto const& tried = tried_[static_cast<std::size_t>(way)];
@@ -139,11 +139,11 @@ class Trial {
   std::array<Tried, every_way.size()> tried_{};
 };
 
-/// The program's trials by size.
+/// All trials of the program, by size.
 class Trials {
  public:
-  using Size =
-      std::tuple<std::size_t, std::size_t, int, int>; // of a number, width, magnitudes of columns, non-zeros
+  /// Bytes of a number, width, bit width of the number of columns, and bit width of the number of non-zeros.
+  using Size = std::tuple<std::size_t, std::size_t, int, int>;
 
   template<class T, class B>
   static Size size_of(HostSpmm<T, B> const& product, Range rows) {
@@ -222,7 +222,7 @@ void run_host_spmm(DefaultExec const& exec, HostSpmm<T, B> const& product, Range
   auto const way = trial.next(ways);
   if (trial.is_over(ways)) return run_host_spmm(exec, product, rows, way);
   runtime::compat::fence(exec, "orthant::pmm::spmm/the clock is read");
-  // Alone, a thread has its processor time, whoever shares its core.
+  // For a single thread, uses its processor time, which does not depend on other processes on its core.
   auto const is_alone = exec.concurrency() == 1;
   auto const now = [is_alone] {
     std::chrono::duration<double> const since_start = std::chrono::steady_clock::now().time_since_epoch();
@@ -232,7 +232,7 @@ void run_host_spmm(DefaultExec const& exec, HostSpmm<T, B> const& product, Range
   run_host_spmm(exec, product, rows, way);
   runtime::compat::fence(exec, "orthant::pmm::spmm/the clock is read");
   auto const seconds = now() - begin;
-  // Ranges of one size can differ in length.
+  // Stores the time per non-zero, because ranges of rows of one size can have different numbers of non-zeros.
   auto const work = std::max<std::int64_t>(num_nonzeros(product, rows), 1);
   trials().add(size, way, seconds / static_cast<double>(work));
 }

@@ -31,7 +31,7 @@ Vector<std::int32_t> short_offsets(DefaultExec const& exec, CsrMatrix<T> const& 
   return shorter;
 }
 
-/// a_k := r_i v_k s_j, each 1 where it is absent
+/// a_k := r_i v_k s_j, where absent factors are 1
 template<class T>
 Vector<T> folded_values(DefaultExec const& exec, SparseBlock<T> const& block) {
   auto const csr = block.csr;
@@ -54,7 +54,7 @@ Vector<T> folded_values(DefaultExec const& exec, SparseBlock<T> const& block) {
   return values;
 }
 
-/// Whether a row is so long that the library may lose some of its terms. Waits.
+/// True if a row is so long that its sum may stop growing in the library (long_sums.hpp). Waits.
 template<class T>
 bool has_stalling_row(CsrMatrix<T> const& csr) {
   if (!may_stall<T>(csr.num_nonzeros())) return false;
@@ -80,17 +80,18 @@ struct LibrarySpmm<T>::Prepared {
   /// One algorithm of the library, prepared for a width.
   struct Candidate {
     vendor::SpmmAlgorithm algorithm{};
-    std::shared_ptr<vendor::Spmm<T>> product; // null: none
+    std::shared_ptr<vendor::Spmm<T>> product; // null if not supported
     Duration time = Duration::max();
   };
   struct Choice {
     std::size_t width;
-    Candidate library; // without a product: the own kernel
+    Candidate library; // if its product is null, Orthant's kernel is used
   };
   SparseBlock<T> block;
-  Vector<std::int32_t> offsets; // both empty until the library is tried, and again where it lost
+  // Both are empty before the first measurement, and if the library is not used for any width.
+  Vector<std::int32_t> offsets;
   Vector<T> values;
-  std::vector<Choice> choices; // one a width
+  std::vector<Choice> choices; // one per width
 
   [[nodiscard]] bool fits() const {
     auto const needed =
@@ -111,7 +112,7 @@ struct LibrarySpmm<T>::Prepared {
       auto const time = shortest_run(exec, [&] { product->apply(stream, b.data(), c.data()); });
       return {algorithm, std::move(product), time};
     } catch (runtime::Error const&) {
-      return {}; // this version of the library has it for other operands only, or memory is short
+      return {}; // this version of the library does not support the operands, or memory is too small
     }
   }
 
@@ -122,7 +123,7 @@ struct LibrarySpmm<T>::Prepared {
         offsets = short_offsets(exec, block.csr);
         values = folded_values(exec, block);
       }
-    } catch (std::exception const&) { // Kokkos's: ranks that share a device saw the same memory free
+    } catch (std::exception const&) { // by Kokkos: another rank of the device has used the memory
       return {};
     }
     Candidate best;
@@ -131,7 +132,7 @@ struct LibrarySpmm<T>::Prepared {
     return best;
   }
 
-  /// Where no width needs them.
+  /// Frees offsets and values if no width uses the library.
   void release_matrix() {
     if (std::any_of(choices.begin(), choices.end(),
                     [](Choice const& choice) { return choice.library.product != nullptr; }))
@@ -194,7 +195,7 @@ std::string LibrarySpmm<T>::choice(std::size_t width) const {
 template<class T>
 SpmmWay LibrarySpmm<T>::fastest(DefaultExec const& exec, Matrix<T> const& b, Matrix<T> const& c) {
   auto const library = prepared_->fastest(exec, b, c);
-  auto const offsets = prepared_->offsets; // kept by who runs it
+  auto const offsets = prepared_->offsets; // captured below, so that they live as long as the method
   auto const values = prepared_->values;
   prepared_->release_matrix();
   if (library.product == nullptr) return {};

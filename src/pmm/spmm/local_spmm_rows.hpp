@@ -1,16 +1,15 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernels of a sparse product on a device, on any execution space: a row of C, or a piece of a long row,
-// is the work of the vector lanes of one thread. A lane holds 16 bytes of the row (4 floats, 2 doubles, 8 numbers of 16
-// bits, which are summed in fp32), so that 4, 8, 16 or 32 lanes gather a row of B of their width in one instruction;
-// wider matrices are multiplied a strip of 32 lanes at a time. Each lane has `gathers_at_once` gathers in flight,
-// and asks for the next columns before it adds them:
+// Kernels of a sparse product on a device, for any execution space. The vector lanes of one thread compute a row of C, or a piece of a long
+// row. A lane holds 16 bytes of the row (4 floats, 2 doubles, or 8 numbers of 16 bits, which are summed in fp32), so 4, 8, 16 or 32 lanes
+// gather a row of B in one instruction. Wider matrices are multiplied in strips of 32 lanes. Each lane has `gathers_at_once` gathers in
+// flight, and requests the next columns before it adds them:
 //
 //   sum := sum + w_k B[j_k, lane]    k in the order of the columns;  w_k = v_k s_{j_k}, 1 for a bare pattern
 //
-// A row's terms are added in the order of their columns, those of a long row piece by piece and then the
-// pieces in order: the same bits from every run.
+// The terms of a row are added in the order of their columns. The pieces of a long row are summed first and then added in order. Every run
+// therefore gives the same bits.
 
 #include "pmm/kernels/packs.hpp"
 #include "pmm/spmm/local_spmm.hpp"
@@ -21,36 +20,36 @@
 
 namespace orthant::pmm::detail {
 
-/// Numbers of 16 bytes, what a lane of a device loads and stores in one instruction.
+/// Number of elements in 16 bytes, which a lane of a device loads or stores in one instruction.
 template<class Operand>
 inline constexpr int widest_pack = 16 / static_cast<int>(sizeof(Operand));
 
-/// One product, or a strip of its columns. Pointers, so that a launch passes it by value: a larger argument
-/// would be copied to the device by a call of its own.
+/// Arguments of a product, or of a strip of its columns. It has pointers instead of Views so that it is small enough to be a kernel
+/// argument: a larger one would be copied to the device by a separate call.
 template<class T, class Operand, class Result>
 struct RowsProduct {
   std::int64_t const* row_offsets = nullptr;
   std::int32_t const* columns = nullptr;
-  T const* values = nullptr;                  // null: 1
-  T const* row_scale = nullptr;               // null: 1
-  T const* column_scale = nullptr;            // null: 1
-  std::int8_t const* row_groups = nullptr;    // null: one group
-  std::int32_t const* self_columns = nullptr; // null: none
+  T const* values = nullptr;                  // null if all are 1
+  T const* row_scale = nullptr;               // null if all are 1
+  T const* column_scale = nullptr;            // null if all are 1
+  std::int8_t const* row_groups = nullptr;    // null if there is one group
+  std::int32_t const* self_columns = nullptr; // null if there are none
   T const* self_scale = nullptr;
-  std::int64_t num_columns = 0; // of a group's scales
+  std::int64_t num_columns = 0; // column scales per group
 
-  RowPiece const* pieces = nullptr; // null: the rows from first_row
+  RowPiece const* pieces = nullptr; // null: whole rows, from first_row on
   std::int64_t first_row = 0;
-  std::int64_t num_pieces = 0; // or rows
+  std::int64_t num_pieces = 0; // number of pieces, or of rows if `pieces` is null
 
   Operand const* b = nullptr;
   Result* c = nullptr;
-  T* sums = nullptr; // of the pieces of long rows
+  T* sums = nullptr; // sums of the pieces of long rows
   std::uint32_t b_stride = 0;
   std::int32_t c_stride = 0;
   std::int32_t sums_stride = 0;
   std::int32_t width = 0;
-  bool c_is_aligned = false; // its rows begin where a whole pack may be stored
+  bool c_is_aligned = false; // true if whole packs can be stored at the beginning of its rows
 
   [[nodiscard]] RowsProduct strip(std::int32_t first_column, std::int32_t strip_width) const {
     auto part = *this;
@@ -90,10 +89,10 @@ KOKKOS_FUNCTION void finish_row(RowsProduct<T, Operand, Result> const& p, std::i
   }
 }
 
-/// What a term is multiplied by: a kernel each, so that a bare pattern pays for no weights.
+/// Factor of a term. Each has a kernel of its own, so that bare patterns do not read weights.
 enum class Weights : std::uint8_t { none, of_columns, any };
 
-/// Whole rows to C, pieces to `sums`.
+/// Computes whole rows of C, and sums of pieces in `sums`.
 template<class T, class Operand, class Result, int pack, Weights weights>
 struct MultiplyRows {
   using Lane = StoredNumbers<T, pack>;
@@ -124,7 +123,7 @@ struct MultiplyRows {
             -1};
   }
 
-  /// One row's, or piece's, part of the block.
+  /// Entries of a row or piece.
   struct Entries {
     std::int32_t const* columns;
     T const* values;
@@ -152,7 +151,7 @@ struct MultiplyRows {
     return sum;
   }
 
-  /// Behind the last entry the last again: a step loads as many as ever and adds only what is there.
+  /// Index of entry k, or of the last entry if k is beyond it. Each step loads the same number of entries and adds only the valid ones.
   KOKKOS_FUNCTION static std::uint32_t within(Entries const& entries, std::int32_t k) {
     auto const last = entries.count - 1;
     return static_cast<std::uint32_t>(k < last ? k : last);
@@ -178,8 +177,8 @@ struct MultiplyRows {
     }
   }
 
-  /// The terms from k on, all there unless it is the last step. `next` are their columns, then those of the
-  /// next step.
+  /// Adds the terms from k on. Only the last step may have fewer than at_once terms. `next` contains the columns of these terms, and on
+  /// return the columns of the next step.
   template<bool is_last>
   KOKKOS_FUNCTION void add_step(Entries const& entries, std::int32_t k, Operand const* b,
                                 std::uint32_t (&next)[at_once], Lane& sum) const {
@@ -198,7 +197,7 @@ struct MultiplyRows {
   }
 };
 
-/// Adds sums of pieces in their order. An index is a lane of one PieceSum.
+/// Adds sums of pieces in order. Each index is one lane of one PieceSum.
 template<class T, class Operand, class Result, int pack>
 struct AddPieces {
   using Lane = StoredNumbers<T, pack>;
@@ -222,7 +221,7 @@ struct AddPieces {
       finish_row<pack>(p, task.row, column, sum);
   }
 
-  /// Loads the last one again behind the end, as MultiplyRows does.
+  /// Beyond the end, loads the last sum again and does not add it, as in MultiplyRows.
   KOKKOS_FUNCTION static void add_step(T const* first, std::int64_t stride, std::int32_t k,
                                        std::int32_t count, Lane& sum) {
     Lane part[at_once];

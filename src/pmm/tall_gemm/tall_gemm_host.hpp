@@ -53,7 +53,7 @@ struct TallKernels {
   void (*pack)(Rows b, bool is_transposed, std::int64_t n, std::int64_t k, float* packed);
   /// Computes rows [begin, end) of C.
   void (*multiply_rows)(TallProduct const&, std::int64_t begin, std::int64_t end);
-  /// Adds terms [begin, end) to the sums, which must be zero at first. `scratch`: term_scratch numbers. Both must be aligned to a cache line.
+  /// Adds terms [begin, end) to the sums, which must be zero at first. `scratch`: term_scratch numbers. Both must begin at a cache line.
   void (*add_terms)(LongSum const&, std::int64_t begin, std::int64_t end, float* scratch);
 };
 

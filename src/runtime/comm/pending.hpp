@@ -64,8 +64,8 @@ class VirtualCalls {
   void begin_message(Communicator const& comm, Call const& call, VirtualCall& message);
 
   std::deque<std::shared_ptr<VirtualCall>> open_; // calls whose end is not known yet, in order
-  double last_end_ = 0;                           // of the last call
-  double last_departure_ = 0;                     // of the last message
+  double last_end_ = 0;                           // end of the last call
+  double last_departure_ = 0;                     // departure of the last message
 };
 
 } // namespace detail

@@ -27,7 +27,7 @@ struct Whereabouts {
   std::array<char, 24> axis{};
   std::array<char, 40> file{}; // source file of the call, without directories
   std::uint32_t line = 0;
-  // Of the innermost WorkingScope:
+  // For the innermost WorkingScope:
   double processor_seconds = 0; // total processor time of the thread that opened it; 0 while waiting
   std::array<char, 40> work_file{};
   std::uint32_t work_line = 0;

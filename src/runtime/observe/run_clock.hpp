@@ -56,7 +56,7 @@ class SteadyWork {
     std::size_t count = 0;                        // over all steps
   };
 
-  std::size_t place_ = 0; // of the next piece in its step
+  std::size_t place_ = 0; // number of the next piece in its step
   std::vector<Piece> pieces_;
 };
 
@@ -143,11 +143,11 @@ class RunClock {
 
   std::optional<EmulatedMachine> machine_;
   std::function<double()> processor_seconds_;
-  double seconds_ = 0;   // of the virtual clock
+  double seconds_ = 0;   // virtual time
   double work_ = 0;      // since the virtual clock was last read
   double processor_ = 0; // up to which seconds are counted or excluded
   int num_pauses_ = 0;
-  SteadyWork* steady_ = nullptr; // of the running step; a piece lies between two reads of the virtual clock
+  SteadyWork* steady_ = nullptr; // of the running step; pieces lie between reads of the virtual clock
 };
 
 } // namespace orthant::runtime

@@ -17,7 +17,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto period = 200ms;
-constexpr auto late = 1500ms;      // so long a sleep means that the whole process was stopped
+constexpr auto late = 1500ms;      // a longer sleep means that the whole process was stopped
 constexpr auto quiet_time = 3s;    // quiet time after a stop; a job that is being ended is gone by then
 constexpr auto patience = 2s;      // time for a leader to ask back before the next rank is tried
 constexpr auto longest_pause = 4s; // longest pause of a leader before it asks again
