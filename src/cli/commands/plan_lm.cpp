@@ -137,10 +137,10 @@ std::string answer(Context& context, PlanLmOptions const& o, pmm::Machine const&
   auto const num_ranks = static_cast<int>(planned_ranks(o.ranks, o.grid, context.world()));
   require_fitting_simulation(o.simulation, o.machine, num_ranks);
   auto const [costs, left_out] = grids_of(o, num_ranks, model, sequences, machine);
-  auto const* const advice = o.activation_checkpointing == "full"
+  auto const* const remedy = o.activation_checkpointing == "full"
                                  ? "take more ranks, or a larger --accumulate"
                                  : "take more ranks, or --activation-checkpointing full";
-  auto const note = text_of(left_out, machine, costs.empty(), advice);
+  auto const note = text_of(left_out, machine, costs.empty(), remedy);
   if (costs.empty()) runtime::throw_user("plan-lm: {}", note);
 
   auto const& best = costs.front();

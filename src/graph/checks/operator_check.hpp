@@ -92,7 +92,7 @@ class OperatorCheck {
 struct OperatorUse {
   Precision precision = Precision::fp32;
   Neighborhood neighbors = Neighborhood::whole;
-  bool is_of_model = false; // if true, --normalize must not differ
+  bool is_of_model = false; // the model allows no other --normalize
 };
 
 /// A warning that the store's operator has no significant entry off its diagonal; empty if it has one. `largest_size` is
