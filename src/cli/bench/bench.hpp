@@ -50,13 +50,13 @@ template<class Work>
                                                       std::span<std::function<void()> const> works,
                                                       std::int64_t repeat);
 
-/// 1e-9 amount / seconds: GB/s of bytes, GFLOP/s of operations.
+/// Rate in GB/s for an amount of bytes, in GFLOP/s for operations: 1e-9 amount / seconds.
 [[nodiscard]] double giga_per_second(double amount, double seconds);
 
 /// First fields of every line: benchmark, version, host, number of ranks.
 [[nodiscard]] nlohmann::ordered_json begin_line(Context const& context, std::string_view bench);
 
-/// "2026-01-31", in UTC.
+/// Today's date in UTC: "2026-01-31".
 [[nodiscard]] std::string date_of_today();
 
 /// Logs on stderr which of `total` units begins, if the last such line is some seconds old: "epoch 3 of 10".

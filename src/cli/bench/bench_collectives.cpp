@@ -149,7 +149,7 @@ Summary summarise_calls(Communicator const& world, std::vector<double>& seconds)
   return {values[0], values[1]};
 }
 
-/// Least share of the buffer that each rank must send; twice that for all_reduce.
+/// Least share of the buffer that each rank must send; all_reduce sends this share twice.
 double bus_factor(std::string const& operation, int num_ranks) {
   auto const others = static_cast<double>(num_ranks - 1) / num_ranks;
   if (operation == "all_reduce") return 2 * others;

@@ -166,7 +166,8 @@ double measure_storage(MachineTimer const& timer, std::filesystem::path const& f
   auto const& world = timer.world();
   constexpr std::size_t bytes_of_rank = std::size_t{16} << 20;
   std::vector<std::byte> const part(bytes_of_rank, std::byte{1});
-  auto staged = runtime::StagedFile::create(world, folder / "orthant-machine", "test file"); // not published, so it is deleted
+  auto staged =
+      runtime::StagedFile::create(world, folder / "orthant-machine", "test file"); // never published
   auto const seconds = timer.seconds_of([&] {
     runtime::together(world, [&] {
       staged.file().write_at(static_cast<std::int64_t>(bytes_of_rank) * world.rank(), part);

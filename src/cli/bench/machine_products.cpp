@@ -34,7 +34,7 @@ MachineTimer::MachineTimer(runtime::Communicator const& world, std::int64_t repe
 
 void MachineTimer::sweep_caches() const {
   runtime::DefaultExec const exec;
-  auto const swept = swept_; // a kernel cannot read members
+  auto const swept = swept_; // so that the kernel does not capture `this`
   Kokkos::parallel_for(
       "orthant::cli::sweep", Kokkos::RangePolicy<runtime::DefaultExec>(exec, 0, swept.extent(0)),
       KOKKOS_LAMBDA(std::size_t k) { swept(k) += 1; });
@@ -145,7 +145,7 @@ double dense_launch_seconds(MachineTimer const& timer, pmm::Machine const& machi
 struct AttentionRun {
   double seconds = 0; // without bytes and launches
   double flops = 0;
-  double rows = 0; // of scores
+  double rows = 0; // rows of scores
 };
 
 AttentionRun run_attention(MachineTimer const& timer, std::int64_t sequence, pmm::Machine const& machine) {
@@ -310,7 +310,7 @@ void measure_passes(MachineTimer const& timer, pmm::Machine& machine) {
   };
   constexpr auto count = num_rows * product_width;
   HeldMatrix<float> const y("orthant::cli::y", num_rows, product_width);
-  auto const numbers = z.numbers; // a kernel cannot read members
+  auto const numbers = z.numbers; // captured by the kernel
   Kokkos::parallel_for(
       "orthant::cli::spread", Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, count),
       KOKKOS_LAMBDA(std::int64_t i) { numbers(i) = static_cast<float>(i % 601 - 300) / 100; });

@@ -81,7 +81,7 @@ std::vector<AxisSpeed> measure_axes(pmm::ProcessGrid const& grid, pmm::Machine c
     if (size == 1) continue;
     auto const span = pmm::span_of(grid.shape(), axis);
     auto const seconds = time_all_reduce(grid, grid.over(axis), num_floats);
-    auto const sent = 2.0 * (size - 1) / size * static_cast<double>(num_floats * sizeof(float)); // by a ring algorithm
+    auto const sent = 2.0 * (size - 1) / size * static_cast<double>(num_floats * sizeof(float)); // ring
     speeds.push_back({name, span, sent / seconds, pmm::bytes_per_second(machine, span, grid.world().size())});
   }
   return speeds;

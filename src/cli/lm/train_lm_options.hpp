@@ -16,7 +16,7 @@
 namespace orthant::cli {
 
 struct TrainLmOptions : GridOptions, OptimizerOptions, WeightOptions, CheckpointOptions {
-  TrainLmOptions(); // sets defaults that differ from those of graph networks
+  TrainLmOptions(); // defaults differ from graph networks
 
   std::string tokens; // a token file
   std::string preset = "none";

@@ -3,7 +3,7 @@
 //
 // Selects the OpenBLAS kernels that fit the processor (pmm/gemm/blas_library.hpp explains why); only the program does this, not the
 // library. OpenBLAS reads OPENBLAS_CORETYPE when it is loaded, before main, so the program sets the variable and executes itself again.
-// This happens before MPI_Init; the process id, pipes and the variables of mpirun or srun stay unchanged.
+// The restart happens before MPI_Init; the process id, pipes and the variables of mpirun or srun stay unchanged.
 
 #include "runtime/observe/log.hpp"
 
@@ -16,7 +16,7 @@ namespace orthant::cli {
 /// first in main.
 void restart_with_better_core() noexcept;
 
-/// "OpenBLAS 0.3.21, kernels of SkylakeX (its own choice was Prescott)".
+/// Description of the library: "OpenBLAS 0.3.21, kernels of SkylakeX (its own choice was Prescott)".
 [[nodiscard]] std::string describe_blas();
 
 /// Warns once, on rank 0, if dense products are slow because OpenBLAS's kernels do not fit the processor and a restart was impossible or

@@ -127,7 +127,7 @@ class Command {
   void output(std::string const& names, std::string& path, std::string const& description);
   void output_folder(std::string const& names, std::string& path, std::string const& description);
   [[nodiscard]] std::vector<FileOption> const& files() const { return files_; }
-  /// "--residual", or "--bias,!--no-bias".
+  /// Declares a flag: "--residual", or "--bias,!--no-bias".
   void flag(std::string const& names, bool& value, std::string const& description);
 
   /// Declares --config and the other options of every command; must be called once, after the command's own options.
@@ -175,12 +175,12 @@ class Command {
   [[nodiscard]] bool parse(std::vector<std::string> arguments);
   /// Applies settings to the options that the command line did not give. Throws UserError for invalid values.
   void apply(runtime::Settings const& settings);
-  /// Every option's value and where it came from.
+  /// Value and source of every option.
   [[nodiscard]] runtime::Settings resolved() const;
 
  private:
   struct Entry;
-  struct Parser; // CLI11, which takes seconds to compile
+  struct Parser; // hides CLI11, which takes seconds to compile
 
   template<class T>
   void add(std::string const& names, T& value, std::string const& description, Check check);

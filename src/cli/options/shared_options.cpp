@@ -191,7 +191,7 @@ bool PresetFit::is_used(std::string_view name) const {
   auto const command = context_.run_record.value("command", std::string("train"));
   if (command.starts_with("train")) return true;
   auto const is_of_training = std::ranges::find(of_trainings, name) != of_trainings.end();
-  auto const is_of_batches = name == "sequence" || name == "global-batch"; // evaluations have defaults of their own
+  auto const is_of_batches = name == "sequence" || name == "global-batch"; // set by evaluations
   return !is_of_training && !(is_of_batches && command == "evaluate-lm");
 }
 

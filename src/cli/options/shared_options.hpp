@@ -20,7 +20,7 @@
 
 namespace orthant::cli {
 
-inline constexpr double largest_rate = 1e38; // a finite number in single precision
+inline constexpr double largest_rate = 1e38; // finite in single precision
 
 struct GridOptions {
   std::string grid = "auto"; // DxXxYxZ
@@ -57,7 +57,7 @@ struct OptimizerOptions {
 
 struct WeightOptions {
   std::string init_from;
-  std::vector<std::string> init_skip; // patterns
+  std::vector<std::string> init_skip; // patterns of names
   std::string save_weights;
   std::string save_best;
 };

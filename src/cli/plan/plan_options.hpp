@@ -14,7 +14,7 @@ struct PlanOptions : TrainOptions {
   std::int64_t nonzeros = 0;
   std::string symmetric; // empty: yes
   std::optional<std::int64_t> ranks;
-  std::string widths; // in place of --layers and --hidden
+  std::string widths; // replaces --layers and --hidden
   bool exact = false;
   std::int64_t least_width = 16;
   std::int64_t top = 3;
@@ -23,7 +23,7 @@ struct PlanOptions : TrainOptions {
   SimulationOptions simulation;
 };
 
-/// Declares all options of train and those of plan. Options of train that change no plan are accepted and ignored.
+/// Declares all options of train and of plan. Options of train that change no plan are accepted and ignored.
 void add_options(Command& command, PlanOptions& options);
 
 /// Applies --preset and --widths to the options of the network, and makes the checks of train. Throws UserError if they fail.

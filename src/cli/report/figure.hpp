@@ -43,7 +43,7 @@ class Axis {
 
  private:
   double begin_, end_;
-  double step_ = 0; // of ticks that are equally far apart
+  double step_ = 0; // distance of linear ticks
   Scale scale_ = Scale::linear;
   std::vector<double> ticks_;
 };
@@ -87,11 +87,11 @@ struct Figure {
   std::string note{};            // text below the figure
 };
 
-// From metrics files (docs/metrics.md) to a figure: loss, accuracy, and the time of epochs or the throughput.
+// Figures from metrics files (docs/metrics.md): loss, accuracy, and the time of epochs or the throughput.
 
 enum class XAxis : std::uint8_t {
   steps,  // epochs of `train`, steps of `train-lm`
-  seconds // of training, without evaluations
+  seconds // seconds of training, without evaluations
 };
 
 /// Reads metrics files. A run is everything that one training wrote, also if it was stopped and resumed several times; it is named after
@@ -100,7 +100,7 @@ enum class XAxis : std::uint8_t {
 /// file, if there is no epoch or step, or if some runs have epochs and others steps.
 [[nodiscard]] Figure figure_of_metrics(std::span<std::string const> paths, XAxis x);
 
-/// The latest numbers of one run.
+/// Latest numbers of one run.
 struct RunState {
   std::string name;
   bool is_done = false;

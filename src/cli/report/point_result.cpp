@@ -255,7 +255,7 @@ std::optional<PointPrediction> predict_epoch(Context const& context, StudyPoint 
   if (result.is_pruned) settings.gather = pmm::Gather::all;
   auto const shape = pmm::parse_grid(result.grid, static_cast<int>(result.ranks));
   if (options.compute_dtype != "fp32") return std::nullopt; // machine constants are for fp32
-  runtime::MappedArrays const mapped; // so that each graph starts with the same memory
+  runtime::MappedArrays const mapped;                       // each graph begins with the same memory
   auto opened = open_measured_graph(context.world(), options);
   auto& store = opened.store;
   models::use_operator(store, settings);

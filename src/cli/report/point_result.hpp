@@ -33,7 +33,7 @@ struct PointResult {
   std::int64_t ranks = 1;
   std::int64_t repeat = 1;
   // State of the point.
-  std::string state; // as name_of(PointState)
+  std::string state; // a result of name_of(PointState)
   std::string reason;
   // Measured values, if the point is done. Without the first epoch or step if there are others.
   std::string emulated;                 // machine with virtual seconds; empty: real clock

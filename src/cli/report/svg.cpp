@@ -55,7 +55,7 @@ char const* dashes(Stroke stroke) {
   return "";
 }
 
-/// Style sheet. Hues of successive runs differ by the golden angle, so that any number of runs can be told apart.
+/// Style sheet. Hues of successive runs differ by the golden angle, so that any number of runs can be distinguished.
 std::string style(std::size_t num_runs) {
   std::string light, dark;
   for (std::size_t i = 0; i < num_runs; ++i) {

@@ -30,7 +30,7 @@ struct JobTemplate {
 // Script of one point. It needs only a shell and the program. It publishes the metrics by renaming the file, so a result is complete or
 // does not exist, however the job ends, and is never replaced.
 
-/// `program` is the absolute path of the program.
+/// Text of the script that runs a point. `program`: absolute path of the program.
 [[nodiscard]] std::string point_script(Study const& study, StudyPoint const& point,
                                        std::string const& program);
 

@@ -55,8 +55,7 @@ struct Submission {
 
 struct LiveTask {
   bool is_running = false;
-  std::string
-      hold; // why it never starts by itself: Slurm holds what it could not launch; empty: it runs, or will
+  std::string hold; // why Slurm holds a task that it could not launch; empty: it runs, or will
 };
 /// Tasks that wait or run, by id and name: "12_3 NAME" for Slurm, job id and name for Flux.
 using LiveTasks = std::map<std::string, LiveTask>;

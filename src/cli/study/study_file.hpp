@@ -21,10 +21,10 @@
 namespace orthant::cli {
 
 struct StudyJobs {
-  std::string machine = "generic";  // template of the batch jobs: one that comes with Orthant, or a script
+  std::string machine = "generic";  // template of the batch jobs: built-in name, or a script
   std::string predict;              // machine of predicted seconds, as in `plan --machine`; empty: none
   std::string emulate;              // machine to emulate (ORTHANT_EMULATE); empty: none
-  std::string launcher;             // command before the number of ranks; empty: that of the template
+  std::string launcher;             // command before the number of ranks; empty: set by the template
   std::string program;              // empty: the running program
   std::vector<std::string> options; // of sbatch or flux batch
   std::int64_t ranks_per_node = 1;

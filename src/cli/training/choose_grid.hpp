@@ -21,7 +21,7 @@ inline constexpr std::int64_t num_measured_steps = 3;
 /// A grid to measure.
 struct Candidate {
   nlohmann::ordered_json name;  // {"grid": .., "schedule": ..}; language models have no schedule
-  double predicted_seconds = 0; // of a step
+  double predicted_seconds = 0; // per step
 };
 
 /// Index of the fastest candidate, and the record of all candidates for the metrics.

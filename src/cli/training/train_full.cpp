@@ -80,7 +80,7 @@ TrainEnd train_in_full(TrainOptions const& options, Context& context) {
       models::rank_grids(
           {world.size(), options.grid, std::string(models::open_schedules(model_settings, options.schedule))},
           seconds));
-  std::optional<runtime::MappedArrays> mapped(std::in_place); // until all arrays are made
+  std::optional<runtime::MappedArrays> mapped(std::in_place); // kept until all arrays are allocated
   pmm::ProcessGrid const grid(world, chosen.choice.shape);
   model_settings.schedule = chosen.choice.schedule;
   model_settings.hidden_axes = hidden_axes(grid, options.overlap);

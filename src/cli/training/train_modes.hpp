@@ -44,7 +44,7 @@ struct TrainEnd {
   std::optional<models::TrainProgress> progress{};
 };
 
-/// Collective.
+/// Full-graph training. Collective.
 [[nodiscard]] TrainEnd train_full(TrainOptions const& options, Context& context);
 
 /// Value of --batch-edges, with auto resolved: "rescale" or "renormalize".

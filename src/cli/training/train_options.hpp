@@ -100,7 +100,7 @@ void require_effective_optimizer_options(Context const& context, OptimizerOption
 /// Throws UserError if --checkpoint-every or --max-walltime cannot be read; for commands that ignore them. `unit`: "epoch" or "step".
 void require_readable_times(CheckpointOptions const& options, std::string_view unit);
 
-// Options of `orthant bench epoch`: those of train. Options that make no difference to an epoch are ignored.
+// Options of `orthant bench epoch`: all options of train. Options that make no difference to an epoch are ignored.
 
 void add_epoch_options(Command& command, TrainOptions& options);
 /// Applies --preset to the options and makes the checks of train. Throws UserError if they fail, and for options whose products cannot be

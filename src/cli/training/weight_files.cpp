@@ -9,7 +9,7 @@
 namespace orthant::cli {
 namespace {
 
-/// "runs/w.h5" -> "runs/w-best.h5".
+/// Default path of the best weights: "runs/w-best.h5" for "runs/w.h5".
 std::string beside(std::string const& weights) {
   std::filesystem::path path(weights);
   path.replace_filename(path.stem().string() + "-best" + path.extension().string());

@@ -123,8 +123,8 @@ class Relayout {
            std::vector<std::int64_t> const& source_rows);
 
   /// For placements of sampled rows (own_rows set in both), with equal or different row orders. Extents and column orders must be equal,
-  /// both storages replicated, and the rows of each rank in its blocks of the larger matrix. Otherwise throws Error, possibly on one rank
-  /// only. Not collective. Cost: O(local rows (log local rows + ranks on the column axes)).
+  /// both storages replicated, and the rows of each rank in its blocks of the larger matrix. Throws Error, possibly on one rank only, for
+  /// mismatches that this rank can detect. Not collective. Cost: O(local rows (log local rows + ranks on the column axes)).
   Relayout(ProcessGrid const& grid, Placement const& from, Placement const& to, SampledRows const& rows);
 
   /// to := from. Collective over the group. The memory of both must not overlap. Enqueues on exec; complete on return on the host. Does not

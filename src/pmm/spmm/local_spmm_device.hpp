@@ -24,8 +24,9 @@ struct RowsProduct;
 ///   plan of the rows             24 bytes per row and per piece (local_spmm.hpp)
 ///   weights v_k s_{j_k}          one number per non-zero, if the operand has 16 bits and columns have scales
 ///   sums of the pieces           one row of B's width per piece, if there are rows longer than longest_piece
-///   B with rows of whole packs   if rows of B are not multiples of 16 bytes, so that lanes could load only single numbers. Copied in every
-///                                product, and multiplied by the column scales, except in 16 bits, where this would round again.
+///   B with rows of whole packs   if rows of B are not aligned to 16 bytes, so that lanes could load only single numbers, or if the copy
+///                                saves more reads of column scales than it costs. Copied in every product, and multiplied by the column
+///                                scales, except in 16 bits, where this would round again.
 ///
 /// For a changing block nothing is kept: one thread processes a row of any length, and a lane gathers single numbers if rows of B are not
 /// aligned.
