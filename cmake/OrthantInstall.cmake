@@ -9,7 +9,7 @@ foreach(_library IN LISTS _libraries)
           FILES_MATCHING PATTERN "*.hpp")
 endforeach()
 if(TARGET orthant)
-  install(TARGETS orthant RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(TARGETS orthant RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
 endif()
 
 set(_package ${CMAKE_INSTALL_LIBDIR}/cmake/orthant)

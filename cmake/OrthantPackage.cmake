@@ -1,6 +1,7 @@
-# Debian packages by `cpack` in the build folder: orthant holds the program, and liborthant-dev holds what find_package(orthant)
-# finds. They depend on Debian's packages of the libraries, so the build must have used those.
-install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/orthant RENAME copyright COMPONENT program)
+# Debian packages by `cpack` in the build folder: orthant holds the program, and liborthant-dev holds what
+# find_package(orthant) finds. They depend on Debian's packages of the libraries, so the build must have used those.
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/orthant RENAME copyright
+        COMPONENT program)
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/liborthant-dev RENAME copyright)
 
 set(CPACK_GENERATOR DEB)
@@ -32,8 +33,8 @@ Orthant trains graph neural networks and language models with MPI and Kokkos.
 Every rank owns one block of the matrices on a four-dimensional grid. Graphs are
 trained as a whole or in mini-batches. srun or mpirun starts the program.")
 
-set(_headers lib${_mpi}-dev libhdf5-${_mpi}-dev libfmt-dev libmetis-dev libopenblas-dev libspdlog-dev libtomlplusplus-dev
-             libzip-dev nlohmann-json3-dev zlib1g-dev)
+set(_headers lib${_mpi}-dev libhdf5-${_mpi}-dev libfmt-dev libmetis-dev libopenblas-dev libspdlog-dev
+             libtomlplusplus-dev libzip-dev nlohmann-json3-dev zlib1g-dev)
 if(ORTHANT_HAS_ONEDNN)
   list(APPEND _headers libdnnl-dev)
 endif()
