@@ -199,7 +199,8 @@ int bench(GemmOptions const& options, Context& context) {
 }
 
 int tune(GemmOptions const& options, Context& context) {
-  constexpr std::int64_t usual_rows = 48'980; // per rank: ogbn-products (2.4 M) on 50 ranks
+  // Default number of rows per rank.
+  constexpr std::int64_t usual_rows = 48'980; // of ogbn-products' 2.4 M on 50 ranks
   auto const& world = context.world();
   if (!options.graph.empty() || !options.widths.empty() || !options.gemm_table.empty())
     runtime::throw_user(

@@ -83,8 +83,8 @@ struct GroupTimes {
   double bytes_per_second = 0;
 };
 
-/// Sum of the seconds of an all_reduce, an all_gather and a reduce_scatter, each timed separately. In turn, each would evict the arrays
-/// of the others from the cache, where training finds part of them. `part`: floats per rank.
+/// Sum of the seconds of an all_reduce, an all_gather and a reduce_scatter. Each is timed separately: if they took turns, each would
+/// evict the arrays of the others from the cache, whereas in a training part of the arrays is in the cache. `part`: floats per rank.
 double seconds_of_calls(MachineTimer const& timer, Communicator const& comm, std::size_t part) {
   auto const whole = part * static_cast<std::size_t>(comm.size());
   auto const data = runtime::make_zeros<float>("orthant::cli::data", whole);

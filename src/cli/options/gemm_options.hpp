@@ -14,8 +14,8 @@ namespace orthant::cli {
 
 void add_gemm_math_option(Command& command, std::string& math);
 
-/// Sets the math of all dense products of this run; must be called before the first one. Throws UserError if this build only multiplies
-/// in fp32, or if `dtype` (the value of --compute-dtype) is not fp32.
+/// Sets the math of all dense products of this run; must be called before the first one. Throws UserError if this build does not support
+/// `math`, or if `math` is not fp32 although `dtype` (the value of --compute-dtype) is another type than fp32.
 void choose_gemm_math(std::string const& math, std::string const& dtype);
 
 /// Declares --gemm-table, which library multiplies which products (pmm/gemm/gemm_choice.hpp).

@@ -28,7 +28,7 @@ struct ReportTable {
 [[nodiscard]] std::string to_text(ReportTable const& table);
 [[nodiscard]] std::string to_html(ReportTable const& table);
 
-/// Escapes `&`, `<` and other characters that have a meaning in HTML.
+/// Escapes `&`, `<` and `>` for HTML.
 [[nodiscard]] std::string html_text(std::string_view text);
 
 /// Note on seconds measured with more ranks than cores.

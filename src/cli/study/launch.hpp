@@ -24,7 +24,7 @@ struct JobTemplate {
 
 /// Text of the built-in template `machine`, or of the script at that path. Throws UserError if there is none.
 [[nodiscard]] std::string template_of(Study const& study, std::string const& machine);
-/// Scheduler of a script, found by its resource directives (#SBATCH or flux).
+/// Scheduler of a script: Flux if it has a directive `#flux:`, otherwise Slurm.
 [[nodiscard]] Scheduler scheduler_of(std::string_view script);
 
 // Script of one point. It needs only a shell and the program. It publishes the metrics by renaming the file, so a result is complete or

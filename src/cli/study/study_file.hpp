@@ -88,8 +88,8 @@ struct StudyPoint {
   std::vector<std::string> generation; // arguments of the program that generates it
 };
 
-/// Points of the study, in the order of the file. Throws UserError if a list of grids fits none of the numbers of ranks, or if two points
-/// have equal settings.
+/// Points of the study, in the order of the file. Throws UserError if no grid of a list fits one of the numbers of ranks, or if two
+/// points have equal settings.
 [[nodiscard]] std::vector<StudyPoint> points_of(Study const& study);
 
 } // namespace orthant::cli
