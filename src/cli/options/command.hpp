@@ -44,9 +44,9 @@ struct FileOption {
 void require_distinct_files(runtime::Communicator const& comm, std::span<FileOption const> files);
 
 /// Throws UserError on all ranks if an output file exists and is not empty. Folders, devices and pipes are not checked. Collective.
-/// `may_replace` is called on rank 0 only; if it returns true, existing files are accepted.
+/// `may_replace` is called on rank 0 only; if it returns true, existing files are accepted. `advice` ends the message.
 void require_new_files(runtime::Communicator const& comm, std::span<FileOption const> files,
-                       std::function<bool()> const& may_replace);
+                       std::function<bool()> const& may_replace, std::string_view advice = "");
 
 /// Environment of a running subcommand. Metrics are open, the trace is on and Kokkos is initialized (unless the command needs no device).
 struct Context {
@@ -159,6 +159,8 @@ class Command {
   [[nodiscard]] bool adds_to_metrics() const { return !may_go_on_ || may_go_on_(); }
   /// True for a training that may continue an earlier one (--resume).
   [[nodiscard]] bool may_go_on() const { return may_go_on_ && may_go_on_(); }
+  /// True if the command can resume, whatever its options say.
+  [[nodiscard]] bool can_go_on() const { return static_cast<bool>(may_go_on_); }
   [[nodiscard]] bool goes_on() const { return goes_on_ && goes_on_(); }
   /// Commands that need no device run without Kokkos.
   void set_needs_device(bool needs) { needs_device_ = needs; }

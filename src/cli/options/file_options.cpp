@@ -91,14 +91,14 @@ void require_distinct_files(runtime::Communicator const& comm, std::span<FileOpt
 }
 
 void require_new_files(runtime::Communicator const& comm, std::span<FileOption const> files,
-                       std::function<bool()> const& may_replace) {
+                       std::function<bool()> const& may_replace, std::string_view advice) {
   runtime::together(comm, [&] {
     if (!comm.is_root() || may_replace()) return;
     for (auto const& file : files) {
       std::error_code error;
       if (file.use != FileOption::Use::output || file.path->empty()) continue;
       if (fs::is_regular_file(*file.path, error) && fs::file_size(*file.path, error) > 0)
-        runtime::throw_user("{} '{}' exists; --force replaces it", file.name, *file.path);
+        runtime::throw_user("{} '{}' exists; --force replaces it{}", file.name, *file.path, advice);
     }
   });
 }
