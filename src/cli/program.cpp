@@ -184,8 +184,9 @@ int run_command(runtime::Environment& environment, Command& command) {
       return (adds_to_metrics && file.path == &common.metrics) ||
              (command.may_go_on() && file.path == &common.trace);
     });
-    require_new_files(world, files, [&] { return command.goes_on(); },
-                      command.can_go_on() ? ", and with --checkpoint --resume auto goes on" : "");
+    require_new_files(
+        world, files, [&] { return command.goes_on(); },
+        command.can_go_on() ? ", and with --checkpoint --resume auto goes on" : "");
   }
   runtime::MetricsWriter metrics(
       world, common.metrics, adds_to_metrics ? runtime::OlderMetrics::kept : runtime::OlderMetrics::replaced);
