@@ -186,7 +186,7 @@ int run_command(runtime::Environment& environment, Command& command) {
     });
     require_new_files(
         world, files, [&] { return command.goes_on(); },
-        command.can_go_on() ? ", and with --checkpoint --resume auto goes on" : "");
+        command.is_resumable() ? "; or continue the training with --checkpoint DIR --resume auto" : "");
   }
   runtime::MetricsWriter metrics(
       world, common.metrics, adds_to_metrics ? runtime::OlderMetrics::kept : runtime::OlderMetrics::replaced);

@@ -219,7 +219,7 @@ def mistakes():
     few = TRAIN + ["--epochs", "2"]
     expect_success(1, few + place.writing)
     auto = ["--checkpoint", place.folder, "--resume", "auto"]
-    expect_mistake(2, few + place.writing, r"--metrics '.*metrics\.jsonl' exists; --force replaces it, and with --checkpoint --resume auto goes on")
+    expect_mistake(2, few + place.writing, r"--metrics '.*metrics\.jsonl' exists; --force replaces it; or continue the training with --checkpoint DIR --resume auto")
     expect_mistake(2, few + ["--checkpoint", place.folder], r"holds checkpoints; give --resume auto")
     for arguments, pattern in ((["--seed", "1"], r"its --seed is 0, here it is 1"),
                                (["--hidden", "16", "--dropout", "0.25"], r"its --hidden is 8, here it is 16; its --dropout"),

@@ -9,13 +9,14 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
 
-from program import Failure, attempt_all, expect_mistake, expect_success
+from program import Failure, attempt_all, expect_mistake, expect_success, require, run
 
 KARATE = sys.argv[2]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -125,26 +126,31 @@ def watches_a_training(ranks):
                 time.sleep(0.05)
             raise Failure(f"no page with {text!r}")
 
-        write(at("m.jsonl"), [{"event": "run", "configuration": {"epochs": 4}}])
+        write(at("m.jsonl"), [{"event": "run", "configuration": {"epochs": 4, "seeds": 2}}])
         watching = subprocess.Popen([sys.argv[1], "plot", at("m.jsonl"), "-o", at("o.html"), "--watch", "1"],
                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
             check(refresh in page_with("Waits for the first epoch"), "a page that waits does not load itself anew")
-            records = [{"event": "run", "configuration": {"epochs": 4}},
+            records = [{"event": "run", "configuration": {"epochs": 4, "seeds": 2}},
                        *epochs(1, 3, lambda i: 0.5 / i, val_acc=0.75, sent_bytes=3 * 2**20, phases={"forward": 0.2, "loss": 0.3, "norms": 1e-6})]
             write(at("m.jsonl"), records)
             page = page_with("3 of 4")
             for text in (refresh, "m: running", "0.166667", "0.75", "loss 0.3, forward 0.2<", "3.0", "<polyline"):
                 check(text in page, f"the page lacks {text!r}")
-            write(at("m.jsonl"), [*records, {"event": "done", "peak_memory_bytes": 5 * 2**20}])
+            # The first of two seeds is done: the training goes on.
+            records += [{"event": "done", "peak_memory_bytes": 5 * 2**20}]
+            write(at("m.jsonl"), records)
+            check(refresh in page_with("m: done"), "the page ends with the first seed")
+            records += [records[0], *epochs(1, 2, lambda i: 0.25 / i), {"event": "done"}, {"event": "seeds"}]
+            write(at("m.jsonl"), records)
             watching.wait(60)
         finally:
             watching.kill()
         said = watching.communicate()
         check(watching.returncode == 0, f"ends with {watching.returncode}: {said}")
         check("waits for the first epoch or step" in said[1], f"says {said}")
-        page = page_with("m: done")
-        check(refresh not in page and "MiB of memory per rank" in page, "the last page loads itself anew, or lacks the memory")
+        page = page_with("All runs have ended.")
+        check(refresh not in page and "MiB of memory per rank" in page and "m (2): done" in page, "the last page")
         browser = shutil.which("chromium")
         if browser is None:
             print("not seen in a browser: there is no chromium here")
@@ -155,6 +161,32 @@ def watches_a_training(ranks):
         expect_success(ranks, ["plot", at("m.jsonl"), "-o", at("once.html")])
         with open(at("once.html"), encoding="utf-8") as file:
             check(file.read() == page, "a page that is written once differs")
+
+
+def watching_ends(ranks):
+    """At a signal, with a last page that no longer loads itself anew; and at what will not mend itself, with status 2."""
+    with tempfile.TemporaryDirectory() as folder:
+        at = lambda name: os.path.join(folder, name)
+        write(at("m.jsonl"), [{"event": "run", "configuration": [1]}, *epochs(1, 3, float)])
+        watching = subprocess.Popen([sys.argv[1], "plot", at("m.jsonl"), "-o", at("o.html"), "--watch", "1"], stdout=subprocess.DEVNULL)
+        for _ in range(600):
+            if os.path.exists(at("o.html")):
+                break
+            time.sleep(0.05)
+        watching.send_signal(signal.SIGINT)
+        check(watching.wait(60) == 0, f"ends with {watching.returncode}")
+        with open(at("o.html"), encoding="utf-8") as file:
+            page = file.read()
+        check("no longer written" in page and "refresh" not in page, "the last page")
+        expect_success(ranks, ["plot", at("m.jsonl"), "-o", at("once.html")])
+        with open(at("once.html"), encoding="utf-8") as file:
+            check("Some runs have not ended." in file.read(), "a page that is written once")
+        with open(at("text.jsonl"), "w", encoding="utf-8") as file:
+            file.write("epoch 1\nepoch 2\n")
+        for arguments, pattern in ((["plot", at("text.jsonl"), "-o", at("t.html"), "--watch", "1"], r"is not one of metrics"),
+                                   (["plot", at("m.jsonl"), "-o", at("no/t.html"), "--watch", "1"], r"no/t\.html|no such|No such")):
+            done = run(1, arguments)
+            require(done.returncode == 2 and re.search(pattern, done.stderr) is not None, f"does not say {pattern}", done)
 
 
 def draws_several_runs(ranks):
@@ -246,5 +278,5 @@ def mistakes(ranks):
 
 
 if __name__ == "__main__":
-    sys.exit(attempt_all([(1, (draws_a_training,)), (2, (draws_a_training,)), (1, (watches_a_training,)), (1, (draws_several_runs,)), (1, (draws_many_steps,)), (1, (draws_odd_numbers,)),
+    sys.exit(attempt_all([(1, (draws_a_training,)), (2, (draws_a_training,)), (1, (watches_a_training,)), (1, (watching_ends,)), (1, (draws_several_runs,)), (1, (draws_many_steps,)), (1, (draws_odd_numbers,)),
                           (1, (mistakes,)), (2, (mistakes,))]))

@@ -9,11 +9,12 @@
 #include "runtime/files/staged_file.hpp"
 #include "runtime/job/time_limit.hpp"
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <fmt/format.h>
+#include <memory>
 #include <thread>
+#include <utility>
 
 namespace orthant::cli {
 namespace {
@@ -33,23 +34,24 @@ std::vector<FileOption> files_of(PlotOptions const& options) {
   return files;
 }
 
-Figure figure_of(PlotOptions const& options) {
-  return figure_of_metrics(options.files, options.over == "steps" ? XAxis::steps : XAxis::seconds);
+MetricsFigure read(PlotOptions const& options) {
+  return read_metrics_figure(options.files, options.over == "steps" ? XAxis::steps : XAxis::seconds);
 }
 
-/// Page with the curves and the latest numbers of each run. It reloads itself until all runs are done.
-std::string page_of(PlotOptions const& options, Figure const& figure, std::vector<RunState> const& states,
-                    bool is_done) {
-  PageSection section{"Curves", to_svg(figure), {}};
-  for (auto const& state : states) {
-    ReportTable table{state.name + (state.is_done ? ": done" : ": running"), {"latest", ""}, {}};
+/// Page with the curves and the latest numbers of each run. A browser loads it anew every `reload_seconds`; never if that is 0.
+std::string page_of(MetricsFigure const& metrics, std::string const& summary, int reload_seconds) {
+  PageSection section{"Curves", to_svg(metrics.figure), {}};
+  for (auto const& state : metrics.states) {
+    ReportTable table{state.name + ": " + state.status, {"latest", ""}, {}};
     for (auto const& [name, value] : state.facts)
       table.rows.push_back({name, value});
     section.tables.push_back(std::move(table));
   }
-  auto const summary = is_done ? std::string("All runs are done.")
-                               : fmt::format("This page is written anew every {} s.", options.watch);
-  return html_page("Training", summary, {section}, is_done ? 0 : static_cast<int>(options.watch));
+  return html_page("Training", summary, {section}, reload_seconds);
+}
+
+std::string summary_of(MetricsFigure const& metrics) {
+  return metrics.has_ended ? "All runs have ended." : "Some runs have not ended.";
 }
 
 void write(PlotOptions const& options, std::string const& text) {
@@ -58,43 +60,41 @@ void write(PlotOptions const& options, std::string const& text) {
   staged.publish();
 }
 
-/// Writes the page every `options.watch` seconds until all runs are done or a signal arrives. Waits for files that have no epoch yet.
-void watch(PlotOptions const& options) {
-  runtime::StopSignals const signals;
+/// Writes the page every `options.watch` seconds until all runs have ended or a signal arrives. Waits for files that do not exist or have
+/// no epoch or step yet.
+void watch(PlotOptions const& options, runtime::StopSignals const& signals) {
+  auto const seconds = static_cast<int>(options.watch);
   std::string waits_for;
-  while (signals.received() == 0) {
-    auto is_done = false;
-    try {
-      auto const states = states_of_metrics(options.files);
-      is_done = std::ranges::all_of(states, &RunState::is_done);
-      write(options, page_of(options, figure_of(options), states, is_done));
-      if (is_done) return;
-    } catch (runtime::UserError const& error) {
-      if (waits_for != error.what()) {
-        waits_for = error.what();
-        fmt::print(stderr, "plot: waits for the first epoch or step: {}\n", waits_for);
-      }
+  while (true) {
+    auto const metrics = read(options);
+    auto const is_last = signals.received() != 0 || (metrics.has_ended && metrics.nothing_yet.empty());
+    if (metrics.nothing_yet.empty()) {
+      auto const summary = metrics.has_ended ? summary_of(metrics)
+                           : is_last         ? "Some runs have not ended; this page is no longer written."
+                                             : fmt::format("This page is written anew every {} s.", seconds);
+      write(options, page_of(metrics, summary, is_last ? 0 : seconds));
+    } else {
+      if (waits_for != metrics.nothing_yet)
+        fmt::print(stderr, "plot: waits for the first epoch or step: {}\n", metrics.nothing_yet);
+      waits_for = metrics.nothing_yet;
       write(options, html_page("Training", "Waits for the first epoch or step: " + waits_for, {},
-                               static_cast<int>(options.watch)));
+                               is_last ? 0 : seconds));
     }
-    auto const next = std::chrono::steady_clock::now() + std::chrono::seconds(options.watch);
+    if (is_last) return;
+    auto const next = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
     while (signals.received() == 0 && std::chrono::steady_clock::now() < next)
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
 }
 
 void plot(PlotOptions const& options) {
-  if (options.watch > 0) {
-    fmt::print("{} is written anew every {} s; Ctrl-C ends that\n", options.output, options.watch);
-    std::fflush(stdout);
-    return watch(options);
-  }
-  auto const figure = figure_of(options);
-  write(options, options.output.ends_with(".svg")
-                     ? to_svg(figure)
-                     : page_of(options, figure, states_of_metrics(options.files), true));
-  fmt::print("{} run{} in {} panel{}: {}\n", figure.runs.size(), figure.runs.size() == 1 ? "" : "s",
-             figure.panels.size(), figure.panels.size() == 1 ? "" : "s", options.output);
+  auto const metrics = read(options);
+  if (!metrics.nothing_yet.empty()) runtime::throw_user("{}", metrics.nothing_yet);
+  write(options,
+        options.output.ends_with(".svg") ? to_svg(metrics.figure) : page_of(metrics, summary_of(metrics), 0));
+  auto const& [runs, panels] = std::pair(metrics.figure.runs.size(), metrics.figure.panels.size());
+  fmt::print("{} run{} in {} panel{}: {}\n", runs, runs == 1 ? "" : "s", panels, panels == 1 ? "" : "s",
+             options.output);
   std::fflush(stdout);
 }
 
@@ -107,8 +107,14 @@ int run(PlotOptions const& options, Context& context) {
     runtime::throw_user("plot: --watch writes a page: name an .html file with -o, not '{}'", options.output);
   auto const& world = context.world();
   require_distinct_files(world, files_of(options));
+  // All ranks catch signals: one that is ended by a signal would end the job.
+  auto const signals = options.watch > 0 ? std::make_unique<runtime::StopSignals>() : nullptr;
   runtime::together(world, [&] {
-    if (world.is_root()) plot(options);
+    if (!world.is_root()) return;
+    if (!signals) return plot(options);
+    fmt::print("{} is written anew every {} s; Ctrl-C ends that\n", options.output, options.watch);
+    std::fflush(stdout);
+    watch(options, *signals);
   });
   return runtime::exit_done;
 }

@@ -368,8 +368,4 @@ runtime::Settings Command::resolved() const {
   return settings;
 }
 
-void refuse_unbuilt(std::string const& what) {
-  throw_user("{} is not built yet", what);
-}
-
 } // namespace orthant::cli

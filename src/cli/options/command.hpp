@@ -159,8 +159,8 @@ class Command {
   [[nodiscard]] bool adds_to_metrics() const { return !may_go_on_ || may_go_on_(); }
   /// True for a training that may continue an earlier one (--resume).
   [[nodiscard]] bool may_go_on() const { return may_go_on_ && may_go_on_(); }
-  /// True if the command can resume, whatever its options say.
-  [[nodiscard]] bool can_go_on() const { return static_cast<bool>(may_go_on_); }
+  /// True for a command with --resume, whatever its options say.
+  [[nodiscard]] bool is_resumable() const { return static_cast<bool>(may_go_on_); }
   [[nodiscard]] bool goes_on() const { return goes_on_ && goes_on_(); }
   /// Commands that need no device run without Kokkos.
   void set_needs_device(bool needs) { needs_device_ = needs; }
@@ -200,8 +200,5 @@ class Command {
   std::vector<FileOption> files_;
   std::map<std::string, std::function<bool()>> passed_over_; // by name
 };
-
-/// Throws UserError: "`what` is not built yet".
-[[noreturn]] void refuse_unbuilt(std::string const& what);
 
 } // namespace orthant::cli

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
@@ -113,8 +114,16 @@ struct Run {
   std::string unit;     // "epoch" or "step"
   std::string training; // its name; empty without checkpoints
   std::vector<Record> records;
-  std::int64_t length = 0; // of the whole training in units; 0: unknown
-  json done;               // last line, done or stopped; null while it runs
+  double length = 0;              // of the whole training in units; 0: unknown
+  std::string status = "running"; // or "done" or "stopped"
+  json done;                      // the line that ended it; null while it runs
+};
+
+/// Runs of one file.
+struct RunFile {
+  std::vector<Run> runs;
+  double num_seeds = 1;   // trainings that the last command makes, one run each
+  bool has_ended = false; // nothing more will be written unless another command appends
 };
 
 std::optional<double> number(json const& object, std::string const& key) {
@@ -135,50 +144,67 @@ bool continues(json const& line, std::vector<Run> const& runs) {
   return !runs.empty() && line.contains("resumed") && text_of(line, "training") == runs.back().training;
 }
 
-void add_line(json const& line, std::vector<Run>& runs) {
+void begin_run(json const& line, RunFile& file) {
+  auto& runs = file.runs;
+  if (!continues(line, runs)) runs.emplace_back().training = text_of(line, "training");
+  auto& run = runs.back();
+  run.status = "running";
+  run.done = nullptr;
+  auto const found = line.find("configuration");
+  auto const options = found == line.end() ? json() : *found;
+  run.length = number(options, "epochs").value_or(number(options, "steps").value_or(0));
+  file.num_seeds = number(options, "seeds").value_or(1);
+  file.has_ended = false;
+}
+
+void add_line(json const& line, RunFile& file) {
   auto const event = text_of(line, "event");
-  if (event == "run") {
-    if (continues(line, runs)) {
-      runs.back().done = nullptr;
-    } else {
-      runs.emplace_back().training = text_of(line, "training");
-    }
-    auto const options = line.value("configuration", json::object());
-    runs.back().length = options.value("epochs", options.value("steps", std::int64_t{0}));
-  }
-  if (runs.empty()) return;
-  auto& records = runs.back().records;
-  if (event == "done" || event == "stopped") runs.back().done = line;
-  if (event == "epoch" || event == "step") {
-    auto const before = records.empty() ? 0 : records.back().seconds;
-    records.push_back({number(line, event).value_or(static_cast<double>(records.size() + 1)),
-                       before + number(line, "seconds").value_or(0), line});
-    runs.back().unit = event;
-  } else if (event == "eval" && !records.empty()) {
-    records.back().numbers.update(line);
+  if (event == "run") begin_run(line, file);
+  if (file.runs.empty()) return;
+  auto& run = file.runs.back();
+  if (event == "done" || event == "stopped") {
+    run.status = event;
+    run.done = line;
+    file.has_ended = event == "stopped" || file.num_seeds <= 1;
+  } else if (event == "seeds") {
+    file.has_ended = true;
+  } else if (event == "epoch" || event == "step") {
+    auto const before = run.records.empty() ? 0 : run.records.back().seconds;
+    run.records.push_back({number(line, event).value_or(static_cast<double>(run.records.size() + 1)),
+                           before + number(line, "seconds").value_or(0), line});
+    run.unit = event;
+  } else if (event == "eval" && !run.records.empty()) {
+    run.records.back().numbers.update(line);
   }
 }
 
-/// Reads the runs of a file that have epochs or steps.
-std::vector<Run> read_runs(std::string const& path, std::string const& name) {
+/// Reads the runs of a file that have epochs or steps. `nothing_yet` := why there are none: the file does not exist or has no records.
+RunFile read_runs(std::string const& path, std::string const& name, std::string& nothing_yet) {
+  RunFile result;
+  auto& runs = result.runs;
   std::ifstream file(path);
-  if (!file) throw_user("cannot read the metrics '{}': {}", path, std::strerror(errno));
-  std::vector<Run> runs;
+  if (!file) {
+    auto const message = fmt::format("cannot read the metrics '{}': {}", path, std::strerror(errno));
+    if (errno != ENOENT) throw_user("{}", message);
+    nothing_yet = message;
+    return result;
+  }
   std::string text;
   for (std::int64_t place = 1; std::getline(file, text); ++place) {
     if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
     auto const line = json::parse(text, nullptr, false);
-    if (line.is_discarded() && file.eof()) break; // last line of a run that was killed
+    if (line.is_discarded() && file.eof())
+      break; // a line that is being written, or the last one of a run that was killed
     if (!line.is_object() || !line.contains("event"))
       throw_user("line {} of '{}' is not one of metrics; `train --metrics FILE` writes them", place, path);
-    add_line(line, runs);
+    add_line(line, result);
   }
   if (file.bad()) throw_user("cannot read the metrics '{}': {}", path, std::strerror(errno));
   std::erase_if(runs, [](Run const& run) { return run.records.empty(); });
-  if (runs.empty()) throw_user("'{}' has no epoch and no step to plot", path);
+  if (runs.empty()) nothing_yet = fmt::format("'{}' has no epoch and no step to plot", path);
   for (std::size_t i = 0; i < runs.size(); ++i)
     runs[i].name = runs.size() == 1 ? name : fmt::format("{} ({})", name, i + 1);
-  return runs;
+  return result;
 }
 
 /// File names without folders and endings if these differ, otherwise the full paths.
@@ -205,16 +231,20 @@ struct PanelFields {
 };
 
 std::vector<PanelFields> fields_of(std::string const& unit) {
-  std::vector<PanelFields> panels{{"loss, nats",
-                                   1,
-                                   {{"loss", "train", Stroke::solid},
-                                    {"val_loss", "validation", Stroke::dashed},
-                                    {"test_loss", "test", Stroke::dotted, true}}},
-                                  {"accuracy, %",
-                                   100,
-                                   {{"train_acc", "train", Stroke::solid, true},
-                                    {"val_acc", "validation", Stroke::dashed},
-                                    {"test_acc", "test", Stroke::dotted, true}}}};
+  std::vector<PanelFields> panels{
+      {"loss, nats",
+       1,
+       {{"loss", "train", Stroke::solid},
+        {"val_loss", "validation", Stroke::dashed},
+        {"test_loss", "test", Stroke::dotted, true}}},
+      {"accuracy, %",
+       100,
+       {{"train_acc", "train", Stroke::solid, true},
+        {"val_acc", "validation", Stroke::dashed},
+        {"test_acc", "test", Stroke::dotted, true}}},
+      {"ROC-AUC, %",
+       100,
+       {{"val_roc_auc", "validation", Stroke::dashed}, {"test_roc_auc", "test", Stroke::dotted, true}}}};
   if (unit == "epoch")
     panels.push_back({"seconds per epoch", 1, {{"seconds", "", Stroke::solid}}});
   else
@@ -230,18 +260,6 @@ std::vector<Point> points_of(Run const& run, XAxis x, std::string const& key, do
   return points;
 }
 
-} // namespace
-
-namespace {
-
-std::vector<Run> runs_of(std::span<std::string const> paths) {
-  auto const names = names_of(paths);
-  std::vector<Run> runs;
-  for (std::size_t i = 0; i < paths.size(); ++i)
-    std::ranges::move(read_runs(paths[i], names[i]), std::back_inserter(runs));
-  return runs;
-}
-
 /// Phases that take at least 1 % of the time, longest first: "forward 0.101, backward 0.085".
 std::string phases_text(json const& phases) {
   std::vector<std::pair<double, std::string>> parts;
@@ -255,42 +273,38 @@ std::string phases_text(json const& phases) {
   return text;
 }
 
-} // namespace
-
-std::vector<RunState> states_of_metrics(std::span<std::string const> paths) {
-  std::vector<RunState> states;
-  for (auto const& run : runs_of(paths)) {
-    auto const& last = run.records.back();
-    RunState state{run.name, !run.done.is_null(), {}};
-    auto const position = static_cast<std::int64_t>(last.position);
-    state.facts.emplace_back(run.unit, run.length > 0 ? fmt::format("{} of {}", position, run.length)
-                                                      : std::to_string(position));
-    for (auto const& [key, name] :
-         {std::pair("loss", "loss"), std::pair("val_loss", "validation loss"),
-          std::pair("val_acc", "validation accuracy"), std::pair("seconds", "seconds"),
-          std::pair("tokens_per_second", "tokens per second")})
-      if (auto const value = number(last.numbers, key))
-        state.facts.emplace_back(name, fmt::format("{:.6g}", *value));
-    if (last.numbers.contains("phases"))
-      state.facts.emplace_back("phases, s", phases_text(last.numbers["phases"]));
-    if (auto const bytes = number(last.numbers, "sent_bytes"))
-      state.facts.emplace_back("MiB sent", fmt::format("{:.1f}", *bytes / 1048576));
-    if (auto const bytes = number(run.done, "peak_memory_bytes"))
-      state.facts.emplace_back("MiB of memory per rank", fmt::format("{:.1f}", *bytes / 1048576));
-    states.push_back(std::move(state));
-  }
-  return states;
+RunState state_of(Run const& run) {
+  auto const& last = run.records.back();
+  RunState state{run.name, run.status, {}};
+  auto const add = [&](std::string name, std::string value) {
+    state.facts.emplace_back(std::move(name), std::move(value));
+  };
+  add(run.unit, run.length > 0 ? fmt::format("{:.0f} of {:.0f}", last.position, run.length)
+                               : fmt::format("{:.0f}", last.position));
+  for (auto const& [key, name] :
+       {std::pair("loss", std::string("loss")), std::pair("val_loss", std::string("validation loss")),
+        std::pair("val_acc", std::string("validation accuracy")),
+        std::pair("val_roc_auc", std::string("validation ROC-AUC")),
+        std::pair("seconds", "seconds per " + run.unit),
+        std::pair("tokens_per_second", std::string("tokens per second"))})
+    if (auto const value = number(last.numbers, key)) add(name, fmt::format("{:.6g}", *value));
+  if (auto const phases = last.numbers.find("phases"); phases != last.numbers.end())
+    add("phases, s", phases_text(*phases));
+  if (auto const bytes = number(last.numbers, "sent_bytes"))
+    add("MiB sent", fmt::format("{:.1f}", *bytes / 1048576));
+  if (auto const bytes = number(run.done, "peak_memory_bytes"))
+    add("MiB of memory per rank", fmt::format("{:.1f}", *bytes / 1048576));
+  return state;
 }
 
-Figure figure_of_metrics(std::span<std::string const> paths, XAxis x) {
-  auto const runs = runs_of(paths);
+Figure figure_of(std::vector<Run> const& runs, XAxis x) {
+  Figure figure;
+  if (runs.empty()) return figure;
   auto const& unit = runs.front().unit;
   for (auto const& run : runs)
     if (run.unit != unit)
       throw_user("{} has {}s and {} {}s: plot them one after the other", runs.front().name, unit, run.name,
                  run.unit);
-
-  Figure figure;
   figure.x_title = x == XAxis::steps ? unit : "training time, s";
   for (auto const& run : runs)
     figure.runs.push_back(run.name);
@@ -305,6 +319,23 @@ Figure figure_of_metrics(std::span<std::string const> paths, XAxis x) {
     if (!panel.curves.empty()) figure.panels.push_back(std::move(panel));
   }
   return figure;
+}
+
+} // namespace
+
+MetricsFigure read_metrics_figure(std::span<std::string const> paths, XAxis x) {
+  MetricsFigure result;
+  auto const names = names_of(paths);
+  std::vector<Run> runs;
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    auto file = read_runs(paths[i], names[i], result.nothing_yet);
+    result.has_ended = result.has_ended && file.has_ended;
+    std::ranges::move(file.runs, std::back_inserter(runs));
+  }
+  result.figure = figure_of(runs, x);
+  for (auto const& run : runs)
+    result.states.push_back(state_of(run));
+  return result;
 }
 
 } // namespace orthant::cli

@@ -94,21 +94,27 @@ enum class XAxis : std::uint8_t {
   seconds // seconds of training, without evaluations
 };
 
-/// Reads metrics files. A run is everything that one training wrote, also if it was stopped and resumed several times; it is named after
-/// its file. A figure of one run shows all splits, a figure of several runs only the training loss and the validation. Numbers that are
-/// not finite (null in the files) or larger than largest_plotted are left out. Throws UserError if a file cannot be read or is no metrics
-/// file, if there is no epoch or step, or if some runs have epochs and others steps.
-[[nodiscard]] Figure figure_of_metrics(std::span<std::string const> paths, XAxis x);
-
 /// Latest numbers of one run.
 struct RunState {
   std::string name;
-  bool is_done = false;
+  std::string status;                                     // "running", "done" or "stopped"
   std::vector<std::pair<std::string, std::string>> facts; // name and value, such as "epoch" and "20 of 100"
 };
 
-/// Latest numbers of every run in the files. Throws UserError if a file cannot be read, is no metrics file, or has no epoch or step.
-[[nodiscard]] std::vector<RunState> states_of_metrics(std::span<std::string const> paths);
+/// Curves and latest numbers of the runs in metrics files.
+struct MetricsFigure {
+  Figure figure;
+  std::vector<RunState> states;
+  std::string
+      nothing_yet; // why a file has no curves: it does not exist, or has no epoch or step; empty if all have
+  bool has_ended = true; // in every file the last run is done or stopped
+};
+
+/// Reads metrics files. A run is everything that one training wrote, also if it was stopped and resumed several times; it is named after
+/// its file. A figure of one run shows all splits, a figure of several runs only the training loss and the validation. Numbers that are
+/// not finite (null in the files) or larger than largest_plotted are left out. Throws UserError if a file cannot be read or is no metrics
+/// file, or if some runs have epochs and others steps.
+[[nodiscard]] MetricsFigure read_metrics_figure(std::span<std::string const> paths, XAxis x);
 
 /// Text of an SVG file. Each curve is one `polyline`, with a circle per point if there are few points.
 [[nodiscard]] std::string to_svg(Figure const& figure);

@@ -148,7 +148,7 @@ Hdf5File Hdf5File::open(std::filesystem::path const& path) {
   Hdf5Handle file(H5Fopen(name_.c_str(), H5F_ACC_RDONLY, access.get()));
   if (!file.owns()) {
     auto const reason = take_reason();
-    if (reason.find("lock") != std::string::npos)
+    if (reason.find("unable to lock file") != std::string::npos)
       throw_user("cannot lock {}: another program holds it, or its file system has no locks; set "
                  "HDF5_USE_FILE_LOCKING=FALSE ({})",
                  name_, reason);
