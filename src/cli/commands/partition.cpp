@@ -327,12 +327,13 @@ std::unique_ptr<Command> make_partition() {
   command->output("-o,--output", options->output, "Store to write (HDF5)");
   command->option("--permute", options->permute,
                   "Order of the vertices: double (balanced blocks), single, none, cluster (balanced, "
-                  "neighbors close together), pieces (the same for train --schedule rows) or auto (the best "
-                  "of double, cluster and pieces by the tables of --stats)",
+                  "neighbors close together), pieces (like cluster, balanced for train --schedule rows) or "
+                  "auto (the best of double, cluster and pieces by the tables of --stats)",
                   one_of({"double", "single", "none", "cluster", "pieces", "auto"}));
-  command->option("--normalize", options->normalize,
-                  "Form of A^: sym (D^-1/2 (A+I) D^-1/2), row (D^-1 (A+I)) or none (A)",
-                  one_of({"sym", "row", "none"}));
+  command->option(
+      "--normalize", options->normalize,
+      "Normalization of the adjacency matrix A: sym (D^-1/2 (A+I) D^-1/2), row (D^-1 (A+I)) or none (A)",
+      one_of({"sym", "row", "none"}));
   command->flag("--directed", options->directed,
                 "Keep the direction of edges; otherwise each counts both ways");
   command->option(

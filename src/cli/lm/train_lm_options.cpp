@@ -96,7 +96,7 @@ void add_expert_placement(Command& command, TrainLmOptions& o) {
                  "loads by --expert-loads)",
                  one_of({"order", "balanced"}));
   command.input("--expert-loads", o.expert_loads,
-                "Metrics file of an earlier run with the number of tokens per expert");
+                "Metrics file of an earlier run; its tokens per expert decide the placement");
 }
 
 void add_batches(Command& command, TrainLmOptions& o) {
@@ -158,7 +158,8 @@ void add_running(Command& command, TrainLmOptions& o) {
   command.option("--log-every", o.log_every, "Steps between lines of progress in a file or pipe",
                  whole_number(1, most_epochs));
   add_checkpointing_option(command, o);
-  command.option("--compute-dtype", o.compute_dtype, "fp32 or fp64", one_of({"fp32", "fp64"}));
+  command.option("--compute-dtype", o.compute_dtype, "Type of numbers in the computation: fp32 or fp64",
+                 one_of({"fp32", "fp64"}));
   add_gemm_math_option(command, o.gemm_math);
   add_gemm_table_option(command, o.gemm_table);
   add_force_memory_option(command, o.force_memory);

@@ -63,8 +63,8 @@ void set_model(models::NetworkSettings& settings, GraphModelOptions const& o) {
 
 void add_operator_options(Command& command, std::string& normalize, std::string& self_loops) {
   command.option("--normalize", normalize,
-                 "Form of A^: sym (D^-1/2 A D^-1/2), row (D^-1 A), none (A), or auto (that of --init-from; "
-                 "else the default of --model; else that of the store)",
+                 "Normalization of the adjacency matrix A: sym (D^-1/2 A D^-1/2), row (D^-1 A), none (A), or "
+                 "auto (that of --init-from; else the default of --model; else that of the store)",
                  one_of({"auto", "sym", "row", "none"}));
   command.option("--self-loops", self_loops,
                  "Self loops of A: add (one per vertex, in place of the graph's own), keep (the graph's own; "

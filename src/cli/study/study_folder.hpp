@@ -24,8 +24,8 @@ namespace orthant::cli {
 // Reason of a failed job, found in its log.
 
 /// First line of the program's own error. If there is none, the first line that explains the end: an error of the scheduler, the launcher
-/// or the shell, with the rest of its sentence if the launcher breaks it into lines. Otherwise the last line, after the launcher's
-/// general failure message; empty if the log has no line.
+/// or the shell, with the rest of its sentence if the launcher breaks it into lines. Otherwise the last line that is not the launcher's
+/// general failure message; empty if the log is empty.
 [[nodiscard]] std::string reason_in_log(std::string const& log);
 
 enum class PointState : std::uint8_t { to_do, waiting, running, failed, lost, done };

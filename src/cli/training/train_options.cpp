@@ -103,7 +103,8 @@ void add_mini_batch(Command& command, TrainOptions& o) {
 }
 
 void add_computing(Command& command, TrainOptions& o) {
-  command.option("--compute-dtype", o.compute_dtype, "fp32 or fp64", one_of({"fp32", "fp64"}));
+  command.option("--compute-dtype", o.compute_dtype, "Type of numbers in the computation: fp32 or fp64",
+                 one_of({"fp32", "fp64"}));
   add_gemm_math_option(command, o.gemm_math);
   add_gemm_table_option(command, o.gemm_table);
   command.option("--comm-dtype", o.comm_dtype, "Format of numbers in messages: fp32, bf16 or fp16",

@@ -104,8 +104,8 @@ class RecordLists {
     }
   }
 
-  /// Prefetch hints for a later append(list): expect_soon() loads the list's state, and expect_next(), which needs that state, its memory.
-  /// There are many lists in random order, so that without hints an append waits for memory twice.
+  /// Prefetch hints for a later append(list). Call expect_soon() first: it loads the state of the list. expect_next() reads that state and
+  /// loads the memory that append() will write. Lists come in random order, so an append without hints waits for memory twice.
   void expect_soon(std::size_t list) const { __builtin_prefetch(&lists_[list]); }
   void expect_next(std::size_t list) const {
     auto const& state = lists_[list];

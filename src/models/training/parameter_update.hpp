@@ -125,8 +125,8 @@ class ParameterUpdate {
   /// Fences exec, and copies the scalars of run() and of the passes before it to the host.
   [[nodiscard]] Result finish(runtime::DefaultExec const& exec);
 
-  /// Checks that the squared norm of each parameter is finite in T, because products of larger numbers are not. Otherwise throws
-  /// Error, which names the parameter. Call it after the last step, before the parameters are used as a result. Fences exec.
+  /// Checks that the squared norm of each parameter is finite in T; otherwise products with the parameter overflow. Throws Error with
+  /// the name of the parameter if it is not. Call it after the last step, before the parameters are used as a result. Fences exec.
   /// Collective over the grid's group.
   void require_bounded_parameters(runtime::DefaultExec const& exec) const;
 

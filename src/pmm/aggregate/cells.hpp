@@ -45,8 +45,8 @@ struct CellSizes {
   friend bool operator==(CellSizes const&, CellSizes const&) = default;
 };
 
-/// Sizes of contiguous cells: the rows of a layout over all axes of the group (pmm/grid/layout.hpp). The sizes differ by
-/// at most one along each axis.
+/// Sizes if the rows are split evenly: each cell has the rows that a layout split over all axes of the group gives it
+/// (pmm/grid/layout.hpp). Along each axis the sizes differ by at most one.
 [[nodiscard]] CellSizes contiguous_cells(GridShape const& shape, Coordinates const& coordinates,
                                          Roles const& roles, std::int64_t num_rows);
 

@@ -109,7 +109,7 @@ struct HostEdgeKernels {
   void (*dots)(HostDots<T> const&, std::int64_t begin, std::int64_t end);
   void (*weighted_sums)(HostSums<T> const&, std::int64_t begin, std::int64_t end);
   void (*static_scores)(HostStaticScores<T> const&, std::int64_t begin, std::int64_t end);
-  /// values *= leaky'(z), and the sums of rows. With `column_sums`, only one thread may call.
+  /// Multiplies `values` by the derivative of LeakyReLU at z, and adds up the rows. Not thread-safe if `column_sums` is set.
   void (*static_scores_backward)(HostStaticScores<T> const&, std::int64_t begin, std::int64_t end);
   /// The sums of columns, from lists by column.
   void (*sum_edges)(HostStaticScores<T> const&, std::int64_t begin, std::int64_t end);

@@ -129,7 +129,7 @@ BytesByLabel largest_first(std::map<std::string, std::int64_t> const& sums) {
   return sorted;
 }
 
-/// Throws if byte counts can overflow: each call sends at most two rings of all ranks with the widest matrix.
+/// Throws if byte counts can overflow. Upper bound of one call: every rank sends the widest matrix twice.
 void require_countable(int num_ranks, graph::StoreFacts const& facts, NetworkPlan const& plan) {
   constexpr std::int64_t bytes_of_number = 8;
   constexpr auto what = "bytes that the ranks send";

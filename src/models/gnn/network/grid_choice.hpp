@@ -94,7 +94,7 @@ struct GridCost {
                                   NetworkPlan const& plan, NetworkSettings const& settings,
                                   std::int64_t least_width);
 
-/// Ranks to list; one of them has the largest value of every cost.
+/// Ranks whose lists of operations are made. For every cost, the largest value over all ranks occurs on one of them.
 [[nodiscard]] std::vector<pmm::Coordinates> ranks_to_list(pmm::GridShape const& shape,
                                                           NetworkPlan const& plan);
 
