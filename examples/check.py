@@ -9,8 +9,9 @@ many of its last lines as NAME/expected.txt has are compared with that file. Wor
 relative tolerance, by default 5 %. `...` in expected.txt stands for anything within a line, or for nothing. White space counts
 as one blank.
 
-Without a NAME all examples run. Without --orthant the program is the `orthant` of PATH. LAUNCH is passed on to run.sh. The exit
-status is 0 if all examples print what is expected, 1 if one does not, and 2 if the command line is wrong.
+Without a NAME all examples run. Without --orthant the program is the `orthant` of PATH. LAUNCH is passed on to run.sh; without
+LAUNCH it is the value of ORTHANT_MPIRUN, for instance "mpirun --oversubscribe --bind-to none -n". The exit status is 0
+if all examples print what is expected, 1 if one does not, and 2 if the command line is wrong.
 """
 
 import argparse
@@ -79,6 +80,8 @@ def fault(example, result, tolerance):
         reason = next((line for line in errors if "error:" in line), errors[-1] if errors else "no message")
         return f"run.sh ended with status {result.returncode}: {reason}"
     expected = lines_of((example / "expected.txt").read_text())
+    if not expected:
+        return "expected.txt is empty"
     printed = lines_of(result.stdout)[-len(expected):]
     if len(printed) < len(expected):
         return f"run.sh printed {len(printed)} lines, and expected.txt has {len(expected)}"
@@ -89,6 +92,16 @@ def fault(example, result, tolerance):
     return None
 
 
+def environment_of(folder):
+    """The environment of run.sh: programs of folder/bin come first, and LAUNCH is that of ctest unless it is given."""
+    found = {**OPEN_MPI, **os.environ, "ORTHANT_ROOT": str(EXAMPLES.parent)}
+    found["PATH"] = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    launch = found.get("LAUNCH") or found.get("ORTHANT_MPIRUN")
+    if launch:
+        found["LAUNCH"] = launch
+    return found
+
+
 def run(example, program, arguments):
     """Runs one example; True if it prints what is expected."""
     with tempfile.TemporaryDirectory(prefix=f"orthant-{example.name}-") as folder:
@@ -96,11 +109,9 @@ def run(example, program, arguments):
         (folder / "bin").mkdir()
         (folder / "bin" / "orthant").symlink_to(program)
         (folder / "run").mkdir()
-        environment = {**OPEN_MPI, **os.environ, "ORTHANT_ROOT": str(EXAMPLES.parent)}
-        environment["PATH"] = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
         begin = time.monotonic()
         try:
-            result = subprocess.run(["bash", example / "run.sh"], cwd=folder / "run", env=environment, text=True,
+            result = subprocess.run(["bash", example / "run.sh"], cwd=folder / "run", env=environment_of(folder), text=True,
                                     stdin=subprocess.DEVNULL, capture_output=True, timeout=arguments.timeout)
             reason = fault(example, result, arguments.tolerance)
         except subprocess.TimeoutExpired:

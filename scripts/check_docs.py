@@ -4,13 +4,16 @@
 
 run      ```sh blocks run, in their order, in one empty folder per page (`bash -e`), and so do ```python run blocks if NumPy is
          installed. A comment directly above the fence leaves a block out: <!-- not run: REASON -->
+         or runs it only if Python modules are installed: <!-- needs: numpy --> or <!-- needs: numpy, scipy -->
+         These modules are imported by the `python3` of the page for ```sh, and by the Python of this script for ```python run.
 links    relative links, images and anchors lead somewhere
 options  options of orthant in the pages are in its help, and docs/command_line.md has all of the help. Options of other programs
          that a page names alone: <!-- options of other programs: --name .. -->
 claims   figures beside a link to a file of tests/bench/results are in that file (scripts/check_docs/claims.py has the rule)
 
 Each error is one line, PAGE:LINE: what is wrong, with the last lines of output below it if a command fails. The status is 1 if
-there are errors. Without --orthant, only links and claims are checked.
+there are errors. Without --orthant, only links and claims are checked. With `--only run` and one page, the status is 77 if no
+block ran and at least one needs a module that is missing, so that ctest reports the test as skipped.
 """
 
 import argparse
@@ -23,6 +26,7 @@ from check_docs import claims, links, options, run
 from check_docs.page import Page
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+SKIPPED = 77
 RULES = ("run", "links", "options", "claims")
 LISTING = os.path.join("docs", "command_line.md")
 DEFAULT = ("README.md", "CONTRIBUTING.md", "docs/**/*.md", "examples/*/README.md", "python/README.md")
@@ -55,9 +59,9 @@ def default_pages(root):
     return [path for path in paths if os.path.isfile(path)]
 
 
-def list_blocks(pages):
+def list_blocks(pages, program):
     for page in pages:
-        runs, others, errors = run.plan(page)
+        runs, others, errors = run.plan(page, program)
         reasons = {block.line: f"not run: {reason}" for block, reason in others}
         for block in sorted([*runs, *(block for block, _ in others)], key=lambda block: block.line):
             print(f"{page.name}:{block.line}: {block.language}: {reasons.get(block.line, 'runs')}")
@@ -72,11 +76,12 @@ def main(arguments):
         print("there are no pages")
         return 1
     if asked.list:
-        list_blocks(pages)
+        list_blocks(pages, asked.orthant)
         return 0
     rules = set(asked.only or (RULES if asked.orthant else ("links", "claims")))
     help_ = options.Help(os.path.abspath(asked.orthant)) if "options" in rules else None
     scripts = options.of_scripts(asked.root) if help_ else frozenset()
+    num_missing = 0  # blocks that need a module that is missing
     num_errors, counts = 0, dict.fromkeys(("blocks run", "not run", "links", "options", "figures"), 0)
 
     def report(errors):
@@ -108,9 +113,13 @@ def main(arguments):
                 print(f"{page.name}:{block.line}: not run: {reason}", flush=True)
             counts["blocks run"] += count
             counts["not run"] += len(others)
+            num_missing += sum(block.reason is None for block, _ in others)
             report(errors)
     print(f"{len(pages)} pages: " + ", ".join(f"{count} {what}" for what, count in counts.items()) + f"; {num_errors} errors")
-    return 1 if num_errors else 0
+    if num_errors:
+        return 1
+    is_skipped = rules == {"run"} and len(asked.pages) == 1 and counts["blocks run"] == 0 and num_missing > 0
+    return SKIPPED if is_skipped else 0
 
 
 if __name__ == "__main__":

@@ -24,6 +24,9 @@ def to_numpy(value: Any) -> Array:
         return value.to_numpy() if type(value).__name__ == "ChunkedArray" else value.to_numpy(zero_copy_only=False)
     if module_of(value, "scipy") and hasattr(value, "toarray"):
         return value.toarray()
+    kind = getattr(getattr(value, "dtype", None), "numpy_dtype", None)
+    if kind is not None and module_of(value, "pandas") and not value.isna().any():  # a nullable type, such as Int64
+        return value.to_numpy(dtype=kind)
     return np.asarray(value)
 
 

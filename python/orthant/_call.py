@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a subcommand and keyword arguments to a finished process."""
 import os
-import warnings
 from typing import Any, List, Optional
 
+from ._errors import warn
 from ._metrics import PathLike
 from ._options import arguments, find_program
 from ._process import Completed, Launcher, execute, launch_prefix
@@ -21,8 +21,3 @@ def call(subcommand: str, *files: PathLike, ranks: Optional[int] = None, launche
          **options: Any) -> Completed:
     """Runs a subcommand to its end. Raises UsageError if the program refuses it, and Error if it fails."""
     return execute(command_line(subcommand, *files, ranks=ranks, launcher=launcher, **options), warn=warn).check()
-
-
-def warn(message: str) -> None:
-    """A warning of the program becomes one of Python."""
-    warnings.warn(message, RuntimeWarning, stacklevel=2)

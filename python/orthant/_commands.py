@@ -4,14 +4,14 @@ import json
 import os
 import sys
 import tempfile
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
-from ._call import call, command_line, warn
-from ._errors import Error
+from ._call import call, command_line
+from ._errors import Error, warn
 from ._metrics import PathLike, read_records
 from ._process import STOPPED, Launcher, execute
 from ._progress import Progress
-from ._run import Run
+from ._run import Run, TemporaryFolder
 
 
 class Store(str):
@@ -59,7 +59,8 @@ def train(store: Optional[PathLike] = None, *, ranks: int = 1, launcher: Launche
     Other keyword arguments are options of the program: model="sage", lr_schedule="cosine", residual=True, bias=False.
 
     Ctrl-C stops the training in good order, and the `Run` that is returned has `stopped`; if there is a
-    checkpoint (checkpoint="DIR"), the same call with resume="auto" goes on.
+    checkpoint (checkpoint="DIR"), the same call with resume="auto" goes on. If the training has not started yet,
+    KeyboardInterrupt is raised.
     """
     graph = {} if store is None else {"graph": store}
     return _train("train", {**graph, **options}, ranks, launcher, folder, progress)
@@ -75,19 +76,20 @@ def _train(subcommand: str, options: Dict[str, Any], ranks: int, launcher: Launc
            progress: Optional[bool]) -> Run:
     temporary = None
     if folder is None:
-        temporary = tempfile.TemporaryDirectory(prefix="orthant-")
+        temporary = TemporaryFolder()
         folder = temporary.name
     options.setdefault("metrics", os.path.join(folder, "metrics.jsonl"))
     if options.get("seeds", 1) == 1:
         options.setdefault("save_weights", os.path.join(folder, "weights.h5"))
     command = command_line(subcommand, ranks=ranks, launcher=launcher, **options)
     os.makedirs(folder, exist_ok=True)
+    before = _state_of(options["metrics"])
     bar = Progress(os.fspath(options["metrics"]), progress)
     try:
         done = execute(command, bar.update, warn)
     finally:
         bar.close()
-    is_stopped = done.status in STOPPED
+    is_stopped = done.status in STOPPED and _state_of(options["metrics"]) not in (None, before)
     if not is_stopped:
         done.check()
     elif progress is not False and done.interrupted:
@@ -95,6 +97,15 @@ def _train(subcommand: str, options: Dict[str, Any], ranks: int, launcher: Launc
     return Run(folder, store=options.get("graph") or options.get("tokens"), metrics_file=options["metrics"],
                save_weights=options.get("save_weights"), checkpoint=options.get("checkpoint"),
                completed=done, temporary=temporary)
+
+
+def _state_of(path: PathLike) -> Optional[Tuple[int, int, int]]:
+    """Another value after each change of a file; None if there is no file, or nothing in it."""
+    try:
+        state = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return (state.st_ino, state.st_size, state.st_mtime_ns) if state.st_size else None
 
 
 def evaluate(store: Optional[PathLike] = None, weights: Optional[PathLike] = None, *, ranks: int = 1,

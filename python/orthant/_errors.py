@@ -1,5 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exceptions for the ways in which the program can fail."""
+"""Exceptions for the ways in which the program can fail, and warnings."""
+import os
+import sys
+import types
+import warnings
+from typing import Optional
+
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 
 class Error(RuntimeError):
@@ -25,3 +32,13 @@ def error_line(log: str) -> str:
     if marked:
         return marked[-1][len("orthant: "):]
     return " ".join(lines[:3]) if lines else "the program printed no message"
+
+
+def warn(message: str) -> None:
+    """Warns at the line outside of the package that called it."""
+    frame: Optional[types.FrameType] = sys._getframe()
+    level = 1
+    while frame is not None and os.path.dirname(os.path.abspath(frame.f_code.co_filename)) == _FOLDER:
+        frame = frame.f_back
+        level += 1
+    warnings.warn(message, RuntimeWarning, stacklevel=level)

@@ -173,13 +173,14 @@ def _from_table(table: Any, weight: Weight, source: Optional[str], target: Optio
     source, target = source or usual[0], target or usual[1]
     ends = [table[source], table[target]]
     weights = _pick(lambda name: table[name] if name in columns else None, weight)
-    is_whole = all(np.issubdtype(to_numpy(end[:0]).dtype, np.integer) for end in ends)
-    if vertices is None and not (is_whole if names is None else not names):
+    if vertices is not None:
+        return _with_vertices(ends, weights, vertices)
+    numbers = [to_numpy(end) for end in ends]
+    is_whole = all(np.issubdtype(array.dtype, np.integer) for array in numbers)
+    if not (is_whole if names is None else not names):
         codes, found = encode(ends)
         return Parts(codes[0], codes[1], len(found), weights, {}, found, False)
-    if vertices is None:
-        return Parts(to_numpy(ends[0]), to_numpy(ends[1]), None, weights, both_directions=False)
-    return _with_vertices(ends, weights, vertices)
+    return Parts(numbers[0], numbers[1], None, weights, both_directions=False)
 
 
 def _with_vertices(ends: List[Any], weights: Optional[Any], vertices: Any) -> Parts:

@@ -23,7 +23,8 @@ def read_metrics(path: PathLike) -> Metrics:
 
     The keys are the names in the file, such as "epoch", "loss" and "val_acc". A name within an object is joined by a
     slash ("phases/forward"), and so is the index in a list ("grad_norms/0"). Numbers that an epoch lacks, such as
-    scores of epochs that were not evaluated, are NaN. "run" counts the trainings in the file from 0.
+    scores of epochs that were not evaluated, are NaN. "run" counts the trainings in the file from 0; a training that
+    resumes is one training.
     """
     return columns(read_records(path))
 
@@ -44,12 +45,15 @@ def columns(records: Iterable[Dict[str, Any]]) -> Metrics:
 
 def _rows(records: Iterable[Dict[str, Any]]) -> Iterator[Dict[str, float]]:
     """One flat row per epoch or step; an evaluation that follows a step belongs to the row of that step."""
-    run = -1
+    run, training = -1, ""
     row: Dict[str, Any] = {}
     for record in records:
         event = record.get("event")
         if event == "run":
-            run += 1
+            name = record.get("training") or ""
+            if run < 0 or "resumed" not in record or name != training:
+                run += 1
+            training = name
         elif event == "eval" and row.get("step") == record.get("step"):
             row.update(_numbers(record))
         elif event in ("epoch", "step"):

@@ -9,6 +9,8 @@ import subprocess
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
+import numpy as np
+
 from ._errors import Error
 
 
@@ -88,6 +90,8 @@ def arguments(subcommand: str, given: Mapping[str, Any]) -> List[str]:
 
 
 def _words(subcommand: str, keyword: str, option: Option, value: Any) -> List[str]:
+    if isinstance(value, np.bool_):
+        value = bool(value)
     if option.type is None:
         if isinstance(value, (bool, int)) and value in (0, 1):
             return [f"--{option.name}"] if value else [f"--no-{option.name}"] if option.has_negative else []

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import threading
 from dataclasses import dataclass
-from typing import Callable, List, Optional, Sequence, Union
+from typing import Any, Callable, List, Optional, Sequence, Union
 
 from ._errors import Error, UsageError, error_line
 
@@ -19,6 +19,7 @@ STOPPED_WITH_CHECKPOINT = 75
 STOPPED = (STOPPED_WITH_CHECKPOINT, 128 + signal.SIGINT, 128 + signal.SIGUSR1)
 # These forward SIGUSR1 to all ranks, also on other nodes; at SIGINT they kill the ranks after a short time.
 _FORWARD_SIGUSR1 = ("mpirun", "mpiexec", "orterun", "prterun", "srun")
+_WARNING = "orthant: warning: "
 
 
 @dataclass
@@ -82,7 +83,7 @@ def _is_open_mpi(mpirun: str) -> bool:
 
 def execute(command: List[str], poll: Optional[Callable[[], None]] = None,
             warn: Optional[Callable[[str], None]] = None) -> Completed:
-    """Runs `command` to its end. Calls `poll` a few times per second, and `warn` with each warning on stderr.
+    """Runs `command`. Calls `poll` a few times per second, and at the end `warn` with each warning on stderr.
 
     The command has a session of its own, so a terminal's Ctrl-C reaches Python alone, which passes it on: the first
     one asks the program to stop in good order, the second one to end at once, the third one kills it.
@@ -92,16 +93,13 @@ def execute(command: List[str], poll: Optional[Callable[[], None]] = None,
     output: List[str] = []
     log: List[str] = []
 
-    def read_log() -> None:
-        assert process.stderr is not None
-        for line in process.stderr:
-            log.append(line)
-            if warn is not None and line.startswith("orthant: warning: "):
-                warn(line[len("orthant: warning: "):].strip())
+    # A reader must not stop before the end of its pipe, or the command blocks: it calls nothing that may raise.
+    def read(pipe: Any, lines: List[str]) -> None:
+        with pipe:
+            lines.extend(pipe)
 
-    assert process.stdout is not None
-    readers = [threading.Thread(target=lambda: output.extend(process.stdout), daemon=True),  # type: ignore[arg-type]
-               threading.Thread(target=read_log, daemon=True)]
+    readers = [threading.Thread(target=read, args=pair, daemon=True)
+               for pair in ((process.stdout, output), (process.stderr, log))]
     for reader in readers:
         reader.start()
     interrupts = 0
@@ -129,6 +127,10 @@ def execute(command: List[str], poll: Optional[Callable[[], None]] = None,
         reader.join(5)
     if poll is not None:
         poll()
+    if warn is not None:
+        for line in log:
+            if line.startswith(_WARNING):
+                warn(line[len(_WARNING):].strip())
     status = process.returncode if process.returncode >= 0 else 128 - process.returncode
     return Completed(command, status, "".join(output), "".join(log), interrupts > 0)
 

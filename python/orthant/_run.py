@@ -2,7 +2,9 @@
 """A finished or stopped training: its metrics, weights, predictions and embeddings."""
 import importlib.util
 import os
+import shutil
 import tempfile
+import weakref
 from typing import Any, Dict, List, Optional
 
 import numpy as np
@@ -11,6 +13,14 @@ from ._call import call
 from ._metrics import Metrics, PathLike, columns, read_records
 from ._process import Completed
 from ._safetensors import load_safetensors
+
+
+class TemporaryFolder:
+    """A folder that goes, without a warning of Python, when the last reference to this object goes."""
+
+    def __init__(self) -> None:
+        self.name = tempfile.mkdtemp(prefix="orthant-")
+        weakref.finalize(self, shutil.rmtree, self.name, ignore_errors=True)
 
 
 class Svg:
@@ -35,7 +45,7 @@ class Run:
     def __init__(self, folder: PathLike, *, store: Optional[PathLike] = None,
                  metrics_file: Optional[PathLike] = None, save_weights: Optional[PathLike] = None,
                  checkpoint: Optional[PathLike] = None, completed: Optional[Completed] = None,
-                 temporary: Any = None) -> None:
+                 temporary: Optional[TemporaryFolder] = None) -> None:
         self.folder = os.path.abspath(folder)
         self.metrics_file = os.path.abspath(metrics_file or os.path.join(folder, "metrics.jsonl"))
         self._save_weights = os.path.abspath(save_weights or os.path.join(folder, "weights.h5"))

@@ -3,13 +3,13 @@
 import csv
 import json
 import os
-import warnings
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Union
 
 import numpy as np
 
 from ._arrays import Array, halve_if_symmetric, module_of, numbers_of_labels, remove_files, save, save_parts, to_numpy
+from ._errors import warn
 from ._graphs import ALIASES, Parts, Weight, take_apart
 
 PathLike = Union[str, "os.PathLike[str]"]
@@ -46,51 +46,56 @@ def write(graph: Any, folder: PathLike, *, weight: Weight = True, split: int = 0
     weight: True takes edge_weight, weight, w or a one-column edge_attr if the graph has it; a name takes that
     attribute; False takes none. split: column of masks that have one column per split.
     source, target: columns of a table of edges; by default source and target, src and dst, from and to, or the first
-    two. vertices: table of the vertices, whose first column, or named index, holds their names. names: True treats
-    whole numbers in a table as names; by default they are vertices 0, 1, .. and anything else is a name.
-    force: replace the arrays of an earlier graph in the folder.
+    two. Columns that are neither these nor the weight are not written, with a warning. vertices: table of the vertices,
+    whose first column, or named index, holds their names. names: True treats whole numbers in a table as names; by
+    default they are vertices 0, 1, .. and anything else is a name.
+    force: replace the arrays of an earlier graph in the folder. Nothing is written or removed if an array does not fit.
     arrays: x, y, train_mask, val_mask, test_mask, or train_idx and so on, as arrays or as the name of an attribute
     of the vertices, or for x as a list of names: x=["age", "income"], y="team". x may be a sparse matrix.
 
     The program adds the reverse of each edge unless partition has directed=True.
     """
+    graph = _with_recorded_reads(graph)
     parts = take_apart(graph, weight, source, target, vertices, names)
+    if isinstance(graph, _ReadColumns) and weight is not False:
+        _warn_of_columns(graph.not_read)
     for name, value in arrays.items():
         known = next((known for known, aliases in ALIASES.items() if name in aliases), None)
         if known is None:
             raise TypeError(f"write has no argument '{name}'; arrays are {', '.join(ALIASES)}")
         if value is not None:
             parts.arrays[known] = _attribute(parts, value)
-    if any(name.endswith("_idx") for name in arrays):  # a split that is given replaces that of the graph
+    # A split that is given replaces that of the graph.
+    if any(name.endswith("_idx") and value is not None for name, value in arrays.items()):
         parts.arrays = {name: value for name, value in parts.arrays.items() if not name.endswith("_mask")}
+    _check_types_of_ends(parts)
     weights = _checked_weights(parts)
     count = _number_of_vertices(parts)
-    y, classes = None, None
-    if "y" in parts.arrays:
-        y, classes = numbers_of_labels(_with_dimensions(to_numpy(parts.arrays["y"]), count, "y"))
-
-    path = os.fspath(folder)
-    os.makedirs(path, exist_ok=True)
-    present = [name for name in _FILES if os.path.exists(os.path.join(path, name))]
-    if present and not force:
-        raise FileExistsError(f"{path} holds a graph already ({present[0]}); force=True replaces it")
-    remove_files(path, present)
-    sources, targets = parts.sources, parts.targets
+    sources, targets = (_checked_ids(array, count, "edge_index") for array in (parts.sources, parts.targets))
     if weights is not None and parts.both_directions:
         half = halve_if_symmetric(sources, targets, weights, count)
         if half is None:
-            warnings.warn("the weights are not symmetric: pass directed=True to partition to keep each as it is listed; "
-                          "otherwise both directions get the sum", RuntimeWarning, stacklevel=2)
+            warn("the weights are not symmetric: pass directed=True to partition to keep each as it is listed; "
+                 "otherwise both directions get the sum")
         else:
             sources, targets, weights = half
-    save_parts(os.path.join(path, "edge_index.npy"), [sources, targets], (2, len(sources)))
-    if weights is not None:
-        save(os.path.join(path, "edge_weight.npy"), weights)
+    checked: Dict[str, Array] = {} if weights is None else {"edge_weight": weights}
+    classes = None
     if "x" in parts.arrays:
-        _save_features(path, parts.arrays["x"], count)
-    if y is not None:
-        save(os.path.join(path, "y.npy"), y)
-    _save_split(path, parts.arrays, count, split)
+        checked.update(_features(parts.arrays["x"], count))
+    if "y" in parts.arrays:
+        checked["y"], classes = numbers_of_labels(_with_dimensions(to_numpy(parts.arrays["y"]), count, "y"))
+    checked.update(_split(parts.arrays, count, split))
+
+    path = os.fspath(folder)
+    present = [name for name in _FILES if os.path.exists(os.path.join(path, name))]
+    if present and not force:
+        raise FileExistsError(f"{path} holds a graph already ({present[0]}); force=True replaces it")
+    os.makedirs(path, exist_ok=True)
+    remove_files(path, present)
+    save_parts(os.path.join(path, "edge_index.npy"), [sources, targets], (2, len(sources)))
+    for name, array in checked.items():
+        save(os.path.join(path, f"{name}.npy"), array)
     with open(os.path.join(path, "meta.json"), "w", encoding="utf-8") as file:
         json.dump({"name": os.path.basename(os.path.abspath(path)), "num_nodes": count}, file)
     _save_names(path, "vertices.csv", "name", parts.names)
@@ -102,6 +107,34 @@ def read_names(folder: PathLike) -> List[str]:
     """The names of the vertices that `write` kept in vertices.csv, as texts: row i is vertex i."""
     with open(os.path.join(folder, "vertices.csv"), newline="", encoding="utf-8") as file:
         return [row[1] for row in csv.reader(file)][1:]
+
+
+class _ReadColumns(Dict[str, Any]):
+    """The columns of a table of edges; not_read has the names of those that nobody has asked for."""
+
+    def __init__(self, names: List[str], table: Any) -> None:
+        super().__init__((name, table[name]) for name in names)
+        self.not_read = names
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self.not_read:
+            self.not_read.remove(name)
+        return super().__getitem__(name)
+
+
+def _with_recorded_reads(graph: Any) -> Any:
+    """A table of edges as _ReadColumns, and any other graph as it is: with "edge_index" a dict is one of arrays."""
+    if not module_of(graph, "pandas", "pyarrow") and not isinstance(graph, dict):
+        return graph
+    names = list(graph.column_names if module_of(graph, "pyarrow") else graph)
+    return graph if "edge_index" in names else _ReadColumns(names, graph)
+
+
+def _warn_of_columns(names: List[str]) -> None:
+    if names:
+        listed = ", ".join(f"'{name}'" for name in names)
+        warn(f"the table of edges has columns that are not written: {listed}; weight='{names[0]}' takes one as the "
+             "weight of the edges, and weight=False takes none, without this warning")
 
 
 def _attribute(parts: Parts, value: Any) -> Any:
@@ -118,16 +151,25 @@ def _attribute(parts: Parts, value: Any) -> Any:
     return found[0] if isinstance(value, str) else np.column_stack(found)
 
 
+def _check_types_of_ends(parts: Parts) -> None:
+    if len(parts.sources) != len(parts.targets):
+        raise ValueError(f"the edges have {len(parts.sources)} sources and {len(parts.targets)} targets")
+    kind = np.result_type(parts.sources, parts.targets)
+    if len(parts.sources) and kind.kind not in "iu":
+        raise ValueError(f"the ends of the edges have the type {kind}; they must be whole numbers")
+
+
 def _checked_weights(parts: Parts) -> Optional[Array]:
     if parts.weights is None:
         return None
     weights = to_numpy(parts.weights)
     if weights.ndim == 2 and weights.shape[1] > 1:
-        warnings.warn(f"edge_attr has {weights.shape[1]} columns and is not written: an edge takes one weight",
-                      RuntimeWarning, stacklevel=3)
+        warn(f"edge_attr has {weights.shape[1]} columns and is not written: an edge takes one weight")
         return None
     if weights.size != len(parts.sources):
         raise ValueError(f"there are {weights.size} weights for {len(parts.sources)} edges")
+    if weights.dtype.kind not in "fiub":
+        weights = weights.astype(np.float64)
     return weights.reshape(-1)
 
 
@@ -148,22 +190,21 @@ def _with_dimensions(array: Array, count: int, name: str) -> Array:
     return array
 
 
-def _save_features(path: str, x: Any, count: int) -> None:
+def _features(x: Any, count: int) -> Dict[str, Array]:
     if module_of(x, "scipy"):
-        x = x.tocsr()
-        for name, array in zip(_SPARSE, (x.indptr, x.indices, x.data, np.array(x.shape))):
-            save(os.path.join(path, f"{name}.npy"), array)
-        return
+        x = _with_dimensions(x, count, "x").tocsr()
+        return dict(zip(_SPARSE, (x.indptr, x.indices, x.data, np.array(x.shape))))
     array = _with_dimensions(to_numpy(x), count, "x")
     if array.dtype.kind not in "fiub":
         array = array.astype(np.float32)
-    save(os.path.join(path, "x.npy"), array.reshape(count, -1))
+    return {"x": array.reshape(count, -1)}
 
 
-def _save_split(path: str, arrays: Dict[str, Any], count: int, column: int) -> None:
+def _split(arrays: Dict[str, Any], count: int, column: int) -> Dict[str, Array]:
     """All three masks or lists, because the program wants all of them; those that are missing are empty."""
     kind = "mask" if any(f"{part}_mask" in arrays for part in ("train", "val", "test")) else "idx"
     present = [part for part in ("train", "val", "test") if f"{part}_{kind}" in arrays]
+    found = {}
     for part in ("train", "val", "test") if present else ():
         if part not in present:
             array = np.zeros(count if kind == "mask" else 0, dtype=bool if kind == "mask" else np.int64)
@@ -174,7 +215,21 @@ def _save_split(path: str, arrays: Dict[str, Any], count: int, column: int) -> N
             if array.ndim == 2:
                 array = array[:, 0 if array.shape[1] == 1 else column]
             array = array.astype(bool)
-        save(os.path.join(path, f"{part}_{kind}.npy"), array)
+        elif part in present:
+            array = _checked_ids(array, count, f"{part}_idx")
+        found[f"{part}_{kind}"] = array
+    return found
+
+
+def _checked_ids(array: Array, count: int, name: str) -> Array:
+    if array.size == 0:
+        return np.zeros(0, np.int64)
+    if array.dtype.kind not in "iu":
+        raise ValueError(f"{name} has the type {array.dtype}; it must be the numbers of vertices")
+    if array.min() < 0 or array.max() >= count:
+        found = f"numbers from {array.min()} to {array.max()}"
+        raise ValueError(f"{name} has {found}, but the vertices are 0 to {count - 1}")
+    return array
 
 
 def _save_names(path: str, file_name: str, title: str, names: Optional[List[Any]]) -> None:

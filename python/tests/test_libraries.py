@@ -146,8 +146,10 @@ def test_scipy_features_reach_the_program(blocks, exported):
     assert abs(rebuilt - x).max() < 1e-6
 
 
-@pytest.fixture(params=["pandas", "pyarrow"])
+@pytest.fixture(params=["pandas", "pyarrow", "dict"])
 def table(request):
+    if request.param == "dict":
+        return dict
     library = pytest.importorskip(request.param)
     return library.DataFrame if request.param == "pandas" else library.table
 
@@ -165,6 +167,22 @@ def test_table_of_numbers(table):
 
     assert orthant.write(given, "graph").num_vertices == 10
     assert orthant.write(given, "graph", names=True, force=True).names == [5, 7, 9]
+
+
+@pytest.mark.parametrize("kind", ["Int64", "UInt8", "int64[pyarrow]"])
+def test_nullable_numbers_of_pandas(kind):
+    pandas = pytest.importorskip("pandas")
+    if "pyarrow" in kind:
+        pytest.importorskip("pyarrow")
+    given = pandas.DataFrame({"source": [5, 7], "target": [7, 9], "weight": [1, 2]}).astype(kind)
+
+    assert orthant.write(given, "graph").num_vertices == 10
+    assert load("edge_index").tolist() == [[5, 7], [7, 9]]
+    assert load("edge_weight").tolist() == [1, 2]
+    given.loc[1, "target"] = pandas.NA
+    with pytest.raises(ValueError, match="edge 1 names"):
+        orthant.write(given, "graph", force=True)
+    assert load("edge_index").tolist() == [[5, 7], [7, 9]]
 
 
 def test_tables_of_edges_and_vertices(table):

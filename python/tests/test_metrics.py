@@ -2,6 +2,7 @@
 """Metrics as arrays, CSV and event files."""
 import csv
 import glob
+import json
 import os
 
 import numpy as np
@@ -54,6 +55,27 @@ def test_several_trainings_in_a_file_are_counted(tmp_path):
     assert orthant.read_metrics("seeds.jsonl")["run"].tolist() == [0, 0, 1, 1]
     assert len(orthant.to_tensorboard("seeds.jsonl", "events")) == 2
     assert sorted(os.listdir("events")) == ["run0", "run1"]
+
+
+def test_a_training_that_resumes_is_one_training(tmp_path):
+    def line(**fields):
+        return json.dumps(fields) + "\n"
+
+    first = line(event="run", training="a") + line(event="epoch", epoch=1, seconds=1) + line(event="stopped")
+    second = line(event="run", training="a", resumed={"epoch": 2}) + line(event="epoch", epoch=2, seconds=1)
+    other = line(event="run", training="b", resumed={"epoch": 2}) + line(event="epoch", epoch=2, seconds=1)
+    again = line(event="run") + line(event="epoch", epoch=1, seconds=1)
+    (tmp_path / "resumed.jsonl").write_text(first + second)
+    (tmp_path / "all.jsonl").write_text(first + second + other + again + again)
+
+    assert orthant.read_metrics("resumed.jsonl")["run"].tolist() == [0, 0]
+    assert orthant.read_metrics("all.jsonl")["run"].tolist() == [0, 0, 1, 2, 3]
+    assert len(orthant.to_tensorboard("resumed.jsonl", "one")) == 1
+    assert not os.path.exists("one/run0")
+    assert len(orthant.to_tensorboard("all.jsonl", "four")) == 4
+    orthant.to_csv("resumed.jsonl", "resumed.csv")
+    with open("resumed.csv", newline="", encoding="utf-8") as file:
+        assert [row["run"] for row in csv.DictReader(file)] == ["0", "0"]
 
 
 def test_csv(metrics_file):

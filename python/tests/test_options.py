@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keyword arguments become the options that `--help` shows."""
+import numpy as np
 import pytest
 
 import orthant
@@ -29,6 +30,7 @@ def test_help_is_understood():
     assert not found["residual"].has_negative
 
 
+@pytest.mark.slow
 def test_every_option_of_the_help_is_found(program):
     import re
     import subprocess
@@ -44,6 +46,14 @@ def test_keywords_become_words(program):
 
     assert words == ["--lr-schedule=cosine", "--residual", "--no-bias", "--lr=0.001", "--betas=0.9,0.95", "--overlap=on",
                      "--kokkos-num-threads=2"]
+
+
+def test_booleans_of_numpy_are_booleans(program):
+    words = arguments("train", {"residual": np.bool_(True), "bias": np.bool_(False), "overlap": np.bool_(True)})
+
+    assert words == ["--residual", "--no-bias", "--overlap=on"]
+    with pytest.raises(TypeError, match="epochs takes a number"):
+        arguments("train", {"epochs": np.bool_(True)})
 
 
 @pytest.mark.parametrize("keyword, near", [("lr_shedule", "lr_schedule"), ("hiden", "hidden"), ("epoch", "epochs")])

@@ -2,6 +2,7 @@
 """`write` from arrays that need NumPy only."""
 import json
 import os
+import warnings
 
 import numpy as np
 import pytest
@@ -86,14 +87,43 @@ def test_an_earlier_graph_is_replaced_only_if_asked(blocks):
     assert not os.path.exists("graph/y.npy")
 
 
+def test_no_list_keeps_the_masks(blocks):
+    orthant.write(blocks, "graph", train_idx=None)
+
+    assert np.array_equal(load("train_mask"), blocks["train_mask"])
+
+
 @pytest.mark.parametrize("change, message", [
     ({"x": np.zeros((119, 8))}, "x has shape .119, 8., but the graph has 120 vertices"),
     ({"edge_weight": np.ones(3)}, "3 weights for 700 edges"),
+    ({"edge_weight": ["a"] * 700}, "could not convert"),
     ({"edge_index": np.zeros((700, 2), int)}, "it must be .2, edges."),
+    ({"edge_index": np.zeros((2, 700))}, "type float64; they must be whole numbers"),
+    ({"edge_index": np.full((2, 700), 120)}, "edge_index has numbers from 120 to 120, but the vertices are 0 to 119"),
+    ({"y": np.zeros(119)}, "y has shape .119."),
+    ({"x": [["a"]] * 120}, "could not convert"),
+    ({"train_mask": np.zeros(119, bool)}, "train_mask has shape .119., but the graph has 120 vertices"),
+    ({"train_mask": None, "val_mask": None, "test_mask": None, "train_idx": [120]}, "train_idx has numbers from 120"),
+    ({"train_mask": None, "val_mask": None, "test_mask": None, "train_idx": [0.5]}, "train_idx has the type float64"),
 ])
 def test_shapes_that_do_not_fit_are_refused(blocks, change, message):
+    orthant.write(blocks, "earlier")
+    given = {**blocks, "num_nodes": 120, **change}
+
     with pytest.raises(ValueError, match=message):
-        orthant.write({**blocks, "num_nodes": 120, **change}, "graph")
+        orthant.write(given, "graph")
+    assert not os.path.exists("graph")
+    with pytest.raises(ValueError, match=message):
+        orthant.write(given, "earlier", force=True)
+    assert np.array_equal(np.load("earlier/x.npy"), blocks["x"])
+
+
+def test_columns_of_edges_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match="2 sources and 1 targets"):
+        orthant.write({"from": [0, 1], "to": [1]}, "graph")
+    with pytest.raises(ValueError, match="whole numbers"):
+        orthant.write({"from": ["a"], "to": ["b"]}, "graph", names=False)
+    assert not os.path.exists("graph")
 
 
 def test_unknown_arrays_and_objects_are_refused(blocks):
@@ -113,6 +143,30 @@ def test_named_edges_in_a_dict_of_columns():
     assert orthant.read_names("graph") == folder.names
     ends = [[folder.names[end] for end in side] for side in load("edge_index")]
     assert ends == [edges["from"], edges["to"]]
+
+
+def test_columns_of_a_table_that_are_not_written_warn():
+    edges = {"from": ["ann", "bob"], "to": ["bob", "eve"], "since": [2020.0, 2022.0], "note": ["a", "b"], "weight": [2, 3]}
+
+    with pytest.warns(RuntimeWarning, match="not written: 'since', 'note'; weight='since' takes one"):
+        orthant.write(edges, "graph")
+    assert load("edge_weight").tolist() == [2, 3]
+
+    with pytest.warns(RuntimeWarning, match="not written: 'note', 'weight'"):
+        orthant.write(edges, "graph", weight="since", force=True)
+    assert load("edge_weight").tolist() == [2020, 2022]
+
+
+@pytest.mark.parametrize("given", [
+    {"edges": {"from": [0], "to": [1], "since": [2020.0]}, "weight": False},
+    {"edges": {"from": [0], "to": [1], "since": [2020.0]}, "weight": "since"},
+    {"edges": {"b": [0], "w": [1.0], "a": [1]}, "source": "a", "target": "b"},
+    {"edges": {"edge_index": np.array([[0], [1]]), "since": [2020.0]}},
+])
+def test_columns_that_are_used_or_refused_do_not_warn(given):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        orthant.write(given.pop("edges"), "graph", **given)
 
 
 def test_a_table_of_vertices_gives_order_and_attributes():
@@ -150,8 +204,9 @@ def test_symmetric_weights_are_not_doubled(exported):
 
 
 def test_weights_of_one_direction_warn():
-    with pytest.warns(RuntimeWarning, match="directed=True"):
+    with pytest.warns(RuntimeWarning, match="directed=True") as found:
         orthant.write({"edge_index": np.array([[0, 1], [1, 2]]), "edge_weight": np.array([0.5, 2.0])}, "graph")
+    assert found[0].filename == __file__
 
 
 def test_a_split_with_one_part_is_enough(blocks, exported):

@@ -9,6 +9,8 @@ links of the paragraph directly above it, or else directly below. Inline code, d
   <!-- given: REASON -->            says why it is not from the file
 """
 
+from __future__ import annotations
+
 import ast
 import operator
 import os

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Relative links and images name files of the repository, and anchors name headings of the page."""
 
+from __future__ import annotations
+
 import os
 import re
 import urllib.parse

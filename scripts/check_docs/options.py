@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options of orthant in the pages are in its help, and those in its help are in docs/command_line.md."""
 
+from __future__ import annotations
+
 import os
 import re
 import subprocess

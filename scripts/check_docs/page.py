@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Markdown page: its fenced blocks, paragraphs, tables, inline code, links and headings, each with its line number."""
 
+from __future__ import annotations
+
 import dataclasses
 import os
 import re
 
 FENCE = re.compile(r"^(\s*)(`{3,}|~{3,})\s*([^`]*)$")
 NOT_RUN = re.compile(r"^\s*<!--\s*not run:\s*(.*?)\s*-->\s*$")
+NEEDS = re.compile(r"^\s*<!--\s*needs:\s*(.*?)\s*-->\s*$")
 COMMENT = re.compile(r"<!--.*?-->", re.S)
 CODE = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.S)
 LINK = re.compile(r"\]\(\s*<?([^()\s<>]*(?:\([^()\s]*\))?[^()\s<>]*)>?(?:\s+(?:\"[^\"]*\"|'[^']*'))?\s*\)")
@@ -29,13 +32,15 @@ class Error:
 
 @dataclasses.dataclass
 class Block:
-    """A fenced block: `line` is the line of its fence, `lines` are those inside, `reason` is that of a `not run` mark."""
+    """A fenced block: `line` is the line of its fence, `lines` are those inside, `reason` is that of a `not run` mark, and
+    `needs` are the Python modules of a `needs` mark."""
 
     line: int
     language: str
     words: list
     lines: list
     reason: str | None
+    needs: list
 
     @property
     def is_shell(self):
@@ -67,6 +72,10 @@ def without(pattern, text):
     return pattern.sub(lambda match: blank(match.group()), text)
 
 
+def modules_of(mark):
+    return mark.group(1).replace(",", " ").split()
+
+
 class Page:
     def __init__(self, root, path):
         self.root = os.path.abspath(root)
@@ -94,8 +103,8 @@ class Page:
             elif fence:
                 prose.append("")
                 words = fence.group(3).split()
-                mark = NOT_RUN.match(before)
-                block = Block(number, words[0] if words else "", words[1:], [], mark and mark.group(1))
+                mark, needs = NOT_RUN.match(before), NEEDS.match(before)
+                block = Block(number, words[0] if words else "", words[1:], [], mark and mark.group(1), modules_of(needs) if needs else [])
                 closing = fence.group(2)
                 blocks.append(block)
             else:
@@ -107,6 +116,11 @@ class Page:
         """Line and reason of each `not run` mark."""
         found = ((number, NOT_RUN.match(line)) for number, line in enumerate(self.prose.split("\n"), 1))
         return [(number, mark.group(1)) for number, mark in found if mark]
+
+    def needs(self):
+        """Line and modules of each `needs` mark."""
+        found = ((number, NEEDS.match(line)) for number, line in enumerate(self.prose.split("\n"), 1))
+        return [(number, modules_of(mark)) for number, mark in found if mark]
 
     def code_spans(self):
         """Line and text of each inline code."""

@@ -3,10 +3,13 @@
 
 All blocks of a page are one script of `bash -e` in an empty folder, whose lines have the numbers of the page. The blocks see
 `orthant` and `mpirun` on the PATH and the root of the repository in $ORTHANT_ROOT, which is not exported. With Open MPI,
-`mpirun` gets the options that it needs with more ranks than cores.
+`mpirun` gets the options that it needs with more ranks than cores. A block of shell that needs a Python module runs if `python3`
+can import it there; a block of Python runs with the interpreter of this script, and always needs NumPy.
 """
 
-import importlib.util
+from __future__ import annotations
+
+import functools
 import os
 import re
 import shlex
@@ -30,6 +33,7 @@ case " $* " in
 esac
 exec "{real}" --oversubscribe --bind-to none "$@"
 """
+MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 SHELL_START = re.compile(r"^\s*(?:\$ |\./|(?:mpirun|srun|sbatch|cmake|ctest|git|pip|cd|export|docker|apptainer)\s|orthant [a-z-]+ (?:-|\S+\.))")
 
 
@@ -50,11 +54,38 @@ def make_launchers(folder):
         os.chmod(path, 0o755)
 
 
-def plan(page, has_numpy=None):
-    """(blocks to run, [(block, reason)] of the others that are shell or Python to run), and errors of fences and marks."""
-    if has_numpy is None:
-        has_numpy = importlib.util.find_spec("numpy") is not None
+def environment_of(program, folders, home, **others):
+    """The environment of a page: `folders` and the one of the program, if it is known, come first on the PATH."""
+    found = {name: value for name, value in os.environ.items() if not name.startswith("ORTHANT_")}
+    first = [*folders, *([os.path.dirname(os.path.abspath(program))] if program else [])]
+    found.update(SETTINGS, HOME=home, PATH=os.pathsep.join([*first, os.environ["PATH"]]), **others)
+    return found
+
+
+@functools.lru_cache(maxsize=None)
+def can_import(python, module, program):
+    """Whether the interpreter can import a module in the environment of a page."""
+    with tempfile.TemporaryDirectory(prefix="check_docs-") as home:
+        try:
+            done = subprocess.run([python, "-c", f"import {module}"], cwd=home, env=environment_of(program, [], home), check=False,
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        except OSError:
+            return False
+        return done.returncode == 0
+
+
+def plan(page, program=None, has_module=can_import):
+    """(blocks to run, [(block, reason)] of the others that are shell or Python to run), and errors of fences and marks.
+
+    The others without a `not run` mark need a module that is missing.
+    """
     runs, others, errors = [], [], []
+    fences = {block.line - 1 for block in page.blocks}
+    for line, modules in page.needs():
+        if line not in fences:
+            errors.append(page.error(line, "the mark 'needs' does not stand directly above a block"))
+        elif not modules or not all(MODULE.fullmatch(module) for module in modules):
+            errors.append(page.error(line, "the mark 'needs' does not name modules of Python"))
     marked = {block.line - 1 for block in page.blocks if block.reason is not None}
     for line, reason in page.marks():
         if line not in marked:
@@ -65,8 +96,12 @@ def plan(page, has_numpy=None):
         if block.is_shell or block.is_python:
             if block.reason is not None:
                 others.append((block, block.reason))
-            elif block.is_python and not has_numpy:
-                others.append((block, "NumPy is not installed"))
+                continue
+            python = sys.executable if block.is_python else "python3"
+            needed = (["numpy"] if block.is_python else []) + [module for module in block.needs if MODULE.fullmatch(module)]
+            missing = [module for module in dict.fromkeys(needed) if not has_module(python, module, program)]
+            if missing:
+                others.append((block, f"{' and '.join(missing)} cannot be imported"))
             else:
                 runs.append(block)
         elif block.language in ("", "bash", "shell", "console", "zsh") and any(SHELL_START.match(line) for line in block.lines):
@@ -115,9 +150,9 @@ def last_command(path, output):
         return 1, ""
 
 
-def check(page, program, limit, has_numpy=None):
+def check(page, program, limit, has_module=can_import):
     """Errors, the number of blocks that ran and [(block, reason)] of those that did not."""
-    runs, others, errors = plan(page, has_numpy)
+    runs, others, errors = plan(page, program, has_module)
     if not runs:
         return errors, 0, others
     with tempfile.TemporaryDirectory(prefix="check_docs-") as scratch:
@@ -128,9 +163,7 @@ def check(page, program, limit, has_numpy=None):
         make_launchers(os.path.join(control, "bin"))
         path = script_of(page, runs, control)
         last, output = os.path.join(control, "last"), os.path.join(control, "output")
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("ORTHANT_")}
-        environment.update(SETTINGS, CHECK_DOCS_LAST=last, HOME=work, TMPDIR=temporary,
-                           PATH=os.pathsep.join([os.path.join(control, "bin"), os.path.dirname(os.path.abspath(program)), os.environ["PATH"]]))
+        environment = environment_of(program, [os.path.join(control, "bin")], work, CHECK_DOCS_LAST=last, TMPDIR=temporary)
         with open(output, "w", encoding="utf-8") as file, \
                 subprocess.Popen(["bash", "-e", path], cwd=work, env=environment, stdin=subprocess.DEVNULL, stdout=file,
                                  stderr=subprocess.STDOUT, start_new_session=True) as job:

@@ -6,9 +6,11 @@ import io
 import os
 import pathlib
 import re
+import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts"))
 sys.dont_write_bytecode = True
@@ -28,6 +30,15 @@ case "$*" in
 esac
 """
 RESULTS = "| A | 45.26 ms |\n| B | 56.43 | 1,024 ranks, 3e-15, ran 2026-11-27, 0.838 |\n"
+
+
+def loaded(name, *path):
+    """A script of the repository as a module."""
+    place = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", *path)
+    spec = importlib.util.spec_from_file_location(name, place)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 class Tree(unittest.TestCase):
@@ -145,8 +156,8 @@ class Claims(Tree):
 
 
 class Run(Tree):
-    def check(self, text, limit=30, has_numpy=False):
-        return run.check(self.page(text), str(self.program), limit, has_numpy)
+    def check(self, text, limit=30, modules=()):
+        return run.check(self.page(text), str(self.program), limit, lambda python, module, program: module in modules)
 
     def test_blocks_share_a_folder_and_a_shell(self):
         errors, count, others = self.check(
@@ -156,7 +167,7 @@ class Run(Tree):
     def test_the_root_is_a_variable_of_the_page_alone(self):
         self.assertEqual([], self.check("```sh\ntest -n \"$ORTHANT_ROOT\"\n! env | grep ^ORTHANT_\n```\n")[0])
         text = "```python run\nimport os\nassert os.path.isdir(os.environ['ORTHANT_ROOT'])\n```\n"
-        self.assertEqual(([], 1, []), self.check(text, has_numpy=True))
+        self.assertEqual(([], 1, []), self.check(text, modules=("numpy",)))
 
     def test_a_failing_command_is_found(self):
         errors, _, _ = self.check("text\n\n```sh\ntrue\n```\n\n```sh\necho one\northant evaluate --weights w\necho never\n```\n")
@@ -181,16 +192,34 @@ class Run(Tree):
 
     def test_python_runs_if_numpy_is_there(self):
         text = "```sh\necho 3 > n\n```\n```python\nthis is not run\n```\n```python run\nimport sys\nsys.exit(int(open('n').read()))\n```\n"
-        self.assert_errors(self.check(text, has_numpy=True)[0], "7: status 3")
-        self.assertEqual("NumPy is not installed", self.check(text, has_numpy=False)[2][0][1])
+        self.assert_errors(self.check(text, modules=("numpy",))[0], "7: status 3")
+        self.assertEqual("numpy cannot be imported", self.check(text)[2][0][1])
+
+    def test_blocks_run_if_what_they_need_is_there(self):
+        text = "<!-- needs: one, two.three -->\n```sh\nfalse\n```\n<!-- needs: one -->\n```python run\nimport sys\nsys.exit(3)\n```\n"
+        errors, count, others = self.check(text, modules=("one",))
+        self.assertEqual(([], 0, [(2, "two.three cannot be imported"), (6, "numpy cannot be imported")]),
+                         (errors, count, [(block.line, reason) for block, reason in others]))
+        self.assert_errors(self.check(text, modules=("one", "numpy"))[0], "6: status 3")
+        self.assert_errors(self.check(text, modules=("one", "two.three"))[0], "3: status 1: false")
+
+    def test_what_is_needed_is_imported_in_the_environment_of_the_page(self):
+        self.write("modules/there.py", "")
+        self.write("modules/broken.py", "import nothing_of_this_name")
+        text = "".join(f"<!-- needs: {name} -->\n```sh\npython3 -c 'import {name}'\n```\n" for name in ("json", "there", "broken", "absent"))
+        with unittest.mock.patch.dict(os.environ, {"PYTHONPATH": str(self.root / "modules")}):
+            errors, count, others = run.check(self.page(text), str(self.program), 30)
+        self.assertEqual(([], 2, ["broken cannot be imported", "absent cannot be imported"]), (errors, count, [reason for _, reason in others]))
+
+    def test_needs_without_block_or_module_are_found(self):
+        self.assert_errors(self.check("<!-- needs: numpy -->\n\n```sh\ntrue\n```\n")[0], "1: .*not stand directly above")
+        self.assert_errors(self.check("<!-- needs: -->\n```sh\ntrue\n```\n")[0], "1: .*does not name modules")
+        self.assert_errors(self.check("<!-- needs: a b-c -->\n```sh\ntrue\n```\n")[0], "1: .*does not name modules")
 
 
 class Program(Tree):
     def run_main(self, *arguments):
-        path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts", "check_docs.py")
-        spec = importlib.util.spec_from_file_location("check_docs_program", path)
-        program = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(program)
+        program = loaded("check_docs_program", "scripts", "check_docs.py")
         output = io.StringIO()
         with contextlib.redirect_stdout(output):
             status = program.main(["--root", str(self.root), *arguments])
@@ -212,6 +241,48 @@ class Program(Tree):
         self.assertEqual(1, self.run_main("--only", "links", page)[0])
         status, output = self.run_main("--list", page)
         self.assertEqual((0, "README.md:3: sh: not run: slow\nREADME.md:6: sh: runs\n"), (status, output))
+
+    def test_a_page_without_what_it_needs_is_skipped(self):
+        needs, slow, good, bad = ("<!-- needs: absent -->\n```sh\nfalse\n```\n", "<!-- not run: slow -->\n```sh\nfalse\n```\n",
+                                  "```sh\ntrue\n```\n", "[a](no.md)\n")
+        one = ("--orthant", str(self.program), "--only", "run")
+        for text, status in ((needs, 77), (needs + slow, 77), (slow, 0), (needs + good, 0), (bad + needs, 77)):
+            page = str(self.write("README.md", text))
+            self.assertEqual(status, self.run_main(*one, page)[0], text)
+            self.assertEqual(0, self.run_main(*one)[0], text)
+            self.assertEqual(0, self.run_main(*one, page, page)[0], text)
+        self.assertEqual(1, self.run_main(*one, "--only", "links", page)[0])
+
+
+class Sources(unittest.TestCase):
+    def test_annotations_are_not_evaluated(self):
+        """`str | None` in a dataclass needs Python 3.10 otherwise."""
+        for path in pathlib.Path(run.__file__).parent.glob("*.py"):
+            self.assertIn("\nfrom __future__ import annotations\n", path.read_text(encoding="utf-8"), path.name)
+
+
+class Examples(Tree):
+    def setUp(self):
+        super().setUp()
+        self.checker = loaded("examples_check", "examples", "check.py")
+
+    def launch(self, **variables):
+        with unittest.mock.patch.dict(os.environ, variables):
+            for name in {"LAUNCH", "ORTHANT_MPIRUN"} - set(variables):
+                os.environ.pop(name, None)
+            return self.checker.environment_of(self.root).get("LAUNCH")
+
+    def test_the_launcher_is_the_one_of_ctest_unless_it_is_given(self):
+        self.assertIsNone(self.launch())
+        self.assertEqual("mpirun -n", self.launch(ORTHANT_MPIRUN="mpirun -n"))
+        self.assertEqual("srun -n", self.launch(ORTHANT_MPIRUN="mpirun -n", LAUNCH="srun -n"))
+        self.assertEqual("mpirun -n", self.launch(ORTHANT_MPIRUN="mpirun -n", LAUNCH=""))
+
+    def test_what_is_expected_must_not_be_empty(self):
+        self.write("example/expected.txt", "\n")
+        for printed in ("", "epoch 1\n"):
+            result = subprocess.CompletedProcess([], 0, printed, "")
+            self.assertEqual("expected.txt is empty", self.checker.fault(self.root / "example", result, 0.05))
 
 
 if __name__ == "__main__":
