@@ -236,8 +236,6 @@ template class BlockSampler<double>;
 // Reads blocks for sampling from a store: a rectangle, or lists of rows and columns.
 namespace {
 
-using runtime::index;
-
 using graph::CsrBlock;
 using graph::SelfLoops;
 

@@ -94,8 +94,6 @@ void VertexSampler::draw(std::int64_t epoch, std::int64_t batch, BatchKeys& keys
       keys.factors.push_back(edge_factor(stratum_sizes_[b], keys.stratum_sizes[b], a == b));
 }
 
-using runtime::throw_user;
-
 ClusterSampler::ClusterSampler(ClusterSamplerOptions const& options, std::vector<std::int64_t> cluster_sizes,
                                std::int64_t num_train)
     : Sampler(options.num_groups, options.num_accumulated),

@@ -26,11 +26,6 @@ graph::GraphStore small_store(runtime::Communicator const& comm) {
       how);
 }
 
-/// The numbers of a matrix that one rank has, row after row.
-Dense whole(pmm::DistMatrix<double> const& matrix) {
-  return gathered(matrix);
-}
-
 TEST(GatedMeanLayer, ComputesItsEquation) {
   runtime::Communicator const self(MPI_COMM_SELF, "self");
   pmm::ProcessGrid const grid(self, {1, 1, 1, 1});
@@ -42,11 +37,11 @@ TEST(GatedMeanLayer, ComputesItsEquation) {
   auto const features =
       models::read_dense_features<double>(grid, store, plan.input(), models::FeatureNorm::none);
 
-  auto const found = whole(layer.forward({}, features));
+  auto const found = gathered(layer.forward({}, features));
 
-  auto const f = whole(features);
-  auto const w = whole(layer.parameters()[0].matrix);
-  auto const u = whole(layer.parameters()[1].matrix);
+  auto const f = gathered(features);
+  auto const w = gathered(layer.parameters()[0].matrix);
+  auto const u = gathered(layer.parameters()[1].matrix);
   auto const pattern = store.read_block(graph::Parity::even, {0, n}, {0, n});
   for (std::int64_t i = 0; i < n; ++i) {
     auto const first = pattern.row_offsets[static_cast<std::size_t>(i)];

@@ -120,11 +120,9 @@ Check above(double low, double high) {
   return in_interval(low, false, high);
 }
 
-Check one_of(std::vector<std::string> words, std::vector<std::string> later) {
-  return [words = std::move(words), later = std::move(later)](std::string const& text) -> std::string {
+Check one_of(std::vector<std::string> words) {
+  return [words = std::move(words)](std::string const& text) -> std::string {
     if (std::ranges::find(words, text) != words.end()) return {};
-    if (std::ranges::find(later, text) != later.end())
-      return fmt::format("'{}' is not built yet; there is {}", text, fmt::join(words, ", "));
     return fmt::format("'{}' is none of {}{}", text, fmt::join(words, ", "),
                        runtime::did_you_mean(text, words));
   };

@@ -88,8 +88,8 @@ inline constexpr std::int64_t most_epochs = 1'000'000'000;
 [[nodiscard]] Check in_range(double low, double high = largest_number);
 /// Numbers greater than `low` and at most `high`.
 [[nodiscard]] Check above(double low, double high = largest_number);
-/// Accepts one of `words`. Words in `later` are known but not implemented yet, and the message says so.
-[[nodiscard]] Check one_of(std::vector<std::string> words, std::vector<std::string> later = {});
+/// Accepts one of `words`.
+[[nodiscard]] Check one_of(std::vector<std::string> words);
 
 class Command {
  public:

@@ -158,8 +158,6 @@ std::string npy_header(std::string const& type, std::vector<std::int64_t> const&
   return header + text;
 }
 
-using runtime::throw_user;
-
 static_assert(std::endian::native == std::endian::little, "the .npy reader copies little-endian numbers");
 
 namespace {

@@ -141,10 +141,8 @@ std::unique_ptr<GraphSource> open_dataset(runtime::Communicator const& comm, std
   return generate_graph(comm, options);
 }
 
-using runtime::checked_range;
 using runtime::Purpose;
 using runtime::RandomStream;
-using runtime::throw_user;
 
 namespace {
 

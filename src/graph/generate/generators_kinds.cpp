@@ -88,10 +88,6 @@ class RecursiveMatrix {
   std::uint32_t below_d_;
 };
 
-} // namespace
-
-namespace {
-
 /// Shuffled ids. Each edge needs two look-ups, so that a share with many edges on few vertices creates a table when it is first used.
 class ShuffledIds {
  public:

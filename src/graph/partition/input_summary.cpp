@@ -183,8 +183,7 @@ std::string format_summary(InputSummary const& summary, StoreFacts const& facts)
                                                : "");
   if (facts.is_weighted && facts.is_symmetric && summary.num_merged > 0)
     text += "warning      weights of repeated edges are added, so an edge that is listed in both directions "
-            "has twice "
-            "its weight: list it once, or give --directed\n";
+            "has twice its weight: list it once, or give --directed\n";
   fmt::format_to(out, "vertices     {}, {} isolated\n", facts.num_vertices, summary.num_isolated);
   if (summary.seems_to_begin_at_1)
     text += "warning      vertex 0 has no edge: if ids of edges begin at 1, subtract 1 from them; features, "

@@ -122,7 +122,6 @@ DataSetMeta read_meta(std::filesystem::path const& folder) {
   return meta;
 }
 
-using runtime::throw_user;
 namespace fs = std::filesystem;
 
 namespace {

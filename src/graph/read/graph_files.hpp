@@ -109,6 +109,7 @@ struct Opener {
   void read_dgl_data();
   void read_attributes();
   void read_sparse_heads();
+  void require_whole_split();
   void read_mask_heads();
   void compare_with_meta();
   void note_names_line(std::filesystem::path const& path);

@@ -61,6 +61,7 @@ void Opener::read_heads() {
   else
     read_array_topology();
   read_attributes();
+  require_whole_split();
   read_mask_heads();
   compare_with_meta();
   if (vertices.count == 0) throw_user("{} says 0 vertices: the graph is empty", vertices.source);
@@ -229,16 +230,21 @@ void Opener::read_attributes() {
   vertices.add(array.shape()[0], array.name());
 }
 
-void Opener::read_mask_heads() {
+void Opener::require_whole_split() {
   if (files.split_text || input.random_split) return;
-  for (auto const& lists : {files.split_masks, files.split_npy})
-    for (auto const& path : lists.value_or(GraphFiles::Lists{}))
-      if (!path.empty() && !has_entry(path))
+  for (auto const* lists : {&files.split_masks, &files.split_npy}) {
+    if (!*lists) continue;
+    for (auto const& path : **lists)
+      if (!has_entry(path))
         runtime::throw_user(
-            "{} has a part of a split but no {}: a split needs train, valid (or val) and test; or leave "
-            "it to --random-split",
+            "{} has a part of a split but no {}: a split needs train, valid (or val) and test; "
+            "or leave it to --random-split",
             path.parent_path().string(), path.filename().string());
-  if (!files.split_masks) return;
+  }
+}
+
+void Opener::read_mask_heads() {
+  if (!files.split_masks || files.split_text || input.random_split) return;
   for (auto const& path : *files.split_masks) {
     NpyArray const mask(path);
     if (auto const& shape = mask.shape(); shape.size() == 2)

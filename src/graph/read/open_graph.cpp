@@ -108,7 +108,6 @@ std::unique_ptr<GraphSource> open_graph(runtime::Communicator const& comm, Input
   return assemble_source(std::move(opener.parts));
 }
 
-using runtime::throw_user;
 using Topology = GraphFiles::Topology;
 
 void Opener::build_edges() {

@@ -155,8 +155,6 @@ template void require_finite(StoreFile const&, std::string const&, std::span<flo
 template void require_finite(StoreFile const&, std::string const&, std::span<double const>, std::int64_t);
 
 using runtime::Hdf5File;
-using runtime::Hdf5Type;
-using runtime::throw_user;
 using runtime::together;
 
 std::string checksums_of(std::string const& array) {

@@ -188,9 +188,7 @@ void check_catalogue(StoreCatalogue const& catalogue, std::string const& file) {
 
 using runtime::Hdf5Array;
 using runtime::Hdf5File;
-using runtime::Hdf5Type;
 using runtime::index;
-using runtime::throw_user;
 using runtime::together;
 
 namespace {

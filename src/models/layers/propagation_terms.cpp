@@ -78,9 +78,6 @@ ORTHANT_INSTANTIATE(double)
 
 namespace {
 
-using runtime::DefaultExec;
-using Policy = Kokkos::RangePolicy<DefaultExec, std::int64_t>;
-
 runtime::LocalPass pass_of(std::string_view name, std::int64_t bytes) {
   return {name, bytes, bytes};
 }

@@ -70,7 +70,6 @@ CellSizes sizes_of_kept(ProcessGrid const& grid, Roles const& roles, CellSizes c
 
 namespace {
 
-using Counts = std::vector<std::int64_t>;
 using Places = std::vector<LocalColumn>;
 
 constexpr auto list_label = "orthant::pmm::needed_rows";

@@ -148,8 +148,6 @@ fs::path set_aside_if_any(fs::path const& path) {
   return set_aside(path);
 }
 
-namespace fs = std::filesystem;
-
 namespace {
 
 /// Throws UserError if a rename would destroy or could not replace an existing entry.

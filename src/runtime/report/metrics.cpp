@@ -125,8 +125,6 @@ void MetricsWriter::close(Communicator const& comm) {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 /// Decides for each line of a file, in order, whether it stays.
 class Cut {
  public:

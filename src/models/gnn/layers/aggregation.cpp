@@ -149,8 +149,6 @@ ORTHANT_INSTANTIATE(Fp16Number)
 
 namespace {
 
-using runtime::DefaultExec;
-
 template<class T>
 struct ProductOfPair {
   runtime::Vector<T> x, y;

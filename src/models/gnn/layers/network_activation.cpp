@@ -207,8 +207,6 @@ template class NetworkActivation<double>;
 template class NetworkActivation<runtime::Bf16Number>;
 template class NetworkActivation<runtime::Fp16Number>;
 
-using runtime::DefaultExec;
-
 template<class T>
 bool is_finite(DefaultExec const& exec, pmm::DistMatrix<T> const& matrix) {
   auto const data = matrix.storage();

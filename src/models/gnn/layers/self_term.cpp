@@ -88,8 +88,6 @@ ORTHANT_INSTANTIATE(runtime::Bf16Number)
 ORTHANT_INSTANTIATE(runtime::Fp16Number)
 #undef ORTHANT_INSTANTIATE
 
-using runtime::DefaultExec;
-
 void SelfScratchPlan::add(pmm::StepPlan const& step, NetworkLayerPlan const& layer,
                           bool needs_input_gradient) {
   auto const numbers_of = [&](pmm::Placement const& placement) { return step.block(placement).num_padded; };
