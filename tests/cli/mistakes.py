@@ -120,8 +120,6 @@ MISTAKES = [
     (["train", "--num-layers=2"], r"no option '--num-layers'; did you mean '--layers'"),
     (["train", "--dataset", "karate", "--batch", "8"], r"--batch is for mini-batches: give --mode minibatch"),
     (["train", "--dataset", "karate", "--finish-full", "5"], r"--finish-full is for mini-batches: give --mode minibatch"),
-    (["train", "--dataset", "karate", "--layers", "1", "--hidden", "64"], r"--hidden is the width of hidden layers, and --layers 1 has none"),
-    (["train", "--dataset", "karate", "--layers", "1", "--norm", "rms"], r"--norm normalises hidden layers, and --layers 1 has none"),
     (["train", "--dataset", "karate", "--schedule", "pmm3d", "--gather", "all"], r"--gather says which rows move in --schedule rows"),
     (["partition", "-o", "none.h5"], r"name the graph to read with --input PATH, or one to generate with --generate rmat"),
     (["partition", "--input", "none", "--generate", "rmat", "-o", "none.h5"], r"name the graph to read with --input PATH, or one to generate"),

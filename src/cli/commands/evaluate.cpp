@@ -6,10 +6,10 @@
 
 #include "cli/commands/subcommands.hpp"
 #include "cli/options/gemm_options.hpp"
+#include "cli/training/idle_options.hpp"
 #include "cli/training/scores_text.hpp"
 #include "cli/training/start_checks.hpp"
 #include "cli/training/train_modes.hpp"
-#include "cli/training/train_options.hpp"
 #include "cli/training/train_settings.hpp"
 #include "models/gnn/files/network_weights.hpp"
 #include "models/gnn/files/predictions.hpp"
@@ -40,13 +40,14 @@ bool is_same(nlohmann::ordered_json const& given, std::string const& recorded) {
 } // namespace
 
 void require_given_network(Context const& context, std::string const& path,
-                           models::Architecture const& of_weights) {
+                           models::Architecture const& of_weights, std::vector<std::string> const& idle) {
   auto const& sources = context.run_record.at("sources");
   auto const& configuration = context.run_record.at("configuration");
   for (auto const& [part, recorded] : of_weights) {
     auto option = part;
     std::ranges::replace(option, '_', '-');
-    if (sources.value(option, std::string("default")) == "default" || !configuration.contains(option))
+    if (sources.value(option, std::string("default")) == "default" || !configuration.contains(option) ||
+        std::ranges::find(idle, option) != idle.end())
       continue;
     auto const& given = configuration.at(option);
     if (!is_same(given, recorded))
@@ -97,12 +98,9 @@ models::Architecture network_of(models::WeightsFacts const& weights) {
   return parts;
 }
 
-void require_same_network(Context& context, models::WeightsFacts const& weights,
-                          EvaluateOptions const& options) {
+void require_same_network(Context& context, models::WeightsFacts const& weights, EvaluateOptions& options) {
   TrainOptions trained = options;
   apply_preset(context, trained); // sets options in the run's record
-  require_given_network(context, options.weights, network_of(weights));
-  // Options that the weights do not record have no effect on their network; otherwise training would have refused them.
   auto const settings = models::settings_of(weights);
   trained.model = models::name_of(settings.model);
   trained.aggregator = models::name_of(settings.aggregator);
@@ -111,18 +109,16 @@ void require_same_network(Context& context, models::WeightsFacts const& weights,
   trained.input_projection = settings.projected_width > 0;
   trained.task = models::predicts_links(settings) ? "links" : "nodes";
   trained.decoder = settings.decoder_width > 0 ? "mlp" : "dot";
-  require_effective_options(context, trained);
+  require_given_network(context, options.weights, network_of(weights), options_without_meaning(trained));
+  settle_idle_options(context, trained);
+  options.normalize = trained.normalize;
+  options.self_loops = trained.self_loops;
+  options.schedule = trained.schedule;
 }
 
 models::NetworkSettings model_of(models::WeightsFacts const& weights, EvaluateOptions const& options) {
   auto settings = models::settings_of(weights);
   if (!options.feature_norm.empty()) settings.feature_norm = models::parse_feature_norm(options.feature_norm);
-  if (auto const model = models::name_of(settings.model);
-      models::traits_of(settings.model, settings.aggregator).graph_operator &&
-      (options.normalize != "auto" || options.self_loops != "auto"))
-    runtime::throw_user("evaluate: the weights are of {}, whose operator is given; leave out --normalize and "
-                        "--self-loops",
-                        model);
   if (options.normalize != "auto") settings.self_loops.reset(); // use the default of the other normalization
   models::choose_operator(settings, options.normalize, options.self_loops);
   if (options.schedule != "auto") settings.schedule = models::parse_schedule(options.schedule);
@@ -209,7 +205,7 @@ void report(Context& context, models::Scores const& scores) {
 }
 
 template<class T>
-void evaluate(EvaluateOptions const& options, Context& context) {
+void evaluate(EvaluateOptions options, Context& context) {
   auto const& world = context.world();
   require_full_graph_grid(options.grid, world.size());
   auto store = open_graph_of(world, options);

@@ -7,6 +7,7 @@
 #include "models/parameters/weights_file.hpp"
 
 #include <string>
+#include <vector>
 
 namespace orthant::cli {
 
@@ -14,6 +15,6 @@ namespace orthant::cli {
 /// the file at `path`. Names in the record are option names with underscores: "kv_heads" is --kv-heads. Not collective; same result on
 /// all ranks.
 void require_given_network(Context const& context, std::string const& path,
-                           models::Architecture const& of_weights);
+                           models::Architecture const& of_weights, std::vector<std::string> const& idle = {});
 
 } // namespace orthant::cli

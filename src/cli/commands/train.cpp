@@ -5,7 +5,7 @@
 #include "cli/commands/subcommands.hpp"
 #include "cli/training/checkpoints.hpp"
 #include "cli/training/train_modes.hpp"
-#include "cli/training/train_options.hpp"
+#include "cli/training/idle_options.hpp"
 #include "cli/training/train_settings.hpp"
 
 #include <algorithm>
@@ -98,8 +98,8 @@ int train_seeds(TrainOptions options, Context& context) {
   return runtime::exit_done;
 }
 
-int run(TrainOptions const& options, Context& context) {
-  require_effective_options(context, options);
+int run(TrainOptions options, Context& context) {
+  settle_idle_options(context, options);
   return options.seeds == 1 ? train_once(options, context).status : train_seeds(options, context);
 }
 

@@ -5,7 +5,7 @@
 #include "cli/commands/subcommands.hpp"
 #include "cli/lm/train_lm_run.hpp"
 #include "cli/training/checkpoints.hpp"
-#include "cli/training/train_options.hpp"
+#include "cli/training/idle_options.hpp"
 
 namespace orthant::cli {
 

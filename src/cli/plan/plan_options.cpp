@@ -3,9 +3,9 @@
 
 #include "cli/options/option_text.hpp"
 #include "cli/plan/planned_training.hpp"
+#include "cli/training/idle_options.hpp"
 #include "cli/training/start_checks.hpp"
 #include "cli/training/train_modes.hpp"
-#include "cli/training/train_options.hpp"
 #include "cli/training/train_settings.hpp"
 #include "graph/graph_source.hpp"
 #include "models/gnn/network/grid_choice.hpp"
@@ -86,7 +86,7 @@ void add_options(Command& command, PlanOptions& o) {
 void complete(Context& context, PlanOptions& o) {
   apply_preset(context, o);
   if (!o.widths.empty()) take_widths(context, o);
-  require_effective_options(context, o);
+  settle_idle_options(context, o);
   require_fitting_types(o);
   require_prunable(o);
   require_readable_times(o, "epoch");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/training/train_options.hpp"
+#include "cli/training/idle_options.hpp"
 
 #include "cli/options/shared_options.hpp"
 #include "cli/training/train_settings.hpp"
@@ -42,7 +42,7 @@ void add_epoch_options(Command& command, TrainOptions& options) {
 
 void complete_epoch_options(Context& context, TrainOptions& train) {
   take_preset(context, train);
-  require_effective_options(context, train);
+  settle_idle_options(context, train);
   if (train.mode == "minibatch")
     runtime::throw_user("bench epoch times epochs of the full graph: leave out --mode minibatch");
   if (train.task == "links")

@@ -88,15 +88,6 @@ struct TrainOptions : GraphModelOptions, GridOptions, OptimizerOptions, WeightOp
 /// Declares all options except --preset, for every command that accepts the options of train. The members hold the defaults.
 void add_options(Command& command, TrainOptions& options);
 
-// Options of train that have no effect together with the others. Such a flag is an error. Values from the environment or a file may be
-// meant for other trainings, so they are only reported.
-
-/// Throws UserError for the first flag without an effect, with a message that says what would give it one. Same result on all ranks; not
-/// collective.
-void require_effective_options(Context const& context, TrainOptions const& options);
-/// The same for the options of the optimizer, which every training has.
-void require_effective_optimizer_options(Context const& context, OptimizerOptions const& options);
-
 /// Throws UserError if --checkpoint-every or --max-walltime cannot be read; for commands that ignore them. `unit`: "epoch" or "step".
 void require_readable_times(CheckpointOptions const& options, std::string_view unit);
 

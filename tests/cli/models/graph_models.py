@@ -223,6 +223,45 @@ def presets_are_overridden(ranks):
                 "its patience ends a training without validation vertices", done)
 
 
+def options_without_meaning_are_reported(ranks):
+    """One warning, and the losses of the training without the option."""
+    with tempfile.TemporaryDirectory() as scratch:
+        batches = ["--mode", "minibatch", "--batch", "20"]
+        for words, option, reason in (
+                ([], ["--aggregator", "sum"], r"it is for --model sage"),
+                (["--layers", "1"], ["--activation", "gelu"], r"one layer alone has no hidden layers"),
+                (["--layers", "1"], ["--norm", "rms"], r"one layer alone has no hidden layers"),
+                (["--layers", "1"], ["--residual"], r"one layer alone has no hidden layers"),
+                (["--layers", "1"], ["--hidden", "64"], r"one layer alone has no hidden layers"),
+                ([], ["--propagation-steps", "3"], r"it is for --model sgc and appnp"),
+                (SGC, ["--teleport", "0.5"], r"it is for --model appnp and gcnii"),
+                (SGC, ["--layers", "4"], r"--model sgc has one linear layer"),
+                (SGC, ["--norm", "rms"], r"--model sgc has no hidden layers"),
+                (APPNP, ["--theta", "0.5"], r"it is for --model gcnii"),
+                (APPNP, ["--order", "transform"], r"--model appnp has one order of its products"),
+                (GCNII, ["--head"], r"--model gcnii always has one"),
+                (GCNII, ["--order", "transform"], r"--model gcnii has one order of its products"),
+                ([*SAGE, "max"], ["--order", "transform"], r"--model sage has one order of its products"),
+                ([*SAGE, "max", *batches], ["--batch-edges", "rescale"], r"no layer multiplies by weights of edges"),
+                ([*SAGE, "mean"], ["--normalize", "sym"], r"--model sage has an operator of its own"),
+                ([], ["--heads", "2"], r"it is for --model gat and gatv2"),
+                (["--model", "gat"], ["--schedule", "pmm3d"], r"attention is computed by the owners of vertices, which is --schedule rows"),
+                (["--model", "gat"], ["--normalize", "row"], r"--model gat has an operator of its own"),
+                (["--model", "gat", *batches], ["--batch-edges", "renormalize"], r"no layer multiplies by weights of edges"),
+                (GIN, ["--head"], r"--model gin always has one"),
+                (GIN, ["--self-loops", "add"], r"--model gin has an operator of its own"),
+                (["--schedule", "pmm3d"], ["--gather", "needed"], r"--schedule pmm3d moves whole blocks"),
+        ):
+            train = ["train", "--dataset", "karate", "--compute-dtype", "fp64", "--epochs", "2", *words]
+            plain = losses(lines_of(ranks, scratch, train))
+            done = expect_success(ranks, [*train, *option, "--metrics", os.path.join(scratch, "idle.jsonl"), "--force"])
+            said = re.findall(rf"{option[0]} has no effect: {reason}\n", done.stderr)
+            require(len(said) == 1, f"{option[0]}: {len(said)} warnings of /{reason}/", done)
+            with open(os.path.join(scratch, "idle.jsonl"), encoding="utf-8") as lines:
+                found = losses([json.loads(line) for line in lines])
+            require(all(abs(a - b) < 1e-10 for a, b in zip(found, plain)) and len(found) == len(plain), f"{words} {option}: {found}, not {plain}", done)
+
+
 def mistakes(ranks):
     train = ["train", "--dataset", "karate"]
     for words, message in (
@@ -230,37 +269,24 @@ def mistakes(ranks):
             (["--self-loops", "none"], r"'none' is none of auto, add, keep, drop"),
             (["--normalize", "sym", "--self-loops", "keep"], r"--self-loops keep needs --normalize none"),
             (["--self-loops", "keep"], r"--self-loops keep needs --normalize none"),
-            (["--aggregator", "sum"], r"--aggregator is for --model sage"),
             (["--activation", "tanh"], r"'tanh' is none of relu, elu, gelu"),
             (["--activation", "elu", "--norm", "rms"], r"--norm rms goes with --activation relu: leave it out with --activation elu"),
             ([*GIN, "--activation", "gelu"], r"--model gin goes with --activation relu: leave out --activation gelu"),
             (["--activation", "gelu", "--operand-dtype", "bf16"], r"--operand-dtype of 16 bits goes with --activation relu"),
-            (["--activation", "gelu", "--layers", "1"], r"--activation is of hidden layers, and --layers 1 has none"),
             (["--model", "appnpp"], r"'appnpp' is none of gcn, sage, gin, sgc, appnp, gcnii"),
-            (["--propagation-steps", "3"], r"--propagation-steps is for --model sgc and appnp"),
             ([*APPNP, "--propagation-steps", "0"], r"--propagation-steps: is 0, but must be at least 1"),
             ([*APPNP, "--teleport", "1.5"], r"--teleport: is 1.5, but must be at least 0 and at most 1"),
-            ([*SGC, "--teleport", "0.5"], r"--teleport is for --model appnp and gcnii"),
-            ([*APPNP, "--theta", "0.5"], r"--theta is for --model gcnii"),
             ([*GCNII, "--theta", "0"], r"--theta: is 0, but must be more than 0"),
-            ([*GCNII, "--head"], r"--head is what --model gcnii ends with"),
             ([*APPNP, "--head"], r"--head goes with --model gcn and sage: leave it out with --model appnp"),
-            ([*GCNII, "--order", "transform"], r"--order transform goes with --model gcn, sage and gin"),
-            ([*APPNP, "--order", "transform"], r"--order is of a layer's two products"),
             ([*APPNP, "--residual"], r"--residual goes with --model gcn and sage"),
             ([*GCNII, "--input-projection"], r"--input-projection goes with --model gcn, sage and gin"),
             ([*GCNII, "--trainable-features"], r"--trainable-features goes with --model gcn, or with --input-projection"),
             ([*APPNP, "--operand-dtype", "bf16"], r"--operand-dtype of 16 bits goes with --model gcn"),
             ([*APPNP, "--schedule", "rows", "--prune", "on"], r"--prune on goes with --model gcn"),
-            ([*SGC, "--layers", "2"], r"--layers is of hidden layers, and --model sgc has none"),
-            ([*SGC, "--norm", "rms"], r"--norm is of hidden layers, and --model sgc has none"),
             ([*SAGE, "least"], r"'least' is none of mean, sum, max"),
             ([*SAGE, "max", "--schedule", "rows", "--gather", "needed"], r"--aggregator max needs all rows: leave out --gather needed"),
             ([*SAGE, "max", "--comm-dtype", "bf16"], r"--aggregator max sends fp32 or fp64: leave out --comm-dtype"),
-            ([*SAGE, "max", "--order", "transform"], r"--aggregator max aggregates before it multiplies by the weight: leave out --order transform"),
             ([*SAGE, "max", "--edge-dropout", "0.1"], r"--aggregator max does not support --edge-dropout: leave out one of them"),
-            ([*SAGE, "max", "--mode", "minibatch", "--batch-edges", "rescale"], r"--batch-edges weighs the edges of a batch, which --aggregator max does not"),
-            ([*SAGE, "mean", "--normalize", "row"], r"--model sage multiplies by an operator of its own: leave out --normalize"),
             ([*SAGE, "mean", "--operand-dtype", "bf16"], r"--operand-dtype of 16 bits goes with --model gcn"),
             ([*SAGE, "mean", "--trainable-features"], r"--trainable-features goes with --model gcn, or with --input-projection"),
             ([*SAGE, "mean", "--schedule", "rows", "--prune", "on"], r"--prune on goes with --model gcn"),
@@ -268,14 +294,9 @@ def mistakes(ranks):
             (["--edge-dropout", "0.1", "--mode", "minibatch", "--model", "gat"], r"give --attention-dropout with --model gat"),
             (["--edge-dropout", "0.1", "--schedule", "rows", "--prune", "on"], r"--prune on cannot be combined with --edge-dropout"),
             (["--edge-dropout", "0.1", "--model", "gat"], r"give --attention-dropout with --model gat"),
-            (["--heads", "2"], r"--heads is for --model gat and gatv2"),
             (["--model", "gat", "--hidden", "9"], r"hidden layers of 9 columns cannot be cut in 8 heads"),
-            (["--model", "gat", "--schedule", "pmm3d"], r"--model gat is trained in the schedule rows"),
-            (["--model", "gat", "--normalize", "row"], r"--model gat multiplies by an operator of its own"),
             (["--model", "gat", "--heads", "0"], r"--heads: is 0, but must be at least 1"),
-            ([*GIN, "--head"], r"--head is what the last perceptron of --model gin ends with"),
             ([*GIN, "--residual"], r"--residual goes with --model gcn and sage"),
-            ([*GIN, "--self-loops", "add"], r"--model gin multiplies by an operator of its own"),
             ([*SAGE, "sum", "--mode", "minibatch", "--batch", "9", "--batch-edges", "renormalize"], r"renormalize needs a normalized graph"),
     ):
         expect_mistake(ranks, [*train, *words], message)
@@ -290,7 +311,7 @@ def mistakes(ranks):
 
 
 def main():
-    both = [mistakes, presets_are_overridden, one_store_serves_every_operator, weights_know_their_operator, weights_know_how_they_propagate, models_train_in_every_way, edges_are_dropped_alike, several_seeds_have_a_mean]
+    both = [mistakes, options_without_meaning_are_reported, presets_are_overridden, one_store_serves_every_operator, weights_know_their_operator, weights_know_how_they_propagate, models_train_in_every_way, edges_are_dropped_alike, several_seeds_have_a_mean]
     raise SystemExit(attempt_all([(ranks, (function,)) for ranks in (1, 3) for function in both]))
 
 

@@ -83,7 +83,6 @@ def mistakes(ranks):
     expect_mistake(ranks, [*train, "instance"], r"'instance' is none of layer, batch, rms, none")
     for norm in ARRAYS:
         expect_mistake(ranks, [*train, norm, "--operand-dtype", "bf16"], rf"--operand-dtype of 16 bits goes with --norm rms or none: leave it out with --norm {norm}")
-        expect_mistake(ranks, [*train, norm, "--layers", "1"], r"--norm normalises hidden layers, and --layers 1 has none")
     expect_mistake(ranks, [*train, "batch", "--schedule", "rows", "--prune", "on"], r"--prune on leaves out rows, and --norm batch takes the mean of all")
 
 

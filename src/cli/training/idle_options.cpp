@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/training/idle_options.hpp"
+
+#include "models/gnn/plan/gnn_model.hpp"
+#include "pmm/kernels/host_parts.hpp"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+namespace orthant::cli {
+namespace {
+
+struct Idle {
+  std::string_view option;
+  std::string reason; // text after the option's name: "is for mini-batches: .."
+};
+
+std::vector<Idle> idle_optimizer_options(OptimizerOptions const& o) {
+  std::vector<Idle> idle;
+  if (o.lr_schedule != "step")
+    idle.push_back({"lr-step", "is for --lr-schedule step: leave it out, or give that"});
+  if (o.lr_schedule != "plateau")
+    idle.push_back({"lr-patience", "is for --lr-schedule plateau: leave it out, or give that"});
+  if (o.lr_schedule != "step" && o.lr_schedule != "plateau")
+    idle.push_back({"lr-factor", "is for --lr-schedule step and plateau: leave it out, or give one of them"});
+  if (o.optimizer == "sgd") idle.push_back({"betas", "are of Adam: leave them out with --optimizer sgd"});
+  return idle;
+}
+
+/// Options that are mistakes if they are flags.
+std::vector<Idle> mistakes(TrainOptions const& o) {
+  auto idle = idle_optimizer_options(o);
+  if (o.mode == "full")
+    for (auto const* const option :
+         {"batch", "sampler", "batch-edges", "accumulate", "batch-train-fraction", "finish-full"})
+      idle.push_back({option, "is for mini-batches: give --mode minibatch, or leave it out"});
+  if (o.eval_every == 0) {
+    idle.push_back(
+        {"roc-auc", "is what evaluations find, and --eval-every 0 has none: leave one of them out"});
+    idle.push_back({"monitor", "compares evaluations, and --eval-every 0 has none: leave one of them out"});
+  }
+  if (o.task == "nodes")
+    for (auto const* const option : {"embedding", "decoder", "decoder-hidden"})
+      idle.push_back({option, "is for --task links: leave it out, or give that"});
+  else if (o.decoder == "dot")
+    idle.push_back({"decoder-hidden", "is for --decoder mlp: leave it out, or give that"});
+  if (o.task == "links") {
+    idle.push_back({"roc-auc", "is always found with --task links: leave it out"});
+    for (auto const* const option : {"class-weights", "label-smoothing"})
+      idle.push_back({option, "is of classes of vertices: leave it out with --task links"});
+  }
+  if constexpr (pmm::runs_on_host)
+    idle.push_back(
+        {"device-graph", "records work of a device, and this build computes on the host: leave it out"});
+  return idle;
+}
+
+/// An option without a meaning, and what gives it the value that the network has.
+struct Meaningless {
+  std::string_view option;
+  std::string reason;                     // text after "--norm has no effect: "
+  void (*reset)(TrainOptions&) = nullptr; // null: the value is not read
+};
+
+using List = std::vector<Meaningless>;
+
+/// Options of hidden layers where there are none.
+void add_hidden_layers(List& list, TrainOptions const& o, models::ModelTraits const& traits) {
+  auto const always_has_head = traits.has_perceptrons || traits.has_identity_maps;
+  auto const has_head = o.head || always_has_head;
+  auto const is_sgc = o.model == "sgc";
+  if (always_has_head) list.push_back({"head", fmt::format("--model {} always has one", o.model)});
+  if (is_sgc)
+    list.push_back({"layers", "--model sgc has one linear layer", [](auto& options) { options.layers = 1; }});
+  auto const num_layers = is_sgc ? 1 : o.layers;
+  auto const no_hidden = is_sgc ? std::string("--model sgc has no hidden layers")
+                                : std::string("one layer alone has no hidden layers");
+  if (num_layers == 1 && !has_head && !o.input_projection) list.push_back({"hidden", no_hidden});
+  if (num_layers > 1 || (has_head && !is_sgc)) return;
+  list.push_back({"norm", no_hidden, [](auto& options) { options.norm = "none"; }});
+  list.push_back({"activation", no_hidden, [](auto& options) { options.activation = "relu"; }});
+  list.push_back({"residual", no_hidden, [](auto& options) { options.residual = {}; }});
+}
+
+/// Options of the operator that the layers multiply by.
+void add_operator(List& list, TrainOptions const& o, models::ModelTraits const& traits) {
+  if (traits.graph_operator) {
+    auto const why = fmt::format("--model {} has an operator of its own", o.model);
+    list.push_back({"normalize", why, [](auto& options) { options.normalize = "auto"; }});
+    list.push_back({"self-loops", why, [](auto& options) { options.self_loops = "auto"; }});
+  }
+  auto const reads_edges = traits.attention || traits.takes_maximum;
+  if (reads_edges && o.mode == "minibatch")
+    list.push_back({"batch-edges", "no layer multiplies by weights of edges",
+                    [](auto& options) { options.batch_edges = "auto"; }});
+  if (traits.has_propagations || traits.has_identity_maps || reads_edges)
+    list.push_back({"order", fmt::format("--model {} has one order of its products", o.model),
+                    [](auto& options) { options.order = "auto"; }});
+  if (traits.attention && o.schedule == "pmm3d")
+    list.push_back({"schedule", "attention is computed by the owners of vertices, which is --schedule rows",
+                    [](auto& options) { options.schedule = "rows"; }});
+  else if (o.schedule == "pmm3d")
+    list.push_back(
+        {"gather", "--schedule pmm3d moves whole blocks", [](auto& options) { options.gather = "auto"; }});
+}
+
+/// Options of single models.
+void add_other_models(List& list, TrainOptions const& o, models::ModelTraits const& traits) {
+  if (!traits.has_propagations) list.push_back({"propagation-steps", "it is for --model sgc and appnp"});
+  if (!traits.has_teleport) list.push_back({"teleport", "it is for --model appnp and gcnii"});
+  if (!traits.has_identity_maps) list.push_back({"theta", "it is for --model gcnii"});
+  if (!traits.attention)
+    for (auto const* const option : {"heads", "output-heads", "attention-dropout"})
+      list.push_back({option, "it is for --model gat and gatv2"});
+  if (o.model != "sage") list.push_back({"aggregator", "it is for --model sage"});
+}
+
+List without_meaning(TrainOptions const& o) {
+  auto const traits = models::traits_of(models::parse_model(o.model), models::parse_aggregator(o.aggregator));
+  List list;
+  add_hidden_layers(list, o, traits);
+  add_operator(list, o, traits);
+  add_other_models(list, o, traits);
+  return list;
+}
+
+/// True if the option has the value that means "no effect".
+bool asks_for_nothing(Context const& context, std::string_view option) {
+  auto const& value = context.run_record.at("configuration").at(std::string(option));
+  if (option == "device-graph") return value == "off";
+  if (option == "norm" || option == "class-weights") return value == "none";
+  if (option == "activation") return value == "relu";
+  if (option == "monitor") return value == "accuracy";
+  if (option == "decoder") return value == "dot";
+  if (option == "residual" || option == "roc-auc" || option == "head") return value == false;
+  if (option == "sampler") return value == "uniform";
+  if (option == "finish-full" || option == "batch-train-fraction" || option == "label-smoothing")
+    return value == 0;
+  return value == "auto";
+}
+
+/// Where the value of an option is from, or nullopt if it was not given or asks for nothing.
+std::optional<std::string> source_of(Context const& context, std::string_view option) {
+  auto const& sources = context.run_record.at("sources");
+  auto source = sources.value(std::string(option), std::string("default"));
+  if (source == "default" || source == "preset" || asks_for_nothing(context, option)) return std::nullopt;
+  return source;
+}
+
+std::string_view place_of(std::string_view source) {
+  return source == "config" ? "file of --config" : "environment";
+}
+
+/// Throws UserError for the first idle flag; logs idle values from the environment or a file.
+void refuse(Context const& context, std::vector<Idle> const& idle) {
+  for (auto const& [option, reason] : idle) {
+    auto const source = source_of(context, option);
+    if (!source) continue;
+    if (source == "flag") runtime::throw_user("--{} {}", option, reason);
+    if (context.world().is_root())
+      context.log().info("{} of the {} has no effect here: it {}", option, place_of(*source), reason);
+  }
+}
+
+void require_fitting_task(TrainOptions const& o) {
+  if (o.task == "nodes") return;
+  if (o.mode == "minibatch")
+    runtime::throw_user("--task links is trained on the full graph so far: leave out --mode minibatch");
+}
+
+} // namespace
+
+std::vector<std::string> options_without_meaning(TrainOptions const& options) {
+  std::vector<std::string> names;
+  for (auto const& idle : without_meaning(options))
+    names.emplace_back(idle.option);
+  return names;
+}
+
+void settle_idle_options(Context const& context, TrainOptions& options) {
+  require_fitting_task(options);
+  refuse(context, mistakes(options));
+  for (auto const& [option, reason, reset] : without_meaning(options)) {
+    if (auto const source = source_of(context, option); source && context.world().is_root()) {
+      if (*source == "flag")
+        context.log().warn("--{} has no effect: {}", option, reason);
+      else
+        context.log().info("{} of the {} has no effect here: {}", option, place_of(*source), reason);
+    }
+    if (reset != nullptr) reset(options);
+  }
+}
+
+void require_effective_optimizer_options(Context const& context, OptimizerOptions const& options) {
+  refuse(context, idle_optimizer_options(options));
+}
+
+} // namespace orthant::cli
