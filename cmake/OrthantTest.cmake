@@ -19,14 +19,14 @@ find_package(Python3 3.9 REQUIRED COMPONENTS Interpreter)
 
 set(ORTHANT_DEFAULT_DRIVERS
     graph.mistakes graph.metis
-    cli.help cli.run cli.samplers cli.terminal
+    cli.help cli.run cli.samplers cli.terminal cli.combinations.pyg
     cli.checkpoints.goes_on cli.language_models.on_grids cli.language_models.goes_on
     cli.study_points docs.snippet docs.checker docs.links extend.snippets examples.full_graph datasets.list datasets.karate datasets.cora slurm.trains
     hygiene.folders hygiene.lengths hygiene.includes hygiene.names hygiene.kernels hygiene.format hygiene.text hygiene.checkers)
 
 # Drivers whose jobs mostly wait for one another, and which watch no clock: two of them run at a time.
 set(ORTHANT_SHARING_DRIVERS "^(cli[.](help|run|bench|plan|mistakes|weights_exchange|graph_models|norms|attention|links|operators|predictions|scores|plots\
-|generated_stores|planned_trainings|samplers|simulation|folders|checkpoints[.].*|language_models[.].*|lengths[.].*|expert_runs[.].*|limits[.].*|outputs[.]distinct)\
+|generated_stores|planned_trainings|samplers|combinations[.].*|simulation|folders|checkpoints[.].*|language_models[.].*|lengths[.].*|expert_runs[.].*|limits[.].*|outputs[.]distinct)\
 |graph[.](mistakes|round_trip|metis|cells|balance|chosen_order)|docs[.].*|examples[.].*|datasets[.].*)$")
 
 add_custom_target(orthant_default_tests)
