@@ -27,9 +27,12 @@ class Network:
         self.weights = edge_weights
         self.activation = ACTIVATIONS[self.settings["activation"]]
         self.has_head = "head.weight" in parameters
+        self.features = None
 
     def logits(self, x):
-        return {"sgc": self.sgc, "appnp": self.appnp, "gcnii": self.gcnii}.get(self.settings["model"], self.convolutions)(x)
+        self.features = x
+        f = self.linear("input", x) if "input.weight" in self.parameters else x
+        return {"sgc": self.sgc, "appnp": self.appnp, "gcnii": self.gcnii}.get(self.settings["model"], self.convolutions)(f)
 
     # Parts
 
@@ -47,18 +50,17 @@ class Network:
             return functional_call(pyg.LayerNorm(width, mode="node"), {"weight": of(""), "bias": of("_shift")}, (z,), strict=True)
         return functional_call(pyg.BatchNorm(width), {"module.weight": of(""), "module.bias": of("_shift")}, (z,))
 
-    def hidden(self, name, z, before):
-        """Norm, activation and residual. `before`: the input of the layer, or None if nothing goes around it."""
-        return self.around(name, self.activation(self.norm(name, z)), before)
+    def hidden(self, name, z, f):
+        """Norm, activation and residual of a layer with the input `f`."""
+        return self.around(name, self.activation(self.norm(name, z)), f)
 
-    def around(self, name, z, before):
-        kind = self.settings["residual"]
-        if kind == "none" or before is None:
-            return z
-        projection = self.parameters.get(f"{name}.residual.weight")
-        if projection is not None:
-            return z + before @ projection
-        return z + before if z.shape == before.shape else z
+    def around(self, name, z, f):
+        """Adds the input of the layer, or its product with a weight; nothing to a layer of features without such a weight."""
+        weight = self.parameters.get(f"{name}.residual.weight")
+        if weight is not None:
+            return z + f @ weight
+        is_added = self.settings["residual"] != "none" and z.shape == f.shape and f is not self.features
+        return z + f if is_added else z
 
     def joined(self, outputs):
         """Jumping knowledge (arXiv 1806.03536) over the outputs of the hidden layers, or the last of them."""
@@ -71,24 +73,22 @@ class Network:
 
     # Networks
 
-    def convolutions(self, x):
+    def convolutions(self, f):
         layers = self.settings["layers"]
-        has_projection = "input.weight" in self.parameters
-        f = self.linear("input", x) if has_projection else x
         outputs = []
         for l in range(layers):
             name = f"layer{l}"
+            is_last = l + 1 == layers
             if self.settings["model"] == "gin":
-                if l + 1 == layers:
-                    return self.gin(name, "head", self.joined([*outputs, f]) if self.settings["jump"] != "none" else f)
-                z = self.gin(name, f"{name}.second", f)
-                f = self.around(name, self.activation(z), f if l > 0 or has_projection else None)
+                if is_last:
+                    return self.gin(name, "head", self.joined([*outputs, f]))
+                f = self.around(name, self.activation(self.gin(name, f"{name}.second", f)), f)
             else:
-                makes_logits = l + 1 == layers and not self.has_head
+                makes_logits = is_last and not self.has_head
                 z = getattr(self, self.settings["model"])(name, f, makes_logits)
                 if makes_logits:
                     return z
-                f = self.hidden(name, z, f if l > 0 or has_projection else None)
+                f = self.hidden(name, z, f)
             outputs.append(f)
         return self.linear("head", self.joined(outputs))
 
@@ -143,22 +143,34 @@ class Network:
         bias = self.parameters.get(f"{name}.bias")
         return z if bias is None else z + bias
 
-    def sgc(self, x):
+    def tag(self, name, f, _):
+        weight = self.parameters[f"{name}.weight"]
+        steps = self.settings["propagation-steps"] or 3
+        width = weight.shape[1] // (steps + 1)
+        layer = pyg.TAGConv(weight.shape[0], width, steps, bias=f"{name}.bias" in self.parameters)
+        weights = {f"lins.{k}.weight": weight[:, k * width:(k + 1) * width].T for k in range(steps + 1)}
+        return self.call(layer, self.given(name) | weights, f, self.edges, self.weights)
+
+    # Models that propagate after dense layers
+
+    def sgc(self, f):
         weight = self.parameters["layer0.weight"]
         layer = pyg.SGConv(*weight.shape, K=self.settings["propagation-steps"] or 2, bias="layer0.bias" in self.parameters)
         bias = {"lin.bias": self.parameters["layer0.bias"]} if "layer0.bias" in self.parameters else {}
-        return self.call(layer, {"lin.weight": weight.T} | bias, x, self.edges, self.weights)
+        z = self.call(layer, {"lin.weight": weight.T} | bias, f, self.edges, self.weights)
+        return self.linear("head", z) if self.has_head else z
 
-    def appnp(self, x):
-        f = x
-        for l in range(self.settings["layers"] - 1):
-            f = self.hidden(f"layer{l}", self.linear(f"layer{l}", f), f if l > 0 else None)
-        f = self.linear(f"layer{self.settings['layers'] - 1}", f)
-        return pyg.APPNP(self.settings["propagation-steps"] or 10, self.settings["teleport"])(f, self.edges, self.weights)
+    def appnp(self, f):
+        last = self.settings["layers"] - 1
+        for l in range(last):
+            f = self.hidden(f"layer{l}", self.linear(f"layer{l}", f), f)
+        start = self.linear(f"layer{last}", f)
+        z = pyg.APPNP(self.settings["propagation-steps"] or 10, self.settings["teleport"])(start, self.edges, self.weights)
+        return self.linear("head", z) if self.has_head else z
 
-    def gcnii(self, x):
-        f = start = self.hidden("layer0", self.linear("layer0", x), None)
-        outputs = []
+    def gcnii(self, f):
+        f = start = self.hidden("layer0", self.linear("layer0", f), f)
+        outputs = [f]
         for l in range(1, self.settings["layers"] + 1):
             layer = pyg.GCN2Conv(f.shape[1], self.settings["teleport"], self.settings["theta"], l)
             z = self.call(layer, {"weight1": self.parameters[f"layer{l}.weight"]}, f, start, self.edges, self.weights)
