@@ -33,8 +33,9 @@ from pyg_network import Network  # noqa: E402
 TOLERANCE = 1e-9
 VERTICES, FEATURES, CLASSES = 40, 8, 4
 GRAPHS = ("undirected", "directed", "weighted")
-CONVOLUTIONS = ("gcn", "sage mean", "sage sum", "sage max", "gin", "gat", "gatv2", "sgc", "appnp", "gcnii")
+CONVOLUTIONS = ("gcn", "sage mean", "sage sum", "sage max", "gin", "gat", "gatv2", "sgc", "appnp", "gcnii", "graphconv mean", "graphconv sum", "tag")
 ACTIVATIONS = ("relu", "elu", "gelu")
+RESIDUALS = ("none", "identity", "project")
 WEIGHED = ("gcn", "sgc", "appnp", "gcnii", "graphconv", "tag")  # convolutions that multiply by weights of edges in PyTorch Geometric
 
 
@@ -77,32 +78,36 @@ def drawn(number, seed):
     draw = random.Random(f"{seed} {number}")
     maybe = lambda share: draw.random() < share
     model, *aggregator = CONVOLUTIONS[number % len(CONVOLUTIONS)].split()
-    settings = {"model": model, "graph": draw.choice(GRAPHS[:3 if model in WEIGHED else 2])}
+    # A mean over weighted edges divides by the sum of the weights here, and by the number of neighbors there.
+    takes_weights = model in WEIGHED and aggregator != ["mean"]
+    settings = {"model": model, "graph": draw.choice(GRAPHS[:3 if takes_weights else 2])}
     settings |= {"aggregator": aggregator[0]} if aggregator else {}
     if model != "sgc":
         settings |= {"layers": draw.choice((2, 3)), "hidden": draw.choice((8, 12)), "norm": draw.choice(("none", "rms", "layer", "batch")),
-                     "activation": draw.choice(ACTIVATIONS), "residual": draw.choice((False, True))}
+                     "activation": draw.choice(ACTIVATIONS), "residual": draw.choice(RESIDUALS)}
     if model in ("gat", "gatv2"):
         settings |= {"heads": draw.choice((1, 2, 4)), "output-heads": draw.choice((1, 2))}
-    if model in ("sgc", "appnp"):
+    if model in ("sgc", "appnp", "tag"):
         settings |= {"propagation-steps": draw.choice((1, 2, 3))}
     if model in ("appnp", "gcnii"):
         settings |= {"teleport": draw.choice((0.1, 0.3))}
     if model == "gcn" and maybe(0.3):
         settings |= {"normalize": "none"}
-    if model not in ("gin", "gcnii", "sgc", "appnp"):
-        settings |= {"head": True} if maybe(0.4) else {}
-    if model not in ("gcnii", "sgc", "appnp"):
-        settings |= {"input-projection": True} if maybe(0.3) else {}
+    settings |= {"head": True} if maybe(0.4) else {}
+    settings |= {"input-projection": True} if maybe(0.3) else {}
     if maybe(0.2):
         settings["no-bias"] = True
+    if maybe(0.2):
+        settings["label-smoothing"] = 0.1
+    if maybe(0.2):
+        settings["class-weights"] = "balanced"
     return settings
 
 
 def words_of(settings):
     words = []
     for option, value in settings.items():
-        if option != "graph" and value is not False and (option, value) != ("norm", "none"):
+        if option != "graph" and (value != "none" or option == "normalize"):
             words += [f"--{option}"] if value is True else [f"--{option}", str(value)]
     return words
 
@@ -148,11 +153,18 @@ def step_of_program(library, scratch, graph, settings, number):
     return start, loss, {name: start[name] - end[name] for name in start if not is_statistic(name)}
 
 
+def loss_of(settings, logits, labels):
+    weight = None
+    if settings.get("class-weights") == "balanced":
+        counts = torch.bincount(labels, minlength=CLASSES)
+        weight = torch.where(counts > 0, len(labels) / ((counts > 0).sum() * counts.clamp(min=1)), 0.0)
+    return torch.nn.functional.cross_entropy(logits, labels, weight, label_smoothing=settings.get("label-smoothing", 0))
+
+
 def step_of_pyg(graph, settings, start):
     parameters = {name: numbers.clone().requires_grad_(not is_statistic(name)) for name, numbers in start.items()}
-    settings = settings | {"residual": "identity" if settings.get("residual") is True else settings.get("residual") or "none"}
     logits = Network(settings, parameters, graph.edges, graph.weights).logits(graph.features)
-    loss = torch.nn.functional.cross_entropy(logits[graph.train], graph.labels[graph.train])
+    loss = loss_of(settings, logits[graph.train], graph.labels[graph.train])
     loss.backward()
     return loss.item(), {name: numbers.grad for name, numbers in parameters.items() if not is_statistic(name)}
 

@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random combinations of train's options on two grids and schedules: on_grids.py PROGRAM GRAPH_MODELS_MD COUNT [SEED ..]
 
-Draws COUNT combinations per SEED (1), each on one of the generated graphs. Losses of three epochs in double precision must agree to 1e-9 on
-one rank per data group and on a random grid in a random schedule; accuracies must agree as well. A combination may be refused only by a
-sentence of the table in the section "What is refused" of GRAPH_MODELS_MD.
+Draws COUNT combinations per SEED (1), each on one of the generated graphs. Losses of three epochs in double precision must agree to 1e-9
+between one rank per data group and a random grid, in random schedules, orders and overlaps, with and without pruning; accuracies must be the
+same. A combination may be refused only by a sentence of the table in the section "What is refused" of GRAPH_MODELS_MD.
 """
 
 import collections
 import json
+import math
 import os
 import random
 import re
@@ -23,9 +24,11 @@ from program import Failure, attempt_all, expect_success, run  # noqa: E402
 TOLERANCE = 1e-9
 MOST_RANKS = 4
 MOST_REFUSALS = 10  # sentences in the table
+SCHEDULES = ("pmm3d", "rows")
 GRIDS = [(x, y, z) for x in range(1, 5) for y in range(1, 5) for z in range(1, 5) if x * y * z <= MOST_RANKS]
 MODELS = ("gcn", "sage", "gin", "gat", "gatv2", "sgc", "appnp", "gcnii")
 ACTIVATIONS = ("elu", "gelu")
+RESIDUALS = ([], [], ["--residual"], ["--residual", "identity"], ["--residual", "project"])
 ATTENTION = ("gat", "gatv2")
 
 
@@ -37,10 +40,11 @@ def generated(scratch, name, *options):
     return store
 
 
-def from_folder(scratch, name, change, *options):
+def from_folder(scratch, name, edges, change, *options):
     """`change` adds or replaces arrays in the folder of a generated graph."""
     folder, store = os.path.join(scratch, name), os.path.join(scratch, f"{name}.h5")
-    expect_success(1, ["generate", "--kind", "sbm", "--vertices", "240", "--edges", "1200", "--features", "9", "--classes", "5", "-o", folder])
+    expect_success(1, ["generate", "--kind", "sbm", "--vertices", "240", "--edges", str(edges), "--features", "9", "--classes", "5",
+                       "-o", folder])
     change(lambda array, *content: write_npy(os.path.join(folder, f"{array}.npy"), *content))
     expect_success(1, ["partition", "--input", folder, "-o", store, *options])
     return store
@@ -50,12 +54,18 @@ def graphs_in(scratch):
     draw = random.Random("graphs")
     weights = [draw.choice((0.5, 0.75, 1.5, 2.0)) for _ in range(1200)]
     several = [draw.randrange(2) for _ in range(240 * 5)]
+    order = draw.sample(range(240), 240)
+
+    def few_to_train(write):  # so that pruning leaves most vertices out
+        for part, vertices in (("train", order[:12]), ("valid", order[12:80]), ("test", order[80:])):
+            write(f"{part}_idx", (len(vertices),), "q", sorted(vertices))
+
     return {
         "sbm": generated(scratch, "sbm", "sbm", "--vertices", "300", "--edges", "1500", "--features", "10", "--classes", "4"),
         "rmat": generated(scratch, "rmat", "rmat", "--vertices", "256", "--edges", "1024", "--features", "12", "--classes", "3"),
-        "directed": from_folder(scratch, "directed", lambda write: None, "--directed"),
-        "weighted": from_folder(scratch, "weighted", lambda write: write("edge_weight", (1200,), "f", weights)),
-        "several labels": from_folder(scratch, "several", lambda write: write("labels", (240, 5), "b", several)),
+        "directed": from_folder(scratch, "directed", 480, few_to_train, "--directed"),
+        "weighted": from_folder(scratch, "weighted", 1200, lambda write: write("edge_weight", (1200,), "f", weights)),
+        "several labels": from_folder(scratch, "several", 1200, lambda write: write("labels", (240, 5), "b", several)),
     }
 
 
@@ -84,7 +94,7 @@ def model_words(draw):
 
 
 def layer_words(draw):
-    words = draw.option(0.4, "--norm", "rms", "layer", "batch") + draw.option(0.3, "--residual")
+    words = draw.option(0.4, "--norm", "rms", "layer", "batch") + draw.choice(RESIDUALS)
     words += draw.option(0.2, "--input-projection") + draw.option(0.2, "--head") + draw.option(0.3, "--activation", *ACTIVATIONS)
     words += ["--dropout", str(draw.choice((0, 0.3, 0.6)))] + draw.option(0.25, "--edge-dropout", 0.2)
     return words + draw.option(0.2, "--trainable-features") + draw.option(0.15, "--no-bias")
@@ -93,7 +103,7 @@ def layer_words(draw):
 def training_words(draw, graph):
     words = draw.option(0.2, "--label-smoothing", 0.1) + draw.option(0.2, "--class-weights", "balanced")
     words += draw.option(0.2, "--clip-norm", 0.5) + draw.option(0.2, "--optimizer", "sgd", "adamw")
-    words += draw.option(0.1, "--feature-norm", "row") + draw.option(0.15, "--order", "aggregate", "transform")
+    words += draw.option(0.1, "--feature-norm", "row")
     if graph != "several labels":
         words += draw.option(0.1, "--monitor", "loss", "both")
     return words + draw.option(0.15, "--normalize", "row", "none", "sym")
@@ -105,28 +115,31 @@ def batch_words(draw):
     return words + draw.option(0.3, "--accumulate", 2) + draw.option(0.2, "--finish-full", 1)
 
 
+def placed(schedule, grid):
+    return ["--schedule", schedule, "--grid", "x".join(map(str, grid))]
+
+
 def drawn(draw, graph):
-    """Words of a combination, and its two places: schedule and grid."""
-    words = model_words(draw) + layer_words(draw) + training_words(draw, graph)
-    schedule, other, groups = draw.choice(("pmm3d", "rows")), draw.choice(("pmm3d", "rows")), 1
-    if draw.maybe(0.4):
+    """Words of a combination, and those of its two places: one rank per data group, and a grid with other ways to compute the same."""
+    words, groups = model_words(draw) + layer_words(draw) + training_words(draw, graph), 1
+    is_full = draw.maybe(0.6)
+    if not is_full:
         words, groups = words + batch_words(draw), draw.choice((1, 2))
-    elif schedule == "rows" and draw.maybe(0.4):
-        words, other = words + ["--prune", draw.choice(("on", "off"))], "rows"
-    if schedule == other == "rows":
-        words += draw.option(0.4, "--gather", "all", "needed")
-    words += draw.option(0.3, "--overlap", "on", "off")
-    grid = draw.choice([grid for grid in GRIDS if groups * grid[0] * grid[1] * grid[2] <= MOST_RANKS])
     words += ["--seed", str(draw.randrange(99))]
-    return words, [(schedule, (groups, 1, 1, 1)), (other, (groups, *grid))]
+    schedule, other = draw.choice(SCHEDULES), draw.choice(SCHEDULES)
+    grid = draw.choice([grid for grid in GRIDS if groups * grid[0] * grid[1] * grid[2] <= MOST_RANKS])
+    there = placed(other, (groups, *grid)) + draw.option(0.3, "--overlap", "on", "off") + draw.option(0.15, "--order", "aggregate", "transform")
+    if other == "rows":
+        there += draw.option(0.4, "--gather", "all", "needed")
+        there += draw.option(0.4, "--prune", "on", "auto") if is_full else []
+    return words, [placed(schedule, (groups, 1, 1, 1)), there]
 
 
 # Trainings
 
-def trained(words, metrics, schedule, grid):
+def trained(words, metrics, place):
     """Of each epoch: the loss, and the accuracies. Or the sentence of a refusal."""
-    ranks = grid[0] * grid[1] * grid[2] * grid[3]
-    place = ["--schedule", schedule, "--grid", "x".join(map(str, grid))]
+    ranks = math.prod(map(int, place[3].split("x")))
     done = run(ranks, [*words, *place, "--metrics", metrics, "--force", "--log-level", "error", "--timeout", "60"])
     if done.returncode == 2:
         return re.findall(r"^orthant: error: (.*)$", done.stderr, re.M)[0]
@@ -138,12 +151,10 @@ def trained(words, metrics, schedule, grid):
 
 
 def agrees_on_grids(_, title, number, words, places, scratch, refused):
-    found = [trained(words, os.path.join(scratch, f"{number}-{i}.jsonl"), *place) for i, place in enumerate(places)]
+    found = [trained(words, os.path.join(scratch, f"{number}-{i}.jsonl"), place) for i, place in enumerate(places)]
     refusals = [answer for answer in found if isinstance(answer, str)]
     if refusals:
         refused.append((refusals[0], title))
-        if len(refusals) == 1:
-            raise Failure(f"is refused only in one place: {refusals[0]}")
         return
     (losses, scores), (losses_there, scores_there) = found
     if len(losses) != len(losses_there) or not losses:
@@ -175,8 +186,7 @@ def main():
             draw = Draw(f"{seed} {index}")
             graph = draw.choice(list(graphs))
             words, places = drawn(draw, graph)
-            where = " and ".join(f"{schedule} {'x'.join(map(str, grid))}" for schedule, grid in places)
-            title = f"{seed}.{index} {graph}: {' '.join(words)}, {where}"
+            title = f"{seed}.{index} {graph}: {' '.join(words)}; {' '.join(places[0])} and {' '.join(places[1])}"
             words = ["train", "--graph", graphs[graph], "--epochs", "3", "--eval-every", "1", "--compute-dtype", "fp64", *words]
             jobs.append((1, (agrees_on_grids, title, number, words, places, scratch, refused)))
         status = attempt_all(jobs)
