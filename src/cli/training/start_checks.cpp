@@ -30,6 +30,11 @@ void require_operator(Context const& context, graph::GraphStore const& store,
                       graph::Neighborhood neighbors) {
   auto const is_of_model = models::traits_of(settings.model, settings.aggregator).graph_operator.has_value();
   require_operator(context, store, graph::OperatorUse{precision, neighbors, is_of_model});
+  if (store.ignores_weights() && context.world().is_root())
+    context.log().warn("{}: {} ignores the weights of edges", store.name(),
+                       models::weighs_neighbours(settings)
+                           ? fmt::format("--model {}", models::name_of(settings.model))
+                           : std::string("--aggregator max"));
 }
 
 void warn_of_data(Context const& context, graph::GraphStore const& store) {

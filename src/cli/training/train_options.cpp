@@ -43,10 +43,11 @@ void add_model(Command& command, TrainOptions& o) {
   command.option("--dropout", o.dropout, "Probability that an activation is dropped", in_range(0, 0.999));
   command.option("--attention-dropout", o.attention_dropout,
                  "Probability that an attention coefficient is dropped", in_range(0, 0.999));
-  command.option("--edge-dropout", o.edge_dropout,
-                 "Probability that an edge of A^ is dropped in a step; the other edges are scaled up, and "
-                 "self loops stay",
-                 in_range(0, 0.999));
+  command.option(
+      "--edge-dropout", o.edge_dropout,
+      "Probability that an edge of A^ is dropped in a step; the other edges are scaled up (not with "
+      "attention and --aggregator max), and self loops stay",
+      in_range(0, 0.999));
   command.flag("--bias,!--no-bias", o.bias, "Add a bias in each layer (default)");
   command.option("--norm", o.norm, "Normalization in each hidden layer: layer, batch, rms or none",
                  one_of({"layer", "batch", "rms", "none"}));

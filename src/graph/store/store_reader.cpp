@@ -5,98 +5,16 @@
 #include "graph/store/store_file.hpp"
 #include "graph/store/store_verify.hpp"
 #include "graph/store/tiled_matrix.hpp"
-#include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
-#include "runtime/files/array_sum.hpp"
 #include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <fmt/format.h>
-#include <limits>
-#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
 namespace orthant::graph {
-namespace {
-
-using runtime::mixed;
-
-std::uint64_t hash_of(std::string_view text) {
-  std::uint64_t hash = 0;
-  for (auto const c : text)
-    hash = mixed(hash * 31 + static_cast<unsigned char>(c) + 1);
-  return hash;
-}
-
-/// Hash of the facts that do not depend on the order of the vertices.
-std::uint64_t hash_of_facts(StoreFacts const& facts) {
-  auto json = nlohmann::json::parse(facts.to_json());
-  for (auto const* key : {"permutation", "seed", "num_clusters", "name", "format"})
-    json.erase(key);
-  return hash_of(json.dump());
-}
-
-/// Sum of hashes of the data of the vertices at some positions, keyed by their original ids.
-std::uint64_t sum_of_vertices(GraphStore const& store, Range rows) {
-  auto const& facts = store.facts();
-  auto const order = Order::p2; // in which features are contiguous
-  auto hashes = std::vector<std::uint64_t>(static_cast<std::size_t>(rows.size()));
-  auto const add = [&](auto const& values, std::size_t stride) {
-    for (std::size_t i = 0; i < values.size(); ++i)
-      hashes[i / stride] = mixed(hashes[i / stride] + static_cast<std::uint64_t>(values[i]) + 1);
-  };
-  add(store.read_original_ids(order, rows), 1);
-  add(store.read_degrees(order, rows), 1);
-  if (facts.label_kind == LabelKind::single) add(store.read_labels(order, rows), 1);
-  if (facts.label_kind == LabelKind::multi)
-    add(store.read_label_indicator(order, rows, {0, facts.num_classes}),
-        static_cast<std::size_t>(facts.num_classes));
-  if (facts.has_split)
-    for (auto const split : {Split::train, Split::valid, Split::test})
-      add(store.read_mask(split, order, rows), 1);
-  if (facts.feature_kind == FeatureKind::dense)
-    for (auto const column : {std::int64_t{0}, facts.num_features - 1}) {
-      std::vector<std::uint32_t> bits;
-      for (auto const value : store.read_features(order, rows, {column, column + 1}))
-        bits.push_back(std::bit_cast<std::uint32_t>(value));
-      add(bits, 1);
-    }
-  std::uint64_t sum = 0;
-  for (auto const hash : hashes)
-    sum += hash;
-  return sum;
-}
-
-/// The sum over all vertices, of which each rank computes a share, plus `more`.
-template<class SumOf>
-std::string sum_over_shares(runtime::Communicator const& comm, GraphStore const& store, SumOf const& sum_of,
-                            std::uint64_t more) {
-  auto const rows = runtime::balanced_range(store.facts().num_vertices, comm.size(), comm.rank());
-  std::vector<std::uint64_t> sums{runtime::together(comm, [&] { return sum_of(store, rows); })};
-  runtime::add_up(comm, sums);
-  return fmt::format("{:016x}", mixed(sums[0] + more));
-}
-
-} // namespace
-
-std::string fingerprint_of(runtime::Communicator const& comm, GraphStore const& store) {
-  return sum_over_shares(comm, store, sum_of_vertices, hash_of_facts(store.facts()));
-}
-
-std::string fingerprint_of_clusters(runtime::Communicator const& comm, GraphStore const& store) {
-  auto const sum_of_clusters = [](GraphStore const& from, Range rows) {
-    auto const ids = from.read_original_ids(Order::p1, rows);
-    auto const clusters = from.read_clusters(Order::p1, rows);
-    std::uint64_t sum = 0;
-    for (std::size_t i = 0; i < ids.size(); ++i)
-      sum += mixed(mixed(static_cast<std::uint64_t>(ids[i]) + 1) + static_cast<std::uint64_t>(clusters[i]));
-    return sum;
-  };
-  return sum_over_shares(comm, store, sum_of_clusters, 0);
-}
 
 using runtime::index;
 
@@ -115,8 +33,25 @@ struct GraphStore::State {
   }
 
   [[nodiscard]] TiledMatrix matrix(std::string const& name) const {
-    auto const groups = tiled_groups(facts());
+    auto const groups = tiled_groups(file.facts());
     return {file, *std::ranges::find(groups, name, &TiledGroup::group)};
+  }
+
+  /// The rows in `order` of the columns of sparse features, which are stored only in order p2.
+  [[nodiscard]] std::vector<float> dense_from_sparse(GraphStore const& store, Order order, Range rows,
+                                                     Range columns) const {
+    bool const is_contiguous = order == Order::p2 || !facts().has_two_orders();
+    auto const wanted = is_contiguous ? rows : Range{0, facts().num_vertices};
+    auto const block = matrix("/features/sparse").read(wanted, columns);
+    auto const places = is_contiguous ? std::vector<std::int64_t>() : store.read_other_positions(order, rows);
+    std::vector<float> result(index(rows.size() * columns.size()));
+    for (std::int64_t i = 0; i < rows.size(); ++i) {
+      auto const row = index(is_contiguous ? i : places[index(i)]);
+      for (auto k = block.row_offsets[row]; k < block.row_offsets[row + 1]; ++k)
+        result[index(i * columns.size() + block.columns[index(k)])] =
+            block.values.empty() ? 1.0F : block.values[index(k)];
+    }
+    return result;
   }
 
   /// The rows in `order` of a row of the dense features, which are stored only in order p2: read contiguously, or gathered.
@@ -197,6 +132,15 @@ void GraphStore::set_operator(GraphOperator const& graph_operator) {
   state_->facts_in_use.normalization = normalization;
   state_->facts_in_use.other_self_loops = self_loops;
 }
+void GraphStore::ignore_weights() {
+  state_->facts_in_use.is_weighted = false;
+}
+bool GraphStore::ignores_weights() const {
+  return state_->file.facts().is_weighted && !facts().is_weighted;
+}
+void GraphStore::make_features_dense() {
+  if (facts().feature_kind == FeatureKind::sparse) state_->facts_in_use.feature_kind = FeatureKind::dense;
+}
 std::string const& GraphStore::name() const {
   return state_->file.name();
 }
@@ -215,6 +159,7 @@ CsrBlock GraphStore::read_block(Parity parity, Range rows, Range columns, SelfLo
     if (parity == Parity::even || !facts().has_two_orders()) return even.read(rows, columns);
     return transposed(even.read(columns, rows)); // A[p2, p1] = A[p1, p2]^T
   }();
+  if (!facts().is_weighted) block.values.clear();
   bool const changes =
       self_loops == SelfLoops::added || (self_loops == SelfLoops::dropped && facts().num_self_loops > 0);
   if (!changes) return block;
@@ -265,6 +210,8 @@ Scales GraphStore::read_scales(Parity parity, Range rows, Range columns) const {
 
 std::vector<float> GraphStore::read_features(Order order, Range rows, Range columns) const {
   ORTHANT_REQUIRE(facts().feature_kind == FeatureKind::dense, name(), " has no dense features");
+  if (state_->file.facts().feature_kind == FeatureKind::sparse)
+    return state_->dense_from_sparse(*this, order, rows, columns);
   auto const width = columns.size();
   std::vector<float> result(index(rows.size() * width));
   for (auto column = columns.begin; column < columns.end; ++column) {

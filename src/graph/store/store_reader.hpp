@@ -61,6 +61,12 @@ class GraphStore {
   /// UserError if self loops of A are kept and rows are normalized, because the degrees in the file exclude self loops. Not collective, but
   /// all ranks must set the same operator.
   void set_operator(GraphOperator const& graph_operator);
+  /// From this call on, A is read and described as if its entries had no weights. Not collective, but all ranks must call it.
+  void ignore_weights();
+  /// Whether the file has weights that ignore_weights() hides.
+  [[nodiscard]] bool ignores_weights() const;
+  /// From this call on, sparse features are read and described as dense ones. Not collective, but all ranks must call it.
+  void make_features_dense();
   /// File name for messages; "memory" for a store without a file.
   [[nodiscard]] std::string const& name() const;
 
@@ -76,7 +82,7 @@ class GraphStore {
   [[nodiscard]] Scales read_scales(Parity parity, Range rows, Range columns) const;
 
   /// Dense features, row-major [rows.size() x columns.size()]. FeatureKind::dense only. Rows in order p2 are read contiguously; rows in
-  /// order p1 are gathered through the map and cost more.
+  /// order p1 are gathered through the map and cost more: all rows are read.
   [[nodiscard]] std::vector<float> read_features(Order order, Range rows, Range columns) const;
   /// Sparse features. FeatureKind::sparse only. In order p2 (equal to p1 in a store of one order).
   [[nodiscard]] CsrBlock read_sparse_features(Range rows, Range columns) const;

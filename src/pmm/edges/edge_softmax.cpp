@@ -27,6 +27,10 @@ LocalPass pass_of_backward(EdgeCounts const& counts, std::int64_t num_heads, std
   auto const values = counts.edges * num_heads * scalar_bytes;
   return {"edge_softmax_backward", 2 * values + (values > 0 ? bytes_of_rows(counts) : 0), values};
 }
+LocalPass pass_of_fill(EdgeCounts const& counts, std::int64_t num_heads, std::int64_t scalar_bytes) {
+  auto const values = counts.edges * num_heads * scalar_bytes;
+  return {"fill_dropped", values > 0 ? counts.edges * scalar_bytes : 0, values};
+}
 LocalPass pass_of_drop(EdgeCounts const& counts, std::int64_t num_heads, std::int64_t scalar_bytes) {
   auto const values = counts.edges * num_heads * scalar_bytes;
   auto const ids = (counts.rows + counts.columns) * static_cast<std::int64_t>(sizeof(std::int64_t));
@@ -190,6 +194,19 @@ void drop_edges(DefaultExec const& exec, runtime::PassLedger& passes, EdgeBlock 
     device_edges::run(exec, label, block.num_rows, block.num_edges(), drops);
 }
 
+template<class T>
+void fill_dropped(DefaultExec const& exec, runtime::PassLedger& passes, EdgeBlock const& block,
+                  std::int64_t num_heads, Vector<T> const& kept, T fill, Vector<T> const& values) {
+  passes.add(pass_of_fill(counts_of(block), num_heads, sizeof(T)));
+  Kokkos::parallel_for(
+      "orthant::pmm::fill_dropped",
+      Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, block.num_edges()),
+      KOKKOS_LAMBDA(std::int64_t e) {
+        for (std::int64_t head = 0; kept[e] == 0 && head < num_heads; ++head)
+          values[e * num_heads + head] = fill;
+      });
+}
+
 void plan_edge_softmax(StepPlan& step, Axis axis, EdgeCounts const& counts, std::int64_t num_heads) {
   step.add_pass(pass_of_softmax(counts, num_heads, step.scalar_bytes(1)));
   auto const bytes = step.scalar_bytes(counts.rows * num_heads);
@@ -203,6 +220,10 @@ void plan_edge_softmax_backward(StepPlan& step, Axis axis, EdgeCounts const& cou
   if (bytes > 0) step.add_call(runtime::Operation::all_reduce, axis, bytes);
 }
 
+void plan_fill_dropped(StepPlan& step, EdgeCounts const& counts, std::int64_t num_heads) {
+  step.add_pass(pass_of_fill(counts, num_heads, step.scalar_bytes(1)));
+}
+
 void plan_drop_edges(StepPlan& step, EdgeCounts const& counts, std::int64_t num_heads) {
   step.add_pass(pass_of_drop(counts, num_heads, step.scalar_bytes(1)));
 }
@@ -213,6 +234,8 @@ void plan_drop_edges(StepPlan& step, EdgeCounts const& counts, std::int64_t num_
   template void edge_softmax_backward(DefaultExec const&, runtime::Communicator const&,                      \
                                       runtime::PassLedger&, EdgeBlock const&, std::int64_t,                  \
                                       EdgeWeights<T> const&, Vector<T> const&, Workspace<T> const&);         \
+  template void fill_dropped(DefaultExec const&, runtime::PassLedger&, EdgeBlock const&, std::int64_t,       \
+                             Vector<T> const&, T, Vector<T> const&);                                         \
   template void drop_edges(DefaultExec const&, runtime::PassLedger&, EdgeBlock const&, std::int64_t,         \
                            EdgeKeys const&, double, runtime::RandomStream const&, Vector<T> const&);
 ORTHANT_INSTANTIATE(float)

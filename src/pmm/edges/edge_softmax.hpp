@@ -14,6 +14,8 @@
 #include "runtime/comm/communicator.hpp"
 #include "runtime/numbers/random.hpp"
 
+#include <limits>
+
 namespace orthant::pmm {
 
 /// Reserves buffers for maxima and sums. `Work` is a Workspace or a WorkspacePlan; its buffers are used only within each call.
@@ -39,6 +41,17 @@ void edge_softmax_backward(DefaultExec const& exec, runtime::Communicator const&
 /// Add the softmax, or its adjoint, to `step`. The columns are partitioned over `axis`.
 void plan_edge_softmax(StepPlan& step, Axis axis, EdgeCounts const& counts, std::int64_t num_heads);
 void plan_edge_softmax_backward(StepPlan& step, Axis axis, EdgeCounts const& counts, std::int64_t num_heads);
+
+/// Replaces the values of dropped edges: v := `fill` for all heads of an edge whose number in `kept` [edges] is 0. With edges that are
+/// dropped, call it before edge_softmax() with `lowest_score`, and afterwards with 0, because a row may have no edge left. Enqueues on
+/// exec; does not fence. Adds one pass to `passes`.
+template<class T>
+void fill_dropped(DefaultExec const& exec, runtime::PassLedger& passes, EdgeBlock const& block,
+                  std::int64_t num_heads, Vector<T> const& kept, T fill, Vector<T> const& values);
+void plan_fill_dropped(StepPlan& step, EdgeCounts const& counts, std::int64_t num_heads);
+/// A score whose coefficient is 0 beside every other score. It is finite, so that the softmax of a row of such scores is finite.
+template<class T>
+inline constexpr T lowest_score = std::numeric_limits<T>::lowest() / 2;
 
 /// Keys of the random draws of dropout: original ids of the block's rows and columns, and the head.
 struct EdgeKeys {

@@ -44,11 +44,12 @@ KOKKOS_INLINE_FUNCTION T value_of(ValueIndex<T> const& found) {
   return found.index < 0 ? std::numeric_limits<T>::quiet_NaN() : found.value;
 }
 
-/// Finds the maximum over this rank's columns, and the column that has it.
-template<class T>
+/// Finds the maximum over this rank's columns, and the column that has it. `skips`: edges with the number 0 in `kept` are left out.
+template<class T, bool skips>
 struct Maxima {
   Offset const* offsets;
   LocalColumn const* columns;
+  T const* kept;
   std::int64_t const* ids;
   std::int64_t width;
   T const* y;
@@ -65,6 +66,7 @@ struct Maxima {
       place[c] = -1;
     }
     for (auto e = offsets[row]; e < offsets[row + 1]; ++e) {
+      if (skips && kept[e] == 0) continue;
       auto const column = columns[e];
       auto const* const numbers = y + column * width + first;
       for (std::int64_t c = 0; c < count; ++c) {
@@ -135,15 +137,23 @@ struct MaximumAdjoint {
 template<class T>
 void edge_maximum(DefaultExec const& exec, runtime::Communicator const& axis, runtime::PassLedger& passes,
                   EdgeBlock const& block, Vector<std::int64_t> const& column_ids, std::int64_t width,
-                  Vector<T> const& y, MaximumMemory<T> const& memory, MaximumPart part, Vector<T> const& p) {
+                  Vector<T> const& y, MaximumMemory<T> const& memory, MaximumPart part, Vector<T> const& p,
+                  Vector<T> const& kept) {
   auto const count = block.num_rows * width;
   passes.add(pass_of_keeping(count, sizeof(T)));
   if (count == 0) return;
   auto const found =
       Kokkos::subview(memory.found, std::pair(std::size_t{0}, static_cast<std::size_t>(count)));
-  for_each_row_and_head(exec, "orthant::pmm::edge_maximum", block.num_rows, num_pieces(width),
-                        Maxima<T>{block.row_offsets.data(), block.columns.data(), column_ids.data(), width,
-                                  y.data(), found.data(), memory.places.data()});
+  auto const find = [&]<bool skips>(std::bool_constant<skips>) {
+    for_each_row_and_head(exec, "orthant::pmm::edge_maximum", block.num_rows, num_pieces(width),
+                          Maxima<T, skips>{block.row_offsets.data(), block.columns.data(), kept.data(),
+                                           column_ids.data(), width, y.data(), found.data(),
+                                           memory.places.data()});
+  };
+  if (kept.extent(0) > 0)
+    find(std::true_type());
+  else
+    find(std::false_type());
   runtime::all_reduce_arg_max(exec, axis, Vector<ValueIndex<T>>(found));
   Keep<T> const keep{part, column_ids.data(), found.data(), memory.places.data(), p.data()};
   Kokkos::parallel_for("orthant::pmm::keep_maximum",
@@ -171,7 +181,7 @@ static_assert(sizeof(ValueIndex<float>) == sizeof(ValueIndex<double>));
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template void edge_maximum(DefaultExec const&, runtime::Communicator const&, runtime::PassLedger&,         \
                              EdgeBlock const&, Vector<std::int64_t> const&, std::int64_t, Vector<T> const&,  \
-                             MaximumMemory<T> const&, MaximumPart, Vector<T> const&);                        \
+                             MaximumMemory<T> const&, MaximumPart, Vector<T> const&, Vector<T> const&);      \
   template void edge_maximum_backward(DefaultExec const&, EdgeBlock const&, std::int64_t,                    \
                                       Vector<LocalColumn> const&, Vector<T> const&, Vector<T> const&);
 ORTHANT_INSTANTIATE(float)

@@ -29,13 +29,14 @@ struct MaximumMemory {
 /// of the of_block parts over the axis is P.
 enum class MaximumPart : std::uint8_t { all, of_block };
 
-/// p := `part` of P. column_ids [columns] must be unique over the ranks of `axis`, which have different columns of the same rows.
+/// p := `part` of P. `kept` [edges]: edges with the number 0 are left out; empty: none is. column_ids [columns] must be unique over the ranks of `axis`, which have different columns of the same rows.
 /// Collective over `axis`: one all_reduce of 16 bytes per element. Enqueues on exec; does not fence. Adds one pass to `passes`.
 /// Cost: edges x width comparisons.
 template<class T>
 void edge_maximum(DefaultExec const& exec, runtime::Communicator const& axis, runtime::PassLedger& passes,
                   EdgeBlock const& block, Vector<std::int64_t> const& column_ids, std::int64_t width,
-                  Vector<T> const& y, MaximumMemory<T> const& memory, MaximumPart part, Vector<T> const& p);
+                  Vector<T> const& y, MaximumMemory<T> const& memory, MaximumPart part, Vector<T> const& p,
+                  Vector<T> const& kept = {});
 /// Adds the all_reduce and the pass of edge_maximum() to `step`, without the comparisons.
 void plan_edge_maximum(StepPlan& step, AxisSet axis, std::int64_t num_rows, std::int64_t width);
 

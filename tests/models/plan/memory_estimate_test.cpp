@@ -102,6 +102,8 @@ std::vector<Configuration> configurations() {
     settings.activation = models::Activation::elu;
     set_model(settings, model);
     all.push_back({model == models::Model::gat ? "gat" : "gatv2", settings});
+    settings.edge_dropout = 0.4;
+    all.push_back({"dropped edges", settings});
   }
   auto maximum = model_of(3, 32, 0.5);
   set_model(maximum, models::Model::sage, models::Aggregator::max);

@@ -98,14 +98,18 @@ inline std::vector<ReferenceCase> cases_of_maximum() {
     s.has_residuals = s.has_head = true;
     s.projected_width = 7;
   }).recipe.is_directed = true;
-  auto& sparse = add("sparse features behind a projection, no bias, elu", [](auto& s) {
-    s.has_bias = false;
-    s.activation = models::Activation::elu;
-    s.projected_width = 7;
-  });
-  sparse.recipe.num_features = 24;
-  sparse.recipe.features_per_vertex = 4;
-  sparse.recipe.permutation = graph::PermutationKind::single;
+  for (auto const projected_width : {0, 7}) {
+    auto& sparse =
+        add(projected_width == 0 ? "sparse features" : "sparse features behind a projection, no bias, elu",
+            [&](auto& s) {
+              s.has_bias = projected_width == 0;
+              s.activation = projected_width == 0 ? models::Activation::relu : models::Activation::elu;
+              s.projected_width = projected_width;
+            });
+    sparse.recipe.num_features = 24;
+    sparse.recipe.features_per_vertex = 4;
+    if (projected_width > 0) sparse.recipe.permutation = graph::PermutationKind::single;
+  }
   return all;
 }
 
@@ -202,6 +206,18 @@ inline std::vector<ReferenceCase> cases_of_dropped_edges() {
     next.settings.order = models::ProductOrder::aggregate_first;
     next.recipe.is_directed = next.recipe.is_weighted = true;
     next.recipe.permutation = graph::PermutationKind::single;
+    all.push_back(next);
+  }
+  for (auto const model : {Model::gat, Model::gatv2, Model::sage}) {
+    ReferenceCase next;
+    next.name = fmt::format("{}, dropped edges, weights that are ignored", name_of(model));
+    next.settings.dropout = 0;
+    next.settings.seed = 5;
+    next.settings.edge_dropout = 0.6;
+    next.settings.num_heads = 3;
+    set_model(next.settings, model, Aggregator::max);
+    next.settings.set_layers(3, 6);
+    next.recipe.is_directed = next.recipe.is_weighted = true;
     all.push_back(next);
   }
   return all;

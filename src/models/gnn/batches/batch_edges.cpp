@@ -116,6 +116,15 @@ BatchBlocks<T> DroppedBatch<T>::with_values(std::size_t index, bool is_transpose
   return blocks;
 }
 
+template<class T>
+pmm::SparseBlock<T> DroppedBatch<T>::with_values(pmm::SparseBlock<T> block, BlockIds const& ids,
+                                                 std::vector<pmm::DroppedBlock<T>>& all) {
+  pairs_.resize(1);
+  auto const count = block.csr.num_nonzeros();
+  auto const values = runtime::part_of(pairs_.front().memory.front().reserve(count), 0, count);
+  return with_dropped_values(std::move(block), values, ids.rows, ids.columns, all);
+}
+
 template class DroppedBatch<float>;
 template class DroppedBatch<double>;
 

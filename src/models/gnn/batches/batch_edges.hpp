@@ -72,6 +72,9 @@ class DroppedBatch {
   /// The first call for a pair after begin() appends both blocks to `all`; later calls share the values.
   [[nodiscard]] BatchBlocks<T> with_values(std::size_t index, bool is_transposed, BatchBlocks<T> blocks,
                                            BlockIds const& ids, std::vector<pmm::DroppedBlock<T>>& all);
+  /// The same for the only block of a batch, whose edges are read one by one: it has no transpose with values.
+  [[nodiscard]] pmm::SparseBlock<T> with_values(pmm::SparseBlock<T> block, BlockIds const& ids,
+                                                std::vector<pmm::DroppedBlock<T>>& all);
 
  private:
   struct Pair {

@@ -279,9 +279,16 @@ Adjacency<T> BatchMaker<T>::adjacency_of(NetworkLayerPlan const& layer, sampling
                                          std::vector<pmm::DroppedBlock<T>>& dropped) const {
   auto& sample = batch.sample;
   auto const sizes = layer.owners ? cells_of(layer, sample) : pmm::CellSizes{};
-  if (layer.owners && layer.reads_edges())
-    return adjacency_of_edges<T>(sizes, lend_edges(batch.edges, sample.vertices[owned_rows_].original_ids,
-                                                   sample.vertices[owned_columns_].original_ids));
+  if (layer.owners && layer.reads_edges()) {
+    auto adjacency =
+        adjacency_of_edges<T>(sizes, lend_edges(batch.edges, sample.vertices[owned_rows_].original_ids,
+                                                sample.vertices[owned_columns_].original_ids));
+    auto const& edges = *adjacency.edges;
+    if (dropped_)
+      adjacency.forward = pmm::LocalSpmm<T>(
+          dropped_->with_values(adjacency.forward.block(), {edges.row_ids, edges.column_ids}, dropped));
+    return adjacency;
+  }
   std::shared_ptr<pmm::NeededRows const> needed;
   if (layer.owners && gather_ != pmm::Gather::all)
     needed = keep_needed_rows(grid_, layer.owners->roles, sizes, sample.blocks[block.index], gather_);

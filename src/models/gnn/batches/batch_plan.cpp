@@ -245,7 +245,8 @@ NetworkEpochTraits traits_of_batch(graph::StoreFacts const& of_batch, pmm::GridS
       of_batch.is_symmetric && shares_transposes && of_batch.normalization != graph::Normalization::row;
   if (!plan.layers.front().owners)
     traits.dropped = sampled_blocks(shape, coordinates, of_batch, plan, are_shared);
-  traits.num_dropped_ways = 2; // a transpose is stored separately from its block
+  // A transpose is stored separately from its block.
+  traits.num_dropped_ways = plan.layers.front().owners && plan.layers.front().reads_edges() ? 1 : 2;
   return traits;
 }
 

@@ -18,11 +18,12 @@ template<class T>
 class AttentionAggregation final : public Aggregation<T> {
  public:
   AttentionAggregation(pmm::ProcessGrid const& grid, AttentionSteps const& steps, EdgeOperands const& edges,
-                       std::shared_ptr<pmm::Workspace<T>> workspace, AttentionParts<T> parts,
+                       Vector<T> kept, std::shared_ptr<pmm::Workspace<T>> workspace, AttentionParts<T> parts,
                        AttentionScratch<T>& scratch, EdgeAttentionMemory<T>& memory)
       : grid_(grid),
         s_(steps),
         edges_(edges),
+        kept_(std::move(kept)),
         workspace_(std::move(workspace)),
         parts_(std::move(parts)),
         result_(grid, steps.result, workspace_),
@@ -51,8 +52,10 @@ class AttentionAggregation final : public Aggregation<T> {
     auto const& u = from.storage();
     find_scores(exec, u);
     auto& passes = grid_.passes();
+    fill_dropped(exec, pmm::lowest_score<T>);
     edge_softmax(exec, grid_.over(s_.softmax_axis), passes, edges_.block, s_.heads.count, coefficients_,
                  *workspace_);
+    fill_dropped(exec, T{0});
     if (dropout_.probability > 0)
       drop_edges(exec, passes, edges_.block, s_.heads.count,
                  {edges_.row_ids, edges_.column_ids, s_.first_head, s_.plan.num_heads}, dropout_.probability,
@@ -117,6 +120,11 @@ class AttentionAggregation final : public Aggregation<T> {
     grid_.world().instruments().flops.sparse += 2 * s_.counts.edges * s_.heads.columns();
   }
 
+  void fill_dropped(DefaultExec const& exec, T fill) const {
+    if (kept_.extent(0) > 0)
+      pmm::fill_dropped(exec, grid_.passes(), edges_.block, s_.heads.count, kept_, fill, coefficients_);
+  }
+
   void find_scores(DefaultExec const& exec, Vector<T> const& u) {
     auto& passes = grid_.passes();
     auto const& block = edges_.block;
@@ -175,6 +183,7 @@ class AttentionAggregation final : public Aggregation<T> {
   pmm::ProcessGrid const& grid_;
   AttentionSteps s_;
   EdgeOperands edges_;
+  Vector<T> kept_; // if edges are dropped: 0 for dropped ones
   std::shared_ptr<pmm::Workspace<T>> workspace_;
   AttentionParts<T> parts_;
   pmm::BlockRows<T> result_, values_, rows_, columns_;
@@ -209,7 +218,8 @@ make_attention_aggregation(pmm::ProcessGrid const& grid, NetworkLayerPlan const&
                   " needs a block of edges, to which all rows move");
   AttentionSteps const steps(grid.shape(), grid.coordinates(), plan, adjacency.sizes,
                              adjacency.edges->block.num_edges());
-  return std::make_unique<AttentionAggregation<T>>(grid, steps, *adjacency.edges, std::move(workspace),
+  return std::make_unique<AttentionAggregation<T>>(grid, steps, *adjacency.edges,
+                                                   adjacency.forward.block().csr.values, std::move(workspace),
                                                    std::move(parts), scratch, memory);
 }
 

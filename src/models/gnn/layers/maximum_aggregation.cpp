@@ -87,11 +87,12 @@ template<class T>
 class MaximumAggregation final : public Aggregation<T> {
  public:
   MaximumAggregation(pmm::ProcessGrid const& grid, MaximumSteps const& steps, EdgeOperands const& edges,
-                     std::shared_ptr<pmm::Workspace<T>> const& workspace, MaximumScratch<T>& scratch,
-                     MaximumPlaces& places)
+                     Vector<T> kept, std::shared_ptr<pmm::Workspace<T>> const& workspace,
+                     MaximumScratch<T>& scratch, MaximumPlaces& places)
       : grid_(grid),
         s_(steps),
         edges_(edges),
+        kept_(std::move(kept)),
         values_(grid, steps.values, workspace),
         result_(grid, steps.result, workspace),
         values_memory_(scratch.values.reserve(0)),
@@ -104,7 +105,7 @@ class MaximumAggregation final : public Aggregation<T> {
     auto const p = s_.result_steps.has_copy() ? result_memory_ : to.storage();
     count_product(grid_, s_.counts.edges, s_.width);
     edge_maximum(exec, grid_.over(s_.axis), grid_.passes(), edges_.block, edges_.column_ids, s_.width, y,
-                 memory_, pmm::MaximumPart::of_block, p);
+                 memory_, pmm::MaximumPart::of_block, p, kept_);
     result_.bring_back(exec, p, to.storage());
   }
   void backward(DefaultExec const& exec, pmm::DistMatrix<T> const& from,
@@ -125,6 +126,7 @@ class MaximumAggregation final : public Aggregation<T> {
   pmm::ProcessGrid const& grid_;
   MaximumSteps s_;
   EdgeOperands edges_;
+  Vector<T> kept_; // if edges are dropped: 0 for dropped ones
   pmm::BlockRows<T> values_, result_;
   Vector<T> values_memory_, result_memory_; // memory that layers share
   pmm::MaximumMemory<T> memory_;            // the places are the layer's own
@@ -140,6 +142,7 @@ class PlaneMaximumAggregation final : public Aggregation<T> {
       : grid_(grid),
         s_(steps),
         column_ids_(std::move(column_ids)),
+        kept_(adjacency.forward().block().csr.values),
         memory_{scratch.found, places.reserve(steps.num_results())} {
     auto const& by_row = adjacency.forward().block().csr;
     auto const& by_column = adjacency.adjoint().block().csr;
@@ -156,7 +159,7 @@ class PlaneMaximumAggregation final : public Aggregation<T> {
                pmm::DistMatrix<T> const& to) override {
     count_product(grid_, s_.counts.edges, s_.width);
     edge_maximum(exec, grid_.over(s_.over_maxima()), grid_.passes(), block_, column_ids_, s_.width,
-                 from.storage(), memory_, pmm::MaximumPart::all, to.storage());
+                 from.storage(), memory_, pmm::MaximumPart::all, to.storage(), kept_);
   }
   void backward(DefaultExec const& exec, pmm::DistMatrix<T> const& from,
                 pmm::DistMatrix<T> const& to) override {
@@ -177,6 +180,7 @@ class PlaneMaximumAggregation final : public Aggregation<T> {
   PlaneMaximumSteps s_;
   pmm::EdgeBlock block_;
   Vector<std::int64_t> column_ids_;
+  Vector<T> kept_;               // if edges are dropped: 0 for dropped ones
   pmm::MaximumMemory<T> memory_; // the places are the layer's own
 };
 
@@ -219,7 +223,8 @@ make_maximum_aggregation(pmm::ProcessGrid const& grid, NetworkLayerPlan const& p
   require_ids(edges.column_ids, edges.block.num_columns);
   MaximumSteps const steps(grid.shape(), grid.coordinates(), maximum_plan_of(plan), owned.sizes,
                            edges.block.num_edges());
-  return std::make_unique<MaximumAggregation<T>>(grid, steps, edges, std::move(workspace), scratch, places);
+  return std::make_unique<MaximumAggregation<T>>(grid, steps, edges, owned.forward.block().csr.values,
+                                                 std::move(workspace), scratch, places);
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \

@@ -205,7 +205,8 @@ void plan_host_batches(pmm::StepPlan& step, graph::StoreFacts const& facts, Netw
   auto const block_bytes = bytes_of_blocks(step, facts, plan, traits, batches);
   auto other = list_beside(step);
   if (reads_edges)
-    plan_edges(other, cells_of(step, first), traits.num_nonzeros(first.adjacency), needs_edge_ids(settings));
+    plan_edges(other, cells_of(step, first), traits.num_nonzeros(first.adjacency), needs_edge_ids(settings),
+               false);
   plan_input_features(other, facts, plan.features(), settings.feature_norm, traits.num_feature_nonzeros(plan),
                       pmm::Lifetime::training);
   if (reads_edges) step.add_array("blocks of the batch", block_bytes);

@@ -229,7 +229,7 @@ void plan_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, Network
   if (first.owners) // one block for all layers
     return plan_owned_adjacency(step, first.reads_edges() ? without_transpose(facts) : facts,
                                 cells_of(step, first), traits.num_nonzeros(first.adjacency),
-                                plan.drops_edges);
+                                plan.drops_edges && !first.reads_edges());
   AdjacencyBlocksPlan blocks(facts, traits.num_nonzeros, plan.drops_edges);
   for (auto const& layer : plan.layers)
     if (layer.aggregates()) blocks.get(step, layer.adjacency, layer.is_even);
@@ -258,7 +258,8 @@ void plan_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkP
   plan_adjacency(step, facts, plan, traits);
   plan_adjacency_products(step, facts, plan, traits);
   if (auto const& first = plan.layers.front(); first.owners && first.reads_edges())
-    plan_edges(step, cells_of(step, first), traits.num_nonzeros(first.adjacency), needs_edge_ids(settings));
+    plan_edges(step, cells_of(step, first), traits.num_nonzeros(first.adjacency), needs_edge_ids(settings),
+               plan.drops_edges);
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     auto const& layer = plan.layers[l];
     if (has_output_keys(plan, settings, l)) plan_block_keys(step, layer.result());
@@ -297,7 +298,7 @@ NetworkOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph:
   // One block for all layers.
   if (auto const& owners = plan.layers.front().owners; owners && !owned)
     owned = plan.layers.front().reads_edges()
-                ? read_edges<T>(grid, store, owners->roles, needs_edge_ids(settings))
+                ? read_edges<T>(grid, store, owners->roles, needs_edge_ids(settings), dropped)
                 : read_owned_adjacency<T>(grid, store, owners->roles, settings.gather, dropped);
   for (auto const& layer : plan.layers)
     operands.adjacency.push_back(owned ? Adjacency<T>(*owned)

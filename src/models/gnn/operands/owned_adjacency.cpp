@@ -159,7 +159,8 @@ ORTHANT_INSTANTIATE(double)
 
 template<class T>
 OwnedAdjacency<T> read_edges(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
-                             pmm::Roles const& roles, bool has_keys) {
+                             pmm::Roles const& roles, bool has_keys,
+                             std::vector<pmm::DroppedBlock<T>>* dropped) {
   auto adjacency = make_owned_adjacency<T>(grid, roles, read_owned_block(grid, store, roles),
                                            pmm::Gather::all, pmm::Flow::forward);
   runtime::together(grid.group(), [&] {
@@ -175,6 +176,9 @@ OwnedAdjacency<T> read_edges(pmm::ProcessGrid const& grid, graph::GraphStore con
           read_owned_ids(store, block_columns(grid.shape(), grid.coordinates(), roles, n)));
     }
     adjacency.edges = std::make_shared<EdgeOperands const>(edges);
+    if (dropped != nullptr)
+      adjacency.forward = pmm::LocalSpmm<T>(
+          with_dropped_values(adjacency.forward.block(), edges.row_ids, edges.column_ids, *dropped));
   });
   return adjacency;
 }
@@ -184,7 +188,9 @@ graph::StoreFacts without_transpose(graph::StoreFacts facts) {
   return facts;
 }
 
-void plan_edges(pmm::StepPlan& step, pmm::CellSizes const& sizes, std::int64_t num_edges, bool has_keys) {
+void plan_edges(pmm::StepPlan& step, pmm::CellSizes const& sizes, std::int64_t num_edges, bool has_keys,
+                bool drops_edges) {
+  if (drops_edges) pmm::plan_dropped_values(step, num_edges);
   pmm::plan_edge_block(step, {sizes.num_rows(), sizes.num_columns(), num_edges});
   if (!has_keys) return;
   constexpr auto id_bytes = static_cast<std::int64_t>(sizeof(std::int64_t));
@@ -194,7 +200,7 @@ void plan_edges(pmm::StepPlan& step, pmm::CellSizes const& sizes, std::int64_t n
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template OwnedAdjacency<T> read_edges(pmm::ProcessGrid const&, graph::GraphStore const&,                   \
-                                        pmm::Roles const&, bool);
+                                        pmm::Roles const&, bool, std::vector<pmm::DroppedBlock<T>>*);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 #undef ORTHANT_INSTANTIATE

@@ -80,13 +80,16 @@ void plan_owned_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, p
 // Edges of this rank's block, for layers that read them (attention_aggregation.hpp, maximum_aggregation.hpp).
 
 /// Reads this rank's block with its edges; lists by column replace the transpose. `has_keys`: also reads the original ids of its
-/// rows and columns, for dropout of coefficients and to break ties. Collective over the grid's group.
+/// rows and columns, for dropout and to break ties. `dropped`, if edges are dropped, which needs keys: the block is appended to it. Its
+/// values, which a step fills, are 0 for dropped edges. Collective over the grid's group.
 template<class T>
 [[nodiscard]] OwnedAdjacency<T> read_edges(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
-                                           pmm::Roles const& roles, bool has_keys);
+                                           pmm::Roles const& roles, bool has_keys,
+                                           std::vector<pmm::DroppedBlock<T>>* dropped = nullptr);
 /// Facts for which plan_owned_adjacency() lists the block of read_edges().
 [[nodiscard]] graph::StoreFacts without_transpose(graph::StoreFacts facts);
 /// Lists the arrays of the edges, in addition to those of the block.
-void plan_edges(pmm::StepPlan& step, pmm::CellSizes const& sizes, std::int64_t num_edges, bool has_keys);
+void plan_edges(pmm::StepPlan& step, pmm::CellSizes const& sizes, std::int64_t num_edges, bool has_keys,
+                bool drops_edges);
 
 } // namespace orthant::models

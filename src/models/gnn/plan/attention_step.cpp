@@ -147,7 +147,7 @@ AttentionPasses passes_of(AttentionSteps const& s, std::int64_t scalar_bytes) {
           .spread = {"spread_heads", mean, all}};
 }
 
-void plan_attention(pmm::StepPlan& step, AttentionSteps const& s, bool drops_coefficients) {
+void plan_attention(pmm::StepPlan& step, AttentionSteps const& s, bool drops_coefficients, bool drops_edges) {
   auto const passes = passes_of(s, step.scalar_bytes(1));
   if (!s.plan.is_dynamic()) step.add_pass(passes.ends);
   plan_bring(step, s.of_rows);
@@ -157,7 +157,9 @@ void plan_attention(pmm::StepPlan& step, AttentionSteps const& s, bool drops_coe
     plan_dynamic_scores(step, s.counts, s.heads);
   else
     plan_static_scores(step, s.counts, s.heads.count);
+  if (drops_edges) plan_fill_dropped(step, s.counts, s.heads.count);
   plan_edge_softmax(step, s.softmax_axis, s.counts, s.heads.count);
+  if (drops_edges) plan_fill_dropped(step, s.counts, s.heads.count);
   if (drops_coefficients) plan_drop_edges(step, s.counts, s.heads.count);
   plan_edge_product(step, "Q = alpha V", pmm::Form::product, s.counts, s.heads.columns(), s.adjacency);
   plan_bring_back(step, s.result);

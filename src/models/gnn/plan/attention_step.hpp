@@ -81,7 +81,8 @@ struct AttentionMemoryPlan {
 [[nodiscard]] AttentionMemoryPlan memory_of(AttentionSteps const& steps);
 
 /// List the forward and the backward pass.
-void plan_attention(pmm::StepPlan& step, AttentionSteps const& steps, bool drops_coefficients);
+void plan_attention(pmm::StepPlan& step, AttentionSteps const& steps, bool drops_coefficients,
+                    bool drops_edges);
 void plan_attention_backward(pmm::StepPlan& step, AttentionSteps const& steps);
 
 /// Passes over the rows that this rank owns.

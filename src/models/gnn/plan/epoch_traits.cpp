@@ -33,7 +33,7 @@ void set_dropped(NetworkEpochTraits& traits, graph::StoreFacts const& facts, pmm
   auto const& first = plan.layers.front();
   if (first.owners) { // one block for all layers
     traits.dropped = {first.adjacency};
-    traits.num_dropped_ways = num_dropped_blocks(facts);
+    traits.num_dropped_ways = first.reads_edges() ? 1 : num_dropped_blocks(facts);
     return;
   }
   pmm::StepPlan unused(shape, coordinates, sizeof(float));

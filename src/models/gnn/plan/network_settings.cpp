@@ -33,7 +33,8 @@ bool reads_edges(NetworkSettings const& settings) {
 }
 
 bool needs_edge_ids(NetworkSettings const& settings) {
-  return settings.attention_dropout > 0 || traits_of(settings.model, settings.aggregator).takes_maximum;
+  return settings.attention_dropout > 0 || settings.edge_dropout > 0 ||
+         traits_of(settings.model, settings.aggregator).takes_maximum;
 }
 
 void choose_operator(NetworkSettings& settings, std::string_view normalize, std::string_view self_loops) {
@@ -47,6 +48,10 @@ void use_operator(graph::GraphStore& store, NetworkSettings& settings) {
   auto const otherwise = settings.normalization ? graph::usual_self_loops(normalization) : stored.self_loops;
   auto const self_loops = settings.self_loops.value_or(otherwise);
   store.set_operator({normalization, self_loops});
+  // Layers that read edges ignore weights, as in PyG; a maximum of sparse rows would be dense anyway.
+  auto const takes_maximum = traits_of(settings.model, settings.aggregator).takes_maximum;
+  if (reads_edges(settings)) store.ignore_weights();
+  if (takes_maximum && settings.projected_width == 0) store.make_features_dense();
   settings.normalization = normalization;
   settings.self_loops = self_loops;
 }
@@ -137,13 +142,9 @@ NetworkShape shape_of(graph::StoreFacts const& facts, NetworkSettings const& set
 
 namespace {
 
-void require_attention(graph::StoreFacts const& facts, NetworkSettings const& settings) {
+void require_attention(NetworkSettings const& settings) {
   auto const name = name_of(settings.model);
   if (!weighs_neighbours(settings)) return;
-  if (settings.edge_dropout > 0)
-    runtime::throw_user(
-        "--edge-dropout goes with models that multiply by A^: give --attention-dropout with --model {}",
-        name);
   if (settings.schedule != Schedule::rows)
     runtime::throw_user(
         "--model {} is trained in the schedule rows: leave out --schedule {}, or give --schedule rows", name,
@@ -154,9 +155,6 @@ void require_attention(graph::StoreFacts const& facts, NetworkSettings const& se
   if (settings.wire != runtime::Wire::native)
     runtime::throw_user(
         "--comm-dtype of 16 bits goes with --model gcn, sage and gin: leave it out with --model {}", name);
-  if (facts.is_weighted)
-    runtime::throw_user(
-        "--model {} weighs edges itself, and this graph's have weights: partition it without them", name);
   if (settings.num_heads < 1 || settings.num_output_heads < 1)
     runtime::throw_user("{} and {} heads: give --heads and --output-heads of at least 1", settings.num_heads,
                         settings.num_output_heads);
@@ -167,7 +165,7 @@ void require_attention(graph::StoreFacts const& facts, NetworkSettings const& se
           width, settings.num_heads);
 }
 
-void require_maximum(graph::StoreFacts const& facts, NetworkSettings const& settings) {
+void require_maximum(NetworkSettings const& settings) {
   if (!traits_of(settings.model, settings.aggregator).takes_maximum) return;
   auto const refuse = [](std::string_view what, std::string_view instead) {
     runtime::throw_user("--aggregator max {}: {}", what, instead);
@@ -175,12 +173,8 @@ void require_maximum(graph::StoreFacts const& facts, NetworkSettings const& sett
   if (settings.gather == pmm::Gather::needed) refuse("needs all rows", "leave out --gather needed");
   if (settings.wire != runtime::Wire::native)
     refuse("sends fp32 or fp64", "leave out --comm-dtype of 16 bits");
-  if (settings.edge_dropout > 0) refuse("does not support --edge-dropout", "leave out one of them");
   if (settings.order == ProductOrder::transform_first)
     refuse("aggregates before it multiplies by the weight", "leave out --order transform");
-  if (facts.is_weighted) refuse("does not weigh edges", "partition the graph with --weights ignore");
-  if (facts.feature_kind == graph::FeatureKind::sparse && settings.projected_width == 0)
-    refuse("would make sparse features dense", "give --input-projection");
 }
 
 void require_links(NetworkSettings const& settings) {
@@ -262,8 +256,9 @@ void require_supported(NetworkSettings const& settings) {
 
 NetworkPlan plan_network(graph::StoreFacts const& facts, NetworkSettings const& settings) {
   require_supported(settings);
-  require_attention(facts, settings);
-  require_maximum(facts, settings);
+  require_attention(settings);
+  require_maximum(settings);
+  ORTHANT_REQUIRE(!reads_edges(settings) || !facts.is_weighted, "weights that layers ignore: use_operator()");
   require_links(settings);
   auto plan = plan_network(shape_of(facts, settings), settings.order);
   auto const has_fixed_products = [&](NetworkLayerPlan const& layer) {

@@ -86,13 +86,13 @@ void set_model(NetworkSettings& settings, Model model, Aggregator aggregator = A
 
 /// Whether layers read single edges: by attention (schedule `rows` only), or for a maximum.
 [[nodiscard]] bool reads_edges(NetworkSettings const& settings);
-/// Whether these edges need the original ids of their ends, to drop coefficients or to break ties.
+/// Whether these edges need the original ids of their ends, to drop coefficients or edges, or to break ties.
 [[nodiscard]] bool needs_edge_ids(NetworkSettings const& settings);
 
 /// Sets the operator that --normalize and --self-loops name. "auto" leaves a part open. Throws UserError for unknown words.
 void choose_operator(NetworkSettings& settings, std::string_view normalize, std::string_view self_loops);
-/// Sets the store's operator from `settings`, and the parts that `settings` leave open from the store. Throws UserError if the store
-/// cannot have this operator.
+/// Sets the store's operator from `settings`, and the parts that `settings` leave open from the store. Layers that read edges ignore
+/// weights, and a maximum of sparse features reads them as dense ones. Throws UserError if the store cannot have this operator.
 void use_operator(graph::GraphStore& store, NetworkSettings& settings);
 
 /// Whether layer l's output is normalized.

@@ -228,7 +228,8 @@ class EpochList {
     return {step_.shape(), step_.coordinates(), layer, cells(layer), entries};
   }
   void aggregate(NetworkLayerPlan const& layer, std::int64_t entries) {
-    if (layer.attention) return plan_attention(step_, attention_steps(layer, entries), drops_coefficients_);
+    if (layer.attention)
+      return plan_attention(step_, attention_steps(layer, entries), drops_coefficients_, plan_.drops_edges);
     if (layer.takes_maximum) return plan_maximum(step_, layer, cells(layer), entries);
     bring_scaled(layer);
     if (layer.owners)
