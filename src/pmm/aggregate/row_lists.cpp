@@ -28,6 +28,20 @@ struct Picked {
   void row(std::int64_t i) const { std::copy_n(rows + list[i] * width, width, picked + i * width); }
 };
 
+/// Copies element (i, j), or row i, of the placed rows.
+template<class T>
+struct Placed {
+  T const* placed;
+  LocalColumn const* list;
+  std::int64_t width;
+  T* rows;
+
+  KOKKOS_FUNCTION void element(std::int64_t i, std::int64_t j) const {
+    rows[list[i] * width + j] = placed[i * width + j];
+  }
+  void row(std::int64_t i) const { std::copy_n(placed + i * width, width, rows + list[i] * width); }
+};
+
 template<class T>
 struct Sums {
   T const* parts;
@@ -93,6 +107,11 @@ void plan_pick_rows(StepPlan& step, std::int64_t num_picked, std::int64_t width,
   step.add_pass({"pick_rows", moved + num_picked * std::int64_t{sizeof(LocalColumn)}, moved});
 }
 
+void plan_place_rows(StepPlan& step, std::int64_t num_placed, std::int64_t width) {
+  auto const moved = step.scalar_bytes(num_placed * width);
+  step.add_pass({"place_rows", moved + num_placed * std::int64_t{sizeof(LocalColumn)}, moved});
+}
+
 void plan_add_rows(StepPlan& step, std::int64_t num_rows, std::int64_t num_addends, std::int64_t width,
                    Wire format) {
   auto const lists = (num_rows + 1 + num_addends) * std::int64_t{sizeof(Offset)};
@@ -107,6 +126,15 @@ void pick_rows(DefaultExec const& exec, runtime::PassLedger& passes, Vector<T> c
   passes.add({"pick_rows", moved + runtime::array_bytes(list), moved});
   for_each_row_or_element(exec, "orthant::pmm::pick_rows", static_cast<std::int64_t>(list.extent(0)),
                           Picked<T>{rows.data(), list.data(), width, picked.data()});
+}
+
+template<class T>
+void place_rows(DefaultExec const& exec, runtime::PassLedger& passes, Vector<T> const& placed,
+                Vector<LocalColumn> const& list, std::int64_t width, Vector<T> const& rows) {
+  auto const moved = scalars<T>(static_cast<std::int64_t>(list.extent(0)) * width);
+  passes.add({"place_rows", moved + runtime::array_bytes(list), moved});
+  for_each_row_or_element(exec, "orthant::pmm::place_rows", static_cast<std::int64_t>(list.extent(0)),
+                          Placed<T>{placed.data(), list.data(), width, rows.data()});
 }
 
 template<class T>
@@ -165,6 +193,10 @@ ORTHANT_INSTANTIATE(runtime::Bf16Number)
 ORTHANT_INSTANTIATE(runtime::Fp16Number)
 #undef ORTHANT_INSTANTIATE
 
+template void place_rows(DefaultExec const&, runtime::PassLedger&, Vector<float> const&,
+                         Vector<LocalColumn> const&, std::int64_t, Vector<float> const&);
+template void place_rows(DefaultExec const&, runtime::PassLedger&, Vector<double> const&,
+                         Vector<LocalColumn> const&, std::int64_t, Vector<double> const&);
 template void add_slabs(DefaultExec const&, runtime::PassLedger&, Vector<float> const&, std::int64_t,
                         std::int64_t, Vector<float> const&);
 template void add_slabs(DefaultExec const&, runtime::PassLedger&, Vector<double> const&, std::int64_t,

@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operations on lists of row-major rows: rows picked by a list, sums of listed rows, and sums of whole slabs. An
+// Operations on lists of row-major rows: rows picked or placed by a list, sums of listed rows, and sums of whole slabs. An
 // exchange of needed rows sends picked rows and sums the received ones. Each call adds one pass to `passes`.
 
 #include "pmm/matrix/dist_matrix.hpp"
@@ -17,6 +17,14 @@ void pick_rows(DefaultExec const& exec, runtime::PassLedger& passes, Vector<T> c
                Vector<runtime::LocalColumn> const& list, std::int64_t width, Vector<T> const& picked);
 /// Adds the pass of pick_rows() to `step`. `format` is the number format in memory.
 void plan_pick_rows(StepPlan& step, std::int64_t num_picked, std::int64_t width, Wire format = Wire::native);
+
+/// rows[list[i]] := placed[i], rows of `width` numbers; other rows keep their values. The arrays must not overlap, and the list must not
+/// repeat a row. Enqueues on exec; does not fence.
+template<class T>
+void place_rows(DefaultExec const& exec, runtime::PassLedger& passes, Vector<T> const& placed,
+                Vector<runtime::LocalColumn> const& list, std::int64_t width, Vector<T> const& rows);
+/// Adds the pass of place_rows() to `step`.
+void plan_place_rows(StepPlan& step, std::int64_t num_placed, std::int64_t width);
 
 /// sums[i] := the sum of parts[addends[k]] for k in [offsets[i], offsets[i + 1]), in this order. Sums of 16-bit numbers
 /// are rounded after each addition on hosts, and once at the end on devices. The arrays must not overlap. Enqueues on

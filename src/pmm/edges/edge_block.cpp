@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/edges/edge_block.hpp"
 
+#include "pmm/aggregate/row_lists.hpp"
 #include "runtime/arrays/views.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/error.hpp"
-#include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -131,6 +131,12 @@ void copy_heads(DefaultExec const& exec, HeadParts const& parts, T const* from, 
 
 } // namespace
 
+MovedRows make_moved_rows(std::optional<NeededSlabs> const& slabs) {
+  if (!slabs) return {};
+  return {to_device("orthant::pmm::needed_rows", slabs->touched), slabs->asked, slabs->addend_offsets,
+          slabs->addends};
+}
+
 BlockRowsSteps::BlockRowsSteps(GridShape const& shape, Coordinates const& coordinates,
                                BlockRowsPlan const& plan)
     : axis(plan.side == BlockSide::columns ? plan.roles.c : plan.roles.a),
@@ -162,15 +168,26 @@ BlockRowsSteps::BlockRowsSteps(GridShape const& shape, Coordinates const& coordi
     rows.push_back(count * part.columns());
   for (auto const count : over_axis)
     slabs.push_back(count * part.columns());
+  moves_needed = must_gather && plan.needed;
+  if (!moves_needed) return;
+  must_gather = false;
+  for (auto const count : plan.needed->touched)
+    touched.push_back(count * part.columns());
+  for (auto const count : plan.needed->asked)
+    asked.push_back(count * part.columns());
 }
 
 template<class T>
 BlockRows<T>::BlockRows(ProcessGrid const& grid, BlockRowsPlan const& plan,
-                        std::shared_ptr<Workspace<T>> workspace)
+                        std::shared_ptr<Workspace<T>> workspace, MovedRows moved)
     : grid_(&grid),
       roles_(plan.roles),
       steps_(grid.shape(), grid.coordinates(), plan),
-      workspace_(std::move(workspace)) {
+      workspace_(std::move(workspace)),
+      moved_(std::move(moved)) {
+  auto const num_listed = static_cast<std::int64_t>(moved_.touched.extent(0));
+  ORTHANT_REQUIRE(num_listed == (plan.needed ? sum_of(plan.needed->touched) : 0), num_listed,
+                  " rows are listed, not the planned ones");
   reserve_block_rows(*workspace_, steps_);
 }
 
@@ -179,7 +196,9 @@ Vector<T> BlockRows<T>::bring(DefaultExec const& exec, Vector<T> const& own, Vec
   auto const& s = steps_;
   if (!s.has_copy()) return own;
   auto const bytes = s.num_own * s.width * static_cast<std::int64_t>(sizeof(T));
-  auto slab = part_of(memory, s.slab_begin * s.part.columns(), s.num_in_slab());
+  auto slab = s.moves_needed && s.has_slab()
+                  ? workspace_->lend(Slot::right, s.num_in_slab())
+                  : part_of(memory, s.slab_begin * s.part.columns(), s.num_in_slab());
   if (s.must_exchange) {
     auto const split = workspace_->lend(Slot::left, s.num_own * s.width);
     grid_->passes().add(pass_of_copy(bytes));
@@ -193,6 +212,13 @@ Vector<T> BlockRows<T>::bring(DefaultExec const& exec, Vector<T> const& own, Vec
   }
   if (s.must_gather)
     runtime::all_gatherv(exec, grid_->over(s.axis), slab, part_of(memory, 0, s.num_in_block()), s.slabs);
+  if (s.moves_needed) {
+    auto const sent = workspace_->lend(Slot::left, s.num_asked());
+    auto const received = workspace_->lend(Slot::result, s.num_touched());
+    pick_rows(exec, grid_->passes(), slab, moved_.asked, s.part.columns(), sent);
+    runtime::all_to_allv(exec, grid_->over(s.axis), sent, s.asked, received, s.touched);
+    place_rows(exec, grid_->passes(), received, moved_.touched, s.part.columns(), memory);
+  }
   return memory;
 }
 
@@ -203,10 +229,15 @@ void BlockRows<T>::bring_back(DefaultExec const& exec, Vector<T> const& block, V
   auto const bytes = s.num_own * s.width * static_cast<std::int64_t>(sizeof(T));
   auto const all = part_of(block, 0, s.num_in_block());
   auto slab = all;
-  if (s.must_gather) {
-    slab = s.must_exchange || s.is_strided ? workspace_->lend(Slot::right, s.num_in_slab())
-                                           : part_of(own, 0, s.num_in_slab());
-    runtime::reduce_scatterv(exec, grid_->over(s.axis), all, slab, s.slabs);
+  if (s.must_gather || s.moves_needed)
+    slab = s.has_slab() ? workspace_->lend(Slot::right, s.num_in_slab()) : part_of(own, 0, s.num_in_slab());
+  if (s.must_gather) runtime::reduce_scatterv(exec, grid_->over(s.axis), all, slab, s.slabs);
+  if (s.moves_needed) {
+    auto const sent = workspace_->lend(Slot::result, s.num_touched());
+    auto const addends = workspace_->lend(Slot::left, s.num_asked());
+    pick_rows(exec, grid_->passes(), all, moved_.touched, s.part.columns(), sent);
+    runtime::all_to_allv(exec, grid_->over(s.axis), sent, s.touched, addends, s.asked);
+    add_rows(exec, grid_->passes(), addends, moved_.addend_offsets, moved_.addends, s.part.columns(), slab);
   }
   if (s.must_exchange) {
     auto const split = workspace_->lend(Slot::left, s.num_own * s.width);
@@ -221,9 +252,9 @@ void BlockRows<T>::bring_back(DefaultExec const& exec, Vector<T> const& block, V
 
 namespace {
 
-void plan_exchange(StepPlan& step, BlockRowsPlan const& plan, std::vector<std::int64_t> const& sent) {
-  auto const kept = sent[static_cast<std::size_t>(step.coordinates().along(plan.roles.b))];
-  step.add_call(runtime::Operation::all_to_all, plan.roles.b, step.scalar_bytes(sum_of(sent) - kept));
+void plan_exchange(StepPlan& step, Axis axis, std::vector<std::int64_t> const& sent) {
+  auto const kept = sent[static_cast<std::size_t>(step.coordinates().along(axis))];
+  step.add_call(runtime::Operation::all_to_all, axis, step.scalar_bytes(sum_of(sent) - kept));
 }
 
 } // namespace
@@ -231,16 +262,25 @@ void plan_exchange(StepPlan& step, BlockRowsPlan const& plan, std::vector<std::i
 void plan_bring(StepPlan& step, BlockRowsPlan const& plan) {
   BlockRowsSteps const s(step.shape(), step.coordinates(), plan);
   if (s.must_exchange || s.is_strided) step.add_pass(pass_of_copy(step.scalar_bytes(s.num_own * s.width)));
-  if (s.must_exchange) plan_exchange(step, plan, s.columns);
+  if (s.must_exchange) plan_exchange(step, plan.roles.b, s.columns);
   if (s.must_gather)
     step.add_call(runtime::Operation::all_gather, s.axis, step.scalar_bytes(s.num_in_block()));
+  if (!s.moves_needed) return;
+  plan_pick_rows(step, sum_of(plan.needed->asked), s.part.columns());
+  plan_exchange(step, s.axis, s.asked);
+  plan_place_rows(step, sum_of(plan.needed->touched), s.part.columns());
 }
 
 void plan_bring_back(StepPlan& step, BlockRowsPlan const& plan) {
   BlockRowsSteps const s(step.shape(), step.coordinates(), plan);
   if (s.must_gather)
     step.add_call(runtime::Operation::reduce_scatter, s.axis, step.scalar_bytes(s.num_in_block()));
-  if (s.must_exchange) plan_exchange(step, plan, s.rows);
+  if (s.moves_needed) {
+    plan_pick_rows(step, sum_of(plan.needed->touched), s.part.columns());
+    plan_exchange(step, s.axis, s.touched);
+    plan_add_rows(step, s.num_slab, sum_of(plan.needed->asked), s.part.columns());
+  }
+  if (s.must_exchange) plan_exchange(step, plan.roles.b, s.rows);
   if (s.must_exchange || s.is_strided) step.add_pass(pass_of_copy(step.scalar_bytes(s.num_own * s.width)));
 }
 

@@ -5,7 +5,7 @@
 // Each stored entry of a block is an edge; edge e leads from column columns[e] to its row. The block also lists its edges by
 // column, because adjoints sum over the rows of each column. Values of edges are row-major arrays [edges x heads].
 
-#include "pmm/aggregate/cells.hpp"
+#include "pmm/aggregate/needed_rows.hpp"
 #include "pmm/cost/step_plan.hpp"
 #include "pmm/edges/edge_kernels_host.hpp"
 #include "pmm/grid/process_grid.hpp"
@@ -13,9 +13,11 @@
 #include "pmm/matrix/dist_matrix.hpp"
 #include "pmm/product/workspace.hpp"
 #include "runtime/arrays/views.hpp"
+#include "runtime/numbers/counts.hpp"
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace orthant::pmm {
@@ -104,6 +106,18 @@ void for_each_list(DefaultExec const& exec, char const* label, std::int64_t num_
 //   (G - 1) u + (G_b - 1) / G_b u   words,   u = N H d / P,   G: ranks of the gather's axis
 // An axis of one rank costs nothing. If has_copy() is false, nothing is copied. These are steps 1 and 2, or 4 and 5, of an
 // aggregation (aggregate.hpp) without its product.
+//
+// The gather and the sum may move only the rows of the block that have an edge (aggregate/needed_rows.hpp), in an all_to_all. The block
+// keeps all its rows and columns, because a softmax over a row sums over ranks that have other edges of it. Rows of B without an edge are
+// then not written.
+
+/// The lists of rows that move along an axis, in the memory of kernels (NeededSlabs).
+struct MovedRows {
+  Vector<LocalColumn> touched, asked;
+  Vector<Offset> addend_offsets, addends;
+};
+/// Empty lists if all rows move.
+[[nodiscard]] MovedRows make_moved_rows(std::optional<NeededSlabs> const& slabs);
 
 /// Which rows a block needs: the rows of its columns, or of its rows.
 enum class BlockSide : std::uint8_t { columns, rows };
@@ -112,9 +126,10 @@ struct BlockRowsPlan {
   Roles roles;
   CellSizes sizes;
   BlockSide side = BlockSide::columns;
-  Heads heads;                   // all heads, not only this rank's
-  std::int64_t stride = 0;       // columns of the owners' matrix, which holds these heads side by side
-  std::int64_t first_column = 0; // column of the owners' matrix where the first head begins
+  Heads heads;                          // all heads, not only this rank's
+  std::int64_t stride = 0;              // columns of the owners' matrix, which holds these heads side by side
+  std::int64_t first_column = 0;        // column of the owners' matrix where the first head begins
+  std::optional<NeededCounts> needed{}; // of the side's axis; nullopt: all rows move
 };
 
 /// Sizes of the exchange on one rank. BlockRows and the cost model both use them.
@@ -128,32 +143,42 @@ struct BlockRowsSteps {
   std::int64_t slab_begin = 0;                           // first row of the own slab in the block
   std::int64_t width = 0, stride = 0, first_column = 0;
   int num_parts = 1; // ranks of b
-  bool must_exchange = false, must_gather = false;
+  bool must_exchange = false, must_gather = false, moves_needed = false;
   bool is_strided = false; // the heads are only a part of the columns of the owners' matrix
   // [ranks of b] columns: elements of the own rows that belong to each rank's heads; rows: elements of this rank's heads in
   // each rank's own rows.
   std::vector<std::int64_t> columns, rows;
   std::vector<std::int64_t> slabs; // [ranks of the axis] elements of the block that each rank sends
+  // If moves_needed: [ranks of the axis] elements of each rank's slab in this rank's block, and of this rank's slab in theirs.
+  std::vector<std::int64_t> touched, asked;
 
   /// True if the block's rows are a copy; otherwise the block reads the owner's memory.
-  [[nodiscard]] bool has_copy() const { return must_exchange || must_gather || is_strided; }
+  [[nodiscard]] bool has_copy() const { return must_exchange || must_gather || moves_needed || is_strided; }
   [[nodiscard]] std::int64_t num_in_block() const { return num_block * part.columns(); }
   [[nodiscard]] std::int64_t num_in_slab() const { return num_slab * part.columns(); }
+  /// True if the slab lies neither in the block nor with its owner.
+  [[nodiscard]] bool has_slab() const {
+    return must_exchange || (is_strided && (must_gather || moves_needed));
+  }
+  [[nodiscard]] std::int64_t num_touched() const { return runtime::sum_of(touched); }
+  [[nodiscard]] std::int64_t num_asked() const { return runtime::sum_of(asked); }
 };
 
 /// Reserves the buffers of BlockRows. `Work` is a Workspace or a WorkspacePlan; its buffers are used only within each call.
 template<class Work>
 void reserve_block_rows(Work& work, BlockRowsSteps const& steps) {
   if (steps.must_exchange) work.reserve(Slot::left, steps.num_own * steps.width);
-  if (steps.must_exchange || (steps.must_gather && steps.is_strided))
-    work.reserve(Slot::right, steps.num_in_slab());
+  if (steps.has_slab()) work.reserve(Slot::right, steps.num_in_slab());
+  work.reserve(Slot::left, steps.num_asked());
+  work.reserve(Slot::result, steps.num_touched());
 }
 
 template<class T>
 class BlockRows {
  public:
-  /// `grid` must outlive this object. Not collective.
-  BlockRows(ProcessGrid const& grid, BlockRowsPlan const& plan, std::shared_ptr<Workspace<T>> workspace);
+  /// `grid` must outlive this object. `moved`: lists with the counts of plan.needed. Not collective.
+  BlockRows(ProcessGrid const& grid, BlockRowsPlan const& plan, std::shared_ptr<Workspace<T>> workspace,
+            MovedRows moved = {});
 
   [[nodiscard]] BlockRowsSteps const& steps() const { return steps_; }
 
@@ -171,6 +196,7 @@ class BlockRows {
   Roles roles_;
   BlockRowsSteps steps_;
   std::shared_ptr<Workspace<T>> workspace_;
+  MovedRows moved_;
 };
 
 /// Add one bring(), or one bring_back(), to `step`.

@@ -129,7 +129,6 @@ def mistakes(ranks):
     batches = ["train", "--dataset", "karate", "--mode", "minibatch", "--batch", "9"]
     for name in MODELS:
         model = ["--model", name]
-        expect_mistake(ranks, [*batches, *model, "--schedule", "rows", "--gather", "needed"], r"--gather needed goes with --model gcn, sage and gin")
         expect_mistake(ranks, [*batches, *model, "--hidden", "9"], r"hidden layers of 9 columns cannot be cut in 8 heads")
 
 

@@ -60,7 +60,7 @@ BatchMaker<T>::BatchMaker(pmm::ProcessGrid const& grid, graph::GraphStore const&
     : grid_(grid),
       num_vertices_(store.facts().num_vertices),
       plan_(plan),
-      gather_(gather_of(plan, gather)),
+      gather_(gather),
       dropped_(plan.drops_edges ? std::make_unique<DroppedBatch<T>>() : nullptr),
       builder_(grid.group(), store, sampler, edges),
       has_sparse_features_(features.is_sparse),
@@ -274,21 +274,31 @@ BlockIds BatchMaker<T>::ids_of(NetworkLayerPlan const& layer, pmm::NeededRows co
 }
 
 template<class T>
+OwnedAdjacency<T> BatchMaker<T>::edges_of(NetworkLayerPlan const& layer, pmm::CellSizes const& sizes,
+                                          HostBatch<T>& batch,
+                                          std::vector<pmm::DroppedBlock<T>>& dropped) const {
+  auto const needed = std::make_shared<pmm::NeededRows const>(plan_needed_rows(
+      grid_, layer.owners->roles, sizes, {batch.edges.row_offsets, batch.edges.columns}, gather_));
+  auto& vertices = batch.sample.vertices;
+  auto edges =
+      lend_edges(batch.edges, vertices[owned_rows_].original_ids, vertices[owned_columns_].original_ids);
+  edges.moved_columns = pmm::make_moved_rows(needed->over_c);
+  edges.moved_rows = pmm::make_moved_rows(needed->over_a);
+  auto adjacency = adjacency_of_edges<T>(sizes, edges);
+  adjacency.needed = needed;
+  if (dropped_)
+    adjacency.forward = pmm::LocalSpmm<T>(
+        dropped_->with_values(adjacency.forward.block(), {edges.row_ids, edges.column_ids}, dropped));
+  return adjacency;
+}
+
+template<class T>
 Adjacency<T> BatchMaker<T>::adjacency_of(NetworkLayerPlan const& layer, sampling::BlockHandle block,
                                          HostBatch<T>& batch,
                                          std::vector<pmm::DroppedBlock<T>>& dropped) const {
   auto& sample = batch.sample;
   auto const sizes = layer.owners ? cells_of(layer, sample) : pmm::CellSizes{};
-  if (layer.owners && layer.reads_edges()) {
-    auto adjacency =
-        adjacency_of_edges<T>(sizes, lend_edges(batch.edges, sample.vertices[owned_rows_].original_ids,
-                                                sample.vertices[owned_columns_].original_ids));
-    auto const& edges = *adjacency.edges;
-    if (dropped_)
-      adjacency.forward = pmm::LocalSpmm<T>(
-          dropped_->with_values(adjacency.forward.block(), {edges.row_ids, edges.column_ids}, dropped));
-    return adjacency;
-  }
+  if (layer.owners && layer.reads_edges()) return edges_of(layer, sizes, batch, dropped);
   std::shared_ptr<pmm::NeededRows const> needed;
   if (layer.owners && gather_ != pmm::Gather::all)
     needed = keep_needed_rows(grid_, layer.owners->roles, sizes, sample.blocks[block.index], gather_);

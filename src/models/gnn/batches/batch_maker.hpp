@@ -97,6 +97,10 @@ class BatchMaker {
   [[nodiscard]] Adjacency<T> adjacency_of(NetworkLayerPlan const& layer, sampling::BlockHandle block,
                                           HostBatch<T>& batch,
                                           std::vector<pmm::DroppedBlock<T>>& dropped) const;
+  /// The same for layers that read edges between owners.
+  [[nodiscard]] OwnedAdjacency<T> edges_of(NetworkLayerPlan const& layer, pmm::CellSizes const& sizes,
+                                           HostBatch<T>& batch,
+                                           std::vector<pmm::DroppedBlock<T>>& dropped) const;
   /// Ids of the rows and columns that the layer's block has after needed rows were selected.
   [[nodiscard]] BlockIds ids_of(NetworkLayerPlan const& layer, pmm::NeededRows const* needed,
                                 HostBatch<T>& batch) const;

@@ -28,8 +28,7 @@ void plan_batch_step(pmm::StepPlan& step, std::vector<PlannedBatch> const& batch
     auto const& [plan, traits] = batches[static_cast<std::size_t>(k)];
     auto of_batch = traits;
     of_batch.counts_rows = true;
-    if (auto const& owners = plan.layers.front().owners;
-        owners && gather_of(plan, settings.gather) != pmm::Gather::all)
+    if (auto const& owners = plan.layers.front().owners; owners && settings.gather != pmm::Gather::all)
       plan_needed_lists(step, owners->roles, traits.needed);
     plan_pass(step, plan, settings, of_batch);
     plan_add_gradients(step, lengths, k, num_accumulated);
@@ -97,7 +96,7 @@ pmm::CellSizes SampledBatch::cells_of(pmm::GridShape const& shape, pmm::Coordina
 NeededOfGrid SampledBatch::needed_on(pmm::GridShape const& shape, NetworkPlan const& plan,
                                      pmm::Gather gather) const {
   auto const& owners = plan.layers.front().owners;
-  if (!owners || gather_of(plan, gather) == pmm::Gather::all) return {};
+  if (!owners || gather == pmm::Gather::all) return {};
   ORTHANT_REQUIRE(edges_.has_value(), "the edges were not read");
   TouchedRows touched(shape, owners->roles, store_.facts().num_vertices, orders_.in_p1);
   auto const& block = batch_.forward(*edges_);
@@ -208,7 +207,7 @@ pmm::NeededCountsOfAxes expected_needed(pmm::GridShape const& shape, pmm::Coordi
                                         graph::StoreFacts const& of_batch, NetworkPlan const& plan,
                                         pmm::Gather gather) {
   auto const& owners = plan.layers.front().owners;
-  if (!owners || gather_of(plan, gather) == pmm::Gather::all) return {};
+  if (!owners || gather == pmm::Gather::all) return {};
   auto const& roles = owners->roles;
   auto const cells = pmm::contiguous_cells(shape, coordinates, roles, of_batch.num_vertices);
   auto const degree = static_cast<double>(of_batch.num_entries - of_batch.num_self_loops) /

@@ -26,10 +26,10 @@ class AttentionAggregation final : public Aggregation<T> {
         kept_(std::move(kept)),
         workspace_(std::move(workspace)),
         parts_(std::move(parts)),
-        result_(grid, steps.result, workspace_),
-        values_(grid, steps.values, workspace_),
-        rows_(grid, steps.of_rows, workspace_),
-        columns_(grid, steps.of_columns, workspace_),
+        result_(grid, steps.result, workspace_, edges.moved_rows),
+        values_(grid, steps.values, workspace_, edges.moved_columns),
+        rows_(grid, steps.of_rows, workspace_, edges.moved_rows),
+        columns_(grid, steps.of_columns, workspace_, edges.moved_columns),
         passes_(passes_of(steps, sizeof(T))) {
     reserve_attention(*workspace_, s_);
     auto const plan = memory_of(s_);
@@ -213,11 +213,9 @@ make_attention_aggregation(pmm::ProcessGrid const& grid, NetworkLayerPlan const&
                            OwnedAdjacency<T> const& adjacency, std::shared_ptr<pmm::Workspace<T>> workspace,
                            AttentionParts<T> parts, AttentionScratch<T>& scratch,
                            EdgeAttentionMemory<T>& memory) {
-  auto const moves_all = !adjacency.needed || adjacency.needed->counts() == pmm::NeededCountsOfAxes{};
-  ORTHANT_REQUIRE(adjacency.edges && moves_all, "attention of layer ", plan.index,
-                  " needs a block of edges, to which all rows move");
+  ORTHANT_REQUIRE(adjacency.edges != nullptr, "attention of layer ", plan.index, " needs a block of edges");
   AttentionSteps const steps(grid.shape(), grid.coordinates(), plan, adjacency.sizes,
-                             adjacency.edges->block.num_edges());
+                             adjacency.edges->block.num_edges(), needed_counts_of(adjacency));
   return std::make_unique<AttentionAggregation<T>>(grid, steps, *adjacency.edges,
                                                    adjacency.forward.block().csr.values, std::move(workspace),
                                                    std::move(parts), scratch, memory);

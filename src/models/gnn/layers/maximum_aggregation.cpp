@@ -93,8 +93,8 @@ class MaximumAggregation final : public Aggregation<T> {
         s_(steps),
         edges_(edges),
         kept_(std::move(kept)),
-        values_(grid, steps.values, workspace),
-        result_(grid, steps.result, workspace),
+        values_(grid, steps.values, workspace, edges.moved_columns),
+        result_(grid, steps.result, workspace, edges.moved_rows),
         values_memory_(scratch.values.reserve(0)),
         result_memory_(scratch.result.reserve(0)),
         memory_{scratch.found, places.reserve(steps.num_results())} {}
@@ -216,13 +216,11 @@ make_maximum_aggregation(pmm::ProcessGrid const& grid, NetworkLayerPlan const& p
     return std::make_unique<PlaneMaximumAggregation<T>>(grid, steps, blocks, column_ids, scratch, places);
   }
   auto const& owned = std::get<OwnedAdjacency<T>>(adjacency);
-  auto const moves_all = !owned.needed || owned.needed->counts() == pmm::NeededCountsOfAxes{};
-  ORTHANT_REQUIRE(owned.edges && moves_all, "the maximum of layer ", plan.index,
-                  " needs a block of edges, to which all rows move");
+  ORTHANT_REQUIRE(owned.edges != nullptr, "the maximum of layer ", plan.index, " needs a block of edges");
   auto const& edges = *owned.edges;
   require_ids(edges.column_ids, edges.block.num_columns);
-  MaximumSteps const steps(grid.shape(), grid.coordinates(), maximum_plan_of(plan), owned.sizes,
-                           edges.block.num_edges());
+  MaximumSteps const steps(grid.shape(), grid.coordinates(), maximum_plan_of(plan, needed_counts_of(owned)),
+                           owned.sizes, edges.block.num_edges());
   return std::make_unique<MaximumAggregation<T>>(grid, steps, edges, owned.forward.block().csr.values,
                                                  std::move(workspace), scratch, places);
 }

@@ -297,9 +297,10 @@ NetworkOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph:
   AdjacencyBlocks<T> blocks(grid, store, dropped);
   // One block for all layers.
   if (auto const& owners = plan.layers.front().owners; owners && !owned)
-    owned = plan.layers.front().reads_edges()
-                ? read_edges<T>(grid, store, owners->roles, needs_edge_ids(settings), dropped)
-                : read_owned_adjacency<T>(grid, store, owners->roles, settings.gather, dropped);
+    owned =
+        plan.layers.front().reads_edges()
+            ? read_edges<T>(grid, store, owners->roles, settings.gather, needs_edge_ids(settings), dropped)
+            : read_owned_adjacency<T>(grid, store, owners->roles, settings.gather, dropped);
   for (auto const& layer : plan.layers)
     operands.adjacency.push_back(owned ? Adjacency<T>(*owned)
                                  : layer.aggregates()

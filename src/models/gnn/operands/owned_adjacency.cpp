@@ -159,13 +159,19 @@ ORTHANT_INSTANTIATE(double)
 
 template<class T>
 OwnedAdjacency<T> read_edges(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
-                             pmm::Roles const& roles, bool has_keys,
+                             pmm::Roles const& roles, pmm::Gather gather, bool has_keys,
                              std::vector<pmm::DroppedBlock<T>>* dropped) {
-  auto adjacency = make_owned_adjacency<T>(grid, roles, read_owned_block(grid, store, roles),
-                                           pmm::Gather::all, pmm::Flow::forward);
+  auto block = read_owned_block(grid, store, roles);
+  auto const needed = std::make_shared<pmm::NeededRows const>(
+      plan_needed_rows(grid, roles, block.sizes, {block.csr.row_offsets, block.csr.columns}, gather));
+  auto adjacency =
+      make_owned_adjacency<T>(grid, roles, std::move(block), pmm::Gather::all, pmm::Flow::forward);
+  adjacency.needed = needed;
   runtime::together(grid.group(), [&] {
     EdgeOperands edges;
     edges.block = pmm::make_edge_block(adjacency.forward.block().csr);
+    edges.moved_columns = pmm::make_moved_rows(needed->over_c);
+    edges.moved_rows = pmm::make_moved_rows(needed->over_a);
     if (has_keys) {
       auto const n = store.facts().num_vertices;
       edges.row_ids = to_vector<std::int64_t>(
@@ -200,7 +206,8 @@ void plan_edges(pmm::StepPlan& step, pmm::CellSizes const& sizes, std::int64_t n
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template OwnedAdjacency<T> read_edges(pmm::ProcessGrid const&, graph::GraphStore const&,                   \
-                                        pmm::Roles const&, bool, std::vector<pmm::DroppedBlock<T>>*);
+                                        pmm::Roles const&, pmm::Gather, bool,                                \
+                                        std::vector<pmm::DroppedBlock<T>>*);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 #undef ORTHANT_INSTANTIATE

@@ -20,6 +20,7 @@ namespace orthant::models {
 struct EdgeOperands {
   pmm::EdgeBlock block;
   runtime::Vector<std::int64_t> row_ids, column_ids; // original ids; empty if no layer needs them
+  pmm::MovedRows moved_columns, moved_rows;          // empty if all rows are exchanged
 };
 
 template<class T>
@@ -30,6 +31,12 @@ struct OwnedAdjacency {
   std::shared_ptr<pmm::NeededRows const> needed; // null: all rows are exchanged
   std::shared_ptr<EdgeOperands const> edges{};   // null if no layer needs them
 };
+
+/// Numbers of rows that are exchanged; empty: all.
+template<class T>
+[[nodiscard]] pmm::NeededCountsOfAxes needed_counts_of(OwnedAdjacency<T> const& adjacency) {
+  return adjacency.needed ? adjacency.needed->counts() : pmm::NeededCountsOfAxes{};
+}
 
 /// Flow of the adjoint: forward if the pattern is symmetric, else transpose.
 [[nodiscard]] inline pmm::Flow backward_flow(graph::StoreFacts const& facts) {
@@ -79,12 +86,13 @@ void plan_owned_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, p
 
 // Edges of this rank's block, for layers that read them (attention_aggregation.hpp, maximum_aggregation.hpp).
 
-/// Reads this rank's block with its edges; lists by column replace the transpose. `has_keys`: also reads the original ids of its
+/// Reads this rank's block with its edges; lists by column replace the transpose. The block keeps all rows and columns, also those that
+/// are not exchanged (pmm/edges/edge_block.hpp). `has_keys`: also reads the original ids of its
 /// rows and columns, for dropout and to break ties. `dropped`, if edges are dropped, which needs keys: the block is appended to it. Its
 /// values, which a step fills, are 0 for dropped edges. Collective over the grid's group.
 template<class T>
 [[nodiscard]] OwnedAdjacency<T> read_edges(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
-                                           pmm::Roles const& roles, bool has_keys,
+                                           pmm::Roles const& roles, pmm::Gather gather, bool has_keys,
                                            std::vector<pmm::DroppedBlock<T>>* dropped = nullptr);
 /// Facts for which plan_owned_adjacency() lists the block of read_edges().
 [[nodiscard]] graph::StoreFacts without_transpose(graph::StoreFacts facts);

@@ -10,11 +10,28 @@
 namespace orthant::models {
 namespace {
 
-pmm::BlockRowsPlan moves(AttentionPlan const& plan, pmm::Roles const& roles, pmm::CellSizes const& cells,
-                         pmm::BlockSide side, bool is_of_ends, std::int64_t stride,
-                         std::int64_t first_column) {
-  return {roles, cells, side, {plan.num_heads, is_of_ends ? 1 : plan.head_width}, stride, first_column};
-}
+/// Plans of the moves of one layer.
+struct Moves {
+  AttentionPlan const& plan;
+  pmm::Roles const& roles;
+  pmm::CellSizes const& cells;
+  pmm::NeededCountsOfAxes const& needed;
+
+  [[nodiscard]] pmm::BlockRowsPlan of(pmm::BlockSide side, bool is_of_ends, std::int64_t stride,
+                                      std::int64_t first_column) const {
+    return {roles,
+            cells,
+            side,
+            {plan.num_heads, is_of_ends ? 1 : plan.head_width},
+            stride,
+            first_column,
+            side == pmm::BlockSide::columns ? needed.over_c : needed.over_a};
+  }
+  [[nodiscard]] pmm::BlockRowsPlan of_rows() const {
+    return plan.is_dynamic() ? of(pmm::BlockSide::rows, false, plan.num_projected(), plan.heads().columns())
+                             : of(pmm::BlockSide::rows, true, plan.num_heads, 0);
+  }
+};
 
 } // namespace
 
@@ -26,18 +43,17 @@ AttentionPlan attention_of(AttentionShape const& shape, std::int64_t num_columns
 
 AttentionSteps::AttentionSteps(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
                                NetworkLayerPlan const& layer, pmm::CellSizes const& cells,
-                               std::int64_t num_edges)
+                               std::int64_t num_edges, pmm::NeededCountsOfAxes const& needed)
     : plan(layer.attention.value()),
       softmax_axis(layer.owners.value().roles.a),
       adjacency(layer.adjacency),
-      result(moves(plan, layer.owners->roles, cells, pmm::BlockSide::rows, false, plan.heads().columns(), 0)),
-      values(
-          moves(plan, layer.owners->roles, cells, pmm::BlockSide::columns, false, plan.num_projected(), 0)),
-      of_rows(plan.is_dynamic()
-                  ? moves(plan, layer.owners->roles, cells, pmm::BlockSide::rows, false, plan.num_projected(),
-                          plan.heads().columns())
-                  : moves(plan, layer.owners->roles, cells, pmm::BlockSide::rows, true, plan.num_heads, 0)),
-      of_columns(moves(plan, layer.owners->roles, cells, pmm::BlockSide::columns, true, plan.num_heads, 0)),
+      result(Moves{plan, layer.owners->roles, cells, needed}.of(pmm::BlockSide::rows, false,
+                                                                plan.heads().columns(), 0)),
+      values(Moves{plan, layer.owners->roles, cells, needed}.of(pmm::BlockSide::columns, false,
+                                                                plan.num_projected(), 0)),
+      of_rows(Moves{plan, layer.owners->roles, cells, needed}.of_rows()),
+      of_columns(Moves{plan, layer.owners->roles, cells, needed}.of(pmm::BlockSide::columns, true,
+                                                                    plan.num_heads, 0)),
       result_steps(shape, coordinates, result),
       values_steps(shape, coordinates, values),
       rows_steps(shape, coordinates, of_rows),

@@ -12,9 +12,10 @@
 namespace orthant::models {
 
 struct AttentionSteps {
-  /// `cells` and `num_edges`: the sizes of this rank's block and its number of edges.
+  /// `cells` and `num_edges`: the sizes of this rank's block and its number of edges. `needed`: numbers of rows that move.
   AttentionSteps(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
-                 NetworkLayerPlan const& layer, pmm::CellSizes const& cells, std::int64_t num_edges);
+                 NetworkLayerPlan const& layer, pmm::CellSizes const& cells, std::int64_t num_edges,
+                 pmm::NeededCountsOfAxes const& needed = {});
 
   AttentionPlan plan;
   pmm::Axis softmax_axis; // the columns of a row are split over it

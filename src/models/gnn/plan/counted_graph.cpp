@@ -65,8 +65,7 @@ Exactness exactness_without_counts(pmm::GridShape const& shape, NetworkPlan cons
   if (is_alone(shape)) return Exactness::exact;
   if (predicts_links(settings) || has_relayouts(plan)) return Exactness::about;
   auto const is_between_owners = plan.layers.front().owners.has_value();
-  return is_between_owners && gather_of(plan, settings.gather) != pmm::Gather::all ? Exactness::at_most
-                                                                                   : Exactness::exact;
+  return is_between_owners && settings.gather != pmm::Gather::all ? Exactness::at_most : Exactness::exact;
 }
 
 CountedGraph::CountedGraph(graph::GraphStore const& store, pmm::GridShape const& shape,
@@ -77,8 +76,8 @@ CountedGraph::CountedGraph(graph::GraphStore const& store, pmm::GridShape const&
       settings_(settings) {
   if (is_alone(shape)) return;
   auto const& owners = plan.layers.front().owners;
-  if (auto const gather = gather_of(plan, settings.gather); owners && gather != pmm::Gather::all)
-    needed_ = count_needed(store, shape, owners->roles, gather);
+  if (owners && settings.gather != pmm::Gather::all)
+    needed_ = count_needed(store, shape, owners->roles, settings.gather);
   if (!has_relayouts(plan)) return;
   auto const n = store.facts().num_vertices;
   std::vector<std::int64_t> in_p1(static_cast<std::size_t>(n));
@@ -247,10 +246,6 @@ NeededOfGrid::Counts count_touched(VertexPlaces const& places, std::vector<bool>
 }
 
 } // namespace
-
-pmm::Gather gather_of(NetworkPlan const& plan, pmm::Gather asked) {
-  return plan.layers.front().reads_edges() ? pmm::Gather::all : asked;
-}
 
 pmm::NeededCountsOfAxes NeededOfGrid::of(pmm::Coordinates const& coordinates, pmm::Roles const& roles) const {
   if (over_c.empty()) return {};

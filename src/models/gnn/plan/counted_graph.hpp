@@ -53,9 +53,6 @@ void set_counted_relayouts(NetworkEpochTraits& traits, pmm::GridShape const& sha
 // Needed rows (pmm/aggregate/needed_rows.hpp): the rows that ranks of the schedule `rows` exchange if they have an entry at their
 // destination. One process goes through all entries of the matrix once.
 
-/// Rows that ranks exchange: all, if layers read single edges, otherwise `asked`.
-[[nodiscard]] pmm::Gather gather_of(NetworkPlan const& plan, pmm::Gather asked);
-
 /// Counts for all ranks of a grid. Empty if all rows are exchanged.
 struct NeededOfGrid {
   using Counts = std::vector<std::vector<std::optional<pmm::NeededCounts>>>;

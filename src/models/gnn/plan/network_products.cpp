@@ -8,7 +8,13 @@ namespace {
 
 /// Moves of rows whose columns are split one by one, like heads with one column each.
 pmm::BlockRowsPlan moves(MaximumPlan const& plan, pmm::CellSizes const& cells, pmm::BlockSide side) {
-  return {plan.roles, cells, side, {plan.num_columns, 1}, plan.num_columns, 0};
+  return {plan.roles,
+          cells,
+          side,
+          {plan.num_columns, 1},
+          plan.num_columns,
+          0,
+          side == pmm::BlockSide::columns ? plan.needed.over_c : plan.needed.over_a};
 }
 
 } // namespace
@@ -151,8 +157,8 @@ NetworkLayerAggregates aggregates_of(NetworkLayerPlan const& p, pmm::CellSizes c
           plan(backward_formula, backward, formats.operand)};
 }
 
-MaximumPlan maximum_plan_of(NetworkLayerPlan const& plan) {
-  return {plan.owners.value().roles, plan.adjacency, plan.input.extents.columns};
+MaximumPlan maximum_plan_of(NetworkLayerPlan const& plan, pmm::NeededCountsOfAxes const& needed) {
+  return {plan.owners.value().roles, plan.adjacency, plan.input.extents.columns, needed};
 }
 
 PlaneMaximumSteps plane_maximum_of(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
@@ -165,11 +171,11 @@ namespace {
 /// Calls `list` with the steps of the layer's schedule.
 template<class List>
 void list_maximum(pmm::StepPlan const& step, NetworkLayerPlan const& layer, pmm::CellSizes const& cells,
-                  std::int64_t num_edges, List const& list) {
+                  std::int64_t num_edges, pmm::NeededCountsOfAxes const& needed, List const& list) {
   auto const& shape = step.shape();
   auto const& at = step.coordinates();
   if (layer.owners)
-    list(MaximumSteps(shape, at, maximum_plan_of(layer), cells, num_edges));
+    list(MaximumSteps(shape, at, maximum_plan_of(layer, needed), cells, num_edges));
   else
     list(plane_maximum_of(shape, at, layer, num_edges));
 }
@@ -177,13 +183,14 @@ void list_maximum(pmm::StepPlan const& step, NetworkLayerPlan const& layer, pmm:
 } // namespace
 
 void plan_maximum(pmm::StepPlan& step, NetworkLayerPlan const& layer, pmm::CellSizes const& cells,
-                  std::int64_t num_edges) {
-  list_maximum(step, layer, cells, num_edges, [&](auto const& steps) { plan_maximum(step, steps); });
+                  std::int64_t num_edges, pmm::NeededCountsOfAxes const& needed) {
+  list_maximum(step, layer, cells, num_edges, needed, [&](auto const& steps) { plan_maximum(step, steps); });
 }
 
 void plan_maximum_backward(pmm::StepPlan& step, NetworkLayerPlan const& layer, pmm::CellSizes const& cells,
-                           std::int64_t num_edges) {
-  list_maximum(step, layer, cells, num_edges, [&](auto const& steps) { plan_maximum_backward(step, steps); });
+                           std::int64_t num_edges, pmm::NeededCountsOfAxes const& needed) {
+  list_maximum(step, layer, cells, num_edges, needed,
+               [&](auto const& steps) { plan_maximum_backward(step, steps); });
 }
 
 LinearProducts products_of(LinearPlan const& p, NumberFormats const& formats) {

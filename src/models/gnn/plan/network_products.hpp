@@ -26,7 +26,8 @@ namespace orthant::models {
 struct MaximumPlan {
   pmm::Roles roles;
   pmm::Placement adjacency;
-  std::int64_t num_columns = 0; // columns of F
+  std::int64_t num_columns = 0;     // columns of F
+  pmm::NeededCountsOfAxes needed{}; // numbers of rows that move
 };
 
 struct MaximumSteps {
@@ -97,15 +98,16 @@ struct NetworkLayerAggregates {
                                                    pmm::NeededCountsOfAxes const& needed = {});
 
 /// The maximum of a layer, in the schedules `rows` and `pmm3d`.
-[[nodiscard]] MaximumPlan maximum_plan_of(NetworkLayerPlan const& plan);
+[[nodiscard]] MaximumPlan maximum_plan_of(NetworkLayerPlan const& plan,
+                                          pmm::NeededCountsOfAxes const& needed = {});
 [[nodiscard]] PlaneMaximumSteps plane_maximum_of(pmm::GridShape const& shape,
                                                  pmm::Coordinates const& coordinates,
                                                  NetworkLayerPlan const& plan, std::int64_t num_edges);
-/// List the passes of a maximum, in either schedule. `cells`: of this rank, in the schedule `rows`.
+/// List the passes of a maximum, in either schedule. `cells` and `needed`: of this rank, in the schedule `rows`.
 void plan_maximum(pmm::StepPlan& step, NetworkLayerPlan const& layer, pmm::CellSizes const& cells,
-                  std::int64_t num_edges);
+                  std::int64_t num_edges, pmm::NeededCountsOfAxes const& needed);
 void plan_maximum_backward(pmm::StepPlan& step, NetworkLayerPlan const& layer, pmm::CellSizes const& cells,
-                           std::int64_t num_edges);
+                           std::int64_t num_edges, pmm::NeededCountsOfAxes const& needed);
 
 /// Products of an input projection or a head.
 struct LinearProducts {

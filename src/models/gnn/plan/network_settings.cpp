@@ -149,9 +149,6 @@ void require_attention(NetworkSettings const& settings) {
     runtime::throw_user(
         "--model {} is trained in the schedule rows: leave out --schedule {}, or give --schedule rows", name,
         name_of(settings.schedule));
-  if (settings.gather == pmm::Gather::needed)
-    runtime::throw_user("--gather needed goes with --model gcn, sage and gin: leave it out with --model {}",
-                        name);
   if (settings.wire != runtime::Wire::native)
     runtime::throw_user(
         "--comm-dtype of 16 bits goes with --model gcn, sage and gin: leave it out with --model {}", name);
@@ -170,7 +167,6 @@ void require_maximum(NetworkSettings const& settings) {
   auto const refuse = [](std::string_view what, std::string_view instead) {
     runtime::throw_user("--aggregator max {}: {}", what, instead);
   };
-  if (settings.gather == pmm::Gather::needed) refuse("needs all rows", "leave out --gather needed");
   if (settings.wire != runtime::Wire::native)
     refuse("sends fp32 or fp64", "leave out --comm-dtype of 16 bits");
   if (settings.order == ProductOrder::transform_first)

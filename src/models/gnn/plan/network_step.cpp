@@ -225,12 +225,12 @@ class EpochList {
     return traits_.cells ? *traits_.cells : cells_of(step_, layer);
   }
   [[nodiscard]] AttentionSteps attention_steps(NetworkLayerPlan const& layer, std::int64_t entries) const {
-    return {step_.shape(), step_.coordinates(), layer, cells(layer), entries};
+    return {step_.shape(), step_.coordinates(), layer, cells(layer), entries, traits_.needed};
   }
   void aggregate(NetworkLayerPlan const& layer, std::int64_t entries) {
     if (layer.attention)
       return plan_attention(step_, attention_steps(layer, entries), drops_coefficients_, plan_.drops_edges);
-    if (layer.takes_maximum) return plan_maximum(step_, layer, cells(layer), entries);
+    if (layer.takes_maximum) return plan_maximum(step_, layer, cells(layer), entries, traits_.needed);
     bring_scaled(layer);
     if (layer.owners)
       plan_aggregate(step_, between_owners(layer).forward, entries);
@@ -241,7 +241,8 @@ class EpochList {
   }
   void aggregate_back(NetworkLayerPlan const& layer, std::int64_t entries) {
     if (layer.attention) return plan_attention_backward(step_, attention_steps(layer, entries));
-    if (layer.takes_maximum) return plan_maximum_backward(step_, layer, cells(layer), entries);
+    if (layer.takes_maximum)
+      return plan_maximum_backward(step_, layer, cells(layer), entries, traits_.needed);
     split_gradient(layer);
     bring_scaled_back(layer);
     if (layer.owners)
