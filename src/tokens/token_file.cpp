@@ -101,6 +101,10 @@ std::uint64_t sum_of(Vocabulary const& vocabulary) {
          runtime::sum_of_box<std::int64_t>({size}, {0}, {size}, std::span(vocabulary.ends()));
 }
 
+std::uint64_t sum_of_tokenizer(std::string const& json) {
+  return sum_of_bytes(json);
+}
+
 std::int64_t sum_of(std::string const& facts) {
   return std::bit_cast<std::int64_t>(sum_of_bytes(facts));
 }
@@ -114,6 +118,11 @@ std::string TokenFacts::to_json() const {
         {"tokens", facts.num_tokens}, {"bytes", facts.num_bytes}, {"sum", hex(facts.sum)}};
   }
   json["vocabulary_sum"] = hex(sum_of_vocabulary);
+  if (bpe) {
+    json["documents"] = num_documents;
+    json["bpe"] = {{"name", bpe->name}, {"bytes", bpe->num_bytes}, {"sum", hex(bpe->sum)}};
+    if (bpe->end_token) json["bpe"]["end_token"] = *bpe->end_token;
+  }
   return json.dump(-1, ' ', false, Json::error_handler_t::replace); // a file's name may not be valid UTF-8
 }
 
@@ -136,6 +145,12 @@ TokenFacts TokenFacts::from_json(std::string const& text, std::string const& pat
                                                      from_hex(of_part.at("sum"))};
     }
     facts.sum_of_vocabulary = from_hex(json.at("vocabulary_sum"));
+    if (facts.tokenizer == TokenizerKind::bpe) {
+      auto const& bpe = json.at("bpe");
+      facts.num_documents = whole(json.at("documents"));
+      facts.bpe = BpeFacts{bpe.at("name"), whole(bpe.at("bytes")), from_hex(bpe.at("sum")), {}};
+      if (bpe.contains("end_token")) facts.bpe->end_token = whole(bpe.at("end_token"));
+    }
   } catch (nlohmann::json::exception const&) {
     throw_user("'{}' is damaged: its facts cannot be read; make it again with orthant tokenize", path);
   }
@@ -173,6 +188,24 @@ TokenFile TokenFile::open(runtime::Communicator const& comm, std::filesystem::pa
                  file.bytes_->size(), json.at("bytes").get<std::int64_t>());
     return file;
   });
+}
+
+std::string TokenFile::tokenizer_json(runtime::Communicator const& comm) const {
+  ORTHANT_REQUIRE(facts_.bpe.has_value(), "the tokenizer of ", name_, " has no file");
+  std::string text;
+  runtime::together(comm, [&] {
+    if (!comm.is_root()) return;
+    auto const file = Hdf5File::open(name_);
+    require_array(file, tokenizer_array, Hdf5Type::uint8, facts_.bpe->num_bytes);
+    auto const bytes = file.read_all<std::uint8_t>(tokenizer_array);
+    text.assign(bytes.begin(), bytes.end());
+    if (sum_of_tokenizer(text) != facts_.bpe->sum)
+      throw_user(
+          "'{}' is damaged: the checksum of its tokenizer is wrong; make it again with orthant tokenize",
+          name_);
+  });
+  runtime::broadcast_text(comm, text, 0);
+  return text;
 }
 
 template<class T>

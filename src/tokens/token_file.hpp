@@ -5,6 +5,7 @@
 //
 //   /tokens/train, /tokens/valid     uint16 or uint32, consecutive parts of the text
 //   /vocabulary/bytes, /ends         the texts of the tokens
+//   /vocabulary/tokenizer            bpe: a tokenizer.json
 //   attributes of "/"                format, version, facts (JSON) and their checksum
 //
 // Only rank 0 opens it with HDF5. Each rank reads the plain bytes of the tokens that it needs.
@@ -19,6 +20,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -32,6 +34,7 @@ inline constexpr std::array all_parts{Part::train, Part::valid};
 
 inline constexpr auto bytes_array = "/vocabulary/bytes";
 inline constexpr auto ends_array = "/vocabulary/ends";
+inline constexpr auto tokenizer_array = "/vocabulary/tokenizer";
 inline constexpr auto file_format = "orthant tokens";
 inline constexpr std::int64_t file_version = 1;
 
@@ -44,12 +47,22 @@ struct PartFacts {
   std::uint64_t sum = 0;      // checksum of the array: runtime/files/array_sum.hpp
 };
 
+/// What the facts say about a tokenizer of the kind bpe.
+struct BpeFacts {
+  std::string name;                      // of the tokenizer's file
+  std::int64_t num_bytes = 0;            // of the tokenizer.json
+  std::uint64_t sum = 0;                 // its checksum
+  std::optional<std::int64_t> end_token; // separates documents
+};
+
 struct TokenFacts {
   std::string source; // name of the text file
   TokenizerKind tokenizer = TokenizerKind::byte;
   std::int64_t vocabulary_size = 0;
   std::array<PartFacts, all_parts.size()> parts;
   std::uint64_t sum_of_vocabulary = 0;
+  std::optional<BpeFacts> bpe{}; // exactly if the tokenizer is bpe
+  std::int64_t num_documents = 1;
 
   [[nodiscard]] PartFacts const& of(Part part) const { return parts[static_cast<std::size_t>(part)]; }
   [[nodiscard]] std::string to_json() const;
@@ -59,6 +72,8 @@ struct TokenFacts {
 
 /// Checksum of the texts of a vocabulary, for TokenFacts.
 [[nodiscard]] std::uint64_t sum_of(Vocabulary const& vocabulary);
+/// Checksum of a tokenizer.json, for BpeFacts.
+[[nodiscard]] std::uint64_t sum_of_tokenizer(std::string const& json);
 /// Checksum of the JSON of the facts, for the file's attribute.
 [[nodiscard]] std::int64_t sum_of(std::string const& facts);
 
@@ -76,6 +91,8 @@ class TokenFile {
   /// ids := the ids.size() tokens from `begin` on. Not collective. Throws UserError if they cannot be read, and Error if there are no such
   /// tokens.
   void read(Part part, std::int64_t begin, std::span<std::int32_t> ids);
+  /// The tokenizer.json of a file whose tokenizer is bpe. Throws UserError on all ranks if it is damaged. Collective.
+  [[nodiscard]] std::string tokenizer_json(runtime::Communicator const& comm) const;
   /// Reads all tokens, a share on each rank, and compares checksums. Throws UserError on all ranks if the tokens are damaged or one is
   /// outside the vocabulary. Collective.
   void verify(runtime::Communicator const& comm);

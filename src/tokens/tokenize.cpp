@@ -3,10 +3,9 @@
 
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
-#include "runtime/files/array_sum.hpp"
-#include "runtime/files/hdf5_output.hpp"
 #include "runtime/files/text_file.hpp"
 #include "runtime/range.hpp"
+#include "tokens/token_output.hpp"
 #include "tokens/vocabulary.hpp"
 
 #include <algorithm>
@@ -97,19 +96,17 @@ class Share {
 struct Survey {
   Vocabulary vocabulary;
   std::vector<std::uint32_t> token_of; // by code point or byte
-  Range tokens;                        // of this rank's share
-  std::int64_t num_tokens = 0;         // of the text
+  std::int64_t num_tokens = 0;         // of this rank's share
 };
 
 /// Finds the tokens that occur, and counts all tokens. Collective.
 Survey survey(runtime::Communicator const& comm, Share& share, TokenizerKind kind) {
   Survey found;
   std::vector<std::int32_t> occurs(kind == TokenizerKind::byte ? 256 : num_code_points, 0);
-  std::int64_t count = 0;
   runtime::together(comm, [&] {
     share.for_each([&](std::uint32_t code, std::size_t) {
       occurs[code] = 1;
-      ++count;
+      ++found.num_tokens;
     });
   });
   runtime::all_reduce(runtime::host, comm, std::span(occurs), runtime::Reduction::max);
@@ -120,66 +117,7 @@ Survey survey(runtime::Communicator const& comm, Share& share, TokenizerKind kin
   for (std::uint32_t token = 0; token < codes.size(); ++token)
     found.token_of[codes[token]] = token;
   found.vocabulary = kind == TokenizerKind::byte ? Vocabulary::of_bytes() : Vocabulary::of_characters(codes);
-  found.tokens.begin = runtime::scanned(comm, count);
-  found.tokens.end = found.tokens.begin + count;
-  found.num_tokens = runtime::all_reduced(comm, count);
   return found;
-}
-
-/// Collects the tokens of a share one by one, and writes the tokens of each part to its array.
-template<class T>
-class Writer {
- public:
-  Writer(runtime::Hdf5Output& file, TokenFacts& facts, std::int64_t first)
-      : file_(file),
-        facts_(facts),
-        first_(first) {}
-
-  void take(std::uint32_t token, std::size_t num_bytes) {
-    auto const part =
-        first_ + std::ssize(waiting_) < facts_.of(Part::train).num_tokens ? Part::train : Part::valid;
-    if (part != part_) write();
-    part_ = part;
-    waiting_.push_back(static_cast<T>(token));
-    facts_.parts[static_cast<std::size_t>(part)].num_bytes += static_cast<std::int64_t>(num_bytes);
-    if (waiting_.size() == most_waiting) write();
-  }
-  void write() {
-    if (waiting_.empty()) return;
-    auto& facts = facts_.parts[static_cast<std::size_t>(part_)];
-    auto const begin = part_ == Part::train ? first_ : first_ - facts_.of(Part::train).num_tokens;
-    auto const count = std::ssize(waiting_);
-    std::span<T const> const tokens(waiting_);
-    facts.sum += runtime::sum_of_box<T>({facts.num_tokens}, {begin}, {count}, tokens);
-    file_.write(array_of(part_), {begin}, {count}, tokens);
-    first_ += count;
-    waiting_.clear();
-  }
-
- private:
-  static constexpr std::size_t most_waiting = std::size_t{1} << 19;
-  runtime::Hdf5Output& file_;
-  TokenFacts& facts_;
-  std::int64_t first_; // place of the first waiting token in the text
-  Part part_ = Part::train;
-  std::vector<T> waiting_;
-};
-
-template<class T>
-void write_tokens(Share& share, Survey const& found, runtime::Hdf5Output& file, TokenFacts& facts) {
-  Writer<T> writer(file, facts, found.tokens.begin);
-  share.for_each(
-      [&](std::uint32_t code, std::size_t num_bytes) { writer.take(found.token_of[code], num_bytes); });
-  writer.write();
-}
-
-void write_vocabulary(runtime::Communicator const& comm, runtime::Hdf5Output& file,
-                      Vocabulary const& vocabulary) {
-  if (!comm.is_root()) return;
-  auto const& bytes = vocabulary.bytes();
-  std::span const texts(reinterpret_cast<std::uint8_t const*>(bytes.data()), bytes.size());
-  file.write(bytes_array, {0}, {std::ssize(texts)}, texts);
-  file.write(ends_array, {0}, {vocabulary.size()}, std::span<std::int64_t const>(vocabulary.ends()));
 }
 
 } // namespace
@@ -187,50 +125,16 @@ void write_vocabulary(runtime::Communicator const& comm, runtime::Hdf5Output& fi
 TokenFacts tokenize(runtime::Communicator const& comm, TokenizeOptions const& options) {
   auto share = runtime::together(comm, [&] { return Share(comm, options); });
   auto const found = survey(comm, share, options.tokenizer);
-  if (found.num_tokens == 0) throw_user("{} is empty: there is nothing to tokenize", options.input.string());
-
   TokenFacts facts;
   facts.source = options.input.filename().string();
   facts.tokenizer = options.tokenizer;
-  facts.vocabulary_size = found.vocabulary.size();
-  facts.sum_of_vocabulary = sum_of(found.vocabulary);
-  facts.parts[0].num_tokens =
-      static_cast<std::int64_t>(options.train_fraction * static_cast<double>(found.num_tokens));
-  facts.parts[1].num_tokens = found.num_tokens - facts.parts[0].num_tokens;
-
-  auto const type = token_type(facts.vocabulary_size);
-  runtime::Hdf5Output file(comm, options.output, "token");
-  for (auto const part : all_parts)
-    file.create_array(array_of(part), type, {facts.of(part).num_tokens});
-  file.create_array(bytes_array, runtime::Hdf5Type::uint8,
-                    {static_cast<std::int64_t>(found.vocabulary.bytes().size())});
-  file.create_array(ends_array, runtime::Hdf5Type::int64, {facts.vocabulary_size});
-  file.reserve_space();
+  TokenOutput output(comm, options.output, facts, options.train_fraction, found.num_tokens, found.vocabulary,
+                     {});
   runtime::together(comm, [&] {
-    if (type == runtime::Hdf5Type::uint16)
-      write_tokens<std::uint16_t>(share, found, file, facts);
-    else
-      write_tokens<std::uint32_t>(share, found, file, facts);
-    write_vocabulary(comm, file, found.vocabulary);
+    share.for_each(
+        [&](std::uint32_t code, std::size_t num_bytes) { output.take(found.token_of[code], num_bytes); });
   });
-
-  std::vector<std::uint64_t> sums;
-  for (auto const& part : facts.parts) {
-    sums.push_back(part.sum);
-    sums.push_back(static_cast<std::uint64_t>(part.num_bytes));
-  }
-  runtime::add_up(comm, sums);
-  for (std::size_t i = 0; i < facts.parts.size(); ++i) {
-    facts.parts[i].sum = sums[2 * i];
-    facts.parts[i].num_bytes = static_cast<std::int64_t>(sums[2 * i + 1]);
-  }
-  auto const text = facts.to_json();
-  file.write_attribute("/", "format", std::string(file_format));
-  file.write_attribute("/", "version", file_version);
-  file.write_attribute("/", "facts", text);
-  file.write_attribute("/", "facts_sum", sum_of(text));
-  file.publish();
-  return facts;
+  return output.publish();
 }
 
 } // namespace orthant::tokens

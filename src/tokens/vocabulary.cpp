@@ -62,10 +62,12 @@ std::string to_utf8(std::uint32_t code_point) {
 TokenizerKind parse_tokenizer(std::string_view word) {
   if (word == "char") return TokenizerKind::character;
   if (word == "byte") return TokenizerKind::byte;
-  runtime::throw_user("--tokenizer is char or byte, not '{}'", word);
+  if (word == "bpe") return TokenizerKind::bpe;
+  runtime::throw_user("a tokenizer is char, byte or bpe, not '{}'", word);
 }
 
 std::string_view name_of(TokenizerKind kind) {
+  if (kind == TokenizerKind::bpe) return "bpe";
   return kind == TokenizerKind::character ? "char" : "byte";
 }
 
@@ -74,7 +76,7 @@ Vocabulary::Vocabulary(std::string bytes, std::vector<std::int64_t> ends)
       ends_(std::move(ends)) {
   std::int64_t begin = 0;
   for (auto const end : ends_) {
-    ORTHANT_REQUIRE(begin < end, "a token that ends at byte ", end, " cannot begin at byte ", begin);
+    ORTHANT_REQUIRE(begin <= end, "a token that ends at byte ", end, " cannot begin at byte ", begin);
     begin = end;
   }
   ORTHANT_REQUIRE(begin == static_cast<std::int64_t>(bytes_.size()), "tokens of ", begin, " bytes in ",

@@ -5,6 +5,7 @@
 //
 //   char    the characters (Unicode code points) of a text, in ascending order
 //   byte    the 256 bytes, for any text
+//   bpe     byte sequences that a tokenizer's files list (bpe/tokenizer.hpp); numbers without a token have an empty text
 
 #include <cstddef>
 #include <cstdint>
@@ -36,15 +37,15 @@ struct Character {
 /// The bytes of a code point.
 [[nodiscard]] std::string to_utf8(std::uint32_t code_point);
 
-enum class TokenizerKind : std::uint8_t { character, byte };
-/// "char" or "byte". Throws UserError for another word.
+enum class TokenizerKind : std::uint8_t { character, byte, bpe };
+/// "char", "byte" or "bpe". Throws UserError for another word.
 [[nodiscard]] TokenizerKind parse_tokenizer(std::string_view word);
 [[nodiscard]] std::string_view name_of(TokenizerKind kind);
 
 class Vocabulary {
  public:
   Vocabulary() = default;
-  /// Token i is bytes[ends[i-1], ends[i]). Throws Error unless the ends ascend to the number of bytes.
+  /// Token i is bytes[ends[i-1], ends[i]). Throws Error if the ends descend or do not reach the number of bytes.
   Vocabulary(std::string bytes, std::vector<std::int64_t> ends);
   [[nodiscard]] static Vocabulary of_bytes();
   /// One token per code point, in the order given.

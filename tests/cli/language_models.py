@@ -375,7 +375,7 @@ def mistakes(_):
             (1, ["tokenize"], r"name the text with --input"),
             (1, ["tokenize", "--input", place.file("text.txt")], r"name the file to write"),
             (1, ["tokenize", "--input", place.file("text.txt"), "-o", place.tokens], r"t\.h5"),
-            (1, ["tokenize", "--input", place.file("text.txt"), "-o", place.file("x.h5"), "--tokenizer", "bpe"], r"'bpe' is none of char, byte")):
+            (1, ["tokenize", "--input", place.file("text.txt"), "-o", place.file("x.h5"), "--tokenizer", "bpe"], r"--tokenizer is char, byte, or a tokenizer's file or folder; there is no 'bpe'")):
         expect_mistake(ranks, arguments, pattern)
     place.tokenize("char", "--train-fraction", "1")
     expect_mistake(1, train + SMALL, r"has no validation part")

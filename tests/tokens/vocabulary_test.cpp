@@ -66,15 +66,17 @@ TEST(Vocabulary, OfCharactersHasTheirBytes) {
   EXPECT_THROW(static_cast<void>(vocabulary.text_of(3)), runtime::Error);
 }
 
-TEST(Vocabulary, RefusesEndsThatDoNotAscend) {
-  EXPECT_THROW(tokens::Vocabulary("abc", {1, 1, 3}), runtime::Error);
+TEST(Vocabulary, RefusesEndsThatDescend) {
+  EXPECT_THROW(tokens::Vocabulary("abc", {2, 1, 3}), runtime::Error);
+  EXPECT_EQ(tokens::Vocabulary("abc", {1, 1, 3}).text_of(1), ""); // a number without a token
   EXPECT_THROW(tokens::Vocabulary("abc", {1, 2}), runtime::Error);
 }
 
-TEST(Tokenizer, IsCharOrByte) {
+TEST(Tokenizer, IsCharByteOrBpe) {
   EXPECT_EQ(tokens::parse_tokenizer("char"), tokens::TokenizerKind::character);
-  EXPECT_EQ(test::message_of([] { static_cast<void>(tokens::parse_tokenizer("bpe")); }),
-            "--tokenizer is char or byte, not 'bpe'");
+  EXPECT_EQ(tokens::parse_tokenizer("bpe"), tokens::TokenizerKind::bpe);
+  EXPECT_EQ(test::message_of([] { static_cast<void>(tokens::parse_tokenizer("word")); }),
+            "a tokenizer is char, byte or bpe, not 'word'");
 }
 
 } // namespace

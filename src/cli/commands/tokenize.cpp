@@ -5,6 +5,7 @@
 #include "tokens/tokenize.hpp"
 #include "cli/commands/subcommands.hpp"
 #include "runtime/comm/together.hpp"
+#include "tokens/documents/tokenize_documents.hpp"
 
 #include <cstdio>
 #include <mpi.h>
@@ -17,22 +18,35 @@ struct TokenizeCommandOptions {
   std::string tokenizer = "char";
   double train_fraction = 0.9;
   std::string output;
+  std::string field = "text";
+  std::string end_token;
+  std::string pattern;
+  std::int64_t threads = 1;
 };
+
+tokens::TokenFacts write_tokens(TokenizeCommandOptions const& options, runtime::Communicator const& world) {
+  if (options.tokenizer == "char" || options.tokenizer == "byte")
+    return tokens::tokenize(world, {options.input, options.output, tokens::parse_tokenizer(options.tokenizer),
+                                    options.train_fraction});
+  return tokens::tokenize_documents(world,
+                                    {options.input, options.output, options.train_fraction, options.field,
+                                     options.end_token, options.threads},
+                                    tokens::read_tokenizer(world, options.tokenizer, options.pattern));
+}
 
 int run(TokenizeCommandOptions const& options, Context& context) {
   if (options.input.empty()) runtime::throw_user("tokenize: name the text with --input FILE");
   if (options.output.empty()) runtime::throw_user("tokenize: name the file to write with -o FILE.h5");
   auto const& world = context.world();
   auto const begin = MPI_Wtime();
-  auto const facts =
-      tokens::tokenize(world, {options.input, options.output, tokens::parse_tokenizer(options.tokenizer),
-                               options.train_fraction});
+  auto const facts = write_tokens(options, world);
   if (world.is_root()) {
     auto const& [train, valid] = facts.parts;
-    auto const text = fmt::format(
-        "{}: {} tokens of a vocabulary of {} ({}), train {}, valid {}, in {:.2f} s: {}\n", facts.source,
-        train.num_tokens + valid.num_tokens, facts.vocabulary_size, tokens::name_of(facts.tokenizer),
-        train.num_tokens, valid.num_tokens, MPI_Wtime() - begin, options.output);
+    auto const text =
+        fmt::format("{}: {} tokens of a vocabulary of {} ({}), train {}, valid {}, in {:.2f} s: {}\n",
+                    facts.source, train.num_tokens + valid.num_tokens, facts.vocabulary_size,
+                    facts.bpe ? facts.bpe->name : tokens::name_of(facts.tokenizer), train.num_tokens,
+                    valid.num_tokens, MPI_Wtime() - begin, options.output);
     std::fputs(text.c_str(), stdout);
     std::fflush(stdout);
   }
@@ -44,10 +58,21 @@ int run(TokenizeCommandOptions const& options, Context& context) {
 std::unique_ptr<Command> make_tokenize() {
   auto command = std::make_unique<Command>("tokenize", "Write a text as tokens, for train-lm");
   auto const options = std::make_shared<TokenizeCommandOptions>();
-  command->input("--input", options->input, "Text to read");
-  command->option("--tokenizer", options->tokenizer,
-                  "char (a token per character of a UTF-8 text) or byte (one per byte of any file)",
-                  one_of({"char", "byte"}));
+  command->input(
+      "--input", options->input,
+      "Text to read; with a tokenizer's file also several, as a,b or 'dir/*.txt'; JSONL; .gz, .zst");
+  command->option(
+      "--tokenizer", options->tokenizer,
+      "char (a token per character of a UTF-8 text), byte (one per byte of any file), or a file or\n"
+      "folder: tokenizer.json, vocab.json with merges.txt, or .tiktoken (byte-level BPE)");
+  command->option("--field", options->field, "Member with the text in each line of JSONL");
+  command->option("--end-token", options->end_token,
+                  "Added token that separates documents (default the tokenizer's, such as <|endoftext|>)");
+  command->option("--pattern", options->pattern,
+                  "How a .tiktoken file of unknown size splits texts: gpt2, llama3, qwen2, cl100k",
+                  one_of({"gpt2", "llama3", "qwen2", "cl100k"}));
+  command->option("--threads", options->threads, "Threads per rank, with a tokenizer's file",
+                  whole_number(1, 1024));
   command->option("--train-fraction", options->train_fraction,
                   "Share of the tokens that are for training, the first ones; the rest is for validation",
                   in_range(0, 1));

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokens/bpe/tokenizer.hpp"
+
+#include "runtime/error.hpp"
+#include "tokens/bpe/unicode_classes.hpp"
+
+#include <algorithm>
+
+namespace orthant::tokens {
+namespace {
+
+Vocabulary vocabulary_of(std::vector<std::string> const& texts) {
+  std::string bytes;
+  std::vector<std::int64_t> ends;
+  for (auto const& text : texts) {
+    bytes += text;
+    ends.push_back(static_cast<std::int64_t>(bytes.size()));
+  }
+  return {std::move(bytes), std::move(ends)};
+}
+
+bool is_space_at(std::string_view text, std::size_t at, std::size_t num_bytes) {
+  auto const character = first_character(text.substr(at, num_bytes));
+  return character.num_bytes == num_bytes &&
+         UnicodeClasses::get().of(character.code_point) == CharacterClass::space;
+}
+
+/// Number of bytes of white space at the end of a text.
+std::size_t spaces_at_end(std::string_view text) {
+  auto end = text.size();
+  while (end > 0) {
+    auto begin = end - 1;
+    while (begin > 0 && end - begin < longest_character && continues_character(text[begin]))
+      --begin;
+    if (!is_space_at(text, begin, end - begin)) break;
+    end = begin;
+  }
+  return text.size() - end;
+}
+
+std::size_t spaces_at_begin(std::string_view text) {
+  std::size_t at = 0;
+  while (at < text.size()) {
+    auto const character = first_character(text.substr(at, longest_character));
+    if (character.num_bytes == 0 || !is_space_at(text, at, character.num_bytes)) break;
+    at += character.num_bytes;
+  }
+  return at;
+}
+
+bool has_space(std::string_view text) {
+  for (std::size_t at = 0; at < text.size(); ++at)
+    if (spaces_at_begin(text.substr(at)) > 0) return true;
+  return false;
+}
+
+} // namespace
+
+std::uint32_t end_token(TokenizerDefinition const& definition, std::string_view text) {
+  constexpr std::array<std::string_view, 4> usual{"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"};
+  auto const names = text.empty() ? std::span<std::string_view const>(usual) : std::span(&text, 1);
+  for (auto const name : names) {
+    auto const found = std::ranges::find(definition.added, name, &AddedToken::text);
+    if (found != definition.added.end()) return found->id;
+  }
+  if (text.empty())
+    runtime::throw_user("documents are separated by a token, and the tokenizer has none of the usual names; "
+                        "name it with --end-token TEXT");
+  runtime::throw_user("--end-token '{}' is not one of the tokenizer's {} added tokens", text,
+                      definition.added.size());
+}
+
+void Tokenizer::Search::add(AddedToken const& token) {
+  begins[static_cast<unsigned char>(token.text.front())] = true;
+  tokens.emplace(token.text, &token);
+  if (std::ranges::find(lengths, token.text.size()) == lengths.end()) lengths.push_back(token.text.size());
+  std::ranges::sort(lengths, std::greater<>());
+}
+
+AddedToken const* Tokenizer::Search::find(std::string_view text) const {
+  if (!begins[static_cast<unsigned char>(text.front())]) return nullptr;
+  for (auto const length : lengths) {
+    if (length > text.size()) continue;
+    if (auto const found = tokens.find(text.substr(0, length)); found != tokens.end()) return found->second;
+  }
+  return nullptr;
+}
+
+Tokenizer::Tokenizer(TokenizerDefinition definition, std::string const& name)
+    : definition_(std::move(definition)),
+      vocabulary_(vocabulary_of(definition_.texts)),
+      merges_(definition_.merges) {
+  auto const& texts = definition_.texts;
+  auto const require = [&](std::uint32_t id, std::string_view what) {
+    if (id >= texts.size() || texts[id].empty())
+      runtime::throw_user("{}: {} has the token number {}, which has no text", name, what, id);
+  };
+  for (auto const& [left, right, merged] : definition_.merges)
+    for (auto const id : {left, right, merged})
+      require(id, "a merge");
+  byte_tokens_.fill(no_token);
+  std::vector<bool> is_added(texts.size());
+  for (auto const& token : definition_.added) {
+    require(token.id, "an added token");
+    is_added[token.id] = true;
+    if (!definition_.finds_added) continue;
+    searches_[token.is_normalized ? 1 : 0].add(token);
+    if (token.strips_left || token.strips_right || has_space(token.text)) can_be_cut_ = false;
+  }
+  for (std::uint32_t id = 0; id < texts.size(); ++id) {
+    if (texts[id].empty()) continue;
+    if (texts[id].size() == 1) {
+      auto& token = byte_tokens_[static_cast<unsigned char>(texts[id].front())];
+      if (token == no_token) token = id;
+    }
+    if (definition_.takes_whole_pieces && !is_added[id]) whole_.emplace(texts[id], id);
+  }
+}
+
+std::string Tokenizer::decode(std::span<std::uint32_t const> ids) const {
+  std::string text;
+  for (auto const id : ids)
+    text += vocabulary_.text_of(id);
+  return text;
+}
+
+Encoder::Encoder(Tokenizer const& tokenizer)
+    : tokenizer_(tokenizer),
+      pieces_(tokenizer.byte_tokens_, tokenizer.merges_, tokenizer.whole_) {}
+
+void Encoder::encode(std::string_view text, std::vector<std::uint32_t>& ids) {
+  encode_between(0, text, ids);
+}
+
+/// Encodes what is between the tokens of a search by the next one.
+void Encoder::encode_between(std::size_t search, std::string_view text, std::vector<std::uint32_t>& ids) {
+  if (search == tokenizer_.searches_.size()) {
+    encode_ordinary(text, ids);
+    return;
+  }
+  auto const& wanted = tokenizer_.searches_[search];
+  std::size_t begin = 0; // of what has not been encoded
+  for (std::size_t at = 0; !wanted.tokens.empty() && at < text.size();) {
+    auto const* const token = wanted.find(text.substr(at));
+    if (token == nullptr) {
+      ++at;
+      continue;
+    }
+    auto const before = at >= begin ? text.substr(begin, at - begin) : std::string_view();
+    auto const left = token->strips_left ? spaces_at_end(before) : 0;
+    encode_between(search + 1, before.substr(0, before.size() - left), ids);
+    ids.push_back(token->id);
+    at += token->text.size();
+    begin = at + (token->strips_right ? spaces_at_begin(text.substr(at)) : 0);
+  }
+  if (begin < text.size()) encode_between(search + 1, text.substr(begin), ids);
+}
+
+void Encoder::encode_ordinary(std::string_view text, std::vector<std::uint32_t>& ids) {
+  constexpr std::array gpt2{Pattern::gpt2};
+  auto const& definition = tokenizer_.definition_;
+  auto const last = definition.splits_as_gpt2 ? std::span<Pattern const>(gpt2) : std::span<Pattern const>();
+  auto take = [&](std::string_view piece) { pieces_.encode(piece, ids); };
+  auto split = [&](std::string_view part) {
+    if (definition.adds_prefix_space && !part.starts_with(' ')) {
+      prefixed_.assign(1, ' ');
+      part = prefixed_ += part;
+    }
+    for_each_piece(last, part, take);
+  };
+  for_each_piece(definition.patterns, text, split);
+}
+
+} // namespace orthant::tokens

@@ -1,0 +1,102 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// A byte-level tokenizer with byte-pair encoding, such as those of GPT-2 and Llama 3: a text is split into pieces (pieces.hpp), and each
+// piece is encoded by merges (byte_pairs.hpp). Added tokens, such as "<|endoftext|>", are found in the text before.
+
+#include "tokens/bpe/byte_pairs.hpp"
+#include "tokens/bpe/pieces.hpp"
+#include "tokens/vocabulary.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace orthant::tokens {
+
+struct AddedToken {
+  std::string text;
+  std::uint32_t id = 0;
+  bool is_special = true;
+  bool is_normalized = false; // found after all tokens that are not
+  bool strips_left = false;   // takes the white space before it
+  bool strips_right = false;  // takes the white space after it
+};
+
+/// What the files of a tokenizer say.
+struct TokenizerDefinition {
+  std::vector<std::string> texts;  // the bytes of each token; empty: there is no token of this number
+  std::vector<Merge> merges;       // by rank
+  bool takes_whole_pieces = false; // a piece that is a token is not merged
+  std::vector<Pattern> patterns;   // split a text one after another
+  bool adds_prefix_space = false;  // to each of their pieces that does not begin with a space
+  bool splits_as_gpt2 = false;     // splits the result by Pattern::gpt2
+  std::vector<AddedToken> added;
+  bool finds_added = true; // false: added tokens in a text are ordinary text
+};
+
+/// The number of the token that separates documents: the added token `text`, or the first of "<|endoftext|>", "<|end_of_text|>", "</s>" and
+/// "<eos>" if `text` is empty. Throws UserError if there is none.
+[[nodiscard]] std::uint32_t end_token(TokenizerDefinition const& definition, std::string_view text);
+
+/// Does not change after it has been made, so that any number of threads can use it, each with an Encoder of its own.
+class Tokenizer {
+ public:
+  /// Throws UserError with `name` if a merge or an added token has a number without a text.
+  Tokenizer(TokenizerDefinition definition, std::string const& name);
+  Tokenizer(Tokenizer const&) = delete;
+  Tokenizer& operator=(Tokenizer const&) = delete;
+
+  [[nodiscard]] TokenizerDefinition const& definition() const { return definition_; }
+  [[nodiscard]] Vocabulary const& vocabulary() const { return vocabulary_; }
+  /// The texts of the tokens one after another. Throws Error for a number beyond the vocabulary.
+  [[nodiscard]] std::string decode(std::span<std::uint32_t const> ids) const;
+  /// True if the tokens of a text are those of its parts, cut at last_cut() or first_cut(). It is false if an added token contains or takes
+  /// white space.
+  [[nodiscard]] bool can_be_cut() const { return can_be_cut_; }
+
+ private:
+  friend class Encoder;
+  /// Added tokens that are looked for at the same time, by their texts; of several at one place the longest is found.
+  struct Search {
+    std::array<bool, 256> begins{};   // by first byte
+    std::vector<std::size_t> lengths; // longest first
+    std::unordered_map<std::string_view, AddedToken const*> tokens;
+
+    void add(AddedToken const& token);
+    /// The longest token at the beginning of `text`, or null.
+    [[nodiscard]] AddedToken const* find(std::string_view text) const;
+  };
+
+  TokenizerDefinition definition_;
+  Vocabulary vocabulary_;
+  std::array<std::uint32_t, 256> byte_tokens_{};
+  MergeTable merges_;
+  std::unordered_map<std::string_view, std::uint32_t> whole_;
+  std::array<Search, 2> searches_; // before, and after those that are not normalized
+  bool can_be_cut_ = true;
+};
+
+class Encoder {
+ public:
+  explicit Encoder(Tokenizer const& tokenizer);
+
+  /// Appends the tokens of a text, which may hold any bytes.
+  void encode(std::string_view text, std::vector<std::uint32_t>& ids);
+
+ private:
+  void encode_between(std::size_t search, std::string_view text, std::vector<std::uint32_t>& ids);
+  void encode_ordinary(std::string_view text, std::vector<std::uint32_t>& ids);
+
+  Tokenizer const& tokenizer_;
+  PieceEncoder pieces_;
+  std::string prefixed_; // scratch
+};
+
+} // namespace orthant::tokens

@@ -1,0 +1,40 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// The files in which tokenizers come:
+//
+//   tokenizer.json              Hugging Face's tokenizers
+//   vocab.json + merges.txt     GPT-2's, also as encoder.json + vocab.bpe: the numbers of the tokens, and a merge per line
+//   NAME.tiktoken               OpenAI's, Llama 3's, Qwen's: a token in base64 and its rank per line
+//
+// Added tokens in a text are found for tokenizer.json only, as the reference programs do.
+
+#include "runtime/comm/communicator.hpp"
+#include "tokens/bpe/tokenizer.hpp"
+
+#include <filesystem>
+#include <string>
+
+namespace orthant::tokens {
+
+struct TokenizerFile {
+  std::string name; // of the file or the folder, without the folders above it
+  TokenizerDefinition definition;
+  std::string json; // a tokenizer.json of it: the file itself if it is one
+};
+
+/// Reads a tokenizer from a file or from a folder that contains one. `pattern`: gpt2, llama3, qwen2 or cl100k for a .tiktoken file, or empty
+/// for the pattern of the known file with that number of tokens. Rank 0 reads. Throws UserError on all ranks if there is no such tokenizer,
+/// or if it is damaged or of another kind. Collective.
+[[nodiscard]] TokenizerFile read_tokenizer(runtime::Communicator const& comm,
+                                           std::filesystem::path const& path, std::string const& pattern);
+
+/// The definition of a .tiktoken file's text. A token has the merges that tiktoken applies: of any two tokens that are its parts.
+[[nodiscard]] TokenizerDefinition read_ranks(std::string_view text, std::string const& pattern,
+                                             std::string const& name);
+
+/// The definition of the texts of vocab.json and merges.txt.
+[[nodiscard]] TokenizerDefinition
+read_vocabulary_and_merges(std::string_view vocabulary, std::string_view merges, std::string const& name);
+
+} // namespace orthant::tokens

@@ -1,0 +1,48 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Documents to tokenize: text files, each of which is a document, and JSONL files with a document per line, also as .gz and .zst. Their
+// bytes are split into parts of about equal size, one for each thread of each rank. The documents of all parts one after another are the
+// same for any number of parts.
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace orthant::tokens {
+
+/// The files that `input` names: the file itself; if there is no such file, the names that match its *, ? and [..], in ascending order; or
+/// several of these separated by commas. Throws UserError if there are none.
+[[nodiscard]] std::vector<std::filesystem::path> input_files(std::string const& input);
+
+struct DocumentFile {
+  std::filesystem::path path;
+  std::int64_t num_bytes = 0;
+  bool has_lines = false; // JSONL
+};
+
+/// The sizes and formats of files: .jsonl and .ndjson, before .gz or .zst, are JSONL.
+[[nodiscard]] std::vector<DocumentFile> describe_files(std::vector<std::filesystem::path> const& paths);
+
+/// What the parts of documents are given to.
+struct DocumentSink {
+  std::function<void()> begin_document; // not called for an empty document
+  std::function<void(std::string_view)>
+      take_text; // a document's text, in pieces; tokens do not cross their ends
+};
+
+struct DocumentParts {
+  std::string field = "text"; // member of each line of JSONL with the text
+  bool cuts_texts =
+      true; // texts may be cut at first_cut() and last_cut(), see bpe/pieces.hpp; otherwise one part has all of a text
+  std::int64_t num_parts = 1;
+};
+
+/// Reads part `part` of the documents. Throws UserError if they cannot be read or a line has no such field.
+void read_documents(std::vector<DocumentFile> const& files, DocumentParts const& parts, std::int64_t part,
+                    DocumentSink const& sink);
+
+} // namespace orthant::tokens

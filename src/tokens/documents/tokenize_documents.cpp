@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokens/documents/tokenize_documents.hpp"
+
+#include "runtime/comm/collectives.hpp"
+#include "runtime/comm/together.hpp"
+#include "runtime/error.hpp"
+#include "tokens/token_output.hpp"
+
+#include <future>
+#include <optional>
+
+namespace orthant::tokens {
+namespace {
+
+/// The tokens of one part. Each document begins with the end token.
+struct Encoded {
+  std::vector<std::uint32_t> ids;
+  std::int64_t num_documents = 0;
+};
+
+/// Calls encode(number of the part) for the parts of this rank, each on its own thread, and returns the results in order.
+template<class Encode>
+std::vector<Encoded> encode_parts(std::int64_t first, std::int64_t count, Encode const& encode) {
+  std::vector<std::future<Encoded>> running;
+  for (auto part = first; part < first + count; ++part)
+    running.push_back(std::async(std::launch::async, [&encode, part] { return encode(part); }));
+  std::vector<Encoded> parts;
+  for (auto& part : running)
+    parts.push_back(part.get());
+  return parts;
+}
+
+/// The end token, if the tokenizer has one. A token that the user names must exist.
+std::optional<std::uint32_t> separator(DocumentOptions const& options,
+                                       TokenizerDefinition const& definition) {
+  try {
+    return end_token(definition, options.end_token);
+  } catch (runtime::Error const&) {
+    if (!options.end_token.empty()) throw;
+    return std::nullopt;
+  }
+}
+
+} // namespace
+
+TokenFacts tokenize_documents(runtime::Communicator const& comm, DocumentOptions const& options,
+                              TokenizerFile const& tokenizer_file) {
+  Tokenizer const tokenizer(tokenizer_file.definition, tokenizer_file.name);
+  auto const end = separator(options, tokenizer.definition());
+  auto parts = runtime::together(comm, [&] {
+    auto const files = describe_files(input_files(options.input));
+    DocumentParts const split{options.field, tokenizer.can_be_cut(), comm.size() * options.num_threads};
+    return encode_parts(comm.rank() * options.num_threads, options.num_threads, [&](std::int64_t part) {
+      Encoded encoded;
+      Encoder encoder(tokenizer);
+      read_documents(files, split, part,
+                     {[&] {
+                        ++encoded.num_documents;
+                        encoded.ids.push_back(end.value_or(0));
+                      },
+                      [&](std::string_view text) { encoder.encode(text, encoded.ids); }});
+      return encoded;
+    });
+  });
+
+  std::int64_t num_documents = 0;
+  std::int64_t num_tokens = 0;
+  for (auto const& part : parts) {
+    num_documents += part.num_documents;
+    num_tokens += std::ssize(part.ids);
+  }
+  auto const drops_first = runtime::scanned(comm, num_documents) == 0 && num_documents > 0;
+  TokenFacts facts;
+  facts.source = std::filesystem::path(options.input).filename().string();
+  facts.tokenizer = TokenizerKind::bpe;
+  facts.num_documents = runtime::all_reduced(comm, num_documents);
+  facts.bpe = BpeFacts{tokenizer_file.name, 0, 0, {}};
+  if (end) facts.bpe->end_token = *end;
+  if (facts.num_documents > 1 && !end) static_cast<void>(end_token(tokenizer.definition(), {}));
+
+  TokenOutput output(comm, options.output, facts, options.train_fraction, num_tokens - (drops_first ? 1 : 0),
+                     tokenizer.vocabulary(), tokenizer_file.json);
+  runtime::together(comm, [&] {
+    auto is_dropped = drops_first;
+    for (auto& part : parts) {
+      for (auto const id : part.ids) {
+        auto const is_separator = end && id == *end;
+        if (!is_dropped) output.take(id, is_separator ? 0 : tokenizer.vocabulary().text_of(id).size());
+        is_dropped = false;
+      }
+      part.ids = {};
+    }
+  });
+  return output.publish();
+}
+
+} // namespace orthant::tokens
