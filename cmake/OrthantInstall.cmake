@@ -8,6 +8,12 @@ foreach(_library IN LISTS _libraries)
   install(DIRECTORY "${PROJECT_SOURCE_DIR}/src/${_folder}" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/orthant
           FILES_MATCHING PATTERN "*.hpp")
 endforeach()
+# The commands as a library: of its headers a program needs one.
+install(TARGETS orthant_commands EXPORT orthantTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(TARGET orthant_machine_loops)
+  install(TARGETS orthant_machine_loops EXPORT orthantTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
+install(FILES "${PROJECT_SOURCE_DIR}/src/cli/program.hpp" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/orthant/cli)
 if(TARGET orthant)
   install(TARGETS orthant RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
 endif()

@@ -9,6 +9,7 @@
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
 #include "runtime/files/staged_file.hpp"
+#include "runtime/job/job_end.hpp"
 #include "runtime/machine/binding.hpp"
 #include "runtime/report/trace_file.hpp"
 #include "runtime/suggestion.hpp"
@@ -18,6 +19,7 @@
 #include <cstdlib>
 #include <fmt/ranges.h>
 #include <set>
+#include <string_view>
 
 namespace orthant::cli {
 namespace {
@@ -236,6 +238,15 @@ int run_program(runtime::Environment& environment) {
   }
   read_settings(world, commands, *command);
   return run_command(environment, *command);
+}
+
+int main_of(int argc, char** argv) {
+  restart_with_better_core();
+  // Help and error messages need no device, so Kokkos starts only after the command line has been read.
+  runtime::EnvironmentOptions options;
+  options.starts_kokkos = false;
+  options.checks_launch = argc < 2 || std::string_view(argv[1]) != "doctor"; // doctor has its own checks
+  return runtime::run_main(argc, argv, options, run_program);
 }
 
 } // namespace orthant::cli

@@ -113,7 +113,7 @@ def weights_that_do_not_fit_are_refused(_):
         path, output = os.path.join(scratch, "w.safetensors"), os.path.join(scratch, "w.h5")
         first = {"convs.0.lin.weight": floats(4, 3), "convs.0.bias": floats(4)}
         cases = [
-            ({"lin.weight": floats(4, 3)}, "'lin.weight' is no parameter of a GCN, of GraphSAGE or of GIN"),
+            ({"lin.weight": floats(4, 3)}, "'lin.weight' is no parameter of a GCN, of GraphSAGE, of GraphConv or of GIN"),
             ({"convs.x.bias": floats(4)}, "'convs.x.bias' is no parameter"),
             ({}, "there is no convs.0.lin.weight"),
             ({"convs.1.lin.weight": floats(4, 3)}, "there is no convs.0.lin.weight"),

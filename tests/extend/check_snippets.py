@@ -19,7 +19,8 @@ import re
 import sys
 
 PAGES = ("docs/extend/*.md", "docs/cpp_api.md", "examples/cpp_layer/README.md")
-SOURCES = ("tests/extend/*.cpp", "examples/cpp_layer/*.hpp", "examples/cpp_layer/*.cpp", "examples/cpp_layer/CMakeLists.txt")
+SOURCES = ("tests/extend/*.cpp", "examples/cpp_layer/*.hpp", "examples/cpp_layer/*.cpp", "examples/cpp_layer/CMakeLists.txt",
+           "examples/own_convolution/*.cpp")
 MOST_LINES = 99
 
 MARK = re.compile(r"^<!-- code: (\S+) (\S+) -->$")

@@ -190,6 +190,22 @@ TEST(GatGradient, MatchesFiniteDifferences) {
     }
 }
 
+TEST(PowersGradient, MatchesFiniteDifferences) {
+  for (auto const has_parts : {false, true}) {
+    models::NetworkSettings settings;
+    settings.norm = has_parts ? models::Norm::layer : models::Norm::none;
+    settings.has_residuals = settings.has_head = has_parts;
+    settings.projected_width = has_parts ? 4 : 0;
+    settings.trains_features = has_parts;
+    set_model(settings, models::Model::tag);
+    settings.num_propagations = has_parts ? 3 : 2;
+    settings.set_layers(3, 4);
+    settings.dropout = 0.3;
+    settings.seed = 4;
+    expect_gradients_match(settings);
+  }
+}
+
 TEST(SageGradient, MatchesFiniteDifferences) {
   for (auto const schedule : {models::Schedule::pmm3d, models::Schedule::rows})
     for (auto const order : {models::ProductOrder::aggregate_first, models::ProductOrder::transform_first})

@@ -224,12 +224,13 @@ class Answer {
   }
 
   [[nodiscard]] std::string title() const {
-    if (options_.model == "sage") return fmt::format("GraphSAGE ({}) ", options_.aggregator);
+    if (options_.model == "sage") return fmt::format("GraphSAGE ({}) ", name_of(settings_.aggregator));
+    if (options_.model == "graphconv") return fmt::format("GraphConv ({}) ", name_of(settings_.aggregator));
     if (options_.model == "gatv2") return "GATv2 ";
     auto name = options_.model;
     for (auto& letter : name)
       letter = static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
-    if (settings_.model == models::Model::sgc || settings_.model == models::Model::appnp)
+    if (models::traits_of(settings_.model, settings_.aggregator).has_steps())
       name += fmt::format(" ({} steps)", settings_.num_propagations);
     return name + " ";
   }
@@ -253,6 +254,9 @@ class Answer {
 int run(PlanOptions const& options, Context& context) {
   auto const& world = context.world();
   auto settings = settings_of(options);
+  if (auto const own = models::traits_of(settings.model, settings.aggregator).own;
+      own && !own->is_listed() && world.is_root())
+    context.log().warn("of --model {} the lists have only the products with A^", own->name);
   auto const store = open_store(context, options, settings);
   auto const facts = store ? store->facts() : facts_of_counts(options);
   auto const num_ranks = planned_ranks(options.ranks, options.grid, world);

@@ -16,21 +16,32 @@ constexpr std::int64_t most_propagations = 1000;
 } // namespace
 
 void add_model_options(Command& command, GraphModelOptions& o) {
+  std::string summaries;
+  for (auto const& own : models::registered_convolutions())
+    summaries += fmt::format("; {} ({})", own->name, own->summary);
   command.option(
       "--model", o.model,
-      "gcn; sage (GraphSAGE: a weight for the vertex itself beside that of its neighbors); gin "
+      "gcn; sage (GraphSAGE: a weight for the vertex itself beside that of its neighbors); graphconv (the "
+      "same "
+      "with the sum over the neighbors); tag (powers of the adjacency matrix, each with a weight); gin "
       "(a learned factor for it, and a perceptron of two layers); sgc (steps of propagation and one "
       "linear layer); appnp (a perceptron, then steps with a teleport back to it); gcnii (deep: "
       "a share of the first layer in each, and weights near the identity); gat or gatv2 (attention over the "
-      "neighbors)",
-      one_of({"gcn", "sage", "gin", "sgc", "appnp", "gcnii", "gat", "gatv2"}));
-  command.option("--aggregator", o.aggregator, "How --model sage aggregates neighbors: mean, sum or max",
-                 one_of({"mean", "sum", "max"}));
+      "neighbors)" +
+          summaries,
+      one_of(models::model_names()));
+  command.option(
+      "--aggregator", o.aggregator,
+      "How --model sage and graphconv aggregate neighbors: mean, sum, max, or auto (mean for sage, sum "
+      "for graphconv)",
+      one_of({"auto", "mean", "sum", "max"}));
   command.option("--activation", o.activation, "Activation function of the hidden layers: relu, elu or gelu",
                  one_of({"relu", "elu", "gelu"}));
-  command.option("--propagation-steps", o.propagation_steps,
-                 "Number of propagation steps of --model sgc (default 2) and appnp (default 10)",
-                 whole_number(1, most_propagations));
+  command.option(
+      "--propagation-steps", o.propagation_steps,
+      "Number of propagation steps of --model sgc (default 2) and appnp (default 10), and the largest "
+      "power of tag (default 3)",
+      whole_number(1, most_propagations));
   command.option("--teleport", o.teleport,
                  "Share of the first layer's output in each step of --model appnp, "
                  "and in each layer of gcnii",
@@ -49,12 +60,20 @@ void add_model_options(Command& command, GraphModelOptions& o) {
                  whole_number(1, most_heads));
 }
 
+models::Aggregator aggregator_of(GraphModelOptions const& o) {
+  return o.aggregator == "auto" ? models::usual_aggregator(models::parse_model(o.model))
+                                : models::parse_aggregator(o.aggregator);
+}
+
 void set_model(models::NetworkSettings& settings, GraphModelOptions const& o) {
-  models::set_model(settings, models::parse_model(o.model), models::parse_aggregator(o.aggregator));
+  models::set_model(settings, models::parse_model(o.model), aggregator_of(o));
   settings.activation = models::parse_activation(o.activation);
-  constexpr std::int64_t steps_of_sgc = 2; // Wu et al. (arXiv 1902.07153)
-  settings.num_propagations = o.propagation_steps.value_or(
-      settings.model == models::Model::sgc ? steps_of_sgc : settings.num_propagations);
+  constexpr std::int64_t steps_of_sgc = 2;  // Wu et al. (arXiv 1902.07153)
+  constexpr std::int64_t powers_of_tag = 3; // as in PyTorch Geometric
+  settings.num_propagations =
+      o.propagation_steps.value_or(settings.model == models::Model::sgc   ? steps_of_sgc
+                                   : settings.model == models::Model::tag ? powers_of_tag
+                                                                          : settings.num_propagations);
   settings.teleport = o.teleport;
   settings.theta = o.theta;
   settings.num_heads = o.heads;

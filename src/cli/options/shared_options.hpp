@@ -31,13 +31,14 @@ struct GridOptions {
 /// Architecture of a graph neural network.
 struct GraphModelOptions {
   std::string model = "gcn";
-  std::string aggregator = "mean"; // GraphSAGE only
+  std::string aggregator = "auto"; // GraphSAGE and GraphConv
   std::string activation = "relu";
-  std::optional<std::int64_t> propagation_steps; // K of sgc (default 2) and appnp (default 10)
-  double teleport = 0.1;                         // alpha of appnp and gcnii
-  double theta = 0.5;                            // gcnii only
-  std::int64_t heads = 8;                        // attention heads
-  std::int64_t output_heads = 1;                 // of the last attention layer
+  std::optional<std::int64_t>
+      propagation_steps;         // K of sgc (default 2), appnp (default 10) and tag (default 3)
+  double teleport = 0.1;         // alpha of appnp and gcnii
+  double theta = 0.5;            // gcnii only
+  std::int64_t heads = 8;        // attention heads
+  std::int64_t output_heads = 1; // of the last attention layer
 };
 
 struct OptimizerOptions {
@@ -75,6 +76,8 @@ struct CheckpointOptions {
 /// Declares --model and the options of single models: --aggregator, --activation, --propagation-steps, --teleport, --theta, --heads,
 /// --output-heads.
 void add_model_options(Command& command, GraphModelOptions& options);
+/// The aggregator that the options name, or the model's usual one.
+[[nodiscard]] models::Aggregator aggregator_of(GraphModelOptions const& options);
 /// Sets model, aggregator, activation and the other architecture options in `settings`. Throws UserError if they contradict each other.
 void set_model(models::NetworkSettings& settings, GraphModelOptions const& options);
 /// Declares --normalize and --self-loops, which select the matrix that a network multiplies by.

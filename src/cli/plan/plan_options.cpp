@@ -139,8 +139,7 @@ graph::StoreFacts facts_of_counts(PlanOptions const& o) {
   facts.num_features = widths.front();
   facts.num_classes = widths.back();
   if (auto const of_model =
-          models::traits_of(models::parse_model(o.model), models::parse_aggregator(o.aggregator))
-              .graph_operator) {
+          models::traits_of(models::parse_model(o.model), aggregator_of(o)).graph_operator) {
     facts.normalization = of_model->normalization;
     facts.other_self_loops = of_model->self_loops;
   }

@@ -48,7 +48,7 @@ void complete_epoch_options(Context& context, TrainOptions& train) {
   if (train.task == "links")
     runtime::throw_user(
         "bench epoch has no bare products of the scores of links so far: leave out --task links");
-  if (train.model == "sage" && train.aggregator == "max")
+  if (models::traits_of(models::parse_model(train.model), aggregator_of(train)).takes_maximum)
     runtime::throw_user("bench epoch has no bare products of maxima so far: leave out --aggregator max");
   if (train.edge_dropout > 0)
     runtime::throw_user("bench epoch multiplies by all edges: leave out --edge-dropout");

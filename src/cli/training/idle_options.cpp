@@ -94,12 +94,14 @@ void add_operator(List& list, TrainOptions const& o, models::ModelTraits const& 
   if (reads_edges && o.mode == "minibatch")
     list.push_back({"batch-edges", "no layer multiplies by weights of edges",
                     [](auto& options) { options.batch_edges = "auto"; }});
-  if (traits.has_propagations || traits.has_identity_maps || reads_edges)
+  if (traits.begins_dense() || reads_edges || traits.has_powers || traits.own)
     list.push_back({"order", fmt::format("--model {} has one order of its products", o.model),
                     [](auto& options) { options.order = "auto"; }});
-  if (traits.attention && o.schedule == "pmm3d")
-    list.push_back({"schedule", "attention is computed by the owners of vertices, which is --schedule rows",
-                    [](auto& options) { options.schedule = "rows"; }});
+  if (traits.needs_owners() && o.schedule == "pmm3d")
+    list.push_back(
+        {"schedule",
+         fmt::format("--model {} is computed by the owners of vertices, which is --schedule rows", o.model),
+         [](auto& options) { options.schedule = "rows"; }});
   else if (o.schedule == "pmm3d")
     list.push_back(
         {"gather", "--schedule pmm3d moves whole blocks", [](auto& options) { options.gather = "auto"; }});
@@ -107,17 +109,18 @@ void add_operator(List& list, TrainOptions const& o, models::ModelTraits const& 
 
 /// Options of single models.
 void add_other_models(List& list, TrainOptions const& o, models::ModelTraits const& traits) {
-  if (!traits.has_propagations) list.push_back({"propagation-steps", "it is for --model sgc and appnp"});
+  if (!traits.has_steps()) list.push_back({"propagation-steps", "it is for --model sgc, appnp and tag"});
   if (!traits.has_teleport) list.push_back({"teleport", "it is for --model appnp and gcnii"});
   if (!traits.has_identity_maps) list.push_back({"theta", "it is for --model gcnii"});
   if (!traits.attention)
     for (auto const* const option : {"heads", "output-heads", "attention-dropout"})
       list.push_back({option, "it is for --model gat and gatv2"});
-  if (o.model != "sage") list.push_back({"aggregator", "it is for --model sage"});
+  if (o.model != "sage" && o.model != "graphconv")
+    list.push_back({"aggregator", "it is for --model sage and graphconv"});
 }
 
 List without_meaning(TrainOptions const& o) {
-  auto const traits = models::traits_of(models::parse_model(o.model), models::parse_aggregator(o.aggregator));
+  auto const traits = models::traits_of(models::parse_model(o.model), aggregator_of(o));
   List list;
   add_hidden_layers(list, o, traits);
   add_operator(list, o, traits);

@@ -26,7 +26,7 @@ MOST_RANKS = 4
 MOST_REFUSALS = 10  # sentences in the table
 SCHEDULES = ("pmm3d", "rows")
 GRIDS = [(x, y, z) for x in range(1, 5) for y in range(1, 5) for z in range(1, 5) if x * y * z <= MOST_RANKS]
-MODELS = ("gcn", "sage", "gin", "gat", "gatv2", "sgc", "appnp", "gcnii")
+MODELS = ("gcn", "sage", "graphconv", "tag", "gin", "gat", "gatv2", "sgc", "appnp", "gcnii")
 ACTIVATIONS = ("elu", "gelu")
 RESIDUALS = ([], [], ["--residual"], ["--residual", "identity"], ["--residual", "project"])
 ATTENTION = ("gat", "gatv2")
@@ -85,7 +85,7 @@ def model_words(draw):
     words = ["--model", model]
     if model != "sgc" or draw.maybe(0.2):
         words += ["--layers", str(draw.choice((1, 2, 3))), "--hidden", str(draw.choice((8, 12, 20)))]
-    if model == "sage":
+    if model in ("sage", "graphconv"):
         words += ["--aggregator", draw.choice(("mean", "sum", "max"))]
     if model in ATTENTION:
         words += ["--heads", str(draw.choice((1, 2, 4))), "--output-heads", str(draw.choice((1, 2)))]

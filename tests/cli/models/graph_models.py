@@ -24,7 +24,8 @@ MODES = {"pmm3d": ["--schedule", "pmm3d"], "rows": ["--schedule", "rows"], "batc
 SAGE = ["--model", "sage", "--aggregator"]
 GIN = ["--model", "gin"]
 SGC, APPNP, GCNII = (["--model", name] for name in ("sgc", "appnp", "gcnii"))
-MODELS = {"GraphSAGE (mean)": [*SAGE, "mean"], "GraphSAGE (sum)": [*SAGE, "sum"], "GraphSAGE (max)": [*SAGE, "max"], "GIN": GIN, "SGC (2 steps)": SGC,
+MODELS = {"GraphSAGE (mean)": [*SAGE, "mean"], "GraphSAGE (sum)": [*SAGE, "sum"], "GraphSAGE (max)": [*SAGE, "max"],
+          "GraphConv (sum)": ["--model", "graphconv"], "GIN": GIN, "SGC (2 steps)": SGC,
           "APPNP (5 steps)": [*APPNP, "--propagation-steps", "5"], "GCNII": GCNII}
 
 
@@ -82,14 +83,14 @@ def weights_know_how_they_propagate(ranks):
             expect_mistake(1, ["train", "--graph", store, *other, *model, "--init-from", weights],
                            r"another architecture: its (propagation_steps|theta)")
             expect_mistake(1, ["export-weights", weights, "-o", os.path.join(scratch, "w.safetensors")],
-                           r"export-weights takes those of gcn, sage and gin")
+                           r"export-weights takes those of gcn, sage, graphconv and gin")
 
 
 def weights_know_their_operator(ranks):
     with tempfile.TemporaryDirectory() as scratch:
         store = store_of(scratch, graph_in(scratch))
         for options in (["--normalize", "row", "--self-loops", "drop"], [*SAGE, "mean"], [*SAGE, "sum", "--norm", "rms", "--residual"], [*SAGE, "max"],
-                        ["--activation", "elu"], ["--activation", "gelu", "--residual"], [*GIN, "--norm", "rms"]):
+                        ["--model", "graphconv"], ["--activation", "elu"], ["--activation", "gelu", "--residual"], [*GIN, "--norm", "rms"]):
             weights, tensors, back = (os.path.join(scratch, name) for name in ("w.h5", "w.safetensors", "back.h5"))
             trained = lines_of(ranks, scratch, ["train", "--graph", store, *options, *MODEL, "--save-weights", weights])[-2]
             words = ["evaluate", "--graph", store, "--weights", weights, "--compute-dtype", "fp64"]

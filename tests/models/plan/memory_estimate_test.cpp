@@ -105,6 +105,10 @@ std::vector<Configuration> configurations() {
     settings.edge_dropout = 0.4;
     all.push_back({"dropped edges", settings});
   }
+  auto powers = model_of(3, 32, 0.5);
+  set_model(powers, models::Model::tag);
+  powers.num_propagations = 3;
+  all.push_back({"tag", powers});
   auto maximum = model_of(3, 32, 0.5);
   set_model(maximum, models::Model::sage, models::Aggregator::max);
   all.push_back({"sage max", maximum});

@@ -224,7 +224,6 @@ inline std::vector<StepCase> step_cases() {
                 })
       .dataset += ",directed=1";
   add_attention("gatv2, means of heads", models::Model::gatv2, [](auto& s) { s.num_output_heads = 3; });
-
   add_attention("gat, dropped edges, weights that are ignored", models::Model::gat, [](auto& s) {
     s.edge_dropout = 0.4;
   }).recipe = GraphRecipe{.num_vertices = 203, .num_edges = 900, .is_directed = true, .is_weighted = true};
@@ -234,6 +233,11 @@ inline std::vector<StepCase> step_cases() {
       s.edge_dropout = 0.4;
       set_model(s, models::Model::sage, models::Aggregator::max);
     }).recipe = sparse;
+  add("tag, sparse features, dropout", [](auto& s) {
+    s.dropout = 0.4;
+    set_model(s, models::Model::tag);
+  }).recipe = sparse;
+
   for (auto const& [has_parts, schedule] : {std::pair(false, models::Schedule::rows),
                                             {true, models::Schedule::rows},
                                             {false, models::Schedule::pmm3d},

@@ -155,6 +155,16 @@ inline std::vector<ReferenceCase> cases_of_attention() {
   return all;
 }
 
+/// Powers of A^. Between owners of vertices alone.
+inline std::vector<ReferenceCase> cases_of_powers() {
+  auto all = cases_of(Model::tag, Aggregator::mean);
+  for (std::int64_t num_powers = 0; auto& c : all) {
+    c.settings.num_propagations = ++num_powers;
+    c.name += fmt::format(", {} powers", num_powers);
+  }
+  return all;
+}
+
 /// LayerNorm and BatchNorm in every place where a model has a norm. BatchNorm takes out a bias before it, whose gradient is of rounding errors
 /// alone: Adam would make whole steps of them. So it goes without biases.
 inline std::vector<ReferenceCase> cases_of_norms() {
@@ -287,6 +297,7 @@ inline std::vector<ReferenceCase> all_cases() {
   append(cases_of(Model::gcn, Aggregator::mean));
   append(cases_of(Model::sage, Aggregator::mean));
   append(cases_of(Model::sage, Aggregator::sum));
+  append(cases_of(Model::graphconv, Aggregator::sum));
   append(cases_of(Model::gin, Aggregator::sum));
   append(cases_of_activations());
   append(cases_of_norms());

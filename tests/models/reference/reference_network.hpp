@@ -151,6 +151,18 @@ inline Tape::Number attention_of(Tape& tape, bool is_v2, Dense const& a, Tape::N
   return tape.times(mean, 1 / static_cast<double>(num_heads));
 }
 
+/// sum_k A^^k F W_k, k = 0 .. K, term by term. The weights W_k lie side by side.
+inline Tape::Number powers_of(Tape& tape, Dense const& a, Tape::Number f, Tape::Number weights,
+                              std::int64_t num_powers) {
+  auto const width = weights->value.columns / (num_powers + 1);
+  Tape::Number sum = nullptr;
+  for (std::int64_t k = 0; k <= num_powers; ++k, f = tape.product(a, f)) {
+    auto* const term = tape.product(f, tape.columns(weights, k * width, width));
+    sum = sum == nullptr ? term : tape.sum(sum, term);
+  }
+  return sum;
+}
+
 inline Tape::Number activated(Tape& tape, models::Activation f, Tape::Number z) {
   return f == models::Activation::relu  ? tape.relu(z)
          : f == models::Activation::elu ? tape.elu(z)
@@ -191,6 +203,8 @@ inline Tape::Number normed(Tape& tape, models::NetworkSettings const& settings, 
 ///
 ///   GCN (arXiv 1609.02907, equation 2)         Z_l = A^ F_l W_l + b_l
 ///   GraphSAGE (arXiv 1706.02216, algorithm 1)  Z_l = A^ F_l W_l + F_l W'_l + b_l, or the maximum of the neighbours in place of A^ F_l
+///   GraphConv (arXiv 1810.02244, equation 5)   Z_l = A F_l W_l + F_l W'_l + b_l
+///   TAGConv (arXiv 1710.10370, equation 3)     Z_l = sum_k A^^k F_l W_lk + b_l, W_l = [W_l0 | .. | W_lK]
 ///   GIN (arXiv 1810.00826, equation 4.1)       F_{l+1} = relu(MLP_l((1 + epsilon_l) F_l + A^ F_l)), the last without relu
 ///   F_{l+1} = f(Z_l), f(norm(Z_l)) with a norm, and + F_l with a residual where both are equally wide; f is ReLU, ELU or GELU
 ///
@@ -203,14 +217,14 @@ inline Tape::Number logits_of(Tape& tape, models::NetworkSettings const& setting
   auto const with_bias = [&](Tape::Number z, std::string const& part) {
     return settings.has_bias ? tape.with_bias(z, p.at(part + ".bias")) : z;
   };
-  if (traits_of(settings.model, settings.aggregator).begins_dense())
-    return propagated_logits_of(tape, settings, a, x, p, pass);
+  auto const traits = traits_of(settings.model, settings.aggregator);
+  if (traits.begins_dense()) return propagated_logits_of(tape, settings, a, x, p, pass);
   auto f = tape.leaf(x);
   if (settings.projected_width > 0) f = with_bias(tape.product(f, p.at("input.weight")), "input");
   for (std::int64_t l = 0; l < settings.num_layers(); ++l) {
     auto const layer = "layer" + std::to_string(l);
     auto const is_last = l + 1 == settings.num_layers() && !settings.has_head;
-    if (models::traits_of(settings.model, settings.aggregator).attention) {
+    if (traits.attention) {
       auto* const u = tape.product(f, p.at(layer + ".weight"));
       auto* const q = with_bias(attention_of(tape, settings.model == models::Model::gatv2, a, u,
                                              p.at(layer + ".attention"), is_last),
@@ -222,11 +236,11 @@ inline Tape::Number logits_of(Tape& tape, models::NetworkSettings const& setting
       f = adds ? tape.sum(d, f) : d;
       continue;
     }
-    auto const takes_maximum = models::traits_of(settings.model, settings.aggregator).takes_maximum;
-    auto h = takes_maximum ? tape.maximum(a, f) : tape.product(a, f);
+    auto h = traits.takes_maximum ? tape.maximum(a, f) : tape.product(a, f);
     if (settings.model == models::Model::gin) h = tape.sum(h, tape.scaled(f, p.at(layer + ".epsilon")));
-    auto z = tape.product(h, p.at(layer + ".weight"));
-    if (settings.model == models::Model::sage) z = tape.sum(z, tape.product(f, p.at(layer + ".self_weight")));
+    auto z = traits.has_powers ? powers_of(tape, a, f, p.at(layer + ".weight"), settings.num_propagations)
+                               : tape.product(h, p.at(layer + ".weight"));
+    if (traits.has_self_weights) z = tape.sum(z, tape.product(f, p.at(layer + ".self_weight")));
     z = with_bias(z, layer);
     if (l + 1 == settings.num_layers() && !settings.has_head) return z;
     auto d = activated(tape, settings.activation, normed(tape, settings, pass, z, layer, p));

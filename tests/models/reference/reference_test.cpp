@@ -56,7 +56,7 @@ class Reference : public ::testing::TestWithParam<std::array<int, 4>> {
   /// The parameters that set_formula_parameters() gives such a network.
   NamedMatrices formula_parameters(ReferenceCase const& c, graph::GraphStore const& store) {
     auto settings = c.settings;
-    if (!reads_edges(settings)) settings.schedule = Schedule::pmm3d;
+    if (!traits_of(settings.model, settings.aggregator).needs_owners()) settings.schedule = Schedule::pmm3d;
     models::NetworkParameters<double> parameters(one_, models::plan_network(store, settings), settings);
     set_formula_parameters(parameters.list());
     return whole_of(parameters.list());
@@ -266,6 +266,14 @@ TEST_P(Reference, OfMaximaIsRepeated) {
       if (grid_.size(pmm::Axis::data) == 1) expect_full_graph(c);
       expect_mini_batches(c, sampling::BatchEdges::rescale);
     }
+}
+
+TEST_P(Reference, OfPowersIsRepeated) {
+  for (auto const& c : cases_of_powers()) {
+    SCOPED_TRACE(c.name);
+    if (grid_.size(pmm::Axis::data) == 1) expect_full_graph(c);
+    expect_mini_batches(c, sampling::BatchEdges::rescale);
+  }
 }
 
 TEST_P(Reference, OfAttentionIsRepeatedOnTheWholeGraph) {

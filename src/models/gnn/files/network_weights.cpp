@@ -12,10 +12,10 @@ using runtime::Hdf5File;
 Architecture architecture_of(NetworkSettings const& settings) {
   auto const yes_or_no = [](bool has_it) { return std::string(has_it ? "yes" : "no"); };
   Architecture parts{{"model", std::string(name_of(settings.model))}};
-  if (settings.model == Model::sage) parts.emplace_back("aggregator", name_of(settings.aggregator));
+  if (settings.model == Model::sage || settings.model == Model::graphconv)
+    parts.emplace_back("aggregator", name_of(settings.aggregator));
   auto const traits = traits_of(settings.model, settings.aggregator);
-  if (traits.has_propagations)
-    parts.emplace_back("propagation_steps", std::to_string(settings.num_propagations));
+  if (traits.has_steps()) parts.emplace_back("propagation_steps", std::to_string(settings.num_propagations));
   if (traits.has_teleport) parts.emplace_back("teleport", fmt::format("{}", settings.teleport));
   if (traits.has_identity_maps) parts.emplace_back("theta", fmt::format("{}", settings.theta));
   if (weighs_neighbours(settings)) {

@@ -25,13 +25,16 @@ using runtime::throw_user;
 
 using Name = std::pair<std::string_view, std::string_view>;
 
-/// Names of parameters, with * for the number of the layer: of GCNConv, of SAGEConv, of GINConv with an MLP, and common to all
-/// models. Our head is the second part of GIN's last perceptron.
+/// Names of parameters, with * for the number of the layer: of GCNConv, of SAGEConv, of GraphConv, of GINConv with an MLP, and common
+/// to all models. Our head is the second part of GIN's last perceptron.
 constexpr std::array<Name, 2> names_of_gcn{
     {{"layer*.weight", "convs.*.lin.weight"}, {"layer*.bias", "convs.*.bias"}}};
 constexpr std::array<Name, 3> names_of_sage{{{"layer*.weight", "convs.*.lin_l.weight"},
                                              {"layer*.bias", "convs.*.lin_l.bias"},
                                              {"layer*.self_weight", "convs.*.lin_r.weight"}}};
+constexpr std::array<Name, 3> names_of_graphconv{{{"layer*.weight", "convs.*.lin_rel.weight"},
+                                                  {"layer*.bias", "convs.*.lin_rel.bias"},
+                                                  {"layer*.self_weight", "convs.*.lin_root.weight"}}};
 constexpr std::array<Name, 5> names_of_gin{{{"layer*.weight", "convs.*.nn.lins.0.weight"},
                                             {"layer*.bias", "convs.*.nn.lins.0.bias"},
                                             {"layer*.second.weight", "convs.*.nn.lins.1.weight"},
@@ -50,6 +53,7 @@ constexpr std::array<Name, 4> names_of_batch_norm{{{"layer*.norm", "norms.*.modu
                                                    {"layer*.norm_variance", "norms.*.module.running_var"}}};
 
 /// Properties in a weights file that the tensors do not show.
+constexpr std::array models_with_names{Model::gcn, Model::sage, Model::graphconv, Model::gin};
 constexpr std::array unseen_parts{"aggregator",    "activation", "residual",       "feature_norm",
                                   "normalization", "self_loops", "dense_libraries"};
 
@@ -62,11 +66,12 @@ std::vector<Name> names_of(Model model, Norm norm) {
     append(names_of_norm);
   if (model == Model::gcn) append(names_of_gcn);
   if (model == Model::sage) append(names_of_sage);
+  if (model == Model::graphconv) append(names_of_graphconv);
   if (model == Model::gin) append(names_of_gin);
   return names;
 }
 
-/// Model by the names of the arrays: only SAGE has self weights, and only GIN has epsilon.
+/// Model by the names of the arrays: only SAGE and GraphConv, which have the same arrays, have self weights, and only GIN has epsilon.
 template<class Contains>
 Model model_of(Contains const& contains) {
   return contains("layer0.self_weight") ? Model::sage : contains("layer0.epsilon") ? Model::gin : Model::gcn;
@@ -187,9 +192,9 @@ class ImportedShapes {
     for (auto const& tensor : file.tensors()) {
       auto const parameter = parameter_of_torch(tensor.name);
       if (!parameter)
-        throw_user("{}: '{}' is no parameter of a GCN, of GraphSAGE or of GIN; known are convs.L.lin.weight, "
-                   "convs.L.bias, "
-                   "convs.L.lin_l, convs.L.lin_r.weight, convs.L.nn.lins, convs.L.eps, norms.L.weight, "
+        throw_user("{}: '{}' is no parameter of a GCN, of GraphSAGE, of GraphConv or of GIN; known are "
+                   "convs.L.lin.weight, convs.L.bias, convs.L.lin_l, convs.L.lin_r.weight, convs.L.lin_rel, "
+                   "convs.L.lin_root.weight, convs.L.nn.lins, convs.L.eps, norms.L.weight, "
                    "lin_in and lin_out",
                    path_, tensor.name);
       auto shape = tensor.shape;
@@ -201,6 +206,11 @@ class ImportedShapes {
     }
     auto const has = [&](std::string const& parameter) { return contains(parameter); };
     names_ = {model_of(has), num_layers_of(has), norm_of(has)};
+    auto const is_of_graphconv = [](Tensor const& tensor) {
+      return tensor.name.find(".lin_root.") != std::string::npos;
+    };
+    if (names_.model == Model::sage && std::ranges::any_of(file.tensors(), is_of_graphconv))
+      names_.model = Model::graphconv;
     if (names_.model == Model::gin)
       for (auto const* const leaf : {"weight", "bias"})
         if (auto last = shapes_.extract(second_of_last(names_.num_layers, leaf)); !last.empty()) {
@@ -235,7 +245,7 @@ class ImportedShapes {
           throw_user("{}: {} must be there, with one number", path_, torch(part + ".epsilon"));
         ++num_found;
       }
-      if (model() == Model::sage && is_layer) {
+      if (traits_of(model(), Aggregator::mean).has_self_weights && is_layer) {
         auto const own = shapes_.find(part + ".self_weight");
         if (own == shapes_.end() || own->second != weight->second)
           throw_user("{}: {} must be there, as large as {}", path_, torch(part + ".self_weight"),
@@ -323,7 +333,7 @@ std::optional<std::string> torch_name_of(std::string const& parameter, Model mod
 }
 
 std::optional<std::string> parameter_of_torch(std::string const& name) {
-  for (auto const model : {Model::gcn, Model::sage, Model::gin})
+  for (auto const model : models_with_names)
     for (auto const norm : {Norm::layer, Norm::batch})
       for (auto const& [ours, torch] : names_of(model, norm))
         if (auto renamed = rename(name, torch, ours)) return renamed;
@@ -336,17 +346,17 @@ void export_weights(runtime::Communicator const& comm, std::filesystem::path con
     if (!comm.is_root()) return;
     auto const file = Hdf5File::open(weights);
     auto const has = [&](std::string const& parameter) { return file.contains(array_of(parameter)); };
-    if (file.contains_attribute("/", "model"))
-      if (auto const model = file.read_text("/", "model");
-          model == "sgc" || model == "appnp" || model == "gcnii")
-        throw_user("{}: weights of --model {} have no names of PyTorch Geometric here: export-weights takes "
-                   "those of gcn, sage and gin",
-                   weights.string(), model);
+    auto const model =
+        file.contains_attribute("/", "model") ? parse_model(file.read_text("/", "model")) : model_of(has);
     if (has("layer0.attention"))
       runtime::throw_user(
           "{} has layers of attention, which are not exported so far: h5py reads them as they are",
           weights.string());
-    TorchNames const names{model_of(has), num_layers_of(has), norm_of(has)};
+    if (std::ranges::find(models_with_names, model) == models_with_names.end())
+      throw_user("{}: weights of --model {} have no names of PyTorch Geometric here: export-weights takes "
+                 "those of gcn, sage, graphconv and gin",
+                 weights.string(), name_of(model));
+    TorchNames const names{model, num_layers_of(has), norm_of(has)};
     auto const parameters = parameters_in(file, weights, names);
     auto const is_double = std::ranges::any_of(parameters, [&](std::string const& parameter) {
       return file.type(array_of(parameter)) == runtime::Hdf5Type::float64;

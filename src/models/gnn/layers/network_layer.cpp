@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/layers/network_layer.hpp"
 
-#include "models/layers/propagation_terms.hpp"
 #include "pmm/kernels/host_parts.hpp"
-#include "pmm/kernels/rounding.hpp"
 #include "pmm/rows/bias.hpp"
 #include "pmm/rows/column_sums.hpp"
 
@@ -60,39 +58,6 @@ bool lends_operand(pmm::GridShape const& shape, NetworkLayerPlan const& layer, b
   return shares_outputs && layer.index > 0 && layer.aggregates_first && has_middle_in_place(shape, layer);
 }
 
-template<class T>
-OperandWeight<T>::OperandWeight(pmm::DistMatrix<Sum> weight, GrowingVector<T>& memory,
-                                std::optional<double> map_share)
-    : map_share_(map_share),
-      parameter_(std::move(weight)) {
-  if constexpr (std::is_same_v<T, Sum>)
-    if (!map_share_) {
-      matrix_ = parameter_;
-      return;
-    }
-  matrix_ = {parameter_.grid(), parameter_.placement(), memory.reserve(parameter_.block().num_padded)};
-}
-
-template<class T>
-void OperandWeight<T>::update(runtime::DefaultExec const& exec) const {
-  if constexpr (!std::is_same_v<T, Sum>)
-    pmm::round_numbers(exec, parameter_.storage(), matrix_.storage());
-  else if (map_share_)
-    map_identity(exec, parameter_, *map_share_, matrix_);
-}
-
-template<class T>
-void OperandWeight<T>::finish_gradient(runtime::DefaultExec const& exec,
-                                       pmm::DistMatrix<Sum> const& gradient) const {
-  if (map_share_) map_identity_backward(exec, gradient, *map_share_);
-}
-
-void plan_operand_weight(pmm::StepPlan& step, pmm::Placement const& weight, NumberFormats const& formats,
-                         bool is_mapped) {
-  if (is_mapped || formats.operand != runtime::Wire::native)
-    plan_matrix(step, weight, "orthant::models::operand_weight", pmm::Lifetime::training, formats.operand);
-}
-
 void NetworkScratchPlan::add(pmm::StepPlan const& step, NetworkLayerPlan const& layer,
                              NetworkLayerOptions const& options) {
   auto const& formats = options.formats;
@@ -103,6 +68,7 @@ void NetworkScratchPlan::add(pmm::StepPlan const& step, NetworkLayerPlan const& 
     gradient = std::max(gradient, step.block(layer.input).num_padded);
   if (has_middle(step.shape(), layer, options))
     middle = std::max(middle, step.block(layer.middle).num_padded);
+  if (layer.num_powers > 0) powers = std::max(powers, output.num_padded);
   auto const products = products_of(layer, formats);
   if (layer.transforms())
     for (auto const& product : {products.transform, products.weight_back})
@@ -124,6 +90,7 @@ void NetworkScratch<T>::reserve(NetworkScratchPlan const& needed) {
   static_cast<void>(residual_gradient.reserve(needed.residual_gradient));
   static_cast<void>(row_sums.reserve(needed.row_sums));
   static_cast<void>(middle.reserve(needed.middle));
+  static_cast<void>(powers.reserve(needed.powers));
   static_cast<void>(self.product.reserve(needed.self.product));
   static_cast<void>(self.moved.reserve(needed.self.moved));
   static_cast<void>(self.sum.reserve(needed.self.sum));
@@ -134,6 +101,7 @@ void NetworkScratchPlan::list(pmm::StepPlan& step, runtime::Wire format) const {
   step.add_array("orthant::models::residual_gradient", step.wire_bytes(residual_gradient, format));
   step.add_array("orthant::models::row_sums", step.scalar_bytes(row_sums));
   step.add_array("orthant::models::middle", step.wire_bytes(middle, format));
+  step.add_array("orthant::models::powers", step.scalar_bytes(powers));
   self.list(step);
   workspace.list(step);
   overlapped.list(step);
@@ -149,6 +117,7 @@ void plan_layer_arrays(pmm::StepPlan& step, NetworkLayerPlan const& layer,
                 formats.of_output(layer.makes_logits));
   if (layer.transforms()) plan_operand_weight(step, layer.weight, formats, layer.map_share.has_value());
   plan_self_arrays(step, layer);
+  plan_own_arrays(step, layer);
 }
 
 template<class T>
@@ -178,6 +147,10 @@ NetworkLayer<T>::NetworkLayer(pmm::ProcessGrid const& grid, NetworkLayerPlan con
   if constexpr (std::is_same_v<T, Sum>) {
     if (p.teleport_site)
       aggregation_ = make_teleport_aggregation<T>(std::move(aggregation_), graph.teleport, *p.teleport_site);
+    if (p.num_powers > 0)
+      aggregation_ =
+          make_power_aggregation<T>(grid, p, std::move(aggregation_), lent(grid, p.output, scratch.powers));
+    if (p.own) aggregation_ = make_own_aggregation<T>(grid, p, std::move(aggregation_), memory.own);
     if (p.takes_maximum)
       aggregation_ = make_maximum_aggregation<T>(grid, p, graph.adjacency, graph.column_ids,
                                                  scratch.workspace, scratch.maximum, memory.maximum);
@@ -384,7 +357,6 @@ void NetworkLayer<T>::backward_products(runtime::DefaultExec const& exec, Featur
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template struct NetworkScratch<T>;                                                                         \
   template class NetworkLayer<T>;                                                                            \
-  template class OperandWeight<T>;                                                                           \
   ORTHANT_INSTANTIATE_FOR(T, pmm::DistMatrix<T>)                                                             \
   ORTHANT_INSTANTIATE_FOR(T, pmm::DistSparse<runtime::SumOf<T>>)
 #define ORTHANT_INSTANTIATE_FOR(T, Features)                                                                 \

@@ -24,6 +24,8 @@
 #include "models/gnn/layers/aggregation.hpp"
 #include "models/gnn/layers/attention_aggregation.hpp"
 #include "models/gnn/layers/maximum_aggregation.hpp"
+#include "models/gnn/layers/own_aggregation.hpp"
+#include "models/gnn/layers/power_aggregation.hpp"
 #include "models/gnn/layers/self_term.hpp"
 #include "models/gnn/layers/teleport.hpp"
 #include "models/gnn/plan/network_parameters.hpp"
@@ -69,6 +71,7 @@ struct NetworkScratch {
   SelfScratch<T> self;
   AttentionScratch<runtime::SumOf<T>> attention;
   MaximumScratch<runtime::SumOf<T>> maximum;
+  GrowingVector<runtime::SumOf<T>> powers{"orthant::models::powers"}; // A^ Y of a layer with powers of A^
   using Workspace = pmm::Workspace<runtime::SumOf<T>>;
   std::shared_ptr<Workspace> workspace = std::make_shared<Workspace>();
   std::shared_ptr<Workspace> overlapped = std::make_shared<Workspace>(); // of a product that overlaps others
@@ -87,6 +90,7 @@ struct NetworkLayerMemory {
   GrowingVector<runtime::SumOf<T>> logits{"orthant::models::output"}; // if logits are not of type T
   GrowingVector<T> weight{"orthant::models::operand_weight"};         // if the operand is rounded or mapped
   MaximumPlaces maximum{"orthant::models::maximum_places"};
+  OwnMemory<runtime::SumOf<T>> own;                                  // few models have it
   std::unique_ptr<EdgeAttentionMemory<runtime::SumOf<T>>> attention; // few models have it
 };
 
@@ -120,6 +124,7 @@ struct NetworkScratchPlan {
   std::int64_t residual_gradient = 0;
   std::int64_t row_sums = 0;
   std::int64_t middle = 0;
+  std::int64_t powers = 0;
   SelfScratchPlan self;
   pmm::WorkspacePlan workspace;
   pmm::WorkspacePlan overlapped;

@@ -53,7 +53,8 @@ std::vector<GridChoice> rank_grids(GridQuestion const& question, EpochSeconds co
 }
 
 std::string_view open_schedules(NetworkSettings const& settings, std::string_view word) {
-  auto const has_one = weighs_neighbours(settings) || predicts_links(settings);
+  auto const has_one =
+      traits_of(settings.model, settings.aggregator).needs_owners() || predicts_links(settings);
   return has_one && word == "auto" ? "rows" : word;
 }
 

@@ -4,26 +4,30 @@
 #include "runtime/error.hpp"
 
 #include <array>
-#include <utility>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace orthant::models {
 namespace {
 
-constexpr std::array<std::pair<Model, std::string_view>, 8> names{{{Model::gcn, "gcn"},
-                                                                   {Model::sage, "sage"},
-                                                                   {Model::gin, "gin"},
-                                                                   {Model::sgc, "sgc"},
-                                                                   {Model::appnp, "appnp"},
-                                                                   {Model::gcnii, "gcnii"},
-                                                                   {Model::gat, "gat"},
-                                                                   {Model::gatv2, "gatv2"}}};
+/// In the order of the enumeration.
+constexpr std::array<std::string_view, num_built_in_models> names{
+    "gcn", "sage", "graphconv", "tag", "gin", "sgc", "appnp", "gcnii", "gat", "gatv2"};
 
 } // namespace
 
+std::vector<std::string> model_names() {
+  std::vector<std::string> all(names.begin(), names.end());
+  for (auto const& own : registered_convolutions())
+    all.push_back(own->name);
+  return all;
+}
+
 Model parse_model(std::string_view word) {
-  for (auto const& [model, name] : names)
-    if (name == word) return model;
-  runtime::throw_user("--model is gcn, sage, gin, sgc, appnp, gcnii, gat or gatv2, not '{}'", word);
+  auto const all = model_names();
+  for (std::size_t m = 0; m < all.size(); ++m)
+    if (all[m] == word) return static_cast<Model>(m);
+  runtime::throw_user("--model is one of {}, not '{}'", fmt::join(all, ", "), word);
 }
 
 Aggregator parse_aggregator(std::string_view word) {
@@ -33,10 +37,13 @@ Aggregator parse_aggregator(std::string_view word) {
   runtime::throw_user("--aggregator is mean, sum or max, not '{}'", word);
 }
 
+Aggregator usual_aggregator(Model model) {
+  return model == Model::graphconv ? Aggregator::sum : Aggregator::mean;
+}
+
 std::string_view name_of(Model model) {
-  for (auto const& [known, name] : names)
-    if (known == model) return name;
-  return {};
+  auto const m = static_cast<std::size_t>(model);
+  return m < names.size() ? names.at(m) : registered_convolutions().at(m - names.size())->name;
 }
 
 std::string_view name_of(Aggregator aggregator) {
@@ -45,6 +52,10 @@ std::string_view name_of(Aggregator aggregator) {
 
 ModelTraits traits_of(Model model, Aggregator aggregator) {
   using graph::Normalization;
+  if (auto const m = static_cast<std::size_t>(model); m >= num_built_in_models) {
+    auto const& own = registered_convolutions().at(m - num_built_in_models);
+    return {.has_self_weights = own->has_self_weights, .graph_operator = own->graph_operator, .own = own};
+  }
   switch (model) {
   case Model::gcn:
     return {};
@@ -63,7 +74,11 @@ ModelTraits traits_of(Model model, Aggregator aggregator) {
     return {.has_self_scales = true,
             .has_perceptrons = true,
             .graph_operator = graph::GraphOperator{Normalization::none, graph::SelfLoops::dropped}};
+  case Model::tag:
+    return {.has_powers = true,
+            .graph_operator = graph::GraphOperator{Normalization::symmetric, graph::SelfLoops::dropped}};
   case Model::sage:
+  case Model::graphconv:
     break;
   }
   auto const normalization = aggregator == Aggregator::mean ? Normalization::row : Normalization::none;

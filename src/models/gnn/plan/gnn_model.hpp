@@ -8,10 +8,14 @@
 //   sage mean  Q = A^ F W + F W'                       A^ = D^-1 A: the mean over the neighbors, 0 without neighbors
 //   sage sum   Q = A^ F W + F W'                       A^ = A
 //   sage max   Q = P W + F W'                          P_ic = the maximum of F_jc over the neighbors j, 0 without neighbors
+//   graphconv  as sage, by default sum
+//   tag        Q = sum_k A^^k F W_k, k = 0 .. K         A^ = D^-1/2 A D^-1/2
 //   gin        Q = (A^ F + (1 + epsilon) F) W          A^ = A; epsilon is trained. Q is the first layer of a perceptron:
 //              F' = relu(Q + b) W'' + b''. In the last layer W'' is the head.
 //   gat        Q = alpha F W, heads side by side       A^ = A with self loops; alpha_ij is the softmax over j of a
 //   gatv2                                              trained score of F_i and F_j (network_plan.hpp)
+//
+// A program can register convolutions of its own, which are models as well (own_convolution.hpp).
 //
 // Models that propagate. A^ is the operator of gcn, alpha the teleport probability, f the activation.
 //
@@ -23,25 +27,36 @@
 // Sources: Kipf & Welling (arXiv 1609.02907); Hamilton, Ying & Leskovec (arXiv 1706.02216), the form without sampling, where the
 // weight of the concatenation [F | A^ F] is stored as two matrices; Xu, Hu, Leskovec & Jegelka (arXiv 1810.00826); Wu et al. (arXiv
 // 1902.07153), equation 8; Gasteiger, Bojchevski & Günnemann (arXiv 1810.05997), equation 4; Chen, Wei, Huang, Ding & Li (arXiv
-// 2007.02133), equation 5; Velickovic et al. (arXiv 1710.10903); Brody, Alon & Yahav (arXiv 2105.14491).
+// 2007.02133), equation 5; Velickovic et al. (arXiv 1710.10903); Brody, Alon & Yahav (arXiv 2105.14491); Morris et al. (arXiv
+// 1810.02244), equation 5; Du, Zhang, Wu, Moura & Kar (arXiv 1710.10370), equation 3.
 
 #include "graph/store/store_format.hpp"
 #include "models/gnn/plan/network_plan.hpp"
+#include "models/gnn/plan/own_convolution.hpp"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace orthant::models {
 
-enum class Model : std::uint8_t { gcn, sage, gin, sgc, appnp, gcnii, gat, gatv2 };
+enum class Model : std::uint8_t { gcn, sage, graphconv, tag, gin, sgc, appnp, gcnii, gat, gatv2 };
+/// The number of models above. Registered convolutions have the values after them.
+inline constexpr std::size_t num_built_in_models = 10;
 
-/// How GraphSAGE combines the features of neighbors.
+/// How GraphSAGE and GraphConv combine the features of neighbors.
 enum class Aggregator : std::uint8_t { mean, sum, max };
 
-/// Accepted words: "gcn", "sage", "gin", "sgc", "appnp", "gcnii", "gat", "gatv2"; "mean", "sum", "max". Throw UserError for other words.
+/// The names of all models, with those of registered convolutions.
+[[nodiscard]] std::vector<std::string> model_names();
+/// Accept the words of model_names(), and "mean", "sum", "max". Throw UserError for other words.
 [[nodiscard]] Model parse_model(std::string_view word);
 [[nodiscard]] Aggregator parse_aggregator(std::string_view word);
+/// The aggregator of a model whose user names none.
+[[nodiscard]] Aggregator usual_aggregator(Model model);
 [[nodiscard]] std::string_view name_of(Model model);
 [[nodiscard]] std::string_view name_of(Aggregator aggregator);
 
@@ -52,12 +67,18 @@ struct ModelTraits {
   bool has_propagations = false;  // K products by A^ without weights, after dense layers
   bool has_teleport = false;      // alpha H0
   bool takes_maximum = false;     // over neighbors, in place of A^ F
+  bool has_powers = false;        // of A^, up to K, each with a weight of its own; schedule `rows`
   bool has_identity_maps = false; // (1 - beta) I + beta W, after a dense layer; with a head
   std::optional<graph::GraphOperator> graph_operator{}; // nullopt: the operator of the store or of the user
   std::optional<AttentionKind> attention{};             // weights of neighbors; schedule `rows`
+  std::shared_ptr<Convolution const> own{};             // a registered convolution
 
   /// Whether the first layer is dense, that is, multiplies X by a weight only.
   [[nodiscard]] bool begins_dense() const { return has_propagations || has_identity_maps; }
+  /// Whether the layers need whole rows, that is, the schedule `rows`.
+  [[nodiscard]] bool needs_owners() const { return attention || has_powers; }
+  /// Whether --propagation-steps has a meaning.
+  [[nodiscard]] bool has_steps() const { return has_propagations || has_powers; }
 };
 [[nodiscard]] ModelTraits traits_of(Model model, Aggregator aggregator);
 

@@ -185,7 +185,7 @@ NetworkParameters<T>::NetworkParameters(pmm::ProcessGrid const& grid, NetworkPla
     }
     auto const& attention = plan.layers[l].attention;
     layers_.push_back(make("layer" + std::to_string(l), index, settings_of(plan.layers[l], settings), 0,
-                           plan.layers[l].has_self_weight, attention && attention->is_dynamic() ? 2 : 1));
+                           plan.layers[l].has_self_weight, plan.layers[l].num_weights()));
     if (is_normalised(plan, settings, l)) add_norm(index, settings.norm, layers_.back());
     if (plan.layers[l].has_self_scale) add_epsilon(index, layers_.back());
     if (attention) add_attention(index, *attention, settings.seed, layers_.back());

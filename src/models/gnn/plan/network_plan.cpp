@@ -63,7 +63,7 @@ void place_with_owners(NetworkLayerPlan& layer, OwnerRoles const& owners, std::i
   Layout const whole_rows{pmm::group_axes, {}, Storage::replicated, order_p1, pmm::natural_order};
   layer.owners = owners;
   layer.adjacency = {Layout{owners.roles.c, owners.roles.a, Storage::replicated, order_p1, order_p1}, {n, n}};
-  auto const transformed = layer.attention ? layer.attention->num_projected() : out;
+  auto const transformed = layer.attention ? layer.attention->num_projected() : (1 + layer.num_powers) * out;
   if (layer.transforms()) layer.weight = {Layout{{}, {}}, {in, transformed}};
   layer.input = {whole_rows, {n, in}};
   layer.output = {whole_rows, {n, out}};
@@ -193,9 +193,10 @@ NetworkPlan plan_of_batch(NetworkPlan const& plan, std::int64_t num_vertices) {
 
 NetworkPlan plan_network(NetworkShape const& shape, ProductOrder order) {
   ORTHANT_REQUIRE(shape.widths.size() >= 2, "a GCN needs a layer");
-  ORTHANT_REQUIRE(!shape.attention || shape.schedule == Schedule::rows,
-                  "attention is between owners of vertices");
-  ORTHANT_REQUIRE(!shape.takes_maximum || order != ProductOrder::transform_first, "a maximum comes first");
+  ORTHANT_REQUIRE((!shape.attention && shape.num_powers == 0) || shape.schedule == Schedule::rows,
+                  "attention and powers of A^ are between owners of vertices");
+  ORTHANT_REQUIRE((!shape.takes_maximum && !shape.own) || order != ProductOrder::transform_first,
+                  "a maximum comes first");
   ORTHANT_REQUIRE(!shape.has_perceptrons || shape.head_classes, "the last perceptron ends with a head");
   require_countable(shape);
   NetworkPlan plan;
@@ -224,13 +225,15 @@ NetworkPlan plan_network(NetworkShape const& shape, ProductOrder order) {
     auto const must_transform = is_sparse || (l == 0 && shape.has_self_scales && !shape.projected_features);
     auto const is_propagated = layer.kind == LayerKind::propagation || shape.has_teleport;
     layer.aggregates_first =
-        layer.aggregates() && !must_transform && !shape.attention &&
-        (is_propagated || shape.takes_maximum || order == ProductOrder::aggregate_first ||
+        layer.aggregates() && !must_transform && !shape.attention && shape.num_powers == 0 &&
+        (is_propagated || shape.takes_maximum || shape.own || order == ProductOrder::aggregate_first ||
          (order == ProductOrder::automatic && aggregating_first_is_cheaper(shape, l)));
     auto const reads_features = l == 0 && !shape.projected_features;
     auto const gives_logits = l + 2 == shape.widths.size() && !shape.head_classes;
     layer.is_residual = shape.has_residuals && in == out && !reads_features && !gives_logits;
     layer.takes_maximum = shape.takes_maximum;
+    layer.num_powers = shape.num_powers;
+    layer.own = shape.own;
     layer.has_self_weight = shape.has_self_weights;
     layer.has_self_scale = shape.has_self_scales;
     layer.drops_output = !shape.has_perceptrons;

@@ -40,6 +40,8 @@
 
 namespace orthant::models {
 
+struct Convolution;
+
 // An optional value in memory of its own. Unlike std::optional it keeps objects small if most of them have no value.
 
 template<class T>
@@ -147,6 +149,8 @@ struct NetworkShape {
   bool has_teleport = false;                 // aggregating layers add H0, the input of the first of them
   std::optional<double> theta{};             // identity maps of convolutions; nullopt: none
   bool takes_maximum = false;                // over neighbors, in place of A^ F; aggregates first
+  std::int64_t num_powers = 0;               // K of sum_k A^^k F W_k; schedule `rows`; 0: A^ F W
+  std::shared_ptr<Convolution const> own{};  // a registered convolution; aggregates first
   std::optional<AttentionShape> attention{}; // weights of neighbors; schedule `rows`
   bool has_residuals = false;                // around layers whose output is as wide as their input, except X
   bool has_input_dropout = false;            // if false, A^ F0 is the same every epoch,
@@ -204,6 +208,13 @@ struct NetworkLayerPlan {
   std::int64_t least_weighted_width =
       0; // least width per rank whose aggregation keeps weights of non-zeros; 0: never
   std::optional<AttentionPlan> attention{}; // weights the entries of A^, a pattern; transforms first
+  std::int64_t num_powers = 0; // U = [F W_0 | .. | F W_K] and Q = sum_k A^^k U_k; transforms first
+  std::shared_ptr<Convolution const> own{}; // a registered convolution, in place of A^ F; aggregates first
+
+  /// Number of matrices that lie side by side in W.
+  [[nodiscard]] std::int64_t num_weights() const {
+    return attention && attention->is_dynamic() ? 2 : 1 + num_powers;
+  }
 
   /// Whether the operand of A^, or the product with it, is kept for the backward pass.
   [[nodiscard]] bool keeps_middle() const {

@@ -13,7 +13,7 @@ void set_model(NetworkSettings& settings, Model model, Aggregator aggregator) {
   settings.aggregator = aggregator;
   auto const traits = traits_of(model, aggregator);
   if (traits.has_perceptrons || traits.has_identity_maps) settings.has_head = true;
-  if (traits.attention) settings.schedule = Schedule::rows;
+  if (traits.needs_owners()) settings.schedule = Schedule::rows;
   auto const& of_model = traits.graph_operator;
   if (!of_model) return;
   if (settings.normalization || settings.self_loops)
@@ -48,10 +48,10 @@ void use_operator(graph::GraphStore& store, NetworkSettings& settings) {
   auto const otherwise = settings.normalization ? graph::usual_self_loops(normalization) : stored.self_loops;
   auto const self_loops = settings.self_loops.value_or(otherwise);
   store.set_operator({normalization, self_loops});
-  // Layers that read edges ignore weights, as in PyG; a maximum of sparse rows would be dense anyway.
-  auto const takes_maximum = traits_of(settings.model, settings.aggregator).takes_maximum;
+  // Layers that read edges ignore weights, as in PyG; a maximum or a function of sparse rows would be dense anyway.
+  auto const traits = traits_of(settings.model, settings.aggregator);
   if (reads_edges(settings)) store.ignore_weights();
-  if (takes_maximum && settings.projected_width == 0) store.make_features_dense();
+  if ((traits.takes_maximum || traits.own) && settings.projected_width == 0) store.make_features_dense();
   settings.normalization = normalization;
   settings.self_loops = self_loops;
 }
@@ -69,6 +69,7 @@ bool shares_outputs(NetworkPlan const& plan, NetworkSettings const& settings) {
   if (plan.layers.size() == 1 && settings.trains_features && settings.operand_format != runtime::Wire::native)
     return false;
   return std::ranges::all_of(plan.layers, [](NetworkLayerPlan const& layer) {
+    if (layer.num_powers > 0 || layer.own) return false; // they keep the operand of A^
     return layer.owners && layer.owners->hidden_axes == pmm::AxisSet() &&
            layer.kind == LayerKind::convolution && !layer.is_residual && !layer.reads_itself() &&
            !layer.map_share && !layer.second && !layer.reads_edges();
@@ -128,6 +129,8 @@ NetworkShape shape_of(graph::StoreFacts const& facts, NetworkSettings const& set
   shape.has_self_scales = traits.has_self_scales;
   shape.has_perceptrons = traits.has_perceptrons;
   shape.takes_maximum = traits.takes_maximum;
+  shape.num_powers = traits.has_powers ? settings.num_propagations : 0;
+  shape.own = traits.own;
   if (traits.attention)
     shape.attention = AttentionShape{*traits.attention, settings.num_heads, settings.num_output_heads};
   shape.has_sparse_features = facts.feature_kind == graph::FeatureKind::sparse;

@@ -18,8 +18,8 @@ namespace orthant::models {
 
 struct NetworkSettings {
   Model model = Model::gcn;
-  Aggregator aggregator = Aggregator::mean;          // GraphSAGE only
-  std::int64_t num_propagations = 10;                // K of SGC and APPNP
+  Aggregator aggregator = Aggregator::mean;          // GraphSAGE and GraphConv
+  std::int64_t num_propagations = 10;                // K of SGC, APPNP and TAGConv
   double teleport = 0.1;                             // alpha of APPNP and GCNII
   double theta = 0.5;                                // GCNII only
   std::vector<std::int64_t> hidden_widths{128, 128}; // one fewer than layers; as many with a head

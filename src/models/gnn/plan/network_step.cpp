@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/plan/network_step.hpp"
 
+#include "models/gnn/plan/aggregation_step.hpp"
 #include "models/gnn/plan/attention_step.hpp"
 #include "models/gnn/plan/network_parameters.hpp"
 #include "models/gnn/plan/network_products.hpp"
+#include "models/gnn/plan/own_convolution.hpp"
 #include "models/layers/activation.hpp"
 #include "models/layers/propagation_terms.hpp"
 #include "models/training/parameter_update.hpp"
@@ -227,52 +229,38 @@ class EpochList {
   [[nodiscard]] AttentionSteps attention_steps(NetworkLayerPlan const& layer, std::int64_t entries) const {
     return {step_.shape(), step_.coordinates(), layer, cells(layer), entries, traits_.needed};
   }
+  void multiply_by_adjacency(NetworkLayerPlan const& layer, std::int64_t entries, bool is_backward) {
+    if (layer.owners) {
+      auto const [forward, backward] = between_owners(layer);
+      plan_aggregate(step_, is_backward ? backward : forward, entries);
+    } else {
+      auto const products = products_of(layer, settings_.formats());
+      plan_product(step_, is_backward ? products.aggregate_back : products.aggregate, entries);
+    }
+  }
   void aggregate(NetworkLayerPlan const& layer, std::int64_t entries) {
     if (layer.attention)
       return plan_attention(step_, attention_steps(layer, entries), drops_coefficients_, plan_.drops_edges);
     if (layer.takes_maximum) return plan_maximum(step_, layer, cells(layer), entries, traits_.needed);
-    bring_scaled(layer);
-    if (layer.owners)
-      plan_aggregate(step_, between_owners(layer).forward, entries);
-    else
-      plan_product(step_, products_of(layer, settings_.formats()).aggregate, entries);
-    if (layer.has_self_scale) add_scaled(layer.aggregate());
+    auto const multiply = [&] { multiply_by_adjacency(layer, entries, false); };
+    if (layer.num_powers > 0) return plan_powers(step_, layer, multiply);
+    plan_bring_scaled(step_, layer, traits_);
+    multiply();
+    if (layer.own && layer.own->list_forward) layer.own->list_forward(step_, layer);
+    if (layer.has_self_scale) plan_add_scaled(step_, layer.aggregate());
     if (layer.teleport_site) plan_add_teleport(step_, layer.aggregate());
   }
   void aggregate_back(NetworkLayerPlan const& layer, std::int64_t entries) {
     if (layer.attention) return plan_attention_backward(step_, attention_steps(layer, entries));
     if (layer.takes_maximum)
       return plan_maximum_backward(step_, layer, cells(layer), entries, traits_.needed);
+    auto const multiply = [&] { multiply_by_adjacency(layer, entries, true); };
+    if (layer.num_powers > 0) return plan_powers_backward(step_, layer, multiply);
     split_gradient(layer);
-    bring_scaled_back(layer);
-    if (layer.owners)
-      plan_aggregate(step_, between_owners(layer).backward, entries);
-    else
-      plan_product(step_, products_of(layer, settings_.formats()).aggregate_back, entries);
-    if (layer.has_self_scale) add_scaled(layer.aggregated());
-  }
-
-  /// Moves rows of the vertex itself, scaled by a trained factor (gnn/layers/aggregation.hpp).
-  void bring_scaled(NetworkLayerPlan const& layer) {
-    if (!layer.has_self_scale) return;
-    if (!layer.owners)
-      plan_relayout(step_, traits_.self_sizes(layer, false));
-    else if (keeps_brought(layer))
-      pmm::plan_copy(step_, layer.aggregate());
-  }
-  void bring_scaled_back(NetworkLayerPlan const& layer) {
-    if (!layer.has_self_scale) return;
-    auto const& gradient = layer.aggregate();
-    auto const bytes = step_.scalar_bytes(step_.block(gradient).num_stored);
-    step_.add_pass({"dot_numbers", 2 * bytes, step_.scalar_bytes(1)});
-    if (layer.owners) return;
-    for (auto const axes : {gradient.layout.rows, gradient.layout.columns})
-      step_.add_call(runtime::Operation::all_reduce, axes, step_.scalar_bytes(1));
-    plan_relayout(step_, traits_.self_sizes(layer, true));
-  }
-  void add_scaled(pmm::Placement const& sum) {
-    auto const bytes = step_.scalar_bytes(step_.block(sum).num_stored);
-    step_.add_pass({"add_scaled", 2 * bytes, bytes});
+    plan_bring_scaled_back(step_, layer, traits_);
+    multiply();
+    if (layer.own && layer.own->list_backward) layer.own->list_backward(step_, layer);
+    if (layer.has_self_scale) plan_add_scaled(step_, layer.aggregated());
   }
 
   /// Gradient with one number per column. In the schedule `rows` it stays partial.
