@@ -284,25 +284,13 @@ def mistakes(ranks):
             ([*GCNII, "--trainable-features"], r"--trainable-features goes with --model gcn, or with --input-projection"),
             ([*APPNP, "--operand-dtype", "bf16"], r"--operand-dtype of 16 bits goes with --model gcn"),
             ([*APPNP, "--schedule", "rows", "--prune", "on"], r"--prune on goes with --model gcn"),
-            ([*SAGE, "least"], r"'least' is none of mean, sum, max"),
+            ([*SAGE, "least"], r"'least' is none of auto, mean, sum, max"),
             ([*SAGE, "max", "--comm-dtype", "bf16"], r"--aggregator max sends fp32 or fp64: leave out --comm-dtype"),
-<<<<<<< HEAD
-            ([*SAGE, "max", "--edge-dropout", "0.1"], r"--aggregator max does not support --edge-dropout: leave out one of them"),
-=======
-            ([*SAGE, "max", "--order", "transform"], r"--aggregator max aggregates before it multiplies by the weight: leave out --order transform"),
-            ([*SAGE, "max", "--mode", "minibatch", "--batch-edges", "rescale"], r"--batch-edges weighs the edges of a batch, which --aggregator max does not"),
-            ([*SAGE, "mean", "--normalize", "row"], r"--model sage multiplies by an operator of its own: leave out --normalize"),
->>>>>>> 16cf96c8 (models: dropped edges with attention and the maximum; both ignore weights; the maximum of sparse features)
             ([*SAGE, "mean", "--operand-dtype", "bf16"], r"--operand-dtype of 16 bits goes with --model gcn"),
             ([*SAGE, "mean", "--trainable-features"], r"--trainable-features goes with --model gcn, or with --input-projection"),
             ([*SAGE, "mean", "--schedule", "rows", "--prune", "on"], r"--prune on goes with --model gcn"),
             (["--edge-dropout", "1"], r"--edge-dropout: is 1, but must be at least 0 and at most 0.999"),
             (["--edge-dropout", "0.1", "--schedule", "rows", "--prune", "on"], r"--prune on cannot be combined with --edge-dropout"),
-<<<<<<< HEAD
-            (["--edge-dropout", "0.1", "--model", "gat"], r"give --attention-dropout with --model gat"),
-=======
-            (["--heads", "2"], r"--heads is for --model gat and gatv2"),
->>>>>>> 16cf96c8 (models: dropped edges with attention and the maximum; both ignore weights; the maximum of sparse features)
             (["--model", "gat", "--hidden", "9"], r"hidden layers of 9 columns cannot be cut in 8 heads"),
             (["--model", "gat", "--heads", "0"], r"--heads: is 0, but must be at least 1"),
             ([*GIN, "--residual"], r"--residual goes with --model gcn and sage"),
