@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A step of training against PyTorch Geometric: against_pyg.py PROGRAM [COUNT [SEED]]
+"""A step of training against PyTorch Geometric: against_pyg.py PROGRAM GRAPH_MODELS_MD [COUNT [SEED]]
 
 Draws COUNT (40) networks: convolution, norm, activation, residual, jumping knowledge and what else `train` offers. The loss of a step and
 the gradients of all parameters, from the same weights, must be those of the same network of PyTorch Geometric's layers (pyg_network.py)
 to 1e-9. The program's gradients are the difference of its weights before and after a step of SGD at a rate of 1. Skips (77), saying so,
-without PyTorch Geometric.
+without PyTorch Geometric. What is refused must be documented (refusals.py).
 """
 
 import importlib.util
@@ -29,14 +29,19 @@ import torch  # noqa: E402
 from predictions import write_npy  # noqa: E402
 from program import PROGRAM, Failure, attempt_all, expect_success, run  # noqa: E402
 from pyg_network import Network  # noqa: E402
+from refusals import are_documented  # noqa: E402
+from torch.nn import functional  # noqa: E402
 
 TOLERANCE = 1e-9
 VERTICES, FEATURES, CLASSES = 40, 8, 4
-GRAPHS = ("undirected", "directed", "weighted")
+GRAPHS = ("undirected", "several labels", "directed", "weighted")
 CONVOLUTIONS = ("gcn", "sage mean", "sage sum", "sage max", "gin", "gat", "gatv2", "sgc", "appnp", "gcnii", "graphconv mean", "graphconv sum", "tag")
-ACTIVATIONS = ("relu", "elu", "gelu")
+ACTIVATIONS = ("relu", "elu", "gelu", "silu", "leaky_relu", "tanh")
 RESIDUALS = ("none", "identity", "project")
-WEIGHED = ("gcn", "sgc", "appnp", "gcnii", "graphconv", "tag")  # convolutions that multiply by weights of edges in PyTorch Geometric
+LOSSES = ("cross-entropy", "cross-entropy", "binary", "focal")
+JUMPS = ("none", "cat", "max", "mean")
+# On graphs with weights: others ignore the weights there alone, or divide by the number of neighbors in place of the sum of the weights.
+WEIGHED = ("gcn", "sgc", "appnp", "gcnii", "graphconv sum", "tag", "gat", "gatv2", "sage max")
 
 
 class Graph:
@@ -49,6 +54,7 @@ class Graph:
         weights = [draw.choice((0.5, 0.75, 1.25, 2.0)) for _ in pairs]
         features = [draw.randrange(-32, 33) / 16 for _ in range(VERTICES * FEATURES)]
         labels = [draw.randrange(CLASSES) for _ in range(VERTICES)]
+        several = [draw.randrange(2) for _ in range(VERTICES * CLASSES)]
         order = draw.sample(range(VERTICES), VERTICES)
         split = {"train": sorted(order[:24]), "valid": sorted(order[24:32]), "test": sorted(order[32:])}
         self.store = os.path.join(scratch, f"{kind}.h5")
@@ -57,7 +63,10 @@ class Graph:
         write = lambda name, *array: write_npy(os.path.join(folder, f"{name}.npy"), *array)
         write("edge_index", (2, len(pairs)), "q", [u for u, _ in pairs] + [v for _, v in pairs])
         write("x", (VERTICES, FEATURES), "f", features)
-        write("labels", (VERTICES,), "q", labels)
+        if kind == "several labels":
+            write("labels", (VERTICES, CLASSES), "b", several)
+        else:
+            write("labels", (VERTICES,), "q", labels)
         for name, vertices in split.items():
             write(f"{name}_idx", (len(vertices),), "q", vertices)
         if kind == "weighted":
@@ -69,7 +78,7 @@ class Graph:
         self.edges = torch.tensor(pairs).T.contiguous()
         self.weights = torch.tensor(weights, dtype=torch.float64) if kind == "weighted" else None
         self.features = torch.tensor(features, dtype=torch.float64).reshape(VERTICES, FEATURES)
-        self.labels = torch.tensor(labels)
+        self.labels = torch.tensor(several).reshape(VERTICES, CLASSES) if kind == "several labels" else torch.tensor(labels)
         self.train = torch.tensor(split["train"])
 
 
@@ -78,13 +87,12 @@ def drawn(number, seed):
     draw = random.Random(f"{seed} {number}")
     maybe = lambda share: draw.random() < share
     model, *aggregator = CONVOLUTIONS[number % len(CONVOLUTIONS)].split()
-    # A mean over weighted edges divides by the sum of the weights here, and by the number of neighbors there.
-    takes_weights = model in WEIGHED and aggregator != ["mean"]
-    settings = {"model": model, "graph": draw.choice(GRAPHS[:3 if takes_weights else 2])}
+    settings = {"model": model, "graph": draw.choice(GRAPHS[:4 if " ".join((model, *aggregator)) in WEIGHED else 3])}
     settings |= {"aggregator": aggregator[0]} if aggregator else {}
     if model != "sgc":
         settings |= {"layers": draw.choice((2, 3)), "hidden": draw.choice((8, 12)), "norm": draw.choice(("none", "rms", "layer", "batch")),
-                     "activation": draw.choice(ACTIVATIONS), "residual": draw.choice(RESIDUALS)}
+                     "activation": draw.choice(ACTIVATIONS), "residual": draw.choice(RESIDUALS),
+                     "jump": draw.choice(JUMPS)}
     if model in ("gat", "gatv2"):
         settings |= {"heads": draw.choice((1, 2, 4)), "output-heads": draw.choice((1, 2))}
     if model in ("sgc", "appnp", "tag"):
@@ -95,12 +103,15 @@ def drawn(number, seed):
         settings |= {"normalize": "none"}
     settings |= {"head": True} if maybe(0.4) else {}
     settings |= {"input-projection": True} if maybe(0.3) else {}
-    if maybe(0.2):
-        settings["no-bias"] = True
+    for flag in ("no-bias", "trainable-features"):
+        settings |= {flag: True} if maybe(0.2) else {}
     if maybe(0.2):
         settings["label-smoothing"] = 0.1
     if maybe(0.2):
         settings["class-weights"] = "balanced"
+    loss = draw.choice(LOSSES)
+    settings |= {"loss": loss} if loss != "cross-entropy" else {}
+    settings |= {"focal-gamma": draw.choice((1, 2))} if loss == "focal" else {}
     return settings
 
 
@@ -116,6 +127,16 @@ def tensors_of(library, path):
     with hdf5.File(library, path) as file:
         arrays = {name.removeprefix("/parameters/"): file.read(name) for name in file.names() if name.startswith("/parameters/")}
     return {name: torch.tensor(array.values, dtype=torch.float64).reshape(array.shape) for name, array in arrays.items()}
+
+
+def rows_of_vertices(library, store, weights):
+    """The row of each vertex in trained features, or None without them."""
+    with hdf5.File(library, weights) as file:
+        order = file.text("order_of_features").split(",")[0] if "/parameters/features" in file.names() else None
+    if order is None:
+        return None
+    with hdf5.File(library, store) as file:
+        return torch.argsort(torch.tensor(file.read(f"/vertices/{order}/original_ids").values))
 
 
 def is_statistic(name):
@@ -136,7 +157,7 @@ def set_at_random(library, path, seed):
 
 
 def step_of_program(library, scratch, graph, settings, number):
-    """Weights before the step, loss and gradients; or the sentence of a refusal."""
+    """Weights before the step, loss, gradients, and rows of trained features; or the sentence of a refusal."""
     before, after, metrics = (os.path.join(scratch, f"{number}-{name}") for name in ("before.h5", "after.h5", "m.jsonl"))
     words = ["train", "--graph", graph.store, *words_of(settings), "--dropout", "0", "--compute-dtype", "fp64", "--eval-every", "0"]
     done = run(1, [*words, "--epochs", "0", "--save-weights", before])
@@ -150,33 +171,44 @@ def step_of_program(library, scratch, graph, settings, number):
     with open(metrics, encoding="utf-8") as file:
         loss = [event["loss"] for event in map(json.loads, file) if event["event"] == "epoch"][0]
     start, end = tensors_of(library, before), tensors_of(library, after)
-    return start, loss, {name: start[name] - end[name] for name in start if not is_statistic(name)}
+    gradients = {name: start[name] - end[name] for name in start if not is_statistic(name)}
+    return start, loss, gradients, rows_of_vertices(library, graph.store, before)
 
 
 def loss_of(settings, logits, labels):
-    weight = None
-    if settings.get("class-weights") == "balanced":
-        counts = torch.bincount(labels, minlength=CLASSES)
-        weight = torch.where(counts > 0, len(labels) / ((counts > 0).sum() * counts.clamp(min=1)), 0.0)
-    return torch.nn.functional.cross_entropy(logits, labels, weight, label_smoothing=settings.get("label-smoothing", 0))
+    """Cross entropy, or the binary loss of each class (docs/command_line.md, Loss)."""
+    targets = labels.double() if labels.dim() == 2 else functional.one_hot(labels, CLASSES).double()
+    counts = targets.sum(0)
+    weights = counts.sum() / ((counts > 0).sum() * counts) if settings.get("class-weights") == "balanced" else torch.ones(CLASSES)
+    smoothing, loss = settings.get("label-smoothing", 0), settings.get("loss", "cross-entropy")
+    if loss == "cross-entropy" and labels.dim() == 1:
+        return functional.cross_entropy(logits, labels, weights, label_smoothing=smoothing)
+    targets = (1 - smoothing) * targets + smoothing / 2
+    terms = functional.binary_cross_entropy_with_logits(logits, targets, reduction="none")
+    if loss == "focal":
+        p = torch.sigmoid(logits)
+        terms = terms * (1 - p * targets - (1 - p) * (1 - targets)) ** settings["focal-gamma"]
+    return (terms * weights).mean()
 
 
-def step_of_pyg(graph, settings, start):
+def step_of_pyg(graph, settings, start, rows):
     parameters = {name: numbers.clone().requires_grad_(not is_statistic(name)) for name, numbers in start.items()}
-    logits = Network(settings, parameters, graph.edges, graph.weights).logits(graph.features)
+    features = graph.features if rows is None else parameters["features"][rows]
+    logits = Network(settings, parameters, graph.edges, graph.weights).logits(features)
     loss = loss_of(settings, logits[graph.train], graph.labels[graph.train])
     loss.backward()
     return loss.item(), {name: numbers.grad for name, numbers in parameters.items() if not is_statistic(name)}
 
 
-def one_step_is_that_of_pyg(_, title, number, settings, library, scratch, graphs, pending):
+def one_step_is_that_of_pyg(_, title, number, settings, library, scratch, graphs, refused):
     graph = graphs[settings["graph"]]
     found = step_of_program(library, scratch, graph, settings, number)
     if isinstance(found, str):
-        pending[title] = found
+        refused.append(found)
+        print(f"     {title}: {found}")
         return
-    start, loss, gradients = found
-    expected_loss, expected = step_of_pyg(graph, settings, start)
+    start, loss, gradients, rows = found
+    expected_loss, expected = step_of_pyg(graph, settings, start, rows)
     unused = [name for name, gradient in expected.items() if gradient is None]
     if unused:
         raise Failure(f"PyTorch Geometric's network does not use {', '.join(unused)}")
@@ -195,23 +227,22 @@ def one_step_is_that_of_pyg(_, title, number, settings, library, scratch, graphs
 
 
 def main():
-    count, seed = (int(text) for text in (sys.argv[2:] + ["40", "1"][len(sys.argv) - 2:]))
+    count, seed = (int(text) for text in (sys.argv[3:] + ["40", "1"][len(sys.argv) - 3:]))
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64)
     library = hdf5.Library(hdf5.library_of(PROGRAM))
-    pending = {}
+    refused = []
     with tempfile.TemporaryDirectory() as scratch:
         graphs = {kind: Graph(scratch, kind) for kind in GRAPHS}
         jobs = []
         for number in range(count):
             settings = drawn(number, seed)
             title = f"{number} {settings['graph']}: {' '.join(words_of(settings))}"
-            jobs.append((1, (one_step_is_that_of_pyg, title, number, settings, library, scratch, graphs, pending)))
+            jobs.append((1, (one_step_is_that_of_pyg, title, number, settings, library, scratch, graphs, refused)))
         status = attempt_all(jobs)
-    for title, sentence in pending.items():
-        print(f"refused {title}: {sentence}")
-    print(f"{count} combinations, {len(pending)} refused")
-    return status
+    is_documented = are_documented(refused, sys.argv[2])
+    print(f"{count} combinations, {len(refused)} refused")
+    return status if is_documented else 1
 
 
 if __name__ == "__main__":

@@ -62,35 +62,38 @@ class Network:
         is_added = self.settings["residual"] != "none" and z.shape == f.shape and f is not self.features
         return z + f if is_added else z
 
-    def joined(self, outputs):
-        """Jumping knowledge (arXiv 1806.03536) over the outputs of the hidden layers, or the last of them."""
-        kind = self.settings["jump"]
+    def head(self, outputs):
+        """The head of the last hidden layer, or of all by jumping knowledge (arXiv 1806.03536). `outputs`: {name of the layer: output}."""
+        kind, (*names, last) = self.settings["jump"], outputs
+        if not self.has_head:
+            return outputs[last]
         if kind == "none":
-            return outputs[-1]
+            return self.linear("head", outputs[last])
         if kind == "mean":
-            return torch.stack(outputs).mean(0)
-        return pyg.JumpingKnowledge(kind)(outputs)
+            return self.linear("head", torch.stack(list(outputs.values())).mean(0))
+        joined = pyg.JumpingKnowledge(kind)(list(outputs.values()))
+        if kind == "max":
+            return self.linear("head", joined)
+        weight = torch.cat([*(self.parameters[f"{name}.jump.weight"] for name in names), self.parameters["head.weight"]])
+        return functional.linear(joined, weight.T, self.parameters.get("head.bias"))
 
     # Networks
 
     def convolutions(self, f):
-        layers = self.settings["layers"]
-        outputs = []
-        for l in range(layers):
+        settings, outputs = self.settings, {}
+        for l in range(settings["layers"]):
             name = f"layer{l}"
-            is_last = l + 1 == layers
-            if self.settings["model"] == "gin":
-                if is_last:
-                    return self.gin(name, "head", self.joined([*outputs, f]))
+            is_last = l + 1 == settings["layers"]
+            if settings["model"] == "gin":
+                if is_last and settings["jump"] == "none":
+                    return self.gin(name, "head", f)
                 f = self.around(name, self.activation(self.gin(name, f"{name}.second", f)), f)
             else:
                 makes_logits = is_last and not self.has_head
-                z = getattr(self, self.settings["model"])(name, f, makes_logits)
-                if makes_logits:
-                    return z
-                f = self.hidden(name, z, f)
-            outputs.append(f)
-        return self.linear("head", self.joined(outputs))
+                z = getattr(self, settings["model"])(name, f, makes_logits)
+                f = z if makes_logits else self.hidden(name, z, f)
+            outputs[name] = f
+        return self.head(outputs)
 
     def given(self, name, **entries):
         """Parameters of a layer by PyTorch Geometric's names, and its bias."""
@@ -158,22 +161,21 @@ class Network:
         layer = pyg.SGConv(*weight.shape, K=self.settings["propagation-steps"] or 2, bias="layer0.bias" in self.parameters)
         bias = {"lin.bias": self.parameters["layer0.bias"]} if "layer0.bias" in self.parameters else {}
         z = self.call(layer, {"lin.weight": weight.T} | bias, f, self.edges, self.weights)
-        return self.linear("head", z) if self.has_head else z
+        return self.head({"layer0": z})
 
     def appnp(self, f):
-        last = self.settings["layers"] - 1
+        last, outputs = self.settings["layers"] - 1, {}
         for l in range(last):
-            f = self.hidden(f"layer{l}", self.linear(f"layer{l}", f), f)
+            f = outputs[f"layer{l}"] = self.hidden(f"layer{l}", self.linear(f"layer{l}", f), f)
         start = self.linear(f"layer{last}", f)
-        z = pyg.APPNP(self.settings["propagation-steps"] or 10, self.settings["teleport"])(start, self.edges, self.weights)
-        return self.linear("head", z) if self.has_head else z
+        outputs["last"] = pyg.APPNP(self.settings["propagation-steps"] or 10, self.settings["teleport"])(start, self.edges, self.weights)
+        return self.head(outputs)
 
     def gcnii(self, f):
         f = start = self.hidden("layer0", self.linear("layer0", f), f)
-        outputs = [f]
+        outputs = {"layer0": f}
         for l in range(1, self.settings["layers"] + 1):
             layer = pyg.GCN2Conv(f.shape[1], self.settings["teleport"], self.settings["theta"], l)
             z = self.call(layer, {"weight1": self.parameters[f"layer{l}.weight"]}, f, start, self.edges, self.weights)
-            f = self.hidden(f"layer{l}", z, f)
-            outputs.append(f)
-        return self.linear("head", self.joined(outputs))
+            f = outputs[f"layer{l}"] = self.hidden(f"layer{l}", z, f)
+        return self.head(outputs)
