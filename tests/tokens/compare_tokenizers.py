@@ -19,7 +19,7 @@ import tempfile
 
 import h5py
 import tiktoken
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 END = "<|end_of_document|>"
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
@@ -93,6 +93,9 @@ def hugging_face(strings):
              ("runs of digits", pre_tokenizers.Sequence([digits(False), byte_level(prefix=True)]))]
     for name, pre_tokenizer in kinds:
         yield name, train(pre_tokenizer, strings)
+    tokenizer = train(split_by(QWEN2), strings)
+    tokenizer.normalizer = normalizers.NFC()
+    yield "qwen2 with NFC", tokenizer
     tokenizer = train(byte_level(), strings)
     tokenizer.add_special_tokens([AddedToken("<|left|>", lstrip=True), AddedToken("<|right|>", rstrip=True), "<|special|>"])
     tokenizer.add_tokens([AddedToken("<|plain|>", normalized=True), AddedToken("  ", normalized=True), "..."])
@@ -141,6 +144,18 @@ def write_ranks(path, ranks):
             file.write(f"{base64.b64encode(token).decode()} {rank}\n")
 
 
+def compare_training(orthant):
+    """The merges that tokenizers and orthant learn from the strings."""
+    expected = json.loads(train(byte_level(), orthant.strings).to_str())["model"]
+    subprocess.run([orthant.program, "tokenize", "--input", orthant.file("strings.jsonl"), "--train-bpe", str(4000 - 256), "-o", orthant.file("tokens.h5"),
+                    "--save-tokenizer", orthant.file("own.json"), "--force"], check=True, stdout=subprocess.DEVNULL)
+    with open(orthant.file("own.json"), encoding="utf-8") as file:
+        found = json.load(file)["model"]
+    num_wrong = sum(a != b for a, b in zip(expected["merges"], found["merges"])) + abs(len(expected["merges"]) - len(found["merges"]))
+    print(f"tokenizers training: {len(expected['merges'])} merges, {num_wrong} differ", flush=True)
+    return num_wrong + (expected["vocab"] != found["vocab"])
+
+
 def compare_ranks(orthant, name, pattern, ranks):
     """tiktoken and orthant with the same ranks."""
     write_ranks(orthant.file("x.tiktoken"), ranks)
@@ -162,6 +177,7 @@ def main():
         expected = [encoding.ids for encoding in tokenizer.encode_batch(strings)]
         found = orthant.tokens(orthant.file("tokenizer.json"), tokenizer.token_to_id(END), "--end-token", END)
         num_wrong += report("tokenizers", name, strings, expected, found)
+    num_wrong += compare_training(orthant)
     byte_of = byte_characters()
     for name, pattern in (("gpt2", GPT2), ("llama3", LLAMA3), ("qwen2", QWEN2), ("cl100k", CL100K)):
         # tokenizers' regular expressions have no possessive {1,3}+.

@@ -260,8 +260,12 @@ void describe_tokens(Context& context, InfoOptions const& options) {
   auto const& facts = file.facts();
   auto text = head_of(options);
   auto const out = std::back_inserter(text);
-  fmt::format_to(out, "tokens      from {}, a token per {}\n", facts.source,
-                 tokens::name_of(facts.tokenizer));
+  if (facts.bpe)
+    fmt::format_to(out, "tokens      from {}, {} documents, by {}\n", facts.source, facts.num_documents,
+                   facts.bpe->name);
+  else
+    fmt::format_to(out, "tokens      from {}, a token per {}\n", facts.source,
+                   tokens::name_of(facts.tokenizer));
   for (auto const part : tokens::all_parts)
     fmt::format_to(out, "{:<12}{} tokens of {} bytes\n", tokens::name_of(part), facts.of(part).num_tokens,
                    facts.of(part).num_bytes);

@@ -5,7 +5,9 @@
 #include "tokens/tokenize.hpp"
 #include "cli/commands/subcommands.hpp"
 #include "runtime/comm/together.hpp"
-#include "tokens/documents/tokenize_documents.hpp"
+#include "runtime/files/staged_file.hpp"
+#include "tokens/documents/token_arrays.hpp"
+#include "tokens/documents/train_tokenizer.hpp"
 
 #include <cstdio>
 #include <mpi.h>
@@ -22,16 +24,41 @@ struct TokenizeCommandOptions {
   std::string end_token;
   std::string pattern;
   std::int64_t threads = 1;
+  std::int64_t train_bpe = 0;
+  std::string save_tokenizer;
 };
 
+tokens::TokenizerFile tokenizer_of(TokenizeCommandOptions const& options,
+                                   runtime::Communicator const& world) {
+  if (options.train_bpe == 0) return tokens::read_tokenizer(world, options.tokenizer, options.pattern);
+  return tokens::train_tokenizer(world, options.input, options.field, options.threads, options.train_bpe);
+}
+
+void save_tokenizer(std::string const& path, std::string const& json, runtime::Communicator const& world) {
+  auto staged = runtime::StagedFile::create(world, path, "tokenizer");
+  runtime::together(world, [&] {
+    if (world.is_root()) staged.file().append(json);
+  });
+  staged.publish(world);
+}
+
 tokens::TokenFacts write_tokens(TokenizeCommandOptions const& options, runtime::Communicator const& world) {
-  if (options.tokenizer == "char" || options.tokenizer == "byte")
+  auto const has_characters = options.tokenizer == "char" || options.tokenizer == "byte";
+  if (options.train_bpe == 0 && has_characters) {
+    if (!options.save_tokenizer.empty())
+      runtime::throw_user("--save-tokenizer writes a byte-pair encoding; --tokenizer {} is none",
+                          options.tokenizer);
     return tokens::tokenize(world, {options.input, options.output, tokens::parse_tokenizer(options.tokenizer),
                                     options.train_fraction});
-  return tokens::tokenize_documents(world,
-                                    {options.input, options.output, options.train_fraction, options.field,
-                                     options.end_token, options.threads},
-                                    tokens::read_tokenizer(world, options.tokenizer, options.pattern));
+  }
+  auto const tokenizer = tokenizer_of(options, world);
+  tokens::DocumentOptions const documents{options.input, options.output,    options.train_fraction,
+                                          options.field, options.end_token, options.threads};
+  auto const facts = tokens::is_token_array(options.input)
+                         ? tokens::copy_tokens(world, documents, tokenizer)
+                         : tokens::tokenize_documents(world, documents, tokenizer);
+  if (!options.save_tokenizer.empty()) save_tokenizer(options.save_tokenizer, tokenizer.json, world);
+  return facts;
 }
 
 int run(TokenizeCommandOptions const& options, Context& context) {
@@ -60,7 +87,8 @@ std::unique_ptr<Command> make_tokenize() {
   auto const options = std::make_shared<TokenizeCommandOptions>();
   command->input(
       "--input", options->input,
-      "Text to read; with a tokenizer's file also several, as a,b or 'dir/*.txt'; JSONL; .gz, .zst");
+      "Text to read; with a tokenizer's file also several, as a,b or 'dir/*.txt', JSONL, .gz and .zst,\n"
+      "or token numbers: .npy, nanoGPT's and llm.c's .bin, Megatron's .bin with .idx");
   command->option(
       "--tokenizer", options->tokenizer,
       "char (a token per character of a UTF-8 text), byte (one per byte of any file), or a file or\n"

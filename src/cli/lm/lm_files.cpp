@@ -79,7 +79,7 @@ std::string describe(tokens::TokenFile const& file) {
   auto const& facts = file.facts();
   return fmt::format("tokens    {}: {} of a vocabulary of {} ({}); train/valid {}/{}\n", facts.source,
                      file.num_tokens(tokens::Part::train) + file.num_tokens(tokens::Part::valid),
-                     facts.vocabulary_size, tokens::name_of(facts.tokenizer),
+                     facts.vocabulary_size, facts.bpe ? facts.bpe->name : tokens::name_of(facts.tokenizer),
                      file.num_tokens(tokens::Part::train), file.num_tokens(tokens::Part::valid));
 }
 

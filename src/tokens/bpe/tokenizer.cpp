@@ -2,6 +2,7 @@
 #include "tokens/bpe/tokenizer.hpp"
 
 #include "runtime/error.hpp"
+#include "tokens/bpe/nfc.hpp"
 #include "tokens/bpe/unicode_classes.hpp"
 
 #include <algorithm>
@@ -137,6 +138,11 @@ void Encoder::encode_between(std::size_t search, std::string_view text, std::vec
   if (search == tokenizer_.searches_.size()) {
     encode_ordinary(text, ids);
     return;
+  }
+  std::string composed;
+  if (search == 1 && tokenizer_.definition_.composes) {
+    composed = to_nfc(text);
+    text = composed;
   }
   auto const& wanted = tokenizer_.searches_[search];
   std::size_t begin = 0; // of what has not been encoded

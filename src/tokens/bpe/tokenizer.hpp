@@ -34,6 +34,7 @@ struct TokenizerDefinition {
   std::vector<std::string> texts;  // the bytes of each token; empty: there is no token of this number
   std::vector<Merge> merges;       // by rank
   bool takes_whole_pieces = false; // a piece that is a token is not merged
+  bool composes = false;           // texts are brought into normalization form C
   std::vector<Pattern> patterns;   // split a text one after another
   bool adds_prefix_space = false;  // to each of their pieces that does not begin with a space
   bool splits_as_gpt2 = false;     // splits the result by Pattern::gpt2

@@ -5,6 +5,7 @@
 #include "runtime/error.hpp"
 #include "runtime/files/byte_source.hpp"
 #include "tokens/bpe/tokenizer_json.hpp"
+#include "tokens/token_file.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -245,8 +246,17 @@ TokenizerDefinition read_vocabulary_and_merges(std::string_view vocabulary, std:
 TokenizerFile read_tokenizer(runtime::Communicator const& comm, fs::path const& path,
                              std::string const& pattern) {
   TokenizerTexts texts;
+  auto short_name = (path.has_filename() ? path : path.parent_path()).filename().string();
+  if (path.extension() == ".h5" && fs::is_regular_file(path)) {
+    auto const file = TokenFile::open(comm, path);
+    if (!file.facts().bpe)
+      throw_user("the tokenizer of '{}' is {}: give its name", path.string(),
+                 name_of(file.facts().tokenizer));
+    texts = {"json", file.tokenizer_json(comm), {}};
+    short_name = file.facts().bpe->name;
+  }
   runtime::together(comm, [&] {
-    if (comm.is_root()) texts = read_texts(path);
+    if (comm.is_root() && texts.kind.empty()) texts = read_texts(path);
   });
   for (auto* const text : {&texts.kind, &texts.first, &texts.second})
     runtime::broadcast_text(comm, *text, 0);
@@ -255,7 +265,7 @@ TokenizerFile read_tokenizer(runtime::Communicator const& comm, fs::path const& 
     if (!pattern.empty() && texts.kind != "ranks")
       throw_user("--pattern is for .tiktoken files; '{}' has its own", name);
     TokenizerFile file;
-    file.name = (path.has_filename() ? path : path.parent_path()).filename().string();
+    file.name = short_name;
     if (texts.kind == "json") {
       file.definition = read_tokenizer_json(texts.first, name);
       file.json = std::move(texts.first);

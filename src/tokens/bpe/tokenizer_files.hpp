@@ -5,6 +5,7 @@
 //
 //   tokenizer.json              Hugging Face's tokenizers
 //   vocab.json + merges.txt     GPT-2's, also as encoder.json + vocab.bpe: the numbers of the tokens, and a merge per line
+//   FILE.h5                     a token file, which holds the tokenizer.json of its tokens
 //   NAME.tiktoken               OpenAI's, Llama 3's, Qwen's: a token in base64 and its rank per line
 //
 // Added tokens in a text are found for tokenizer.json only, as the reference programs do.

@@ -132,12 +132,13 @@ class Reader {
     }
   }
 
-  void read_normalizer(JsonObject const& json) const {
+  void read_normalizer(JsonObject const& json) {
     auto const normalizer = json.find("normalizer");
     if (normalizer == json.end() || normalizer->is_null()) return;
     auto const type = normalizer->value("type", "");
     if (type == "Sequence" && normalizer->at("normalizers").empty()) return;
-    refuse("has a normalizer of type {}", type);
+    definition_.composes = type == "NFC";
+    if (!definition_.composes) refuse("has a normalizer of type {}", type);
   }
 
   void read_pre_tokenizer(JsonObject const& json) {
@@ -256,7 +257,7 @@ std::string to_tokenizer_json(TokenizerDefinition const& definition) {
       {"truncation", nullptr},
       {"padding", nullptr},
       {"added_tokens", added},
-      {"normalizer", nullptr},
+      {"normalizer", definition.composes ? JsonObject{{"type", "NFC"}} : JsonObject()},
       {"pre_tokenizer", pre_tokenizer_of(definition)},
       {"post_processor", nullptr},
       {"decoder",

@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <future>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace orthant::tokens {
@@ -44,5 +46,17 @@ struct DocumentParts {
 /// Reads part `part` of the documents. Throws UserError if they cannot be read or a line has no such field.
 void read_documents(std::vector<DocumentFile> const& files, DocumentParts const& parts, std::int64_t part,
                     DocumentSink const& sink);
+
+/// Calls work(part) for `count` parts from `first` on, each on its own thread. Returns the results in order. Rethrows what one of them throws.
+template<class Work>
+auto on_threads(std::int64_t first, std::int64_t count, Work const& work) {
+  std::vector<std::future<std::invoke_result_t<Work, std::int64_t>>> running;
+  for (auto part = first; part < first + count; ++part)
+    running.push_back(std::async(std::launch::async, [&work, part] { return work(part); }));
+  std::vector<std::invoke_result_t<Work, std::int64_t>> results;
+  for (auto& one : running)
+    results.push_back(one.get());
+  return results;
+}
 
 } // namespace orthant::tokens

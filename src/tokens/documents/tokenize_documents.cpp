@@ -6,9 +6,6 @@
 #include "runtime/error.hpp"
 #include "tokens/token_output.hpp"
 
-#include <future>
-#include <optional>
-
 namespace orthant::tokens {
 namespace {
 
@@ -18,39 +15,35 @@ struct Encoded {
   std::int64_t num_documents = 0;
 };
 
-/// Calls encode(number of the part) for the parts of this rank, each on its own thread, and returns the results in order.
-template<class Encode>
-std::vector<Encoded> encode_parts(std::int64_t first, std::int64_t count, Encode const& encode) {
-  std::vector<std::future<Encoded>> running;
-  for (auto part = first; part < first + count; ++part)
-    running.push_back(std::async(std::launch::async, [&encode, part] { return encode(part); }));
-  std::vector<Encoded> parts;
-  for (auto& part : running)
-    parts.push_back(part.get());
-  return parts;
-}
+} // namespace
 
-/// The end token, if the tokenizer has one. A token that the user names must exist.
-std::optional<std::uint32_t> separator(DocumentOptions const& options,
-                                       TokenizerDefinition const& definition) {
+std::optional<std::uint32_t> separator(TokenizerDefinition const& definition, std::string const& text) {
   try {
-    return end_token(definition, options.end_token);
+    return end_token(definition, text);
   } catch (runtime::Error const&) {
-    if (!options.end_token.empty()) throw;
+    if (!text.empty()) throw;
     return std::nullopt;
   }
 }
 
-} // namespace
+TokenFacts bpe_facts(std::string const& input, TokenizerFile const& tokenizer_file,
+                     std::optional<std::uint32_t> end) {
+  TokenFacts facts;
+  facts.source = std::filesystem::path(input).filename().string();
+  facts.tokenizer = TokenizerKind::bpe;
+  facts.bpe = BpeFacts{tokenizer_file.name, 0, 0, {}};
+  if (end) facts.bpe->end_token = *end;
+  return facts;
+}
 
 TokenFacts tokenize_documents(runtime::Communicator const& comm, DocumentOptions const& options,
                               TokenizerFile const& tokenizer_file) {
   Tokenizer const tokenizer(tokenizer_file.definition, tokenizer_file.name);
-  auto const end = separator(options, tokenizer.definition());
+  auto const end = separator(tokenizer.definition(), options.end_token);
   auto parts = runtime::together(comm, [&] {
     auto const files = describe_files(input_files(options.input));
     DocumentParts const split{options.field, tokenizer.can_be_cut(), comm.size() * options.num_threads};
-    return encode_parts(comm.rank() * options.num_threads, options.num_threads, [&](std::int64_t part) {
+    return on_threads(comm.rank() * options.num_threads, options.num_threads, [&](std::int64_t part) {
       Encoded encoded;
       Encoder encoder(tokenizer);
       read_documents(files, split, part,
@@ -70,12 +63,8 @@ TokenFacts tokenize_documents(runtime::Communicator const& comm, DocumentOptions
     num_tokens += std::ssize(part.ids);
   }
   auto const drops_first = runtime::scanned(comm, num_documents) == 0 && num_documents > 0;
-  TokenFacts facts;
-  facts.source = std::filesystem::path(options.input).filename().string();
-  facts.tokenizer = TokenizerKind::bpe;
+  auto facts = bpe_facts(options.input, tokenizer_file, end);
   facts.num_documents = runtime::all_reduced(comm, num_documents);
-  facts.bpe = BpeFacts{tokenizer_file.name, 0, 0, {}};
-  if (end) facts.bpe->end_token = *end;
   if (facts.num_documents > 1 && !end) static_cast<void>(end_token(tokenizer.definition(), {}));
 
   TokenOutput output(comm, options.output, facts, options.train_fraction, num_tokens - (drops_first ? 1 : 0),

@@ -8,7 +8,9 @@
 #include "tokens/documents/documents.hpp"
 #include "tokens/token_file.hpp"
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 namespace orthant::tokens {
@@ -21,6 +23,13 @@ struct DocumentOptions {
   std::string end_token;        // see end_token()
   std::int64_t num_threads = 1; // per rank
 };
+
+/// end_token(), or none if `text` is empty and the tokenizer has none of the usual names.
+[[nodiscard]] std::optional<std::uint32_t> separator(TokenizerDefinition const& definition,
+                                                     std::string const& text);
+/// The facts of a token file of this tokenizer, for TokenOutput.
+[[nodiscard]] TokenFacts bpe_facts(std::string const& input, TokenizerFile const& tokenizer_file,
+                                   std::optional<std::uint32_t> end);
 
 /// Writes the token file. Between two documents is the end token; there is none before the first and after the last one. Equal input gives
 /// equal bytes on any number of ranks and threads. Returns the facts of the file. Collective. Throws UserError on all ranks if a file cannot
