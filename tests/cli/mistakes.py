@@ -60,8 +60,6 @@ MISTAKES = [
      r"--finish-full 4 of 3 epochs"),
     (["train", "--dataset", "sbm:vertices=50,train=0,valid=0.5,test=0.5", "--mode", "minibatch", "--batch", "9"],
      r"no training vertices"),
-    (["train", "--dataset", "karate", "--mode", "minibatch", "--batch", "8", "--trainable-features"],
-     r"--trainable-features trains every vertex"),
     (["train", "--sampler", "cluster"], r"'cluster' is none of uniform, degree, clusters; did you mean 'clusters'"),
     (["train", "--batch-edges", "scale"], r"'scale' is none of auto, rescale, renormalize"),
     (["train", "--batch", "eight"], r"--batch: needs a whole number, not 'eight', or auto"),

@@ -237,8 +237,7 @@ def plan_of_batches(ranks):
     expect_mistake(ranks, [*counts, "--exact"], r"--exact is for mini-batches: give --mode minibatch")
     done = expect_success(ranks, [*counts, "--seed", "5"])
     require("ignores what has no effect here: --seed" in done.stderr, "does not say that the seed is idle", done)
-    for flag in ("--trainable-features", "--arrays"):
-        expect_mistake(ranks, [*counts, "--mode", "minibatch", "--batch", "500", flag], r"leave (it )?out")
+    expect_mistake(ranks, [*counts, "--mode", "minibatch", "--batch", "500", "--arrays"], r"leave (it )?out")
     expect_mistake(ranks, [*counts, "--mode", "minibatch", "--batch", "500", "--exact"], r"--exact draws .*give --graph")
     expect_mistake(ranks, [*counts, "--mode", "minibatch", "--batch", "500", "--accumulate", "9000000"],
                    r"no grid of 2 ranks trains batches of 500 vertices")

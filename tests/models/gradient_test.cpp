@@ -130,6 +130,7 @@ TEST(PropagationGradient, MatchesFiniteDifferences) {
         set_model(settings, model);
         settings.set_layers(model == models::Model::sgc ? 1 : 3, 4);
         settings.num_propagations = has_parts ? 4 : 3;
+        settings.trains_features = true;
         settings.norm = has_parts && model != models::Model::sgc ? models::Norm::rms : models::Norm::none;
         settings.dropout = 0.3;
         settings.schedule = schedule;
@@ -145,7 +146,7 @@ TEST(GinGradient, MatchesFiniteDifferences) {
         models::NetworkSettings settings;
         set_model(settings, models::Model::gin);
         settings.norm = has_parts ? models::Norm::rms : models::Norm::none;
-        settings.trains_features = has_parts;
+        settings.trains_features = true;
         settings.projected_width = has_parts ? 4 : 0;
         settings.set_layers(3, 4);
         settings.dropout = 0.3;
@@ -161,7 +162,8 @@ TEST(SageMaximumGradient, MatchesFiniteDifferences) {
     for (auto const has_parts : {false, true}) {
       models::NetworkSettings settings;
       settings.norm = has_parts ? models::Norm::layer : models::Norm::none;
-      settings.has_residuals = settings.trains_features = settings.has_head = has_parts;
+      settings.has_residuals = settings.has_head = has_parts;
+      settings.trains_features = true;
       settings.projected_width = has_parts ? 4 : 0;
       set_model(settings, models::Model::sage, models::Aggregator::max);
       settings.set_layers(3, 4);
@@ -181,7 +183,8 @@ TEST(GatGradient, MatchesFiniteDifferences) {
       settings.num_output_heads = has_parts ? 1 : 2;
       settings.activation = has_parts ? models::Activation::relu : models::Activation::elu;
       settings.norm = has_parts ? models::Norm::rms : models::Norm::none;
-      settings.has_residuals = settings.trains_features = has_parts;
+      settings.has_residuals = has_parts;
+      settings.trains_features = true;
       settings.projected_width = has_parts ? 4 : 0;
       settings.set_layers(3, 4);
       settings.dropout = settings.attention_dropout = 0.3;
@@ -212,7 +215,8 @@ TEST(SageGradient, MatchesFiniteDifferences) {
       for (auto const has_parts : {false, true}) {
         models::NetworkSettings settings;
         settings.norm = has_parts ? models::Norm::rms : models::Norm::none;
-        settings.has_residuals = settings.trains_features = settings.has_head = has_parts;
+        settings.has_residuals = settings.has_head = has_parts;
+        settings.trains_features = true;
         settings.projected_width = has_parts ? 4 : 0;
         settings.set_layers(3, 4);
         settings.dropout = 0.3;

@@ -64,6 +64,29 @@ TEST_P(MiniBatch, LayerNormAndBatchNorm) {
     }
 }
 
+// A batch reads its rows of the features; the gradient of all others is 0. The full graph reads all of them.
+TEST_P(MiniBatch, TrainedFeatures) {
+  for (auto const schedule : {models::Schedule::pmm3d, models::Schedule::rows})
+    for (auto const projected_width : {0, 9}) {
+      auto model = small_model();
+      model.trains_features = true;
+      model.schedule = schedule;
+      model.projected_width = projected_width;
+      auto settings = short_training(3);
+      settings.eval_every = 1;
+      auto batches = small_batches();
+      batches.num_full_epochs = 1;
+      expect_equal_losses(model, settings, batches);
+    }
+  auto model = small_model();
+  model.trains_features = true;
+  set_model(model, models::Model::gin);
+  model.set_layers(2, 5);
+  auto batches = small_batches();
+  batches.batch_size = 8; // as many as the longest axis has ranks
+  expect_equal_losses(model, short_training(1), batches, "ring:vertices=67,features=3,classes=2");
+}
+
 TEST_P(MiniBatch, StrataOfTrainingVertices) {
   auto batches = small_batches();
   batches.train_fraction = 0.5;
@@ -245,9 +268,6 @@ TEST_P(MiniBatch, WhatCannotBeTrainedIsTheUsersMistake) {
   batches = small_batches();
   batches.batch_size = 203;
   if (grid_.size(pmm::Axis::data) > 1) refuses(small_model(), short_training(1), batches);
-  auto model = small_model();
-  model.trains_features = true;
-  refuses(model, short_training(1), small_batches());
   auto attention = small_model();
   attention.num_heads = 3;
   set_model(attention, models::Model::gat);

@@ -174,7 +174,6 @@ TEST_P(Resume, MiniBatchesGoOnAfterAnyStep) {
   settings.eval_every = 2;
   settings.optimizer.schedule = {models::RateDecay::cosine, 3, 1e-3};
   auto model = small_model();
-  model.trains_features = false;
   for (std::int64_t const num_accumulated : {1, 2}) {
     models::MiniBatchSettings batches;
     batches.batch_size = 13;

@@ -121,9 +121,6 @@ std::string plan_batches(Context const& context, BatchPlanQuestion const& questi
                          PlanOptions const& options, pmm::Machine const& machine, Simulation& simulation) {
   auto const& facts = question.facts;
   auto const batch = question.batches.batch_size;
-  if (question.settings.trains_features)
-    runtime::throw_user(
-        "plan --mode minibatch: batches do not train features; leave out --trainable-features");
   if (options.exact && question.store == nullptr)
     runtime::throw_user("plan --exact draws the batches of a graph: give --graph graph.h5");
   if (batch > facts.num_vertices)

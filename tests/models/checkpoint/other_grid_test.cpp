@@ -115,8 +115,7 @@ TEST_F(OtherGrid, MiniBatchesGoOnWithinAnEpoch) {
   models::TrainSettings settings;
   settings.num_epochs = 5;
   settings.eval_every = 2;
-  auto model = model_with_features(Schedule::pmm3d);
-  model.trains_features = false;
+  auto const model = model_with_features(Schedule::pmm3d);
   for (auto const& a : grids) {
     auto const folder = new_folder();
     TrainedRun whole;

@@ -58,7 +58,6 @@ class BatchCost : public ::testing::TestWithParam<std::array<int, 4>> {
   void expect_exact(StepCase const& the_case, Gather gather) {
     SCOPED_TRACE(the_case.name);
     auto settings = the_case.settings;
-    settings.trains_features = false; // batches do not
     settings.gather = gather;
     models::MiniBatchSettings batches;
     batches.batch_size = 41;

@@ -73,7 +73,6 @@ class BatchStep : public ::testing::TestWithParam<std::array<int, 4>> {
     models::MiniBatchSettings batches;
     batches.batch_size = 41;
     auto settings = the_case.settings;
-    settings.trains_features = false; // batches do not
     settings.gather = gather;
     auto const store = the_case.store(world_);
     if (store.facts().num_vertices < batches.batch_size) return;
@@ -117,7 +116,6 @@ TEST_P(BatchStep, NeededRowsGiveTheLossesOfAllRows) {
     auto settings = the_case.settings;
     if (settings.schedule != models::Schedule::rows || reads_edges(settings)) continue;
     SCOPED_TRACE(the_case.name);
-    settings.trains_features = false;
     settings.wire = settings.operand_format = runtime::Wire::native; // the others are for fp32
     auto const store = the_case.store(world_);
     if (store.facts().num_vertices < batches.batch_size) continue;

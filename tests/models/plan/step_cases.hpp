@@ -6,14 +6,12 @@
 
 #include "models/gnn/plan/network_step.hpp"
 #include "models/models_fixture.hpp"
+#include "models/plan/counted_work.hpp"
 #include "models/plan/graph_recipe.hpp"
 #include "models/training/trainer.hpp"
-#include "support/dist_checks.hpp"
-#include "support/kernel_labels.hpp"
 
 #include <algorithm>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -133,6 +131,15 @@ inline std::vector<StepCase> step_cases() {
     s.order = models::ProductOrder::transform_first;
   }).recipe = sparse;
 
+  for (auto const model : {models::Model::sage, models::Model::gin, models::Model::appnp})
+    add(std::string(name_of(model)) + ", trained features, dropout", [&](auto& s) {
+      s.trains_features = true;
+      s.dropout = 0.4;
+      if (model == models::Model::gin) s.order = models::ProductOrder::aggregate_first;
+      set_model(s, model);
+      s.num_propagations = 2;
+    });
+
   auto const add_attention = [&](std::string name, models::Model model, auto const& change) -> StepCase& {
     return add(std::move(name), [&](auto& s) {
       s.num_heads = 3;
@@ -223,7 +230,11 @@ inline std::vector<StepCase> step_cases() {
                   s.attention_dropout = 0.4;
                 })
       .dataset += ",directed=1";
-  add_attention("gatv2, means of heads", models::Model::gatv2, [](auto& s) { s.num_output_heads = 3; });
+  add_attention("gatv2, means of heads, trained features", models::Model::gatv2, [](auto& s) {
+    s.num_output_heads = 3;
+    s.trains_features = true;
+  });
+
   add_attention("gat, dropped edges, weights that are ignored", models::Model::gat, [](auto& s) {
     s.edge_dropout = 0.4;
   }).recipe = GraphRecipe{.num_vertices = 203, .num_edges = 900, .is_directed = true, .is_weighted = true};
@@ -245,7 +256,8 @@ inline std::vector<StepCase> step_cases() {
     auto& next = add(has_parts ? "sage max, directed, all parts, dropout" : "sage max", [&](auto& s) {
       s.schedule = schedule;
       s.norm = has_parts ? models::Norm::rms : models::Norm::none;
-      s.has_residuals = s.has_head = s.trains_features = has_parts;
+      s.has_residuals = s.has_head = has_parts;
+      s.trains_features = has_parts || schedule == models::Schedule::pmm3d;
       s.projected_width = has_parts ? 9 : 0;
       s.dropout = has_parts ? 0.4 : 0;
       set_model(s, models::Model::sage, models::Aggregator::max);
@@ -301,70 +313,10 @@ traits_of_operands(graph::GraphStore const& store, models::NetworkSettings const
   auto const* const owned = std::get_if<models::OwnedAdjacency<T>>(&operands.adjacency.front());
   if (owned != nullptr) traits.cells = owned->sizes;
   if (owned != nullptr && owned->needed) traits.needed = owned->needed->counts();
+  if (auto const& rows = operands.features.rows)
+    traits.own_features = rows->counts.at(
+        static_cast<std::size_t>(grid.coordinate(operands.plan.trained_features->shards.layout.third())));
   return traits;
-}
-
-/// What is counted from now on.
-class CountedWork {
- public:
-  explicit CountedWork(pmm::ProcessGrid const& grid)
-      : grid_(grid),
-        flops_before_(grid.world().instruments().flops),
-        passes_(grid) {
-    clear_ledgers(grid);
-  }
-
-  /// Expects the calls, the passes and the flops of the list, of both kinds of products if not told otherwise.
-  void expect_listed(pmm::StepPlan const& list, bool has_dense_products = true) const;
-  /// Expects that every kernel is of a product, of a collective, on single numbers, or of a pass that is counted.
-  void expect_counted_kernels() const;
-
-  [[nodiscard]] std::vector<runtime::LocalPass> const& passes() const { return passes_.list(); }
-
- private:
-  pmm::ProcessGrid const& grid_;
-  runtime::FlopCount flops_before_;
-  CountedPasses passes_;
-  KernelLabels kernels_;
-};
-
-inline void CountedWork::expect_listed(pmm::StepPlan const& list, bool has_dense_products) const {
-  EXPECT_EQ(counted_calls(grid_), planned_calls(list));
-  auto const planned_passes = passes_of(list);
-  EXPECT_EQ(passes().size(), planned_passes.size());
-  auto const [found, expected] = std::ranges::mismatch(passes(), planned_passes);
-  if (found != passes().end() && expected != planned_passes.end()) {
-    EXPECT_EQ(*found, *expected) << "pass " << found - passes().begin();
-  }
-  runtime::FlopCount planned;
-  for (auto const& product : products_of(list))
-    (product.is_sparse ? planned.sparse : planned.dense) += product.flops();
-  auto const& flops = grid_.world().instruments().flops;
-  EXPECT_EQ(flops.dense - flops_before_.dense, planned.dense);
-  EXPECT_EQ(flops.sparse - flops_before_.sparse, planned.sparse);
-  EXPECT_EQ(runtime::all_reduced(grid_.world(), planned.dense) > 0, has_dense_products);
-  EXPECT_GT(runtime::all_reduced(grid_.world(), planned.sparse), 0);
-}
-
-inline void CountedWork::expect_counted_kernels() const {
-  // A kernel of a pass in two steps is labelled "name/step".
-  auto const before_slash = [](std::string_view label) {
-    return std::string(label.substr(0, label.find('/')));
-  };
-  // Products, their operands and results, and then single numbers.
-  std::set<std::string> names{"spmm", "local_gemm", "pair_sums", "pair_sums_transposed"};
-  names.insert({"edge_dots", "edge_spmm", "edge_spmm_transposed", "edge_maximum", "edge_maximum_backward"});
-  names.insert({"round_numbers", "widen_numbers", "BlockWriter"});
-  names.insert({"add_to_sums", "begin_step", "finish_norms", "scale_loss", "set_count"});
-  // On a device some passes are two kernels with names of their own.
-  if (!pmm::runs_on_host) names.insert({"gemm_slabs", "sum_partial_rows", "sum_row_norm_gradient"});
-  for (auto const& pass : passes())
-    names.insert(before_slash(pass.name));
-  for (auto const* const space : {"orthant::pmm::", "orthant::models::"})
-    for (auto const& label : kernels_.all())
-      if (label.starts_with(space)) {
-        EXPECT_TRUE(names.contains(before_slash(label.substr(std::string_view(space).size())))) << label;
-      }
 }
 
 /// Trains two epochs of the full graph, and expects what is listed of the second.

@@ -78,6 +78,40 @@ inline std::vector<ReferenceCase> cases_of_operators() {
   return all;
 }
 
+/// Every model with features that are trained, in both orders of the products.
+inline std::vector<ReferenceCase> cases_of_trained_features() {
+  std::vector<ReferenceCase> all;
+  auto const add = [&](Model model, Aggregator aggregator, models::ProductOrder order, bool has_parts) {
+    ReferenceCase next;
+    next.name = fmt::format("{} {}, trained features{}{}", name_of(model), name_of(aggregator),
+                            order == models::ProductOrder::transform_first ? ", transform first" : "",
+                            has_parts ? ", all parts" : "");
+    next.settings.trains_features = true;
+    next.settings.order = order;
+    next.settings.num_propagations = 2; // rescaled edges make high powers of batches large
+    next.settings.dropout = 0;
+    next.settings.seed = 5;
+    next.settings.num_heads = 3;
+    if (has_parts) {
+      next.settings.norm = models::Norm::layer;
+      next.settings.has_residuals = next.settings.has_head = true;
+      next.settings.projected_width = 6;
+    }
+    set_model(next.settings, model, aggregator);
+    next.settings.set_layers(model == Model::sgc ? 1 : 3, 6);
+    all.push_back(next);
+  };
+  for (auto const order : {models::ProductOrder::aggregate_first, models::ProductOrder::transform_first})
+    for (auto const model : {Model::gcn, Model::sage, Model::gin})
+      add(model, Aggregator::mean, order, false);
+  for (auto const model : {Model::gat, Model::gatv2, Model::sgc, Model::appnp, Model::gcnii})
+    add(model, Aggregator::mean, models::ProductOrder::automatic, false);
+  add(Model::sage, Aggregator::max, models::ProductOrder::automatic, false);
+  add(Model::gcn, Aggregator::mean, models::ProductOrder::automatic, true);
+  add(Model::tag, Aggregator::mean, models::ProductOrder::automatic, false);
+  return all;
+}
+
 /// GraphSAGE with the maximum of the neighbours. Vertices without neighbours are among them.
 inline std::vector<ReferenceCase> cases_of_maximum() {
   std::vector<ReferenceCase> all;

@@ -210,16 +210,16 @@ inline Tape::Number normed(Tape& tape, models::NetworkSettings const& settings, 
 ///
 /// Models that propagate (gnn_model.hpp has their equations): below.
 inline Tape::Number propagated_logits_of(Tape& tape, models::NetworkSettings const& settings, Dense const& a,
-                                         Dense const& x, NamedNumbers const& p, models::Pass pass);
+                                         Tape::Number x, NamedNumbers const& p, models::Pass pass);
 inline Tape::Number logits_of(Tape& tape, models::NetworkSettings const& settings, Dense const& a,
-                              Dense const& x, NamedNumbers const& p,
+                              Tape::Number x, NamedNumbers const& p,
                               models::Pass pass = models::Pass::training) {
   auto const with_bias = [&](Tape::Number z, std::string const& part) {
     return settings.has_bias ? tape.with_bias(z, p.at(part + ".bias")) : z;
   };
   auto const traits = traits_of(settings.model, settings.aggregator);
   if (traits.begins_dense()) return propagated_logits_of(tape, settings, a, x, p, pass);
-  auto f = tape.leaf(x);
+  auto f = x;
   if (settings.projected_width > 0) f = with_bias(tape.product(f, p.at("input.weight")), "input");
   for (std::int64_t l = 0; l < settings.num_layers(); ++l) {
     auto const layer = "layer" + std::to_string(l);
@@ -254,9 +254,15 @@ inline Tape::Number logits_of(Tape& tape, models::NetworkSettings const& setting
   return with_bias(tape.product(f, p.at("head.weight")), "head");
 }
 
+inline Tape::Number logits_of(Tape& tape, models::NetworkSettings const& settings, Dense const& a,
+                              Dense const& x, NamedNumbers const& p,
+                              models::Pass pass = models::Pass::training) {
+  return logits_of(tape, settings, a, tape.leaf(x), p, pass);
+}
+
 /// SGC (arXiv 1902.07153, equation 8), APPNP (arXiv 1810.05997, equation 4), GCNII (arXiv 2007.02133, equation 5).
 inline Tape::Number propagated_logits_of(Tape& tape, models::NetworkSettings const& settings, Dense const& a,
-                                         Dense const& x, NamedNumbers const& p, models::Pass pass) {
+                                         Tape::Number x, NamedNumbers const& p, models::Pass pass) {
   auto const with_bias = [&](Tape::Number z, std::string const& part) {
     return settings.has_bias ? tape.with_bias(z, p.at(part + ".bias")) : z;
   };
@@ -265,12 +271,12 @@ inline Tape::Number propagated_logits_of(Tape& tape, models::NetworkSettings con
   };
   auto const alpha = settings.teleport;
   if (settings.model == models::Model::sgc) {
-    auto propagated = x;
+    auto* propagated = x;
     for (std::int64_t k = 0; k < settings.num_propagations; ++k)
-      propagated = product(a, propagated);
+      propagated = tape.product(a, propagated);
     return with_bias(tape.product(propagated, p.at("layer0.weight")), "layer0");
   }
-  auto f = tape.leaf(x);
+  auto f = x;
   if (settings.model == models::Model::appnp) {
     for (std::int64_t l = 0; l < settings.num_layers(); ++l) {
       auto const layer = "layer" + std::to_string(l);
@@ -335,6 +341,7 @@ struct ReferencePass {
   Dense a, x;
   std::vector<std::int64_t> classes;
   std::vector<char> counts;
+  std::vector<std::int64_t> vertices{}; // of a batch: the rows of trained features that it reads
 
   [[nodiscard]] std::int64_t num_counted() const { return std::count(counts.begin(), counts.end(), 1); }
 };
@@ -344,6 +351,17 @@ struct ReferenceStep {
   NamedMatrices gradients;
   Dense logits{0, 0}; // of the last pass
 };
+
+/// Features of a pass: its own, or its rows of the parameter "features".
+inline Tape::Number features_of(Tape& tape, ReferencePass const& pass, NamedNumbers const& p) {
+  auto const trained = p.find("features");
+  if (trained == p.end()) return tape.leaf(pass.x);
+  if (pass.vertices.empty()) return trained->second;
+  auto const picks =
+      make_dense(std::ssize(pass.vertices), trained->second->value.rows,
+                 [&](std::int64_t i, std::int64_t j) { return pass.vertices[position(i)] == j ? 1.0 : 0.0; });
+  return tape.product(picks, trained->second);
+}
 
 /// The mean loss over the counted vertices of all passes, and its gradients.
 inline ReferenceStep reference_step(models::NetworkSettings const& settings, NamedMatrices const& parameters,
@@ -359,7 +377,7 @@ inline ReferenceStep reference_step(models::NetworkSettings const& settings, Nam
     NamedNumbers leaves;
     for (auto const& [name, values] : parameters)
       leaves.emplace(name, tape.leaf(values));
-    auto* const logits = logits_of(tape, settings, pass.a, pass.x, leaves);
+    auto* const logits = logits_of(tape, settings, pass.a, features_of(tape, pass, leaves), leaves);
     step.loss += tape.softmax_loss(logits, pass.classes, pass.counts,
                                    1 / static_cast<double>(std::max<std::int64_t>(count, 1)));
     step.logits = logits->value;

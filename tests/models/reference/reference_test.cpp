@@ -45,6 +45,12 @@ NamedMatrices whole_of(std::vector<models::Parameter<double>> const& list) {
   return whole;
 }
 
+/// Gives all parameters but trained features numbers by a formula.
+void set_formula_weights(std::vector<models::Parameter<double>> list) {
+  std::erase_if(list, [](auto const& parameter) { return parameter.name == "features"; });
+  set_formula_parameters(list);
+}
+
 class Reference : public ::testing::TestWithParam<std::array<int, 4>> {
  protected:
   Reference()
@@ -56,20 +62,27 @@ class Reference : public ::testing::TestWithParam<std::array<int, 4>> {
   /// The parameters that set_formula_parameters() gives such a network.
   NamedMatrices formula_parameters(ReferenceCase const& c, graph::GraphStore const& store) {
     auto settings = c.settings;
+    settings.trains_features = false;
     if (!traits_of(settings.model, settings.aggregator).needs_owners()) settings.schedule = Schedule::pmm3d;
     models::NetworkParameters<double> parameters(one_, models::plan_network(store, settings), settings);
     set_formula_parameters(parameters.list());
-    return whole_of(parameters.list());
+    auto whole = whole_of(parameters.list());
+    if (c.settings.trains_features) whole.emplace("features", dense_graph_of(store).features);
+    return whole;
   }
 
   template<class Value>
-  static void expect_near(std::vector<models::Parameter<double>> const& list, NamedMatrices const& expected,
-                          Value const& value_of) {
+  static void expect_near(std::vector<models::Parameter<double>> const& list, graph::GraphStore const& store,
+                          NamedMatrices const& expected, Value const& value_of) {
     ASSERT_EQ(list.size(), expected.size());
     for (auto const& parameter : list) {
+      auto rows = first_numbers(std::max(store.facts().num_vertices, expected.at(parameter.name).rows));
+      if (parameter.name == "features")
+        rows = store.read_original_ids(models::order_of(parameter.matrix.layout().row_order),
+                                       {0, store.facts().num_vertices});
       auto const numbers = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), value_of(parameter));
       for_each_element(parameter, [&](std::int64_t i, std::int64_t j, std::size_t place) {
-        EXPECT_NEAR(numbers(place), expected.at(parameter.name)(i, j), tolerance)
+        EXPECT_NEAR(numbers(place), expected.at(parameter.name)(rows[position(i)], j), tolerance)
             << parameter.name << " " << i << ", " << j;
       });
     }
@@ -93,7 +106,7 @@ class Reference : public ::testing::TestWithParam<std::array<int, 4>> {
 
     auto const store = store_of_case(world_, c);
     models::GraphNetwork<double> model(grid_, store, c.settings);
-    set_formula_parameters(model.parameters());
+    set_formula_weights(model.parameters());
     auto loss = models::make_vertex_loss<double>(grid_, store, model.plan().logits());
     models::Trainer<double> trainer(grid_, model, loss, training());
     auto const overwrites = model.overwrites_outputs(); // a step leaves no logits
@@ -104,21 +117,23 @@ class Reference : public ::testing::TestWithParam<std::array<int, 4>> {
       auto const record = trainer.train_epoch(epoch);
       EXPECT_NEAR(record.loss, expected.loss, tolerance) << "step " << epoch;
       if (epoch == 1 || epoch == num_steps)
-        expect_near(model.parameters(), expected.gradients,
+        expect_near(model.parameters(), store, expected.gradients,
                     [](auto const& parameter) { return parameter.gradient(); });
       if (epoch == 1 && !overwrites) expect_logits(model, store, expected.logits);
       adam.step(parameters, expected.gradients);
     }
-    expect_near(model.parameters(), parameters, [](auto const& parameter) { return parameter.value(); });
+    expect_near(model.parameters(), store, parameters,
+                [](auto const& parameter) { return parameter.value(); });
     if (c.settings.norm != models::Norm::batch && c.settings.edge_dropout == 0 && !overwrites) return;
     static_cast<void>(trainer.evaluate()); // by running statistics, and with all edges
     Tape tape;
     NamedNumbers leaves;
     for (auto const& [name, values] : parameters)
       leaves.emplace(name, tape.leaf(values));
-    expect_logits(
-        model, store,
-        logits_of(tape, c.settings, whole_operator, whole.x, leaves, models::Pass::evaluation)->value);
+    expect_logits(model, store,
+                  logits_of(tape, c.settings, whole_operator, features_of(tape, whole, leaves), leaves,
+                            models::Pass::evaluation)
+                      ->value);
   }
 
   /// Those of the last pass.
@@ -152,6 +167,7 @@ class Reference : public ::testing::TestWithParam<std::array<int, 4>> {
         for (std::int64_t j = 0; j < a.columns; ++j)
           if (i != j) a(i, j) *= (n - 1) / (b - 1);
       ReferencePass pass{a, part_of(graph.features, vertices, columns), {}, {}};
+      pass.vertices = vertices;
       for (auto const vertex : vertices) {
         pass.classes.push_back(graph.classes[position(vertex)]);
         pass.counts.push_back(graph.trains[position(vertex)]);
@@ -176,7 +192,7 @@ class Reference : public ::testing::TestWithParam<std::array<int, 4>> {
     auto const num_groups = grid_.size(pmm::Axis::data);
     settings.num_epochs = num_steps * num_groups / 5 + 1;
     models::MiniBatchNetwork<double> trainer(grid_, store, c.settings, settings, batches);
-    set_formula_parameters(trainer.parameters());
+    set_formula_weights(trainer.parameters());
     auto const& sampler = trainer.sampler();
     std::int64_t num_taken = 0;
     trainer.run([&](runtime::EpochRecord const& record) {
@@ -199,7 +215,8 @@ class Reference : public ::testing::TestWithParam<std::array<int, 4>> {
       }
     });
     EXPECT_GE(num_taken, num_steps);
-    expect_near(trainer.parameters(), parameters, [](auto const& parameter) { return parameter.value(); });
+    expect_near(trainer.parameters(), store, parameters,
+                [](auto const& parameter) { return parameter.value(); });
   }
 
   runtime::Communicator world_;
@@ -274,6 +291,18 @@ TEST_P(Reference, OfPowersIsRepeated) {
     if (grid_.size(pmm::Axis::data) == 1) expect_full_graph(c);
     expect_mini_batches(c, sampling::BatchEdges::rescale);
   }
+}
+
+TEST_P(Reference, OfTrainedFeaturesIsRepeated) {
+  for (auto c : cases_of_trained_features())
+    for (auto const schedule : {Schedule::pmm3d, Schedule::rows}) {
+      if (traits_of(c.settings.model, c.settings.aggregator).needs_owners() && schedule == Schedule::pmm3d)
+        continue;
+      SCOPED_TRACE(c.name + ", " + std::string(name_of(schedule)));
+      c.settings.schedule = schedule;
+      if (grid_.size(pmm::Axis::data) == 1) expect_full_graph(c);
+      expect_mini_batches(c, sampling::BatchEdges::rescale);
+    }
 }
 
 TEST_P(Reference, OfAttentionIsRepeatedOnTheWholeGraph) {

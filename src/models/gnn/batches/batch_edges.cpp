@@ -125,6 +125,28 @@ pmm::SparseBlock<T> DroppedBatch<T>::with_values(pmm::SparseBlock<T> block, Bloc
   return with_dropped_values(std::move(block), values, ids.rows, ids.columns, all);
 }
 
+template<class T>
+pmm::SparseBlock<T> to_sparse_block(sampling::SampledBlock<T> const& from) {
+  // The batch is borrowed; the block never writes to it.
+  auto& block = const_cast<sampling::SampledBlock<T>&>(from);
+  pmm::SparseBlock<T> result;
+  result.csr = {block.num_rows, block.num_columns,
+                lent("orthant::models::batch/row_offsets", block.row_offsets),
+                lent("orthant::models::batch/columns", block.columns),
+                lent("orthant::models::batch/values", block.values)};
+  if (block.num_rows == 0)
+    return result; // without rows there are no groups, so the number of column scales
+                   // differs
+  result.row_scale = lent("orthant::models::batch/row_scale", block.row_scale);
+  result.column_scale = lent("orthant::models::batch/column_scale", block.column_scale);
+  result.row_groups = lent("orthant::models::batch/row_groups", block.row_groups);
+  result.self_columns = lent("orthant::models::batch/self_columns", block.self_columns);
+  result.self_scale = lent("orthant::models::batch/self_scale", block.self_scale);
+  return result;
+}
+
+template pmm::SparseBlock<float> to_sparse_block(sampling::SampledBlock<float> const&);
+template pmm::SparseBlock<double> to_sparse_block(sampling::SampledBlock<double> const&);
 template class DroppedBatch<float>;
 template class DroppedBatch<double>;
 

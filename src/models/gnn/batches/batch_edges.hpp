@@ -90,6 +90,10 @@ class DroppedBatch {
 extern template class DroppedBatch<float>;
 extern template class DroppedBatch<double>;
 
+/// A sampled block for products, without a copy on the host. `from` must outlive the result and must not change.
+template<class T>
+[[nodiscard]] pmm::SparseBlock<T> to_sparse_block(sampling::SampledBlock<T> const& from);
+
 // Rows of a sampled batch that are exchanged in the schedule `rows` (pmm/aggregate/needed_rows.hpp). The lists are made anew for each
 // batch: the sample determines which rows and columns of its block of A~ have entries, so one exchange of lists serves all layers
 // and both directions. A self loop counts as an entry. It lies in the cell of its rank, so it does not cause a message.

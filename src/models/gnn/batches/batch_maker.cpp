@@ -18,26 +18,6 @@ namespace {
 using pmm::AxisSet;
 using pmm::IndexOrder;
 
-template<class T>
-pmm::SparseBlock<T> to_sparse_block(sampling::SampledBlock<T> const& from) {
-  // The batch is borrowed; the block never writes to it.
-  auto& block = const_cast<sampling::SampledBlock<T>&>(from);
-  pmm::SparseBlock<T> result;
-  result.csr = {block.num_rows, block.num_columns,
-                lent("orthant::models::batch/row_offsets", block.row_offsets),
-                lent("orthant::models::batch/columns", block.columns),
-                lent("orthant::models::batch/values", block.values)};
-  if (block.num_rows == 0)
-    return result; // without rows there are no groups, so the number of column scales
-                   // differs
-  result.row_scale = lent("orthant::models::batch/row_scale", block.row_scale);
-  result.column_scale = lent("orthant::models::batch/column_scale", block.column_scale);
-  result.row_groups = lent("orthant::models::batch/row_groups", block.row_groups);
-  result.self_columns = lent("orthant::models::batch/self_columns", block.self_columns);
-  result.self_scale = lent("orthant::models::batch/self_scale", block.self_scale);
-  return result;
-}
-
 /// to[i,:] := from[rows[i],:]
 template<class T>
 void gather_rows(std::span<T const> from, std::vector<std::int32_t> const& rows, std::int64_t num_columns,
@@ -96,6 +76,10 @@ BatchMaker<T>::BatchMaker(pmm::ProcessGrid const& grid, graph::GraphStore const&
     blocks_.push_back(builder_.add_block(layer.is_even ? graph::Parity::even : graph::Parity::odd, block.rows,
                                          block.columns));
   }
+  if (plan_.trained_features) {
+    trained_features_ = features.dense;
+    return;
+  }
   if (!has_sparse_features_) {
     feature_values_ = HostNumbers<T>(features.dense.storage());
     return;
@@ -139,7 +123,7 @@ void BatchMaker<T>::fill(std::int64_t epoch, std::int64_t index, HostBatch<T>& b
   auto const& feature_rows = rows_of(plan_.features().layout, batch.sample).positions;
   if (has_sparse_features_)
     fill_sparse_features(feature_rows, batch.sparse_features);
-  else
+  else if (!plan_.trained_features)
     gather_rows(feature_values_.values(), feature_rows, num_feature_columns_, batch.dense_features);
 
   auto const& logit_rows = rows_of(plan_.logits().layout, batch.sample).positions;
@@ -334,6 +318,13 @@ InputFeatures<T> BatchMaker<T>::features_of(pmm::Placement const& placement, Hos
   InputFeatures<T> features;
   features.is_sparse = has_sparse_features_;
   features.keys = keys_of(placement, batch);
+  if (plan_.trained_features) {
+    auto const range = range_of(placement.layout.rows, placement.layout.row_order);
+    features.dense = trained_features_;
+    features.rows =
+        feature_rows(grid_, trained_features_.placement(), batch.sample.vertices[range].positions);
+    return features;
+  }
   if (!has_sparse_features_) {
     features.dense =
         pmm::DistMatrix<T>(grid_, placement, lent("orthant::models::batch/features", batch.dense_features));

@@ -53,7 +53,8 @@ struct HostBatch {
 template<class T>
 class BatchMaker {
  public:
-  /// `plan`: plan of the network on the whole graph. `features`, `targets`: of the whole graph; batches get parts of them.
+  /// `plan`: plan of the network on the whole graph. `features`, `targets`: of the whole graph; batches get parts of them, and refer to
+  /// trained features, which each pass reads anew.
   /// `gather`: rows that ranks exchange. `edges`: weights of a batch's edges. Reads this rank's blocks of the store. Grid, store
   /// and sampler must outlive this object. Collective over the grid's group.
   BatchMaker(pmm::ProcessGrid const& grid, graph::GraphStore const& store, sampling::Sampler const& sampler,
@@ -120,10 +121,11 @@ class BatchMaker {
   std::size_t owned_rows_ = 0, owned_columns_ = 0; // ranges of the builder, in the schedule `rows`
 
   bool has_sparse_features_;
-  std::int64_t num_feature_columns_; // of this rank's block
-  std::int64_t num_label_columns_;   // columns of the indicator; 0 with one class per vertex
-  HostNumbers<T> feature_values_;    // of the dense block, or of its non-zeros
-  HostNumbers<T> feature_scale_;     // sparse features: scales of the rows
+  pmm::DistMatrix<T> trained_features_; // empty unless they are trained
+  std::int64_t num_feature_columns_;    // of this rank's block
+  std::int64_t num_label_columns_;      // columns of the indicator; 0 with one class per vertex
+  HostNumbers<T> feature_values_;       // of the dense block, or of its non-zeros
+  HostNumbers<T> feature_scale_;        // sparse features: scales of the rows
   HostNumbers<runtime::Offset> feature_offsets_;
   HostNumbers<runtime::LocalColumn> feature_columns_;
   pmm::RowTargets targets_; // of the whole graph, on the host; views of the three members below

@@ -14,10 +14,6 @@ void require_trainable(pmm::ProcessGrid const& grid, NetworkSettings const& mode
     runtime::throw_user(
         "--batch-edges renormalize weighs the edges of a batch, which --model {} does itself: leave it out",
         name_of(model.model));
-  if (model.trains_features)
-    runtime::throw_user(
-        "--trainable-features trains every vertex in every step, which mini-batches do not; leave "
-        "it out or use --mode full");
   for (auto const axis : pmm::spatial_axes)
     if (batches.batch_size < grid.size(axis))
       runtime::throw_user(
@@ -44,25 +40,29 @@ MiniBatchNetwork<T>::MiniBatchNetwork(pmm::ProcessGrid const& grid, graph::Graph
       parameters_(std::make_shared<NetworkParameters<T>>(grid, plan_, model_settings)),
       full_loss_(make_vertex_loss<T>(grid, store, plan_.logits(), settings.loss)),
       batch_loss_(full_loss_),
-      network_(grid, model_settings, parameters_),
-      update_(std::make_shared<ParameterUpdate<T>>(grid, parameters_->list(), settings_)) {
+      network_(grid, model_settings, parameters_) {
   ORTHANT_ASSERT_SAME(grid.world(), model_settings.seed);
   ORTHANT_ASSERT_SAME(grid.world(), batch_settings.batch_size);
+  auto const has_full_graph = settings.eval_every > 0 || batch_settings.num_full_epochs > 0;
+  auto whole = plan_;
+  whole.drops_edges = plan_.drops_edges && batch_settings.num_full_epochs > 0; // not in evaluation
+  auto const of_whole =
+      batch_settings.num_full_epochs > 0 ? model_settings : model_settings.without_dropout();
+  NetworkOperands<T> operands;
+  if (has_full_graph)
+    operands = make_full_graph_operands<T>(grid, store, whole, of_whole);
+  else
+    operands.features =
+        read_input_features<T>(grid, store, plan_.stored_features(), model_settings.feature_norm);
+  operands.features.may_move = false; // batches are also made from them
+  auto const features = operands.features;
+  if (model_settings.trains_features) parameters_->add_features(features.dense);
   ORTHANT_ASSERT_SAME(grid.world(), num_parameters());
-  InputFeatures<T> features;
-  if (settings.eval_every > 0 || batch_settings.num_full_epochs > 0) {
-    auto whole = plan_;
-    whole.drops_edges = plan_.drops_edges && batch_settings.num_full_epochs > 0; // not in evaluation
-    auto const of_whole =
-        batch_settings.num_full_epochs > 0 ? model_settings : model_settings.without_dropout();
-    auto operands = make_full_graph_operands<T>(grid, store, whole, of_whole);
-    operands.features.may_move = false; // batches are also made from them
-    features = operands.features;
+  update_ = std::make_shared<ParameterUpdate<T>>(grid, parameters_->list(), settings_);
+  if (has_full_graph) {
     full_ = std::make_unique<TrainedNetwork<T>>(grid, of_whole, parameters_, std::move(operands), full_loss_,
                                                 settings, update_);
     if (settings.finds_roc_auc) full_->trainer.judge_also_by(judge_by_areas<T>(grid, store, plan_.logits()));
-  } else {
-    features = read_input_features<T>(grid, store, plan_.features(), model_settings.feature_norm);
   }
   batches_ = std::make_unique<NetworkBatches<T>>(
       grid, network_, batch_loss_,

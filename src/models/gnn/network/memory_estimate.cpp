@@ -207,7 +207,7 @@ void plan_host_batches(pmm::StepPlan& step, graph::StoreFacts const& facts, Netw
   if (reads_edges)
     plan_edges(other, cells_of(step, first), traits.num_nonzeros(first.adjacency), needs_edge_ids(settings),
                false);
-  plan_input_features(other, facts, plan.features(), settings.feature_norm, traits.num_feature_nonzeros(plan),
+  plan_input_features(other, facts, plan, settings.feature_norm, traits.num_feature_nonzeros(plan),
                       pmm::Lifetime::training);
   if (reads_edges) step.add_array("blocks of the batch", block_bytes);
   if (batches.prefetches) step.add_array("the other batch", block_bytes + pmm::bytes_held(other));
@@ -347,8 +347,7 @@ void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts,
     plan_network_arrays(step, whole, of_whole, traits.num_feature_nonzeros(plan),
                         traits.num_nonzeros(plan.layers.front().adjacency));
   } else {
-    plan_input_features(step, facts, plan.features(), settings.feature_norm,
-                        traits.num_feature_nonzeros(plan), stays);
+    plan_input_features(step, facts, plan, settings.feature_norm, traits.num_feature_nonzeros(plan), stays);
   }
   if constexpr (pmm::runs_on_host) {
     auto const share = static_cast<double>(of_batch.num_vertices) / static_cast<double>(facts.num_vertices);

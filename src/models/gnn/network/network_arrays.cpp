@@ -126,6 +126,8 @@ void plan_network_arrays(pmm::StepPlan& step, NetworkPlan const& plan, NetworkSe
       !layer_with_features(step, plan, settings))
     plan_rounded_features(step, plan.features(), formats.operand,
                           keeps_first_aggregate(plan) && settings.dropout == 0);
+  auto const gathers = plan.trained_features && !reads_shards(step.shape(), plan);
+  if (gathers) plan_matrix(step, plan.features(), "orthant::models::gathered_features");
   if (settings.input_dropout() > 0)
     plan_dropped_features(step, plan.features(), num_feature_nonzeros, formats.operand);
   auto scratch = scratch_of(step, plan, settings);
@@ -135,8 +137,8 @@ void plan_network_arrays(pmm::StepPlan& step, NetworkPlan const& plan, NetworkSe
   plan_attention_arrays(step, plan, num_edges);
   plan_maximum_arrays(step, plan);
   if (plan.projection) plan_linear_arrays(step, *plan.projection, "orthant::models::projected", formats);
-  if (plan.projection && settings.trains_features && formats.operand != runtime::Wire::native)
-    plan_matrix(step, plan.features(), "orthant::models::rounded_feature_gradient", pmm::Lifetime::training,
+  if (plan.projection && plan.trained_features && (gathers || formats.operand != runtime::Wire::native))
+    plan_matrix(step, plan.features(), "orthant::models::read_feature_gradient", pmm::Lifetime::training,
                 formats.operand);
   for (auto const length : shared_output_lengths(step, plan, settings))
     step.add_array("orthant::models::output", step.wire_bytes(length, formats.operand));

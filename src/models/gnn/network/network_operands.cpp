@@ -69,9 +69,11 @@ void plan_reordered_features(pmm::StepPlan& step, pmm::Placement const& placemen
 
 } // namespace
 
-void plan_input_features(pmm::StepPlan& step, graph::StoreFacts const& facts, pmm::Placement const& placement,
+void plan_input_features(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
                          FeatureNorm norm, std::optional<std::int64_t> num_nonzeros, pmm::Lifetime lifetime) {
-  plan_block_keys(step, placement);
+  plan_block_keys(step, plan.features());
+  if (plan.trained_features && plan.trained_features->picks_rows) return;
+  auto const& placement = plan.stored_features();
   if (num_nonzeros)
     return plan_sparse_features(step, placement, *num_nonzeros, facts.features_have_values, norm);
   auto whole = placement;
@@ -98,45 +100,50 @@ void plan_rounded_features(pmm::StepPlan& step, pmm::Placement const& placement,
 }
 
 template<class T>
-bool NetworkInput<T>::is_trained() const {
-  return features_.dense.layout().storage == pmm::Storage::flat_sharded;
-}
-
-template<class T>
-void NetworkInput<T>::bind_dense(runtime::Vector<T> const& room) {
+void NetworkInput<T>::bind_dense(pmm::Placement const& read, runtime::Vector<T> const& room) {
   auto& features = features_.dense;
+  auto const& grid = features.grid();
   auto const has_room = room.extent(0) > 0;
+  auto const num_padded = pmm::block_of(grid, read).num_padded;
+  auto const gathers =
+      features_.are_trained() && (features_.rows || (read.layout.storage != pmm::Storage::flat_sharded &&
+                                                     grid.size(read.layout.third()) > 1));
+  gathered_rows_.reset();
+  if (gathers)
+    gathered_rows_ = features_.rows ? *features_.rows : all_feature_rows(grid, features.placement());
+  read_ = {grid, read, gathers ? gathered_numbers_.reserve(num_padded) : features.storage()};
   if constexpr (std::is_same_v<T, Sum>) {
-    dense_ = features;
+    dense_ = read_;
     if (!has_room || !features_.may_move) return;
-    dense_ = {features.grid(), features.placement(), room};
+    dense_ = {grid, read, room};
     Kokkos::deep_copy(room, features.storage());
-    features = {};
   } else {
-    auto const& rounded = has_room ? room : rounded_numbers_.reserve(features.block().num_padded);
-    dense_ = {features.grid(), features.placement(), rounded};
-    if (is_trained()) return;
+    dense_ = {grid, read, has_room ? room : rounded_numbers_.reserve(num_padded)};
+    if (features_.are_trained()) return;
     pmm::round_numbers(runtime::DefaultExec(), features.storage(), dense_.storage());
-    features = {};
   }
+  features = {};
+  read_ = {};
 }
 
 template<class T>
 void NetworkInput<T>::release() {
   features_.dense = {};
+  read_ = {};
   dense_ = {};
   rounded_numbers_ = GrowingVector<T>(rounded_label);
 }
 
 template<class T>
-void NetworkInput<T>::bind(InputFeatures<Sum> features, double dropout_probability,
-                           runtime::Vector<T> const& room) {
+void NetworkInput<T>::bind(InputFeatures<Sum> features, pmm::Placement const& read,
+                           double dropout_probability, runtime::Vector<T> const& room) {
   features_ = std::move(features);
   uses_dropped_ = false;
+  read_ = {};
   dense_ = {};
   dropped_dense_ = {};
   dropped_sparse_ = {};
-  if (!features_.is_sparse) bind_dense(room);
+  if (!features_.is_sparse) bind_dense(read, room);
   if (dropout_probability == 0) return;
   if (features_.is_sparse) {
     auto const& sparse = features_.sparse;
@@ -152,9 +159,9 @@ void NetworkInput<T>::bind(InputFeatures<Sum> features, double dropout_probabili
 template<class T>
 void NetworkInput<T>::prepare(runtime::DefaultExec const& exec, Dropout const& dropout) {
   uses_dropped_ = dropout.probability > 0;
+  if (gathered_rows_) gather_features(exec, features_.dense, *gathered_rows_, read_);
   if constexpr (!std::is_same_v<T, Sum>)
-    if (!features_.is_sparse && features_.dense.storage().extent(0) > 0)
-      pmm::round_numbers(exec, features_.dense.storage(), dense_.storage());
+    if (read_.storage().extent(0) > 0) pmm::round_numbers(exec, read_.storage(), dense_.storage());
   if (!uses_dropped_) return;
   if (features_.is_sparse) {
     auto& passes = features_.sparse.grid().passes();
@@ -164,27 +171,35 @@ void NetworkInput<T>::prepare(runtime::DefaultExec const& exec, Dropout const& d
                              features_.keys, dropped_sparse_.adjoint().block().csr.values);
     return;
   }
-  auto& passes = dense_.grid().passes();
-  if (dense_.layout().storage == pmm::Storage::replicated) {
-    apply_dropout(exec, passes, dense_.local(), dropout, features_.keys, dropped_dense_.local());
-  } else {
-    auto const& block = dense_.block();
-    auto const stored = std::pair(std::size_t{0}, static_cast<std::size_t>(block.num_stored));
-    apply_dropout_to_piece<T>(exec, passes, Kokkos::subview(dense_.storage(), stored), dropout,
-                              features_.keys, block.first, block.columns.size(),
-                              Kokkos::subview(dropped_dense_.storage(), stored));
-  }
+  drop(exec, dropout, dense_, dropped_dense_);
+}
+
+template<class T>
+void NetworkInput<T>::drop(runtime::DefaultExec const& exec, Dropout const& dropout,
+                           pmm::DistMatrix<T> const& from, pmm::DistMatrix<T> const& to) const {
+  auto& passes = from.grid().passes();
+  if (from.layout().storage == pmm::Storage::replicated)
+    return apply_dropout(exec, passes, from.local(), dropout, features_.keys, to.local());
+  auto const& block = from.block();
+  auto const stored = std::pair(std::size_t{0}, static_cast<std::size_t>(block.num_stored));
+  apply_dropout_to_piece<T>(exec, passes, Kokkos::subview(from.storage(), stored), dropout, features_.keys,
+                            block.first, block.columns.size(), Kokkos::subview(to.storage(), stored));
 }
 
 template<class T>
 void NetworkInput<T>::backward(runtime::DefaultExec const& exec, Dropout const& dropout,
                                pmm::DistMatrix<T> const& gradient) const {
-  if (dropout.probability == 0) return;
-  auto const& block = gradient.block();
-  auto const stored = Kokkos::subview(gradient.storage(),
-                                      std::pair(std::size_t{0}, static_cast<std::size_t>(block.num_stored)));
-  apply_dropout_to_piece<T>(exec, gradient.grid().passes(), stored, dropout, features_.keys, block.first,
-                            block.columns.size(), stored);
+  if (dropout.probability > 0) drop(exec, dropout, gradient, gradient);
+}
+
+template<class T>
+void NetworkInput<T>::write_gradient(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& gradient,
+                                     pmm::DistMatrix<Sum> const& of_parameter) const {
+  if (gathered_rows_) return spread_gradient(exec, gradient, *gathered_rows_, of_parameter);
+  if constexpr (!std::is_same_v<T, Sum>)
+    pmm::widen_numbers(exec, gradient.storage(), of_parameter.storage());
+  else if (gradient.storage().data() != of_parameter.storage().data())
+    copy_numbers(exec, gradient, of_parameter);
 }
 
 template class NetworkInput<float>;
@@ -270,8 +285,7 @@ void plan_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkP
     plan_self_path_arrays(step, layer, traits);
   }
   plan_teleport_path_arrays(step, plan, traits);
-  plan_input_features(step, facts, plan.features(), settings.feature_norm, traits.num_feature_nonzeros(plan),
-                      features);
+  plan_input_features(step, facts, plan, settings.feature_norm, traits.num_feature_nonzeros(plan), features);
 }
 
 template<class T>
@@ -279,7 +293,7 @@ NetworkOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph:
                                             NetworkPlan const& plan, NetworkSettings const& settings) {
   // Features last: features that are rounded are only held until they are bound.
   auto operands = make_full_graph_operands<T>(grid, store, plan, settings, InputFeatures<T>{}, std::nullopt);
-  operands.features = read_input_features<T>(grid, store, plan.features(), settings.feature_norm);
+  operands.features = read_input_features<T>(grid, store, plan.stored_features(), settings.feature_norm);
   operands.features.may_move = true;
   return operands;
 }

@@ -7,6 +7,7 @@
 #include "models/gnn/layers/aggregation.hpp"
 #include "models/gnn/layers/self_term.hpp"
 #include "models/gnn/operands/graph_operands.hpp"
+#include "models/gnn/operands/trained_features.hpp"
 #include "models/gnn/plan/network_settings.hpp"
 #include "runtime/arrays/allocation.hpp"
 
@@ -15,12 +16,13 @@
 
 namespace orthant::models {
 
-// Input of a graph network. Features are dense or sparse (sparse features are never converted to dense), fixed or trained. If
-// activations have 16 bits, dense features are rounded: fixed features once when they are bound, trained features in each pass.
+// Input of a graph network. Features are dense or sparse (sparse features are never converted to dense), fixed or trained
+// (gnn/operands/trained_features.hpp). If activations have 16 bits, dense features are rounded: fixed features once when they are bound, trained
+// features in each pass.
 
 using runtime::GrowingVector;
 
-/// Features of a graph or of a batch: `dense` or `sparse`.
+/// Features of a graph or of a batch: `dense` or `sparse`. Trained features are the parameter of the whole graph, also in a batch.
 template<class T>
 struct InputFeatures {
   bool is_sparse = false;
@@ -28,10 +30,9 @@ struct InputFeatures {
   pmm::DistSparse<T> sparse;
   BlockKeys keys;        // keys of their dropout
   bool may_move = false; // dense features may move to the network's memory: no other object reads them
+  std::optional<FeatureRows> rows{}; // of trained features that a batch reads; nullopt: all
 
-  [[nodiscard]] pmm::Placement const& placement() const {
-    return is_sparse ? sparse.placement() : dense.placement();
-  }
+  [[nodiscard]] bool are_trained() const { return dense.layout().storage == pmm::Storage::flat_sharded; }
 };
 
 /// Reads the features with this placement. Flat-sharded features are trained, and start from the stored values.
@@ -41,9 +42,9 @@ template<class T>
                                                    graph::GraphStore const& store,
                                                    pmm::Placement const& placement, FeatureNorm norm);
 
-/// List the arrays of read_input_features(), and the arrays of a NetworkInput with dropout. `num_nonzeros`: of sparse features.
-/// `lifetime`: of dense features that are not trained (lifetime_of_features()).
-void plan_input_features(pmm::StepPlan& step, graph::StoreFacts const& facts, pmm::Placement const& placement,
+/// List the arrays of the features of a graph or a batch, and the arrays of a NetworkInput with dropout. `num_nonzeros`: of sparse
+/// features. `lifetime`: of dense features that are not trained (lifetime_of_features()).
+void plan_input_features(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
                          FeatureNorm norm, std::optional<std::int64_t> num_nonzeros, pmm::Lifetime lifetime);
 void plan_dropped_features(pmm::StepPlan& step, pmm::Placement const& placement,
                            std::optional<std::int64_t> num_nonzeros, runtime::Wire format);
@@ -57,14 +58,16 @@ class NetworkInput {
  public:
   using Sum = runtime::SumOf<T>;
 
-  /// Replaces the features. With `dropout_probability` above 0 it keeps a second copy, in memory that only grows. Dense features that
+  /// Replaces the features, which the network reads with the placement `read`. With `dropout_probability` above 0 it keeps a second copy, in memory that only grows. Dense features that
   /// are rounded to 16 bits, or may move, lie in `room` until release() unless `room` is empty. Not collective. Throws Error if a
   /// finite number does not fit fp16.
-  void bind(InputFeatures<Sum> features, double dropout_probability, runtime::Vector<T> const& room);
+  void bind(InputFeatures<Sum> features, pmm::Placement const& read, double dropout_probability,
+            runtime::Vector<T> const& room);
 
   [[nodiscard]] bool is_sparse() const { return features_.is_sparse; }
 
-  /// dense() or sparse() := the features, with dropout if its probability is above 0. Enqueues on exec.
+  /// dense() or sparse() := the features, with dropout if its probability is above 0. Enqueues on exec. Collective over the third axis
+  /// of trained features.
   void prepare(runtime::DefaultExec const& exec, Dropout const& dropout);
   [[nodiscard]] pmm::DistMatrix<T> const& dense() const { return uses_dropped_ ? dropped_dense_ : dense_; }
   [[nodiscard]] pmm::DistSparse<Sum> const& sparse() const {
@@ -75,19 +78,26 @@ class NetworkInput {
   /// the last prepare().
   void backward(runtime::DefaultExec const& exec, Dropout const& dropout,
                 pmm::DistMatrix<T> const& gradient) const;
+  /// Gradient of the parameter from the gradient by the features.
+  void write_gradient(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& gradient,
+                      pmm::DistMatrix<Sum> const& of_parameter) const;
 
   /// Frees dense features that are not read again because A^ F0 is kept.
   void release();
 
  private:
-  void bind_dense(runtime::Vector<T> const& room);
-  [[nodiscard]] bool is_trained() const;
+  void bind_dense(pmm::Placement const& read, runtime::Vector<T> const& room);
+  void drop(runtime::DefaultExec const& exec, Dropout const& dropout, pmm::DistMatrix<T> const& from,
+            pmm::DistMatrix<T> const& to) const;
 
   InputFeatures<Sum> features_;
+  std::optional<FeatureRows> gathered_rows_; // of trained features that are not read in place
   bool uses_dropped_ = false;
-  pmm::DistMatrix<T> dense_; // features_.dense, or the rounded copy
+  pmm::DistMatrix<Sum> read_; // features_.dense, or the rows that are gathered from it
+  pmm::DistMatrix<T> dense_;  // read_, or the rounded copy
   pmm::DistMatrix<T> dropped_dense_;
   pmm::DistSparse<Sum> dropped_sparse_;
+  GrowingVector<Sum> gathered_numbers_{"orthant::models::gathered_features"};
   GrowingVector<T> rounded_numbers_{rounded_label};
   GrowingVector<T> dropped_numbers_{"orthant::models::dropped_features"};
   GrowingVector<Sum> dropped_values_{"orthant::models::dropped_values"};

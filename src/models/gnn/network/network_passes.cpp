@@ -14,15 +14,6 @@ namespace {
 using runtime::DefaultExec;
 using runtime::ScopedTimer;
 
-/// to := from, exactly.
-template<class T, class Sum>
-void copy_or_widen(DefaultExec const& exec, pmm::DistMatrix<T> const& from, pmm::DistMatrix<Sum> const& to) {
-  if constexpr (std::is_same_v<T, Sum>)
-    copy_numbers(exec, from, to);
-  else
-    pmm::widen_numbers(exec, from.storage(), to.storage());
-}
-
 } // namespace
 
 template<class T>
@@ -98,7 +89,7 @@ void TypedNetworkPasses<T>::rebind(NetworkOperands<Sum> operands) {
   auto const* const owned = std::get_if<OwnedAdjacency<Sum>>(&operands.adjacency.front());
   needed_rows_ = owned != nullptr ? owned->needed : nullptr;
   dropped_ = operands.dropped;
-  input_.bind(std::move(operands.features), settings_.input_dropout(),
+  input_.bind(std::move(operands.features), plan_.features(), settings_.input_dropout(),
               room_for_features<T>(grid_, plan_, settings_, memory_));
   reserve_scratch(operands);
   make_layers(operands);
@@ -117,12 +108,15 @@ void TypedNetworkPasses<T>::make_layers(NetworkOperands<Sum> const& operands) {
     projection_.emplace(grid_, *plan_.projection, parameters_->projection(), options, scratch_, projected_,
                         projection_weight_);
   if (plan_.projection && settings_.trains_features) {
-    auto const& features = plan_.features();
+    auto const& features = std::as_const(plan_).features();
+    auto const is_in_place = std::is_same_v<T, Sum> && reads_shards(grid_.shape(), plan_);
+    auto const count = is_in_place ? 0 : pmm::block_of(grid_, features).num_padded;
+    auto const& memory = feature_gradient_numbers_.reserve(count);
     if constexpr (std::is_same_v<T, Sum>)
-      feature_gradient_ = parameters_->features_gradient();
-    else
       feature_gradient_ = {grid_, features,
-                           feature_gradient_numbers_.reserve(pmm::block_of(grid_, features).num_padded)};
+                           is_in_place ? parameters_->features_gradient().storage() : memory};
+    else
+      feature_gradient_ = {grid_, features, memory};
   }
   make_teleport(operands);
   layers_.reserve(plan_.layers.size());
@@ -318,11 +312,10 @@ void TypedNetworkPasses<T>::backward_input(DefaultExec const& exec, pmm::DistMat
       projection_->backward(exec, input_.sparse(), gradient, feature_gradient_);
     else
       projection_->backward(exec, input_.dense(), gradient, feature_gradient_);
-    if constexpr (!std::is_same_v<T, Sum>)
-      if (settings_.trains_features) copy_or_widen(exec, feature_gradient_, features_gradient);
+    if (settings_.trains_features) input_.write_gradient(exec, feature_gradient_, features_gradient);
   } else if (settings_.trains_features) {
     input_.backward(exec, dropout_of(step_in_use_, 0), gradient);
-    copy_or_widen(exec, gradient, features_gradient);
+    input_.write_gradient(exec, gradient, features_gradient);
   }
 }
 

@@ -145,7 +145,7 @@ class TypedNetworkPasses final : public NetworkPasses<runtime::SumOf<T>> {
   GrowingVector<Sum> logits_{"orthant::models::logits"}; // output of a head
   GrowingVector<T> projection_weight_{"orthant::models::operand_weight"};
   GrowingVector<T> head_weight_{"orthant::models::operand_weight"};
-  GrowingVector<T> feature_gradient_numbers_{"orthant::models::rounded_feature_gradient"};
+  GrowingVector<T> feature_gradient_numbers_{"orthant::models::read_feature_gradient"};
   std::optional<NetworkLinear<T>> projection_;
   std::vector<NetworkLayer<T>> layers_;
   std::vector<NetworkActivation<T>> activations_; // of layers that do not output the logits
@@ -153,7 +153,7 @@ class TypedNetworkPasses final : public NetworkPasses<runtime::SumOf<T>> {
   std::optional<NetworkLinear<T, Sum>> head_;
   std::shared_ptr<Teleport<Sum>> teleport_; // null: no teleport
   pmm::DistMatrix<T>
-      feature_gradient_; // of trained, projected features; the parameter's gradient, or a 16-bit copy
+      feature_gradient_; // of trained, projected features; the parameter's gradient, or of the copy that is read
   pmm::DistMatrix<T> head_gradient_; // in scratch_.middle; dF_L is written to scratch_.gradient
 
   double dropout_in_use_ = 0; // of the last forward pass

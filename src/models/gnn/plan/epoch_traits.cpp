@@ -83,6 +83,18 @@ NetworkEpochTraits traits_of(graph::StoreFacts const& facts, pmm::GridShape cons
   return traits;
 }
 
+std::optional<std::int64_t> NetworkEpochTraits::num_own_features(pmm::StepPlan const& step,
+                                                                 NetworkPlan const& plan) const {
+  if (!plan.trained_features || reads_shards(step.shape(), plan)) return std::nullopt;
+  if (own_features) return own_features;
+  auto const& shards = plan.trained_features->shards;
+  if (!plan.trained_features->picks_rows) return step.block(shards).num_stored;
+  auto const third = shards.layout.third();
+  return runtime::balanced_range(step.block(plan.features()).size(), step.shape().size(third),
+                                 rank_within(step.shape(), step.coordinates(), third))
+      .size();
+}
+
 namespace {
 
 using RangesOf = std::function<std::vector<pmm::Range>(pmm::Coordinates const&)>;

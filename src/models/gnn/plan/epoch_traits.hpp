@@ -48,11 +48,16 @@ struct NetworkEpochTraits {
   std::function<pmm::RelayoutSizes(NetworkPlan const&, pmm::Placement const& site, bool is_backward)>
       teleport_sizes = [](NetworkPlan const&, pmm::Placement const&, bool) { return pmm::RelayoutSizes{}; };
   pmm::NeededCountsOfAxes needed; // rows exchanged in the schedule `rows`; empty: all
+  std::optional<std::int64_t>
+      own_features; // numbers of trained features in this rank's shard that a batch reads; nullopt: the mean
 
   /// Number of non-zeros in this rank's block of the features; nullopt if they are dense.
   [[nodiscard]] std::optional<std::int64_t> num_feature_nonzeros(NetworkPlan const& plan) const {
     return has_sparse_features ? std::optional(num_nonzeros(plan.features())) : std::nullopt;
   }
+  /// Numbers in this rank's shard of trained features that are gathered; nullopt: none are trained, or they are read in place.
+  [[nodiscard]] std::optional<std::int64_t> num_own_features(pmm::StepPlan const& step,
+                                                             NetworkPlan const& plan) const;
 };
 
 /// Layout of the outputs of a network that predicts links, and the decoder that scores them.

@@ -86,7 +86,7 @@ std::vector<PlannedParameter> parameters_of(NetworkPlan const& plan, NetworkSett
       place += (parameter.num_numbers() + numbers_apart - 1) / numbers_apart * numbers_apart;
     }
   }
-  if (settings.trains_features) all.push_back({ParameterRole::embedding, plan.features()});
+  if (settings.trains_features) all.push_back({ParameterRole::embedding, plan.stored_features()});
   return all;
 }
 

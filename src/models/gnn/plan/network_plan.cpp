@@ -150,7 +150,23 @@ bool is_activated(NetworkPlan const& plan, std::size_t l) {
 }
 
 bool needs_input_gradient(NetworkPlan const& plan, std::size_t l) {
-  return l > 0 || plan.projection || plan.features().layout.storage == Storage::flat_sharded;
+  return l > 0 || plan.projection || plan.trained_features;
+}
+
+void train_features(NetworkPlan& plan) {
+  auto& features = plan.features();
+  auto shards = features;
+  shards.layout.storage = Storage::flat_sharded;
+  plan.trained_features = TrainedFeatures{shards};
+  auto const& first = plan.layers.front();
+  auto const is_in_products_only = plan.projection || !(first.reads_itself() || first.reads_edges());
+  if (!first.owners && is_in_products_only) features = shards;
+}
+
+bool reads_shards(pmm::GridShape const& shape, NetworkPlan const& plan) {
+  if (!plan.trained_features || plan.trained_features->picks_rows) return false;
+  auto const& layout = plan.features().layout;
+  return layout.storage == Storage::flat_sharded || shape.size(layout.third()) == 1;
 }
 
 bool keeps_first_aggregate(NetworkPlan const& plan) {
@@ -186,6 +202,10 @@ NetworkPlan with_num_vertices(NetworkPlan plan, std::int64_t num_vertices) {
 
 NetworkPlan plan_of_batch(NetworkPlan const& plan, std::int64_t num_vertices) {
   auto of_batch = with_num_vertices(plan, num_vertices);
+  if (of_batch.trained_features) {
+    of_batch.trained_features->picks_rows = true;
+    of_batch.features().layout.storage = Storage::replicated;
+  }
   for (auto& layer : of_batch.layers)
     if (layer.owners) layer.owners->backward = pmm::Flow::transpose; // the sampler has the transpose anyway
   return of_batch;
@@ -222,7 +242,8 @@ NetworkPlan plan_network(NetworkShape const& shape, ProductOrder order) {
     layer.is_even = has_owners || num_aggregations % 2 == 0;
     if (layer.aggregates()) ++num_aggregations;
     // epsilon needs a gradient even if the features have none. If U is computed first, one gradient serves both.
-    auto const must_transform = is_sparse || (l == 0 && shape.has_self_scales && !shape.projected_features);
+    auto const must_transform = is_sparse || (l == 0 && shape.has_self_scales && !shape.projected_features &&
+                                              !shape.features_need_gradient);
     auto const is_propagated = layer.kind == LayerKind::propagation || shape.has_teleport;
     layer.aggregates_first =
         layer.aggregates() && !must_transform && !shape.attention && shape.num_powers == 0 &&

@@ -255,16 +255,28 @@ struct TeleportPlan {
   std::vector<pmm::Placement> sites; // distinct placements at which H0 is added
 };
 
+/// Features that are trained: a parameter of the whole graph, flat-sharded over its third axis.
+struct TrainedFeatures {
+  pmm::Placement shards;
+  bool picks_rows = false; // a batch: the network reads a copy of some rows
+};
+
 struct NetworkPlan {
   std::optional<LinearPlan> projection;
   std::vector<NetworkLayerPlan> layers; // at least one
   std::optional<LinearPlan> head;
   std::optional<TeleportPlan> teleport;
+  Boxed<TrainedFeatures> trained_features;
   bool drops_edges = false; // A^ differs from step to step
 
-  /// Placement of the features.
+  /// Placement of the features as the network reads them.
   [[nodiscard]] pmm::Placement const& features() const {
     return projection ? projection->input : layers.front().input;
+  }
+  [[nodiscard]] pmm::Placement& features() { return projection ? projection->input : layers.front().input; }
+  /// Placement of the features of the whole graph in memory.
+  [[nodiscard]] pmm::Placement const& stored_features() const {
+    return trained_features ? trained_features->shards : features();
   }
   [[nodiscard]] pmm::Placement const& logits() const { return head ? head->output : layers.back().output; }
 };
@@ -287,8 +299,15 @@ struct NetworkPlan {
 /// Whether layer l's output is normalized, activated and dropped out. All such layers come before all others.
 [[nodiscard]] bool is_activated(NetworkPlan const& plan, std::size_t l);
 
-/// Whether layer l's input needs a gradient. Features need one only if they are trained; trained features are sharded like all parameters.
+/// Whether layer l's input needs a gradient. Features need one only if they are trained.
 [[nodiscard]] bool needs_input_gradient(NetworkPlan const& plan, std::size_t l);
+
+/// Makes the features of a whole graph a parameter. If layer 0 reads them in products only, it reads the shards, which products gather;
+/// otherwise it reads a copy of all rows (gnn/operands/trained_features.hpp). In the schedule `rows` a rank's shard is its rows.
+void train_features(NetworkPlan& plan);
+
+/// Whether each rank reads trained features where it stores them.
+[[nodiscard]] bool reads_shards(pmm::GridShape const& shape, NetworkPlan const& plan);
 
 /// Whether H = A^ F0 of dense features can be kept from pass to pass if nothing is dropped out.
 [[nodiscard]] bool keeps_first_aggregate(NetworkPlan const& plan);

@@ -244,11 +244,6 @@ void require_supported(NetworkSettings const& settings) {
         "--residual goes with --model gcn and sage: leave it out with --model gin, which counts the vertex "
         "itself in each layer");
   if (traits_of(settings.model, settings.aggregator).begins_dense()) require_supported_dense(settings);
-  if (settings.trains_features && settings.projected_width == 0)
-    runtime::throw_user(
-        "--trainable-features goes with --model gcn, or with --input-projection: give that, or leave it "
-        "out with --model {}",
-        name);
 }
 
 } // namespace
@@ -265,9 +260,7 @@ NetworkPlan plan_network(graph::StoreFacts const& facts, NetworkSettings const& 
         layer.index == 0 && keeps_first_aggregate(plan); // multiplied only once, or once per epoch
     return layer.aggregates() && !layer.reads_edges() && !plan.drops_edges && !is_kept;
   };
-  if (settings.trains_features)
-    (plan.projection ? plan.projection->input : plan.layers.front().input).layout.storage =
-        pmm::Storage::flat_sharded;
+  if (settings.trains_features) train_features(plan);
   for (auto& layer : plan.layers)
     if (has_fixed_products(layer))
       layer.least_weighted_width =

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/plan/network_step.hpp"
 
+#include "models/gnn/operands/trained_features.hpp"
 #include "models/gnn/plan/aggregation_step.hpp"
 #include "models/gnn/plan/attention_step.hpp"
 #include "models/gnn/plan/network_parameters.hpp"
@@ -30,8 +31,9 @@ class EpochList {
         pass_(trains ? Pass::training : Pass::evaluation),
         drops_out_(trains && settings.dropout > 0),
         drops_coefficients_(trains && settings.attention_dropout > 0),
-        format_(settings.operand_format),
         has_owners_(plan.layers.front().owners.has_value()),
+        format_(settings.operand_format),
+        num_gathered_(traits.num_own_features(step, plan)),
         num_parameters_(length_of_all(parameters_of(plan, settings))) {}
 
   void forward() {
@@ -39,13 +41,13 @@ class EpochList {
     for (auto const& block : traits_.dropped)
       for (int way = 0; way < traits_.num_dropped_ways; ++way)
         plan_drop_entries(step_, traits_.num_nonzeros(block), traits_.weighs_edges, pass_ == Pass::training);
+    if (num_gathered_) plan_gather_features(step_, plan_.features(), *num_gathered_);
+    if (!plan_.projection && drops_out_) drop_features();
     if (plan_.projection) {
       step_.begin_layer(projection_layer);
       plan_product(step_, products_of(*plan_.projection, settings_.formats()).product,
                    traits_.num_feature_nonzeros(plan_));
       if (settings_.has_bias) pmm::plan_add_bias(step_, plan_.projection->output, format_);
-    } else if (drops_out_) {
-      drop_features();
     }
     for (std::size_t l = 0; l < plan_.layers.size(); ++l)
       forward_layer(l);
@@ -65,13 +67,12 @@ class EpochList {
       backward_layer(l);
     if (plan_.projection) {
       step_.begin_layer(projection_layer);
-      backward_linear(*plan_.projection, traits_.num_feature_nonzeros(plan_),
-                      plan_.features().layout.storage == pmm::Storage::flat_sharded);
-    } else if (settings_.trains_features) {
-      if (drops_out_) plan_apply_dropout(step_, plan_.features(), format_);
-      if (format_ == runtime::Wire::native)
-        pmm::plan_copy(step_, plan_.features()); // else it is widened to a copy
+      backward_linear(*plan_.projection, traits_.num_feature_nonzeros(plan_), settings_.trains_features);
     }
+    if (settings_.trains_features && !plan_.projection && drops_out_) drop_features();
+    if (num_gathered_) plan_spread_gradient(step_, plan_.stored_features(), *num_gathered_, format_);
+    if (settings_.trains_features && !num_gathered_ && !plan_.projection && format_ == runtime::Wire::native)
+      pmm::plan_copy(step_, plan_.features()); // else it is widened to a copy
     pmm::plan_flat_sum(step_, num_parameters_);
   }
 
@@ -347,12 +348,11 @@ class EpochList {
   NetworkSettings const& settings_;
   NetworkEpochTraits const& traits_;
   Pass pass_;
-  bool drops_out_;
-  bool drops_coefficients_;
-  runtime::Wire format_; // of activations and their gradients
-  bool has_owners_;
-  std::int64_t num_parameters_;           // length of the one array
-  std::vector<bool> sites_with_gradient_; // [sites] of the teleport: reached in the backward pass
+  bool drops_out_, drops_coefficients_, has_owners_;
+  runtime::Wire format_;                     // of activations and their gradients
+  std::optional<std::int64_t> num_gathered_; // numbers of trained features in this rank's shard
+  std::int64_t num_parameters_;              // length of the one array
+  std::vector<bool> sites_with_gradient_;    // [sites] of the teleport: reached in the backward pass
 };
 
 } // namespace

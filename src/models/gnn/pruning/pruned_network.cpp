@@ -55,7 +55,7 @@ void plan_without_evaluation(pmm::StepPlan& step, graph::StoreFacts const& facts
   auto const parameters = parameters_of(plan, settings);
   plan_parameter_arrays(step, parameters);
   pmm::StepPlan features(step.shape(), step.coordinates(), step.scalar_bytes(1));
-  plan_input_features(features, facts, plan.features(), settings.feature_norm,
+  plan_input_features(features, facts, plan, settings.feature_norm,
                       plans.whole_traits.num_feature_nonzeros(plan),
                       lifetime_of_features(step, plan, settings, plans.whole_traits, false));
   for (auto const& array : features.arrays()) // freed unless all rows are kept
@@ -275,7 +275,7 @@ PrunedNetwork<T>::PrunedNetwork(pmm::ProcessGrid const& grid, graph::GraphStore 
   if (needs_whole_block)
     whole_block = make_owned_adjacency<T>(grid, plan_.layers.front().owners->roles, rows.block,
                                           model_settings.gather, backward_flow(store.facts()));
-  auto features = read_input_features<T>(grid, store, plan_.features(), model_settings.feature_norm);
+  auto features = read_input_features<T>(grid, store, plan_.stored_features(), model_settings.feature_norm);
   if (model_settings.trains_features) {
     parameters_->add_features(features.dense);
     trained_features_ = features;
@@ -303,10 +303,10 @@ void PrunedNetwork<T>::make_whole(std::optional<OwnedAdjacency<T>> block, InputF
 template<class T>
 Scores PrunedNetwork<T>::evaluate() {
   if (!whole_)
-    make_whole(std::nullopt,
-               model_settings_.trains_features
-                   ? trained_features_
-                   : read_input_features<T>(grid_, store_, plan_.features(), model_settings_.feature_norm));
+    make_whole(std::nullopt, model_settings_.trains_features
+                                 ? trained_features_
+                                 : read_input_features<T>(grid_, store_, plan_.stored_features(),
+                                                          model_settings_.feature_norm));
   return whole_->trainer.evaluate();
 }
 

@@ -91,9 +91,9 @@ PrunedRows find_pruned_rows(pmm::ProcessGrid const& grid, graph::GraphStore cons
 
     auto inputs = rows_touched_by(grid, roles, sizes, {csr.row_offsets, csr.columns}, outputs);
     auto const of_outputs = flags_of(outputs, flags.size());
-    auto const trains_features = plan.features().layout.storage == pmm::Storage::flat_sharded;
     for (std::size_t i = 0; i < inputs.size(); ++i)
-      if ((l == 0 && trains_features) || (plan.layers[l].is_residual && of_outputs[i] != 0)) inputs[i] = 1;
+      if ((l == 0 && plan.trained_features) || (plan.layers[l].is_residual && of_outputs[i] != 0))
+        inputs[i] = 1;
     rows.kept[l] = share_kept_rows(grid, roles, sizes, inputs);
   }
   return rows;
