@@ -92,7 +92,13 @@ std::unique_ptr<Command> make_tokenize() {
   command->option(
       "--tokenizer", options->tokenizer,
       "char (a token per character of a UTF-8 text), byte (one per byte of any file), or a file or\n"
-      "folder: tokenizer.json, vocab.json with merges.txt, or .tiktoken (byte-level BPE)");
+      "folder: tokenizer.json, vocab.json with merges.txt, .tiktoken, or a token file's (byte-level BPE)");
+  command->option(
+      "--train-bpe", options->train_bpe,
+      "Instead of --tokenizer: learn a byte-level BPE of N tokens besides the 256 bytes from the text",
+      whole_number(0, 1'000'000));
+  command->output("--save-tokenizer", options->save_tokenizer,
+                  "Write the tokenizer as a tokenizer.json, too");
   command->option("--field", options->field, "Member with the text in each line of JSONL");
   command->option("--end-token", options->end_token,
                   "Added token that separates documents (default the tokenizer's, such as <|endoftext|>)");
