@@ -30,13 +30,19 @@ using Words = std::vector<std::string>;
 
 Commands make_commands() {
   Commands commands;
-  for (auto* make : {make_generate,     make_partition,         make_export,         make_train,
-                     make_evaluate,     make_export_weights,    make_import_weights, make_plan,
-                     make_plan_lm,      make_tokenize,          make_train_lm,       make_evaluate_lm,
-                     make_plot,         make_bench_collectives, make_bench_spmm,     make_bench_gemm,
-                     make_bench_epoch,  make_bench_machine,     make_study_init,     make_study_submit,
-                     make_study_status, make_study_collect,     make_doctor,         make_study_report,
-                     make_info})
+  for (auto* make : {make_generate,       make_partition,
+                     make_export,         make_train,
+                     make_evaluate,       make_export_weights,
+                     make_import_weights, make_plan,
+                     make_plan_lm,        make_tokenize,
+                     make_train_lm,       make_evaluate_lm,
+                     make_plot,           make_bench_collectives,
+                     make_bench_spmm,     make_bench_gemm,
+                     make_bench_epoch,    make_bench_machine,
+                     make_study_init,     make_study_submit,
+                     make_study_status,   make_study_collect,
+                     make_doctor,         make_study_report,
+                     make_complete,       make_info})
     commands.push_back(make());
   for (auto const& command : commands)
     command->add_common_options();

@@ -118,7 +118,6 @@ MISTAKES = [
     (["train", "--num-layers=2"], r"no option '--num-layers'; did you mean '--layers'"),
     (["train", "--dataset", "karate", "--batch", "8"], r"--batch is for mini-batches: give --mode minibatch"),
     (["train", "--dataset", "karate", "--finish-full", "5"], r"--finish-full is for mini-batches: give --mode minibatch"),
-    (["train", "--dataset", "karate", "--schedule", "pmm3d", "--gather", "all"], r"--gather says which rows move in --schedule rows"),
     (["partition", "-o", "none.h5"], r"name the graph to read with --input PATH, or one to generate with --generate rmat"),
     (["partition", "--input", "none", "--generate", "rmat", "-o", "none.h5"], r"name the graph to read with --input PATH, or one to generate"),
     (["partition", "--input", "none", "--vertices", "9", "-o", "none.h5"], r"--vertices is for graphs of --generate: leave it out"),

@@ -5,17 +5,23 @@
 #include "cli/commands/evaluate.hpp"
 #include "cli/commands/subcommands.hpp"
 #include "cli/lm/lm_files.hpp"
+#include "cli/lm/lm_inference.hpp"
 #include "cli/lm/train_lm_options.hpp"
 #include "cli/lm/train_lm_run.hpp"
 #include "cli/options/gemm_options.hpp"
 #include "cli/training/start_checks.hpp"
 #include "cli/training/train_settings.hpp"
+#include "graph/arrays/npy.hpp"
 #include "models/lm/training/language_model.hpp"
 #include "models/lm/training/language_model_cost.hpp"
 #include "pmm/gemm/local_gemm.hpp"
+#include "runtime/comm/together.hpp"
+#include "runtime/files/staged_file.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <numbers>
 #include <string_view>
 
@@ -26,14 +32,18 @@ struct EvaluateLmOptions : TrainLmOptions {
   EvaluateLmOptions() { sequence = global_batch = 0; } // 0: as in training, and 16 or more
 
   std::string weights;
+  std::string ids;    // sequences in place of a token file
+  std::string logits; // file to write
 };
 
 /// Options of train-lm that evaluate-lm uses: options of the evaluation, then options of the model, which must match the weights.
-constexpr std::array<std::string_view, 26> used_by_evaluate_lm{
-    "tokens",     "grid",         "expert-axis", "sequence", "global-batch",  "compute-dtype", "gemm-math",
-    "gemm-table", "force-memory", "preset",      "arch",     "layers",        "hidden",        "heads",
-    "kv-heads",   "feed-forward", "positions",   "bias",     "tied-head",     "norm-epsilon",  "rotary-base",
-    "experts",    "top-k",        "moe-every",   "machine",  "shared-experts"};
+constexpr std::array<std::string_view, 31> used_by_evaluate_lm{
+    "tokens",       "grid",           "expert-axis",  "sequence",     "global-batch", "compute-dtype",
+    "gemm-math",    "gemm-table",     "force-memory", "preset",       "arch",         "layers",
+    "hidden",       "heads",          "kv-heads",     "feed-forward", "positions",    "bias",
+    "tied-head",    "norm-epsilon",   "rotary-base",  "experts",      "top-k",        "moe-every",
+    "machine",      "shared-experts", "head-width",   "qk-norm",      "activation",   "rotary-scaling",
+    "top-k-weights"};
 
 /// Throws UserError if given options of the model differ from the weights.
 void require_same_model(Context& context, models::TransformerSettings const& model,
@@ -134,9 +144,56 @@ int evaluate(EvaluateLmOptions const& options, Context& context) {
   return runtime::exit_done;
 }
 
+/// Writes the logits of the sequences of --ids, [sequences x tokens x vocabulary].
+template<class T>
+int write_logits(EvaluateLmOptions const& options, Context& context) {
+  auto const& world = context.world();
+  auto const [ids, length] = runtime::together(world, [&] {
+    graph::NpyArray file(std::filesystem::path(options.ids));
+    if (file.shape().size() != 2 || !file.is_integer() || file.num_elements() == 0)
+      file.fail_shape("[sequences, tokens] of whole numbers");
+    std::vector<std::int64_t> numbers(static_cast<std::size_t>(file.num_elements()));
+    file.read(0, numbers);
+    return std::pair(numbers, file.shape()[1]);
+  });
+  std::vector<TokenIds> sequences;
+  for (std::size_t begin = 0; begin < ids.size(); begin += static_cast<std::size_t>(length)) {
+    auto& sequence = sequences.emplace_back();
+    for (std::int64_t t = 0; t < length; ++t)
+      sequence.push_back(static_cast<std::int32_t>(std::clamp<std::int64_t>(
+          ids[begin + static_cast<std::size_t>(t)], -1, std::numeric_limits<std::int32_t>::max())));
+  }
+  Inference<T> model(context,
+                     {options.weights, options, static_cast<int>(options.expert_axis), options.force_memory},
+                     std::ssize(sequences), length);
+  auto staged = runtime::StagedFile::create(world, options.logits, "logits");
+  auto const header = graph::npy_header(sizeof(T) == sizeof(float) ? "<f4" : "<f8",
+                                        {std::ssize(sequences), length, model.vocabulary()});
+  runtime::together(world, [&] {
+    if (world.is_root()) staged.file().write_at(0, std::as_bytes(std::span(header)));
+  });
+  model.forward(sequences);
+  auto const bytes = length * model.vocabulary() * std::int64_t{sizeof(T)};
+  for (std::int64_t s = 0; s < std::ssize(sequences); ++s) {
+    auto const logits = model.logits(s, {0, length});
+    runtime::together(world, [&] {
+      if (world.is_root())
+        staged.file().write_at(std::ssize(header) + s * bytes, std::as_bytes(std::span(logits)));
+    });
+  }
+  staged.publish(world);
+  return runtime::exit_done;
+}
+
 int run(EvaluateLmOptions const& options, Context& context) {
   choose_gemm_math(options.gemm_math, options.compute_dtype);
   choose_gemm_libraries(context, options.gemm_table);
+  if (options.ids.empty() != options.logits.empty())
+    runtime::throw_user(
+        "evaluate-lm: --ids and --logits go together: sequences of tokens, and the file for their logits");
+  if (!options.ids.empty())
+    return options.compute_dtype == "fp32" ? write_logits<float>(options, context)
+                                           : write_logits<double>(options, context);
   return options.compute_dtype == "fp32" ? evaluate<float>(options, context)
                                          : evaluate<double>(options, context);
 }
@@ -151,7 +208,12 @@ std::unique_ptr<Command> make_evaluate_lm() {
   command->read_table_of("train-lm");
   command->pass_over_all_but(used_by_evaluate_lm);
   command->begin_group("Evaluation");
-  command->input("--weights", options->weights, "Weights or checkpoint of train-lm");
+  command->input("--weights", options->weights,
+                 "Weights or checkpoint of train-lm, or weights of import-weights");
+  command->input("--ids", options->ids,
+                 "Sequences of tokens [sequences x tokens] (.npy), in place of --tokens");
+  command->output("--logits", options->logits,
+                  "File (.npy) for the logits of --ids, [sequences x tokens x vocabulary]");
   command->set_run([options](Context& context) { return run(*options, context); });
   return command;
 }

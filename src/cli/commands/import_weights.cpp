@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// orthant import-weights: writes a state dict of PyTorch, in safetensors, as a weights file.
+// orthant import-weights: writes a state dict of PyTorch in safetensors, or a model folder of Hugging Face, as a weights file.
 
 #include "cli/commands/subcommands.hpp"
+#include "cli/lm/lm_files.hpp"
 #include "models/gnn/files/state_dict.hpp"
+#include "models/lm/files/hf_weights.hpp"
+#include "runtime/comm/together.hpp"
 
 namespace orthant::cli {
 namespace {
@@ -17,18 +20,28 @@ int run(ImportWeightsOptions const& options, Context& context) {
   if (options.tensors.empty())
     runtime::throw_user("import-weights: name the file: orthant import-weights w.safetensors -o w.h5");
   if (options.output.empty()) runtime::throw_user("import-weights: name the file to write with -o FILE");
-  models::import_weights(context.world(), options.tensors, options.output);
+  auto const& world = context.world();
+  std::filesystem::path const input(options.tensors);
+  if (!std::filesystem::is_directory(input)) {
+    models::import_weights(world, input, options.output);
+    return runtime::exit_done;
+  }
+  auto const config = runtime::together(world, [&] { return models::read_hf_config(input / "config.json"); });
+  models::import_hf_weights(world, input, config, options.output, record_of(config.settings));
+  if (world.is_root() && !config.note.empty()) context.log().warn("{}", config.note);
   return runtime::exit_done;
 }
 
 } // namespace
 
 std::unique_ptr<Command> make_import_weights() {
-  auto command = std::make_unique<Command>(
-      "import-weights", "Make weights of safetensors with the names of PyTorch Geometric's GCN");
+  auto command =
+      std::make_unique<Command>("import-weights", "Make weights of safetensors of PyTorch Geometric, or of a "
+                                                  "folder with a language model of Hugging Face");
   auto const options = std::make_shared<ImportWeightsOptions>();
-  command->input("tensors", options->tensors, "File to read (.safetensors)");
-  command->output("-o,--output", options->output, "Weights to write, for train --init-from and evaluate");
+  command->input("tensors", options->tensors, "File to read (.safetensors), or a folder with config.json");
+  command->output("-o,--output", options->output,
+                  "Weights to write, for --init-from and evaluate or evaluate-lm");
   command->set_needs_device(false);
   command->set_run([options](Context& context) { return run(*options, context); });
   return command;

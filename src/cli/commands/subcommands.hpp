@@ -23,6 +23,7 @@ std::unique_ptr<Command> make_plot();
 std::unique_ptr<Command> make_tokenize();
 std::unique_ptr<Command> make_train_lm();
 std::unique_ptr<Command> make_evaluate_lm();
+std::unique_ptr<Command> make_complete();
 std::unique_ptr<Command> make_bench_collectives();
 std::unique_ptr<Command> make_bench_spmm();
 std::unique_ptr<Command> make_bench_gemm();

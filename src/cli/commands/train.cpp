@@ -4,8 +4,8 @@
 
 #include "cli/commands/subcommands.hpp"
 #include "cli/training/checkpoints.hpp"
-#include "cli/training/train_modes.hpp"
 #include "cli/training/idle_options.hpp"
+#include "cli/training/train_modes.hpp"
 #include "cli/training/train_settings.hpp"
 
 #include <algorithm>

@@ -5,12 +5,13 @@
 #include "runtime/files/hdf5_file.hpp"
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 namespace orthant::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using models::FeedForward, models::NormKind, models::Positions;
+using models::NormKind, models::Positions;
 
 constexpr auto model_name = "transformer";
 constexpr auto sequence_attribute = "sequence";
@@ -31,7 +32,7 @@ Json json_of(models::TransformerSettings const& s) {
           {"positions", s.max_sequence},
           {"position_kind", s.positions == Positions::rotary ? "rotary" : "learned"},
           {"norm", s.norm == NormKind::rms ? "rms" : "layer"},
-          {"activation", s.activation == FeedForward::swiglu ? "swiglu" : "gelu"},
+          {"activation", std::string(models::name_of(s.activation))},
           {"bias", s.has_bias},
           {"tied_head", s.tied_head},
           {"norm_epsilon", s.norm_epsilon},
@@ -39,7 +40,18 @@ Json json_of(models::TransformerSettings const& s) {
           {"experts", s.experts.num_experts},
           {"top_k", s.experts.top_k},
           {"moe_every", s.experts.every},
-          {"shared_experts", s.experts.num_shared}};
+          {"shared_experts", s.experts.num_shared},
+          {"top_k_weights", s.experts.normalizes_weights ? "normalized" : "softmax"},
+          {"head_width", s.head_width},
+          {"qk_norm", s.has_head_norms},
+          {"rotary_scaling", models::text_of(s.rotary_scaling)}};
+}
+
+/// Whether older files do not record this part.
+bool is_newer(std::string const& part) {
+  static std::set<std::string> const parts{"experts",       "top_k",      "moe_every", "shared_experts",
+                                           "top_k_weights", "head_width", "qk_norm",   "rotary_scaling"};
+  return parts.contains(part);
 }
 
 models::TransformerSettings settings_of(Json const& json) {
@@ -53,7 +65,7 @@ models::TransformerSettings settings_of(Json const& json) {
   s.max_sequence = json.at("positions");
   s.positions = json.at("position_kind") == "rotary" ? Positions::rotary : Positions::learned;
   s.norm = json.at("norm") == "rms" ? NormKind::rms : NormKind::layer;
-  s.activation = json.at("activation") == "swiglu" ? FeedForward::swiglu : FeedForward::gelu;
+  s.activation = models::parse_feed_forward(json.at("activation").get<std::string>());
   s.has_bias = json.at("bias");
   s.tied_head = json.at("tied_head");
   s.norm_epsilon = json.at("norm_epsilon");
@@ -62,6 +74,10 @@ models::TransformerSettings settings_of(Json const& json) {
   s.experts.top_k = json.at("top_k");
   s.experts.every = json.at("moe_every");
   s.experts.num_shared = json.at("shared_experts");
+  s.experts.normalizes_weights = json.at("top_k_weights") == "normalized";
+  s.head_width = json.at("head_width");
+  s.has_head_norms = json.at("qk_norm");
+  s.rotary_scaling = models::parse_rotary_scaling(json.at("rotary_scaling").get<std::string>());
   return s;
 }
 
@@ -108,8 +124,7 @@ RecordedModel read_model(runtime::Communicator const& comm, std::string const& p
                           path);
     auto json = json_of({});
     for (auto& [part, value] : json.items()) {
-      // Older files do not record experts or shared experts.
-      if ((part == "experts" || part == "shared_experts") && !file.contains_attribute("/", part)) break;
+      if (is_newer(part) && !file.contains_attribute("/", part)) continue; // the default
       auto const recorded = file.read_text("/", part);
       value = value.is_string() ? Json(recorded) : Json::parse(recorded, nullptr, false);
     }

@@ -45,6 +45,17 @@ void add_model(Command& command, TrainLmOptions& o) {
   command.option("--norm-epsilon", o.norm_epsilon, "Number that norms add to the variance", in_range(0, 1));
   command.option("--rotary-base", o.rotary_base, "Base of the wavelengths of rotary positions",
                  above(1, 1e12));
+  command.option("--rotary-scaling", o.rotary_scaling,
+                 "Slower turns of long wavelengths, as in Llama 3: none, or FACTOR,LOW,HIGH,POSITIONS such "
+                 "as 8,1,4,8192");
+  command.option("--head-width", o.head_width, "Numbers per attention head; 0: --hidden by --heads",
+                 whole_number(0, most_width));
+  command.flag("--qk-norm", o.qk_norm, "RMSNorm of the query and the key of each head, as in Qwen3");
+  command.option(
+      "--activation", o.activation,
+      "Activation of the feed-forward network: gelu, gelu_tanh (GPT-2's approximation), swiglu, or auto "
+      "(gelu for gpt2, swiglu for llama)",
+      one_of({"auto", "gelu", "gelu_tanh", "swiglu"}));
 }
 
 void add_expert_axis_option(Command& command, TrainLmOptions& o) {
@@ -61,6 +72,10 @@ void add_experts(Command& command, TrainLmOptions& o) {
                  "uses --top-k; 0: one ordinary feed-forward network",
                  whole_number(0, most_experts));
   command.option("--top-k", o.top_k, "Number of experts per token", whole_number(1, most_experts));
+  command.option(
+      "--top-k-weights", o.top_k_weights,
+      "Weights of a token's experts: normalized (their sum is 1) or softmax (as the router gives them)",
+      one_of({"normalized", "softmax"}));
   command.option("--moe-every", o.moe_every,
                  "Every N-th layer has experts; the others have an ordinary feed-forward network",
                  whole_number(1, most_layers_of_model));
@@ -221,6 +236,7 @@ models::ExpertSettings experts_of(TrainLmOptions const& o) {
   experts.top_k = o.top_k;
   experts.every = o.moe_every;
   experts.num_shared = o.shared_experts;
+  experts.normalizes_weights = o.top_k_weights == "normalized";
   if (o.capacity != "none") experts.capacity = std::stod(o.capacity);
   if (o.capacity_group == "rank") experts.capacity_group = models::CapacityGroup::rank;
   experts.balance_loss = o.balance_loss;
@@ -299,8 +315,8 @@ void require_effective_expert_options(Context const& context, TrainLmOptions con
     return;
   }
   for (auto const* const name :
-       {"expert-axis", "top-k", "moe-every", "shared-experts", "capacity", "capacity-group", "balance-loss",
-        "z-loss", "router-noise", "expert-imbalance", "expert-placement", "expert-loads"})
+       {"expert-axis", "top-k", "top-k-weights", "moe-every", "shared-experts", "capacity", "capacity-group",
+        "balance-loss", "z-loss", "router-noise", "expert-imbalance", "expert-placement", "expert-loads"})
     if (is_given(name)) runtime::throw_user("--{} is for layers with experts; give --experts, too", name);
 }
 
@@ -319,6 +335,10 @@ models::TransformerSettings model_of(TrainLmOptions const& o) {
   settings.dropout = o.dropout;
   settings.norm_epsilon = o.norm_epsilon;
   settings.rotary_base = o.rotary_base;
+  settings.rotary_scaling = models::parse_rotary_scaling(o.rotary_scaling);
+  settings.head_width = o.head_width;
+  settings.has_head_norms = o.qk_norm;
+  if (o.activation != "auto") settings.activation = models::parse_feed_forward(o.activation);
   settings.checkpoint_every = kept_every(o.activation_checkpointing);
   settings.keeps_collectives = o.keep_collectives;
   settings.experts = experts_of(o);

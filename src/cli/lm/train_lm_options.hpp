@@ -34,6 +34,11 @@ struct TrainLmOptions : GridOptions, OptimizerOptions, WeightOptions, Checkpoint
   double dropout = 0;
   double norm_epsilon = 1e-5;
   double rotary_base = 10000;
+  std::string rotary_scaling = "none";
+  std::int64_t head_width = 0;
+  bool qk_norm = false;
+  std::string activation = "auto";
+  std::string top_k_weights = "normalized";
 
   // experts
   std::int64_t experts = 0;

@@ -8,7 +8,9 @@
 #include "runtime/arrays/views.hpp"
 #include "runtime/error.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <string>
 
 namespace orthant::pmm {
@@ -256,6 +258,14 @@ struct RotateRow {
   }
 };
 
+/// w_j after scaling.
+double slowed(double frequency, std::optional<RotaryScaling> const& scaling) {
+  if (!scaling) return frequency;
+  auto const turns = static_cast<double>(scaling->num_positions) * frequency / (2 * std::numbers::pi);
+  auto const share = std::clamp((turns - scaling->low) / (scaling->high - scaling->low), 0.0, 1.0);
+  return frequency * ((1 - share) / scaling->factor + share);
+}
+
 LocalPass pass_of(std::int64_t numbers, std::int64_t table, std::int64_t scalar_bytes) {
   return {"rotate", (numbers + table) * scalar_bytes, numbers * scalar_bytes};
 }
@@ -263,7 +273,8 @@ LocalPass pass_of(std::int64_t numbers, std::int64_t table, std::int64_t scalar_
 } // namespace
 
 template<class T>
-RotaryTable<T>::RotaryTable(std::int64_t sequence, std::int64_t head_dim, double base)
+RotaryTable<T>::RotaryTable(std::int64_t sequence, std::int64_t head_dim, double base,
+                            std::optional<RotaryScaling> const& scaling)
     : sequence_(sequence),
       head_dim_(head_dim) {
   ORTHANT_REQUIRE(head_dim > 0 && head_dim % 2 == 0, "rotary positions turn pairs: a head has ", head_dim,
@@ -276,7 +287,7 @@ RotaryTable<T>::RotaryTable(std::int64_t sequence, std::int64_t head_dim, double
   for (std::int64_t place = 0; place < sequence; ++place)
     for (std::int64_t j = 0; j < half; ++j) {
       auto const exponent = -2.0 * static_cast<double>(j) / static_cast<double>(head_dim);
-      auto const angle = static_cast<double>(place) * std::pow(base, exponent);
+      auto const angle = static_cast<double>(place) * slowed(std::pow(base, exponent), scaling);
       auto const at = static_cast<std::size_t>(place * head_dim + j);
       host(at) = static_cast<T>(std::cos(angle));
       host(at + static_cast<std::size_t>(half)) = static_cast<T>(std::sin(angle));

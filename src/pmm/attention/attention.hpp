@@ -24,6 +24,7 @@
 #include "runtime/numbers/random.hpp"
 
 #include <cstdint>
+#include <optional>
 
 namespace orthant::pmm {
 
@@ -82,15 +83,29 @@ void plan_attention_backward(StepPlan& step, AttentionShape const& shape, bool d
 //   x'_j         = x_j cos(t w_j) - x_{j+d/2} sin(t w_j)
 //   x'_{j+d/2}   = x_{j+d/2} cos(t w_j) + x_j sin(t w_j)
 //
-// The gradient is rotated back, because the transpose of a rotation is its inverse.
-// Source: Su et al., "RoFormer" (arXiv 2104.09864).
+// The gradient is rotated back, because the transpose of a rotation is its inverse. Llama 3 slows the pairs down that turn fewer than
+// `high` times within the positions of its first training, n: with r = n w_j / (2 pi) turns,
+//
+//   w_j := w_j / factor for r < low,     w_j ((1 - t) / factor + t), t = (r - low) / (high - low), in between,     w_j for r > high
+//
+// Sources: Su et al., "RoFormer" (arXiv 2104.09864); Grattafiori et al., "The Llama 3 Herd of Models" (arXiv 2407.21783), with the
+// formula of the released program.
+
+struct RotaryScaling {
+  double factor = 1;
+  double low = 1;  // turns
+  double high = 4; // turns
+  std::int64_t num_positions = 8192;
+  friend bool operator==(RotaryScaling const&, RotaryScaling const&) = default;
+};
 
 /// Cosines and sines of all positions of a sequence, computed in double and rounded once. Construct at set-up.
 template<class T>
 class RotaryTable {
  public:
   /// `sequence`, `head_dim` and `base` must be positive, and `head_dim` even; otherwise throws Error.
-  RotaryTable(std::int64_t sequence, std::int64_t head_dim, double base);
+  RotaryTable(std::int64_t sequence, std::int64_t head_dim, double base,
+              std::optional<RotaryScaling> const& scaling = std::nullopt);
 
   [[nodiscard]] std::int64_t sequence() const { return sequence_; }
   [[nodiscard]] std::int64_t head_dim() const { return head_dim_; }

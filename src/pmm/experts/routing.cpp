@@ -72,6 +72,7 @@ struct Weigh {
   T const* probabilities;
   std::int32_t const* experts;
   std::int64_t num_experts, num_choices;
+  bool normalizes;
   T* weights;
 
   KOKKOS_FUNCTION void operator()(std::int64_t i) const {
@@ -81,12 +82,12 @@ struct Weigh {
       weights[choice] = experts[choice] < 0 ? T{0} : probabilities[i * num_experts + experts[choice]];
       sum += weights[choice];
     }
-    for (std::int64_t k = 0; num_choices > 1 && sum > 0 && k < num_choices; ++k)
+    for (std::int64_t k = 0; normalizes && sum > 0 && k < num_choices; ++k)
       weights[i * num_choices + k] /= sum;
   }
 };
 
-/// With K > 1, S the sum of the p of kept choices, and p_k / S = w_k:
+/// With normalized weights, S the sum of the p of kept choices, and p_k / S = w_k:
 ///   dp_k = (dw_k - sum_j dw_j w_j) / S          dl = p (dp - sum p dp)
 /// The factor p_k / S is replaced by w_k, so nothing is divided by S, which may be 0.
 template<class T>
@@ -98,6 +99,7 @@ struct Backward {
   T const* weight_gradient;
   T const* shares;
   std::int64_t num_experts, num_choices;
+  bool normalizes;
   T balance; // coefficient of the balance loss times E / N
   T z;       // coefficient of the z-loss times 2 / N
   T* logits_gradient;
@@ -107,13 +109,14 @@ struct Backward {
     auto* const dl = logits_gradient + i * num_experts;
     for (std::int64_t e = 0; e < num_experts; ++e)
       dl[e] = balance * shares[e];
-    if (num_choices == 1 && experts[i] >= 0) dl[experts[i]] += weight_gradient[i];
+    for (auto choice = i * num_choices; !normalizes && choice < (i + 1) * num_choices; ++choice)
+      if (experts[choice] >= 0) dl[experts[choice]] += weight_gradient[choice];
     T inner = 0;
     for (std::int64_t e = 0; e < num_experts; ++e)
       inner += p[e] * dl[e];
     for (std::int64_t e = 0; e < num_experts; ++e)
       dl[e] = p[e] * (dl[e] - inner + z * log_sum_exp[i]);
-    if (num_choices > 1) add_of_shares(i, dl);
+    if (normalizes) add_of_shares(i, dl);
   }
 
   /// Adds the gradient through w_k = p_k / S. Because sum_k p_k dp_k is 0, only the logits of kept choices get a term.
@@ -146,12 +149,13 @@ using Rows = Kokkos::RangePolicy<DefaultExec, std::int64_t>;
 
 template<class T>
 Routing<T>::Routing(std::string const& label, std::int64_t num_rows, std::int64_t num_experts,
-                    std::int64_t num_choices)
+                    std::int64_t num_choices, bool normalizes_weights)
     : probabilities(label + "/probabilities", static_cast<std::size_t>(num_rows),
                     static_cast<std::size_t>(num_experts)),
       log_sum_exp(label + "/log_sum_exp", static_cast<std::size_t>(num_rows)),
       experts(label + "/experts", static_cast<std::size_t>(num_rows * num_choices)),
-      weights(label + "/weights", static_cast<std::size_t>(num_rows * num_choices)) {}
+      weights(label + "/weights", static_cast<std::size_t>(num_rows * num_choices)),
+      normalizes(normalizes_weights && num_choices > 1) {}
 
 template<class T>
 void choose_experts(DefaultExec const& exec, PassLedger& passes, Matrix<T> const& logits,
@@ -176,7 +180,7 @@ void weigh_experts(DefaultExec const& exec, PassLedger& passes, Routing<T> const
   passes.add(weigh_pass(routing.num_rows(), routing.num_choices(), sizeof(T)));
   Kokkos::parallel_for("orthant::pmm::weigh_experts", Rows(exec, 0, routing.num_rows()),
                        Weigh<T>{routing.probabilities.data(), routing.experts.data(), routing.num_experts(),
-                                routing.num_choices(), routing.weights.data()});
+                                routing.num_choices(), routing.normalizes, routing.weights.data()});
 }
 
 template<class T>
@@ -189,7 +193,7 @@ void router_backward(DefaultExec const& exec, PassLedger& passes, Routing<T> con
       "orthant::pmm::router_backward", Rows(exec, 0, routing.num_rows()),
       Backward<T>{routing.probabilities.data(), routing.log_sum_exp.data(), routing.experts.data(),
                   routing.weights.data(), weight_gradient.data(), losses.shares.data(), num_experts,
-                  routing.num_choices(),
+                  routing.num_choices(), routing.normalizes,
                   static_cast<T>(losses.balance * static_cast<double>(num_experts) / losses.num_tokens),
                   static_cast<T>(2 * losses.z / losses.num_tokens), logits_gradient.data()});
 }

@@ -6,7 +6,7 @@
 //
 //   p_i    := softmax(l_i)
 //   e_ik   := the expert of the k-th largest l_ie (+ noise), k = 1 .. K; ties: the lower index
-//   w_i1   := p_i,e_i1                                          K = 1
+//   w_ik   := p_i,e_ik                                          K = 1, or weights that are not normalized
 //   w_ik   := p_i,e_ik / sum of the p of the kept choices       K > 1
 //
 // The gradient by the logits is the sum of the gradient through the weights and of the gradients of two losses. For N tokens,
@@ -35,10 +35,11 @@ struct Routing {
   runtime::Vector<T> log_sum_exp;        // [rows]
   runtime::Vector<std::int32_t> experts; // [rows x choices]; -1 if dropped
   runtime::Vector<T> weights;            // [rows x choices]; 0 if dropped
+  bool normalizes = true;                // with more than one choice
 
   /// Allocates the arrays; their labels begin with `label`.
-  Routing(std::string const& label, std::int64_t num_rows, std::int64_t num_experts,
-          std::int64_t num_choices);
+  Routing(std::string const& label, std::int64_t num_rows, std::int64_t num_experts, std::int64_t num_choices,
+          bool normalizes_weights = true);
   [[nodiscard]] std::int64_t num_rows() const { return static_cast<std::int64_t>(log_sum_exp.extent(0)); }
   [[nodiscard]] std::int64_t num_experts() const {
     return static_cast<std::int64_t>(probabilities.extent(1));

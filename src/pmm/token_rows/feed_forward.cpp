@@ -109,6 +109,39 @@ void swiglu_backward(DefaultExec const& exec, PassLedger& passes, Matrix<T> cons
          detail::SwigluBackwardElement<T>{z.data(), dy.data(), dz.data()});
 }
 
+namespace {
+
+/// Runs `body` for every element, on a host in the order of the elements.
+template<class Body>
+void for_each_element(DefaultExec const& exec, char const* label, std::int64_t count, Body const& body) {
+  Kokkos::parallel_for(label, Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, count), body);
+}
+
+} // namespace
+
+template<class T>
+void activate(DefaultExec const& exec, PassLedger& passes, FeedForward kind, Matrix<T> const& z,
+              Matrix<T> const& y) {
+  if (kind == FeedForward::swiglu) return swiglu<T>(exec, passes, z, y);
+  if (kind == FeedForward::gelu) return gelu<T>(exec, passes, z, y);
+  require_alike("gelu_tanh", z, y);
+  passes.add(gelu_pass(count_of(z), sizeof(T)));
+  for_each_element(exec, "orthant::pmm::gelu_tanh", count_of(z),
+                   detail::GeluTanhElement<T>{z.data(), y.data()});
+}
+
+template<class T>
+void activate_backward(DefaultExec const& exec, PassLedger& passes, FeedForward kind, Matrix<T> const& z,
+                       Matrix<T> const& dy, Matrix<T> const& dz) {
+  if (kind == FeedForward::swiglu) return swiglu_backward<T>(exec, passes, z, dy, dz);
+  if (kind == FeedForward::gelu) return gelu_backward<T>(exec, passes, z, dy, dz);
+  require_alike("gelu_tanh_backward", z, dy);
+  require_alike("gelu_tanh_backward", z, dz);
+  passes.add(gelu_backward_pass(count_of(z), sizeof(T)));
+  for_each_element(exec, "orthant::pmm::gelu_tanh_backward", count_of(z),
+                   detail::GeluTanhBackwardElement<T>{z.data(), dy.data(), dz.data()});
+}
+
 void plan_gelu(StepPlan& step, std::int64_t num_outputs) {
   step.add_pass(gelu_pass(num_outputs, step.scalar_bytes(1)));
 }
@@ -121,8 +154,18 @@ void plan_swiglu(StepPlan& step, std::int64_t num_outputs) {
 void plan_swiglu_backward(StepPlan& step, std::int64_t num_outputs) {
   step.add_pass(swiglu_backward_pass(num_outputs, step.scalar_bytes(1)));
 }
+void plan_activate(StepPlan& step, FeedForward kind, std::int64_t num_outputs) {
+  kind == FeedForward::swiglu ? plan_swiglu(step, num_outputs) : plan_gelu(step, num_outputs);
+}
+void plan_activate_backward(StepPlan& step, FeedForward kind, std::int64_t num_outputs) {
+  kind == FeedForward::swiglu ? plan_swiglu_backward(step, num_outputs)
+                              : plan_gelu_backward(step, num_outputs);
+}
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
+  template void activate(DefaultExec const&, PassLedger&, FeedForward, Matrix<T> const&, Matrix<T> const&);  \
+  template void activate_backward(DefaultExec const&, PassLedger&, FeedForward, Matrix<T> const&,            \
+                                  Matrix<T> const&, Matrix<T> const&);                                       \
   template void gelu(DefaultExec const&, PassLedger&, Matrix<T> const&, Matrix<T> const&);                   \
   template void gelu_backward(DefaultExec const&, PassLedger&, Matrix<T> const&, Matrix<T> const&,           \
                               Matrix<T> const&);                                                             \

@@ -1,14 +1,15 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Elementwise operations of a transformer, with their backward passes: activations of the feed-forward part (GELU, SwiGLU), and
+// Elementwise operations of a transformer, with their backward passes: activations of the feed-forward part, and
 // dropout with the addition of a residual. Phi and phi are the distribution and the density of the normal distribution, s is the
 // logistic function:
 //
 //   GELU     y = z Phi(z)             dz = dy (Phi(z) + z phi(z))                Phi(z) = (1 + erf(z / sqrt 2)) / 2
 //   SwiGLU   y = g s(g) u             dg = dy u s(g) (1 + g (1 - s(g)))          du = dy g s(g)
 //
-// GELU uses the exact Phi, not the approximation by tanh. In single precision on hosts, Phi is computed from one exponential and
+// GELU uses the exact Phi. Models of GPT-2's kind were trained with an approximation, Phi(z) = (1 + tanh(c (z + 0.044715 z^3))) / 2
+// with c = sqrt(2 / pi), which differs by up to 4.7e-4: FeedForward::gelu_tanh. In single precision on hosts, Phi is computed from one exponential and
 // a polynomial (errors: token_kernels_host.hpp), with the same bits for every instruction set. Otherwise it is computed by
 // functions of the C++ library. Sources: Hendrycks & Gimpel (arXiv 1606.08415), Shazeer (arXiv 2002.05202).
 
@@ -19,6 +20,22 @@
 #include <cstdint>
 
 namespace orthant::pmm {
+
+enum class FeedForward : std::uint8_t { gelu, gelu_tanh, swiglu };
+
+/// Number of inputs per output: SwiGLU has a pair.
+[[nodiscard]] constexpr std::int64_t inputs_per_output(FeedForward kind) {
+  return kind == FeedForward::swiglu ? 2 : 1;
+}
+
+/// y := the activation of z, by one of the functions below.
+template<class T>
+void activate(runtime::DefaultExec const& exec, runtime::PassLedger& passes, FeedForward kind,
+              runtime::Matrix<T> const& z, runtime::Matrix<T> const& y);
+template<class T>
+void activate_backward(runtime::DefaultExec const& exec, runtime::PassLedger& passes, FeedForward kind,
+                       runtime::Matrix<T> const& z, runtime::Matrix<T> const& dy,
+                       runtime::Matrix<T> const& dz);
 
 /// y := GELU(z). y may be z. All arrays of a call must have the same size; otherwise throws Error. The functions of this header
 /// enqueue on exec, do not fence, and add one pass to `passes`. T is float or double.
@@ -43,6 +60,8 @@ void swiglu_backward(runtime::DefaultExec const& exec, runtime::PassLedger& pass
                      runtime::Matrix<T> const& z, runtime::Matrix<T> const& dy, runtime::Matrix<T> const& dz);
 
 /// Add the pass over `num_outputs` elements of y of this rank to `step`.
+void plan_activate(StepPlan& step, FeedForward kind, std::int64_t num_outputs);
+void plan_activate_backward(StepPlan& step, FeedForward kind, std::int64_t num_outputs);
 void plan_gelu(StepPlan& step, std::int64_t num_outputs);
 void plan_gelu_backward(StepPlan& step, std::int64_t num_outputs);
 void plan_swiglu(StepPlan& step, std::int64_t num_outputs);

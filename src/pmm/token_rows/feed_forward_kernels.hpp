@@ -50,6 +50,36 @@ struct GeluBackwardElement {
   }
 };
 
+/// The approximation of Phi by tanh, as a logistic function: (1 + tanh(u)) / 2 = s(2 u), and its derivative.
+template<class T>
+struct NormalByTanh {
+  T distribution, slope;
+  KOKKOS_FUNCTION explicit NormalByTanh(T z) {
+    constexpr auto twice_c = static_cast<T>(1.59576912160573071176); // 2 sqrt(2 / pi)
+    constexpr auto cubic = static_cast<T>(0.044715);
+    distribution = logistic(twice_c * (z + cubic * z * z * z));
+    slope = distribution * (T{1} - distribution) * twice_c * (T{1} + 3 * cubic * z * z);
+  }
+};
+
+template<class T>
+struct GeluTanhElement {
+  T const* z;
+  T* y;
+  KOKKOS_FUNCTION void operator()(std::int64_t i) const { y[i] = z[i] * NormalByTanh<T>(z[i]).distribution; }
+};
+
+template<class T>
+struct GeluTanhBackwardElement {
+  T const* z;
+  T const* dy;
+  T* dz;
+  KOKKOS_FUNCTION void operator()(std::int64_t i) const {
+    NormalByTanh<T> const at(z[i]);
+    dz[i] = dy[i] * (at.distribution + z[i] * at.slope);
+  }
+};
+
 /// y of pair i.
 template<class T>
 struct SwigluElement {

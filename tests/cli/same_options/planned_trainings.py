@@ -85,7 +85,6 @@ def refused_lines(ranks):
     for words, message in ((["--epochs", "-1"], r"--epochs: is -1, but must be at least 0"),
                            (["--save-weight", "w.h5"], r"no option '--save-weight'; did you mean '--save-weights'"),
                            (["--hiden", "16"], r"no option '--hiden'; did you mean '--hidden'"),
-                           (["--heads", "4"], r"--heads is for --model gat and gatv2"),
                            (["--batch", "8"], r"--batch is for mini-batches: give --mode minibatch"),
                            (["--gather", "needed"], r"--gather needed needs --schedule rows"),
                            (["--min-lr", "0.1"], r"--min-lr .*needs another --lr-schedule"),
@@ -195,9 +194,12 @@ def evaluated_lines(ranks):
                             (["--model", "gin"], "model is gcn"), (["--no-bias"], "bias is yes"),
                             (["--head"], "head is no"), (["--task", "links"], "task is nodes")):
             expect_mistake(1, ["evaluate", "--dataset", SBM, "--weights", weights, *words], rf"{words[0].replace('--no-', '--')} .*whose {part}")
-        for words in (["--heads", "4"], ["--output-heads", "2"], ["--teleport", "0.2"], ["--theta", "0.3"], ["--aggregator", "sum"],
-                      ["--propagation-steps", "3"], ["--decoder", "mlp"], ["--decoder-hidden", "4"], ["--embedding", "16"]):
-            expect_mistake(1, ["evaluate", "--dataset", SBM, "--weights", weights, *words], rf"{words[0]} is for (--model|--task) .*leave it out")
+        for words in (["--decoder", "mlp"], ["--decoder-hidden", "4"], ["--embedding", "16"]):
+            expect_mistake(1, ["evaluate", "--dataset", SBM, "--weights", weights, *words], rf"{words[0]} is for --task .*leave it out")
+        for words in (["--heads", "4"], ["--output-heads", "2"], ["--teleport", "0.2"], ["--theta", "0.3"], ["--aggregator", "sum"], ["--propagation-steps", "3"]):
+            for command in (["evaluate", "--weights", weights], ["plan"]):
+                done = expect_success(1, [*command, "--dataset", SBM, *words])
+                require(f"{words[0]} has no effect: it is for --model" in done.stderr, f"{command[0]} does not say that {words[0]} has no effect", done)
         expect_success(1, ["evaluate", "--dataset", SBM, "--weights", weights, "--decoder", "dot"])
         config = os.path.join(folder, "c.toml")
         with open(config, "w", encoding="utf-8") as file:

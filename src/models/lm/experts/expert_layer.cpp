@@ -201,10 +201,7 @@ void ExpertLayer<T>::compute(DefaultExec const& exec) {
                        block_of_expert(up_, up, i), T{0}, Panel<T>(expanded_).rows(rows));
   });
   sum_over_y(exec, expanded_);
-  if (plan_.activation == FeedForward::gelu)
-    pmm::gelu<T>(exec, grid_.passes(), expanded_, activated_);
-  else
-    pmm::swiglu<T>(exec, grid_.passes(), expanded_, activated_);
+  pmm::activate<T>(exec, grid_.passes(), plan_.activation, expanded_, activated_);
 
   // Y_e[-,y] := A_e W_down,e[x,y], partial over x
   auto const down = gather(exec, down_, parameters_.down);
@@ -257,10 +254,7 @@ void ExpertLayer<T>::backward(DefaultExec const& exec, DistMatrix<T> const& norm
   reduce(exec, down_, down_addends, parameters_.down_gradient);
 
   auto const expanded_gradient = reserve(scratch_.outer, sizes.num_arrived, up_.num_columns);
-  if (plan_.activation == FeedForward::gelu)
-    pmm::gelu_backward<T>(exec, passes, expanded_, activated_gradient, expanded_gradient);
-  else
-    pmm::swiglu_backward<T>(exec, passes, expanded_, activated_gradient, expanded_gradient);
+  pmm::activate_backward<T>(exec, passes, plan_.activation, expanded_, activated_gradient, expanded_gradient);
 
   // dY_e[-,y] := dU_e W_up,e[y,x]^T, partial over x      dW_up,e[y,x] := Y_e^T dU_e
   auto const up = gather(exec, up_, parameters_.up);

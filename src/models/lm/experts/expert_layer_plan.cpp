@@ -53,7 +53,7 @@ template<class T>
 ExpertMemory<T>::ExpertMemory(pmm::ProcessGrid const& grid, ExpertPlan const& plan,
                               ExpertScratch<T> const& scratch)
     : routing(routing_label, block_of(grid, plan.stream).rows.size(), plan.settings.num_experts,
-              plan.settings.top_k),
+              plan.settings.top_k, plan.settings.normalizes_weights),
       shares(make_array<T>("orthant::models::ExpertMemory/shares", plan.settings.num_experts)),
       dispatch(grid, plan.axes, plan.settings.num_experts, scratch.messages) {}
 
@@ -139,10 +139,7 @@ class Lister {
     gather(up_);
     multiply("U = Y W_up", Form::product, {sizes_.num_arrived, up_.num_columns, hidden_});
     sum_over_y(sizes_.num_arrived * up_.num_columns);
-    if (plan_.activation == FeedForward::gelu)
-      pmm::plan_gelu(step_, sizes_.num_arrived * down_.num_rows);
-    else
-      pmm::plan_swiglu(step_, sizes_.num_arrived * down_.num_rows);
+    pmm::plan_activate(step_, plan_.activation, sizes_.num_arrived * down_.num_rows);
     gather(down_);
     multiply("Y = A W_down", Form::product, {sizes_.num_arrived, hidden_, down_.num_rows});
     pmm::plan_give_back(step_, plan_.axes, sizes_, hidden_);
@@ -167,10 +164,7 @@ class Lister {
     multiply("dW_down = A^T dY", Form::right_grad, {down_.num_rows, hidden_, arrived});
     sum_over_y(arrived * down_.num_rows);
     reduce(down_);
-    if (plan_.activation == FeedForward::gelu)
-      pmm::plan_gelu_backward(step_, arrived * down_.num_rows);
-    else
-      pmm::plan_swiglu_backward(step_, arrived * down_.num_rows);
+    pmm::plan_activate_backward(step_, plan_.activation, arrived * down_.num_rows);
     gather(up_);
     multiply("dY = dU W_up^T", Form::left_grad, {arrived, hidden_, up_.num_columns});
     multiply("dW_up = Y^T dU", Form::right_grad, {hidden_, up_.num_columns, arrived});

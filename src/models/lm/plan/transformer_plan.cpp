@@ -119,10 +119,10 @@ TransformerPlan plan_transformer(pmm::GridShape const& shape, pmm::Coordinates c
   auto const head_dim = settings.head_dim();
   auto const num_groups = settings.num_kv_heads;
   plan.ranks_per_group = std::max(1, shape.x / static_cast<int>(num_groups));
-  auto const inner = settings.activation == FeedForward::swiglu ? 2 : 1;
+  auto const inner = pmm::inputs_per_output(settings.activation);
   Cut const stream{Axis::y, settings.hidden};
   Cut const qkv{Axis::x, num_groups * plan.group_width(), {plan.group_width(), 2 * head_dim}};
-  Cut const heads{Axis::x, settings.hidden, plan.local_heads_per_group() * head_dim};
+  Cut const heads{Axis::x, settings.num_heads * head_dim, plan.local_heads_per_group() * head_dim};
   auto const expanded = [&](std::int64_t num_parts) {
     return Cut{Axis::x, inner * num_parts * settings.feed_forward, inner};
   };
@@ -140,6 +140,7 @@ TransformerPlan plan_transformer(pmm::GridShape const& shape, pmm::Coordinates c
   plan.table = weight(vocabulary, stream);
   plan.positions = {{pmm::AxisSet{}, Axis::y}, {settings.max_sequence, settings.hidden}};
   plan.qkv = linear(stream, qkv);
+  plan.head_scale = {{pmm::AxisSet{}, pmm::AxisSet{}}, {1, head_dim}};
   plan.projection = linear(heads, stream);
   plan.up = linear(stream, expanded(1));
   plan.down = linear(activated(1), stream);

@@ -3,7 +3,10 @@
 
 #include "runtime/error.hpp"
 
+#include <cinttypes>
 #include <cmath>
+#include <cstdio>
+#include <fmt/format.h>
 
 namespace orthant::models {
 
@@ -26,6 +29,34 @@ void require_valid(ExpertSettings const& s, std::int64_t num_layers) {
   for (auto const coefficient : {s.balance_loss, s.z_loss, s.noise})
     if (!(coefficient >= 0 && std::isfinite(coefficient)))
       runtime::throw_user("{}: the losses and the noise of the router are at least 0", coefficient);
+}
+
+std::string_view name_of(FeedForward kind) {
+  return kind == FeedForward::swiglu ? "swiglu" : kind == FeedForward::gelu_tanh ? "gelu_tanh" : "gelu";
+}
+
+FeedForward parse_feed_forward(std::string_view word) {
+  for (auto const kind : {FeedForward::gelu, FeedForward::gelu_tanh, FeedForward::swiglu})
+    if (name_of(kind) == word) return kind;
+  runtime::throw_user("--activation is gelu, gelu_tanh or swiglu, not '{}'", word);
+}
+
+std::string text_of(std::optional<pmm::RotaryScaling> const& scaling) {
+  if (!scaling) return "none";
+  return fmt::format("{},{},{},{}", scaling->factor, scaling->low, scaling->high, scaling->num_positions);
+}
+
+std::optional<pmm::RotaryScaling> parse_rotary_scaling(std::string const& text) {
+  if (text == "none") return std::nullopt;
+  pmm::RotaryScaling scaling;
+  int end = 0;
+  auto const found = std::sscanf(text.c_str(), "%lf,%lf,%lf,%" SCNd64 "%n", &scaling.factor, &scaling.low,
+                                 &scaling.high, &scaling.num_positions, &end);
+  if (found != 4 || end != static_cast<int>(text.size()))
+    runtime::throw_user(
+        "--rotary-scaling is none or four numbers FACTOR,LOW,HIGH,POSITIONS such as 8,1,4,8192, not '{}'",
+        text);
+  return scaling;
 }
 
 TransformerSettings gpt2_settings(std::int64_t num_layers, std::int64_t hidden, std::int64_t num_heads,
@@ -54,6 +85,21 @@ TransformerSettings llama_settings(std::int64_t num_layers, std::int64_t hidden,
   return settings;
 }
 
+namespace {
+
+void require_valid_scaling(pmm::RotaryScaling const& scaling) {
+  auto const& [factor, low, high, num_positions] = scaling;
+  if (factor >= 1 && low > 0 && high > low && num_positions >= 1 && std::isfinite(factor) &&
+      std::isfinite(high))
+    return;
+  runtime::throw_user("rotary scaling by {} between {} and {} turns in {} positions; give a factor of at "
+                      "least 1, two increasing "
+                      "numbers of turns above 0, and at least one position",
+                      factor, low, high, num_positions);
+}
+
+} // namespace
+
 void require_valid(TransformerSettings const& s) {
   auto const require_positive = [](std::int64_t value, char const* what) {
     if (value < 1) runtime::throw_user("a transformer needs {} of at least 1, not {}", what, value);
@@ -65,7 +111,9 @@ void require_valid(TransformerSettings const& s) {
   require_positive(s.feed_forward, "a width between the products of the feed-forward part");
   require_positive(s.vocabulary, "a vocabulary");
   require_positive(s.max_sequence, "a longest sequence");
-  if (s.hidden % s.num_heads != 0)
+  if (s.head_width < 0)
+    runtime::throw_user("heads of {} numbers; 0 is the width by the number of heads", s.head_width);
+  if (s.head_width == 0 && s.hidden % s.num_heads != 0)
     runtime::throw_user("a width of {} is not divisible by {} heads", s.hidden, s.num_heads);
   if (s.num_heads % s.num_kv_heads != 0)
     runtime::throw_user("{} heads cannot share {} key-value heads evenly; choose a divisor of {}",
@@ -73,6 +121,7 @@ void require_valid(TransformerSettings const& s) {
   if (s.positions == Positions::rotary && s.head_dim() % 2 != 0)
     runtime::throw_user("rotary positions turn pairs of numbers, and heads of {} numbers have no whole pairs",
                         s.head_dim());
+  if (s.rotary_scaling) require_valid_scaling(*s.rotary_scaling);
   if (!(s.dropout >= 0 && s.dropout < 1)) runtime::throw_user("a dropout of {} is not in [0, 1)", s.dropout);
   if (s.checkpoint_every < 0)
     runtime::throw_user("checkpoints every {} layers; 0 is none", s.checkpoint_every);

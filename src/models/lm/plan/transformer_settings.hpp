@@ -6,8 +6,13 @@
 //   gpt2    learned positions, LayerNorm, GELU, biases, head tied to the embedding (Radford et al. 2019)
 //   llama   rotary positions, RMSNorm, SwiGLU, no biases, head of its own (Touvron et al. 2023)
 
+#include "pmm/attention/attention.hpp"
+#include "pmm/token_rows/feed_forward.hpp"
+
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace orthant::models {
@@ -27,9 +32,10 @@ struct ExpertSettings {
   /// Capacity of an expert in training, as a multiple of the mean load; nullopt: no limit, no choice is dropped.
   std::optional<double> capacity = std::nullopt;
   CapacityGroup capacity_group = CapacityGroup::step;
-  double balance_loss = 0; // coefficient of the balance loss of the router (pmm/experts/routing.hpp)
-  double z_loss = 0;       // coefficient of its z-loss
-  double noise = 0;        // standard deviation of the noise on the logits for the choice, in training only
+  bool normalizes_weights = true; // top_k > 1: a token's weights are divided by their sum, as in Mixtral
+  double balance_loss = 0;        // coefficient of the balance loss of the router (pmm/experts/routing.hpp)
+  double z_loss = 0;              // coefficient of its z-loss
+  double noise = 0; // standard deviation of the noise on the logits for the choice, in training only
   /// Load of the most chosen expert over the mean load, which predictions assume if they do not know the loads. nullopt:
   /// predictions of time assume 1, predictions of memory the middle of the possible range (plan_for_memory()).
   std::optional<double> planned_imbalance = std::nullopt;
@@ -49,12 +55,20 @@ void require_valid(ExpertSettings const& settings, std::int64_t num_layers);
 
 enum class Positions : std::uint8_t { learned, rotary };
 enum class NormKind : std::uint8_t { layer, rms };
-enum class FeedForward : std::uint8_t { gelu, swiglu };
+using pmm::FeedForward;
+
+/// "gelu", "gelu_tanh", "swiglu". Throws UserError for other words.
+[[nodiscard]] std::string_view name_of(FeedForward kind);
+[[nodiscard]] FeedForward parse_feed_forward(std::string_view word);
+/// "none", or "factor,low,high,positions" of Llama 3. Throws UserError for other texts.
+[[nodiscard]] std::string text_of(std::optional<pmm::RotaryScaling> const& scaling);
+[[nodiscard]] std::optional<pmm::RotaryScaling> parse_rotary_scaling(std::string const& text);
 
 struct TransformerSettings {
   std::int64_t num_layers = 0;
   std::int64_t hidden = 0; // width of the residual stream
   std::int64_t num_heads = 0;
+  std::int64_t head_width = 0;   // numbers per head; 0: hidden / num_heads
   std::int64_t num_kv_heads = 0; // must divide num_heads; fewer: grouped-query, 1: multi-query attention
   std::int64_t feed_forward = 0; // width between the two products of the feed-forward part
   std::int64_t vocabulary = 0;
@@ -67,11 +81,14 @@ struct TransformerSettings {
   double dropout = 0;
   double norm_epsilon = 1e-5;
   double rotary_base = 10000;
+  std::optional<pmm::RotaryScaling> rotary_scaling = std::nullopt;
+  bool has_head_norms =
+      false; // RMSNorm of each head's query and key, with one scale per number of a head, as in Qwen3
   ExpertSettings experts;
   std::int64_t checkpoint_every = 0; // layers per kept input (activation checkpointing); 0 keeps all
   bool keeps_collectives = false;    // also keeps results of collectives, so recomputing does not communicate
 
-  [[nodiscard]] std::int64_t head_dim() const { return hidden / num_heads; }
+  [[nodiscard]] std::int64_t head_dim() const { return head_width > 0 ? head_width : hidden / num_heads; }
   friend bool operator==(TransformerSettings const&, TransformerSettings const&) = default;
 };
 

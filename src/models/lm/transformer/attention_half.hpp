@@ -9,7 +9,7 @@
 //   O[z,x]      := attention(Q, K, V)                      local (pmm/attention)
 //   branch[z,y] := sum_x O[z,x] W_proj[x,y] + b
 
-#include "models/lm/transformer/block_memory.hpp"
+#include "models/lm/transformer/head_norm.hpp"
 #include "pmm/attention/attention.hpp"
 
 #include <memory>
@@ -58,6 +58,7 @@ class AttentionHalf {
   AttentionMemory<T> memory_;
   ParallelNorm<T> norm_;
   ParallelLinear<T> qkv_linear_, projection_;
+  HeadNorms<T> head_norms_;
   pmm::DistMatrix<T> normed_gradient_, qkv_gradient_, out_gradient_; // in scratch_
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/lm/transformer/block_memory.hpp"
 
+#include "models/lm/transformer/head_norm.hpp"
 #include "models/lm/transformer/shared_key_values.hpp"
 
 #include <algorithm>
@@ -73,6 +74,8 @@ void plan_block_memory(pmm::StepPlan& step, TransformerPlan const& plan, std::in
   step.add_array("orthant::models::AttentionMemory/log_sum_exp",
                  step.scalar_bytes(num_heads * step.block(plan.stream).rows.size()));
   step.add_array("orthant::models::AttentionMemory/key_values", step.scalar_bytes(num_shared_numbers(plan)));
+  if (plan.settings.has_head_norms)
+    plan_matrix(step, plan.qkv.output, "orthant::models::AttentionMemory/before_norm");
   plan_norm_arrays(step, plan);
   plan_matrix(step, plan.stream, "orthant::models::FeedForwardMemory/normed");
   if (!layers_at(plan.settings, place, false).empty()) {
@@ -98,7 +101,10 @@ AttentionMemory<T>::AttentionMemory(pmm::ProcessGrid const& grid, TransformerPla
       log_sum_exp("orthant::models::AttentionMemory/log_sum_exp",
                   static_cast<std::size_t>(groups_of(qkv.block(), plan).size() *
                                            plan.local_heads_per_group() * normed.block().rows.size())),
-      key_values(make<T>("orthant::models::AttentionMemory/key_values", num_shared_numbers(plan))) {}
+      key_values(make<T>("orthant::models::AttentionMemory/key_values", num_shared_numbers(plan))) {
+  if (plan.settings.has_head_norms)
+    before_norm = {grid, plan.qkv.output, "orthant::models::AttentionMemory/before_norm"};
+}
 
 template<class T>
 FeedForwardMemory<T>::FeedForwardMemory(pmm::ProcessGrid const& grid, TransformerPlan const& plan,
@@ -157,6 +163,7 @@ TransformerScratch<T>::TransformerScratch(pmm::ProcessGrid const& grid, Transfor
   row_sums = make<T>("orthant::models::row_sums", lengths.row_sums);
   row_terms = make<T>("orthant::models::row_terms", lengths.row_terms);
   key_value_gradients = make<T>("orthant::models::key_value_gradients", num_shared_numbers(plan));
+  head_norm_sums = make<T>("orthant::models::head_norm_sums", num_head_norm_sums(plan.settings));
   if (plan.settings.dropout == 0) return;
   auto const num_rows = plan.sequences.size() * plan.sequence;
   token_ids = make<std::int64_t>("orthant::models::token_ids", num_rows);
@@ -174,6 +181,7 @@ void plan_scratch_arrays(pmm::StepPlan& step, TransformerPlan const& plan) {
   step.add_array("orthant::models::row_sums", step.scalar_bytes(lengths.row_sums));
   step.add_array("orthant::models::row_terms", step.scalar_bytes(lengths.row_terms));
   step.add_array("orthant::models::key_value_gradients", step.scalar_bytes(num_shared_numbers(plan)));
+  step.add_array("orthant::models::head_norm_sums", step.scalar_bytes(num_head_norm_sums(plan.settings)));
   if (plan.settings.dropout > 0)
     step.add_array("orthant::models::token_ids",
                    plan.sequences.size() * plan.sequence * std::int64_t{sizeof(std::int64_t)});

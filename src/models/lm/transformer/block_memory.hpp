@@ -20,6 +20,7 @@ struct AttentionMemory {
   pmm::RowNormState<T> norm;
   pmm::DistMatrix<T> normed, qkv, out;
   runtime::Vector<T> log_sum_exp; // [key-value heads x tokens x query heads per key-value head]
+  pmm::DistMatrix<T> before_norm; // queries and keys, with head norms
   runtime::Vector<T> key_values;  // [tokens x 2 head_dim] of a head that ranks share; else empty
 };
 
@@ -105,6 +106,7 @@ struct TransformerScratch {
   runtime::Vector<T> row_sums;
   runtime::Vector<T> row_terms;
   runtime::Vector<T> key_value_gradients;  // of a head that ranks share
+  runtime::Vector<T> head_norm_sums;       // of HeadNorms
   runtime::Vector<std::int64_t> token_ids; // [rows] global numbers of the tokens; empty without dropout
   LinearWork<T> work;
   ExpertScratch<T> experts;

@@ -37,10 +37,7 @@ void plan_compute_feed_forward(pmm::StepPlan& step, TransformerPlan const& plan,
   if (linears.up != nullptr) {
     auto const count = step.block(linears.down->input).num_stored;
     plan_linear(step, *linears.up, linears.has_bias);
-    if (plan.settings.activation == FeedForward::gelu)
-      pmm::plan_gelu(step, count);
-    else
-      pmm::plan_swiglu(step, count);
+    pmm::plan_activate(step, plan.settings.activation, count);
   }
   if (has_experts) plan_compute_experts(step, plan.experts, layer, is_training);
 }
@@ -59,10 +56,7 @@ void plan_feed_forward_half_backward(pmm::StepPlan& step, TransformerPlan const&
   if (linears.up != nullptr) {
     auto const count = step.block(linears.down->input).num_stored;
     plan_linear_backward(step, *linears.down, linears.has_bias);
-    if (plan.settings.activation == FeedForward::gelu)
-      pmm::plan_gelu_backward(step, count);
-    else
-      pmm::plan_swiglu_backward(step, count);
+    pmm::plan_activate_backward(step, plan.settings.activation, count);
     plan_linear_backward(step, *linears.up, linears.has_bias);
   }
   if (has_experts) plan_expert_layer_backward(step, plan.experts, layer, update_beside(linears));
@@ -122,10 +116,7 @@ void FeedForwardHalf<T>::compute(DefaultExec const& exec, RouterPass const& pass
   if (experts_) experts_->start(exec, pass, memory_.normed); // in flight while shared experts are computed
   if (up_) {
     up_->forward(exec, memory_.normed, expanded_);
-    if (kind_ == FeedForward::gelu)
-      pmm::gelu<T>(exec, grid_.passes(), expanded_.local(), activated_.local());
-    else
-      pmm::swiglu<T>(exec, grid_.passes(), expanded_.local(), activated_.local());
+    pmm::activate<T>(exec, grid_.passes(), kind_, expanded_.local(), activated_.local());
   }
   if (experts_) experts_->compute(exec);
 }
@@ -142,11 +133,7 @@ void FeedForwardHalf<T>::backward(DefaultExec const& exec, pmm::DistMatrix<T> co
   if (experts_) experts_->start_backward(exec, branch_gradient);
   if (down_) {
     down_->backward(exec, activated_, branch_gradient, activated_gradient_);
-    if (kind_ == FeedForward::gelu)
-      pmm::gelu_backward<T>(exec, grid_.passes(), expanded_.local(), activated_gradient_.local(),
-                            expanded_gradient_.local());
-    else
-      pmm::swiglu_backward<T>(exec, grid_.passes(), expanded_.local(), activated_gradient_.local(),
+    pmm::activate_backward<T>(exec, grid_.passes(), kind_, expanded_.local(), activated_gradient_.local(),
                               expanded_gradient_.local());
     up_->backward(exec, memory_.normed, expanded_gradient_, normed_gradient_);
   }

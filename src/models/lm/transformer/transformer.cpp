@@ -18,8 +18,8 @@ template<class T>
 std::shared_ptr<pmm::RotaryTable<T> const> make_rotary(TransformerPlan const& plan) {
   auto const& settings = plan.settings;
   if (settings.positions == Positions::learned) return nullptr;
-  return std::make_shared<pmm::RotaryTable<T> const>(plan.sequence, settings.head_dim(),
-                                                     settings.rotary_base);
+  return std::make_shared<pmm::RotaryTable<T> const>(plan.sequence, settings.head_dim(), settings.rotary_base,
+                                                     settings.rotary_scaling);
 }
 
 } // namespace

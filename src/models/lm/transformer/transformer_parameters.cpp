@@ -98,6 +98,9 @@ parameters_of(pmm::GridShape const& shape, pmm::Coordinates const& coordinates, 
     planner.begin_layer(l + 1);
     planner.add_norm(prefix + "ln_1", plan.stream);
     planner.add_linear(prefix + "attn.c_attn", plan.qkv, weight_deviation);
+    if (settings.has_head_norms)
+      for (auto const* const name : {"attn.q_norm.weight", "attn.k_norm.weight"})
+        planner.add(prefix + name, ParameterRole::norm_scale, plan.head_scale);
     planner.add_linear(prefix + "attn.c_proj", plan.projection, branch_deviation);
     planner.add_norm(prefix + "ln_2", plan.stream);
     if (settings.experts.has_layer(l)) {
@@ -250,6 +253,9 @@ TransformerParameters<T>::TransformerParameters(pmm::ProcessGrid const& grid, Tr
     auto& block = blocks_.emplace_back();
     take_norm(block.attention_norm);
     take_linear(block.qkv);
+    if (settings.has_head_norms)
+      for (auto* const norm : {&block.head_norms.queries, &block.head_norms.keys})
+        take_vector(norm->scale, norm->scale_gradient);
     take_linear(block.projection);
     take_norm(block.feed_forward_norm);
     if (settings.experts.has_layer(l)) {

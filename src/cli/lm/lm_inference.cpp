@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/lm/lm_inference.hpp"
+
+#include "cli/lm/lm_files.hpp"
+#include "cli/lm/train_lm_run.hpp"
+#include "cli/training/start_checks.hpp"
+#include "models/lm/training/language_model.hpp"
+#include "models/lm/training/language_model_cost.hpp"
+#include "models/parameters/weights_file.hpp"
+#include "pmm/gemm/local_gemm.hpp"
+#include "runtime/comm/collectives.hpp"
+#include "runtime/numbers/random.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace orthant::cli {
+
+template<class T>
+Inference<T>::Inference(Context const& context, InferenceOptions const& options, std::int64_t num_sequences,
+                        std::int64_t sequence)
+    : context_(context) {
+  auto const& world = context.world();
+  pmm::set_gemm_threads(1);
+  if (options.weights.empty())
+    runtime::throw_user("give --weights W.h5, which train-lm --save-weights or import-weights writes");
+  auto const model = read_model(world, options.weights).settings;
+  if (sequence > model.max_sequence)
+    runtime::throw_user("{} tokens are more than the {} positions of '{}'", sequence, model.max_sequence,
+                        options.weights);
+  if (options.expert_axis > 1 && !model.experts.is_on())
+    runtime::throw_user("--expert-axis {}: the model of '{}' has no experts to deal to ranks; leave it out",
+                        options.expert_axis, options.weights);
+  models::SequenceSettings sequences;
+  sequences.sequence = sequence;
+  sequences.global_batch =
+      std::max(num_sequences, std::int64_t{world.size()}); // each rank has a sequence on any grid
+  models::OptimizerSettings optimizer;                     // without moments, since nothing is trained
+  optimizer.kind = models::OptimizerKind::sgd;
+  optimizer.momentum = 0;
+  auto const shape = options.grid.grid == "auto"
+                         ? rank_language_grids<T>(context, {options.grid.grid, options.grid.machine, model,
+                                                            sequences, optimizer, 0, options.expert_axis})
+                               .front()
+                               .shape
+                         : models::parse_grid(options.grid.grid, world.size(), options.expert_axis);
+  sequences.global_batch =
+      std::max(num_sequences, std::int64_t{shape.size(pmm::batch_axes(shape).with(pmm::Axis::z))});
+  grid_.emplace(world, shape);
+  auto const plan = models::plan_sequences(grid_->shape(), grid_->coordinates(), model, sequences);
+  if (!options.force_memory)
+    require_memory(context, "this", models::estimate_memory<T>(*grid_, plan, sequences, optimizer));
+  network_.emplace(*grid_, model, sequences.global_batch, sequence, 0);
+  models::load_weights(*grid_, options.weights, network_->parameters());
+}
+
+template<class T>
+void Inference<T>::forward(std::vector<TokenIds> const& sequences) {
+  for (auto const& ids : sequences)
+    for (auto const id : ids)
+      if (id < 0 || id >= vocabulary())
+        runtime::throw_user("token {} is not in the vocabulary, which has the tokens 0 to {}", id,
+                            vocabulary() - 1);
+  auto const length = network_->sequence_length();
+  auto const own = network_->sequences();
+  TokenIds ids(static_cast<std::size_t>(own.size() * length), 0);
+  for (auto s = own.begin; s < std::min(own.end, std::ssize(sequences)); ++s)
+    std::ranges::copy(sequences[static_cast<std::size_t>(s)], ids.begin() + (s - own.begin) * length);
+  network_->set_tokens(ids);
+  runtime::PhaseTimes phases;
+  std::ignore = network_->forward(runtime::DefaultExec(), models::Pass::evaluation, 0, phases);
+}
+
+template<class T>
+std::vector<T> Inference<T>::logits(std::int64_t s, runtime::Range positions) const {
+  std::vector<T> numbers(static_cast<std::size_t>(positions.size() * vocabulary()), T{0});
+  auto const own = network_->sequences();
+  // Ranks along y have the same logits, so the first of them gives them.
+  if (own.contains(s) && grid_->coordinates().y == 0) {
+    auto const& matrix = network_->logits_gradient(); // where the logits are
+    auto const columns = matrix.block().columns;
+    auto const local = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), matrix.local());
+    for (auto t = positions.begin; t < positions.end; ++t)
+      for (std::int64_t c = 0; c < columns.size(); ++c)
+        numbers[static_cast<std::size_t>((t - positions.begin) * vocabulary() + columns.begin + c)] =
+            local(static_cast<std::size_t>((s - own.begin) * network_->sequence_length() + t),
+                  static_cast<std::size_t>(c));
+  }
+  runtime::all_reduce(runtime::host, context_.world(), numbers);
+  return numbers;
+}
+
+template<class T>
+std::int32_t next_token(std::vector<T> const& logits, Sampling const& sampling, std::int64_t s,
+                        std::int64_t step) {
+  std::vector<std::int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, [&](auto a, auto b) {
+    return logits[static_cast<std::size_t>(a)] > logits[static_cast<std::size_t>(b)];
+  });
+  if (sampling.temperature == 0) return order.front();
+  auto const largest = static_cast<double>(logits[static_cast<std::size_t>(order.front())]);
+  std::vector<double> shares; // of the largest probability, in falling order
+  double sum = 0;
+  for (auto const token : order)
+    sum += shares.emplace_back(std::exp(
+        (static_cast<double>(logits[static_cast<std::size_t>(token)]) - largest) / sampling.temperature));
+  std::size_t num_kept = 0;
+  for (double kept = 0; num_kept < shares.size(); ++num_kept) {
+    auto const is_beyond_k = sampling.top_k > 0 && std::cmp_greater_equal(num_kept, sampling.top_k);
+    if (num_kept > 0 && (is_beyond_k || kept >= sampling.top_p * sum || shares[num_kept] < sampling.min_p))
+      break;
+    kept += shares[num_kept];
+  }
+  shares.resize(num_kept);
+  constexpr std::uint32_t of_completions = 1; // the order of training windows has 0
+  runtime::RandomStream const stream(sampling.seed, runtime::Purpose::tokens,
+                                     static_cast<std::uint64_t>(step), of_completions);
+  auto const uniform = static_cast<double>(stream.bits64(static_cast<std::uint64_t>(s)) >> 11) * 0x1p-53;
+  auto rest = uniform * std::accumulate(shares.begin(), shares.end(), 0.0);
+  for (std::size_t i = 0; i + 1 < num_kept; ++i)
+    if ((rest -= shares[i]) < 0) return order[i];
+  return order[num_kept - 1];
+}
+
+template class Inference<float>;
+template class Inference<double>;
+template std::int32_t next_token(std::vector<float> const&, Sampling const&, std::int64_t, std::int64_t);
+template std::int32_t next_token(std::vector<double> const&, Sampling const&, std::int64_t, std::int64_t);
+
+} // namespace orthant::cli

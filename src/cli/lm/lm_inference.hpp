@@ -1,0 +1,66 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Forward passes of a language model with given weights: logits of sequences of tokens, and completions. Sequences are shorter than the
+// batch: positions behind the end of a sequence do not change the logits before it, because attention looks back only.
+
+#include "cli/options/command.hpp"
+#include "cli/options/shared_options.hpp"
+#include "models/lm/transformer/transformer.hpp"
+#include "runtime/range.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace orthant::cli {
+
+struct InferenceOptions {
+  std::string weights;
+  GridOptions grid;
+  int expert_axis = 1;
+  bool force_memory = false;
+};
+
+using TokenIds = std::vector<std::int32_t>;
+
+template<class T>
+class Inference {
+ public:
+  /// Loads the weights for passes over `num_sequences` sequences of `sequence` tokens. Collective. Throws UserError if the weights are of
+  /// no language model, or do not fit grid, sequence and memory.
+  Inference(Context const& context, InferenceOptions const& options, std::int64_t num_sequences,
+            std::int64_t sequence);
+
+  [[nodiscard]] std::int64_t vocabulary() const { return network_->settings().vocabulary; }
+  /// Computes the logits of `sequences`, the same on all ranks, each at most as long as the pass. Throws UserError if an id is not in the
+  /// vocabulary. Collective.
+  void forward(std::vector<TokenIds> const& sequences);
+  /// Logits of tokens `positions` of sequence `s` in the last forward(), [positions x vocabulary], on all ranks. Collective over the
+  /// world: one all_reduce of that size.
+  [[nodiscard]] std::vector<T> logits(std::int64_t s, runtime::Range positions) const;
+
+ private:
+  Context const& context_;
+  std::optional<pmm::ProcessGrid> grid_;
+  std::optional<models::Transformer<T>> network_;
+};
+
+/// How the next token is drawn.
+struct Sampling {
+  double temperature = 1; // 0: the most probable token; ties: the lower id
+  std::int64_t top_k = 0; // of the most probable tokens; 0: all
+  double top_p = 1;       // of the smallest set of most probable tokens with at least this probability
+  double min_p = 0;       // of the tokens with at least this share of the largest probability
+  std::uint64_t seed = 0;
+};
+/// Draws token `step` of completion `s` from its logits.
+template<class T>
+[[nodiscard]] std::int32_t next_token(std::vector<T> const& logits, Sampling const& sampling, std::int64_t s,
+                                      std::int64_t step);
+
+extern template class Inference<float>;
+extern template class Inference<double>;
+
+} // namespace orthant::cli

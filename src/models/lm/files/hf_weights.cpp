@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/lm/files/hf_weights.hpp"
+
+#include "models/lm/files/hf_parts.hpp"
+#include "runtime/comm/together.hpp"
+#include "runtime/error.hpp"
+#include "runtime/files/hdf5_output.hpp"
+#include "runtime/files/safetensors.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+
+namespace orthant::models {
+namespace {
+
+using runtime::Hdf5File, runtime::SafetensorsFile, runtime::Tensor, runtime::throw_user;
+
+/// The tensors of a folder.
+class TensorFolder {
+ public:
+  explicit TensorFolder(std::filesystem::path folder) : folder_(std::move(folder)) {
+    auto const index = folder_ / "model.safetensors.index.json";
+    if (!std::filesystem::exists(index)) {
+      add_file("model.safetensors");
+      return;
+    }
+    std::ifstream in(index);
+    auto const json = nlohmann::json::parse(in, nullptr, false);
+    if (!json.is_object() || !json.contains("weight_map") || !json.at("weight_map").is_object())
+      throw_user("{}: it is no index of shards: an object weight_map is missing", index.string());
+    std::set<std::string> names;
+    for (auto const& [tensor, file] : json.at("weight_map").items()) {
+      if (!file.is_string() || file.get<std::string>().find('/') != std::string::npos)
+        throw_user("{}: {} is in {}, which is no name of a file", index.string(), tensor, file.dump());
+      names.insert(file.get<std::string>());
+    }
+    for (auto const& name : names)
+      add_file(name);
+    for (auto const& [tensor, file] : json.at("weight_map").items())
+      if (!places_.contains(tensor))
+        throw_user("{}: {} has no tensor {}", index.string(), file.get<std::string>(), tensor);
+  }
+
+  /// The tensor, or null. GPT-2's first files have names without "transformer.".
+  [[nodiscard]] Tensor const* find(std::string const& name) const {
+    auto const found = places_.find(named(name));
+    return found == places_.end() ? nullptr : &found->second.tensor;
+  }
+  template<class T>
+  [[nodiscard]] std::vector<T> read(std::string const& name) const {
+    auto const& place = places_.at(named(name));
+    return files_[place.file]->read<T>(place.tensor.name);
+  }
+  [[nodiscard]] bool has_doubles() const {
+    return std::ranges::any_of(
+        places_, [](auto const& place) { return place.second.tensor.type == runtime::TensorType::float64; });
+  }
+  [[nodiscard]] std::vector<std::string> names() const {
+    std::vector<std::string> all;
+    for (auto const& [name, place] : places_)
+      all.push_back(name);
+    return all;
+  }
+  [[nodiscard]] std::string named(std::string const& name) const {
+    constexpr std::string_view prefix = "transformer.";
+    if (!places_.contains(name) && name.starts_with(prefix)) return name.substr(prefix.size());
+    return name;
+  }
+
+ private:
+  struct Place {
+    Tensor tensor;
+    std::size_t file;
+  };
+  void add_file(std::string const& name) {
+    files_.push_back(std::make_unique<SafetensorsFile>(folder_ / name));
+    for (auto const& tensor : files_.back()->tensors())
+      if (!places_.emplace(tensor.name, Place{tensor, files_.size() - 1}).second)
+        throw_user("{}: the tensor {} is in another shard, too", (folder_ / name).string(), tensor.name);
+  }
+
+  std::filesystem::path folder_;
+  std::vector<std::unique_ptr<SafetensorsFile>> files_;
+  std::map<std::string, Place> places_;
+};
+
+/// Buffers that older versions saved: masks, and frequencies of rotary positions.
+bool is_buffer(std::string const& name) {
+  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
+         name.ends_with("rotary_emb.inv_freq");
+}
+
+void require_tensors(std::filesystem::path const& folder, TensorFolder const& tensors,
+                     std::vector<Part> const& parts, bool tied_head) {
+  std::set<std::string> wanted;
+  for (auto const& part : parts)
+    for (auto const& columns : part.columns) {
+      auto const* const tensor = tensors.find(columns.tensor);
+      if (tensor == nullptr) throw_user("{}: there is no tensor {}", folder.string(), columns.tensor);
+      if (auto const shape = their_shape(part, columns.tensor); tensor->shape != shape)
+        throw_user("{}: {} has the shape [{}], but config.json needs [{}]", folder.string(), columns.tensor,
+                   fmt::join(tensor->shape, ", "), fmt::join(shape, ", "));
+      wanted.insert(tensors.named(columns.tensor));
+    }
+  for (auto const& name : tensors.names())
+    if (!wanted.contains(name) && !is_buffer(name) && !(tied_head && name == "lm_head.weight"))
+      throw_user("{}: the tensor {} belongs to no part of the model that config.json describes",
+                 folder.string(), name);
+}
+
+template<class T>
+void write_parts(runtime::Communicator const& comm, TensorFolder const& tensors,
+                 std::vector<Part> const& parts, std::filesystem::path const& output,
+                 Architecture const& architecture) {
+  runtime::Hdf5Output file(comm, output, "weights");
+  for (auto const& part : parts)
+    file.create_array(array_of(part.parameter), runtime::detail::hdf5_type_of<T>(), part.extents);
+  for (auto const& [name, value] : architecture)
+    file.write_attribute("/", name, value);
+  file.reserve_space();
+  runtime::together(comm, [&] {
+    if (!comm.is_root()) return;
+    for (auto const& part : parts) {
+      std::vector<T> ours(static_cast<std::size_t>(num_rows(part) * part.extents.back()));
+      std::string in_memory;
+      std::vector<T> theirs;
+      for (auto const& columns : part.columns) {
+        if (columns.tensor != in_memory) theirs = tensors.read<T>(columns.tensor);
+        in_memory = columns.tensor;
+        for_each_number(part, columns, their_shape(part, columns.tensor).back(),
+                        [&](std::int64_t from, std::int64_t to) {
+                          ours[static_cast<std::size_t>(to)] = theirs[static_cast<std::size_t>(from)];
+                        });
+      }
+      file.write(array_of(part.parameter), Hdf5File::Extents(part.extents.size(), 0), part.extents,
+                 std::span<T const>(ours));
+    }
+  });
+  file.publish();
+}
+
+} // namespace
+
+void import_hf_weights(runtime::Communicator const& comm, std::filesystem::path const& model,
+                       HfConfig const& config, std::filesystem::path const& output,
+                       Architecture const& architecture) {
+  // Every rank reads the headers, so all create the same file.
+  auto const tensors = runtime::together(comm, [&] { return std::make_unique<TensorFolder>(model); });
+  auto const parts = parts_of(config.family, config.settings);
+  runtime::together(comm, [&] { require_tensors(model, *tensors, parts, config.settings.tied_head); });
+  if (tensors->has_doubles())
+    write_parts<double>(comm, *tensors, parts, output, architecture);
+  else
+    write_parts<float>(comm, *tensors, parts, output, architecture);
+}
+
+namespace {
+
+constexpr std::int64_t most_bytes_of_shard = 5'000'000'000;
+
+/// A tensor to write, and the part and columns that it is made of.
+struct Written {
+  Tensor tensor;
+  Part const* part = nullptr;
+};
+
+std::vector<Written> tensors_of(std::vector<Part> const& parts, runtime::TensorType type) {
+  std::map<std::string, Written> all; // in the order of their names
+  for (auto const& part : parts)
+    for (auto const& columns : part.columns)
+      all.try_emplace(columns.tensor,
+                      Written{{columns.tensor, type, their_shape(part, columns.tensor)}, &part});
+  std::vector<Written> list;
+  for (auto& [name, written] : all)
+    list.push_back(std::move(written));
+  return list;
+}
+
+template<class T>
+std::vector<T> numbers_of(Hdf5File const& file, Written const& written) {
+  auto const& part = *written.part;
+  std::vector<T> ours(static_cast<std::size_t>(num_rows(part) * part.extents.back()));
+  file.read(array_of(part.parameter), Hdf5File::Extents(part.extents.size(), 0), part.extents,
+            std::span<T>(ours));
+  std::vector<T> theirs(static_cast<std::size_t>(written.tensor.num_elements()));
+  for (auto const& columns : part.columns)
+    if (columns.tensor == written.tensor.name)
+      for_each_number(part, columns, written.tensor.shape.back(), [&](std::int64_t to, std::int64_t from) {
+        theirs[static_cast<std::size_t>(to)] = ours[static_cast<std::size_t>(from)];
+      });
+  return theirs;
+}
+
+template<class T>
+void write_shards(Hdf5File const& file, std::vector<Written> const& all,
+                  std::filesystem::path const& output) {
+  std::vector<std::vector<Written>> shards(1);
+  std::int64_t bytes = 0, total = 0;
+  for (auto const& written : all) {
+    auto const its = written.tensor.num_elements() * std::int64_t{sizeof(T)};
+    if (bytes > 0 && bytes + its > most_bytes_of_shard) {
+      shards.emplace_back();
+      bytes = 0;
+    }
+    bytes += its;
+    total += its;
+    shards.back().push_back(written);
+  }
+  nlohmann::ordered_json map;
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    auto const name = shards.size() == 1
+                          ? std::string("model.safetensors")
+                          : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
+    std::vector<Tensor> tensors;
+    for (auto const& written : shards[i]) {
+      tensors.push_back(written.tensor);
+      map[written.tensor.name] = name;
+    }
+    runtime::write_safetensors<T>(output / name, tensors, {{"format", "pt"}},
+                                  [&](std::size_t k) { return numbers_of<T>(file, shards[i][k]); });
+  }
+  if (shards.size() == 1) return;
+  std::ofstream index(output / "model.safetensors.index.json");
+  index << nlohmann::ordered_json{{"metadata", {{"total_size", total}}}, {"weight_map", map}}.dump(2) << "\n";
+  if (!index.flush()) throw_user("{}: the index of its shards cannot be written", output.string());
+}
+
+} // namespace
+
+void export_hf_weights(runtime::Communicator const& comm, std::filesystem::path const& weights,
+                       TransformerSettings const& settings, std::filesystem::path const& output) {
+  runtime::together(comm, [&] {
+    if (!comm.is_root()) return;
+    auto const family = family_of(settings);
+    if (std::filesystem::exists(output) &&
+        (!std::filesystem::is_directory(output) || !std::filesystem::is_empty(output)))
+      throw_user("export-weights: '{}' exists; name a new folder", output.string());
+    auto const file = Hdf5File::open(weights);
+    auto const is_double = file.type(array_of("wte.weight")) == runtime::Hdf5Type::float64;
+    auto const parts = parts_of(family, settings);
+    auto const text = hf_config_text(settings, is_double ? "float64" : "float32");
+    std::error_code error;
+    std::filesystem::create_directories(output, error);
+    if (error) throw_user("export-weights: '{}' cannot be made: {}", output.string(), error.message());
+    std::ofstream config(output / "config.json");
+    config << text;
+    if (!config.flush())
+      throw_user("export-weights: '{}' cannot be written", (output / "config.json").string());
+    if (is_double)
+      write_shards<double>(file, tensors_of(parts, runtime::TensorType::float64), output);
+    else
+      write_shards<float>(file, tensors_of(parts, runtime::TensorType::float32), output);
+  });
+}
+
+} // namespace orthant::models
