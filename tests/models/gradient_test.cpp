@@ -92,7 +92,8 @@ TEST(NetworkGradient, MatchesFiniteDifferencesWithEveryPart) {
 
 TEST(NetworkGradient, MatchesFiniteDifferencesWithOtherActivations) {
   for (auto const schedule : {models::Schedule::pmm3d, models::Schedule::rows})
-    for (auto const activation : {models::Activation::elu, models::Activation::gelu})
+    for (auto const activation : {models::Activation::elu, models::Activation::gelu, models::Activation::silu,
+                                  models::Activation::leaky_relu, models::Activation::tanh})
       for (auto const has_residuals : {false, true}) {
         models::NetworkSettings settings;
         settings.activation = activation;
@@ -107,7 +108,7 @@ TEST(NetworkGradient, MatchesFiniteDifferencesWithOtherActivations) {
 
 TEST(NormGradient, MatchesFiniteDifferences) {
   for (auto const schedule : {models::Schedule::pmm3d, models::Schedule::rows})
-    for (auto const norm : {models::Norm::layer, models::Norm::batch})
+    for (auto const norm : {models::Norm::rms, models::Norm::layer, models::Norm::batch})
       for (auto const activation : {models::Activation::relu, models::Activation::gelu})
         for (auto const has_residuals : {false, true}) {
           models::NetworkSettings settings;

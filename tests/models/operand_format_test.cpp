@@ -126,6 +126,32 @@ TEST_P(OperandFormat, TheGridChangesTheLossWithinTheBound) {
       }
 }
 
+// Two more roundings in each layer, of the normalized and of the activated numbers.
+TEST_P(OperandFormat, EveryNormAndActivationKeepsTheBound) {
+  models::TrainSettings training;
+  training.num_epochs = 4;
+  for (auto const schedule : {models::Schedule::pmm3d, models::Schedule::rows})
+    for (auto const& [norm, activation] : {std::pair(models::Norm::none, models::Activation::silu),
+                                           {models::Norm::rms, models::Activation::tanh},
+                                           {models::Norm::layer, models::Activation::relu},
+                                           {models::Norm::batch, models::Activation::gelu}}) {
+      auto settings = settings_of(schedule, Wire::native);
+      settings.norm = norm;
+      settings.activation = activation;
+      settings.has_residuals = norm == models::Norm::rms;
+      auto const expected = train<double>(grid_, store_, settings, training);
+      for (auto const format : {Wire::bf16, Wire::fp16}) {
+        settings.operand_format = format;
+
+        auto const found = train<float>(grid_, store_, settings, training);
+
+        for (std::size_t e = 0; e < expected.size(); ++e)
+          EXPECT_NEAR(found[e].loss, expected[e].loss, loss_slack * unit_of(format) * expected[e].loss)
+              << name_of(norm) << ", " << name_of(activation) << ", epoch " << e + 1;
+      }
+    }
+}
+
 TEST_P(OperandFormat, TrainingRepeatsToTheBitAndReachesTheAccuracyOfFp32) {
   if (world_.size() > 2) GTEST_SKIP() << "MPI may add more than two numbers in any order";
   auto const karate = store_of_dataset(world_, "karate");

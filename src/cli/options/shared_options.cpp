@@ -35,8 +35,10 @@ void add_model_options(Command& command, GraphModelOptions& o) {
       "How --model sage and graphconv aggregate neighbors: mean, sum, max, or auto (mean for sage, sum "
       "for graphconv)",
       one_of({"auto", "mean", "sum", "max"}));
-  command.option("--activation", o.activation, "Activation function of the hidden layers: relu, elu or gelu",
-                 one_of({"relu", "elu", "gelu"}));
+  command.option(
+      "--activation", o.activation,
+      "Activation function of the hidden layers: relu, elu, gelu, silu, leaky_relu (slope 0.01) or tanh",
+      one_of({"relu", "elu", "gelu", "silu", "leaky_relu", "tanh"}));
   command.option(
       "--propagation-steps", o.propagation_steps,
       "Number of propagation steps of --model sgc (default 2) and appnp (default 10), and the largest "

@@ -179,9 +179,6 @@ void fit(PresetFit& preset, TrainOptions& o) {
   if (has_heads && preset.gives("hidden"))
     preset.change("hidden", o.hidden, (o.hidden + o.heads - 1) / o.heads * o.heads);
   if (has_heads && preset.gives("heads")) preset.change("heads", o.heads, fitting_heads(o.hidden, o.heads));
-  auto const needs_relu = o.norm == "rms" || o.model == "gin" || o.operand_dtype != "fp32";
-  if (needs_relu && preset.gives("activation"))
-    preset.change("activation", o.activation, std::string("relu"));
   if (preset.gives("epochs")) {
     // An epoch of mini-batches has one step per batch, so only full-graph training needs more epochs than warm-up steps.
     if (o.mode == "full" && o.warmup_steps >= o.epochs && o.warmup_steps < most_epochs)

@@ -4,8 +4,6 @@
 #include "models/layers/activation_kernels.hpp"
 #include "pmm/kernels/list_teams.hpp"
 #include "pmm/kernels/row_activation_host.hpp"
-#include "pmm/rows/bias.hpp"
-#include "pmm/token_rows/feed_forward.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -143,37 +141,9 @@ void apply_dropout_to_piece_on_host(DefaultExec const& exec, Vector<T> const& fr
 } // namespace
 
 Activation parse_activation(std::string_view word) {
-  for (auto const activation : {Activation::relu, Activation::elu, Activation::gelu})
-    if (name_of(activation) == word) return activation;
-  runtime::throw_user("--activation is relu, elu or gelu, not '{}'", word);
-}
-
-std::string_view name_of(Activation activation) {
-  return activation == Activation::relu ? "relu" : activation == Activation::elu ? "elu" : "gelu";
-}
-
-void plan_activate(pmm::StepPlan& step, Activation f, pmm::Placement const& z) {
-  auto const count = step.block(z).num_stored;
-  f == Activation::elu ? pmm::plan_elu(step, count) : pmm::plan_gelu(step, count);
-}
-
-void plan_activate_backward(pmm::StepPlan& step, Activation f, pmm::Placement const& z) {
-  auto const count = step.block(z).num_stored;
-  f == Activation::elu ? pmm::plan_elu_backward(step, count) : pmm::plan_gelu_backward(step, count);
-}
-
-template<class T>
-void activate(DefaultExec const& exec, PassLedger& passes, Activation f, Matrix<T> const& z,
-              Matrix<T> const& to) {
-  ORTHANT_REQUIRE(f != Activation::relu, "ReLU is no pass of its own");
-  f == Activation::elu ? pmm::elu(exec, passes, z, to) : pmm::gelu(exec, passes, z, to);
-}
-
-template<class T>
-void activate_backward(DefaultExec const& exec, PassLedger& passes, Activation f, Matrix<T> const& z,
-                       Matrix<T> const& gradient) {
-  f == Activation::elu ? pmm::elu_backward(exec, passes, z, gradient, gradient)
-                       : pmm::gelu_backward(exec, passes, z, gradient, gradient);
+  for (std::size_t kind = 0; kind < pmm::activation_facts.size(); ++kind)
+    if (name_of(static_cast<Activation>(kind)) == word) return static_cast<Activation>(kind);
+  runtime::throw_user("--activation is relu, elu, gelu, silu, leaky_relu or tanh, not '{}'", word);
 }
 
 void plan_bias_relu_dropout(pmm::StepPlan& step, pmm::Placement const& z, bool has_bias, bool draws_mask,
@@ -338,13 +308,6 @@ ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 ORTHANT_INSTANTIATE(runtime::Bf16Number)
 ORTHANT_INSTANTIATE(runtime::Fp16Number)
-#undef ORTHANT_INSTANTIATE
-#define ORTHANT_INSTANTIATE(T)                                                                               \
-  template void activate(DefaultExec const&, PassLedger&, Activation, Matrix<T> const&, Matrix<T> const&);   \
-  template void activate_backward(DefaultExec const&, PassLedger&, Activation, Matrix<T> const&,             \
-                                  Matrix<T> const&);
-ORTHANT_INSTANTIATE(float)
-ORTHANT_INSTANTIATE(double)
 #undef ORTHANT_INSTANTIATE
 template void apply_dropout_to_entries(DefaultExec const&, PassLedger&, runtime::CsrMatrix<float> const&,
                                        CsrRows, Dropout const&, BlockKeys const&, Vector<float> const&);

@@ -11,6 +11,7 @@
 // Each function adds its pass to `passes`. If it draws a mask, it also reads the ids of the rows. Matrices may have 16-bit elements:
 // biases and sums are then fp32, and each result is rounded once.
 
+#include "pmm/kernels/activation_functions.hpp"
 #include "pmm/product/workspace.hpp"
 #include "runtime/arrays/views.hpp"
 #include "runtime/numbers/formats.hpp"
@@ -21,13 +22,12 @@
 
 namespace orthant::models {
 
-/// Activation of a hidden layer. ReLU is fused with bias and dropout in one pass. ELU and GELU are separate passes (activate()), and
-/// their backward passes read their input.
-enum class Activation : std::uint8_t { relu, elu, gelu };
+/// Activation of a hidden layer. ReLU is fused with bias and dropout in one pass. The others are separate passes
+/// (pmm/rows/activations.hpp), and their backward passes read their input.
+using pmm::Activation;
 
-/// Accepts "relu", "elu" or "gelu". Throws UserError for other words.
+/// Accepts the names of kernels/activation_functions.hpp, such as "relu". Throws UserError for other words.
 [[nodiscard]] Activation parse_activation(std::string_view word);
-[[nodiscard]] std::string_view name_of(Activation activation);
 
 struct Dropout {
   double probability = 0;
@@ -72,18 +72,6 @@ void relu_dropout_backward_sum(runtime::DefaultExec const& exec, runtime::PassLe
 /// Lists relu_dropout_backward(), or relu_dropout_backward_sum() if `sums_columns`.
 void plan_relu_dropout_backward(pmm::StepPlan& step, pmm::Placement const& z, bool sums_columns,
                                 runtime::Wire format = runtime::Wire::native);
-
-/// to := f(z), with f = ELU (alpha = 1) or GELU (by erf). `to` may be z. T: float or double. Enqueues on exec; does not fence.
-template<class T>
-void activate(runtime::DefaultExec const& exec, runtime::PassLedger& passes, Activation f,
-              runtime::Matrix<T> const& z, runtime::Matrix<T> const& to);
-/// gradient := gradient f'(z), elementwise and in place. Enqueues on exec; does not fence.
-template<class T>
-void activate_backward(runtime::DefaultExec const& exec, runtime::PassLedger& passes, Activation f,
-                       runtime::Matrix<T> const& z, runtime::Matrix<T> const& gradient);
-/// List the passes.
-void plan_activate(pmm::StepPlan& step, Activation f, pmm::Placement const& z);
-void plan_activate_backward(pmm::StepPlan& step, Activation f, pmm::Placement const& z);
 
 /// to := M from / (1 - p), elementwise. `to` may be `from`. Enqueues on exec; does not fence.
 template<class T>

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/layers/activation_step.hpp"
 
-#include "models/layers/centered_norm.hpp"
+#include "models/layers/hidden_norm.hpp"
 #include "models/layers/rms_norm.hpp"
 #include "pmm/kernels/row_activation_host.hpp"
+#include "pmm/rows/activations.hpp"
 #include "pmm/rows/bias.hpp"
 #include "runtime/error.hpp"
 
@@ -148,23 +149,26 @@ ORTHANT_INSTANTIATE(runtime::Fp16Number)
 #undef ORTHANT_INSTANTIATE
 
 void plan_activation(pmm::StepPlan& step, ActivationStep const& a) {
+  if (a.has_bias && !a.parts.is_fused()) pmm::plan_add_bias(step, a.z, a.format);
   if (a.parts.keeps_mask) return plan_relu_with_mask(step, a.z, a.has_bias, a.draws_mask, a.format);
-  if (a.parts.norm == Norm::rms) return plan_rms_norm(step, a.z, a.draws_mask, a.is_residual, a.format);
-  if (is_centered(a.parts.norm)) plan_centered_norm(step, a.parts.norm, a.z, a.pass);
+  if (a.parts.fuses_norm()) return plan_rms_norm(step, a.z, a.draws_mask, a.is_residual, a.format);
+  if (a.parts.has_own_norm()) plan_norm(step, a.parts.norm, a.z, a.pass, a.format);
   if (a.parts.activation == Activation::relu) {
     plan_bias_relu_dropout(step, a.z, a.has_bias && a.parts.is_fused(), a.draws_mask, a.format);
   } else {
-    plan_activate(step, a.parts.activation, a.z);
-    if (a.draws_mask) plan_apply_dropout(step, a.z);
+    pmm::plan_activate(step, a.parts.activation, step.block(a.z).num_stored, a.format);
+    if (a.draws_mask) plan_apply_dropout(step, a.z, a.format);
   }
   if (!a.is_residual) return;
   auto const bytes = step.wire_bytes(step.block(a.z).num_stored, a.format);
   step.add_pass({"add", 2 * bytes, bytes});
 }
 
-void plan_activation_backward(pmm::StepPlan& step, ActivationStep const& a) {
+namespace {
+
+void plan_passes_back(pmm::StepPlan& step, ActivationStep const& a) {
   if (a.parts.keeps_mask) return plan_relu_backward_by_mask(step, a.z, a.has_bias, a.format);
-  if (a.parts.norm == Norm::rms) {
+  if (a.parts.fuses_norm()) {
     plan_rms_norm_backward(step, a.z, a.format);
     if (!a.has_partial_gradients) pmm::plan_reduce_sums(step, a.z);
     return;
@@ -174,16 +178,24 @@ void plan_activation_backward(pmm::StepPlan& step, ActivationStep const& a) {
     step.add_pass({"copy", bytes, bytes});
   }
   auto const is_relu = a.parts.activation == Activation::relu;
-  auto const has_norm = is_centered(a.parts.norm);
+  auto const has_norm = a.parts.has_own_norm();
   // Otherwise the result itself shows which elements passed.
   auto const needs_input = !is_relu || (has_norm && a.is_residual);
-  if (needs_input && a.draws_mask) plan_apply_dropout(step, a.z);
-  if (needs_input && has_norm) plan_restore_centered_norm(step, a.parts.norm, a.z);
+  if (needs_input && a.draws_mask) plan_apply_dropout(step, a.z, a.format);
+  if (needs_input && has_norm) plan_restore_norm(step, a.parts.norm, a.z, a.format);
   if (is_relu)
     plan_relu_dropout_backward(step, a.z, a.has_bias && !has_norm, a.format);
   else
-    plan_activate_backward(step, a.parts.activation, a.z);
-  if (has_norm) plan_centered_norm_backward(step, a.parts.norm, a.z, a.has_partial_gradients);
+    pmm::plan_activate_backward(step, a.parts.activation, step.block(a.z).num_stored, a.format);
+  if (has_norm) plan_norm_backward(step, a.parts.norm, a.z, a.has_partial_gradients, a.format);
+}
+
+} // namespace
+
+void plan_activation_backward(pmm::StepPlan& step, ActivationStep const& a) {
+  plan_passes_back(step, a);
+  if (a.has_bias && !a.parts.is_fused()) pmm::plan_sum_columns(step, a.z, a.format);
+  if (a.has_bias && !a.has_partial_gradients) pmm::plan_reduce_sums(step, a.z);
 }
 
 } // namespace orthant::models

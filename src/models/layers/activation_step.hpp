@@ -4,7 +4,7 @@
 // Lists of the operations that gnn/layers/network_activation.hpp runs, and ReLU with a bit mask.
 
 #include "models/layers/activation.hpp"
-#include "models/layers/centered_norm.hpp"
+#include "models/layers/hidden_norm.hpp"
 #include "models/parameters/network.hpp"
 
 namespace orthant::models {
@@ -53,13 +53,17 @@ struct ActivationParts {
 
   /// Whether the activation works in place, adds the bias and sums the bias gradient.
   [[nodiscard]] bool is_fused() const { return norm == Norm::none && activation == Activation::relu; }
+  /// Whether norm, activation, dropout and residual are one pass (layers/rms_norm.hpp).
+  [[nodiscard]] bool fuses_norm() const { return norm == Norm::rms && activation == Activation::relu; }
+  /// Whether the norm has passes of its own (layers/hidden_norm.hpp).
+  [[nodiscard]] bool has_own_norm() const { return norm != Norm::none && !fuses_norm(); }
 };
 
 struct ActivationStep {
   ActivationParts parts;
   pmm::Placement z;
   Pass pass = Pass::training;
-  bool has_bias = false; // added by a fused activation
+  bool has_bias = false; // added before, or by a fused activation
   bool draws_mask = false;
   bool is_residual = false;
   bool copies_gradient = false;       // for a residual within the rank
@@ -67,7 +71,7 @@ struct ActivationStep {
   runtime::Wire format = runtime::Wire::native;
 };
 
-/// List the forward and the backward pass, without the moves of a residual.
+/// List the forward and the backward pass with the bias before the activation, without the moves of a residual.
 void plan_activation(pmm::StepPlan& step, ActivationStep const& a);
 void plan_activation_backward(pmm::StepPlan& step, ActivationStep const& a);
 

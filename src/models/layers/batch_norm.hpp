@@ -12,10 +12,11 @@
 // Sums run over all rows of the matrix: over blocks of 256 rows in the scalar type of training, then over the blocks of a rank in
 // double, then over the ranks of the row axis. The variance is computed about the mean, so a large mean does not cost digits. The
 // order of additions depends only on shape and grid. Z is replicated over its third axis. All functions enqueue on exec and do not
-// fence. Functions that read Z each add a pass. T: float or double.
+// fence. Functions that read Z each add a pass. Z and its gradient may have 16-bit elements; all else is then fp32.
 
 #include "pmm/matrix/dist_matrix.hpp"
 #include "pmm/product/workspace.hpp"
+#include "runtime/numbers/formats.hpp"
 
 namespace orthant::models {
 
@@ -41,8 +42,10 @@ struct BatchStatistics {
 /// all_reduces of one number per column.
 template<class T>
 void find_batch_norm(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& z,
-                     BatchNormState<T> const& state, BatchStatistics<T> const& statistics,
-                     runtime::Vector<T> const& sums, pmm::Workspace<T> const& work);
+                     BatchNormState<runtime::SumOf<T>> const& state,
+                     BatchStatistics<runtime::SumOf<T>> const& statistics,
+                     runtime::Vector<runtime::SumOf<T>> const& sums,
+                     pmm::Workspace<runtime::SumOf<T>> const& work);
 /// Computes the state from running statistics [columns].
 template<class T>
 void use_running_statistics(runtime::DefaultExec const& exec, runtime::Vector<T> const& mean,
@@ -50,24 +53,33 @@ void use_running_statistics(runtime::DefaultExec const& exec, runtime::Vector<T>
 /// y := g n + b. y must have the placement of z and must not be z. Local.
 template<class T>
 void apply_batch_norm(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& z,
-                      BatchNormState<T> const& state, runtime::Vector<T> const& scale,
-                      runtime::Vector<T> const& shift, pmm::DistMatrix<T> const& y);
+                      BatchNormState<runtime::SumOf<T>> const& state,
+                      runtime::Vector<runtime::SumOf<T>> const& scale,
+                      runtime::Vector<runtime::SumOf<T>> const& shift, pmm::DistMatrix<T> const& y);
 
 /// sums := (s, t) [2 x columns], over this rank's rows. Local.
 template<class T>
 void sum_batch_norm_gradient(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& z,
-                             BatchNormState<T> const& state, pmm::DistMatrix<T> const& gradient,
-                             runtime::Vector<T> const& sums, pmm::Workspace<T> const& work);
+                             BatchNormState<runtime::SumOf<T>> const& state,
+                             pmm::DistMatrix<T> const& gradient,
+                             runtime::Vector<runtime::SumOf<T>> const& sums,
+                             pmm::Workspace<runtime::SumOf<T>> const& work);
 /// gradient holds dy on entry and dz on return; `sums`: (s, t) over all rows. Local.
 template<class T>
 void apply_batch_norm_backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& z,
-                               BatchNormState<T> const& state, runtime::Vector<T> const& scale,
-                               runtime::Vector<T> const& sums, pmm::DistMatrix<T> const& gradient);
+                               BatchNormState<runtime::SumOf<T>> const& state,
+                               runtime::Vector<runtime::SumOf<T>> const& scale,
+                               runtime::Vector<runtime::SumOf<T>> const& sums,
+                               pmm::DistMatrix<T> const& gradient);
 
-/// List the operations for a z with this placement.
-void plan_find_batch_norm(pmm::StepPlan& step, pmm::Placement const& z);
-void plan_apply_batch_norm(pmm::StepPlan& step, pmm::Placement const& z);
-void plan_sum_batch_norm_gradient(pmm::StepPlan& step, pmm::Placement const& z);
-void plan_apply_batch_norm_backward(pmm::StepPlan& step, pmm::Placement const& z);
+/// List the operations for a z with this placement and format of elements.
+void plan_find_batch_norm(pmm::StepPlan& step, pmm::Placement const& z,
+                          runtime::Wire format = runtime::Wire::native);
+void plan_apply_batch_norm(pmm::StepPlan& step, pmm::Placement const& z,
+                           runtime::Wire format = runtime::Wire::native);
+void plan_sum_batch_norm_gradient(pmm::StepPlan& step, pmm::Placement const& z,
+                                  runtime::Wire format = runtime::Wire::native);
+void plan_apply_batch_norm_backward(pmm::StepPlan& step, pmm::Placement const& z,
+                                    runtime::Wire format = runtime::Wire::native);
 
 } // namespace orthant::models

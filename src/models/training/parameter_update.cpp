@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/training/parameter_update.hpp"
 
-#include "models/layers/centered_norm.hpp"
+#include "models/layers/hidden_norm.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "pmm/rows/norms.hpp"
 #include "runtime/observe/position.hpp"

@@ -5,7 +5,7 @@
 // as mini-batches and then the full graph, share one ParameterUpdate, and so the optimizer's state.
 //
 // Statistics among the parameters (running means of BatchNorm) have no norms, moments or gradients. Their gradient arrays hold S,
-// the sum of the statistics of a step's B batches over all data groups. With mu = 0.1 (layers/centered_norm.hpp):
+// the sum of the statistics of a step's B batches over all data groups. With mu = 0.1 (layers/hidden_norm.hpp):
 //
 //   value += mu (S / B - value)
 //

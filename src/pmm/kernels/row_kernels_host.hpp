@@ -7,6 +7,7 @@
 // T is the type of the numbers of matrices; Sum = runtime::SumOf<T> is the type of all other numbers. 16-bit numbers are widened when
 // they are loaded, and rounded once when they are stored.
 
+#include "pmm/kernels/activation_functions.hpp"
 #include "runtime/instruction_sets.hpp"
 #include "runtime/numbers/formats.hpp"
 
@@ -113,11 +114,11 @@ struct HostSoftmax {
   T of_classes = 0;
 };
 
-/// ELU of an array of numbers: to := z > 0 ? z : exp(z) - 1; or, with a gradient, gradient (z > 0 ? 1 : exp(z)). May alias.
+/// f(z) or its derivative for an array of numbers (activation_functions.hpp). `to` may be z.
 template<class T>
-struct HostElu {
+struct HostFunction {
+  Activation kind = Activation::relu;
   T const* z = nullptr;
-  T const* gradient = nullptr;
   T* to = nullptr;
 };
 
@@ -142,10 +143,9 @@ struct HostRowKernels {
   void (*sum_exponentials)(Softmax const&, std::int64_t begin, std::int64_t end);
   /// gradient(i, j) := scale (gradient(i, j) / packed(i, 0) - q_ij), and 0 in rows that do not count.
   void (*finish_gradient)(Softmax const&, std::int64_t begin, std::int64_t end);
-  /// HostElu of numbers [begin, end).
-  using Elu = HostElu<runtime::SumOf<T>>;
-  void (*elu)(Elu const&, std::int64_t begin, std::int64_t end);
-  void (*elu_backward)(Elu const&, std::int64_t begin, std::int64_t end);
+  /// Numbers [begin, end): to := f(z), or to := to f'(z).
+  void (*apply_function)(HostFunction<T> const&, std::int64_t begin, std::int64_t end);
+  void (*apply_derivative)(HostFunction<T> const&, std::int64_t begin, std::int64_t end);
 };
 
 /// Kernels of one instruction set.

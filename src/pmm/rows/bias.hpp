@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Bias and ELU, with their backward passes. A bias has one number per column; it is partitioned as the columns of Z are,
+// Bias and its gradient. A bias has one number per column; it is partitioned as the columns of Z are,
 // and replicated over the two other axes.
 //
 //   Z[r,c] := Z[r,c] + 1 b[c]^T          db[c] := sum_r dZ[r,c]^T 1
@@ -51,24 +51,5 @@ void reduce_sums(DefaultExec const& exec, DistMatrix<T> const& gradient,
 /// number format of the gradient.
 void plan_sum_columns(StepPlan& step, Placement const& gradient, Wire format = Wire::native);
 void plan_reduce_sums(StepPlan& step, Placement const& gradient);
-
-// ELU, elementwise, and its backward pass. Source: Clevert, Unterthiner & Hochreiter (arXiv 1511.07289), with alpha = 1.
-//
-//   y = z if z > 0, else exp(z) - 1            dz = dy if z > 0, else dy exp(z)
-
-/// y := ELU(z). y may be z. All arrays of a call must have the same size; otherwise throws Error. elu() and
-/// elu_backward() enqueue on exec, do not fence, and add one pass to `passes`. T is float or double.
-template<class T>
-void elu(runtime::DefaultExec const& exec, runtime::PassLedger& passes, runtime::Matrix<T> const& z,
-         runtime::Matrix<T> const& y);
-
-/// Computes dz from dy and the z of the forward pass. dz may be dy or z.
-template<class T>
-void elu_backward(runtime::DefaultExec const& exec, runtime::PassLedger& passes, runtime::Matrix<T> const& z,
-                  runtime::Matrix<T> const& dy, runtime::Matrix<T> const& dz);
-
-/// Add the pass over `count` elements of this rank to `step`.
-void plan_elu(StepPlan& step, std::int64_t count);
-void plan_elu_backward(StepPlan& step, std::int64_t count);
 
 } // namespace orthant::pmm

@@ -3,29 +3,11 @@
 //
 // Device kernels of feed_forward.cpp for one element per work item, so that neighboring threads access neighboring elements.
 
+#include "pmm/kernels/normal.hpp"
 #include "runtime/arrays/views.hpp"
 #include "runtime/device/kokkos_compat.hpp"
 
-#include <cmath>
-
 namespace orthant::pmm::detail {
-
-// C functions, because they exist in every execution space.
-KOKKOS_INLINE_FUNCTION float complementary_error(float x) {
-  return ::erfcf(x);
-}
-KOKKOS_INLINE_FUNCTION double complementary_error(double x) {
-  return ::erfc(x);
-}
-
-/// Phi(z) and phi(z). erfc keeps the relative precision of Phi where Phi is small.
-template<class T>
-struct Normal {
-  T distribution, density;
-  KOKKOS_FUNCTION explicit Normal(T z)
-      : distribution(T{0.5} * complementary_error(z * static_cast<T>(-0.70710678118654752440))),
-        density(static_cast<T>(0.39894228040143267794) * runtime::compat::exp(z * z * T{-0.5})) {}
-};
 
 template<class T>
 KOKKOS_INLINE_FUNCTION T logistic(T g) {

@@ -13,6 +13,7 @@ using runtime::DefaultExec;
 using runtime::LocalPass;
 using runtime::Matrix;
 using runtime::PassLedger;
+using runtime::SumOf;
 using runtime::Vector;
 
 namespace {
@@ -21,8 +22,9 @@ namespace {
 struct NormBytes {
   std::int64_t x, columns, sums, state, rows;
 
-  NormBytes(RowNorm kind, RowBlock const& block, std::int64_t scalar_bytes)
-      : x(block.rows * block.columns * scalar_bytes),
+  /// `number_bytes`: per element of a matrix; `scalar_bytes`: per sum.
+  NormBytes(RowNorm kind, RowBlock const& block, std::int64_t number_bytes, std::int64_t scalar_bytes)
+      : x(block.rows * block.columns * number_bytes),
         columns(block.columns * scalar_bytes),
         sums(block.rows * sums_per_row(kind) * scalar_bytes),
         state(sums), // LayerNorm: mean and r; RMSNorm: r
@@ -67,15 +69,17 @@ void require_length(char const* name, Vector<T> const& vector, std::size_t lengt
 }
 
 template<class T>
-void require_state(RowNorm kind, Matrix<T> const& x, Vector<T> const& scale, RowNormState<T> const& state) {
+void require_state(RowNorm kind, Matrix<T> const& x, Vector<SumOf<T>> const& scale,
+                   RowNormState<SumOf<T>> const& state) {
   require_length("scale", scale, x.extent(1));
   require_length("the inverse deviation", state.inverse_deviation, x.extent(0));
   if (kind == RowNorm::layer) require_length("the mean", state.mean, x.extent(0));
 }
 
 template<class T>
-detail::NormRows<T> rows_of(RowNormSettings const& settings, Matrix<T> const& x, Vector<T> const& scale,
-                            Vector<T> const& shift, RowNormState<T> const& state) {
+detail::NormRows<T> rows_of(RowNormSettings const& settings, Matrix<T> const& x,
+                            Vector<SumOf<T>> const& scale, Vector<SumOf<T>> const& shift,
+                            RowNormState<SumOf<T>> const& state) {
   return {x.data(),
           static_cast<std::int64_t>(x.extent(1)),
           1 / static_cast<double>(settings.width),
@@ -101,8 +105,8 @@ std::size_t sums_of(RowNorm kind, Matrix<T> const& x) {
 /// Arguments of the host kernels that both directions share.
 template<class T>
 host_tokens::HostRowNorm<T> host_task(RowNormSettings const& settings, Matrix<T> const& x,
-                                      Vector<T> const& scale, RowNormState<T> const& state,
-                                      Vector<T> const& sums) {
+                                      Vector<SumOf<T>> const& scale, RowNormState<SumOf<T>> const& state,
+                                      Vector<SumOf<T>> const& sums) {
   host_tokens::HostRowNorm<T> task;
   task.num_rows = static_cast<std::int64_t>(x.extent(0));
   task.num_columns = static_cast<std::int64_t>(x.extent(1));
@@ -146,9 +150,9 @@ void backward_on_host(DefaultExec const& exec, host_tokens::HostRowNorm<T> task,
 
 template<class T>
 void backward_on_device(DefaultExec const& exec, detail::NormRows<T> const& rows, RowParts parts,
-                        Residual residual, Matrix<T> const& x, Matrix<T> const& dy, Vector<T> const& sums,
-                        Matrix<T> const& dx, Vector<T> const& d_scale, Vector<T> const& d_shift,
-                        Workspace<T> const& work) {
+                        Residual residual, Matrix<T> const& x, Matrix<T> const& dy,
+                        Vector<SumOf<T>> const& sums, Matrix<T> const& dx, Vector<SumOf<T>> const& d_scale,
+                        Vector<SumOf<T>> const& d_shift, Workspace<SumOf<T>> const& work) {
   if (parts == RowParts::whole)
     for_rows_of(exec, sum_gradient_label, dy, detail::SumNormGradient<T>{rows, dy.data(), sums.data()});
   ColumnSlabs const slabs(static_cast<std::int64_t>(x.extent(0)), static_cast<std::int64_t>(x.extent(1)));
@@ -169,9 +173,9 @@ void backward_on_device(DefaultExec const& exec, detail::NormRows<T> const& rows
 
 template<class T>
 void sum_row_moments(DefaultExec const& exec, PassLedger& passes, RowNorm kind, Matrix<T> const& x,
-                     Vector<T> const& sums) {
+                     Vector<SumOf<T>> const& sums) {
   require_length("the array of sums", sums, sums_of(kind, x));
-  passes.add(NormBytes(kind, row_block_of(x), sizeof(T)).moments());
+  passes.add(NormBytes(kind, row_block_of(x), sizeof(T), sizeof(SumOf<T>)).moments());
   constexpr auto label = "orthant::pmm::sum_row_moments";
   RowNormSettings const settings{kind, 1, 0};
   if constexpr (runs_on_host)
@@ -183,14 +187,15 @@ void sum_row_moments(DefaultExec const& exec, PassLedger& passes, RowNorm kind, 
 
 template<class T>
 void apply_row_norm(DefaultExec const& exec, PassLedger& passes, RowNormSettings const& settings,
-                    RowParts parts, Matrix<T> const& x, Vector<T> const& sums, Vector<T> const& scale,
-                    Vector<T> const& shift, RowNormState<T> const& state, Matrix<T> const& y) {
+                    RowParts parts, Matrix<T> const& x, Vector<SumOf<T>> const& sums,
+                    Vector<SumOf<T>> const& scale, Vector<SumOf<T>> const& shift,
+                    RowNormState<SumOf<T>> const& state, Matrix<T> const& y) {
   require_norm_sizes(x, y);
   require_state(settings.kind, x, scale, state);
   auto const has_shift = shift.extent(0) != 0;
   if (has_shift) require_length("shift", shift, x.extent(1));
   if (parts == RowParts::summed) require_length("the array of sums", sums, sums_of(settings.kind, x));
-  passes.add(NormBytes(settings.kind, row_block_of(x), sizeof(T)).apply(parts, has_shift));
+  passes.add(NormBytes(settings.kind, row_block_of(x), sizeof(T), sizeof(SumOf<T>)).apply(parts, has_shift));
   constexpr auto label = "orthant::pmm::apply_row_norm";
   if constexpr (runs_on_host) {
     auto task = host_task(settings, x, scale, state, sums);
@@ -207,12 +212,12 @@ void apply_row_norm(DefaultExec const& exec, PassLedger& passes, RowNormSettings
 
 template<class T>
 void sum_row_norm_gradient(DefaultExec const& exec, PassLedger& passes, RowNorm kind, Matrix<T> const& x,
-                           Vector<T> const& scale, RowNormState<T> const& state, Matrix<T> const& dy,
-                           Vector<T> const& sums) {
+                           Vector<SumOf<T>> const& scale, RowNormState<SumOf<T>> const& state,
+                           Matrix<T> const& dy, Vector<SumOf<T>> const& sums) {
   require_norm_sizes(x, dy);
   require_state(kind, x, scale, state);
   require_length("the array of sums", sums, sums_of(kind, x));
-  passes.add(NormBytes(kind, row_block_of(x), sizeof(T)).gradient_sums());
+  passes.add(NormBytes(kind, row_block_of(x), sizeof(T), sizeof(SumOf<T>)).gradient_sums());
   RowNormSettings const settings{kind, 1, 0};
   if constexpr (runs_on_host) {
     auto task = host_task(settings, x, scale, state, sums);
@@ -228,10 +233,10 @@ void sum_row_norm_gradient(DefaultExec const& exec, PassLedger& passes, RowNorm 
 
 template<class T>
 void row_norm_backward(DefaultExec const& exec, PassLedger& passes, RowNormSettings const& settings,
-                       RowParts parts, Residual residual, Matrix<T> const& x, Vector<T> const& scale,
-                       RowNormState<T> const& state, Matrix<T> const& dy, Vector<T> const& sums,
-                       Matrix<T> const& dx, Vector<T> const& d_scale, Vector<T> const& d_shift,
-                       Workspace<T> const& work) {
+                       RowParts parts, Residual residual, Matrix<T> const& x, Vector<SumOf<T>> const& scale,
+                       RowNormState<SumOf<T>> const& state, Matrix<T> const& dy, Vector<SumOf<T>> const& sums,
+                       Matrix<T> const& dx, Vector<SumOf<T>> const& d_scale, Vector<SumOf<T>> const& d_shift,
+                       Workspace<SumOf<T>> const& work) {
   require_norm_sizes(x, dy);
   require_norm_sizes(x, dx);
   require_state(settings.kind, x, scale, state);
@@ -240,7 +245,8 @@ void row_norm_backward(DefaultExec const& exec, PassLedger& passes, RowNormSetti
   auto const has_shift = d_shift.extent(0) != 0;
   if (has_shift) require_length("the gradient of the shift", d_shift, x.extent(1));
   auto const block = row_block_of(x);
-  passes.add(NormBytes(settings.kind, block, sizeof(T)).backward(parts, residual, has_shift));
+  passes.add(
+      NormBytes(settings.kind, block, sizeof(T), sizeof(SumOf<T>)).backward(parts, residual, has_shift));
   if constexpr (runs_on_host) {
     auto task = host_task(settings, x, scale, state, sums);
     task.dy = dy.data();
@@ -255,35 +261,46 @@ void row_norm_backward(DefaultExec const& exec, PassLedger& passes, RowNormSetti
   }
 }
 
-void plan_sum_row_moments(StepPlan& step, RowNorm kind, RowBlock const& x) {
-  step.add_pass(NormBytes(kind, x, step.scalar_bytes(1)).moments());
+namespace {
+
+NormBytes row_norm_bytes_of(StepPlan const& step, RowNorm kind, RowBlock const& x, Wire format) {
+  return {kind, x, step.wire_bytes(1, format), step.scalar_bytes(1)};
 }
-void plan_apply_row_norm(StepPlan& step, RowNorm kind, RowParts parts, bool has_shift, RowBlock const& x) {
-  step.add_pass(NormBytes(kind, x, step.scalar_bytes(1)).apply(parts, has_shift));
+
+} // namespace
+
+void plan_sum_row_moments(StepPlan& step, RowNorm kind, RowBlock const& x, Wire format) {
+  step.add_pass(row_norm_bytes_of(step, kind, x, format).moments());
 }
-void plan_sum_row_norm_gradient(StepPlan& step, RowNorm kind, RowBlock const& x) {
-  step.add_pass(NormBytes(kind, x, step.scalar_bytes(1)).gradient_sums());
+void plan_apply_row_norm(StepPlan& step, RowNorm kind, RowParts parts, bool has_shift, RowBlock const& x,
+                         Wire format) {
+  step.add_pass(row_norm_bytes_of(step, kind, x, format).apply(parts, has_shift));
+}
+void plan_sum_row_norm_gradient(StepPlan& step, RowNorm kind, RowBlock const& x, Wire format) {
+  step.add_pass(row_norm_bytes_of(step, kind, x, format).gradient_sums());
 }
 void plan_row_norm_backward(StepPlan& step, RowNorm kind, RowParts parts, Residual residual, bool has_shift,
-                            RowBlock const& x) {
-  step.add_pass(NormBytes(kind, x, step.scalar_bytes(1)).backward(parts, residual, has_shift));
+                            RowBlock const& x, Wire format) {
+  step.add_pass(row_norm_bytes_of(step, kind, x, format).backward(parts, residual, has_shift));
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template void sum_row_moments(DefaultExec const&, PassLedger&, RowNorm, Matrix<T> const&,                  \
-                                Vector<T> const&);                                                           \
+                                Vector<SumOf<T>> const&);                                                    \
   template void apply_row_norm(DefaultExec const&, PassLedger&, RowNormSettings const&, RowParts,            \
-                               Matrix<T> const&, Vector<T> const&, Vector<T> const&, Vector<T> const&,       \
-                               RowNormState<T> const&, Matrix<T> const&);                                    \
+                               Matrix<T> const&, Vector<SumOf<T>> const&, Vector<SumOf<T>> const&,           \
+                               Vector<SumOf<T>> const&, RowNormState<SumOf<T>> const&, Matrix<T> const&);    \
   template void sum_row_norm_gradient(DefaultExec const&, PassLedger&, RowNorm, Matrix<T> const&,            \
-                                      Vector<T> const&, RowNormState<T> const&, Matrix<T> const&,            \
-                                      Vector<T> const&);                                                     \
-  template void row_norm_backward(DefaultExec const&, PassLedger&, RowNormSettings const&, RowParts,         \
-                                  Residual, Matrix<T> const&, Vector<T> const&, RowNormState<T> const&,      \
-                                  Matrix<T> const&, Vector<T> const&, Matrix<T> const&, Vector<T> const&,    \
-                                  Vector<T> const&, Workspace<T> const&);
+                                      Vector<SumOf<T>> const&, RowNormState<SumOf<T>> const&,                \
+                                      Matrix<T> const&, Vector<SumOf<T>> const&);                            \
+  template void row_norm_backward(                                                                           \
+      DefaultExec const&, PassLedger&, RowNormSettings const&, RowParts, Residual, Matrix<T> const&,         \
+      Vector<SumOf<T>> const&, RowNormState<SumOf<T>> const&, Matrix<T> const&, Vector<SumOf<T>> const&,     \
+      Matrix<T> const&, Vector<SumOf<T>> const&, Vector<SumOf<T>> const&, Workspace<SumOf<T>> const&);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
+ORTHANT_INSTANTIATE(runtime::Bf16Number)
+ORTHANT_INSTANTIATE(runtime::Fp16Number)
 #undef ORTHANT_INSTANTIATE
 
 } // namespace orthant::pmm

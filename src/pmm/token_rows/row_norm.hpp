@@ -20,6 +20,7 @@
 #include "pmm/cost/step_plan.hpp"
 #include "pmm/product/workspace.hpp"
 #include "runtime/arrays/views.hpp"
+#include "runtime/numbers/formats.hpp"
 
 #include <cstdint>
 
@@ -49,27 +50,28 @@ struct RowNormState {
 };
 
 /// Part 1: sums(i, :) := (sum_j x_ij, sum_j x_ij^2); only sum_j x_ij^2 for RMSNorm. sums is [rows x sums_per_row]. All functions
-/// of this header enqueue on exec, do not fence, and add one pass to `passes`. They throw Error if sizes do not fit. T is float or
-/// double.
+/// of this header enqueue on exec, do not fence, and add one pass to `passes`. They throw Error if sizes do not fit. T is float,
+/// double or a 16-bit number; all but matrices is then fp32.
 template<class T>
 void sum_row_moments(runtime::DefaultExec const& exec, runtime::PassLedger& passes, RowNorm kind,
-                     runtime::Matrix<T> const& x, runtime::Vector<T> const& sums);
+                     runtime::Matrix<T> const& x, runtime::Vector<runtime::SumOf<T>> const& sums);
 
 /// Part 2: writes y and the state. `sums` [rows x sums_per_row] must hold the sums over all ranks if RowParts::summed; otherwise
 /// it is not read and may be empty. `shift` is empty if there is none. y may be x.
 template<class T>
 void apply_row_norm(runtime::DefaultExec const& exec, runtime::PassLedger& passes,
                     RowNormSettings const& settings, RowParts parts, runtime::Matrix<T> const& x,
-                    runtime::Vector<T> const& sums, runtime::Vector<T> const& scale,
-                    runtime::Vector<T> const& shift, RowNormState<T> const& state,
-                    runtime::Matrix<T> const& y);
+                    runtime::Vector<runtime::SumOf<T>> const& sums,
+                    runtime::Vector<runtime::SumOf<T>> const& scale,
+                    runtime::Vector<runtime::SumOf<T>> const& shift,
+                    RowNormState<runtime::SumOf<T>> const& state, runtime::Matrix<T> const& y);
 
 /// Part 1 of the backward pass: sums(i, :) := (s_i, t_i) over this rank's columns; only t_i for RMSNorm.
 template<class T>
 void sum_row_norm_gradient(runtime::DefaultExec const& exec, runtime::PassLedger& passes, RowNorm kind,
-                           runtime::Matrix<T> const& x, runtime::Vector<T> const& scale,
-                           RowNormState<T> const& state, runtime::Matrix<T> const& dy,
-                           runtime::Vector<T> const& sums);
+                           runtime::Matrix<T> const& x, runtime::Vector<runtime::SumOf<T>> const& scale,
+                           RowNormState<runtime::SumOf<T>> const& state, runtime::Matrix<T> const& dy,
+                           runtime::Vector<runtime::SumOf<T>> const& sums);
 
 /// Whether the gradient of x overwrites dx (none) or is added to it (added).
 enum class Residual : std::uint8_t { none, added };
@@ -81,11 +83,12 @@ enum class Residual : std::uint8_t { none, added };
 template<class T>
 void row_norm_backward(runtime::DefaultExec const& exec, runtime::PassLedger& passes,
                        RowNormSettings const& settings, RowParts parts, Residual residual,
-                       runtime::Matrix<T> const& x, runtime::Vector<T> const& scale,
-                       RowNormState<T> const& state, runtime::Matrix<T> const& dy,
-                       runtime::Vector<T> const& sums, runtime::Matrix<T> const& dx,
-                       runtime::Vector<T> const& d_scale, runtime::Vector<T> const& d_shift,
-                       Workspace<T> const& work);
+                       runtime::Matrix<T> const& x, runtime::Vector<runtime::SumOf<T>> const& scale,
+                       RowNormState<runtime::SumOf<T>> const& state, runtime::Matrix<T> const& dy,
+                       runtime::Vector<runtime::SumOf<T>> const& sums, runtime::Matrix<T> const& dx,
+                       runtime::Vector<runtime::SumOf<T>> const& d_scale,
+                       runtime::Vector<runtime::SumOf<T>> const& d_shift,
+                       Workspace<runtime::SumOf<T>> const& work);
 
 /// Numbers of rows and columns of this rank.
 struct RowBlock {
@@ -98,11 +101,12 @@ template<class T>
 }
 
 /// Add one pass to `step`. With RowParts::summed, parts 1 and 2 must both be added; with RowParts::whole, only part 2. The caller
-/// adds the sum over ranks between them.
-void plan_sum_row_moments(StepPlan& step, RowNorm kind, RowBlock const& x);
-void plan_apply_row_norm(StepPlan& step, RowNorm kind, RowParts parts, bool has_shift, RowBlock const& x);
-void plan_sum_row_norm_gradient(StepPlan& step, RowNorm kind, RowBlock const& x);
+/// adds the sum over ranks between them. `format`: format of the matrices' elements.
+void plan_sum_row_moments(StepPlan& step, RowNorm kind, RowBlock const& x, Wire format = Wire::native);
+void plan_apply_row_norm(StepPlan& step, RowNorm kind, RowParts parts, bool has_shift, RowBlock const& x,
+                         Wire format = Wire::native);
+void plan_sum_row_norm_gradient(StepPlan& step, RowNorm kind, RowBlock const& x, Wire format = Wire::native);
 void plan_row_norm_backward(StepPlan& step, RowNorm kind, RowParts parts, Residual residual, bool has_shift,
-                            RowBlock const& x);
+                            RowBlock const& x, Wire format = Wire::native);
 
 } // namespace orthant::pmm

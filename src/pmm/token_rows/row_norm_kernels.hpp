@@ -14,17 +14,18 @@ namespace orthant::pmm::detail {
 /// Arrays that the kernels of both directions use. `mean` is null for RMSNorm; `shift` is null if there is none.
 template<class T>
 struct NormRows {
+  using Sum = runtime::SumOf<T>;
   T const* x;
   std::int64_t num_columns;
   double inverse_width;
   double epsilon;
   bool has_mean;
-  T const* scale;
-  T const* shift;
-  T* mean;
-  T* inverse_deviation;
+  Sum const* scale;
+  Sum const* shift;
+  Sum* mean;
+  Sum* inverse_deviation;
 
-  [[nodiscard]] KOKKOS_FUNCTION T mean_of(std::int64_t row) const { return has_mean ? mean[row] : T{0}; }
+  [[nodiscard]] KOKKOS_FUNCTION Sum mean_of(std::int64_t row) const { return has_mean ? mean[row] : Sum{0}; }
   [[nodiscard]] KOKKOS_FUNCTION std::int64_t sums_per_row() const { return has_mean ? 2 : 1; }
 };
 
@@ -41,18 +42,21 @@ KOKKOS_INLINE_FUNCTION double sum_row(RowTeam const& team, std::int64_t num_colu
 /// sums(row, :) := (sum_j x_j, sum_j x_j^2); only sum_j x_j^2 for RMSNorm.
 template<class T>
 struct SumMoments {
+  using Sum = runtime::SumOf<T>;
   NormRows<T> rows;
-  T* sums;
+  Sum* sums;
 
   KOKKOS_FUNCTION void operator()(RowTeam const& team, std::int64_t row) const {
     auto const* const x = rows.x + row * rows.num_columns;
-    auto const squares = sum_row(team, rows.num_columns, [&](std::int64_t j) { return double{x[j]} * x[j]; });
-    auto const sum =
-        rows.has_mean ? sum_row(team, rows.num_columns, [&](std::int64_t j) { return double{x[j]}; }) : 0.0;
+    auto const squares =
+        sum_row(team, rows.num_columns, [&](std::int64_t j) { return double{Sum{x[j]}} * Sum{x[j]}; });
+    auto const sum = rows.has_mean
+                         ? sum_row(team, rows.num_columns, [&](std::int64_t j) { return double{Sum{x[j]}}; })
+                         : 0.0;
     Kokkos::single(Kokkos::PerThread(team), [&] {
       auto* const to = sums + row * rows.sums_per_row();
-      if (rows.has_mean) *to = static_cast<T>(sum);
-      to[rows.has_mean ? 1 : 0] = static_cast<T>(squares);
+      if (rows.has_mean) *to = static_cast<Sum>(sum);
+      to[rows.has_mean ? 1 : 0] = static_cast<Sum>(squares);
     });
   }
 };
@@ -60,8 +64,9 @@ struct SumMoments {
 /// Writes y and the state.
 template<class T>
 struct ApplyNorm {
+  using Sum = runtime::SumOf<T>;
   NormRows<T> rows;
-  T const* sums; // null if this rank has whole rows
+  Sum const* sums; // null if this rank has whole rows
   T* y;
 
   KOKKOS_FUNCTION void operator()(RowTeam const& team, std::int64_t row) const {
@@ -70,23 +75,23 @@ struct ApplyNorm {
     auto variance = 0.0;
     if (sums == nullptr) {
       if (rows.has_mean)
-        mean = sum_row(team, rows.num_columns, [&](std::int64_t j) { return double{x[j]}; }) *
+        mean = sum_row(team, rows.num_columns, [&](std::int64_t j) { return double{Sum{x[j]}}; }) *
                rows.inverse_width;
-      variance =
-          sum_row(team, rows.num_columns, [&](std::int64_t j) { return (x[j] - mean) * (x[j] - mean); }) *
-          rows.inverse_width;
+      variance = sum_row(team, rows.num_columns,
+                         [&](std::int64_t j) { return (Sum{x[j]} - mean) * (Sum{x[j]} - mean); }) *
+                 rows.inverse_width;
     } else {
       auto const* const from = sums + row * rows.sums_per_row();
       if (rows.has_mean) mean = double{from[0]} * rows.inverse_width;
       variance = double{from[rows.has_mean ? 1 : 0]} * rows.inverse_width - mean * mean;
       if (variance < 0) variance = 0;
     }
-    auto const m = static_cast<T>(mean);
-    auto const r = static_cast<T>(1 / runtime::compat::sqrt(variance + rows.epsilon));
+    auto const m = static_cast<Sum>(mean);
+    auto const r = static_cast<Sum>(1 / runtime::compat::sqrt(variance + rows.epsilon));
     auto* const to = y + row * rows.num_columns;
     Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, rows.num_columns), [&](std::int64_t j) {
-      auto const n = (x[j] - m) * r * rows.scale[j];
-      to[j] = rows.shift == nullptr ? n : n + rows.shift[j];
+      auto const n = (Sum{x[j]} - m) * r * rows.scale[j];
+      to[j] = T(rows.shift == nullptr ? n : n + rows.shift[j]);
     });
     Kokkos::single(Kokkos::PerThread(team), [&] {
       if (rows.has_mean) rows.mean[row] = m;
@@ -98,9 +103,10 @@ struct ApplyNorm {
 /// sums(row, :) := (s, t); only t for RMSNorm.
 template<class T>
 struct SumNormGradient {
+  using Sum = runtime::SumOf<T>;
   NormRows<T> rows;
   T const* dy;
-  T* sums;
+  Sum* sums;
 
   KOKKOS_FUNCTION void operator()(RowTeam const& team, std::int64_t row) const {
     auto const* const x = rows.x + row * rows.num_columns;
@@ -109,15 +115,15 @@ struct SumNormGradient {
     auto const r = rows.inverse_deviation[row];
     auto const s = rows.has_mean
                        ? sum_row(team, rows.num_columns,
-                                 [&](std::int64_t j) { return double{gradient[j] * rows.scale[j]}; })
+                                 [&](std::int64_t j) { return double{Sum{gradient[j]} * rows.scale[j]}; })
                        : 0.0;
     auto const t = sum_row(team, rows.num_columns, [&](std::int64_t j) {
-      return double{gradient[j] * rows.scale[j]} * ((x[j] - m) * r);
+      return double{Sum{gradient[j]} * rows.scale[j]} * ((Sum{x[j]} - m) * r);
     });
     Kokkos::single(Kokkos::PerThread(team), [&] {
       auto* const to = sums + row * rows.sums_per_row();
-      if (rows.has_mean) *to = static_cast<T>(s);
-      to[rows.has_mean ? 1 : 0] = static_cast<T>(t);
+      if (rows.has_mean) *to = static_cast<Sum>(s);
+      to[rows.has_mean ? 1 : 0] = static_cast<Sum>(t);
     });
   }
 };
@@ -125,28 +131,29 @@ struct SumNormGradient {
 /// Writes dx of four elements, and returns dy n, the terms of dg.
 template<class T>
 struct NormGradientPack {
+  using Sum = runtime::SumOf<T>;
   static constexpr bool only_loads = false;
 
   NormRows<T> rows;
   Divisor num_columns;
   PackedArray<T const> x;
   PackedArray<T const> dy;
-  T const* sums;
+  Sum const* sums;
   bool adds;
   PackedArray<T> dx;
 
-  KOKKOS_FUNCTION Pack<T> operator()(std::int64_t first, std::int64_t count) const {
-    auto const inverse_width = static_cast<T>(rows.inverse_width);
+  KOKKOS_FUNCTION Pack<Sum> operator()(std::int64_t first, std::int64_t count) const {
+    auto const inverse_width = static_cast<Sum>(rows.inverse_width);
     Place place(first, num_columns);
     auto const values = x.load(first, count);
     auto const gradient = dy.load(first, count);
-    auto result = adds ? dx.load(first, count) : Pack<T>{};
-    Pack<T> terms{};
+    auto result = adds ? dx.load(first, count) : Pack<Sum>{};
+    Pack<Sum> terms{};
     for (int k = 0; k < pack_size && k < count; ++k) {
       auto const r = rows.inverse_deviation[place.row];
       auto const n = (values.number[k] - rows.mean_of(place.row)) * r;
       auto const* const of_row = sums + place.row * rows.sums_per_row();
-      auto const s = rows.has_mean ? of_row[0] : T{0};
+      auto const s = rows.has_mean ? of_row[0] : Sum{0};
       auto const t = of_row[rows.has_mean ? 1 : 0];
       terms.number[k] = gradient.number[k] * n;
       result.number[k] += r * (gradient.number[k] * rows.scale[place.column] - (s + n * t) * inverse_width);

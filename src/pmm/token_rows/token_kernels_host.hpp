@@ -5,6 +5,7 @@
 // the same bits: no sum depends on the vector length, and products and sums are never contracted to FMA.
 
 #include "runtime/instruction_sets.hpp"
+#include "runtime/numbers/formats.hpp"
 
 #include <cstdint>
 #include <vector>
@@ -14,6 +15,7 @@ namespace orthant::pmm::host_tokens {
 /// Arguments of LayerNorm or RMSNorm (equations: row_norm.hpp). Matrices are contiguous [rows x num_columns].
 template<class T>
 struct HostRowNorm {
+  using Sum = runtime::SumOf<T>;
   std::int64_t num_rows = 0;
   std::int64_t num_columns = 0;
   double inverse_width = 1;
@@ -21,18 +23,18 @@ struct HostRowNorm {
   bool has_mean = true;
   bool is_whole = false; // this rank has whole rows, so part 2 forms the sums itself
   T const* x = nullptr;
-  T const* scale = nullptr;
-  T const* shift = nullptr; // null if there is none
-  T* mean = nullptr;        // null if there is none
-  T* inverse_deviation = nullptr;
-  T* sums = nullptr; // [rows x 2 or 1]
+  Sum const* scale = nullptr;
+  Sum const* shift = nullptr; // null if there is none
+  Sum* mean = nullptr;        // null if there is none
+  Sum* inverse_deviation = nullptr;
+  Sum* sums = nullptr; // [rows x 2 or 1]
   T* y = nullptr;
   // Backward.
   T const* dy = nullptr;
   bool adds = false; // add to dx instead of overwriting it
   T* dx = nullptr;   // may be dy
-  T* d_scale = nullptr;
-  T* d_shift = nullptr; // null if not wanted
+  Sum* d_scale = nullptr;
+  Sum* d_shift = nullptr; // null if not wanted
 };
 
 /// to := [base +] M from (feed_forward.hpp). An element is dropped if its random word is at most last_dropped.
@@ -68,12 +70,14 @@ struct HostTokenKernels {
   /// which there may be at most columns_of_norm.
   void (*norm_backward)(HostRowNorm<T> const&, std::int64_t begin, std::int64_t end);
   /// Rows [begin, end).
-  void (*drop)(HostDrop<T> const&, std::int64_t begin, std::int64_t end);
+  using Drop = HostDrop<runtime::SumOf<T>>;
+  void (*drop)(Drop const&, std::int64_t begin, std::int64_t end);
   /// Elements [begin, end) of y.
-  void (*gelu)(HostFeedForward<T> const&, std::int64_t begin, std::int64_t end);
-  void (*gelu_backward)(HostFeedForward<T> const&, std::int64_t begin, std::int64_t end);
-  void (*swiglu)(HostFeedForward<T> const&, std::int64_t begin, std::int64_t end);
-  void (*swiglu_backward)(HostFeedForward<T> const&, std::int64_t begin, std::int64_t end);
+  using FeedForward = HostFeedForward<runtime::SumOf<T>>;
+  void (*gelu)(FeedForward const&, std::int64_t begin, std::int64_t end);
+  void (*gelu_backward)(FeedForward const&, std::int64_t begin, std::int64_t end);
+  void (*swiglu)(FeedForward const&, std::int64_t begin, std::int64_t end);
+  void (*swiglu_backward)(FeedForward const&, std::int64_t begin, std::int64_t end);
 };
 
 /// Number of columns whose two sums are formed at a time; the sums stay in the first-level cache (long_sums.hpp).

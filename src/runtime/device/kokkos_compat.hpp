@@ -63,11 +63,13 @@ using Kokkos::exp;
 using Kokkos::fabs;
 using Kokkos::log;
 using Kokkos::sqrt;
+using Kokkos::tanh;
 #else
 using Kokkos::Experimental::exp;
 using Kokkos::Experimental::fabs;
 using Kokkos::Experimental::log;
 using Kokkos::Experimental::sqrt;
+using Kokkos::Experimental::tanh;
 #endif
 
 // For the few sources that create queues, pin memory or raise to a power.

@@ -81,8 +81,6 @@ def trainings_go_on(ranks):
 def mistakes(ranks):
     train = ["train", "--dataset", "karate", "--norm"]
     expect_mistake(ranks, [*train, "instance"], r"'instance' is none of layer, batch, rms, none")
-    for norm in ARRAYS:
-        expect_mistake(ranks, [*train, norm, "--operand-dtype", "bf16"], rf"--operand-dtype of 16 bits goes with --norm rms or none: leave it out with --norm {norm}")
     expect_mistake(ranks, [*train, "batch", "--schedule", "rows", "--prune", "on"], r"--prune on leaves out rows, and --norm batch takes the mean of all")
 
 

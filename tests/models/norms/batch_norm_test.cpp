@@ -4,7 +4,7 @@
 // precisions on every grid. Whole networks: reference_test.cpp.
 #include "models/layers/batch_norm.hpp"
 
-#include "models/layers/centered_norm.hpp"
+#include "models/layers/hidden_norm.hpp"
 #include "runtime/device/kokkos_compat.hpp"
 #include "support/dist_checks.hpp"
 #include "support/grids.hpp"

@@ -32,6 +32,24 @@ TEST_P(NetworkStep, ListsWhatAnEpochCommunicatesAndMultiplies) {
   }
 }
 
+TEST_P(NetworkStep, ListsEveryNormWithAnotherActivation) {
+  using models::Norm;
+  for (auto const format : {runtime::Wire::native, runtime::Wire::bf16})
+    for (auto const norm : {Norm::none, Norm::rms, Norm::layer, Norm::batch})
+      for (auto const schedule : {models::Schedule::pmm3d, models::Schedule::rows}) {
+        StepCase next;
+        next.settings.set_layers(3, 9);
+        next.settings.dropout = 0.4;
+        next.settings.has_residuals = norm != Norm::layer;
+        next.settings.norm = norm;
+        next.settings.activation = models::Activation::tanh;
+        next.settings.operand_format = format;
+        next.settings.schedule = schedule;
+        SCOPED_TRACE(std::string(name_of(norm)) + ", " + std::string(name_of(schedule)));
+        expect_listed_epoch<float>(grid_, next);
+      }
+}
+
 /// One process that reads the graph lists what the operands of all ranks do.
 TEST_P(NetworkStep, RowsThatMoveAreCountedInTheGraph) {
   for (auto const& the_case : step_cases()) {

@@ -61,6 +61,8 @@ std::vector<Configuration> configurations() {
   all.push_back({"residual", with_parts(Norm::none, true, 0, false)});
   all.push_back({"layer norm", with_parts(Norm::layer, true, 0, true)});
   all.push_back({"batch norm", with_parts(Norm::batch, false, 48, false)});
+  all.push_back({"rms norm, tanh", with_parts(Norm::rms, true, 0, false)});
+  all.back().model.activation = models::Activation::tanh;
   all.push_back({"projection and head", with_parts(Norm::none, false, 32, true)});
   all.push_back({"all parts, sgd", with_parts(Norm::rms, true, 48, true), {}, models::OptimizerKind::sgd});
   all.push_back({"sparse features", model_of(2, 32, 0.5), {.num_features = 600, .features_per_vertex = 20}});
@@ -82,6 +84,8 @@ std::vector<Configuration> configurations() {
       settings->schedule = schedule;
     all.push_back({in_rows ? "sage, rows" : "sage", sage});
     all.push_back({in_rows ? "gin, rows" : "gin", gin});
+    gin.activation = models::Activation::silu;
+    all.push_back({in_rows ? "gin, silu, rows" : "gin, silu", gin});
     all.push_back({in_rows ? "sgc, rows" : "sgc", sgc});
     sage.aggregator = models::Aggregator::sum;
     sage.normalization = graph::Normalization::none;

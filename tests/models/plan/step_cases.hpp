@@ -119,9 +119,10 @@ inline std::vector<StepCase> step_cases() {
   }).recipe = sparse;
 
   add("gin", [](auto& s) { set_model(s, models::Model::gin); });
-  add("gin, norm, projection, dropout, trained features", [](auto& s) {
+  add("gin, norm, silu, projection, dropout, trained features", [](auto& s) {
     set_model(s, models::Model::gin);
     s.norm = models::Norm::rms;
+    s.activation = models::Activation::silu;
     s.projected_width = 9;
     s.dropout = 0.4;
     s.trains_features = true;

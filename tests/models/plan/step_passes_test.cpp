@@ -7,7 +7,7 @@
 #include "pmm/attention/attention.hpp"
 #include "pmm/experts/routing.hpp"
 #include "pmm/pairs/pair_layers.hpp"
-#include "pmm/rows/bias.hpp"
+#include "pmm/rows/activations.hpp"
 #include "pmm/token_rows/feed_forward.hpp"
 #include "pmm/token_rows/row_norm.hpp"
 #include "support/dist_checks.hpp"
@@ -105,7 +105,8 @@ TEST(StepPasses, PassesOfTokensCountWhatTakesLongerThanBytes) {
   plan_row_norm_backward(step, pmm::RowNorm::layer, pmm::RowParts::whole, pmm::Residual::added, false, x);
   plan_gelu(step, 48);
   plan_swiglu_backward(step, 48);
-  pmm::plan_elu(step, 48);
+  plan_activate(step, pmm::Activation::elu, 48);
+  plan_activate_backward(step, pmm::Activation::leaky_relu, 48, runtime::Wire::bf16);
   plan_add_dropped(step, 8, 6, true);
   plan_drop_rows(step, 8, 6, false);
   // Two sequences of 4 tokens, 3 heads of 2: 10 pairs of each head; 2 products of 4 flops a pair.
@@ -121,6 +122,7 @@ TEST(StepPasses, PassesOfTokensCountWhatTakesLongerThanBytes) {
                         {"gelu", 192, 192, 0, 0, 48},
                         {"swiglu_backward", 3 * 192, 2 * 192, 0, 0, 48},
                         {"elu", 192, 192, 0, 0, 48},
+                        {"leaky_relu_backward", 192, 96},
                         {"add_dropped", 2 * 192 + 64, 192, 0, 48},
                         {"drop_rows", 192, 192},
                         {"attention_forward", 3 * 192 + 64, 192 + 96, 480, 60, 0, 24},

@@ -268,17 +268,32 @@ inline std::vector<ReferenceCase> cases_of_dropped_edges() {
 }
 
 inline std::vector<ReferenceCase> cases_of_activations() {
+  using models::Activation;
+  using models::Norm;
   std::vector<ReferenceCase> all;
-  for (auto const activation : {models::Activation::elu, models::Activation::gelu}) {
+  auto const add = [&](Model model, Activation activation, Norm norm, bool has_residuals) {
     ReferenceCase next;
-    next.name = fmt::format("gcn, {}, residuals, head", name_of(activation));
+    next.name = fmt::format("{}, {}, {} norm, residuals {}", name_of(model), name_of(activation),
+                            name_of(norm), has_residuals);
     next.settings.dropout = 0;
     next.settings.seed = 5;
-    next.settings.has_residuals = next.settings.has_head = true;
+    next.settings.has_residuals = has_residuals;
+    next.settings.has_head = model == Model::gcn && norm == Norm::none;
+    next.settings.has_bias = norm != Norm::batch; // cases_of_norms()
     next.settings.activation = activation;
+    next.settings.norm = norm;
+    set_model(next.settings, model);
     next.settings.set_layers(3, 7);
     all.push_back(next);
-  }
+  };
+  for (auto const activation :
+       {Activation::elu, Activation::gelu, Activation::silu, Activation::leaky_relu, Activation::tanh})
+    add(Model::gcn, activation, Norm::none, true);
+  add(Model::gcn, Activation::silu, Norm::rms, true);
+  add(Model::sage, Activation::tanh, Norm::rms, false);
+  add(Model::gin, Activation::gelu, Norm::none, false);
+  add(Model::gin, Activation::leaky_relu, Norm::rms, false);
+  add(Model::gin, Activation::elu, Norm::batch, false);
   return all;
 }
 

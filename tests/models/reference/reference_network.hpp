@@ -164,9 +164,13 @@ inline Tape::Number powers_of(Tape& tape, Dense const& a, Tape::Number f, Tape::
 }
 
 inline Tape::Number activated(Tape& tape, models::Activation f, Tape::Number z) {
-  return f == models::Activation::relu  ? tape.relu(z)
-         : f == models::Activation::elu ? tape.elu(z)
-                                        : tape.gelu(z);
+  using models::Activation;
+  return f == Activation::relu         ? tape.relu(z)
+         : f == Activation::elu        ? tape.elu(z)
+         : f == Activation::gelu       ? tape.gelu(z)
+         : f == Activation::silu       ? tape.silu(z)
+         : f == Activation::leaky_relu ? tape.leaky_relu(z, 0.01)
+                                       : tape.tanh(z);
 }
 
 /// The norm of part `part`'s output, if there is one. In training BatchNorm leaves what it found in the place of the gradients of its
@@ -205,8 +209,8 @@ inline Tape::Number normed(Tape& tape, models::NetworkSettings const& settings, 
 ///   GraphSAGE (arXiv 1706.02216, algorithm 1)  Z_l = A^ F_l W_l + F_l W'_l + b_l, or the maximum of the neighbours in place of A^ F_l
 ///   GraphConv (arXiv 1810.02244, equation 5)   Z_l = A F_l W_l + F_l W'_l + b_l
 ///   TAGConv (arXiv 1710.10370, equation 3)     Z_l = sum_k A^^k F_l W_lk + b_l, W_l = [W_l0 | .. | W_lK]
-///   GIN (arXiv 1810.00826, equation 4.1)       F_{l+1} = relu(MLP_l((1 + epsilon_l) F_l + A^ F_l)), the last without relu
-///   F_{l+1} = f(Z_l), f(norm(Z_l)) with a norm, and + F_l with a residual where both are equally wide; f is ReLU, ELU or GELU
+///   GIN (arXiv 1810.00826, equation 4.1)       F_{l+1} = f(MLP_l((1 + epsilon_l) F_l + A^ F_l)), the last without f
+///   F_{l+1} = f(Z_l), f(norm(Z_l)) with a norm, and + F_l with a residual where both are equally wide; f is the activation
 ///
 /// Models that propagate (gnn_model.hpp has their equations): below.
 inline Tape::Number propagated_logits_of(Tape& tape, models::NetworkSettings const& settings, Dense const& a,
@@ -246,7 +250,7 @@ inline Tape::Number logits_of(Tape& tape, models::NetworkSettings const& setting
     auto d = activated(tape, settings.activation, normed(tape, settings, pass, z, layer, p));
     auto const second = layer + ".second";
     if (settings.model == models::Model::gin && l + 1 < settings.num_layers())
-      d = tape.relu(with_bias(tape.product(d, p.at(second + ".weight")), second));
+      d = activated(tape, settings.activation, with_bias(tape.product(d, p.at(second + ".weight")), second));
     auto const is_residual = settings.has_residuals && d->value.columns == f->value.columns &&
                              (l > 0 || settings.projected_width > 0);
     f = is_residual ? tape.sum(d, f) : d;

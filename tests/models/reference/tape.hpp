@@ -157,6 +157,17 @@ class Tape {
           return distribution(z) + z * std::exp(-z * z / 2) / std::sqrt(2 * std::acos(-1.0));
         });
   }
+  /// z / (1 + exp(-z)) (arXiv 1710.05941).
+  [[nodiscard]] Number silu(Number a) {
+    auto const logistic = [](double z) { return 1 / (1 + std::exp(-z)); };
+    return element_wise(
+        a, [=](double z) { return z * logistic(z); },
+        [=](double z) { return logistic(z) + z * logistic(z) * (1 - logistic(z)); });
+  }
+  [[nodiscard]] Number tanh(Number a) {
+    return element_wise(
+        a, [](double z) { return std::tanh(z); }, [](double z) { return 1 / std::pow(std::cosh(z), 2); });
+  }
   /// D G with D_i = (mean_j a_ij^2 + epsilon)^-1/2 and G = diag(g): RMSNorm (Zhang & Sennrich, arXiv 1910.07467).
   [[nodiscard]] Number rms_norm(Number a, Number g, double epsilon) {
     auto const c = leaf(a->value);

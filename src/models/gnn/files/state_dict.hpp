@@ -16,7 +16,7 @@
 // for layerL and layerL.second, and layerL.epsilon is convs.L.eps; its head is the last convs.L.nn.lins.1.
 
 #include "models/gnn/plan/gnn_model.hpp"
-#include "models/layers/centered_norm.hpp"
+#include "models/layers/hidden_norm.hpp"
 #include "runtime/comm/communicator.hpp"
 
 #include <filesystem>

@@ -2,11 +2,12 @@
 #include "models/gnn/layers/network_activation.hpp"
 
 #include "models/layers/activation_step.hpp"
+#include "pmm/rows/activations.hpp"
 #include "runtime/arrays/views.hpp"
 #include "runtime/numbers/formats.hpp"
 
 #include <algorithm>
-#include <type_traits>
+#include <utility>
 
 namespace orthant::models {
 
@@ -18,75 +19,71 @@ void plan_activation_scratch(NetworkScratchPlan& scratch, pmm::StepPlan const& s
     scratch.residual_gradient = std::max(scratch.residual_gradient, step.block(layer.input).num_padded);
   if (parts.norm == Norm::none) return;
   auto const block = step.block(layer.output);
-  auto const is_rms = parts.norm == Norm::rms;
   scratch.row_sums =
-      std::max(scratch.row_sums, is_rms ? block.rows.size() : num_centered_sums(parts.norm, block));
-  if (!is_rms) reserve_centered_norm(scratch.workspace, parts.norm, block);
+      std::max(scratch.row_sums, parts.fuses_norm() ? block.rows.size() : num_norm_sums(parts.norm, block));
+  if (parts.has_own_norm()) reserve_norm(scratch.workspace, parts.norm, block);
 }
 
-void plan_activation_arrays(pmm::StepPlan& step, NetworkLayerPlan const& layer, ActivationParts const& parts,
-                            runtime::Wire format) {
-  if (parts.keeps_mask) return plan_relu_mask(step, layer.output);
-  if (!parts.is_fused() || layer.is_residual)
-    plan_matrix(step, layer.output, "orthant::models::activated", pmm::Lifetime::training, format);
-  if (is_centered(parts.norm)) return plan_centered_norm_arrays(step, parts.norm, layer.output);
-  if (parts.norm == Norm::none) return;
-  auto const block = step.block(layer.output);
+void plan_activation_arrays(pmm::StepPlan& step, pmm::Placement const& z, bool is_residual,
+                            ActivationParts const& parts, runtime::Wire format) {
+  if (parts.keeps_mask) return plan_relu_mask(step, z);
+  if (!parts.is_fused() || is_residual)
+    plan_matrix(step, z, "orthant::models::activated", pmm::Lifetime::training, format);
+  if (parts.has_own_norm()) return plan_norm_arrays(step, parts.norm, z);
+  if (!parts.fuses_norm()) return;
+  auto const block = step.block(z);
   auto const num_words = block.rows.size() * RmsNormState<float>::words_of(block.columns.size());
   step.add_array("orthant::models::inverse_rms", step.scalar_bytes(block.rows.size()));
   step.add_array("orthant::models::passed", num_words * std::int64_t{sizeof(std::uint32_t)});
 }
 
 template<class T>
-NetworkActivation<T>::NetworkActivation(NetworkLayer<T> const& layer, ActivationParts const& parts,
+NetworkActivation<T>::NetworkActivation(ActivationSite<T> site, ActivationParts const& parts,
                                         NetworkLayerParameters<Sum> const& parameters, BlockKeys keys,
                                         ResidualPath<Sum> residual, NetworkScratch<T>& scratch,
                                         NetworkActivationMemory<T>& memory)
-    : activation_(parts.activation),
+    : parts_(parts),
       parameters_(parameters),
       keys_(std::move(keys)),
       residual_(std::move(residual)),
-      z_(layer.output()),
-      z_gradient_(layer.output_gradient()),
+      z_(std::move(site.z)),
+      z_gradient_(std::move(site.z_gradient)),
       output_(z_),
       gradient_(z_gradient_),
-      keeps_mask_(parts.keeps_mask),
-      workspace_(layer.workspace()) {
+      workspace_(std::move(site.workspace)) {
   auto const& grid = z_.grid();
-  if (keeps_mask_) {
+  if (parts.keeps_mask) {
     auto const num_words = num_mask_words(z_.block().stored_rows.size(), z_.block().columns.size());
     passed_ = runtime::part_of(memory.passed.reserve(num_words), {0, num_words});
   }
-  if (has_norm() || is_smooth() || residual_.exists())
+  if (!parts.is_fused() || residual_.exists())
     output_ = pmm::DistMatrix<T>(grid, z_.placement(), memory.output.reserve(z_.block().num_padded));
-  if (is_centered(parts.norm)) {
-    make_centered(layer, parts.norm, scratch, memory);
-  } else if (has_norm()) {
-    auto const num_rows = z_.block().rows.size();
-    auto const num_words = num_rows * RmsNormState<Sum>::words_of(z_.block().columns.size());
-    norm_state_ = {memory.inverse_rms.reserve(num_rows), memory.passed.reserve(num_words)};
-    row_sums_ = scratch.row_sums.reserve(num_rows);
-  }
+  make_norm(scratch, memory);
   if (!residual_.exists()) return;
-  auto const& input = layer.plan().input;
-  auto const length = pmm::block_of(grid, input).num_padded;
+  auto const length = pmm::block_of(grid, site.input).num_padded;
   if (residual_.is_local)
-    gradient_ = pmm::DistMatrix<T>(grid, input, scratch.gradient.reserve(length));
+    gradient_ = pmm::DistMatrix<T>(grid, site.input, scratch.gradient.reserve(length));
   else
-    residual_gradient_ = pmm::DistMatrix<T>(grid, input, scratch.residual_gradient.reserve(length));
+    residual_gradient_ = pmm::DistMatrix<T>(grid, site.input, scratch.residual_gradient.reserve(length));
 }
 
 template<class T>
-void NetworkActivation<T>::make_centered(NetworkLayer<T> const& layer, Norm kind, NetworkScratch<T>& scratch,
-                                         NetworkActivationMemory<T>& memory) {
-  if constexpr (std::is_same_v<T, Sum>) {
-    if (!memory.centered) memory.centered = std::make_unique<CenteredNormMemory<T>>();
-    centered_ = CenteredNorm<T>(
-        z_,
-        {kind, parameters_.norm_scale, parameters_.norm_scale_gradient, *parameters_.centered,
-         parameters_.has_partial_gradients()},
-        layer.workspace(), scratch.row_sums.reserve(num_centered_sums(kind, z_.block())), *memory.centered);
+void NetworkActivation<T>::make_norm(NetworkScratch<T>& scratch, NetworkActivationMemory<T>& memory) {
+  auto const& block = z_.block();
+  if (parts_.fuses_norm()) {
+    auto const num_rows = block.rows.size();
+    auto const num_words = num_rows * RmsNormState<Sum>::words_of(block.columns.size());
+    norm_state_ = {memory.inverse_rms.reserve(num_rows), memory.passed.reserve(num_words)};
+    row_sums_ = scratch.row_sums.reserve(num_rows);
   }
+  if (!parts_.has_own_norm()) return;
+  if (!memory.own_norm) memory.own_norm = std::make_unique<HiddenNormMemory<Sum>>();
+  auto const& centered = parameters_.centered;
+  own_norm_ = HiddenNorm<T>(
+      z_,
+      {parts_.norm, parameters_.norm_scale, parameters_.norm_scale_gradient,
+       centered ? *centered : CenteredNormParameters<Sum>(), parameters_.has_partial_gradients()},
+      workspace_, scratch.row_sums.reserve(num_norm_sums(parts_.norm, block)), *memory.own_norm);
 }
 
 template<class T>
@@ -98,89 +95,62 @@ void NetworkActivation<T>::start(DefaultExec const& exec, pmm::DistMatrix<T> con
 
 template<class T>
 void NetworkActivation<T>::forward(DefaultExec const& exec, Pass pass, Dropout const& dropout) {
-  if (centered_) return forward_centered(exec, pass, dropout);
-  if (has_norm())
+  if (parts_.fuses_norm())
     return rms_norm_relu_dropout(exec, z_, parameters_.norm_scale, dropout, keys_, norm_state_,
                                  residual_.exists() ? &addend_ : nullptr, output_);
-  if (is_smooth()) return forward_smooth(exec, dropout);
-  if (keeps_mask_)
+  if (parts_.keeps_mask)
     return relu_with_mask(exec, passes(), z_.local(), parameters_.bias.local(), dropout, keys_, passed_);
+  if (!parts_.is_fused()) return forward_in_passes(exec, pass, dropout);
   bias_relu_dropout(exec, passes(), z_.local(), parameters_.bias.local(), dropout, keys_);
   if (residual_.exists()) add(exec, addend_, z_, output_);
 }
 
 template<class T>
-void NetworkActivation<T>::forward_smooth(DefaultExec const& exec, Dropout const& dropout) {
-  if constexpr (std::is_same_v<T, Sum>) {
-    // D := dropout(f(Z)), in the memory of gradients if F is added later
-    auto const& d = residual_.exists() ? z_gradient_ : output_;
-    activate(exec, passes(), activation_, z_.local(), d.local());
+void NetworkActivation<T>::forward_in_passes(DefaultExec const& exec, Pass pass,
+                                             Dropout const& dropout) const {
+  // D, in the memory of gradients if F is added later
+  auto const& d = residual_.exists() ? z_gradient_ : output_;
+  if (own_norm_) own_norm_->forward(exec, pass, d);
+  if (is_relu()) {
+    bias_relu_dropout(exec, passes(), d.local(), runtime::Vector<Sum>(), dropout, keys_);
+  } else {
+    pmm::activate(exec, passes(), parts_.activation, (own_norm_ ? d : z_).local(), d.local());
     if (dropout.probability > 0) apply_dropout(exec, passes(), d.local(), dropout, keys_, d.local());
-    if (residual_.exists()) add(exec, addend_, d, output_);
   }
+  if (residual_.exists()) add(exec, addend_, d, output_);
 }
 
 template<class T>
-void NetworkActivation<T>::backward_smooth(DefaultExec const& exec, Dropout const& dropout) {
-  if constexpr (std::is_same_v<T, Sum>) {
-    // dZ := M dF' f'(Z) / (1 - p)
-    auto const& gradient = z_gradient_.local();
-    if (dropout.probability > 0) apply_dropout(exec, passes(), gradient, dropout, keys_, gradient);
-    activate_backward(exec, passes(), activation_, z_.local(), gradient);
-  }
-}
-
-template<class T>
-void NetworkActivation<T>::forward_centered(DefaultExec const& exec, Pass pass, Dropout const& dropout) {
-  if constexpr (std::is_same_v<T, Sum>) {
-    // D, in the memory of gradients if F is added later
-    auto const& d = residual_.exists() ? z_gradient_ : output_;
-    centered_->forward(exec, pass, d);
-    if (is_smooth()) {
-      activate(exec, passes(), activation_, d.local(), d.local());
-      if (dropout.probability > 0) apply_dropout(exec, passes(), d.local(), dropout, keys_, d.local());
-    } else {
-      bias_relu_dropout(exec, passes(), d.local(), runtime::Vector<T>(), dropout, keys_);
-    }
-    if (residual_.exists()) add(exec, addend_, d, output_);
-  }
-}
-
-template<class T>
-void NetworkActivation<T>::backward_centered(DefaultExec const& exec, Dropout const& dropout) {
-  if constexpr (std::is_same_v<T, Sum>) {
-    auto const& gradient = z_gradient_.local();
-    auto const draws_again = dropout.probability > 0 && (is_smooth() || residual_.exists());
-    if (draws_again) apply_dropout(exec, passes(), gradient, dropout, keys_, gradient);
-    // F' = D shows which elements passed; if it does not, N is recomputed.
-    if (is_smooth() || residual_.exists()) centered_->restore(exec, output_);
-    if (is_smooth())
-      activate_backward(exec, passes(), activation_, output_.local(), gradient);
-    else
-      relu_dropout_backward(exec, passes(), output_.local(), draws_again ? 0 : dropout.probability, gradient);
-    centered_->backward(exec, z_gradient_);
-  }
+void NetworkActivation<T>::backward_in_passes(DefaultExec const& exec, Dropout const& dropout) const {
+  // dN := M dF' f'(N) / (1 - p). With ReLU, F' = D shows which elements passed; otherwise N is read, and recomputed if there is a norm.
+  auto const& gradient = z_gradient_.local();
+  auto const reads_n = !is_relu() || residual_.exists();
+  auto const draws_again = reads_n && dropout.probability > 0;
+  if (draws_again) apply_dropout(exec, passes(), gradient, dropout, keys_, gradient);
+  if (own_norm_ && reads_n) own_norm_->restore(exec, output_);
+  auto const& n = own_norm_ ? output_ : z_;
+  if (is_relu())
+    relu_dropout_backward(exec, passes(), n.local(), draws_again ? 0 : dropout.probability, gradient);
+  else
+    pmm::activate_backward(exec, passes(), parts_.activation, n.local(), gradient);
+  if (own_norm_) own_norm_->backward(exec, z_gradient_);
 }
 
 template<class T>
 void NetworkActivation<T>::backward(DefaultExec const& exec, Dropout const& dropout) {
   auto const probability = dropout.probability;
   if (residual_.exists() && !residual_.is_local) residual_.bring_back(exec, gradient_, residual_gradient_);
-  if (centered_) {
-    if (residual_.is_local) copy_numbers(exec, gradient_, z_gradient_);
-    return backward_centered(exec, dropout);
-  }
-  if (has_norm()) {
+  if (parts_.fuses_norm()) {
     rms_norm_relu_dropout_backward(exec, z_, parameters_.norm_scale, probability, norm_state_, row_sums_,
                                    gradient_, z_gradient_, parameters_.norm_scale_gradient, *workspace_);
     return parameters_.reduce(exec, z_gradient_, parameters_.norm_scale_gradient);
   }
-  if (keeps_mask_)
+  if (parts_.keeps_mask)
     return relu_backward_by_mask(exec, passes(), passed_, probability, z_gradient_.local(),
                                  parameters_.bias_gradient.local());
   // The kernels below work in place.
   if (residual_.is_local) copy_numbers(exec, gradient_, z_gradient_);
-  if (is_smooth()) return backward_smooth(exec, dropout);
+  if (!parts_.is_fused()) return backward_in_passes(exec, dropout);
   if (parameters_.bias.length() > 0)
     relu_dropout_backward_sum(exec, passes(), z_.local(), probability, z_gradient_.local(),
                               parameters_.bias_gradient.local(), *workspace_);
@@ -190,7 +160,7 @@ void NetworkActivation<T>::backward(DefaultExec const& exec, Dropout const& drop
 
 template<class T>
 std::int64_t NetworkActivation<T>::num_positive(DefaultExec const& exec) const {
-  return keeps_mask_ ? count_passed(exec, passed_) : count_positive(exec, z_);
+  return parts_.keeps_mask ? count_passed(exec, passed_) : count_positive(exec, z_);
 }
 
 template<class T>

@@ -2,14 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Activation of a convolution's output Z, with optional norm, dropout and residual (ScaleGNN, arXiv 2604.02651). F is the input of the
-// layer; f is ReLU, ELU or GELU:
+// layer; f is a function of pmm/kernels/activation_functions.hpp:
 //
 //   N = norm(Z)      D = dropout(f(N))      F' = D + F
 //
 // Without norm and residual and with f = ReLU, F' overwrites Z; if outputs share memory, a bit per element records which elements
-// passed. With a norm or another f, Z is kept for the backward pass; with a residual only, D is kept. LayerNorm and BatchNorm recompute
-// N in the memory of F', which is not read again. With f = ReLU the kernel that writes F' also adds F. In the backward pass dZ
-// overwrites dF'. A residual within the rank is an exception: dF' is kept until dF is added to it, and dZ has its own memory.
+// passed. With a norm or another f, Z is kept for the backward pass; with a residual only, D is kept. Norms in passes of their own recompute
+// N in the memory of F', which is not read again. RMSNorm with f = ReLU is one pass, which also adds F. In the backward pass dZ overwrites
+// dF'. A residual within the rank is an exception: dF' is kept until dF is added to it, and dZ has its own memory.
 
 #include "models/gnn/layers/network_layer.hpp"
 #include "models/gnn/layers/self_term.hpp"
@@ -26,24 +26,33 @@ struct NetworkActivationMemory {
   GrowingVector<T> output{"orthant::models::activated"};                        // F'
   GrowingVector<runtime::SumOf<T>> inverse_rms{"orthant::models::inverse_rms"}; // of RmsNormState
   GrowingVector<std::uint32_t> passed{"orthant::models::passed"};
-  std::unique_ptr<CenteredNormMemory<runtime::SumOf<T>>> centered; // few networks have it
+  std::unique_ptr<HiddenNormMemory<runtime::SumOf<T>>> own_norm; // few networks have it
 };
 
 /// Adds the scratch of a layer's activation to `scratch`.
 void plan_activation_scratch(NetworkScratchPlan& scratch, pmm::StepPlan const& step,
                              NetworkLayerPlan const& layer, ActivationParts const& parts);
-/// Lists the memory of a layer's activation. `format`: of activations.
-void plan_activation_arrays(pmm::StepPlan& step, NetworkLayerPlan const& layer, ActivationParts const& parts,
-                            runtime::Wire format);
+/// Lists the memory of an activation of `z`. `format`: of activations.
+void plan_activation_arrays(pmm::StepPlan& step, pmm::Placement const& z, bool is_residual,
+                            ActivationParts const& parts, runtime::Wire format);
+
+/// Matrices of a convolution or a dense layer that an activation reads and writes.
+template<class T>
+struct ActivationSite {
+  pmm::DistMatrix<T> z;          // Z
+  pmm::DistMatrix<T> z_gradient; // dZ, whose memory receives dF' unless a residual lies within the rank
+  pmm::Placement input;          // of F
+  std::shared_ptr<pmm::Workspace<runtime::SumOf<T>>> workspace;
+};
 
 template<class T>
 class NetworkActivation {
  public:
   using Sum = runtime::SumOf<T>;
 
-  /// Activation of `layer`, with whose output and gradient it shares memory. Made anew for each graph or batch. `scratch` must have
+  /// Activation of the matrices of `site`, with which it shares memory. Made anew for each graph or batch. `scratch` must have
   /// its full size, and `parameters` must outlive this object. Not collective.
-  NetworkActivation(NetworkLayer<T> const& layer, ActivationParts const& parts,
+  NetworkActivation(ActivationSite<T> site, ActivationParts const& parts,
                     NetworkLayerParameters<Sum> const& parameters, BlockKeys keys, ResidualPath<Sum> residual,
                     NetworkScratch<T>& scratch, NetworkActivationMemory<T>& memory);
 
@@ -67,17 +76,14 @@ class NetworkActivation {
   [[nodiscard]] std::int64_t num_positive(runtime::DefaultExec const& exec) const;
 
  private:
-  [[nodiscard]] bool has_norm() const { return parameters_.norm_scale.length() > 0; }
   [[nodiscard]] runtime::PassLedger& passes() const { return z_.grid().passes(); }
-  [[nodiscard]] bool is_smooth() const { return activation_ != Activation::relu; }
-  void forward_smooth(runtime::DefaultExec const& exec, Dropout const& dropout);
-  void backward_smooth(runtime::DefaultExec const& exec, Dropout const& dropout);
-  void forward_centered(runtime::DefaultExec const& exec, Pass pass, Dropout const& dropout);
-  void backward_centered(runtime::DefaultExec const& exec, Dropout const& dropout);
-  void make_centered(NetworkLayer<T> const& layer, Norm kind, NetworkScratch<T>& scratch,
-                     NetworkActivationMemory<T>& memory);
+  [[nodiscard]] bool is_relu() const { return parts_.activation == Activation::relu; }
+  void make_norm(NetworkScratch<T>& scratch, NetworkActivationMemory<T>& memory);
+  /// D := dropout(f(norm(Z))) in several passes.
+  void forward_in_passes(runtime::DefaultExec const& exec, Pass pass, Dropout const& dropout) const;
+  void backward_in_passes(runtime::DefaultExec const& exec, Dropout const& dropout) const;
 
-  Activation activation_;
+  ActivationParts parts_;
   NetworkLayerParameters<Sum> const& parameters_; // owned by the network
   BlockKeys keys_;
   ResidualPath<Sum> residual_;
@@ -85,9 +91,8 @@ class NetworkActivation {
   pmm::DistMatrix<T> addend_;            // F, if there is a residual
   pmm::DistMatrix<T> residual_gradient_; // dF' where F lies, if F' lies elsewhere
   RmsNormState<Sum> norm_state_;
-  bool keeps_mask_;
   runtime::Vector<std::uint32_t> passed_; // bits that replace F' if its memory is shared
-  Boxed<CenteredNorm<Sum>> centered_;
+  Boxed<HiddenNorm<T>> own_norm_;
   runtime::Vector<Sum> row_sums_;
   std::shared_ptr<pmm::Workspace<Sum>> workspace_; // the layer's; used by one at a time
 };

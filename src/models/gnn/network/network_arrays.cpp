@@ -144,9 +144,13 @@ void plan_network_arrays(pmm::StepPlan& step, NetworkPlan const& plan, NetworkSe
     step.add_array("orthant::models::output", step.wire_bytes(length, formats.operand));
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     plan_layer_arrays(step, plan.layers[l], options_of(plan, settings, l));
-    plan_activation_arrays(step, plan.layers[l], activation_of(plan, settings, l), formats.operand);
-    if (plan.layers[l].second)
-      plan_linear_arrays(step, *plan.layers[l].second, "orthant::models::second", formats);
+    if (is_activated(plan, l))
+      plan_activation_arrays(step, plan.layers[l].output, plan.layers[l].is_residual,
+                             activation_of(plan, settings, l), formats.operand);
+    auto const& second = plan.layers[l].second;
+    if (!second) continue;
+    plan_linear_arrays(step, *second, "orthant::models::second", formats);
+    plan_activation_arrays(step, second->output, false, activation_of_second(settings), formats.operand);
   }
   plan_teleport_arrays(step, plan, settings.dropout > 0);
   if (plan.head) plan_linear_arrays(step, *plan.head, "orthant::models::logits", formats);

@@ -130,7 +130,9 @@ void TypedNetworkPasses<T>::make_layers(NetworkOperands<Sum> const& operands) {
     layers_.emplace_back(grid_, plan_.layers[l], std::move(graph), parameters_->layer(l), options, scratch_,
                          memory_[l], places_of(plan_, shares_outputs_, l, scratch_, memory_));
     if (is_activated(plan_, l))
-      activations_.emplace_back(layers_[l], activation_of(plan_, settings_, l), parameters_->layer(l),
+      activations_.emplace_back(ActivationSite<T>{layers_[l].output(), layers_[l].output_gradient(),
+                                                  plan_.layers[l].input, layers_[l].workspace()},
+                                activation_of(plan_, settings_, l), parameters_->layer(l),
                                 operands.output_keys[l], operands.residual(l), scratch_,
                                 activated_memory_[l]);
     make_second(operands, l, options);
@@ -165,36 +167,34 @@ void TypedNetworkPasses<T>::make_second(NetworkOperands<Sum> const& operands, st
   auto const& plan = plan_.layers[l].second;
   if (!plan) return;
   options.has_bias = settings_.has_bias;
-  options.needs_input_gradient = options.is_activated = true;
+  auto const parts = activation_of_second(settings_);
+  options.needs_input_gradient = true;
+  options.is_activated = parts.is_fused();
   auto& memory = second_memory_[l];
   auto& gradient = gets_gradient_in_middle(plan_, l) ? scratch_.middle : scratch_.gradient;
   auto const count = pmm::block_of(grid_, plan->output).num_padded;
-  seconds_.back() = std::make_unique<Second>(Second{
-      NetworkLinear<T>(grid_, *plan, parameters_->second(l), options, scratch_, memory.output, memory.weight),
-      operands.output_keys[l], parameters_->second(l),
-      pmm::DistMatrix<T>(grid_, plan->output, gradient.reserve(count))});
+  pmm::DistMatrix<T> const z_gradient(grid_, plan->output, gradient.reserve(count));
+  NetworkLinear<T> linear(grid_, *plan, parameters_->second(l), options, scratch_, memory.output,
+                          memory.weight);
+  NetworkActivation<T> activation({linear.output(), z_gradient, plan->input, scratch_.workspace}, parts,
+                                  parameters_->second(l), operands.output_keys[l], {}, scratch_,
+                                  memory.activated);
+  seconds_.back() = std::make_unique<Second>(Second{std::move(linear), std::move(activation), z_gradient});
 }
 
 template<class T>
-void TypedNetworkPasses<T>::forward_second(DefaultExec const& exec, std::size_t l, Dropout const& dropout) {
+void TypedNetworkPasses<T>::forward_second(DefaultExec const& exec, Pass pass, std::size_t l,
+                                           Dropout const& dropout) {
   if (!seconds_[l]) return;
-  auto& second = *seconds_[l];
-  auto const& output = second.linear.forward(exec, activations_[l].output());
-  bias_relu_dropout(exec, grid_.passes(), output.local(), second.parameters.bias.local(), dropout,
-                    second.keys);
+  seconds_[l]->linear.forward(exec, activations_[l].output());
+  seconds_[l]->activation.forward(exec, pass, dropout);
 }
 
 template<class T>
-void TypedNetworkPasses<T>::backward_second(DefaultExec const& exec, std::size_t l, double probability) {
+void TypedNetworkPasses<T>::backward_second(DefaultExec const& exec, std::size_t l, Dropout const& dropout) {
   if (!seconds_[l]) return;
   auto& second = *seconds_[l];
-  auto const active = second.linear.output().local();
-  auto const& bias_gradient = second.parameters.bias_gradient;
-  if (settings_.has_bias)
-    relu_dropout_backward_sum(exec, grid_.passes(), active, probability, second.gradient.local(),
-                              bias_gradient.local(), *scratch_.workspace);
-  else
-    relu_dropout_backward(exec, grid_.passes(), active, probability, second.gradient.local());
+  second.activation.backward(exec, dropout);
   second.linear.backward(exec, activations_[l].output(), second.gradient, activations_[l].gradient());
 }
 
@@ -213,7 +213,7 @@ auto TypedNetworkPasses<T>::output_of_layer(std::size_t l) const -> pmm::DistMat
                   " is not kept: set NetworkSettings::keeps_outputs");
   if constexpr (std::is_same_v<T, Sum>) {
     if (l >= layers_.size()) return logits();
-    return seconds_[l] ? seconds_[l]->linear.output() : output_of(l);
+    return seconds_[l] ? seconds_[l]->activation.output() : output_of(l);
   } else {
     ORTHANT_REQUIRE(l >= activations_.size(), "layer ", l, " holds its output in 16 bits");
     return logits();
@@ -285,7 +285,7 @@ auto TypedNetworkPasses<T>::forward(DefaultExec const& exec, Pass pass, std::uin
       ScopedTimer const timer(instruments, phases, "activation");
       auto const dropout = dropout_of(step, static_cast<std::uint32_t>(l) + 1);
       activations_[l].forward(exec, pass, plan_.layers[l].drops_output ? dropout : Dropout());
-      forward_second(exec, l, dropout);
+      forward_second(exec, pass, l, dropout);
     }
   }
   if (head_) {
@@ -332,8 +332,8 @@ void TypedNetworkPasses<T>::backward(DefaultExec const& exec, runtime::PhaseTime
     if (l < activations_.size()) {
       ScopedTimer const timer(instruments, phases, "activation");
       // The layer above wrote its dF, which is dF' of this layer, to the same memory.
-      backward_second(exec, l, dropout_in_use_);
       auto const dropout = dropout_of(step_in_use_, static_cast<std::uint32_t>(l) + 1);
+      backward_second(exec, l, dropout);
       activations_[l].backward(exec, plan_.layers[l].drops_output ? dropout : Dropout());
     }
     ScopedTimer const timer(instruments, phases, "backward");

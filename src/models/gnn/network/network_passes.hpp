@@ -99,7 +99,7 @@ class TypedNetworkPasses final : public NetworkPasses<runtime::SumOf<T>> {
     if constexpr (std::is_same_v<T, Sum>)
       if (begins_teleport(l)) return teleport_->input();
     if (l == 0) return projection_->output();
-    return seconds_[l - 1] ? seconds_[l - 1]->linear.output() : output_of(l - 1);
+    return seconds_[l - 1] ? seconds_[l - 1]->activation.output() : output_of(l - 1);
   }
   /// Output of layer l, after the activation if it has one.
   [[nodiscard]] pmm::DistMatrix<T> const& output_of(std::size_t l) const {
@@ -111,20 +111,20 @@ class TypedNetworkPasses final : public NetworkPasses<runtime::SumOf<T>> {
   }
   void make_teleport(NetworkOperands<Sum> const& operands);
   void make_second(NetworkOperands<Sum> const& operands, std::size_t l, NetworkLayerOptions options);
-  void forward_second(runtime::DefaultExec const& exec, std::size_t l, Dropout const& dropout);
+  void forward_second(runtime::DefaultExec const& exec, Pass pass, std::size_t l, Dropout const& dropout);
   /// Computes the gradient of layer l's activated output from dF_{l+1}.
-  void backward_second(runtime::DefaultExec const& exec, std::size_t l, double probability);
+  void backward_second(runtime::DefaultExec const& exec, std::size_t l, Dropout const& dropout);
 
   /// The second layer of a perceptron, with an activation of its own.
   struct Second {
     NetworkLinear<T> linear;
-    BlockKeys keys;
-    NetworkLayerParameters<Sum> const& parameters;
-    pmm::DistMatrix<T> gradient; // of its output, written by the layer above
+    NetworkActivation<T> activation;
+    pmm::DistMatrix<T> gradient; // of the linear output; the layer above writes to it
   };
   struct SecondMemory {
     GrowingVector<T> output{"orthant::models::second"};
     GrowingVector<T> weight{"orthant::models::operand_weight"};
+    NetworkActivationMemory<T> activated;
   };
 
   pmm::ProcessGrid const& grid_;

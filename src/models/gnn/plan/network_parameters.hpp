@@ -11,7 +11,7 @@
 #include "models/gnn/links/link_decoder.hpp"
 #include "models/gnn/plan/network_plan.hpp"
 #include "models/gnn/plan/network_settings.hpp"
-#include "models/layers/centered_norm.hpp"
+#include "models/layers/hidden_norm.hpp"
 #include "models/parameters/parameter.hpp"
 #include "pmm/matrix/flat_array.hpp"
 #include "pmm/rows/bias.hpp"

@@ -88,6 +88,10 @@ ActivationParts activation_of(NetworkPlan const& plan, NetworkSettings const& se
           is_activated(plan, l) && shares_outputs(plan, settings)};
 }
 
+ActivationParts activation_of_second(NetworkSettings const& settings) {
+  return {.activation = settings.activation};
+}
+
 namespace {
 
 /// Kinds of layers: K propagations after dense layers, or a dense layer before convolutions with identity maps.
@@ -190,18 +194,6 @@ void require_links(NetworkSettings const& settings) {
         "--comm-dtype and --operand-dtype of 16 bits go with --task nodes: leave them out with --task links");
 }
 
-void require_supported_activation(NetworkSettings const& settings) {
-  if (settings.activation == Activation::relu) return;
-  auto const name = name_of(settings.activation);
-  if (settings.norm == Norm::rms)
-    runtime::throw_user("--norm rms goes with --activation relu: leave it out with --activation {}", name);
-  if (settings.model == Model::gin)
-    runtime::throw_user("--model gin goes with --activation relu: leave out --activation {}", name);
-  if (settings.operand_format != runtime::Wire::native)
-    runtime::throw_user(
-        "--operand-dtype of 16 bits goes with --activation relu: leave it out with --activation {}", name);
-}
-
 /// Checks SGC, APPNP and GCNII, which begin with a dense layer.
 void require_supported_dense(NetworkSettings const& settings) {
   auto const name = name_of(settings.model);
@@ -229,11 +221,6 @@ void require_supported_dense(NetworkSettings const& settings) {
 
 /// Checks options that only some models support so far.
 void require_supported(NetworkSettings const& settings) {
-  if (is_centered(settings.norm) && settings.operand_format != runtime::Wire::native)
-    runtime::throw_user(
-        "--operand-dtype of 16 bits goes with --norm rms or none: leave it out with --norm {}",
-        name_of(settings.norm));
-  require_supported_activation(settings);
   if (settings.model == Model::gcn) return;
   auto const name = name_of(settings.model);
   if (settings.operand_format != runtime::Wire::native)

@@ -109,6 +109,8 @@ void use_operator(graph::GraphStore& store, NetworkSettings& settings);
 
 [[nodiscard]] ActivationParts activation_of(NetworkPlan const& plan, NetworkSettings const& settings,
                                             std::size_t l);
+/// Activation of the second layer of a perceptron.
+[[nodiscard]] ActivationParts activation_of_second(NetworkSettings const& settings);
 
 /// Shape of the model that `settings` ask for on a graph with these counts.
 [[nodiscard]] NetworkShape shape_of(graph::StoreFacts const& facts, NetworkSettings const& settings);

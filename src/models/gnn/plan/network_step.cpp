@@ -7,7 +7,6 @@
 #include "models/gnn/plan/network_parameters.hpp"
 #include "models/gnn/plan/network_products.hpp"
 #include "models/gnn/plan/own_convolution.hpp"
-#include "models/layers/activation.hpp"
 #include "models/layers/propagation_terms.hpp"
 #include "models/training/parameter_update.hpp"
 #include "models/training/vertex_loss.hpp"
@@ -87,11 +86,6 @@ class EpochList {
       plan_apply_dropout_to_entries(step_, plan_.features(), rows, *entries, traits_.features_have_values);
   }
 
-  /// Whether the activation also adds the bias and sums its gradient.
-  [[nodiscard]] bool fuses_bias(std::size_t l) const {
-    return is_activated(plan_, l) && activation_of(plan_, settings_, l).is_fused();
-  }
-
   /// Non-zeros of layer l's input if it is sparse.
   [[nodiscard]] std::optional<std::int64_t> entries_of_input(std::size_t l) const {
     return l == 0 && !plan_.projection ? traits_.num_feature_nonzeros(plan_) : std::nullopt;
@@ -125,12 +119,13 @@ class EpochList {
       aggregate(layer, entries);
       if (layer.has_self_weight) plan_addition(layer.output);
     }
-    if (adds_bias(layer) && !fuses_bias(l))
+    if (is_activated(plan_, l))
+      plan_activation(step_, activation_step(l));
+    else if (adds_bias(layer))
       pmm::plan_add_bias(step_, layer.output, settings_.formats().of_output(layer.makes_logits));
-    if (is_activated(plan_, l)) plan_activation(step_, activation_step(l));
     if (!layer.second) return;
     plan_product(step_, products_of(*layer.second, settings_.formats()).product);
-    plan_bias_relu_dropout(step_, layer.second->output, settings_.has_bias, drops_out_, format_);
+    plan_activation(step_, second_step(layer));
   }
 
   [[nodiscard]] ActivationStep activation_step(std::size_t l) const {
@@ -145,6 +140,15 @@ class EpochList {
             .has_partial_gradients = has_owners_,
             .format = format_};
   }
+  /// The activation of a perceptron's second layer.
+  [[nodiscard]] ActivationStep second_step(NetworkLayerPlan const& layer) const {
+    return {.parts = activation_of_second(settings_),
+            .z = layer.second->output,
+            .has_bias = settings_.has_bias,
+            .draws_mask = drops_out_,
+            .has_partial_gradients = has_owners_,
+            .format = format_};
+  }
 
   void backward_layer(std::size_t l) {
     auto const& layer = plan_.layers[l];
@@ -153,15 +157,15 @@ class EpochList {
     auto const has_input_gradient = needs_input_gradient(plan_, l);
     step_.begin_layer(layer.index);
     if (layer.second) {
-      plan_relu_dropout_backward(step_, layer.second->output, settings_.has_bias, format_);
-      if (settings_.has_bias) reduce_column_sums(layer.second->output); // the sums come with the ReLU's pass
+      plan_activation_backward(step_, second_step(layer));
       auto const of_second = products_of(*layer.second, settings_.formats());
       products_back(true, of_second.input_back, of_second.weight_back);
     }
     plan_residual(layer, true);
-    if (is_activated(plan_, l)) plan_activation_backward(step_, activation_step(l));
-    if (adds_bias(layer) && !fuses_bias(l)) pmm::plan_sum_columns(step_, layer.output, format_);
-    if (adds_bias(layer)) reduce_column_sums(layer.output);
+    if (is_activated(plan_, l))
+      plan_activation_backward(step_, activation_step(l));
+    else if (adds_bias(layer))
+      sum_bias_gradient(layer.output);
     backward_self(layer, entries_of_input(l), has_input_gradient);
     if (layer.kind == LayerKind::dense) {
       if (has_input_gradient) pmm::plan_copy(step_, layer.output);
@@ -264,8 +268,9 @@ class EpochList {
     if (layer.has_self_scale) plan_add_scaled(step_, layer.aggregated());
   }
 
-  /// Gradient with one number per column. In the schedule `rows` it stays partial.
-  void reduce_column_sums(pmm::Placement const& gradient) {
+  /// Gradient of a bias. In the schedule `rows` it stays partial.
+  void sum_bias_gradient(pmm::Placement const& gradient) {
+    pmm::plan_sum_columns(step_, gradient, format_);
     if (!has_owners_) pmm::plan_reduce_sums(step_, gradient);
   }
 
@@ -308,10 +313,7 @@ class EpochList {
   void backward_linear(LinearPlan const& linear, std::optional<std::int64_t> entries,
                        bool has_input_gradient) {
     auto const products = products_of(linear, settings_.formats());
-    if (settings_.has_bias) {
-      pmm::plan_sum_columns(step_, linear.output, format_);
-      reduce_column_sums(linear.output);
-    }
+    if (settings_.has_bias) sum_bias_gradient(linear.output);
     products_back(has_input_gradient, products.input_back, products.weight_back, entries);
   }
 

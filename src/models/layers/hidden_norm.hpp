@@ -1,9 +1,10 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// LayerNorm (Ba, Kiros & Hinton, arXiv 1607.06450: pmm/token_rows/row_norm.hpp) and BatchNorm (batch_norm.hpp) of a layer's
-// output Z[r,c] before its activation, with scale and shift per column. LayerNorm sums over the columns of a row, BatchNorm
-// over all rows of the graph or batch.
+// Norms of a layer's output Z[r,c] before its activation, in passes of their own: LayerNorm (Ba, Kiros & Hinton, arXiv 1607.06450), RMSNorm
+// (both: pmm/token_rows/row_norm.hpp) and BatchNorm (batch_norm.hpp), with a scale, and except for RMSNorm a shift, per column. LayerNorm
+// and RMSNorm sum over the columns of a row, BatchNorm over all rows of the graph or batch. RMSNorm with ReLU is one pass instead
+// (rms_norm.hpp).
 //
 // In evaluation BatchNorm uses running statistics m' and v'. A training step moves them by a share of 0.1 towards the mean of
 // the statistics of its batches (one on the full graph), with n - 1 in place of n in v, as in PyTorch. Running statistics are
@@ -49,9 +50,9 @@ struct CenteredNormParameters {
   pmm::DistVector<T> variance, variance_of_batch;
 };
 
-/// Arguments for the construction of a CenteredNorm.
+/// Arguments for the construction of a HiddenNorm. RMSNorm has no `parameters`.
 template<class T>
-struct CenteredNormParts {
+struct HiddenNormParts {
   Norm kind = Norm::layer;
   pmm::DistVector<T> scale, scale_gradient;
   CenteredNormParameters<T> parameters;
@@ -60,34 +61,36 @@ struct CenteredNormParts {
 
 /// Memory of the norm of one layer.
 template<class T>
-struct CenteredNormMemory {
+struct HiddenNormMemory {
   runtime::GrowingVector<T> mean{"orthant::models::norm_mean"};
   runtime::GrowingVector<T> inverse_deviation{"orthant::models::norm_inverse_deviation"};
 };
 
-/// Length of the borrowed `sums` of a CenteredNorm if this rank has `block` of Z.
-[[nodiscard]] std::int64_t num_centered_sums(Norm kind, pmm::Block const& block);
-/// Reserves space for partial sums of BatchNorm; LayerNorm needs reserve_column_sums(). `Work`: a Workspace or a WorkspacePlan. The
+/// Length of the borrowed `sums` of a HiddenNorm if this rank has `block` of Z.
+[[nodiscard]] std::int64_t num_norm_sums(Norm kind, pmm::Block const& block);
+/// Reserves space for partial sums of BatchNorm; the other norms need reserve_column_sums(). `Work`: a Workspace or a WorkspacePlan. The
 /// space is used only within each call.
 template<class Work>
-void reserve_centered_norm(Work& work, Norm kind, pmm::Block const& block) {
+void reserve_norm(Work& work, Norm kind, pmm::Block const& block) {
   if (kind == Norm::batch)
     work.reserve(pmm::Slot::sums, num_batch_norm_sums(block.rows.size(), block.columns.size()));
 }
-/// Lists the arrays of CenteredNormMemory.
-void plan_centered_norm_arrays(pmm::StepPlan& step, Norm kind, pmm::Placement const& z);
+/// Lists the arrays of HiddenNormMemory.
+void plan_norm_arrays(pmm::StepPlan& step, Norm kind, pmm::Placement const& z);
 
 template<class T>
-class CenteredNorm {
+class HiddenNorm {
  public:
-  /// Norm of `z`, which must be replicated over its third axis and must stay in the same memory. `sums` [num_centered_sums()] is borrowed
+  using Sum = runtime::SumOf<T>;
+
+  /// Norm of `z`, which must be replicated over its third axis and must stay in the same memory. `sums` [num_norm_sums()] is borrowed
   /// memory, used only within each call. Not collective.
-  CenteredNorm(pmm::DistMatrix<T> const& z, CenteredNormParts<T> parts,
-               std::shared_ptr<pmm::Workspace<T>> workspace, runtime::Vector<T> sums,
-               CenteredNormMemory<T>& memory);
+  HiddenNorm(pmm::DistMatrix<T> const& z, HiddenNormParts<Sum> parts,
+             std::shared_ptr<pmm::Workspace<Sum>> workspace, runtime::Vector<Sum> sums,
+             HiddenNormMemory<Sum>& memory);
 
   /// y := norm(z). y must have the placement of z, but separate memory. Keeps the state for the backward pass. In training BatchNorm
-  /// also stores its statistics. Collective over the column axis (LayerNorm) or the row axis (BatchNorm in training). Enqueues on exec.
+  /// also stores its statistics. Collective over the column axis (LayerNorm, RMSNorm) or the row axis (BatchNorm in training). Enqueues on exec.
   void forward(runtime::DefaultExec const& exec, Pass pass, pmm::DistMatrix<T> const& y) const;
   /// y := the result of the last forward(), recomputed from z. Local. Enqueues on exec.
   void restore(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& y) const;
@@ -99,24 +102,26 @@ class CenteredNorm {
   [[nodiscard]] bool is_batch_norm() const { return parts_.kind == Norm::batch; }
   [[nodiscard]] pmm::RowNormSettings row_settings() const;
   [[nodiscard]] pmm::RowParts row_parts() const;
-  [[nodiscard]] BatchNormState<T> batch_state() const { return {mean_, inverse_deviation_}; }
+  [[nodiscard]] BatchNormState<Sum> batch_state() const { return {mean_, inverse_deviation_}; }
   void reduce_row_sums(runtime::DefaultExec const& exec) const;
-  void backward_of_layer(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& gradient) const;
+  void backward_of_rows(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& gradient) const;
   void backward_of_batch(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& gradient) const;
 
   pmm::DistMatrix<T> z_;
-  CenteredNormParts<T> parts_;
-  std::shared_ptr<pmm::Workspace<T>> workspace_;
-  runtime::Vector<T> sums_, mean_, inverse_deviation_;
+  HiddenNormParts<Sum> parts_;
+  std::shared_ptr<pmm::Workspace<Sum>> workspace_;
+  runtime::Vector<Sum> sums_, mean_, inverse_deviation_;
 };
 
-/// List forward(), restore() and backward() for a z with this placement.
-void plan_centered_norm(pmm::StepPlan& step, Norm kind, pmm::Placement const& z, Pass pass);
-void plan_restore_centered_norm(pmm::StepPlan& step, Norm kind, pmm::Placement const& z);
-void plan_centered_norm_backward(pmm::StepPlan& step, Norm kind, pmm::Placement const& z,
-                                 bool has_partial_gradients);
+/// List forward(), restore() and backward() for a z with this placement and format of elements.
+void plan_norm(pmm::StepPlan& step, Norm kind, pmm::Placement const& z, Pass pass, runtime::Wire format);
+void plan_restore_norm(pmm::StepPlan& step, Norm kind, pmm::Placement const& z, runtime::Wire format);
+void plan_norm_backward(pmm::StepPlan& step, Norm kind, pmm::Placement const& z, bool has_partial_gradients,
+                        runtime::Wire format);
 
-extern template class CenteredNorm<float>;
-extern template class CenteredNorm<double>;
+extern template class HiddenNorm<float>;
+extern template class HiddenNorm<double>;
+extern template class HiddenNorm<runtime::Bf16Number>;
+extern template class HiddenNorm<runtime::Fp16Number>;
 
 } // namespace orthant::models
