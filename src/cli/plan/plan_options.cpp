@@ -88,7 +88,6 @@ void complete(Context& context, PlanOptions& o) {
   if (!o.widths.empty()) take_widths(context, o);
   settle_idle_options(context, o);
   require_fitting_types(o);
-  require_prunable(o);
   require_readable_times(o, "epoch");
   if (o.mode == "full")
     std::ignore = models::with_num_steps(training_of(o), o.epochs);

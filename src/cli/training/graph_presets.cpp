@@ -54,7 +54,6 @@ void complete_epoch_options(Context& context, TrainOptions& train) {
     runtime::throw_user("bench epoch multiplies by all edges: leave out --edge-dropout");
   if (train.epochs == 0) runtime::throw_user("--epochs 0: at least one epoch must be timed");
   require_fitting_types(train);
-  require_prunable(train);
   require_readable_times(train, "epoch");
 }
 

@@ -119,12 +119,28 @@ void add_other_models(List& list, TrainOptions const& o, models::ModelTraits con
     list.push_back({"aggregator", "it is for --model sage and graphconv"});
 }
 
+/// Steps that compute all rows.
+void add_pruning(List& list, TrainOptions const& o, models::ModelTraits const& traits) {
+  auto const add = [&](std::string reason) {
+    list.push_back({"prune", std::move(reason), [](auto& options) { options.prune = "off"; }});
+  };
+  if (o.task == "links")
+    add("--task links trains on all vertices");
+  else if (o.mode == "minibatch")
+    add("it is for steps on the full graph");
+  else if (o.schedule == "pmm3d" && !traits.attention)
+    add("only the owners of vertices, which is --schedule rows, can skip some");
+  else if (o.norm == "batch")
+    add("--norm batch takes means over all vertices");
+}
+
 List without_meaning(TrainOptions const& o) {
   auto const traits = models::traits_of(models::parse_model(o.model), aggregator_of(o));
   List list;
   add_hidden_layers(list, o, traits);
   add_operator(list, o, traits);
   add_other_models(list, o, traits);
+  add_pruning(list, o, traits);
   return list;
 }
 
@@ -134,6 +150,7 @@ bool asks_for_nothing(Context const& context, std::string_view option) {
   if (option == "device-graph") return value == "off";
   if (option == "norm" || option == "class-weights") return value == "none";
   if (option == "activation") return value == "relu";
+  if (option == "prune") return value != "on";
   if (option == "monitor") return value == "accuracy";
   if (option == "decoder") return value == "dot";
   if (option == "residual" || option == "roc-auc" || option == "head") return value == false;
@@ -193,6 +210,7 @@ void settle_idle_options(Context const& context, TrainOptions& options) {
     }
     if (reset != nullptr) reset(options);
   }
+  if (options.prune == "on" && options.schedule == "auto") options.schedule = "rows"; // the only one that can
 }
 
 void require_effective_optimizer_options(Context const& context, OptimizerOptions const& options) {

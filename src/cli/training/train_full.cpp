@@ -32,8 +32,7 @@ choose_pruning(Context const& context, TrainOptions const& options, pmm::Process
                models::NetworkSettings const& model, models::TrainSettings const& settings,
                models::MemoryEstimate& estimate) {
   auto const prune = models::parse_prune(options.prune);
-  if (prune == models::Prune::off || model.edge_dropout > 0 || model.model != models::Model::gcn ||
-      model.norm == models::Norm::batch || models::predicts_links(model) ||
+  if (prune == models::Prune::off || model.norm == models::Norm::batch || models::predicts_links(model) ||
       model.schedule != models::Schedule::rows)
     return std::nullopt;
   auto const is_asked_for = prune == models::Prune::on;
@@ -201,7 +200,6 @@ void require_full_graph_grid(std::string const& grid, int num_ranks) {
 
 TrainEnd train_full(TrainOptions const& options, Context& context) {
   require_fitting_types(options);
-  require_prunable(options);
   choose_gemm_math(options.gemm_math, options.compute_dtype);
   choose_gemm_libraries(context, options.gemm_table);
   return options.compute_dtype == "fp32" ? train_in_full<float>(options, context)

@@ -212,7 +212,6 @@ models::MiniBatchSettings mini_batches_of(TrainOptions const& o, pmm::GridShape 
 
 TrainEnd train_minibatch(TrainOptions const& options, Context& context) {
   require_fitting_types(options);
-  require_prunable(options);
   choose_gemm_math(options.gemm_math, options.compute_dtype);
   choose_gemm_libraries(context, options.gemm_table);
   return options.compute_dtype == "fp32" ? train<float>(options, context) : train<double>(options, context);

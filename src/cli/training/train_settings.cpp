@@ -297,20 +297,6 @@ void require_fitting_types(TrainOptions const& o) {
     runtime::throw_user("--operand-dtype bf16 needs a device of compute capability 8.0 or newer; take fp16");
 }
 
-void require_prunable(TrainOptions const& o) {
-  if (o.prune != "on") return;
-  if (o.edge_dropout > 0)
-    runtime::throw_user("--prune on cannot be combined with --edge-dropout: leave out one of them");
-  if (o.model != "gcn")
-    runtime::throw_user("--prune on goes with --model gcn: leave it out with --model {}", o.model);
-  if (o.norm == "batch")
-    runtime::throw_user("--prune on leaves out rows, and --norm batch takes the mean of all: take one");
-  if (o.mode == "minibatch")
-    runtime::throw_user("--prune on works on the full graph; leave it out with --mode minibatch");
-  if (o.schedule != "rows")
-    runtime::throw_user("--prune on needs --schedule rows: only there can a training step skip vertices");
-}
-
 models::Architecture record_of_weights(models::NetworkSettings const& settings,
                                        graph::StoreFacts const& facts) {
   auto record = models::record_of(settings, facts);

@@ -50,8 +50,6 @@ namespace orthant::cli {
 void judge_by(WeightFiles& files, TrainOptions const& options, graph::GraphStore const& store);
 /// Throws UserError if --comm-dtype or --operand-dtype cannot be combined with --compute-dtype, or is not supported by the device.
 void require_fitting_types(TrainOptions const& options);
-/// Throws UserError if --prune on is combined with options that do not support it.
-void require_prunable(TrainOptions const& options);
 
 /// Record of a training in a weights file: the architecture, and the libraries that multiplied.
 [[nodiscard]] models::Architecture record_of_weights(models::NetworkSettings const& settings,

@@ -253,6 +253,9 @@ def options_without_meaning_are_reported(ranks):
                 (GIN, ["--head"], r"--model gin always has one"),
                 (GIN, ["--self-loops", "add"], r"--model gin has an operator of its own"),
                 (["--schedule", "pmm3d"], ["--gather", "needed"], r"--schedule pmm3d moves whole blocks"),
+                (["--schedule", "pmm3d"], ["--prune", "on"], r"only the owners of vertices, which is --schedule rows, can skip some"),
+                (batches, ["--prune", "on"], r"it is for steps on the full graph"),
+                (["--norm", "batch"], ["--prune", "on"], r"--norm batch takes means over all vertices"),
         ):
             train = ["train", "--dataset", "karate", "--compute-dtype", "fp64", "--epochs", "2", *words]
             plain = losses(lines_of(ranks, scratch, train))
@@ -280,13 +283,10 @@ def mistakes(ranks):
             ([*APPNP, "--residual"], r"--residual goes with --model gcn and sage"),
             ([*GCNII, "--input-projection"], r"--input-projection goes with --model gcn, sage and gin"),
             ([*APPNP, "--operand-dtype", "bf16"], r"--operand-dtype of 16 bits goes with --model gcn"),
-            ([*APPNP, "--schedule", "rows", "--prune", "on"], r"--prune on goes with --model gcn"),
             ([*SAGE, "least"], r"'least' is none of auto, mean, sum, max"),
             ([*SAGE, "max", "--comm-dtype", "bf16"], r"--aggregator max sends fp32 or fp64: leave out --comm-dtype"),
             ([*SAGE, "mean", "--operand-dtype", "bf16"], r"--operand-dtype of 16 bits goes with --model gcn"),
-            ([*SAGE, "mean", "--schedule", "rows", "--prune", "on"], r"--prune on goes with --model gcn"),
             (["--edge-dropout", "1"], r"--edge-dropout: is 1, but must be at least 0 and at most 0.999"),
-            (["--edge-dropout", "0.1", "--schedule", "rows", "--prune", "on"], r"--prune on cannot be combined with --edge-dropout"),
             (["--model", "gat", "--hidden", "9"], r"hidden layers of 9 columns cannot be cut in 8 heads"),
             (["--model", "gat", "--heads", "0"], r"--heads: is 0, but must be at least 1"),
             ([*GIN, "--residual"], r"--residual goes with --model gcn and sage"),

@@ -150,7 +150,6 @@ def mistakes(ranks):
         for words, message in (
                 (["--mode", "minibatch"], r"--task links is trained on the full graph so far: leave out --mode minibatch"),
                 (["--schedule", "pmm3d"], r"--task links is trained in the schedule rows: leave out --schedule pmm3d"),
-                (["--prune", "on", "--schedule", "rows"], r"--prune on skips vertices .*: leave it out with --task links"),
                 (["--comm-dtype", "bf16"], r"--comm-dtype and --operand-dtype of 16 bits go with --task nodes"),
                 (["--operand-dtype", "bf16"], r"--comm-dtype and --operand-dtype of 16 bits go with --task nodes"),
                 (["--class-weights", "balanced"], r"--class-weights is of classes of vertices"),

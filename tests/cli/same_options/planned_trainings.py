@@ -91,8 +91,7 @@ def refused_lines(ranks):
                            (["--epochs", "3", "--warmup-steps", "5"], r"--warmup-steps 5 of a training of 3 steps"),
                            (["--model", "gat", "--hidden", "30"], r"cannot be cut in 8 heads"),
                            (["--task", "links"], r"no held-out edges to predict"),
-                           (["--checkpoint-every", "5h", "--checkpoint", "none"], r"--checkpoint-every 5h: give a number of epochs"),
-                           (["--prune", "on"], r"--prune on needs --schedule rows")):
+                           (["--checkpoint-every", "5h", "--checkpoint", "none"], r"--checkpoint-every 5h: give a number of epochs")):
         expect_mistake(ranks, ["train", *plan, *words], message)
         expect_mistake(ranks, ["plan", *plan, *words], message)
     for words, message in ((["--compute-dtype", "fp64"], r"plan counts .*fp32: leave out --compute-dtype fp64"),

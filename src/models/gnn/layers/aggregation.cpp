@@ -237,13 +237,13 @@ class SelfAggregation final : public Aggregation<T> {
         of_neighbours_(std::move(of_neighbours)),
         parts_(std::move(parts)) {
     if (keeps_brought(plan)) brought_ = pmm::DistMatrix<T>(grid, plan.aggregate(), parts_.brought);
-    if (!plan.owners) moved_ = pmm::DistMatrix<T>(grid, plan.aggregated(), parts_.moved);
+    if (!keeps_rows(plan)) moved_ = pmm::DistMatrix<T>(grid, plan.aggregated(), parts_.moved);
   }
 
   void forward(DefaultExec const& exec, pmm::DistMatrix<T> const& from,
                pmm::DistMatrix<T> const& to) override {
     // H[c,b] := sum_a A^[c,a] F[a,b] + (1 + epsilon) R F[a,b]
-    if (!plan_.owners)
+    if (!keeps_rows(plan_))
       parts_.path.bring(exec, from, brought_);
     else if (keeps_brought(plan_))
       copy_numbers(exec, from, brought_);
@@ -256,9 +256,9 @@ class SelfAggregation final : public Aggregation<T> {
                 pmm::DistMatrix<T> const& to) override {
     if (!std::exchange(has_gradient_, false)) find_gradient(exec, from);
     // dF[a,b] := sum_c A^[c,a]^T dH[c,b] + (1 + epsilon) R^T dH[c,b]
-    if (!plan_.owners) parts_.path.bring_back(exec, from, moved_);
+    if (!keeps_rows(plan_)) parts_.path.bring_back(exec, from, moved_);
     of_neighbours_->backward(exec, from, to);
-    add_scaled(exec, plan_.owners ? from : moved_, parts_.epsilon.local(), to);
+    add_scaled(exec, keeps_rows(plan_) ? from : moved_, parts_.epsilon.local(), to);
   }
   void forward_to_logits(DefaultExec const& exec, pmm::DistMatrix<T> const& from,
                          pmm::DistMatrix<T> const& to) override {

@@ -72,9 +72,9 @@ template<class T>
 struct SelfAggregationParts {
   ResidualPath<T> path; // from aggregated() to aggregate()
   pmm::DistVector<T> epsilon, epsilon_gradient;
-  runtime::Vector<T> brought;  // R F, unless it shares memory with F
-  runtime::Vector<T> moved;    // R^T dH, if it lies elsewhere
-  runtime::Vector<double> sum; // one element
+  runtime::Vector<double> sum;  // one element
+  runtime::Vector<T> brought{}; // R F, unless it shares memory with F
+  runtime::Vector<T> moved{};   // R^T dH, if it lies elsewhere
 };
 
 /// Adds the vertex itself to the aggregation `of_neighbours`. The gradient of epsilon is summed over the ranks, except in the schedule

@@ -69,7 +69,7 @@ class AttentionAggregation final : public Aggregation<T> {
     result_.bring_back(exec, p, own);
     if (!s_.plan.averages_heads) return;
     passes.add(passes_.average);
-    average_heads(exec, s_.plan.heads(), s_.num_own, sums_, to.storage());
+    average_heads(exec, s_.plan.heads(), s_.num_results, sums_, to.storage());
   }
 
   void backward(DefaultExec const& exec, pmm::DistMatrix<T> const& from,
@@ -78,7 +78,7 @@ class AttentionAggregation final : public Aggregation<T> {
     auto own = from.storage();
     if (s_.plan.averages_heads) {
       passes.add(passes_.spread);
-      spread_heads(exec, s_.plan.heads(), s_.num_own, own, sums_);
+      spread_heads(exec, s_.plan.heads(), s_.num_results, own, sums_);
       own = sums_;
     }
     auto const dp = result_.bring(exec, own, result_memory_);
@@ -125,17 +125,33 @@ class AttentionAggregation final : public Aggregation<T> {
       pmm::fill_dropped(exec, grid_.passes(), edges_.block, s_.heads.count, kept_, fill, coefficients_);
   }
 
+  /// Memory of the rows of `of_rows` that Q keeps. In the forward pass they stay in the layer's own memory if the block reads them there.
+  [[nodiscard]] Vector<T> selected_rows() const {
+    return part_of(ends_gradient_, s_.num_ends_gradient(), s_.num_selected());
+  }
+  [[nodiscard]] Vector<T> bring_rows(DefaultExec const& exec, Vector<T> const& own) const {
+    if (!s_.selects_rows) return rows_.bring(exec, own, kept_rows_);
+    auto const selected = s_.rows_steps.has_copy() ? selected_rows() : kept_rows_;
+    select_rows(exec, grid_.passes(), *parts_.kept, own, s_.num_selected_columns(), selected);
+    return rows_.bring(exec, selected, kept_rows_);
+  }
+  void bring_rows_back(DefaultExec const& exec, Vector<T> const& block, Vector<T> const& own) const {
+    if (!s_.selects_rows) return rows_.bring_back(exec, block, own);
+    rows_.bring_back(exec, block, selected_rows());
+    spread_rows(exec, grid_.passes(), *parts_.kept, selected_rows(), s_.num_selected_columns(), own);
+  }
+
   void find_scores(DefaultExec const& exec, Vector<T> const& u) {
     auto& passes = grid_.passes();
     auto const& block = edges_.block;
     if (s_.plan.is_dynamic()) {
-      brought_rows_ = rows_.bring(exec, u, kept_rows_);
+      brought_rows_ = bring_rows(exec, u);
       brought_values_ = values_.bring(exec, u, kept_values_);
       return dynamic_scores(exec, passes, block, s_.heads, dynamic_operands(), coefficients_);
     }
     passes.add(passes_.ends);
     find_ends(exec, s_.plan.heads(), s_.num_own, u, parts_.vectors.storage(), kept_ends_);
-    brought_rows_ = rows_.bring(exec, part_of(kept_ends_, 0, s_.num_ends()), kept_rows_);
+    brought_rows_ = bring_rows(exec, part_of(kept_ends_, 0, s_.num_ends()));
     brought_columns_ = columns_.bring(exec, part_of(kept_ends_, s_.num_ends(), s_.num_ends()), kept_columns_);
     brought_values_ = values_.bring(exec, u, kept_values_);
     static_scores(exec, passes, block, s_.heads.count, brought_rows_, brought_columns_, coefficients_);
@@ -148,7 +164,7 @@ class AttentionAggregation final : public Aggregation<T> {
     auto const terms = part_of(ends_gradient_, count, count);
     dynamic_scores_backward(exec, passes, edges_.block, s_.heads, dynamic_operands(), coefficients_gradient_,
                             {dl, dv, terms});
-    rows_.bring_back(exec, dl, du);
+    bring_rows_back(exec, dl, du); // before the values, which overwrite their columns
     values_.bring_back(exec, dv, du);
     // da_h := the sum of the terms of this rank's edges and heads
     passes.add(passes_.vectors);
@@ -163,13 +179,14 @@ class AttentionAggregation final : public Aggregation<T> {
         std::pair(s_.counts.rows * s_.heads.count, s_.counts.columns * s_.heads.count);
     auto const own = part_of(ends_gradient_, rows + columns, 2 * s_.num_ends());
     // ds and dt of this block, or of the owner if nothing moves
-    auto const ds =
-        s_.rows_steps.has_copy() ? part_of(ends_gradient_, 0, rows) : part_of(own, 0, s_.num_ends());
+    auto const ds = s_.rows_steps.has_copy() ? part_of(ends_gradient_, 0, rows)
+                    : s_.selects_rows        ? selected_rows()
+                                             : part_of(own, 0, s_.num_ends());
     auto const dt = s_.columns_steps.has_copy() ? part_of(ends_gradient_, rows, columns)
                                                 : part_of(own, s_.num_ends(), s_.num_ends());
     static_scores_backward(exec, passes, edges_.block, s_.heads.count, brought_rows_, brought_columns_,
                            coefficients_gradient_, ds, dt);
-    rows_.bring_back(exec, ds, part_of(own, 0, s_.num_ends()));
+    bring_rows_back(exec, ds, part_of(own, 0, s_.num_ends()));
     columns_.bring_back(exec, dt, part_of(own, s_.num_ends(), s_.num_ends()));
     values_.bring_back(exec, dv, du);
     // da_h := sum_i ds_ih Z_ih and dt_ih Z_ih;  dZ_ih += ds_ih a_h row + dt_ih a_h column

@@ -7,6 +7,7 @@
 
 #include "models/gnn/layers/aggregation.hpp"
 #include "models/gnn/plan/attention_step.hpp"
+#include "pmm/aggregate/row_lists.hpp"
 #include "runtime/arrays/allocation.hpp"
 
 #include <memory>
@@ -41,9 +42,10 @@ struct AttentionScratch {
 /// Matrices of an attention layer.
 template<class T>
 struct AttentionParts {
-  pmm::DistMatrix<T> vectors;          // a, [heads x num_vector()], whole on every rank
-  pmm::DistMatrix<T> vectors_gradient; // this rank's partial gradient
-  pmm::DistMatrix<T> projected;        // U, kept for the backward pass
+  pmm::DistMatrix<T> vectors;                    // a, [heads x num_vector()], whole on every rank
+  pmm::DistMatrix<T> vectors_gradient;           // this rank's partial gradient
+  pmm::DistMatrix<T> projected;                  // U, kept for the backward pass
+  std::shared_ptr<pmm::RowSelection const> kept; // rows of U that Q keeps; null: all
 };
 
 /// `scratch` must have its full size, and `grid` must outlive the aggregation. The adjacency must have edges (owned_adjacency.hpp);

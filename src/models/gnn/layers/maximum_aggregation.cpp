@@ -48,7 +48,7 @@ MaximumScratchPlan maximum_scratch_of(pmm::StepPlan const& step, NetworkPlan con
                                       pmm::CellSizes const& cells) {
   MaximumScratchPlan scratch;
   for (auto const& layer : plan.layers)
-    if (layer.takes_maximum) scratch.add(scratch_of(step, layer, cells));
+    if (layer.takes_maximum) scratch.add(scratch_of(step, layer, cells_of(layer, cells)));
   return scratch;
 }
 

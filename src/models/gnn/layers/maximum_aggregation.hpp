@@ -26,7 +26,7 @@ struct MaximumScratchPlan {
   void list(pmm::StepPlan& step) const;
 };
 
-/// Scratch sizes of a network. `cells`: cells of its block in the schedule `rows`; ignored otherwise.
+/// Scratch sizes of a network. `cells`: cells of its whole block in the schedule `rows`; ignored otherwise.
 [[nodiscard]] MaximumScratchPlan maximum_scratch_of(pmm::StepPlan const& step, NetworkPlan const& plan,
                                                     pmm::CellSizes const& cells);
 void reserve_maximum(pmm::WorkspacePlan& work, pmm::StepPlan const& step, NetworkPlan const& plan);

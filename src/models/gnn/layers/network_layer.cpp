@@ -158,17 +158,14 @@ NetworkLayer<T>::NetworkLayer(pmm::ProcessGrid const& grid, NetworkLayerPlan con
     if (p.attention)
       aggregation_ = make_attention_aggregation<T>(
           grid, p, std::get<OwnedAdjacency<T>>(graph.adjacency), scratch.workspace,
-          {parameters_.attention->vectors, parameters_.attention->vectors_gradient, middle_},
+          {parameters_.attention->vectors, parameters_.attention->vectors_gradient, middle_,
+           graph.self_path.kept},
           scratch.attention, *memory.attention);
     if (p.has_self_scale) {
-      SelfAggregationParts<T> parts{graph.self_path,
-                                    parameters_.epsilon,
-                                    parameters_.epsilon_gradient,
-                                    {},
-                                    {},
+      SelfAggregationParts<T> parts{graph.self_path, parameters_.epsilon, parameters_.epsilon_gradient,
                                     scratch.self.sum.reserve(1)};
       if (keeps_brought(p)) parts.brought = lent(grid, p.aggregate(), memory.self);
-      if (!p.owners) parts.moved = lent(grid, p.aggregated(), scratch.self.moved);
+      if (!keeps_rows(p)) parts.moved = lent(grid, p.aggregated(), scratch.self.moved);
       aggregation_ = make_self_aggregation<T>(grid, p, std::move(aggregation_), std::move(parts));
     }
     if (p.has_self_weight)

@@ -36,14 +36,14 @@ ResidualPath<T> make_residual_path(pmm::ProcessGrid const& grid, pmm::Placement 
           std::make_shared<pmm::Relayout<T> const>(grid, output, input, output_rows)};
 }
 
+void plan_selection_arrays(pmm::StepPlan& step, pmm::Placement const& input, pmm::Placement const& output) {
+  plan_row_selection(step, step.block(output).rows.size(), step.block(input).rows.size());
+}
+
 void plan_residual_arrays(pmm::StepPlan& step, NetworkLayerPlan const& plan,
                           NetworkEpochTraits const& traits) {
-  if (!plan.is_residual) return;
-  if (plan.owners) {
-    if (plan.owners->kept)
-      plan_row_selection(step, step.block(plan.output).rows.size(), step.block(plan.input).rows.size());
-    return;
-  }
+  if (!plan.is_residual || keeps_rows(plan)) return;
+  if (plan.owners) return plan_selection_arrays(step, plan.input, plan.output);
   for (auto const is_backward : {false, true})
     plan_relayout_arrays(step, traits.residual_sizes(plan, is_backward));
 }
@@ -91,7 +91,7 @@ ORTHANT_INSTANTIATE(runtime::Fp16Number)
 void SelfScratchPlan::add(pmm::StepPlan const& step, NetworkLayerPlan const& layer,
                           bool needs_input_gradient) {
   auto const numbers_of = [&](pmm::Placement const& placement) { return step.block(placement).num_padded; };
-  auto const is_local = layer.owners.has_value();
+  auto const is_local = keeps_rows(layer);
   if (layer.has_self_scale) {
     sum = 1;
     if (!is_local) moved = std::max(moved, numbers_of(layer.aggregated()));
@@ -115,7 +115,7 @@ void SelfScratchPlan::list(pmm::StepPlan& step) const {
 }
 
 void plan_self_arrays(pmm::StepPlan& step, NetworkLayerPlan const& layer) {
-  if (layer.has_self_weight && layer.aggregates_first && !layer.owners)
+  if (layer.has_self_weight && layer.aggregates_first && !keeps_rows(layer))
     plan_matrix(step, layer.middle, "orthant::models::self");
   if (layer.has_self_scale && keeps_brought(layer))
     plan_matrix(step, layer.aggregate(), "orthant::models::self");
@@ -123,7 +123,8 @@ void plan_self_arrays(pmm::StepPlan& step, NetworkLayerPlan const& layer) {
 
 void plan_self_path_arrays(pmm::StepPlan& step, NetworkLayerPlan const& layer,
                            NetworkEpochTraits const& traits) {
-  if (!layer.reads_itself() || layer.owners) return;
+  if (!layer.brings_itself() || keeps_rows(layer)) return;
+  if (layer.owners) return plan_selection_arrays(step, layer.input, layer.output);
   for (auto const is_backward : {false, true})
     plan_relayout_arrays(step, traits.self_sizes(layer, is_backward));
 }

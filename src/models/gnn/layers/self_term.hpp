@@ -26,7 +26,8 @@ namespace orthant::models {
 // Moves of rows around a convolution, for a residual F_{l+1} = D + F_l and for the term of the vertex itself. In the schedule `pmm3d`
 // input and output of a layer lie on different planes and in different orders of rows (docs/design.md 2.2). F is sent to where the
 // output lies, and dF_{l+1} back, with one all_to_all of the group in each direction; both can start before the layer's products.
-// In the schedule `rows` both have the same owner, so nothing is copied: F is read, and dF_{l+1} is kept, in place.
+// In the schedule `rows` both have the same owner: F is read, and dF_{l+1} is kept, in place. If the output keeps fewer rows than the
+// input, these are selected, and the gradient of the others is 0.
 
 /// Moves F of one layer from the placement of the input to that of the output, and gradients back. A default-constructed path means
 /// that the layer needs none. If the output keeps fewer rows than the input, only these rows are moved; the gradient of the others
@@ -69,6 +70,8 @@ template<class T>
 [[nodiscard]] ResidualPath<T>
 make_residual_path(pmm::ProcessGrid const& grid, pmm::Placement const& input, pmm::Placement const& output,
                    std::vector<std::int64_t> const& input_rows, std::vector<std::int64_t> const& output_rows);
+/// Lists the arrays of a path that selects rows.
+void plan_selection_arrays(pmm::StepPlan& step, pmm::Placement const& input, pmm::Placement const& output);
 /// Lists the arrays of make_residual_path().
 void plan_residual_arrays(pmm::StepPlan& step, NetworkLayerPlan const& plan,
                           NetworkEpochTraits const& traits);

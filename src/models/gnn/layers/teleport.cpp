@@ -64,10 +64,14 @@ void plan_teleport_arrays(pmm::StepPlan& step, NetworkPlan const& plan, bool dro
 void plan_teleport_path_arrays(pmm::StepPlan& step, NetworkPlan const& plan,
                                NetworkEpochTraits const& traits) {
   if (!plan.teleport) return;
-  for (auto const& site : plan.teleport->sites)
+  auto const& start = teleport_start(plan);
+  auto const has_owners = plan.layers.front().owners.has_value();
+  for (auto const& site : plan.teleport->sites) {
+    if (site == start) continue;
+    if (has_owners) plan_selection_arrays(step, start, site);
     for (auto const is_backward : {false, true})
-      if (site != teleport_start(plan))
-        plan_relayout_arrays(step, traits.teleport_sizes(plan, site, is_backward));
+      if (!has_owners) plan_relayout_arrays(step, traits.teleport_sizes(plan, site, is_backward));
+  }
 }
 
 template<class T>

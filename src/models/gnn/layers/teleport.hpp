@@ -3,7 +3,8 @@
 //
 // H0, which every aggregating layer adds to its result (equations: models/layers/propagation_terms.hpp). In the schedule `pmm3d`
 // results lie at several placements, the sites of TeleportPlan. H0 is sent to each site once per pass, and the gradients, summed
-// per site, are sent back once. In the schedule `rows` the only site is where H0 lies.
+// per site, are sent back once. In the schedule `rows` the only site is where H0 lies, unless layers keep fewer rows than H0: then
+// each number of rows is a site, to which rows of H0 are selected.
 
 #include "models/gnn/layers/aggregation.hpp"
 #include "models/gnn/layers/self_term.hpp"

@@ -64,7 +64,7 @@ NetworkLayerPlaces<T> places_of(NetworkPlan const& plan, bool shares_outputs, st
   auto const& layer = plan.layers[l];
   if (!shares_outputs) {
     auto const is_swapped = gets_gradient_in_middle(plan, l) != static_cast<bool>(layer.second);
-    auto const has_local_residual = layer.is_residual && layer.owners && !layer.owners->kept;
+    auto const has_local_residual = layer.is_residual && keeps_rows(layer);
     auto& gradient = has_local_residual ? scratch.residual_gradient
                      : is_swapped       ? scratch.middle
                                         : scratch.gradient;

@@ -267,14 +267,19 @@ void plan_adjacency_products(pmm::StepPlan& step, graph::StoreFacts const& facts
   }
 }
 
-void plan_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
-                   NetworkSettings const& settings, NetworkEpochTraits const& traits,
-                   pmm::Lifetime features) {
+void plan_whole_blocks(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
+                       NetworkSettings const& settings, NetworkEpochTraits const& traits) {
   plan_adjacency(step, facts, plan, traits);
   plan_adjacency_products(step, facts, plan, traits);
   if (auto const& first = plan.layers.front(); first.owners && first.reads_edges())
     plan_edges(step, cells_of(step, first), traits.num_nonzeros(first.adjacency), needs_edge_ids(settings),
                plan.drops_edges);
+}
+
+void plan_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
+                   NetworkSettings const& settings, NetworkEpochTraits const& traits,
+                   pmm::Lifetime features) {
+  plan_whole_blocks(step, facts, plan, settings, traits);
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     auto const& layer = plan.layers[l];
     if (has_output_keys(plan, settings, l)) plan_block_keys(step, layer.result());
@@ -301,13 +306,13 @@ NetworkOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph:
 template<class T>
 NetworkOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                                             NetworkPlan const& plan, NetworkSettings const& settings,
-                                            InputFeatures<T> features,
-                                            std::optional<OwnedAdjacency<T>> owned) {
+                                            InputFeatures<T> features, std::optional<OwnedAdjacency<T>> owned,
+                                            std::vector<pmm::DroppedBlock<T>> of_owned) {
   NetworkOperands<T> operands;
   operands.plan = plan;
   operands.features = std::move(features);
+  operands.dropped = std::move(of_owned);
   auto* const dropped = plan.drops_edges ? &operands.dropped : nullptr;
-  ORTHANT_REQUIRE(!owned || dropped == nullptr, "edges of a block that has been read are not dropped");
   AdjacencyBlocks<T> blocks(grid, store, dropped);
   // One block for all layers.
   if (auto const& owners = plan.layers.front().owners; owners && !owned)
@@ -346,9 +351,9 @@ NetworkOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph:
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template NetworkOperands<T> make_full_graph_operands(pmm::ProcessGrid const&, graph::GraphStore const&,    \
                                                        NetworkPlan const&, NetworkSettings const&);          \
-  template NetworkOperands<T> make_full_graph_operands(pmm::ProcessGrid const&, graph::GraphStore const&,    \
-                                                       NetworkPlan const&, NetworkSettings const&,           \
-                                                       InputFeatures<T>, std::optional<OwnedAdjacency<T>>);
+  template NetworkOperands<T> make_full_graph_operands(                                                      \
+      pmm::ProcessGrid const&, graph::GraphStore const&, NetworkPlan const&, NetworkSettings const&,         \
+      InputFeatures<T>, std::optional<OwnedAdjacency<T>>, std::vector<pmm::DroppedBlock<T>>);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 #undef ORTHANT_INSTANTIATE

@@ -147,12 +147,13 @@ template<class T>
 [[nodiscard]] NetworkOperands<T>
 make_full_graph_operands(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                          NetworkPlan const& plan, NetworkSettings const& settings);
-/// The same with features, and in the schedule `rows` optionally a block, that have been read before.
+/// The same with features, and in the schedule `rows` optionally a block, that have been read before. `dropped`: of that block.
 template<class T>
 [[nodiscard]] NetworkOperands<T>
 make_full_graph_operands(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                          NetworkPlan const& plan, NetworkSettings const& settings, InputFeatures<T> features,
-                         std::optional<OwnedAdjacency<T>> owned);
+                         std::optional<OwnedAdjacency<T>> owned,
+                         std::vector<pmm::DroppedBlock<T>> dropped = {});
 
 /// Whether the layer needs the original ids of the columns of its block.
 [[nodiscard]] inline bool needs_column_ids(NetworkLayerPlan const& layer) {
@@ -166,6 +167,10 @@ void plan_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, Network
 /// Lists what the products with these blocks keep.
 void plan_adjacency_products(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
                              NetworkEpochTraits const& traits);
+
+/// Lists the block, or blocks, of A^ of the whole graph: with what products keep, and with edges if layers read them.
+void plan_whole_blocks(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
+                       NetworkSettings const& settings, NetworkEpochTraits const& traits);
 
 /// Lists the arrays of make_full_graph_operands(). `features`: lifetime of dense features.
 void plan_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,

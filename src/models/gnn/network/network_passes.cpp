@@ -61,7 +61,7 @@ void TypedNetworkPasses<T>::require_fitting(NetworkOperands<Sum> const& operands
     if (!plan.layers[l].transforms()) continue;
     require_alike(fmt::format("layer{}.weight", l), plan.layers[l].weight, parameters_->layer(l));
     ORTHANT_REQUIRE(plan.layers[l].is_residual == operands.residual(l).exists(), "the residual of layer ", l);
-    ORTHANT_REQUIRE(plan.layers[l].reads_itself() == operands.self_path(l).exists(),
+    ORTHANT_REQUIRE(!plan.layers[l].reads_itself() || operands.self_path(l).exists(),
                     "the self weight of layer ", l);
   }
   if (plan.head) require_alike("head.weight", plan.head->weight, parameters_->head());

@@ -123,28 +123,36 @@ OwnedAdjacency<T> read_owned_adjacency(pmm::ProcessGrid const& grid, GraphStore 
                                        std::vector<pmm::DroppedBlock<T>>* dropped) {
   auto const flow = backward_flow(store.facts());
   auto made = make_owned_adjacency<T>(grid, roles, read_owned_block(grid, store, roles), gather, flow);
-  if (dropped == nullptr) return made;
-  runtime::together(grid.group(), [&] {
-    auto const n = store.facts().num_vertices;
-    auto const rows = block_rows(grid.shape(), grid.coordinates(), roles, n);
-    auto const columns = block_columns(grid.shape(), grid.coordinates(), roles, n);
-    auto const ids_of = [&](std::optional<pmm::NeededSlabs> const& axis, auto const& ranges) {
-      auto ids = read_owned_ids(store, ranges);
-      if (axis) ids = pmm::at_places(std::move(ids), axis->touched);
-      return to_vector<std::int64_t>("orthant::models::original_ids", ids);
-    };
-    auto const row_ids = ids_of(made.needed->over_a, rows);
-    auto const column_ids = ids_of(made.needed->over_c, columns);
-    auto const forward = with_dropped_values(made.forward.block(), row_ids, column_ids, *dropped);
-    auto backward = made.backward.block();
-    if (flow == pmm::Flow::forward)
-      backward.csr.values = forward.csr.values; // pattern and draws are symmetric
-    else
-      backward = with_dropped_values(std::move(backward), column_ids, row_ids, *dropped);
-    made.forward = pmm::LocalSpmm<T>(forward);
-    made.backward = pmm::LocalSpmm<T>(backward);
-  });
+  if (dropped != nullptr)
+    runtime::together(grid.group(),
+                      [&] { drop_values(made, read_ids_of_block(grid, store, roles), flow, *dropped); });
   return made;
+}
+
+IdsOfBlock read_ids_of_block(pmm::ProcessGrid const& grid, GraphStore const& store, pmm::Roles const& roles) {
+  auto const n = store.facts().num_vertices;
+  auto const& shape = grid.shape();
+  return {read_owned_ids(store, block_rows(shape, grid.coordinates(), roles, n)),
+          read_owned_ids(store, block_columns(shape, grid.coordinates(), roles, n))};
+}
+
+template<class T>
+void drop_values(OwnedAdjacency<T>& made, IdsOfBlock ids, pmm::Flow backward_flow,
+                 std::vector<pmm::DroppedBlock<T>>& dropped) {
+  auto const needed = [](std::optional<pmm::NeededSlabs> const& axis, std::vector<std::int64_t> all) {
+    if (axis) all = pmm::at_places(std::move(all), axis->touched);
+    return to_vector<std::int64_t>("orthant::models::original_ids", all);
+  };
+  auto const row_ids = needed(made.needed->over_a, std::move(ids.rows));
+  auto const column_ids = needed(made.needed->over_c, std::move(ids.columns));
+  auto const forward = with_dropped_values(made.forward.block(), row_ids, column_ids, dropped);
+  auto backward = made.backward.block();
+  if (backward_flow == pmm::Flow::forward)
+    backward.csr.values = forward.csr.values; // pattern and draws are symmetric
+  else
+    backward = with_dropped_values(std::move(backward), column_ids, row_ids, dropped);
+  made.forward = pmm::LocalSpmm<T>(forward);
+  made.backward = pmm::LocalSpmm<T>(backward);
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
@@ -152,41 +160,45 @@ OwnedAdjacency<T> read_owned_adjacency(pmm::ProcessGrid const& grid, GraphStore 
                                                   pmm::Gather, pmm::Flow);                                   \
   template OwnedAdjacency<T> read_owned_adjacency(pmm::ProcessGrid const&, GraphStore const&,                \
                                                   pmm::Roles const&, pmm::Gather,                            \
-                                                  std::vector<pmm::DroppedBlock<T>>*);
+                                                  std::vector<pmm::DroppedBlock<T>>*);                       \
+  template void drop_values(OwnedAdjacency<T>&, IdsOfBlock, pmm::Flow, std::vector<pmm::DroppedBlock<T>>&);  \
+  template void add_edges(OwnedAdjacency<T>&, IdsOfBlock const&, std::vector<pmm::DroppedBlock<T>>*);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 #undef ORTHANT_INSTANTIATE
 
 template<class T>
+OwnedAdjacency<T> make_edges(pmm::ProcessGrid const& grid, pmm::Roles const& roles, OwnedBlock block,
+                             IdsOfBlock const& ids, pmm::Gather gather,
+                             std::vector<pmm::DroppedBlock<T>>* dropped) {
+  auto const needed = std::make_shared<pmm::NeededRows const>(
+      plan_needed_rows(grid, roles, block.sizes, {block.csr.row_offsets, block.csr.columns}, gather));
+  auto made = make_owned_adjacency<T>(grid, roles, std::move(block), pmm::Gather::all, pmm::Flow::forward);
+  made.needed = needed;
+  runtime::together(grid.group(), [&] {
+    EdgeOperands edges;
+    edges.block = pmm::make_edge_block(made.forward.block().csr);
+    edges.moved_columns = pmm::make_moved_rows(needed->over_c);
+    edges.moved_rows = pmm::make_moved_rows(needed->over_a);
+    if (!ids.rows.empty() || !ids.columns.empty()) {
+      edges.row_ids = to_vector<std::int64_t>("orthant::models::edge_row_ids", ids.rows);
+      edges.column_ids = to_vector<std::int64_t>("orthant::models::edge_column_ids", ids.columns);
+    }
+    made.edges = std::make_shared<EdgeOperands const>(edges);
+    if (dropped != nullptr)
+      made.forward = pmm::LocalSpmm<T>(
+          with_dropped_values(made.forward.block(), edges.row_ids, edges.column_ids, *dropped));
+  });
+  return made;
+}
+
+template<class T>
 OwnedAdjacency<T> read_edges(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                              pmm::Roles const& roles, pmm::Gather gather, bool has_keys,
                              std::vector<pmm::DroppedBlock<T>>* dropped) {
-  auto block = read_owned_block(grid, store, roles);
-  auto const needed = std::make_shared<pmm::NeededRows const>(
-      plan_needed_rows(grid, roles, block.sizes, {block.csr.row_offsets, block.csr.columns}, gather));
-  auto adjacency =
-      make_owned_adjacency<T>(grid, roles, std::move(block), pmm::Gather::all, pmm::Flow::forward);
-  adjacency.needed = needed;
-  runtime::together(grid.group(), [&] {
-    EdgeOperands edges;
-    edges.block = pmm::make_edge_block(adjacency.forward.block().csr);
-    edges.moved_columns = pmm::make_moved_rows(needed->over_c);
-    edges.moved_rows = pmm::make_moved_rows(needed->over_a);
-    if (has_keys) {
-      auto const n = store.facts().num_vertices;
-      edges.row_ids = to_vector<std::int64_t>(
-          "orthant::models::edge_row_ids",
-          read_owned_ids(store, block_rows(grid.shape(), grid.coordinates(), roles, n)));
-      edges.column_ids = to_vector<std::int64_t>(
-          "orthant::models::edge_column_ids",
-          read_owned_ids(store, block_columns(grid.shape(), grid.coordinates(), roles, n)));
-    }
-    adjacency.edges = std::make_shared<EdgeOperands const>(edges);
-    if (dropped != nullptr)
-      adjacency.forward = pmm::LocalSpmm<T>(
-          with_dropped_values(adjacency.forward.block(), edges.row_ids, edges.column_ids, *dropped));
-  });
-  return adjacency;
+  auto const ids = runtime::together(
+      grid.group(), [&] { return has_keys ? read_ids_of_block(grid, store, roles) : IdsOfBlock(); });
+  return make_edges<T>(grid, roles, read_owned_block(grid, store, roles), ids, gather, dropped);
 }
 
 graph::StoreFacts without_transpose(graph::StoreFacts facts) {
@@ -205,6 +217,8 @@ void plan_edges(pmm::StepPlan& step, pmm::CellSizes const& sizes, std::int64_t n
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
+  template OwnedAdjacency<T> make_edges(pmm::ProcessGrid const&, pmm::Roles const&, OwnedBlock,              \
+                                        IdsOfBlock const&, pmm::Gather, std::vector<pmm::DroppedBlock<T>>*); \
   template OwnedAdjacency<T> read_edges(pmm::ProcessGrid const&, graph::GraphStore const&,                   \
                                         pmm::Roles const&, pmm::Gather, bool,                                \
                                         std::vector<pmm::DroppedBlock<T>>*);

@@ -84,6 +84,19 @@ void plan_owned_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, p
 [[nodiscard]] std::vector<std::int64_t> read_owned_ids(graph::GraphStore const& store,
                                                        std::vector<runtime::Range> const& ranges);
 
+/// Original ids of the rows and columns of a block, one per row and column of its cells.
+struct IdsOfBlock {
+  std::vector<std::int64_t> rows, columns;
+};
+/// Ids of this rank's block of the whole graph. Not collective.
+[[nodiscard]] IdsOfBlock read_ids_of_block(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                                           pmm::Roles const& roles);
+/// Gives a block made with the flow `backward_flow` values of its own, which a step fills, and appends the block and, unless both share
+/// the values, its adjoint to `dropped`. Not collective.
+template<class T>
+void drop_values(OwnedAdjacency<T>& made, IdsOfBlock ids, pmm::Flow backward_flow,
+                 std::vector<pmm::DroppedBlock<T>>& dropped);
+
 // Edges of this rank's block, for layers that read them (attention_aggregation.hpp, maximum_aggregation.hpp).
 
 /// Reads this rank's block with its edges; lists by column replace the transpose. The block keeps all rows and columns, also those that
@@ -94,6 +107,11 @@ template<class T>
 [[nodiscard]] OwnedAdjacency<T> read_edges(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                                            pmm::Roles const& roles, pmm::Gather gather, bool has_keys,
                                            std::vector<pmm::DroppedBlock<T>>* dropped = nullptr);
+/// Makes the block of read_edges() from a block that has been read, with `ids` unless they are empty. Collective over the grid's group.
+template<class T>
+[[nodiscard]] OwnedAdjacency<T> make_edges(pmm::ProcessGrid const& grid, pmm::Roles const& roles,
+                                           OwnedBlock block, IdsOfBlock const& ids, pmm::Gather gather,
+                                           std::vector<pmm::DroppedBlock<T>>* dropped);
 /// Facts for which plan_owned_adjacency() lists the block of read_edges().
 [[nodiscard]] graph::StoreFacts without_transpose(graph::StoreFacts facts);
 /// Lists the arrays of the edges, in addition to those of the block.

@@ -2,6 +2,7 @@
 #include "models/gnn/plan/aggregation_step.hpp"
 
 #include "models/gnn/plan/network_step.hpp"
+#include "pmm/aggregate/row_lists.hpp"
 #include "pmm/matrix/relayout.hpp"
 #include "pmm/rows/bias.hpp"
 
@@ -33,12 +34,26 @@ void plan_powers_backward(pmm::StepPlan& step, NetworkLayerPlan const& layer,
   }
 }
 
+void plan_select_rows(pmm::StepPlan& step, pmm::Placement const& input, pmm::Placement const& output,
+                      bool is_backward, runtime::Wire format) {
+  auto const num_kept = step.block(output).rows.size();
+  if (is_backward)
+    pmm::plan_add_rows(step, step.block(input).rows.size(), num_kept, input.extents.columns, format);
+  else
+    pmm::plan_pick_rows(step, num_kept, input.extents.columns, format);
+}
+
+void plan_move_self(pmm::StepPlan& step, NetworkLayerPlan const& layer, NetworkEpochTraits const& traits,
+                    bool is_backward, runtime::Wire format) {
+  if (keeps_rows(layer)) return;
+  if (layer.owners) return plan_select_rows(step, layer.aggregated(), layer.aggregate(), is_backward, format);
+  plan_relayout(step, traits.self_sizes(layer, is_backward), format);
+}
+
 void plan_bring_scaled(pmm::StepPlan& step, NetworkLayerPlan const& layer, NetworkEpochTraits const& traits) {
   if (!layer.has_self_scale) return;
-  if (!layer.owners)
-    plan_relayout(step, traits.self_sizes(layer, false));
-  else if (keeps_brought(layer))
-    pmm::plan_copy(step, layer.aggregate());
+  if (keeps_rows(layer) && keeps_brought(layer)) pmm::plan_copy(step, layer.aggregate());
+  plan_move_self(step, layer, traits, false);
 }
 
 void plan_bring_scaled_back(pmm::StepPlan& step, NetworkLayerPlan const& layer,
@@ -47,10 +62,10 @@ void plan_bring_scaled_back(pmm::StepPlan& step, NetworkLayerPlan const& layer,
   auto const& gradient = layer.aggregate();
   auto const bytes = step.scalar_bytes(step.block(gradient).num_stored);
   step.add_pass({"dot_numbers", 2 * bytes, step.scalar_bytes(1)});
-  if (layer.owners) return;
-  for (auto const axes : {gradient.layout.rows, gradient.layout.columns})
-    step.add_call(runtime::Operation::all_reduce, axes, step.scalar_bytes(1));
-  plan_relayout(step, traits.self_sizes(layer, true));
+  if (!layer.owners)
+    for (auto const axes : {gradient.layout.rows, gradient.layout.columns})
+      step.add_call(runtime::Operation::all_reduce, axes, step.scalar_bytes(1));
+  plan_move_self(step, layer, traits, true);
 }
 
 void plan_add_scaled(pmm::StepPlan& step, pmm::Placement const& sum) {

@@ -17,6 +17,13 @@ void plan_powers(pmm::StepPlan& step, NetworkLayerPlan const& layer, std::functi
 void plan_powers_backward(pmm::StepPlan& step, NetworkLayerPlan const& layer,
                           std::function<void()> const& multiply);
 
+/// Lists the selection of the rows of `input` that `output` keeps, or the spread of their gradients.
+void plan_select_rows(pmm::StepPlan& step, pmm::Placement const& input, pmm::Placement const& output,
+                      bool is_backward, runtime::Wire format = runtime::Wire::native);
+/// Lists the move of rows of the vertex itself to where the aggregate lies, or back.
+void plan_move_self(pmm::StepPlan& step, NetworkLayerPlan const& layer, NetworkEpochTraits const& traits,
+                    bool is_backward, runtime::Wire format = runtime::Wire::native);
+
 /// List the moves before the products if the layer has a self scale, and the sum after them.
 void plan_bring_scaled(pmm::StepPlan& step, NetworkLayerPlan const& layer, NetworkEpochTraits const& traits);
 void plan_bring_scaled_back(pmm::StepPlan& step, NetworkLayerPlan const& layer,

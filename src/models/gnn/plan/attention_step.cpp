@@ -2,6 +2,7 @@
 #include "models/gnn/plan/attention_step.hpp"
 
 #include "models/gnn/plan/network_products.hpp"
+#include "pmm/aggregate/row_lists.hpp"
 #include "pmm/edges/edge_products.hpp"
 #include "runtime/error.hpp"
 
@@ -61,24 +62,25 @@ AttentionSteps::AttentionSteps(pmm::GridShape const& shape, pmm::Coordinates con
       counts{result_steps.num_block, values_steps.num_block, num_edges},
       heads(result_steps.part),
       first_head(result_steps.first_head),
-      num_own(result_steps.num_own) {}
+      num_own(values_steps.num_own),
+      num_results(result_steps.num_own),
+      selects_rows(!keeps_rows(layer)) {}
 
 AttentionMemoryPlan memory_of(AttentionSteps const& s) {
   auto const copied = [](pmm::BlockRowsSteps const& steps) {
     return steps.has_copy() ? steps.num_in_block() : std::int64_t{0};
   };
-  return {copied(s.values_steps), copied(s.rows_steps), s.plan.is_dynamic() ? 0 : copied(s.columns_steps),
+  auto const of_rows = s.rows_steps.has_copy() ? copied(s.rows_steps) : s.num_selected();
+  return {copied(s.values_steps), of_rows, s.plan.is_dynamic() ? 0 : copied(s.columns_steps),
           2 * s.num_ends(), s.num_coefficients()};
 }
 
 void AttentionScratchPlan::add(AttentionSteps const& s) {
   auto const& plan = s.plan;
-  if (plan.averages_heads) sums = std::max(sums, s.num_own * plan.heads().columns());
+  if (plan.averages_heads) sums = std::max(sums, s.num_results * plan.heads().columns());
   result = std::max(result, s.result_steps.has_copy() ? s.result_steps.num_in_block() : 0);
   values = std::max(values, s.values_steps.has_copy() ? s.values_steps.num_in_block() : 0);
-  ends = std::max(ends, plan.is_dynamic()
-                            ? 2 * s.counts.rows * s.heads.columns()
-                            : (s.counts.rows + s.counts.columns) * s.heads.count + 2 * s.num_ends());
+  ends = std::max(ends, s.num_ends_gradient() + s.num_selected());
   coefficients = std::max(coefficients, s.num_coefficients());
 }
 
@@ -104,12 +106,16 @@ void plan_layer_arrays(pmm::StepPlan& step, AttentionSteps const& steps) {
     step.add_array(label, step.scalar_bytes(count));
 }
 
-/// Steps of all attention layers of a network.
+/// Steps of all attention layers of a network whose whole block has these cells and edges.
 std::vector<AttentionSteps> steps_of(pmm::StepPlan const& step, NetworkPlan const& plan,
                                      pmm::CellSizes const& cells, std::int64_t num_edges) {
   std::vector<AttentionSteps> all;
-  for (auto const& layer : plan.layers)
-    if (layer.attention) all.emplace_back(step.shape(), step.coordinates(), layer, cells, num_edges);
+  for (auto const& layer : plan.layers) {
+    if (!layer.attention) continue;
+    auto const& kept = layer.owners->kept;
+    all.emplace_back(step.shape(), step.coordinates(), layer, cells_of(layer, cells),
+                     kept ? kept->num_nonzeros : num_edges);
+  }
   return all;
 }
 
@@ -152,20 +158,22 @@ Dropout dropout_of_coefficients(NetworkSettings const& settings, std::uint64_t s
 AttentionPasses passes_of(AttentionSteps const& s, std::int64_t scalar_bytes) {
   auto const& plan = s.plan;
   auto const all = s.num_own * plan.heads().columns() * scalar_bytes;
-  auto const mean = s.num_own * plan.head_width * scalar_bytes;
+  auto const results = s.num_results * plan.heads().columns() * scalar_bytes;
+  auto const mean = s.num_results * plan.head_width * scalar_bytes;
   auto const ends = 2 * s.num_ends() * scalar_bytes;
   auto const vectors = plan.num_heads * plan.num_vector() * scalar_bytes;
   auto const terms = s.counts.rows * s.heads.columns() * scalar_bytes;
   return {.ends = {"attention_ends", s.num_own > 0 ? all + vectors : 0, ends},
           .ends_backward = {"attention_ends_backward", s.num_own > 0 ? all + ends + vectors : 0, all},
           .vectors = {"sum_attention_vectors", plan.is_dynamic() ? terms : all + ends, vectors},
-          .average = {"average_heads", all, mean},
-          .spread = {"spread_heads", mean, all}};
+          .average = {"average_heads", results, mean},
+          .spread = {"spread_heads", mean, results}};
 }
 
 void plan_attention(pmm::StepPlan& step, AttentionSteps const& s, bool drops_coefficients, bool drops_edges) {
   auto const passes = passes_of(s, step.scalar_bytes(1));
   if (!s.plan.is_dynamic()) step.add_pass(passes.ends);
+  if (s.selects_rows) pmm::plan_pick_rows(step, s.num_results, s.num_selected_columns());
   plan_bring(step, s.of_rows);
   if (!s.plan.is_dynamic()) plan_bring(step, s.of_columns);
   plan_bring(step, s.values);
@@ -182,6 +190,15 @@ void plan_attention(pmm::StepPlan& step, AttentionSteps const& s, bool drops_coe
   if (s.plan.averages_heads) step.add_pass(passes.average);
 }
 
+namespace {
+
+void plan_rows_back(pmm::StepPlan& step, AttentionSteps const& s) {
+  plan_bring_back(step, s.of_rows);
+  if (s.selects_rows) pmm::plan_add_rows(step, s.num_own, s.num_results, s.num_selected_columns());
+}
+
+} // namespace
+
 void plan_attention_backward(pmm::StepPlan& step, AttentionSteps const& s) {
   auto const passes = passes_of(s, step.scalar_bytes(1));
   if (s.plan.averages_heads) step.add_pass(passes.spread);
@@ -191,13 +208,13 @@ void plan_attention_backward(pmm::StepPlan& step, AttentionSteps const& s) {
   plan_edge_product(step, "dV = alpha^T dQ", pmm::Form::right_grad, s.counts, s.heads.columns(), s.adjacency);
   if (s.plan.is_dynamic()) {
     plan_dynamic_scores_backward(step, s.counts, s.heads);
-    plan_bring_back(step, s.of_rows);
+    plan_rows_back(step, s);
     plan_bring_back(step, s.values);
     step.add_pass(passes.vectors);
     return;
   }
   plan_static_scores_backward(step, s.counts, s.heads.count);
-  plan_bring_back(step, s.of_rows);
+  plan_rows_back(step, s);
   plan_bring_back(step, s.of_columns);
   plan_bring_back(step, s.values);
   step.add_pass(passes.vectors);

@@ -27,10 +27,21 @@ struct AttentionSteps {
   pmm::EdgeCounts counts;
   pmm::Heads heads; // of this rank
   std::int64_t first_head = 0;
-  std::int64_t num_own = 0; // number of rows that this rank owns
+  std::int64_t num_own = 0;     // rows of U that this rank owns
+  std::int64_t num_results = 0; // and rows of Q
+  bool selects_rows =
+      false; // Q has fewer rows than U: the parts of the scores read per row are selected first
 
   /// Length of the coefficients of this rank: one per edge and head.
   [[nodiscard]] std::int64_t num_coefficients() const { return counts.edges * heads.count; }
+  /// Columns of the matrix from which the parts of the scores per row come, and its length if rows of it are selected.
+  [[nodiscard]] std::int64_t num_selected_columns() const { return of_rows.stride; }
+  [[nodiscard]] std::int64_t num_selected() const { return selects_rows ? num_results * of_rows.stride : 0; }
+  /// Length of the gradients of the ends without those of selected rows.
+  [[nodiscard]] std::int64_t num_ends_gradient() const {
+    return plan.is_dynamic() ? 2 * counts.rows * heads.columns()
+                             : (counts.rows + counts.columns) * heads.count + 2 * num_ends();
+  }
   /// Length of s, and of t, for the own rows; their gradients have the same. 0 for GATv2, which has neither.
   [[nodiscard]] std::int64_t num_ends() const { return plan.is_dynamic() ? 0 : num_own * plan.num_heads; }
   /// Extents of the terms whose rows are summed to da.
@@ -54,10 +65,11 @@ void reserve_attention(Work& work, AttentionSteps const& s) {
 
 /// Lengths of the arrays that all attention layers use in turn.
 struct AttentionScratchPlan {
-  std::int64_t sums = 0;         // of the own rows: heads before their mean, and its gradient
-  std::int64_t result = 0;       // P, and dP
-  std::int64_t values = 0;       // dR
-  std::int64_t ends = 0;         // ds and dt, for the block and the own rows; GATv2: dL and the terms of da
+  std::int64_t sums = 0;   // of the own rows: heads before their mean, and its gradient
+  std::int64_t result = 0; // P, and dP
+  std::int64_t values = 0; // dR
+  std::int64_t ends =
+      0; // ds and dt, for the block and the own rows; GATv2: dL and the terms of da; selected rows
   std::int64_t coefficients = 0; // gradient of the coefficients
 
   void add(AttentionSteps const& steps);

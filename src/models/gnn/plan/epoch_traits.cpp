@@ -3,6 +3,7 @@
 
 #include "models/gnn/operands/owned_adjacency.hpp"
 #include "models/training/vertex_loss.hpp"
+#include "pmm/neighbors/edge_dropout.hpp"
 #include "runtime/range.hpp"
 
 #include <algorithm>
@@ -93,6 +94,20 @@ std::optional<std::int64_t> NetworkEpochTraits::num_own_features(pmm::StepPlan c
   return runtime::balanced_range(step.block(plan.features()).size(), step.shape().size(third),
                                  rank_within(step.shape(), step.coordinates(), third))
       .size();
+}
+
+void plan_dropped_edges(pmm::StepPlan& step, NetworkPlan const& plan, NetworkEpochTraits const& traits,
+                        bool draws) {
+  auto const drop = [&](std::int64_t num_nonzeros, int num_ways) {
+    for (int way = 0; way < num_ways; ++way)
+      pmm::plan_drop_entries(step, num_nonzeros, traits.weighs_edges, draws);
+  };
+  for (auto const& block : traits.dropped)
+    drop(traits.num_nonzeros(block), traits.num_dropped_ways);
+  if (!plan.drops_edges) return;
+  for (auto const& layer : plan.layers)
+    if (layer.owners && layer.owners->kept && !layer.owners->kept->is_shared)
+      drop(layer.owners->kept->num_nonzeros, layer.reads_edges() ? 1 : 2);
 }
 
 namespace {

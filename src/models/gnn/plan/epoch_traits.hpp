@@ -70,6 +70,10 @@ struct NetworkEpochTraits {
                                            pmm::Coordinates const& coordinates, NetworkPlan const& plan,
                                            NetworkSettings const& settings);
 
+/// Lists the passes that drop edges. `draws`: in a training step.
+void plan_dropped_edges(pmm::StepPlan& step, NetworkPlan const& plan, NetworkEpochTraits const& traits,
+                        bool draws);
+
 // Blocks of A^ that a sampler keeps, and the number of non-zeros in each rank's block on any grid, counted by one process
 // that reads the store once.
 

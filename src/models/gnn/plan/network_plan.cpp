@@ -93,24 +93,19 @@ LinearPlan plan_linear(pmm::Placement const& input, pmm::AxisSet output_axis, st
            {extents.rows, out}}};
 }
 
-/// Finds the placements at which aggregating layers add H0, and the first of these layers, whose input is H0.
+/// Plans the teleport of all aggregating layers. H0 is the input of the first of them.
 void place_teleport(NetworkPlan& plan) {
   TeleportPlan teleport;
   teleport.first_layer = plan.layers.size();
   for (std::size_t l = plan.layers.size(); l-- > 0;)
     if (plan.layers[l].aggregates()) teleport.first_layer = l;
-  for (auto& layer : plan.layers) {
-    if (!layer.aggregates()) continue;
-    auto const known = std::ranges::find(teleport.sites, layer.aggregate());
-    layer.teleport_site = static_cast<std::size_t>(known - teleport.sites.begin());
-    if (known == teleport.sites.end()) teleport.sites.push_back(layer.aggregate());
-  }
   auto const l = teleport.first_layer;
   if (l > 0 && plan.layers[l - 1].is_activated) {
     teleport.drops_start = true;
     plan.layers[l - 1].drops_output = false;
   }
   plan.teleport = std::move(teleport);
+  place_sites(plan);
 }
 
 /// Throws if this product overflows. Every count of elements and bytes that follows from the shape is smaller.
@@ -176,6 +171,17 @@ bool keeps_first_aggregate(NetworkPlan const& plan) {
 bool keeps_features(NetworkPlan const& plan) {
   auto const& first = plan.layers.front();
   return first.has_self_weight && first.owners.has_value();
+}
+
+void place_sites(NetworkPlan& plan) {
+  auto& sites = plan.teleport.value().sites;
+  sites.clear();
+  for (auto& layer : plan.layers) {
+    if (!layer.aggregates()) continue;
+    auto const known = std::ranges::find(sites, layer.aggregate());
+    layer.teleport_site = static_cast<std::size_t>(known - sites.begin());
+    if (known == sites.end()) sites.push_back(layer.aggregate());
+  }
 }
 
 NetworkPlan with_num_vertices(NetworkPlan plan, std::int64_t num_vertices) {

@@ -165,6 +165,7 @@ struct KeptBlock {
   pmm::CellSizes cells;
   pmm::NeededCountsOfAxes needed; // rows that are exchanged; empty: all
   std::int64_t num_nonzeros = 0;
+  bool is_shared = false; // it is the block of the layer before
 };
 
 /// Aggregation of a layer in the schedule `rows`.
@@ -172,7 +173,7 @@ struct OwnerRoles {
   pmm::Roles roles;
   pmm::Flow backward = pmm::Flow::transpose;
   pmm::AxisSet hidden_axes{};
-  std::optional<KeptBlock> kept{}; // nullopt: all vertices, or the vertices of a batch
+  std::optional<KeptBlock> kept{}; // nullopt: all vertices, the vertices of a batch, or no block at all
 };
 
 /// C[r,c] := sum_k A[r,k] W[k,c]: an input projection, a head, or the second layer of a perceptron.
@@ -230,6 +231,10 @@ struct NetworkLayerPlan {
   [[nodiscard]] bool keeps_aggregate() const { return kind == LayerKind::convolution && aggregates_first; }
   /// Whether rows of the vertex itself are moved to where the aggregate lies.
   [[nodiscard]] bool reads_itself() const { return has_self_weight || has_self_scale; }
+  /// Whether any of its terms reads them, including scores of attention.
+  [[nodiscard]] bool brings_itself() const { return reads_itself() || attention; }
+  /// Whether a row of the output depends on the same row of the input besides A^.
+  [[nodiscard]] bool needs_own_rows() const { return is_residual || brings_itself() || teleport_site; }
   /// The matrix that the next layer reads.
   [[nodiscard]] pmm::Placement const& result() const { return second ? second->output : output; }
 
@@ -281,9 +286,15 @@ struct NetworkPlan {
   [[nodiscard]] pmm::Placement const& logits() const { return head ? head->output : layers.back().output; }
 };
 
+/// Whether the layer's input and output have the same rows at the same places, so that rows of the vertex itself do not move. In the
+/// schedule `rows` that is so unless the output keeps fewer rows than the input. Requires needs_own_rows() if rows are left out.
+[[nodiscard]] inline bool keeps_rows(NetworkLayerPlan const& layer) {
+  return layer.owners && layer.input.extents.rows == layer.output.extents.rows;
+}
+
 /// Whether rows of the vertex itself are kept separately for the backward pass, because they lie elsewhere or are overwritten.
 [[nodiscard]] inline bool keeps_brought(NetworkLayerPlan const& layer) {
-  return !layer.owners || !layer.aggregates_first;
+  return !keeps_rows(layer) || !layer.aggregates_first;
 }
 
 /// Placement of H0.
@@ -314,6 +325,9 @@ void train_features(NetworkPlan& plan);
 
 /// Whether layer 0 reads the features in every pass even if H is kept: it needs rows of the vertex itself where H lies.
 [[nodiscard]] bool keeps_features(NetworkPlan const& plan);
+
+/// Finds the placements at which the plan's layers add H0.
+void place_sites(NetworkPlan& plan);
 
 /// The same plan for another number of vertices. A^ changes; weights keep their placements.
 [[nodiscard]] NetworkPlan with_num_vertices(NetworkPlan plan, std::int64_t num_vertices);

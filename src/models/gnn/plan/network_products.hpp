@@ -93,6 +93,11 @@ struct NetworkLayerAggregates {
                                               NetworkLayerPlan const& plan);
 /// Cells of this rank: of the layer's kept block if it has one, otherwise of the whole graph.
 [[nodiscard]] pmm::CellSizes cells_of(pmm::StepPlan const& step, NetworkLayerPlan const& plan);
+/// The same for a layer whose block has the cells `whole` unless it is a kept one.
+[[nodiscard]] inline pmm::CellSizes const& cells_of(NetworkLayerPlan const& plan,
+                                                    pmm::CellSizes const& whole) {
+  return plan.owners && plan.owners->kept ? plan.owners->kept->cells : whole;
+}
 [[nodiscard]] NetworkLayerAggregates aggregates_of(NetworkLayerPlan const& plan, pmm::CellSizes const& cells,
                                                    NumberFormats const& formats,
                                                    pmm::NeededCountsOfAxes const& needed = {});

@@ -11,7 +11,6 @@
 #include "models/training/parameter_update.hpp"
 #include "models/training/vertex_loss.hpp"
 #include "pmm/aggregate/row_lists.hpp"
-#include "pmm/neighbors/edge_dropout.hpp"
 #include "pmm/rows/bias.hpp"
 
 namespace orthant::models {
@@ -37,9 +36,7 @@ class EpochList {
 
   void forward() {
     pmm::plan_flat_gather(step_, num_parameters_);
-    for (auto const& block : traits_.dropped)
-      for (int way = 0; way < traits_.num_dropped_ways; ++way)
-        plan_drop_entries(step_, traits_.num_nonzeros(block), traits_.weighs_edges, pass_ == Pass::training);
+    plan_dropped_edges(step_, plan_, traits_, pass_ == Pass::training);
     if (num_gathered_) plan_gather_features(step_, plan_.features(), *num_gathered_);
     if (!plan_.projection && drops_out_) drop_features();
     if (plan_.projection) {
@@ -104,7 +101,7 @@ class EpochList {
       aggregate(layer, entries);
     } else if (layer.aggregates_first) {
       if (l > 0 || !traits_.keeps_first_aggregate) {
-        bring_self(layer, false);
+        if (layer.has_self_weight) move_self(layer, false);
         aggregate(layer, entries);
       }
       if (layer.map_share) plan_map_identity(step_, layer.weight);
@@ -113,7 +110,7 @@ class EpochList {
     } else {
       if (layer.has_self_weight) {
         plan_product(step_, self_products_of(layer, settings_.formats()).transform, entries_of_input(l));
-        bring_self(layer, false);
+        move_self(layer, false);
       }
       plan_product(step_, products.transform, entries_of_input(l));
       aggregate(layer, entries);
@@ -136,7 +133,7 @@ class EpochList {
             .has_bias = adds_bias(layer),
             .draws_mask = drops_out_ && layer.drops_output,
             .is_residual = layer.is_residual,
-            .copies_gradient = has_local_residual(layer),
+            .copies_gradient = layer.is_residual && keeps_rows(layer),
             .has_partial_gradients = has_owners_,
             .format = format_};
   }
@@ -195,10 +192,15 @@ class EpochList {
   }
 
   /// Moves of H0 to the sites where it is added, and of its gradient back (gnn/layers/teleport.hpp).
-  [[nodiscard]] bool is_at_start(pmm::Placement const& site) const { return site == teleport_start(plan_); }
+  void move_start(pmm::Placement const& site, bool is_backward) {
+    auto const& start = teleport_start(plan_);
+    if (site == start) return;
+    if (has_owners_) return plan_select_rows(step_, start, site, is_backward);
+    plan_relayout(step_, traits_.teleport_sizes(plan_, site, is_backward));
+  }
   void begin_teleport() {
     for (auto const& site : plan_.teleport->sites)
-      if (!is_at_start(site)) plan_relayout(step_, traits_.teleport_sizes(plan_, site, false));
+      move_start(site, false);
     if (drops_out_ && plan_.teleport->drops_start) plan_apply_dropout(step_, teleport_start(plan_));
     sites_with_gradient_.assign(plan_.teleport->sites.size(), false);
   }
@@ -206,7 +208,7 @@ class EpochList {
     auto const& start = teleport_start(plan_);
     if (drops_out_ && plan_.teleport->drops_start) plan_apply_dropout(step_, start);
     for (auto const& site : plan_.teleport->sites) {
-      if (!is_at_start(site)) plan_relayout(step_, traits_.teleport_sizes(plan_, site, true));
+      move_start(site, true);
       plan_addition(start);
     }
   }
@@ -223,16 +225,17 @@ class EpochList {
     return traits_.num_nonzeros(layer.adjacency);
   }
   [[nodiscard]] NetworkLayerAggregates between_owners(NetworkLayerPlan const& layer) const {
-    if (auto const& kept = layer.owners->kept)
-      return aggregates_of(layer, kept->cells, settings_.formats(), kept->needed);
-    return aggregates_of(layer, cells(layer), settings_.formats(), traits_.needed);
+    return aggregates_of(layer, cells(layer), settings_.formats(), needed(layer));
+  }
+  [[nodiscard]] pmm::NeededCountsOfAxes const& needed(NetworkLayerPlan const& layer) const {
+    return layer.owners && layer.owners->kept ? layer.owners->kept->needed : traits_.needed;
   }
   [[nodiscard]] pmm::CellSizes cells(NetworkLayerPlan const& layer) const {
     if (!layer.owners) return {};
     return traits_.cells ? *traits_.cells : cells_of(step_, layer);
   }
   [[nodiscard]] AttentionSteps attention_steps(NetworkLayerPlan const& layer, std::int64_t entries) const {
-    return {step_.shape(), step_.coordinates(), layer, cells(layer), entries, traits_.needed};
+    return {step_.shape(), step_.coordinates(), layer, cells(layer), entries, needed(layer)};
   }
   void multiply_by_adjacency(NetworkLayerPlan const& layer, std::int64_t entries, bool is_backward) {
     if (layer.owners) {
@@ -246,7 +249,7 @@ class EpochList {
   void aggregate(NetworkLayerPlan const& layer, std::int64_t entries) {
     if (layer.attention)
       return plan_attention(step_, attention_steps(layer, entries), drops_coefficients_, plan_.drops_edges);
-    if (layer.takes_maximum) return plan_maximum(step_, layer, cells(layer), entries, traits_.needed);
+    if (layer.takes_maximum) return plan_maximum(step_, layer, cells(layer), entries, needed(layer));
     auto const multiply = [&] { multiply_by_adjacency(layer, entries, false); };
     if (layer.num_powers > 0) return plan_powers(step_, layer, multiply);
     plan_bring_scaled(step_, layer, traits_);
@@ -258,7 +261,7 @@ class EpochList {
   void aggregate_back(NetworkLayerPlan const& layer, std::int64_t entries) {
     if (layer.attention) return plan_attention_backward(step_, attention_steps(layer, entries));
     if (layer.takes_maximum)
-      return plan_maximum_backward(step_, layer, cells(layer), entries, traits_.needed);
+      return plan_maximum_backward(step_, layer, cells(layer), entries, needed(layer));
     auto const multiply = [&] { multiply_by_adjacency(layer, entries, true); };
     if (layer.num_powers > 0) return plan_powers_backward(step_, layer, multiply);
     split_gradient(layer);
@@ -274,40 +277,30 @@ class EpochList {
     if (!has_owners_) pmm::plan_reduce_sums(step_, gradient);
   }
 
-  /// Elementwise sum: F into D, or dF' into dF (a norm adds F as it writes D); V into Q, or the part of dF from V.
+  /// Elementwise sum: F into D, dF' into dF (a norm adds F as it writes D); V into Q, or its part of dF.
   void plan_addition(pmm::Placement const& sum) {
     auto const bytes = step_.wire_bytes(step_.block(sum).num_stored, format_);
     step_.add_pass({"add", 2 * bytes, bytes});
   }
 
-  void bring_self(NetworkLayerPlan const& layer, bool is_backward) {
-    if (layer.has_self_weight && !layer.owners)
-      plan_relayout(step_, traits_.self_sizes(layer, is_backward), format_);
+  void move_self(NetworkLayerPlan const& layer, bool is_backward) {
+    plan_move_self(step_, layer, traits_, is_backward, format_);
   }
   void backward_self(NetworkLayerPlan const& layer, std::optional<std::int64_t> entries,
                      bool has_input_gradient) {
     if (!layer.has_self_weight) return;
     auto const products = self_products_of(layer, settings_.formats());
-    if (!layer.aggregates_first) bring_self(layer, true);
+    if (!layer.aggregates_first) move_self(layer, true);
     plan_product(step_, products.weight_back, layer.aggregates_first ? std::nullopt : entries);
     if (!has_input_gradient) return;
     plan_product(step_, products.transform_back);
-    if (layer.aggregates_first) bring_self(layer, true);
-  }
-
-  static bool has_local_residual(NetworkLayerPlan const& layer) {
-    return layer.is_residual && layer.owners && !layer.owners->kept;
+    if (layer.aggregates_first) move_self(layer, true);
   }
 
   void plan_residual(NetworkLayerPlan const& layer, bool is_backward) {
-    if (!layer.is_residual || has_local_residual(layer)) return;
-    if (!layer.owners) return plan_relayout(step_, traits_.residual_sizes(layer, is_backward), format_);
-    auto const width = layer.input.extents.columns;
-    auto const num_kept = step_.block(layer.output).rows.size();
-    if (is_backward)
-      pmm::plan_add_rows(step_, step_.block(layer.input).rows.size(), num_kept, width, format_);
-    else
-      pmm::plan_pick_rows(step_, num_kept, width, format_);
+    if (!layer.is_residual || keeps_rows(layer)) return;
+    if (layer.owners) return plan_select_rows(step_, layer.input, layer.output, is_backward, format_);
+    plan_relayout(step_, traits_.residual_sizes(layer, is_backward), format_);
   }
 
   void backward_linear(LinearPlan const& linear, std::optional<std::int64_t> entries,

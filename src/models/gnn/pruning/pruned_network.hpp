@@ -20,13 +20,25 @@ namespace orthant::models {
 // Operands of a network that computes only the rows on which training vertices depend (pruned_rows.hpp). Each layer has its own block with
 // its transpose; features, targets and ids are those of the kept rows. Keys of dropout do not change.
 
+/// A block as layers read it, and its parts whose values a step fills if edges are dropped.
+template<class T>
+struct BlockOfLayers {
+  OwnedAdjacency<T> adjacency;
+  std::vector<pmm::DroppedBlock<T>> dropped;
+};
+/// Makes the block of the whole graph. Collective over the grid's group.
+template<class T>
+[[nodiscard]] BlockOfLayers<T> make_whole_block(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                                                NetworkPlan const& plan, NetworkSettings const& settings,
+                                                OwnedBlock const& block);
+
 /// `features`: of the whole graph; shared if all rows are kept. `whole`: block of the layers that keep all rows; if there are such
 /// layers it must be present, otherwise throws Error. Collective over the grid's group.
 template<class T>
 [[nodiscard]] NetworkOperands<T>
 make_pruned_operands(pmm::ProcessGrid const& grid, graph::GraphStore const& store, NetworkPlan const& plan,
                      NetworkSettings const& settings, PrunedRows const& rows,
-                     InputFeatures<T> const& features, std::optional<OwnedAdjacency<T>> const& whole);
+                     InputFeatures<T> const& features, std::optional<BlockOfLayers<T>> const& whole);
 
 /// Targets of the kept rows of the logits.
 [[nodiscard]] pmm::RowTargets pruned_targets(pmm::RowTargets const& targets, PrunedRows const& rows);
@@ -40,6 +52,9 @@ struct PrunedPlans {
   NetworkEpochTraits const& whole_traits;
   NetworkEpochTraits const& pruned_traits;
 };
+
+/// Traits of a pruned step, except the non-zeros of its features, from those of a step on all rows.
+[[nodiscard]] NetworkEpochTraits pruned_traits_of(NetworkEpochTraits traits, PrunedRows const& rows);
 
 /// Lists the arrays of a pruned training. `evaluates`: includes a network on all rows.
 void plan_pruned_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, PrunedPlans const& plans,
@@ -75,7 +90,7 @@ class PrunedNetwork {
   [[nodiscard]] Trainer<T>& trainer() { return pruned_->trainer; }
 
  private:
-  void make_whole(std::optional<OwnedAdjacency<T>> block, InputFeatures<T> features);
+  void make_whole(std::optional<BlockOfLayers<T>> block, InputFeatures<T> features);
 
   pmm::ProcessGrid const& grid_;
   graph::GraphStore const& store_;

@@ -42,6 +42,27 @@ std::int64_t num_nonzeros_in(graph::CsrBlock const& csr, std::vector<LocalColumn
   return sum;
 }
 
+/// Whether all rows of F_l are kept: trained features, and what dense layers compute from them.
+bool keeps_all(NetworkPlan const& plan, std::size_t l) {
+  if (!plan.trained_features) return false;
+  return std::ranges::none_of(plan.layers.begin(), plan.layers.begin() + static_cast<std::ptrdiff_t>(l),
+                              &NetworkLayerPlan::aggregates);
+}
+
+/// The rows of F_l that are needed for the rows `outputs` of F_{l+1}.
+pmm::KeptFlags needed_inputs(pmm::ProcessGrid const& grid, NetworkPlan const& plan, std::size_t l,
+                             OwnedBlock& block, pmm::KeptRows const& outputs, std::size_t num_own) {
+  auto const& layer = plan.layers[l];
+  if (keeps_all(plan, l)) return pmm::KeptFlags(num_own, 1);
+  auto const of_outputs = flags_of(outputs, num_own);
+  if (!layer.aggregates()) return of_outputs;
+  auto inputs = rows_touched_by(grid, layer.owners->roles, block.sizes,
+                                {block.csr.row_offsets, block.csr.columns}, outputs);
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (layer.needs_own_rows() && of_outputs[i] != 0) inputs[i] = 1;
+  return inputs;
+}
+
 } // namespace
 
 Prune parse_prune(std::string_view word) {
@@ -57,21 +78,22 @@ double PrunedRows::share() const {
     sum.num_rows += layer.num_rows;
     sum.num_nonzeros += layer.num_nonzeros;
   }
-  auto const share_of = [&](std::int64_t part, std::int64_t all) {
-    return static_cast<double>(part) /
-           static_cast<double>(std::max<std::int64_t>(all * std::ssize(layers), 1));
+  auto const share_of = [](std::int64_t part, std::int64_t all) {
+    return static_cast<double>(part) / static_cast<double>(std::max<std::int64_t>(all, 1));
   };
-  return std::max(share_of(sum.num_rows, whole.num_rows), share_of(sum.num_nonzeros, whole.num_nonzeros));
+  auto const num_blocks = std::ranges::count(aggregates, true);
+  return std::max(share_of(sum.num_rows, whole.num_rows * std::ssize(layers)),
+                  share_of(sum.num_nonzeros, whole.num_nonzeros * num_blocks));
 }
 
 PrunedRows find_pruned_rows(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                             NetworkPlan const& plan) {
   ORTHANT_REQUIRE(plan.layers.front().owners, "rows are pruned between owners of vertices");
-  ORTHANT_REQUIRE(!plan.layers.front().reads_itself(), "rows are pruned of a GCN");
   auto const& roles = plan.layers.front().owners->roles;
   PrunedRows rows;
   rows.block = read_owned_block(grid, store, roles);
-  auto& [sizes, csr, scales, transposed_scales] = rows.block;
+  auto const& sizes = rows.block.sizes;
+  auto const& csr = rows.block.csr;
   // Ranks that differ only in b have the same block.
   auto const on_all_ranks = [&](std::int64_t num_nonzeros) {
     return runtime::all_reduced(grid.group(), num_nonzeros) / grid.size(roles.b);
@@ -82,19 +104,19 @@ PrunedRows find_pruned_rows(pmm::ProcessGrid const& grid, graph::GraphStore cons
   rows.kept.resize(num_layers + 1);
   rows.local_nonzeros.resize(num_layers);
   rows.layers.resize(num_layers);
-  auto flags = training_rows(grid, store);
+  rows.keeps_rows.resize(num_layers);
+  for (auto const& layer : plan.layers)
+    rows.aggregates.push_back(layer.aggregates());
+  auto const flags = training_rows(grid, store);
   rows.kept[num_layers] = share_kept_rows(grid, roles, sizes, flags);
   for (auto l = num_layers; l-- > 0;) {
     auto const& outputs = rows.kept[l + 1];
-    rows.local_nonzeros[l] = num_nonzeros_in(csr, outputs.in_rows);
+    rows.local_nonzeros[l] = rows.aggregates[l] ? num_nonzeros_in(csr, outputs.in_rows) : 0;
     rows.layers[l] = {outputs.num_global, on_all_ranks(rows.local_nonzeros[l])};
-
-    auto inputs = rows_touched_by(grid, roles, sizes, {csr.row_offsets, csr.columns}, outputs);
-    auto const of_outputs = flags_of(outputs, flags.size());
-    for (std::size_t i = 0; i < inputs.size(); ++i)
-      if ((l == 0 && plan.trained_features) || (plan.layers[l].is_residual && of_outputs[i] != 0))
-        inputs[i] = 1;
-    rows.kept[l] = share_kept_rows(grid, roles, sizes, inputs);
+    rows.kept[l] =
+        share_kept_rows(grid, roles, sizes, needed_inputs(grid, plan, l, rows.block, outputs, flags.size()));
+    auto const is_same = rows.kept[l].own == outputs.own ? 1 : 0;
+    rows.keeps_rows[l] = runtime::all_reduced(grid.group(), is_same, runtime::Reduction::min) != 0;
   }
   return rows;
 }
@@ -105,28 +127,30 @@ NetworkPlan pruned_plan(pmm::ProcessGrid const& grid, NetworkPlan plan, PrunedRo
     placement.extents.rows = rows.kept[l].num_global;
     placement.own_rows = {grid.coordinate(pmm::group_axes), {0, std::ssize(rows.kept[l].own)}};
   };
+  auto const keep_linear = [&](LinearPlan& linear, std::size_t l) {
+    keep(linear.input, l);
+    keep(linear.output, l);
+  };
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     if (rows.has_whole_block(l)) continue;
     auto& layer = plan.layers[l];
     keep(layer.input, l);
     keep(layer.middle, layer.aggregates_first ? l + 1 : l);
     keep(layer.output, l + 1);
+    if (layer.second) keep_linear(*layer.second, l + 1);
+    if (!layer.aggregates()) continue;
     layer.adjacency.extents = {rows.kept[l + 1].num_global, rows.kept[l].num_global};
     auto& owners = layer.owners.value();
     owners.backward = pmm::Flow::transpose;
     owners.kept =
         KeptBlock{sizes_of_kept(grid, owners.roles, rows.block.sizes, rows.kept[l], rows.kept[l + 1]),
                   {},
-                  rows.local_nonzeros[l]};
+                  rows.local_nonzeros[l],
+                  rows.shares_block(l)};
   }
-  if (plan.projection) {
-    keep(plan.projection->input, 0);
-    keep(plan.projection->output, 0);
-  }
-  if (plan.head) {
-    keep(plan.head->input, plan.layers.size());
-    keep(plan.head->output, plan.layers.size());
-  }
+  if (plan.projection) keep_linear(*plan.projection, 0);
+  if (plan.head) keep_linear(*plan.head, plan.layers.size());
+  if (plan.teleport) place_sites(plan);
   return plan;
 }
 

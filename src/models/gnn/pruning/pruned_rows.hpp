@@ -5,11 +5,12 @@
 // F_l; F_L: the logits, or the input of the head:
 //
 //   T_L = labeled training vertices
-//   T_l = columns with an entry of A^ in rows T_{l+1}, and T_{l+1} itself if layer l is residual
+//   T_l = columns with an entry of A^ in rows T_{l+1}, and T_{l+1} itself if layer l reads rows of the vertex itself: a residual, a
+//         self weight or scale, H0, scores of attention. A dense layer has the same rows before and after.
 //
 // No other row affects the loss, so loss and gradients are those of all rows. Owners do not change; cells shrink from layer to
 // layer (pmm/aggregate/needed_rows.hpp). Trained features are parameters: all of them are kept, and rows on which nothing depends
-// have the gradient 0. Evaluation needs all rows.
+// have the gradient 0. Evaluation needs all rows. BatchNorm takes means over all rows, so such networks are not pruned.
 
 #include "models/gnn/operands/owned_adjacency.hpp"
 #include "models/gnn/plan/network_settings.hpp"
@@ -42,12 +43,25 @@ struct PrunedRows {
   OwnedBlock block;                         // of the whole graph
   std::vector<pmm::KeptRows> kept;          // [layers + 1] for F_0 to F_L
   std::vector<std::int64_t> local_nonzeros; // [layers] in this rank's block
-  std::vector<LayerCounts> layers;          // [layers]
+  std::vector<LayerCounts> layers;          // [layers]; a dense layer has no non-zeros
   LayerCounts whole;                        // of a layer that keeps all rows
+  std::vector<bool> aggregates;             // [layers] false: dense
+  std::vector<bool> keeps_rows;             // [layers] F_l and F_{l+1} have the same rows on all ranks
 
   [[nodiscard]] bool is_whole(std::size_t l) const { return kept[l].num_global == whole.num_rows; }
-  /// Whether layer l uses the block of the whole graph.
-  [[nodiscard]] bool has_whole_block(std::size_t l) const { return is_whole(l) && is_whole(l + 1); }
+  /// Whether layer l, or any layer, uses the block of the whole graph, and whether it uses the same kept block as layer l - 1.
+  [[nodiscard]] bool has_whole_block(std::size_t l) const {
+    return aggregates[l] && is_whole(l) && is_whole(l + 1);
+  }
+  [[nodiscard]] bool needs_whole_block() const {
+    auto needs = false;
+    for (std::size_t l = 0; l < layers.size(); ++l)
+      needs = needs || has_whole_block(l);
+    return needs;
+  }
+  [[nodiscard]] bool shares_block(std::size_t l) const {
+    return l > 0 && aggregates[l] && aggregates[l - 1] && keeps_rows[l] && keeps_rows[l - 1];
+  }
   /// The larger of the kept fractions of rows and of non-zeros.
   [[nodiscard]] double share() const;
 };
