@@ -256,7 +256,6 @@ class SelfAggregation final : public Aggregation<T> {
                 pmm::DistMatrix<T> const& to) override {
     if (!std::exchange(has_gradient_, false)) find_gradient(exec, from);
     // dF[a,b] := sum_c A^[c,a]^T dH[c,b] + (1 + epsilon) R^T dH[c,b]
-    if (!keeps_rows(plan_)) parts_.path.bring_back(exec, from, moved_);
     of_neighbours_->backward(exec, from, to);
     add_scaled(exec, keeps_rows(plan_) ? from : moved_, parts_.epsilon.local(), to);
   }
@@ -271,13 +270,16 @@ class SelfAggregation final : public Aggregation<T> {
   }
 
  private:
+  /// Gradient of epsilon, and R^T dH.
   void find_gradient(DefaultExec const& exec, pmm::DistMatrix<T> const& from) {
     // depsilon := sum_ij dH_ij (R F)_ij, summed over the ranks with other rows or columns
     auto const& gradient = parts_.epsilon_gradient.local();
     dot_numbers(exec, from, brought_, parts_.sum, gradient);
-    if (plan_.owners) return;
-    runtime::all_reduce(exec, grid_.over(from.layout().rows), gradient);
-    runtime::all_reduce(exec, grid_.over(from.layout().columns), gradient);
+    if (!plan_.owners) {
+      runtime::all_reduce(exec, grid_.over(from.layout().rows), gradient);
+      runtime::all_reduce(exec, grid_.over(from.layout().columns), gradient);
+    }
+    if (!keeps_rows(plan_)) parts_.path.bring_back(exec, from, moved_);
   }
 
   pmm::ProcessGrid const& grid_;
@@ -285,7 +287,7 @@ class SelfAggregation final : public Aggregation<T> {
   std::unique_ptr<Aggregation<T>> of_neighbours_;
   SelfAggregationParts<T> parts_;
   pmm::DistMatrix<T> brought_, moved_;
-  bool has_gradient_ = false; // of epsilon, computed for the next backward()
+  bool has_gradient_ = false; // find_gradient() has run for the next backward()
 };
 
 } // namespace
