@@ -128,10 +128,12 @@ void add_pruning(List& list, TrainOptions const& o, models::ModelTraits const& t
     add("--task links trains on all vertices");
   else if (o.mode == "minibatch")
     add("it is for steps on the full graph");
-  else if (o.schedule == "pmm3d" && !traits.attention)
+  else if (o.schedule == "pmm3d" && !traits.needs_owners())
     add("only the owners of vertices, which is --schedule rows, can skip some");
   else if (o.norm == "batch")
     add("--norm batch takes means over all vertices");
+  else if (traits.has_powers || traits.own)
+    add(fmt::format("a layer of --model {} reads more than the neighbors of its output's vertices", o.model));
 }
 
 List without_meaning(TrainOptions const& o) {

@@ -33,7 +33,7 @@ choose_pruning(Context const& context, TrainOptions const& options, pmm::Process
                models::MemoryEstimate& estimate) {
   auto const prune = models::parse_prune(options.prune);
   if (prune == models::Prune::off || model.norm == models::Norm::batch || models::predicts_links(model) ||
-      model.schedule != models::Schedule::rows)
+      !models::is_prunable(plan))
     return std::nullopt;
   auto const is_asked_for = prune == models::Prune::on;
   auto rows = models::find_pruned_rows(grid, store, plan);

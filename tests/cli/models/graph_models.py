@@ -255,6 +255,7 @@ def options_without_meaning_are_reported(ranks):
                 (["--schedule", "pmm3d"], ["--gather", "needed"], r"--schedule pmm3d moves whole blocks"),
                 (["--schedule", "pmm3d"], ["--prune", "on"], r"only the owners of vertices, which is --schedule rows, can skip some"),
                 (batches, ["--prune", "on"], r"it is for steps on the full graph"),
+                (["--model", "tag"], ["--prune", "on"], r"a layer of --model tag reads more than the neighbors of its output's vertices"),
                 (["--norm", "batch"], ["--prune", "on"], r"--norm batch takes means over all vertices"),
         ):
             train = ["train", "--dataset", "karate", "--compute-dtype", "fp64", "--epochs", "2", *words]

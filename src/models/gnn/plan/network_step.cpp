@@ -260,8 +260,7 @@ class EpochList {
   }
   void aggregate_back(NetworkLayerPlan const& layer, std::int64_t entries) {
     if (layer.attention) return plan_attention_backward(step_, attention_steps(layer, entries));
-    if (layer.takes_maximum)
-      return plan_maximum_backward(step_, layer, cells(layer), entries, needed(layer));
+    if (layer.takes_maximum) return plan_maximum_backward(step_, layer, cells(layer), entries, needed(layer));
     auto const multiply = [&] { multiply_by_adjacency(layer, entries, true); };
     if (layer.num_powers > 0) return plan_powers_backward(step_, layer, multiply);
     split_gradient(layer);

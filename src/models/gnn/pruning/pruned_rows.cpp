@@ -86,9 +86,15 @@ double PrunedRows::share() const {
                   share_of(sum.num_nonzeros, whole.num_nonzeros * num_blocks));
 }
 
+bool is_prunable(NetworkPlan const& plan) {
+  return std::ranges::all_of(plan.layers, [](NetworkLayerPlan const& layer) {
+    return layer.owners && layer.num_powers == 0 && !layer.own;
+  });
+}
+
 PrunedRows find_pruned_rows(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                             NetworkPlan const& plan) {
-  ORTHANT_REQUIRE(plan.layers.front().owners, "rows are pruned between owners of vertices");
+  ORTHANT_REQUIRE(is_prunable(plan), "rows of this network are not pruned");
   auto const& roles = plan.layers.front().owners->roles;
   PrunedRows rows;
   rows.block = read_owned_block(grid, store, roles);

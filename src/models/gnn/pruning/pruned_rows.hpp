@@ -66,7 +66,11 @@ struct PrunedRows {
   [[nodiscard]] double share() const;
 };
 
-/// Finds the rows that a network on the whole graph needs. The plan must have the schedule `rows`; otherwise throws Error. Reads this
+/// Whether rows can be left out: in the schedule `rows`, if the inputs of a layer are those that A^ and the vertex itself touch. Powers
+/// of A^ and registered convolutions read others.
+[[nodiscard]] bool is_prunable(NetworkPlan const& plan);
+
+/// Finds the rows that a network on the whole graph needs. The plan must be prunable; otherwise throws Error. Reads this
 /// rank's block. Collective over the grid's group.
 [[nodiscard]] PrunedRows find_pruned_rows(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                                           NetworkPlan const& plan);
