@@ -161,8 +161,7 @@ void drop_values(OwnedAdjacency<T>& made, IdsOfBlock ids, pmm::Flow backward_flo
   template OwnedAdjacency<T> read_owned_adjacency(pmm::ProcessGrid const&, GraphStore const&,                \
                                                   pmm::Roles const&, pmm::Gather,                            \
                                                   std::vector<pmm::DroppedBlock<T>>*);                       \
-  template void drop_values(OwnedAdjacency<T>&, IdsOfBlock, pmm::Flow, std::vector<pmm::DroppedBlock<T>>&);  \
-  template void add_edges(OwnedAdjacency<T>&, IdsOfBlock const&, std::vector<pmm::DroppedBlock<T>>*);
+  template void drop_values(OwnedAdjacency<T>&, IdsOfBlock, pmm::Flow, std::vector<pmm::DroppedBlock<T>>&);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 #undef ORTHANT_INSTANTIATE
