@@ -176,7 +176,7 @@ TEST(SageMaximumGradient, MatchesFiniteDifferences) {
 }
 
 TEST(GatGradient, MatchesFiniteDifferences) {
-  for (auto const model : {models::Model::gat, models::Model::gatv2})
+  for (auto const model : {models::Model::gat, models::Model::gatv2, models::Model::transformer})
     for (auto const has_parts : {false, true}) {
       models::NetworkSettings settings;
       set_model(settings, model);

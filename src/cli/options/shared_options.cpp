@@ -27,7 +27,7 @@ void add_model_options(Command& command, GraphModelOptions& o) {
       "(a learned factor for it, and a perceptron of two layers); sgc (steps of propagation and one "
       "linear layer); appnp (a perceptron, then steps with a teleport back to it); gcnii (deep: "
       "a share of the first layer in each, and weights near the identity); gat or gatv2 (attention over the "
-      "neighbors)" +
+      "neighbors); transformer (attention by dot products, beside a weight for the vertex itself)" +
           summaries,
       one_of(models::model_names()));
   command.option(

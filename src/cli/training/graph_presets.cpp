@@ -50,6 +50,9 @@ void complete_epoch_options(Context& context, TrainOptions& train) {
         "bench epoch has no bare products of the scores of links so far: leave out --task links");
   if (models::traits_of(models::parse_model(train.model), aggregator_of(train)).takes_maximum)
     runtime::throw_user("bench epoch has no bare products of maxima so far: leave out --aggregator max");
+  if (train.model == "transformer")
+    runtime::throw_user(
+        "bench epoch has no bare products of dot products on edges so far: take another --model");
   if (train.edge_dropout > 0)
     runtime::throw_user("bench epoch multiplies by all edges: leave out --edge-dropout");
   if (train.epochs == 0) runtime::throw_user("--epochs 0: at least one epoch must be timed");
@@ -174,7 +177,7 @@ std::int64_t fitting_heads(std::int64_t width, std::int64_t heads) {
 }
 
 void fit(PresetFit& preset, TrainOptions& o) {
-  auto const has_heads = o.model == "gat" || o.model == "gatv2";
+  auto const has_heads = o.model == "gat" || o.model == "gatv2" || o.model == "transformer";
   if (has_heads && preset.gives("hidden"))
     preset.change("hidden", o.hidden, (o.hidden + o.heads - 1) / o.heads * o.heads);
   if (has_heads && preset.gives("heads")) preset.change("heads", o.heads, fitting_heads(o.hidden, o.heads));

@@ -114,7 +114,7 @@ void add_other_models(List& list, TrainOptions const& o, models::ModelTraits con
   if (!traits.has_identity_maps) list.push_back({"theta", "it is for --model gcnii"});
   if (!traits.attention)
     for (auto const* const option : {"heads", "output-heads", "attention-dropout"})
-      list.push_back({option, "it is for --model gat and gatv2"});
+      list.push_back({option, "it is for --model gat, gatv2 and transformer"});
   if (o.model != "sage" && o.model != "graphconv")
     list.push_back({"aggregator", "it is for --model sage and graphconv"});
 }
@@ -134,6 +134,8 @@ void add_pruning(List& list, TrainOptions const& o, models::ModelTraits const& t
     add("--norm batch takes means over all vertices");
   else if (traits.has_powers || traits.own)
     add(fmt::format("a layer of --model {} reads more than the neighbors of its output's vertices", o.model));
+  else if (traits.attention == models::AttentionKind::transformer)
+    add("--model transformer has queries of all vertices");
 }
 
 List without_meaning(TrainOptions const& o) {

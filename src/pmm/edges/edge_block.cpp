@@ -182,6 +182,7 @@ BlockRows<T>::BlockRows(ProcessGrid const& grid, BlockRowsPlan const& plan,
                         std::shared_ptr<Workspace<T>> workspace, MovedRows moved)
     : grid_(&grid),
       roles_(plan.roles),
+      wire_(plan.wire),
       steps_(grid.shape(), grid.coordinates(), plan),
       workspace_(std::move(workspace)),
       moved_(std::move(moved)) {
@@ -203,7 +204,7 @@ Vector<T> BlockRows<T>::bring(DefaultExec const& exec, Vector<T> const& own, Vec
     auto const split = workspace_->lend(Slot::left, s.num_own * s.width);
     grid_->passes().add(pass_of_copy(bytes));
     copy_heads<true>(exec, parts_of(s), own.data(), split.data());
-    runtime::all_to_allv(exec, grid_->over(roles_.b), split, s.columns, slab, s.rows);
+    runtime::all_to_allv(exec, grid_->over(roles_.b), split, s.columns, slab, s.rows, wire_);
   } else if (s.is_strided) {
     grid_->passes().add(pass_of_copy(bytes));
     copy_heads<true>(exec, parts_of(s), own.data(), slab.data());
@@ -211,12 +212,13 @@ Vector<T> BlockRows<T>::bring(DefaultExec const& exec, Vector<T> const& own, Vec
     slab = part_of(own, 0, s.num_in_slab());
   }
   if (s.must_gather)
-    runtime::all_gatherv(exec, grid_->over(s.axis), slab, part_of(memory, 0, s.num_in_block()), s.slabs);
+    runtime::all_gatherv(exec, grid_->over(s.axis), slab, part_of(memory, 0, s.num_in_block()), s.slabs,
+                         wire_);
   if (s.moves_needed) {
     auto const sent = workspace_->lend(Slot::left, s.num_asked());
     auto const received = workspace_->lend(Slot::result, s.num_touched());
     pick_rows(exec, grid_->passes(), slab, moved_.asked, s.part.columns(), sent);
-    runtime::all_to_allv(exec, grid_->over(s.axis), sent, s.asked, received, s.touched);
+    runtime::all_to_allv(exec, grid_->over(s.axis), sent, s.asked, received, s.touched, wire_);
     place_rows(exec, grid_->passes(), received, moved_.touched, s.part.columns(), memory);
   }
   return memory;
@@ -231,17 +233,18 @@ void BlockRows<T>::bring_back(DefaultExec const& exec, Vector<T> const& block, V
   auto slab = all;
   if (s.must_gather || s.moves_needed)
     slab = s.has_slab() ? workspace_->lend(Slot::right, s.num_in_slab()) : part_of(own, 0, s.num_in_slab());
-  if (s.must_gather) runtime::reduce_scatterv(exec, grid_->over(s.axis), all, slab, s.slabs);
+  if (s.must_gather)
+    runtime::reduce_scatterv(exec, grid_->over(s.axis), all, slab, s.slabs, runtime::Reduction::sum, wire_);
   if (s.moves_needed) {
     auto const sent = workspace_->lend(Slot::result, s.num_touched());
     auto const addends = workspace_->lend(Slot::left, s.num_asked());
     pick_rows(exec, grid_->passes(), all, moved_.touched, s.part.columns(), sent);
-    runtime::all_to_allv(exec, grid_->over(s.axis), sent, s.touched, addends, s.asked);
+    runtime::all_to_allv(exec, grid_->over(s.axis), sent, s.touched, addends, s.asked, wire_);
     add_rows(exec, grid_->passes(), addends, moved_.addend_offsets, moved_.addends, s.part.columns(), slab);
   }
   if (s.must_exchange) {
     auto const split = workspace_->lend(Slot::left, s.num_own * s.width);
-    runtime::all_to_allv(exec, grid_->over(roles_.b), slab, s.rows, split, s.columns);
+    runtime::all_to_allv(exec, grid_->over(roles_.b), slab, s.rows, split, s.columns, wire_);
     grid_->passes().add(pass_of_copy(bytes));
     copy_heads<false>(exec, parts_of(s), split.data(), own.data());
   } else if (s.is_strided) {
@@ -252,9 +255,9 @@ void BlockRows<T>::bring_back(DefaultExec const& exec, Vector<T> const& block, V
 
 namespace {
 
-void plan_exchange(StepPlan& step, Axis axis, std::vector<std::int64_t> const& sent) {
+void plan_exchange(StepPlan& step, Axis axis, std::vector<std::int64_t> const& sent, runtime::Wire wire) {
   auto const kept = sent[static_cast<std::size_t>(step.coordinates().along(axis))];
-  step.add_call(runtime::Operation::all_to_all, axis, step.scalar_bytes(sum_of(sent) - kept));
+  step.add_call(runtime::Operation::all_to_all, axis, step.wire_bytes(sum_of(sent) - kept, wire));
 }
 
 } // namespace
@@ -262,25 +265,25 @@ void plan_exchange(StepPlan& step, Axis axis, std::vector<std::int64_t> const& s
 void plan_bring(StepPlan& step, BlockRowsPlan const& plan) {
   BlockRowsSteps const s(step.shape(), step.coordinates(), plan);
   if (s.must_exchange || s.is_strided) step.add_pass(pass_of_copy(step.scalar_bytes(s.num_own * s.width)));
-  if (s.must_exchange) plan_exchange(step, plan.roles.b, s.columns);
+  if (s.must_exchange) plan_exchange(step, plan.roles.b, s.columns, plan.wire);
   if (s.must_gather)
-    step.add_call(runtime::Operation::all_gather, s.axis, step.scalar_bytes(s.num_in_block()));
+    step.add_call(runtime::Operation::all_gather, s.axis, step.wire_bytes(s.num_in_block(), plan.wire));
   if (!s.moves_needed) return;
   plan_pick_rows(step, sum_of(plan.needed->asked), s.part.columns());
-  plan_exchange(step, s.axis, s.asked);
+  plan_exchange(step, s.axis, s.asked, plan.wire);
   plan_place_rows(step, sum_of(plan.needed->touched), s.part.columns());
 }
 
 void plan_bring_back(StepPlan& step, BlockRowsPlan const& plan) {
   BlockRowsSteps const s(step.shape(), step.coordinates(), plan);
   if (s.must_gather)
-    step.add_call(runtime::Operation::reduce_scatter, s.axis, step.scalar_bytes(s.num_in_block()));
+    step.add_call(runtime::Operation::reduce_scatter, s.axis, step.wire_bytes(s.num_in_block(), plan.wire));
   if (s.moves_needed) {
     plan_pick_rows(step, sum_of(plan.needed->touched), s.part.columns());
-    plan_exchange(step, s.axis, s.touched);
+    plan_exchange(step, s.axis, s.touched, plan.wire);
     plan_add_rows(step, s.num_slab, sum_of(plan.needed->asked), s.part.columns());
   }
-  if (s.must_exchange) plan_exchange(step, plan.roles.b, s.rows);
+  if (s.must_exchange) plan_exchange(step, plan.roles.b, s.rows, plan.wire);
   if (s.must_exchange || s.is_strided) step.add_pass(pass_of_copy(step.scalar_bytes(s.num_own * s.width)));
 }
 

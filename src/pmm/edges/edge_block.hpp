@@ -130,6 +130,7 @@ struct BlockRowsPlan {
   std::int64_t stride = 0;              // columns of the owners' matrix, which holds these heads side by side
   std::int64_t first_column = 0;        // column of the owners' matrix where the first head begins
   std::optional<NeededCounts> needed{}; // of the side's axis; nullopt: all rows move
+  runtime::Wire wire = runtime::Wire::native; // number format of all messages
 };
 
 /// Sizes of the exchange on one rank. BlockRows and the cost model both use them.
@@ -194,6 +195,7 @@ class BlockRows {
  private:
   ProcessGrid const* grid_;
   Roles roles_;
+  runtime::Wire wire_;
   BlockRowsSteps steps_;
   std::shared_ptr<Workspace<T>> workspace_;
   MovedRows moved_;

@@ -133,6 +133,7 @@ struct WeightedSums {
   T factor;
   T const* operand;
   T* result;
+  bool are_signed;
 
   [[nodiscard]] bool is_aligned() const { return begins_packs(operand); }
   template<int pack>
@@ -146,7 +147,8 @@ struct WeightedSums {
       for (int u = 0; u < at_once; ++u) { // past the end, read the last entry again with weight 0
         auto const entry = first + u < part.end ? first + u : part.end - 1;
         auto const value = values[(places == nullptr ? entry : places[entry]) * heads.count + part.head];
-        weight[u] = first + u >= part.end || value <= 0 ? T{0} : value * factor;
+        auto const is_left_out = first + u >= part.end || (value <= 0 && !are_signed);
+        weight[u] = is_left_out ? T{0} : value * factor;
         numbers[u] = *reinterpret_cast<Numbers const*>(from + others[entry] * heads.columns());
       }
       for (int u = 0; u < at_once; ++u)

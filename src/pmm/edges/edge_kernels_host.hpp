@@ -70,6 +70,7 @@ struct HostSums {
   T factor = 1;
   T const* operand = nullptr;
   T* result = nullptr;
+  bool are_signed = false; // w(v) = factor v, also of negative values
 };
 
 /// Scores of GAT: z = s of the row + t of the column; width is 1.

@@ -29,12 +29,12 @@ void edge_spmm(DefaultExec const& exec, EdgeBlock const& block, Heads const& hea
   if constexpr (runs_on_host)
     for_each_list(exec, label, block.num_rows, heads.count, host_edges::best_edge_kernels<T>().weighted_sums,
                   host_edges::HostSums<T>{lists_of_rows(block, heads), weights.values.data(), weights.factor,
-                                          y.data(), p.data()});
+                                          y.data(), p.data(), weights.are_signed});
   else
     device_edges::run(exec, label, block.num_rows, block.num_edges(),
                       device_edges::WeightedSums<T>{block.row_offsets.data(), block.columns.data(), nullptr,
                                                     heads, weights.values.data(), weights.factor, y.data(),
-                                                    p.data()});
+                                                    p.data(), weights.are_signed});
 }
 
 template<class T>
@@ -45,12 +45,12 @@ void edge_spmm_transposed(DefaultExec const& exec, EdgeBlock const& block, Heads
     for_each_list(exec, label, block.num_columns, heads.count,
                   host_edges::best_edge_kernels<T>().weighted_sums,
                   host_edges::HostSums<T>{lists_of_columns(block, heads), weights.values.data(),
-                                          weights.factor, x.data(), d.data()});
+                                          weights.factor, x.data(), d.data(), weights.are_signed});
   else
     device_edges::run(exec, label, block.num_columns, block.num_edges(),
                       device_edges::WeightedSums<T>{block.column_offsets.data(), block.rows.data(),
                                                     block.places.data(), heads, weights.values.data(),
-                                                    weights.factor, x.data(), d.data()});
+                                                    weights.factor, x.data(), d.data(), weights.are_signed});
 }
 
 void plan_edge_product(StepPlan& step, std::string formula, Form form, EdgeCounts const& counts,

@@ -18,11 +18,12 @@
 
 namespace orthant::pmm {
 
-/// Attention coefficients.
+/// Attention coefficients, or any numbers if `are_signed`: then w(v) = factor v.
 template<class T>
 struct EdgeWeights {
-  Vector<T> values; // [edges x heads]; negative if dropped
+  Vector<T> values; // [edges x heads]; coefficients are negative if dropped
   T factor = 1;     // 1 / (1 - p)
+  bool are_signed = false;
 };
 
 template<class T>

@@ -35,7 +35,7 @@ from torch.nn import functional  # noqa: E402
 TOLERANCE = 1e-9
 VERTICES, FEATURES, CLASSES = 40, 8, 4
 GRAPHS = ("undirected", "several labels", "directed", "weighted")
-CONVOLUTIONS = ("gcn", "sage mean", "sage sum", "sage max", "gin", "gat", "gatv2", "sgc", "appnp", "gcnii", "graphconv mean", "graphconv sum", "tag")
+CONVOLUTIONS = ("gcn", "sage mean", "sage sum", "sage max", "gin", "gat", "gatv2", "transformer", "sgc", "appnp", "gcnii", "graphconv mean", "graphconv sum", "tag")
 ACTIVATIONS = ("relu", "elu", "gelu", "silu", "leaky_relu", "tanh")
 RESIDUALS = ("none", "identity", "project")
 LOSSES = ("cross-entropy", "cross-entropy", "binary", "focal")
@@ -93,7 +93,7 @@ def drawn(number, seed):
         settings |= {"layers": draw.choice((2, 3)), "hidden": draw.choice((8, 12)), "norm": draw.choice(("none", "rms", "layer", "batch")),
                      "activation": draw.choice(ACTIVATIONS), "residual": draw.choice(RESIDUALS),
                      "jump": draw.choice(JUMPS)}
-    if model in ("gat", "gatv2"):
+    if model in ("gat", "gatv2", "transformer"):
         settings |= {"heads": draw.choice((1, 2, 4)), "output-heads": draw.choice((1, 2))}
     if model in ("sgc", "appnp", "tag"):
         settings |= {"propagation-steps": draw.choice((1, 2, 3))}

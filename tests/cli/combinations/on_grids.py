@@ -25,10 +25,10 @@ TOLERANCE = 1e-9
 MOST_RANKS = 4
 SCHEDULES = ("pmm3d", "rows")
 GRIDS = [(x, y, z) for x in range(1, 5) for y in range(1, 5) for z in range(1, 5) if x * y * z <= MOST_RANKS]
-MODELS = ("gcn", "sage", "graphconv", "tag", "gin", "gat", "gatv2", "sgc", "appnp", "gcnii")
+MODELS = ("gcn", "sage", "graphconv", "tag", "gin", "gat", "gatv2", "transformer", "sgc", "appnp", "gcnii")
 ACTIVATIONS = ("elu", "gelu", "silu", "leaky_relu", "tanh")
 RESIDUALS = ([], [], ["--residual"], ["--residual", "identity"], ["--residual", "project"])
-ATTENTION = ("gat", "gatv2")
+ATTENTION = ("gat", "gatv2", "transformer")
 
 
 # Graphs

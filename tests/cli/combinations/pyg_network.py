@@ -146,6 +146,17 @@ class Network:
         bias = self.parameters.get(f"{name}.bias")
         return z if bias is None else z + bias
 
+    def transformer(self, name, f, makes_logits):
+        """Keys have no bias: it would add the same number to all scores of a row."""
+        weight, shifts = self.parameters[f"{name}.weight"].T, self.parameters[f"{name}.attention"]
+        heads, width = shifts.shape[0], shifts.shape[1] // 2
+        layer = pyg.TransformerConv(weight.shape[1], width, heads, concat=not makes_logits)
+        given = dict(zip(("lin_value.weight", "lin_key.weight", "lin_query.weight", "lin_skip.weight"), weight.split(heads * width)))
+        bias = self.parameters.get(f"{name}.bias", torch.zeros(given["lin_skip.weight"].shape[0], dtype=f.dtype))
+        given |= {"lin_value.bias": shifts[:, :width].flatten(), "lin_query.bias": shifts[:, width:].flatten(),
+                  "lin_key.bias": torch.zeros(heads * width, dtype=f.dtype), "lin_skip.bias": bias}
+        return self.call(layer, given, f, self.edges)
+
     def tag(self, name, f, _):
         weight = self.parameters[f"{name}.weight"]
         steps = self.settings["propagation-steps"] or 3

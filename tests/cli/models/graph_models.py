@@ -246,7 +246,7 @@ def options_without_meaning_are_reported(ranks):
                 ([*SAGE, "max"], ["--order", "transform"], r"--model sage has one order of its products"),
                 ([*SAGE, "max", *batches], ["--batch-edges", "rescale"], r"no layer multiplies by weights of edges"),
                 ([*SAGE, "mean"], ["--normalize", "sym"], r"--model sage has an operator of its own"),
-                ([], ["--heads", "2"], r"it is for --model gat and gatv2"),
+                ([], ["--heads", "2"], r"it is for --model gat, gatv2 and transformer"),
                 (["--model", "gat"], ["--schedule", "pmm3d"], r"attention is computed by the owners of vertices, which is --schedule rows"),
                 (["--model", "gat"], ["--normalize", "row"], r"--model gat has an operator of its own"),
                 (["--model", "gat", *batches], ["--batch-edges", "renormalize"], r"no layer multiplies by weights of edges"),
@@ -256,6 +256,7 @@ def options_without_meaning_are_reported(ranks):
                 (["--schedule", "pmm3d"], ["--prune", "on"], r"only the owners of vertices, which is --schedule rows, can skip some"),
                 (batches, ["--prune", "on"], r"it is for steps on the full graph"),
                 (["--model", "tag"], ["--prune", "on"], r"a layer of --model tag reads more than the neighbors of its output's vertices"),
+                (["--model", "transformer"], ["--prune", "on"], r"--model transformer has queries of all vertices"),
                 (["--norm", "batch"], ["--prune", "on"], r"--norm batch takes means over all vertices"),
         ):
             train = ["train", "--dataset", "karate", "--compute-dtype", "fp64", "--epochs", "2", *words]
@@ -285,7 +286,6 @@ def mistakes(ranks):
             ([*GCNII, "--input-projection"], r"--input-projection goes with --model gcn, sage and gin"),
             ([*APPNP, "--operand-dtype", "bf16"], r"--operand-dtype of 16 bits goes with --model gcn"),
             ([*SAGE, "least"], r"'least' is none of auto, mean, sum, max"),
-            ([*SAGE, "max", "--comm-dtype", "bf16"], r"--aggregator max sends fp32 or fp64: leave out --comm-dtype"),
             ([*SAGE, "mean", "--operand-dtype", "bf16"], r"--operand-dtype of 16 bits goes with --model gcn"),
             (["--edge-dropout", "1"], r"--edge-dropout: is 1, but must be at least 0 and at most 0.999"),
             (["--model", "gat", "--hidden", "9"], r"hidden layers of 9 columns cannot be cut in 8 heads"),

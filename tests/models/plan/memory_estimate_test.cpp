@@ -98,14 +98,14 @@ std::vector<Configuration> configurations() {
     settings.num_propagations = 2; // small objects are those of as many layers as in the other cases
     all.push_back({model == models::Model::appnp ? "appnp" : "gcnii", settings});
   }
-  for (auto const model : {models::Model::gat, models::Model::gatv2}) {
+  for (auto const model : {models::Model::gat, models::Model::gatv2, models::Model::transformer}) {
     auto settings = model_of(3, 24, 0.5);
     settings.num_heads = 3;
     settings.num_output_heads = 2;
     settings.attention_dropout = 0.4;
     settings.activation = models::Activation::elu;
     set_model(settings, model);
-    all.push_back({model == models::Model::gat ? "gat" : "gatv2", settings});
+    all.push_back({std::string(name_of(model)), settings});
     settings.edge_dropout = 0.4;
     all.push_back({"dropped edges", settings});
   }

@@ -235,10 +235,12 @@ inline std::vector<StepCase> step_cases() {
     s.num_output_heads = 3;
     s.trains_features = true;
   });
-
-  add_attention("gat, dropped edges, weights that are ignored", models::Model::gat, [](auto& s) {
-    s.edge_dropout = 0.4;
-  }).recipe = GraphRecipe{.num_vertices = 203, .num_edges = 900, .is_directed = true, .is_weighted = true};
+  add_attention("gat, 16-bit wire", models::Model::gat, [](auto& s) { s.wire = runtime::Wire::bf16; });
+  add_attention("transformer, means", models::Model::transformer, [](auto& s) { s.num_output_heads = 3; });
+  for (auto const model : {models::Model::gat, models::Model::transformer})
+    add_attention(std::string(name_of(model)) + ", dropouts, weights that are ignored", model, [](auto& s) {
+      s.dropout = s.attention_dropout = s.edge_dropout = 0.4;
+    }).recipe = GraphRecipe{.num_vertices = 203, .num_edges = 900, .is_directed = true, .is_weighted = true};
   for (auto const schedule : {models::Schedule::pmm3d, models::Schedule::rows})
     add("sage max, dropped edges, sparse features", [&](auto& s) {
       s.schedule = schedule;
@@ -261,6 +263,7 @@ inline std::vector<StepCase> step_cases() {
       s.trains_features = has_parts || schedule == models::Schedule::pmm3d;
       s.projected_width = has_parts ? 9 : 0;
       s.dropout = has_parts ? 0.4 : 0;
+      s.wire = has_parts ? runtime::Wire::bf16 : runtime::Wire::native;
       set_model(s, models::Model::sage, models::Aggregator::max);
       s.hidden_axes = pmm::group_axes;
     });

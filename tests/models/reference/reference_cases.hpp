@@ -150,7 +150,7 @@ inline std::vector<ReferenceCase> cases_of_maximum() {
 /// Heads that no axis of 2 or 4 ranks divides, and fewer than ranks; one layer's output is the mean of several.
 inline std::vector<ReferenceCase> cases_of_attention() {
   std::vector<ReferenceCase> all;
-  for (auto const model : {Model::gat, Model::gatv2}) {
+  for (auto const model : {Model::gat, Model::gatv2, Model::transformer}) {
     auto const add = [&](char const* name, auto const& change) -> ReferenceCase& {
       ReferenceCase next;
       next.name = std::string(name_of(model)) + ", " + name;
@@ -252,7 +252,7 @@ inline std::vector<ReferenceCase> cases_of_dropped_edges() {
     next.recipe.permutation = graph::PermutationKind::single;
     all.push_back(next);
   }
-  for (auto const model : {Model::gat, Model::gatv2, Model::sage}) {
+  for (auto const model : {Model::gat, Model::gatv2, Model::transformer, Model::sage}) {
     ReferenceCase next;
     next.name = fmt::format("{}, dropped edges, weights that are ignored", name_of(model));
     next.settings.dropout = 0;

@@ -5,6 +5,7 @@
 // Adam. Parameters have the names of the program, and nothing else is the program's.
 
 #include "models/gnn/plan/network_settings.hpp"
+#include "models/reference/reference_attention.hpp"
 #include "models/reference/tape.hpp"
 #include "sampling/sampling_fixture.hpp"
 
@@ -113,44 +114,6 @@ inline std::vector<std::int64_t> first_numbers(std::int64_t count) {
   return numbers;
 }
 
-/// Attention over the entries of A (Velickovic et al., arXiv 1710.10903, equations 3 to 6; Brody et al., arXiv 2105.14491, equation 7),
-/// beta(z) = z if z > 0, else 0.2 z. Of head h with d columns, U = F W:
-///
-///   GAT      Z = U_h, a = [a' | a'']        e_ij = beta(a'^T Z_i + a''^T Z_j)        alpha_i = softmax_j(e_ij)        Q_i = sum_j alpha_ij Z_j
-///   GATv2    R = U_h, L = U_(heads + h)     e_ij = a^T beta(L_i + R_j)               the same                         Q_i = sum_j alpha_ij R_j
-inline Tape::Number attention_of(Tape& tape, bool is_v2, Dense const& a, Tape::Number u, Tape::Number vectors,
-                                 bool averages) {
-  auto const num_heads = vectors->value.rows;
-  auto const d = vectors->value.columns / (is_v2 ? 1 : 2);
-  auto const slope = 0.2;
-  std::vector<Tape::Number> heads;
-  auto const by_head = tape.transpose(vectors); // a column per head
-  for (std::int64_t h = 0; h < num_heads; ++h) {
-    auto* const values = tape.columns(u, h * d, d);
-    Tape::Number scores = nullptr;
-    if (is_v2) {
-      auto* const left = tape.columns(u, (num_heads + h) * d, d);
-      for (std::int64_t c = 0; c < d; ++c) {
-        auto* const z = tape.outer_sum(tape.columns(left, c, 1), tape.columns(values, c, 1));
-        auto* const term = tape.times(tape.leaky_relu(z, slope), vectors, h, c);
-        scores = scores == nullptr ? term : tape.sum(scores, term);
-      }
-    } else {
-      auto* const both = tape.columns(by_head, h, 1);
-      auto const half = [&](std::int64_t first) {
-        return tape.product(values, tape.transpose(tape.columns(tape.transpose(both), first, d)));
-      };
-      scores = tape.leaky_relu(tape.outer_sum(half(0), half(d)), slope);
-    }
-    heads.push_back(tape.product(tape.softmax_of_rows(scores, a), values));
-  }
-  if (!averages) return tape.side_by_side(heads);
-  auto* mean = heads.front();
-  for (std::size_t h = 1; h < heads.size(); ++h)
-    mean = tape.sum(mean, heads[h]);
-  return tape.times(mean, 1 / static_cast<double>(num_heads));
-}
-
 /// sum_k A^^k F W_k, k = 0 .. K, term by term. The weights W_k lie side by side.
 inline Tape::Number powers_of(Tape& tape, Dense const& a, Tape::Number f, Tape::Number weights,
                               std::int64_t num_powers) {
@@ -230,9 +193,8 @@ inline Tape::Number logits_of(Tape& tape, models::NetworkSettings const& setting
     auto const is_last = l + 1 == settings.num_layers() && !settings.has_head;
     if (traits.attention) {
       auto* const u = tape.product(f, p.at(layer + ".weight"));
-      auto* const q = with_bias(attention_of(tape, settings.model == models::Model::gatv2, a, u,
-                                             p.at(layer + ".attention"), is_last),
-                                layer);
+      auto* const q =
+          with_bias(attention_of(tape, *traits.attention, a, u, p.at(layer + ".attention"), is_last), layer);
       if (is_last) return q;
       auto* d = activated(tape, settings.activation, normed(tape, settings, pass, q, layer, p));
       auto const adds = settings.has_residuals && d->value.columns == f->value.columns &&

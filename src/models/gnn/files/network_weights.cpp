@@ -109,6 +109,7 @@ namespace {
 /// GAT has vectors of 2 d numbers for heads x d columns, GATv2 vectors of d numbers for twice as many columns.
 pmm::Heads heads_of(std::int64_t num_heads, std::int64_t num_vector, std::int64_t num_columns,
                     WeightsFacts& facts) {
+  if (facts.model == Model::transformer) return {num_heads, num_vector / 2};
   auto const is_dynamic = num_columns == 2 * num_heads * num_vector;
   facts.model = is_dynamic ? Model::gatv2 : Model::gat;
   return {num_heads, num_vector / (is_dynamic ? 1 : 2)};
@@ -120,6 +121,7 @@ WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesyst
   return runtime::together(comm, [&] {
     auto const file = Hdf5File::open(path);
     WeightsFacts facts;
+    if (file.contains_attribute("/", "model")) facts.model = parse_model(file.read_text("/", "model"));
     auto const require_fits = [&](std::string const& parameter, std::int64_t num_rows) {
       if (!facts.widths.empty() && facts.widths.back() != num_rows)
         runtime::throw_user("{}: {} has {} rows, but the layer before it gives {} columns", path.string(),

@@ -67,9 +67,13 @@ class AttentionAggregation final : public Aggregation<T> {
     count_product();
     edge_spmm(exec, edges_.block, s_.heads, weights(), brought_values_, p);
     result_.bring_back(exec, p, own);
-    if (!s_.plan.averages_heads) return;
-    passes.add(passes_.average);
-    average_heads(exec, s_.plan.heads(), s_.num_results, sums_, to.storage());
+    if (s_.plan.averages_heads) {
+      passes.add(passes_.average);
+      average_heads(exec, s_.plan.heads(), s_.num_results, sums_, to.storage());
+    }
+    if (!s_.plan.has_dots()) return;
+    passes.add(passes_.skip);
+    add_skipped(exec, s_.plan, s_.num_own, u, to.storage());
   }
 
   void backward(DefaultExec const& exec, pmm::DistMatrix<T> const& from,
@@ -94,6 +98,8 @@ class AttentionAggregation final : public Aggregation<T> {
     edge_spmm_transposed(exec, edges_.block, s_.heads, weights(), dp, dv);
     if (s_.plan.is_dynamic())
       dynamic_backward(exec, dv, to.storage());
+    else if (s_.plan.has_dots())
+      dots_backward(exec, dv, from.storage(), to.storage());
     else
       static_backward(exec, dv, to.storage());
   }
@@ -150,6 +156,14 @@ class AttentionAggregation final : public Aggregation<T> {
       return dynamic_scores(exec, passes, block, s_.heads, dynamic_operands(), coefficients_);
     }
     passes.add(passes_.ends);
+    if (s_.plan.has_dots()) {
+      shift_projected(exec, s_.plan, s_.num_own, parts_.vectors.storage(), u);
+      brought_rows_ = rows_.bring(exec, u, kept_rows_);
+      brought_columns_ = columns_.bring(exec, u, kept_columns_);
+      brought_values_ = values_.bring(exec, u, kept_values_);
+      count_product();
+      return edge_dots(exec, block, s_.heads, brought_rows_, brought_columns_, coefficients_);
+    }
     find_ends(exec, s_.plan.heads(), s_.num_own, u, parts_.vectors.storage(), kept_ends_);
     brought_rows_ = bring_rows(exec, part_of(kept_ends_, 0, s_.num_ends()));
     brought_columns_ = columns_.bring(exec, part_of(kept_ends_, s_.num_ends(), s_.num_ends()), kept_columns_);
@@ -171,6 +185,27 @@ class AttentionAggregation final : public Aggregation<T> {
     auto const& da = parts_.vectors_gradient.storage();
     Kokkos::deep_copy(exec, da, T{0});
     sum_terms(exec, row_sums(), terms, da.data() + s_.first_head * s_.heads.width);
+  }
+
+  void dots_backward(DefaultExec const& exec, Vector<T> const& dv, Vector<T> const& result_gradient,
+                     Vector<T> const& du) {
+    auto& passes = grid_.passes();
+    auto const count = s_.counts.rows * s_.heads.columns();
+    auto const dq = part_of(ends_gradient_, 0, count);
+    auto const dk = part_of(ends_gradient_, count, s_.counts.columns * s_.heads.columns());
+    // dQ_i := sum_j g_ij K_j and dK_j := sum_i g_ij Q_i, with the gradients g of the scores
+    pmm::EdgeWeights<T> const of_scores{coefficients_gradient_, T{1}, true};
+    count_product();
+    edge_spmm(exec, edges_.block, s_.heads, of_scores, brought_columns_, dq);
+    count_product();
+    edge_spmm_transposed(exec, edges_.block, s_.heads, of_scores, brought_rows_, dk);
+    rows_.bring_back(exec, dq, du);
+    columns_.bring_back(exec, dk, du);
+    values_.bring_back(exec, dv, du);
+    passes.add(passes_.ends_backward);
+    shift_projected_backward(exec, s_.plan, s_.num_own, result_gradient, du);
+    passes.add(passes_.vectors);
+    sum_shifts(exec, s_.plan, row_sums(), du, parts_.vectors_gradient.storage().data());
   }
 
   void static_backward(DefaultExec const& exec, Vector<T> const& dv, Vector<T> const& du) {
@@ -226,13 +261,13 @@ void AttentionScratch<T>::reserve(AttentionScratchPlan const& plan) {
 
 template<class T>
 std::unique_ptr<Aggregation<T>>
-make_attention_aggregation(pmm::ProcessGrid const& grid, NetworkLayerPlan const& plan,
+make_attention_aggregation(pmm::ProcessGrid const& grid, NetworkLayerPlan const& plan, runtime::Wire wire,
                            OwnedAdjacency<T> const& adjacency, std::shared_ptr<pmm::Workspace<T>> workspace,
                            AttentionParts<T> parts, AttentionScratch<T>& scratch,
                            EdgeAttentionMemory<T>& memory) {
   ORTHANT_REQUIRE(adjacency.edges != nullptr, "attention of layer ", plan.index, " needs a block of edges");
   AttentionSteps const steps(grid.shape(), grid.coordinates(), plan, adjacency.sizes,
-                             adjacency.edges->block.num_edges(), needed_counts_of(adjacency));
+                             adjacency.edges->block.num_edges(), needed_counts_of(adjacency), wire);
   return std::make_unique<AttentionAggregation<T>>(grid, steps, *adjacency.edges,
                                                    adjacency.forward.block().csr.values, std::move(workspace),
                                                    std::move(parts), scratch, memory);
@@ -241,7 +276,7 @@ make_attention_aggregation(pmm::ProcessGrid const& grid, NetworkLayerPlan const&
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template struct AttentionScratch<T>;                                                                       \
   template std::unique_ptr<Aggregation<T>> make_attention_aggregation(                                       \
-      pmm::ProcessGrid const&, NetworkLayerPlan const&, OwnedAdjacency<T> const&,                            \
+      pmm::ProcessGrid const&, NetworkLayerPlan const&, runtime::Wire, OwnedAdjacency<T> const&,             \
       std::shared_ptr<pmm::Workspace<T>>, AttentionParts<T>, AttentionScratch<T>&, EdgeAttentionMemory<T>&);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)

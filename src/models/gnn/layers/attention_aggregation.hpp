@@ -52,7 +52,7 @@ struct AttentionParts {
 /// otherwise throws Error. Runs are collective over the grid's group.
 template<class T>
 [[nodiscard]] std::unique_ptr<Aggregation<T>>
-make_attention_aggregation(pmm::ProcessGrid const& grid, NetworkLayerPlan const& plan,
+make_attention_aggregation(pmm::ProcessGrid const& grid, NetworkLayerPlan const& plan, runtime::Wire wire,
                            OwnedAdjacency<T> const& adjacency, std::shared_ptr<pmm::Workspace<T>> workspace,
                            AttentionParts<T> parts, AttentionScratch<T>& scratch,
                            EdgeAttentionMemory<T>& memory);

@@ -4,6 +4,7 @@
 #include "pmm/kernels/host_parts.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace orthant::models {
 namespace {
@@ -99,6 +100,37 @@ struct PlainTerms {
       sums[c] += numbers[c];
   }
 };
+
+/// Term of row i in the sum db: dV and dQ of each head.
+template<class T>
+struct ShiftTerms {
+  pmm::Heads heads;
+  std::int64_t stride;
+  T const* du;
+
+  KOKKOS_FUNCTION T operator()(std::int64_t row, std::int64_t column) const {
+    auto const head = column / (2 * heads.width);
+    auto const place = column % (2 * heads.width);
+    auto const first = place < heads.width ? 0 : 2 * heads.columns() - heads.width;
+    return du[row * stride + first + head * heads.width + place];
+  }
+  void add_row(std::int64_t row, T* sums) const {
+    for (std::int64_t head = 0; head < heads.count; ++head, sums += 2 * heads.width) {
+      T const* const dv = du + row * stride + head * heads.width;
+      T const* const dq = dv + 2 * heads.columns();
+#pragma GCC ivdep
+      for (std::int64_t c = 0; c < heads.width; ++c) {
+        sums[c] += dv[c];
+        sums[heads.width + c] += dq[c];
+      }
+    }
+  }
+};
+
+template<class T>
+T scale_of_dots(AttentionPlan const& plan) {
+  return static_cast<T>(1 / std::sqrt(static_cast<double>(plan.head_width)));
+}
 
 /// Sums column k % num_columns of the terms of block k / num_columns.
 template<class T, class Terms>
@@ -202,6 +234,56 @@ void spread_heads(DefaultExec const& exec, pmm::Heads const& heads, std::int64_t
       });
 }
 
+template<class T>
+void shift_projected(DefaultExec const& exec, AttentionPlan const& plan, std::int64_t num_rows,
+                     Vector<T> const& vectors, Vector<T> const& u) {
+  auto const heads = plan.heads();
+  auto const stride = plan.num_projected();
+  auto const scale = scale_of_dots<T>(plan);
+  for_each_number(
+      exec, "orthant::models::shift_projected", num_rows * heads.columns(), KOKKOS_LAMBDA(std::int64_t k) {
+        auto const column = k % heads.columns();
+        auto const place = k / heads.columns() * stride + column;
+        auto const of_head = column / heads.width * 2 * heads.width + column % heads.width;
+        u[place] += vectors[of_head];
+        auto& query = u[place + 2 * heads.columns()];
+        query = (query + vectors[of_head + heads.width]) * scale;
+      });
+}
+
+template<class T>
+void add_skipped(DefaultExec const& exec, AttentionPlan const& plan, std::int64_t num_rows,
+                 Vector<T> const& u, Vector<T> const& result) {
+  auto const width = plan.num_outputs();
+  auto const stride = plan.num_projected();
+  for_each_number(
+      exec, "orthant::models::add_skipped", num_rows * width,
+      KOKKOS_LAMBDA(std::int64_t k) { result[k] += u[k / width * stride + stride - width + k % width]; });
+}
+
+template<class T>
+void shift_projected_backward(DefaultExec const& exec, AttentionPlan const& plan, std::int64_t num_rows,
+                              Vector<T> const& result_gradient, Vector<T> const& du) {
+  auto const width = plan.num_outputs();
+  auto const columns = plan.heads().columns();
+  auto const stride = plan.num_projected();
+  auto const scale = scale_of_dots<T>(plan);
+  for_each_number(
+      exec, "orthant::models::shift_projected_backward", num_rows * (columns + width),
+      KOKKOS_LAMBDA(std::int64_t k) {
+        auto const row = k / (columns + width);
+        auto const column = k % (columns + width);
+        auto& number = du[row * stride + 2 * columns + column];
+        number = column < columns ? number * scale : result_gradient[row * width + column - columns];
+      });
+}
+
+template<class T>
+void sum_shifts(DefaultExec const& exec, AttentionPlan const& plan, RowSums<T> const& sums,
+                Vector<T> const& du, T* db) {
+  sum_rows(exec, sums, ShiftTerms<T>{plan.heads(), plan.num_projected(), du.data()}, db);
+}
+
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template void find_ends(DefaultExec const&, pmm::Heads const&, std::int64_t, Vector<T> const&,             \
                           Vector<T> const&, Vector<T> const&);                                               \
@@ -213,7 +295,14 @@ void spread_heads(DefaultExec const& exec, pmm::Heads const& heads, std::int64_t
   template void average_heads(DefaultExec const&, pmm::Heads const&, std::int64_t, Vector<T> const&,         \
                               Vector<T> const&);                                                             \
   template void spread_heads(DefaultExec const&, pmm::Heads const&, std::int64_t, Vector<T> const&,          \
-                             Vector<T> const&);
+                             Vector<T> const&);                                                              \
+  template void shift_projected(DefaultExec const&, AttentionPlan const&, std::int64_t, Vector<T> const&,    \
+                                Vector<T> const&);                                                           \
+  template void add_skipped(DefaultExec const&, AttentionPlan const&, std::int64_t, Vector<T> const&,        \
+                            Vector<T> const&);                                                               \
+  template void shift_projected_backward(DefaultExec const&, AttentionPlan const&, std::int64_t,             \
+                                         Vector<T> const&, Vector<T> const&);                                \
+  template void sum_shifts(DefaultExec const&, AttentionPlan const&, RowSums<T> const&, Vector<T> const&, T*);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 #undef ORTHANT_INSTANTIATE

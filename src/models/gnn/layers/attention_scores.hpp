@@ -7,6 +7,7 @@
 //   s_ih = <a_h row, Z_ih>      t_ih = <a_h column, Z_ih>      dZ_ih += ds_ih a_h row + dt_ih a_h column
 //   da_h row = sum_i ds_ih Z_ih      da_h column = sum_i dt_ih Z_ih
 
+#include "models/gnn/plan/network_plan.hpp"
 #include "pmm/edges/edge_block.hpp"
 
 namespace orthant::models {
@@ -47,5 +48,24 @@ void average_heads(DefaultExec const& exec, pmm::Heads const& heads, std::int64_
 template<class T>
 void spread_heads(DefaultExec const& exec, pmm::Heads const& heads, std::int64_t num_rows,
                   Vector<T> const& mean, Vector<T> const& all);
+
+// Attention by dot products (AttentionKind::transformer), on U = [V | K | Q | S] of the own rows:
+//
+//   shift        V_ih += b_h of V      Q_ih := (Q_ih + b_h of Q) / sqrt(d)
+//   add          result += S
+//   adjoints     dQ := dQ / sqrt(d)    dS := the gradient of the result    db := the sums over the rows of dV and dQ
+
+template<class T>
+void shift_projected(DefaultExec const& exec, AttentionPlan const& plan, std::int64_t num_rows,
+                     Vector<T> const& vectors, Vector<T> const& u);
+template<class T>
+void add_skipped(DefaultExec const& exec, AttentionPlan const& plan, std::int64_t num_rows,
+                 Vector<T> const& u, Vector<T> const& result);
+template<class T>
+void shift_projected_backward(DefaultExec const& exec, AttentionPlan const& plan, std::int64_t num_rows,
+                              Vector<T> const& result_gradient, Vector<T> const& du);
+template<class T>
+void sum_shifts(DefaultExec const& exec, AttentionPlan const& plan, RowSums<T> const& sums,
+                Vector<T> const& du, T* db);
 
 } // namespace orthant::models

@@ -136,11 +136,12 @@ class MaximumAggregation final : public Aggregation<T> {
 template<class T>
 class PlaneMaximumAggregation final : public Aggregation<T> {
  public:
-  PlaneMaximumAggregation(pmm::ProcessGrid const& grid, PlaneMaximumSteps const& steps,
+  PlaneMaximumAggregation(pmm::ProcessGrid const& grid, PlaneMaximumSteps const& steps, runtime::Wire wire,
                           pmm::DistSparse<T> const& adjacency, Vector<std::int64_t> column_ids,
                           MaximumScratch<T>& scratch, MaximumPlaces& places)
       : grid_(grid),
         s_(steps),
+        wire_(wire),
         column_ids_(std::move(column_ids)),
         kept_(adjacency.forward().block().csr.values),
         memory_{scratch.found, places.reserve(steps.num_results())} {
@@ -167,7 +168,8 @@ class PlaneMaximumAggregation final : public Aggregation<T> {
     edge_maximum_backward(exec, block_, s_.width, memory_.places, from.storage(), to.storage());
     if (s_.num_gradients() == 0) return;
     runtime::all_reduce(exec, grid_.over(s_.over_gradients()),
-                        runtime::part_of(to.storage(), 0, s_.num_gradients()));
+                        runtime::part_of(to.storage(), 0, s_.num_gradients()), runtime::Reduction::sum,
+                        wire_);
   }
   void forward_to_logits(DefaultExec const& exec, pmm::DistMatrix<T> const& from,
                          pmm::DistMatrix<T> const& to) override {
@@ -178,6 +180,7 @@ class PlaneMaximumAggregation final : public Aggregation<T> {
  private:
   pmm::ProcessGrid const& grid_;
   PlaneMaximumSteps s_;
+  runtime::Wire wire_; // of gradients; maxima are compared as they are
   pmm::EdgeBlock block_;
   Vector<std::int64_t> column_ids_;
   Vector<T> kept_;               // if edges are dropped: 0 for dropped ones
@@ -200,7 +203,7 @@ void MaximumScratch<T>::reserve(MaximumScratchPlan const& plan) {
 
 template<class T>
 std::unique_ptr<Aggregation<T>>
-make_maximum_aggregation(pmm::ProcessGrid const& grid, NetworkLayerPlan const& plan,
+make_maximum_aggregation(pmm::ProcessGrid const& grid, NetworkLayerPlan const& plan, runtime::Wire wire,
                          Adjacency<T> const& adjacency, Vector<std::int64_t> const& column_ids,
                          std::shared_ptr<pmm::Workspace<T>> workspace, MaximumScratch<T>& scratch,
                          MaximumPlaces& places) {
@@ -213,14 +216,16 @@ make_maximum_aggregation(pmm::ProcessGrid const& grid, NetworkLayerPlan const& p
     auto const& csr = blocks.forward().block().csr;
     require_ids(column_ids, csr.num_columns);
     auto const steps = plane_maximum_of(grid.shape(), grid.coordinates(), plan, csr.num_nonzeros());
-    return std::make_unique<PlaneMaximumAggregation<T>>(grid, steps, blocks, column_ids, scratch, places);
+    return std::make_unique<PlaneMaximumAggregation<T>>(grid, steps, wire, blocks, column_ids, scratch,
+                                                        places);
   }
   auto const& owned = std::get<OwnedAdjacency<T>>(adjacency);
   ORTHANT_REQUIRE(owned.edges != nullptr, "the maximum of layer ", plan.index, " needs a block of edges");
   auto const& edges = *owned.edges;
   require_ids(edges.column_ids, edges.block.num_columns);
-  MaximumSteps const steps(grid.shape(), grid.coordinates(), maximum_plan_of(plan, needed_counts_of(owned)),
-                           owned.sizes, edges.block.num_edges());
+  MaximumSteps const steps(grid.shape(), grid.coordinates(),
+                           maximum_plan_of(plan, needed_counts_of(owned), wire), owned.sizes,
+                           edges.block.num_edges());
   return std::make_unique<MaximumAggregation<T>>(grid, steps, edges, owned.forward.block().csr.values,
                                                  std::move(workspace), scratch, places);
 }
@@ -228,8 +233,8 @@ make_maximum_aggregation(pmm::ProcessGrid const& grid, NetworkLayerPlan const& p
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template struct MaximumScratch<T>;                                                                         \
   template std::unique_ptr<Aggregation<T>> make_maximum_aggregation(                                         \
-      pmm::ProcessGrid const&, NetworkLayerPlan const&, Adjacency<T> const&, Vector<std::int64_t> const&,    \
-      std::shared_ptr<pmm::Workspace<T>>, MaximumScratch<T>&, MaximumPlaces&);
+      pmm::ProcessGrid const&, NetworkLayerPlan const&, runtime::Wire, Adjacency<T> const&,                  \
+      Vector<std::int64_t> const&, std::shared_ptr<pmm::Workspace<T>>, MaximumScratch<T>&, MaximumPlaces&);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 #undef ORTHANT_INSTANTIATE

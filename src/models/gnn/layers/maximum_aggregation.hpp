@@ -50,7 +50,7 @@ using MaximumPlaces = runtime::GrowingVector<runtime::LocalColumn>;
 /// (owned_adjacency.hpp). Throws Error if there are no ids. Runs are collective over the grid's group.
 template<class T>
 [[nodiscard]] std::unique_ptr<Aggregation<T>>
-make_maximum_aggregation(pmm::ProcessGrid const& grid, NetworkLayerPlan const& plan,
+make_maximum_aggregation(pmm::ProcessGrid const& grid, NetworkLayerPlan const& plan, runtime::Wire wire,
                          Adjacency<T> const& adjacency, runtime::Vector<std::int64_t> const& column_ids,
                          std::shared_ptr<pmm::Workspace<T>> workspace, MaximumScratch<T>& scratch,
                          MaximumPlaces& places);

@@ -152,12 +152,13 @@ NetworkLayer<T>::NetworkLayer(pmm::ProcessGrid const& grid, NetworkLayerPlan con
           make_power_aggregation<T>(grid, p, std::move(aggregation_), lent(grid, p.output, scratch.powers));
     if (p.own) aggregation_ = make_own_aggregation<T>(grid, p, std::move(aggregation_), memory.own);
     if (p.takes_maximum)
-      aggregation_ = make_maximum_aggregation<T>(grid, p, graph.adjacency, graph.column_ids,
-                                                 scratch.workspace, scratch.maximum, memory.maximum);
+      aggregation_ =
+          make_maximum_aggregation<T>(grid, p, options.formats.wire, graph.adjacency, graph.column_ids,
+                                      scratch.workspace, scratch.maximum, memory.maximum);
     if (p.attention && !memory.attention) memory.attention = std::make_unique<EdgeAttentionMemory<T>>();
     if (p.attention)
       aggregation_ = make_attention_aggregation<T>(
-          grid, p, std::get<OwnedAdjacency<T>>(graph.adjacency), scratch.workspace,
+          grid, p, options.formats.wire, std::get<OwnedAdjacency<T>>(graph.adjacency), scratch.workspace,
           {parameters_.attention->vectors, parameters_.attention->vectors_gradient, middle_,
            graph.self_path.kept},
           scratch.attention, *memory.attention);

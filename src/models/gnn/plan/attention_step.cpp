@@ -17,6 +17,7 @@ struct Moves {
   pmm::Roles const& roles;
   pmm::CellSizes const& cells;
   pmm::NeededCountsOfAxes const& needed;
+  runtime::Wire wire;
 
   [[nodiscard]] pmm::BlockRowsPlan of(pmm::BlockSide side, bool is_of_ends, std::int64_t stride,
                                       std::int64_t first_column) const {
@@ -26,11 +27,17 @@ struct Moves {
             {plan.num_heads, is_of_ends ? 1 : plan.head_width},
             stride,
             first_column,
-            side == pmm::BlockSide::columns ? needed.over_c : needed.over_a};
+            side == pmm::BlockSide::columns ? needed.over_c : needed.over_a,
+            wire};
   }
   [[nodiscard]] pmm::BlockRowsPlan of_rows() const {
-    return plan.is_dynamic() ? of(pmm::BlockSide::rows, false, plan.num_projected(), plan.heads().columns())
-                             : of(pmm::BlockSide::rows, true, plan.num_heads, 0);
+    if (plan.kind == AttentionKind::gat) return of(pmm::BlockSide::rows, true, plan.num_heads, 0);
+    return of(pmm::BlockSide::rows, false, plan.num_projected(),
+              (plan.has_dots() ? 2 : 1) * plan.heads().columns());
+  }
+  [[nodiscard]] pmm::BlockRowsPlan of_columns() const {
+    if (!plan.has_dots()) return of(pmm::BlockSide::columns, true, plan.num_heads, 0);
+    return of(pmm::BlockSide::columns, false, plan.num_projected(), plan.heads().columns());
   }
 };
 
@@ -44,17 +51,17 @@ AttentionPlan attention_of(AttentionShape const& shape, std::int64_t num_columns
 
 AttentionSteps::AttentionSteps(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
                                NetworkLayerPlan const& layer, pmm::CellSizes const& cells,
-                               std::int64_t num_edges, pmm::NeededCountsOfAxes const& needed)
+                               std::int64_t num_edges, pmm::NeededCountsOfAxes const& needed,
+                               runtime::Wire wire)
     : plan(layer.attention.value()),
       softmax_axis(layer.owners.value().roles.a),
       adjacency(layer.adjacency),
-      result(Moves{plan, layer.owners->roles, cells, needed}.of(pmm::BlockSide::rows, false,
-                                                                plan.heads().columns(), 0)),
-      values(Moves{plan, layer.owners->roles, cells, needed}.of(pmm::BlockSide::columns, false,
-                                                                plan.num_projected(), 0)),
-      of_rows(Moves{plan, layer.owners->roles, cells, needed}.of_rows()),
-      of_columns(Moves{plan, layer.owners->roles, cells, needed}.of(pmm::BlockSide::columns, true,
-                                                                    plan.num_heads, 0)),
+      result(Moves{plan, layer.owners->roles, cells, needed, wire}.of(pmm::BlockSide::rows, false,
+                                                                      plan.heads().columns(), 0)),
+      values(Moves{plan, layer.owners->roles, cells, needed, wire}.of(pmm::BlockSide::columns, false,
+                                                                      plan.num_projected(), 0)),
+      of_rows(Moves{plan, layer.owners->roles, cells, needed, wire}.of_rows()),
+      of_columns(Moves{plan, layer.owners->roles, cells, needed, wire}.of_columns()),
       result_steps(shape, coordinates, result),
       values_steps(shape, coordinates, values),
       rows_steps(shape, coordinates, of_rows),
@@ -163,11 +170,20 @@ AttentionPasses passes_of(AttentionSteps const& s, std::int64_t scalar_bytes) {
   auto const ends = 2 * s.num_ends() * scalar_bytes;
   auto const vectors = plan.num_heads * plan.num_vector() * scalar_bytes;
   auto const terms = s.counts.rows * s.heads.columns() * scalar_bytes;
+  auto const outputs = s.num_own * plan.num_outputs() * scalar_bytes;
+  if (plan.has_dots())
+    return {.ends = {"shift_projected", s.num_own > 0 ? 2 * all + vectors : 0, 2 * all},
+            .ends_backward = {"shift_projected_backward", all + outputs, all + outputs},
+            .vectors = {"sum_attention_vectors", 2 * all, vectors},
+            .average = {"average_heads", all, mean},
+            .spread = {"spread_heads", mean, all},
+            .skip = {"add_skipped", 2 * outputs, outputs}};
   return {.ends = {"attention_ends", s.num_own > 0 ? all + vectors : 0, ends},
           .ends_backward = {"attention_ends_backward", s.num_own > 0 ? all + ends + vectors : 0, all},
           .vectors = {"sum_attention_vectors", plan.is_dynamic() ? terms : all + ends, vectors},
           .average = {"average_heads", results, mean},
-          .spread = {"spread_heads", mean, results}};
+          .spread = {"spread_heads", mean, results},
+          .skip = {}};
 }
 
 void plan_attention(pmm::StepPlan& step, AttentionSteps const& s, bool drops_coefficients, bool drops_edges) {
@@ -179,6 +195,8 @@ void plan_attention(pmm::StepPlan& step, AttentionSteps const& s, bool drops_coe
   plan_bring(step, s.values);
   if (s.plan.is_dynamic())
     plan_dynamic_scores(step, s.counts, s.heads);
+  else if (s.plan.has_dots())
+    plan_edge_product(step, "scores = Q K^T", pmm::Form::left_grad, s.counts, s.heads.columns(), s.adjacency);
   else
     plan_static_scores(step, s.counts, s.heads.count);
   if (drops_edges) plan_fill_dropped(step, s.counts, s.heads.count);
@@ -188,6 +206,7 @@ void plan_attention(pmm::StepPlan& step, AttentionSteps const& s, bool drops_coe
   plan_edge_product(step, "Q = alpha V", pmm::Form::product, s.counts, s.heads.columns(), s.adjacency);
   plan_bring_back(step, s.result);
   if (s.plan.averages_heads) step.add_pass(passes.average);
+  if (s.plan.has_dots()) step.add_pass(passes.skip);
 }
 
 namespace {
@@ -213,12 +232,19 @@ void plan_attention_backward(pmm::StepPlan& step, AttentionSteps const& s) {
     step.add_pass(passes.vectors);
     return;
   }
-  plan_static_scores_backward(step, s.counts, s.heads.count);
+  if (s.plan.has_dots()) {
+    auto const width = s.heads.columns();
+    plan_edge_product(step, "dQ = dscores K", pmm::Form::product, s.counts, width, s.adjacency);
+    plan_edge_product(step, "dK = dscores^T Q", pmm::Form::right_grad, s.counts, width, s.adjacency);
+  } else {
+    plan_static_scores_backward(step, s.counts, s.heads.count);
+  }
   plan_rows_back(step, s);
   plan_bring_back(step, s.of_columns);
   plan_bring_back(step, s.values);
+  if (s.plan.has_dots()) step.add_pass(passes.ends_backward);
   step.add_pass(passes.vectors);
-  step.add_pass(passes.ends_backward);
+  if (!s.plan.has_dots()) step.add_pass(passes.ends_backward);
 }
 
 } // namespace orthant::models

@@ -15,13 +15,13 @@ struct AttentionSteps {
   /// `cells` and `num_edges`: the sizes of this rank's block and its number of edges. `needed`: numbers of rows that move.
   AttentionSteps(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
                  NetworkLayerPlan const& layer, pmm::CellSizes const& cells, std::int64_t num_edges,
-                 pmm::NeededCountsOfAxes const& needed = {});
+                 pmm::NeededCountsOfAxes const& needed = {}, runtime::Wire wire = runtime::Wire::native);
 
   AttentionPlan plan;
   pmm::Axis softmax_axis; // the columns of a row are split over it
   pmm::Placement adjacency;
   // Moves of rows: the result P and dP, the values (Z or R), and the parts of the scores read per row (s or L) and per column
-  // (t; R is among the values).
+  // (t, or K; R is among the values).
   pmm::BlockRowsPlan result, values, of_rows, of_columns;
   pmm::BlockRowsSteps result_steps, values_steps, rows_steps, columns_steps;
   pmm::EdgeCounts counts;
@@ -39,11 +39,14 @@ struct AttentionSteps {
   [[nodiscard]] std::int64_t num_selected() const { return selects_rows ? num_results * of_rows.stride : 0; }
   /// Length of the gradients of the ends without those of selected rows.
   [[nodiscard]] std::int64_t num_ends_gradient() const {
-    return plan.is_dynamic() ? 2 * counts.rows * heads.columns()
-                             : (counts.rows + counts.columns) * heads.count + 2 * num_ends();
+    if (plan.is_dynamic()) return 2 * counts.rows * heads.columns();
+    auto const of_block = counts.rows + counts.columns;
+    return plan.has_dots() ? of_block * heads.columns() : of_block * heads.count + 2 * num_ends();
   }
-  /// Length of s, and of t, for the own rows; their gradients have the same. 0 for GATv2, which has neither.
-  [[nodiscard]] std::int64_t num_ends() const { return plan.is_dynamic() ? 0 : num_own * plan.num_heads; }
+  /// Length of s, and of t, for the own rows; their gradients have the same. 0 for others than GAT, which have neither.
+  [[nodiscard]] std::int64_t num_ends() const {
+    return plan.kind == AttentionKind::gat ? num_own * plan.num_heads : 0;
+  }
   /// Extents of the terms whose rows are summed to da.
   [[nodiscard]] std::int64_t num_vector_rows() const { return plan.is_dynamic() ? counts.rows : num_own; }
   [[nodiscard]] std::int64_t num_vector_columns() const {
@@ -69,7 +72,7 @@ struct AttentionScratchPlan {
   std::int64_t result = 0; // P, and dP
   std::int64_t values = 0; // dR
   std::int64_t ends =
-      0; // ds and dt, for the block and the own rows; GATv2: dL and the terms of da; selected rows
+      0; // ds and dt, for the block and the own rows; GATv2: dL and the terms of da; dQ and dK; selected rows
   std::int64_t coefficients = 0; // gradient of the coefficients
 
   void add(AttentionSteps const& steps);
@@ -100,7 +103,7 @@ void plan_attention_backward(pmm::StepPlan& step, AttentionSteps const& steps);
 
 /// Passes over the rows that this rank owns.
 struct AttentionPasses {
-  pmm::LocalPass ends, ends_backward, vectors, average, spread;
+  pmm::LocalPass ends, ends_backward, vectors, average, spread, skip;
 };
 [[nodiscard]] AttentionPasses passes_of(AttentionSteps const& steps, std::int64_t scalar_bytes);
 

@@ -12,7 +12,7 @@ namespace {
 
 /// In the order of the enumeration.
 constexpr std::array<std::string_view, num_built_in_models> names{
-    "gcn", "sage", "graphconv", "tag", "gin", "sgc", "appnp", "gcnii", "gat", "gatv2"};
+    "gcn", "sage", "graphconv", "tag", "gin", "sgc", "appnp", "gcnii", "gat", "gatv2", "transformer"};
 
 } // namespace
 
@@ -63,6 +63,9 @@ ModelTraits traits_of(Model model, Aggregator aggregator) {
   case Model::gatv2:
     return {.graph_operator = graph::GraphOperator{Normalization::none, graph::SelfLoops::added},
             .attention = model == Model::gat ? AttentionKind::gat : AttentionKind::gatv2};
+  case Model::transformer:
+    return {.graph_operator = graph::GraphOperator{Normalization::none, graph::SelfLoops::dropped},
+            .attention = AttentionKind::transformer};
   case Model::sgc:
     return {.has_propagations = true};
   case Model::appnp:

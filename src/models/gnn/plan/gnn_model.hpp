@@ -14,6 +14,7 @@
 //              F' = relu(Q + b) W'' + b''. In the last layer W'' is the head.
 //   gat        Q = alpha F W, heads side by side       A^ = A with self loops; alpha_ij is the softmax over j of a
 //   gatv2                                              trained score of F_i and F_j (network_plan.hpp)
+//   transformer Q = alpha F W_v + F W_s                 A^ = A; alpha_ij is the softmax over j of <F_i W_q, F_j W_k> / sqrt(d)
 //
 // A program can register convolutions of its own, which are models as well (own_convolution.hpp).
 //
@@ -28,7 +29,7 @@
 // weight of the concatenation [F | A^ F] is stored as two matrices; Xu, Hu, Leskovec & Jegelka (arXiv 1810.00826); Wu et al. (arXiv
 // 1902.07153), equation 8; Gasteiger, Bojchevski & Günnemann (arXiv 1810.05997), equation 4; Chen, Wei, Huang, Ding & Li (arXiv
 // 2007.02133), equation 5; Velickovic et al. (arXiv 1710.10903); Brody, Alon & Yahav (arXiv 2105.14491); Morris et al. (arXiv
-// 1810.02244), equation 5; Du, Zhang, Wu, Moura & Kar (arXiv 1710.10370), equation 3.
+// 1810.02244), equation 5; Du, Zhang, Wu, Moura & Kar (arXiv 1710.10370), equation 3; Shi et al. (arXiv 2009.03509).
 
 #include "graph/store/store_format.hpp"
 #include "models/gnn/plan/network_plan.hpp"
@@ -43,9 +44,21 @@
 
 namespace orthant::models {
 
-enum class Model : std::uint8_t { gcn, sage, graphconv, tag, gin, sgc, appnp, gcnii, gat, gatv2 };
+enum class Model : std::uint8_t {
+  gcn,
+  sage,
+  graphconv,
+  tag,
+  gin,
+  sgc,
+  appnp,
+  gcnii,
+  gat,
+  gatv2,
+  transformer
+};
 /// The number of models above. Registered convolutions have the values after them.
-inline constexpr std::size_t num_built_in_models = 10;
+inline constexpr std::size_t num_built_in_models = 11;
 
 /// How GraphSAGE and GraphConv combine the features of neighbors.
 enum class Aggregator : std::uint8_t { mean, sum, max };

@@ -312,12 +312,13 @@ void NetworkParameters<T>::add_norm(std::int64_t index, Norm kind, NetworkLayerP
   layer.centered = std::move(centered);
 }
 
-/// Draws a_h of each head, or each half of it, as a separate weight.
+/// Draws a_h of each head, or each half of it, as a separate weight. Biases of dot products begin with 0.
 template<class T>
 void NetworkParameters<T>::add_attention(std::int64_t index, AttentionPlan const& attention,
                                          std::uint64_t seed, NetworkLayerParameters<T>& layer) {
   auto const vectors = add("layer" + std::to_string(index) + ".attention", index, "orthant::models::weight");
   layer.attention = typename NetworkLayerParameters<T>::Attention{vectors.matrix, vectors.matrix_gradient};
+  if (attention.has_dots()) return;
   draw_weight(runtime::DefaultExec(), vectors.matrix, seed, static_cast<std::uint32_t>(index), 2,
               attention.is_dynamic() ? 1 : 2);
 }

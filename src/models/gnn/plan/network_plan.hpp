@@ -75,11 +75,16 @@ class Boxed {
 //   GATv2    U = [R_0 | R_1 | .. | L_0 | L_1 | ..]           a_h of d numbers
 //            score of (i, j): <a_h, leaky(L_ih + R_jh)>                            values: R
 //
+//   transformer   U = [V_0 | V_1 | .. | K_0 | K_1 | .. | Q_0 | Q_1 | .. | S]         a_h = [b_h of V | b_h of Q], 2 d numbers
+//            score of (i, j): <Q_ih + b_h of Q, K_jh> / sqrt(d)                    values: V + b_h of V
+//
 //   Q_i = [sum_j alpha_ij0 values_j0 | ..], or their mean over the heads          alpha: softmax of the scores of row i
 //
-// Sources: Velickovic et al. (arXiv 1710.10903), equations 3 to 6; Brody, Alon & Yahav (arXiv 2105.14491), equation 7.
+// The transformer adds S_i to Q_i. A bias of K would add the same number to all scores of a row. Sources: Velickovic et al. (arXiv
+// 1710.10903), equations 3 to 6; Brody, Alon & Yahav (arXiv 2105.14491), equation 7; Shi et al. (arXiv 2009.03509), equations 3 and 4,
+// as the TransformerConv of PyTorch Geometric.
 
-enum class AttentionKind : std::uint8_t { gat, gatv2 };
+enum class AttentionKind : std::uint8_t { gat, gatv2, transformer };
 
 /// Attention settings of a network.
 struct AttentionShape {
@@ -96,9 +101,14 @@ struct AttentionPlan {
   bool averages_heads = false;
 
   [[nodiscard]] bool is_dynamic() const { return kind == AttentionKind::gatv2; }
+  [[nodiscard]] bool has_dots() const { return kind == AttentionKind::transformer; }
   [[nodiscard]] pmm::Heads heads() const { return {num_heads, head_width}; }
+  /// Number of columns of Q.
+  [[nodiscard]] std::int64_t num_outputs() const { return averages_heads ? head_width : heads().columns(); }
   /// Number of columns of U, and of W.
-  [[nodiscard]] std::int64_t num_projected() const { return (is_dynamic() ? 2 : 1) * num_heads * head_width; }
+  [[nodiscard]] std::int64_t num_projected() const {
+    return (has_dots() ? 3 : is_dynamic() ? 2 : 1) * heads().columns() + (has_dots() ? num_outputs() : 0);
+  }
   /// Length of a_h, a row of the parameter "attention".
   [[nodiscard]] std::int64_t num_vector() const { return (is_dynamic() ? 1 : 2) * head_width; }
 };
@@ -214,12 +224,12 @@ struct NetworkLayerPlan {
 
   /// Number of matrices that lie side by side in W.
   [[nodiscard]] std::int64_t num_weights() const {
-    return attention && attention->is_dynamic() ? 2 : 1 + num_powers;
+    return attention ? attention->num_projected() / attention->heads().columns() : 1 + num_powers;
   }
 
   /// Whether the operand of A^, or the product with it, is kept for the backward pass.
   [[nodiscard]] bool keeps_middle() const {
-    return keeps_aggregate() || (attention && !attention->is_dynamic());
+    return keeps_aggregate() || (attention && attention->kind == AttentionKind::gat);
   }
 
   /// Whether the layer reads single edges, by rows and by columns, instead of computing a product A^ F.

@@ -3,6 +3,8 @@
 
 #include "pmm/edges/edge_products.hpp"
 
+#include <type_traits>
+
 namespace orthant::models {
 namespace {
 
@@ -14,7 +16,8 @@ pmm::BlockRowsPlan moves(MaximumPlan const& plan, pmm::CellSizes const& cells, p
           {plan.num_columns, 1},
           plan.num_columns,
           0,
-          side == pmm::BlockSide::columns ? plan.needed.over_c : plan.needed.over_a};
+          side == pmm::BlockSide::columns ? plan.needed.over_c : plan.needed.over_a,
+          plan.wire};
 }
 
 } // namespace
@@ -58,10 +61,11 @@ void plan_maximum(pmm::StepPlan& step, PlaneMaximumSteps const& s) {
   plan_edge_maximum(step, s.over_maxima(), s.counts.rows, s.width);
 }
 
-void plan_maximum_backward(pmm::StepPlan& step, PlaneMaximumSteps const& s) {
+void plan_maximum_backward(pmm::StepPlan& step, PlaneMaximumSteps const& s, runtime::Wire wire) {
   plan_edge_product(step, "dF := max^T dP", pmm::Form::right_grad, s.counts, s.width, s.adjacency);
   if (s.num_gradients() > 0)
-    step.add_call(runtime::Operation::all_reduce, s.over_gradients(), step.scalar_bytes(s.num_gradients()));
+    step.add_call(runtime::Operation::all_reduce, s.over_gradients(),
+                  step.wire_bytes(s.num_gradients(), wire));
 }
 
 using pmm::Form;
@@ -157,8 +161,9 @@ NetworkLayerAggregates aggregates_of(NetworkLayerPlan const& p, pmm::CellSizes c
           plan(backward_formula, backward, formats.operand)};
 }
 
-MaximumPlan maximum_plan_of(NetworkLayerPlan const& plan, pmm::NeededCountsOfAxes const& needed) {
-  return {plan.owners.value().roles, plan.adjacency, plan.input.extents.columns, needed};
+MaximumPlan maximum_plan_of(NetworkLayerPlan const& plan, pmm::NeededCountsOfAxes const& needed,
+                            runtime::Wire wire) {
+  return {plan.owners.value().roles, plan.adjacency, plan.input.extents.columns, needed, wire};
 }
 
 PlaneMaximumSteps plane_maximum_of(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
@@ -171,11 +176,12 @@ namespace {
 /// Calls `list` with the steps of the layer's schedule.
 template<class List>
 void list_maximum(pmm::StepPlan const& step, NetworkLayerPlan const& layer, pmm::CellSizes const& cells,
-                  std::int64_t num_edges, pmm::NeededCountsOfAxes const& needed, List const& list) {
+                  std::int64_t num_edges, pmm::NeededCountsOfAxes const& needed, runtime::Wire wire,
+                  List const& list) {
   auto const& shape = step.shape();
   auto const& at = step.coordinates();
   if (layer.owners)
-    list(MaximumSteps(shape, at, maximum_plan_of(layer, needed), cells, num_edges));
+    list(MaximumSteps(shape, at, maximum_plan_of(layer, needed, wire), cells, num_edges));
   else
     list(plane_maximum_of(shape, at, layer, num_edges));
 }
@@ -183,14 +189,20 @@ void list_maximum(pmm::StepPlan const& step, NetworkLayerPlan const& layer, pmm:
 } // namespace
 
 void plan_maximum(pmm::StepPlan& step, NetworkLayerPlan const& layer, pmm::CellSizes const& cells,
-                  std::int64_t num_edges, pmm::NeededCountsOfAxes const& needed) {
-  list_maximum(step, layer, cells, num_edges, needed, [&](auto const& steps) { plan_maximum(step, steps); });
+                  std::int64_t num_edges, pmm::NeededCountsOfAxes const& needed, runtime::Wire wire) {
+  list_maximum(step, layer, cells, num_edges, needed, wire,
+               [&](auto const& steps) { plan_maximum(step, steps); });
 }
 
 void plan_maximum_backward(pmm::StepPlan& step, NetworkLayerPlan const& layer, pmm::CellSizes const& cells,
-                           std::int64_t num_edges, pmm::NeededCountsOfAxes const& needed) {
-  list_maximum(step, layer, cells, num_edges, needed,
-               [&](auto const& steps) { plan_maximum_backward(step, steps); });
+                           std::int64_t num_edges, pmm::NeededCountsOfAxes const& needed,
+                           runtime::Wire wire) {
+  list_maximum(step, layer, cells, num_edges, needed, wire, [&](auto const& steps) {
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(steps)>, PlaneMaximumSteps>)
+      plan_maximum_backward(step, steps, wire);
+    else
+      plan_maximum_backward(step, steps);
+  });
 }
 
 LinearProducts products_of(LinearPlan const& p, NumberFormats const& formats) {

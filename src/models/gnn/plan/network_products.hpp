@@ -28,6 +28,7 @@ struct MaximumPlan {
   pmm::Placement adjacency;
   std::int64_t num_columns = 0;     // columns of F
   pmm::NeededCountsOfAxes needed{}; // numbers of rows that move
+  runtime::Wire wire = runtime::Wire::native;
 };
 
 struct MaximumSteps {
@@ -66,7 +67,7 @@ struct PlaneMaximumSteps {
 void plan_maximum(pmm::StepPlan& step, MaximumSteps const& steps);
 void plan_maximum_backward(pmm::StepPlan& step, MaximumSteps const& steps);
 void plan_maximum(pmm::StepPlan& step, PlaneMaximumSteps const& steps);
-void plan_maximum_backward(pmm::StepPlan& step, PlaneMaximumSteps const& steps);
+void plan_maximum_backward(pmm::StepPlan& step, PlaneMaximumSteps const& steps, runtime::Wire wire);
 
 /// Products of one convolution, forward and backward. A dense layer or a propagation has only its own.
 struct NetworkLayerProducts {
@@ -104,15 +105,16 @@ struct NetworkLayerAggregates {
 
 /// The maximum of a layer, in the schedules `rows` and `pmm3d`.
 [[nodiscard]] MaximumPlan maximum_plan_of(NetworkLayerPlan const& plan,
-                                          pmm::NeededCountsOfAxes const& needed = {});
+                                          pmm::NeededCountsOfAxes const& needed = {},
+                                          runtime::Wire wire = runtime::Wire::native);
 [[nodiscard]] PlaneMaximumSteps plane_maximum_of(pmm::GridShape const& shape,
                                                  pmm::Coordinates const& coordinates,
                                                  NetworkLayerPlan const& plan, std::int64_t num_edges);
 /// List the passes of a maximum, in either schedule. `cells` and `needed`: of this rank, in the schedule `rows`.
 void plan_maximum(pmm::StepPlan& step, NetworkLayerPlan const& layer, pmm::CellSizes const& cells,
-                  std::int64_t num_edges, pmm::NeededCountsOfAxes const& needed);
+                  std::int64_t num_edges, pmm::NeededCountsOfAxes const& needed, runtime::Wire wire);
 void plan_maximum_backward(pmm::StepPlan& step, NetworkLayerPlan const& layer, pmm::CellSizes const& cells,
-                           std::int64_t num_edges, pmm::NeededCountsOfAxes const& needed);
+                           std::int64_t num_edges, pmm::NeededCountsOfAxes const& needed, runtime::Wire wire);
 
 /// Products of an input projection or a head.
 struct LinearProducts {

@@ -156,9 +156,6 @@ void require_attention(NetworkSettings const& settings) {
     runtime::throw_user(
         "--model {} is trained in the schedule rows: leave out --schedule {}, or give --schedule rows", name,
         name_of(settings.schedule));
-  if (settings.wire != runtime::Wire::native)
-    runtime::throw_user(
-        "--comm-dtype of 16 bits goes with --model gcn, sage and gin: leave it out with --model {}", name);
   if (settings.num_heads < 1 || settings.num_output_heads < 1)
     runtime::throw_user("{} and {} heads: give --heads and --output-heads of at least 1", settings.num_heads,
                         settings.num_output_heads);
@@ -174,8 +171,6 @@ void require_maximum(NetworkSettings const& settings) {
   auto const refuse = [](std::string_view what, std::string_view instead) {
     runtime::throw_user("--aggregator max {}: {}", what, instead);
   };
-  if (settings.wire != runtime::Wire::native)
-    refuse("sends fp32 or fp64", "leave out --comm-dtype of 16 bits");
   if (settings.order == ProductOrder::transform_first)
     refuse("aggregates before it multiplies by the weight", "leave out --order transform");
 }

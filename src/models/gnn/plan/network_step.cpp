@@ -231,11 +231,10 @@ class EpochList {
     return layer.owners && layer.owners->kept ? layer.owners->kept->needed : traits_.needed;
   }
   [[nodiscard]] pmm::CellSizes cells(NetworkLayerPlan const& layer) const {
-    if (!layer.owners) return {};
-    return traits_.cells ? *traits_.cells : cells_of(step_, layer);
+    return !layer.owners ? pmm::CellSizes() : traits_.cells ? *traits_.cells : cells_of(step_, layer);
   }
   [[nodiscard]] AttentionSteps attention_steps(NetworkLayerPlan const& layer, std::int64_t entries) const {
-    return {step_.shape(), step_.coordinates(), layer, cells(layer), entries, needed(layer)};
+    return {step_.shape(), step_.coordinates(), layer, cells(layer), entries, needed(layer), settings_.wire};
   }
   void multiply_by_adjacency(NetworkLayerPlan const& layer, std::int64_t entries, bool is_backward) {
     if (layer.owners) {
@@ -249,7 +248,8 @@ class EpochList {
   void aggregate(NetworkLayerPlan const& layer, std::int64_t entries) {
     if (layer.attention)
       return plan_attention(step_, attention_steps(layer, entries), drops_coefficients_, plan_.drops_edges);
-    if (layer.takes_maximum) return plan_maximum(step_, layer, cells(layer), entries, needed(layer));
+    if (layer.takes_maximum)
+      return plan_maximum(step_, layer, cells(layer), entries, needed(layer), settings_.wire);
     auto const multiply = [&] { multiply_by_adjacency(layer, entries, false); };
     if (layer.num_powers > 0) return plan_powers(step_, layer, multiply);
     plan_bring_scaled(step_, layer, traits_);
@@ -260,7 +260,8 @@ class EpochList {
   }
   void aggregate_back(NetworkLayerPlan const& layer, std::int64_t entries) {
     if (layer.attention) return plan_attention_backward(step_, attention_steps(layer, entries));
-    if (layer.takes_maximum) return plan_maximum_backward(step_, layer, cells(layer), entries, needed(layer));
+    if (layer.takes_maximum)
+      return plan_maximum_backward(step_, layer, cells(layer), entries, needed(layer), settings_.wire);
     auto const multiply = [&] { multiply_by_adjacency(layer, entries, true); };
     if (layer.num_powers > 0) return plan_powers_backward(step_, layer, multiply);
     split_gradient(layer);

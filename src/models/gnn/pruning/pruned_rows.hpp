@@ -67,7 +67,7 @@ struct PrunedRows {
 };
 
 /// Whether rows can be left out: in the schedule `rows`, if the inputs of a layer are those that A^ and the vertex itself touch. Powers
-/// of A^ and registered convolutions read others.
+/// of A^ and registered convolutions read others. Attention by dot products has queries and self terms of all rows so far.
 [[nodiscard]] bool is_prunable(NetworkPlan const& plan);
 
 /// Finds the rows that a network on the whole graph needs. The plan must be prunable; otherwise throws Error. Reads this
