@@ -37,9 +37,9 @@ VERTICES, FEATURES, CLASSES = 40, 8, 4
 GRAPHS = ("undirected", "several labels", "directed", "weighted")
 CONVOLUTIONS = ("gcn", "sage mean", "sage sum", "sage max", "gin", "gat", "gatv2", "transformer", "sgc", "appnp", "gcnii", "graphconv mean", "graphconv sum", "tag")
 ACTIVATIONS = ("relu", "elu", "gelu", "silu", "leaky_relu", "tanh")
-RESIDUALS = ("none", "identity", "project")
-LOSSES = ("cross-entropy", "cross-entropy", "binary", "focal")
-JUMPS = ("none", "cat", "max", "mean")
+RESIDUALS = ("none", "identity")
+LOSSES = ("cross-entropy",)
+JUMPS = ("none",)
 # On graphs with weights: others ignore the weights there alone, or divide by the number of neighbors in place of the sum of the weights.
 WEIGHED = ("gcn", "sgc", "appnp", "gcnii", "graphconv sum", "tag", "gat", "gatv2", "sage max")
 
@@ -119,7 +119,7 @@ def words_of(settings):
     words = []
     for option, value in settings.items():
         if option != "graph" and (value != "none" or option == "normalize"):
-            words += [f"--{option}"] if value is True else [f"--{option}", str(value)]
+            words += [f"--{option}"] if value in (True, "identity") else [f"--{option}", str(value)]
     return words
 
 

@@ -3,6 +3,7 @@
 // Every preset with every option that could contradict it: what the preset gives bends, and what was given stays.
 
 #include "cli/lm/train_lm_options.hpp"
+#include "cli/training/idle_options.hpp"
 #include "cli/training/train_options.hpp"
 #include "cli/training/train_settings.hpp"
 #include "models/gnn/plan/network_settings.hpp"
@@ -75,7 +76,7 @@ class Presets : public ::testing::Test {
       add_preset_option(command, options);
       add_options(command, options);
     });
-    require_effective_options(context, o);
+    settle_idle_options(context, o);
     graph::StoreFacts facts;
     facts.num_vertices = 100;
     facts.num_features = 8;
@@ -264,7 +265,7 @@ TEST_F(Presets, OfGraphsBendToTheseNumbers) {
   EXPECT_EQ(train({"--preset", "gat-cora", "--hidden", "20"}).heads, 10);
   EXPECT_EQ(train({"--preset", "gat-cora", "--heads", "3"}).hidden, 66);
   EXPECT_EQ(train({"--preset", "gat-cora", "--eval-every", "0"}).patience, 0);
-  EXPECT_EQ(train({"--preset", "gat-cora", "--norm", "rms"}).activation, "relu");
+  EXPECT_EQ(train({"--preset", "gat-cora", "--norm", "rms"}).activation, "elu");
   EXPECT_EQ(train({"--preset", "kipf-gcn", "--warmup-steps", "200"}).epochs, 400);
   EXPECT_EQ(train({"--preset", "kipf-gcn", "--mode", "minibatch", "--finish-full", "201"}).epochs, 401);
   EXPECT_EQ(train({"--preset", "kipf-gcn", "--lr-schedule", "linear", "--min-lr", "0.5"}).lr, 0.5);
@@ -272,9 +273,9 @@ TEST_F(Presets, OfGraphsBendToTheseNumbers) {
 
 /// The model is what a preset is named for: what it cannot do is refused as without the preset.
 TEST_F(Presets, KeepTheirModel) {
-  for (auto const& [preset, model, words] : {std::tuple("sgc-cora", "sgc", Words{"--layers", "3"}),
-                                             {"gat-cora", "gat", {"--edge-dropout", "0.1"}},
-                                             {"gcnii-cora", "gcnii", {"--order", "transform"}},
+  for (auto const& [preset, model, words] : {std::tuple("sgc-cora", "sgc", Words{"--head"}),
+                                             {"gat-cora", "gat", {"--operand-dtype", "bf16"}},
+                                             {"gcnii-cora", "gcnii", {"--input-projection"}},
                                              {"appnp-cora", "appnp", {"--residual"}}}) {
     auto with = words;
     auto without = words;

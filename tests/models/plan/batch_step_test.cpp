@@ -53,7 +53,9 @@ class BatchStep : public ::testing::TestWithParam<std::array<int, 4>> {
     }
     auto evaluated = first_pass_on(store, settings, full);
     evaluated.dropped.clear(); // evaluations drop no edges
-    plan_evaluation(list, plan, settings, evaluated);
+    auto whole = plan;
+    whole.drops_edges = false;
+    plan_evaluation(list, whole, settings, evaluated);
     pmm::plan_squared_norms(list, normed_lengths_of(list, parameters_of(plan, settings)));
     return list;
   }
