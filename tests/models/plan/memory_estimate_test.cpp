@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <gtest/gtest.h>
+#include <string>
 
 namespace orthant::testing {
 namespace {
@@ -31,7 +32,7 @@ models::TrainSettings two_epochs() {
 }
 
 struct Configuration {
-  char const* name;
+  std::string name;
   models::NetworkSettings model;
   GraphRecipe graph = {};
   models::OptimizerKind optimizer = models::OptimizerKind::adam;

@@ -263,7 +263,8 @@ inline std::vector<StepCase> step_cases() {
       s.trains_features = has_parts || schedule == models::Schedule::pmm3d;
       s.projected_width = has_parts ? 9 : 0;
       s.dropout = has_parts ? 0.4 : 0;
-      s.wire = has_parts ? runtime::Wire::bf16 : runtime::Wire::native;
+      s.wire =
+          has_parts ? runtime::Wire::native : runtime::Wire::bf16; // cases with residuals also run in fp64
       set_model(s, models::Model::sage, models::Aggregator::max);
       s.hidden_axes = pmm::group_axes;
     });
