@@ -198,6 +198,7 @@ template<class T>
 void fill_dropped(DefaultExec const& exec, runtime::PassLedger& passes, EdgeBlock const& block,
                   std::int64_t num_heads, Vector<T> const& kept, T fill, Vector<T> const& values) {
   passes.add(pass_of_fill(counts_of(block), num_heads, sizeof(T)));
+  if (num_heads == 0) return; // more ranks along b than heads
   Kokkos::parallel_for(
       "orthant::pmm::fill_dropped",
       Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, block.num_edges()),
