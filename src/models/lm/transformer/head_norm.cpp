@@ -12,7 +12,7 @@ namespace {
 
 using runtime::DefaultExec, runtime::Range;
 
-constexpr std::int64_t num_parts = 64; // of the rows, for the sums of the scales' gradients
+constexpr std::int64_t num_row_parts = 64; // of the rows, for the sums of the scales' gradients
 
 template<class T>
 KOKKOS_INLINE_FUNCTION T inverse_rms(T const* head, std::int64_t width, T epsilon) {
@@ -54,8 +54,8 @@ struct SumScales {
     auto* const sum = sums + part * width;
     for (std::int64_t j = 0; j < width; ++j)
       sum[j] = 0;
-    auto const end = (part + 1) * before.num_rows / num_parts;
-    for (auto row = part * before.num_rows / num_parts; row < end; ++row)
+    auto const end = (part + 1) * before.num_rows / num_row_parts;
+    for (auto row = part * before.num_rows / num_row_parts; row < end; ++row)
       for (std::int64_t first = 0; first < before.num_columns; first += width) {
         auto const* const head = before.data + row * before.row_stride + first;
         auto const* const dy = gradient.data + row * gradient.row_stride + first;
@@ -74,7 +74,7 @@ struct AddParts {
 
   KOKKOS_FUNCTION void operator()(std::int64_t j) const {
     T sum = 0;
-    for (std::int64_t part = 0; part < num_parts; ++part)
+    for (std::int64_t part = 0; part < num_row_parts; ++part)
       sum += sums[part * width + j];
     scale_gradient[j] += sum;
   }
@@ -127,7 +127,7 @@ std::int64_t num_normed(pmm::StepPlan& step, TransformerPlan const& plan) {
 } // namespace
 
 std::int64_t num_head_norm_sums(TransformerSettings const& settings) {
-  return settings.has_head_norms ? num_parts * settings.head_dim() : 0;
+  return settings.has_head_norms ? num_row_parts * settings.head_dim() : 0;
 }
 
 void plan_head_norms(pmm::StepPlan& step, TransformerPlan const& plan) {
@@ -192,7 +192,7 @@ void HeadNorms<T>::backward(DefaultExec const& exec, pmm::DistMatrix<T> const& q
   std::int64_t bytes = 0;
   for_each_panel(qkv_gradient, [&](auto const& norm, auto const& gradient, auto const& before) {
     bytes += before.num_rows * before.num_columns * std::int64_t{sizeof(T)};
-    Kokkos::parallel_for("orthant::models::sum_head_scales", Rows(exec, 0, num_parts),
+    Kokkos::parallel_for("orthant::models::sum_head_scales", Rows(exec, 0, num_row_parts),
                          SumScales<T>{gradient, before, width, epsilon, sums_.data()});
     Kokkos::parallel_for("orthant::models::add_head_scales", Rows(exec, 0, width),
                          AddParts<T>{sums_.data(), width, norm.scale_gradient.local().data()});
