@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <map>
-#include <queue>
+#include <utility>
 
 namespace orthant::tokens {
 namespace {
@@ -28,11 +28,12 @@ struct Waiting {
   std::int64_t count = 0;
   Pair pair;
   std::vector<std::uint32_t> words;
-
-  [[nodiscard]] bool operator<(Waiting const& other) const {
-    return count != other.count ? count < other.count : pair > other.pair;
-  }
 };
+
+/// True if `b` is merged before `a`.
+bool is_less(Waiting const& a, Waiting const& b) {
+  return a.count != b.count ? a.count < b.count : a.pair > b.pair;
+}
 
 class Trainer {
  public:
@@ -62,18 +63,21 @@ class Trainer {
   TokenizerDefinition train(std::int64_t num_tokens) {
     auto const wanted = definition_.texts.size() + static_cast<std::size_t>(num_tokens);
     while (definition_.texts.size() < wanted && !queue_.empty()) {
-      auto best = queue_.top();
-      queue_.pop();
+      std::ranges::pop_heap(queue_, is_less);
+      auto best = std::move(queue_.back());
+      queue_.pop_back();
       if (auto const count = counts_.at(best.pair); count != best.count) {
         best.count = count;
-        if (count > 0) queue_.push(std::move(best));
+        if (count > 0) put_into_queue(std::move(best));
         continue;
       }
       auto const& [left, right] = best.pair;
+      auto const num_before = definition_.texts.size();
       auto const merged = add_token(definition_.texts[left] + definition_.texts[right]);
-      std::erase_if(definition_.merges, [&](Merge const& merge) {
-        return merge.left == left && merge.right == right; // it is learned again, for words found since
-      });
+      if (merged < num_before)
+        std::erase_if(definition_.merges, [&](Merge const& merge) {
+          return merge.left == left && merge.right == right; // it is learned again, for words found since
+        });
       definition_.merges.push_back({left, right, merged});
       std::unordered_map<Pair, std::vector<std::uint32_t>, PairHash> found;
       for (auto const word : best.words)
@@ -100,7 +104,11 @@ class Trainer {
   }
   void put_into_queue(Found& found) {
     for (auto& [pair, words] : found)
-      if (auto const count = counts_.at(pair); count > 0) queue_.push({count, pair, std::move(words)});
+      if (auto const count = counts_.at(pair); count > 0) put_into_queue({count, pair, std::move(words)});
+  }
+  void put_into_queue(Waiting waiting) {
+    queue_.push_back(std::move(waiting));
+    std::ranges::push_heap(queue_, is_less);
   }
   /// Replaces the pair in a word. The count of the pair itself stays as it was.
   void merge(std::uint32_t index, Pair const& pair, std::uint32_t merged, Found& found) {
@@ -129,7 +137,7 @@ class Trainer {
   std::unordered_map<std::string, std::uint32_t> token_of_;
   std::vector<Word> words_;
   std::unordered_map<Pair, std::int64_t, PairHash> counts_;
-  std::priority_queue<Waiting> queue_;
+  std::vector<Waiting> queue_; // a heap
 };
 
 } // namespace
