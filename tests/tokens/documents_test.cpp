@@ -92,6 +92,58 @@ TEST_F(Documents, TellTheirTokenizer) {
   EXPECT_EQ(file.tokenizer_json(world_), tokenizer_.json);
 }
 
+TEST_F(Documents, MayHaveNamesThatAreLongerThanThatOfAFile) {
+  std::string names;
+  Ids expected;
+  for (int i = 0; i < 60; ++i) {
+    names += (i == 0 ? "" : ",") + write(std::string(60, 'x') + std::to_string(i) + ".txt", "th");
+    if (i > 0) expected.push_back(end_id);
+    expected.push_back(256);
+  }
+  ASSERT_GT(names.size(), 4096U) << "PATH_MAX of Linux";
+
+  EXPECT_EQ(ids_of(names), expected);
+  EXPECT_NE(test::message_of([&] { make(std::string(5000, 'x')); }).find("there is no such file"),
+            std::string::npos);
+}
+
+/// A text that cannot be cut is read by one thread.
+TEST_F(Documents, WithoutSpacesAreNotSplit) {
+  std::string text;
+  for (int i = 0; i < 300'000; ++i)
+    text += i % 3 == 0 ? "th" : "x";
+  auto const path = write("a.txt", text);
+  auto const from_one_thread = ids_of(path);
+  EXPECT_EQ(from_one_thread.size(), 300'000U);
+  make(path, 5);
+  auto const from_all = test::text_of_file(folder_.file("t.h5"));
+  MPI_Barrier(MPI_COMM_WORLD);
+
+  if (world_.is_root()) {
+    runtime::Communicator const self(MPI_COMM_SELF, "self");
+    tokens::tokenize_documents(self, {path, folder_.file("one.h5"), 1.0, "text", "", 1}, tokenizer_);
+    EXPECT_EQ(test::text_of_file(folder_.file("one.h5")), from_all);
+  }
+}
+
+TEST_F(Documents, WithoutAnEndTokenAreOne) {
+  auto tokenizer = tokenizer_;
+  tokenizer.definition.added.clear();
+  write("a.txt", "a");
+  write("b.txt", "b");
+  auto const message = [&](std::string const& input, std::string const& end) {
+    return test::message_of([&] {
+      tokens::tokenize_documents(world_, {folder_.file(input), folder_.file("t.h5"), 1.0, "text", end, 1},
+                                 tokenizer);
+    });
+  };
+
+  EXPECT_EQ(message("a.txt", ""), "no UserError");
+  EXPECT_NE(message("*.txt", "").find("name it with --end-token TEXT"), std::string::npos);
+  EXPECT_NE(message("a.txt", "<x>").find("--end-token '<x>' is not one of the tokenizer's 0 added tokens"),
+            std::string::npos);
+}
+
 /// Texts and lines of several blocks and files, of which the parts begin anywhere.
 TEST_F(Documents, AreTheSameBytesFromAnyNumberOfRanksAndThreads) {
   std::string text;

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <glob.h>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 namespace orthant::tokens {
 namespace {
@@ -31,38 +32,45 @@ std::vector<std::filesystem::path> matches(std::string const& pattern) {
   return paths;
 }
 
-/// First position of [from, size) for which find(block, first position in it that counts) finds one; size if there is none. A block begins
-/// a few bytes earlier than the positions that count.
+/// False, too, if the name is too long for a file.
+bool is_there(std::string const& name) {
+  std::error_code error;
+  return std::filesystem::exists(name, error);
+}
+
+/// First position of a range for which find(block, first position in it that counts) finds one; the end of the range if there is none. A
+/// block begins a few bytes earlier than the positions that count.
 template<class Find>
-std::int64_t search_from(DocumentFile const& file, std::int64_t from, Find&& find) {
+std::int64_t search(DocumentFile const& file, Range range, Find&& find) {
   constexpr std::int64_t before = longest_character;
   constexpr std::int64_t searched_bytes = std::int64_t{1} << 16;
   auto const source = runtime::open_file_bytes(file.path);
   std::string block;
-  for (auto at = from; at < file.num_bytes; at += searched_bytes) {
+  for (auto at = range.begin; at < range.end; at += searched_bytes) {
     auto const begin = std::max<std::int64_t>(at - before, 0);
-    auto const end = std::min(at + searched_bytes, file.num_bytes);
+    auto const end = std::min(at + searched_bytes, range.end);
     block.resize(static_cast<std::size_t>(end - begin));
     source->read(begin, std::as_writable_bytes(std::span(block)));
     auto const found = find(std::string_view(block), static_cast<std::size_t>(at - begin));
     if (found < block.size()) return begin + static_cast<std::int64_t>(found);
   }
-  return file.num_bytes;
+  return range.end;
 }
 
-/// Where the part of a text that begins at or after `from` begins.
-std::int64_t cut_from(DocumentFile const& file, std::int64_t from) {
-  if (from <= 0) return 0;
-  return search_from(file, from, [](std::string_view block, std::size_t at) { return first_cut(block, at); });
+/// The first place in a range where a text may be cut, or the end of the range.
+std::int64_t first_cut_in(DocumentFile const& file, Range range) {
+  if (range.begin <= 0) return 0;
+  return search(file, range, [](std::string_view block, std::size_t at) { return first_cut(block, at); });
 }
 
-/// The first line that begins at or after `from`.
-std::int64_t line_from(DocumentFile const& file, std::int64_t from) {
-  if (from <= 0) return 0;
-  auto const end_of_line = search_from(file, from - 1, [](std::string_view block, std::size_t at) {
-    return std::min(block.find('\n', at), block.size());
-  });
-  return std::min(end_of_line + 1, file.num_bytes);
+/// The first line that begins in a range, or the end of the range.
+std::int64_t first_line_in(DocumentFile const& file, Range range) {
+  if (range.begin <= 0) return 0;
+  auto const end_of_line =
+      search(file, {range.begin - 1, range.end}, [](std::string_view block, std::size_t at) {
+        return std::min(block.find('\n', at), block.size());
+      });
+  return std::min(end_of_line + 1, range.end);
 }
 
 class PartReader {
@@ -83,10 +91,11 @@ class PartReader {
         read_text(*stream, true);
       return;
     }
-    auto const place = file.has_lines ? line_from : cut_from;
-    auto const begin = place(file, std::max<std::int64_t>(range.begin, 0));
-    auto const end = place(file, std::min(range.end, file.num_bytes));
-    if (begin >= end) return;
+    auto const first_in = file.has_lines ? first_line_in : first_cut_in;
+    auto const last = std::min(range.end, file.num_bytes);
+    auto const begin = first_in(file, {std::max<std::int64_t>(range.begin, 0), last});
+    if (begin >= last) return;
+    auto const end = first_in(file, {last, file.num_bytes});
     auto const stream = open_range(file.path, begin, end);
     if (file.has_lines)
       read_lines(*stream, begin);
@@ -161,13 +170,12 @@ class PartReader {
 } // namespace
 
 std::vector<std::filesystem::path> input_files(std::string const& input) {
-  if (std::filesystem::exists(input)) return {input};
+  if (is_there(input)) return {input};
   std::vector<std::filesystem::path> paths;
   for (std::size_t begin = 0; begin <= input.size();) {
     auto const end = std::min(input.find(',', begin), input.size());
     auto const name = input.substr(begin, end - begin);
-    auto const found =
-        std::filesystem::exists(name) ? std::vector<std::filesystem::path>{name} : matches(name);
+    auto const found = is_there(name) ? std::vector<std::filesystem::path>{name} : matches(name);
     if (found.empty()) throw_user("cannot read '{}': there is no such file", name);
     paths.insert(paths.end(), found.begin(), found.end());
     begin = end + 1;
