@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <gtest/gtest.h>
+#include <mpi.h>
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -51,7 +52,7 @@ TEST(TokenizerJson, IsRead) {
   EXPECT_EQ(encode(tokenizer, "abcab<|endoftext|>b"), (Ids{257, 256, 258, 'b'}));
   EXPECT_EQ(tokenizer.decode(Ids{257, 256, 258, 'b'}), "abcab<|endoftext|>b");
   EXPECT_EQ(tokenizer.vocabulary().size(), 259);
-  EXPECT_EQ(tokens::end_token(tokenizer.definition(), ""), 258U);
+  EXPECT_EQ(tokens::find_end_token(tokenizer.definition(), ""), 258U);
   EXPECT_TRUE(tokenizer.can_be_cut());
 }
 
@@ -64,6 +65,46 @@ TEST(TokenizerJson, IsWrittenAsItIsRead) {
   EXPECT_EQ(again.texts, tokenizer.definition().texts);
   EXPECT_EQ(again.merges, tokenizer.definition().merges);
   EXPECT_EQ(tokens::to_tokenizer_json(again), written);
+}
+
+/// </s> is both an added token and one that merges make.
+TEST(TokenizerJson, IsWrittenWithTheAddedTokensOfMerges) {
+  auto json = small();
+  json["model"]["vocab"]["</"] = 259;
+  json["model"]["vocab"]["s>"] = 260;
+  json["model"]["vocab"]["</s>"] = 261;
+  json["added_tokens"].push_back({{"id", 261}, {"content", "</s>"}, {"special", true}});
+  json["model"]["merges"] = {"< /", "s >", "</ s>"};
+  auto const definition = tokens::read_tokenizer_json(json.dump(), "first");
+
+  auto const written = tokens::to_tokenizer_json(definition);
+
+  auto const again = tokens::read_tokenizer_json(written, "again");
+  EXPECT_EQ(again.texts, definition.texts);
+  EXPECT_EQ(again.merges, definition.merges);
+  EXPECT_FALSE(Json::parse(written)["model"]["vocab"].contains("<|endoftext|>"));
+}
+
+/// Without a pattern, merges cross spaces, so that no place is known where a text may be cut.
+TEST(Tokenizer, CutsTextsOnlyIfAPatternSplitsThem) {
+  Json const bytes{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
+  auto const can_be_cut = [&](Json const& first) {
+    auto json = small();
+    json["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {first, bytes}}};
+    return read(json).can_be_cut();
+  };
+  auto json = small();
+  json["model"]["vocab"]["\u0120b"] = 259;
+  json["model"]["vocab"]["a\u0120b"] = 260;
+  json["model"]["merges"] = {"\u0120 b", "a \u0120b"};
+  json["pre_tokenizer"] = bytes;
+
+  EXPECT_EQ(encode(read(json), "a b"), (Ids{260}));
+  EXPECT_FALSE(read(json).can_be_cut());
+  EXPECT_FALSE(can_be_cut({{"type", "Digits"}, {"individual_digits", true}}));
+  EXPECT_TRUE(can_be_cut({{"type", "Split"},
+                          {"pattern", {{"Regex", tokens::expression_of(tokens::Pattern::llama3)}}},
+                          {"behavior", "Isolated"}}));
 }
 
 TEST(TokenizerJson, OfOtherKindsIsRefusedByName) {
@@ -200,7 +241,8 @@ TEST(TokenizerFiles, ThatAreNoneAreNamed) {
   runtime::Communicator const world(MPI_COMM_WORLD, "world");
   test::ScratchFolder const folder(MPI_COMM_WORLD);
   auto const message = [&](std::string const& name, std::string const& text) {
-    test::write_file(folder.file(name), text);
+    if (world.is_root()) test::write_file(folder.file(name), text);
+    MPI_Barrier(MPI_COMM_WORLD);
     return test::message_of([&] { static_cast<void>(tokens::read_tokenizer(world, folder.file(name), "")); });
   };
 
@@ -209,11 +251,42 @@ TEST(TokenizerFiles, ThatAreNoneAreNamed) {
   EXPECT_NE(message("b.tiktoken", "IQ== 0\nIg== 0\n").find("two tokens have the rank 0"), std::string::npos);
   EXPECT_NE(message("c.tiktoken", "IQ== 0\n").find("has 1 tokens, which is no known .tiktoken file"),
             std::string::npos);
+  EXPECT_NE(message("d.tiktoken", "IQ== 0\nIg== 1\nIQ== 2\n").find("its ranks 0 and 2 are the same token"),
+            std::string::npos);
+  if (world.is_root()) std::filesystem::create_directory(folder.file("empty"));
+  MPI_Barrier(MPI_COMM_WORLD);
+  EXPECT_NE(test::message_of([&] {
+              static_cast<void>(tokens::read_tokenizer(world, folder.file("empty"), ""));
+            }).find("contains no tokenizer: a tokenizer.json, a vocab.json with merges.txt, or exactly one"),
+            std::string::npos);
+  EXPECT_NE(test::message_of([&] {
+              static_cast<void>(tokens::read_tokenizer(world, folder.file("nowhere.h5"), ""));
+            }).find("nowhere.h5"),
+            std::string::npos);
   EXPECT_NE(message("vocab.json", "{}").find("needs 'merges.txt' in the same folder"), std::string::npos);
   EXPECT_NE(message("x.model", "").find("is no tokenizer: a tokenizer.json"), std::string::npos);
   EXPECT_NE(test::message_of([&] {
               static_cast<void>(tokens::read_tokenizer(world, folder.file("nowhere"), ""));
             }).find("--tokenizer is char, byte, or a tokenizer's file or folder; there is no"),
+            std::string::npos);
+}
+
+/// Ranks may have gaps: the end token comes after the last one, and special tokens of a known file replace none.
+TEST(TokenizerFiles, OfRanksKeepEveryToken) {
+  auto const with_gap = tokens::read_ranks("IQ== 0\nIg== 2\n", "gpt2", "gap");
+
+  EXPECT_EQ(with_gap.texts, (std::vector<std::string>{"!", "", "\"", "<|endoftext|>"}));
+  std::string lines;
+  for (int rank = 0; rank < 50'256; ++rank) { // three bytes each, as four digits of base64
+    constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    std::string token;
+    for (auto rest = rank, i = 0; i < 4; ++i, rest /= 64)
+      token += digits[static_cast<std::size_t>(rest % 64)];
+    lines += token + " " + std::to_string(rank == 0 ? 50'256 : rank) + "\n";
+  }
+  EXPECT_NE(test::message_of([&] {
+              static_cast<void>(tokens::read_ranks(lines, "", "known"));
+            }).find("its token 50256 should be '<|endoftext|>', and is another one"),
             std::string::npos);
 }
 
@@ -227,7 +300,7 @@ TEST(TokenizerFiles, OfVocabularyAndMergesAreRead) {
 
   EXPECT_EQ(encode(tokenizer, "abcab"), (Ids{257, 256}));
   EXPECT_EQ(encode(tokenizer, "<|endoftext|>").size(), 13U);
-  EXPECT_EQ(tokens::end_token(tokenizer.definition(), ""), 258U);
+  EXPECT_EQ(tokens::find_end_token(tokenizer.definition(), ""), 258U);
 }
 
 } // namespace

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <limits>
+#include <utility>
 
 namespace orthant::tokens {
 namespace {
@@ -95,6 +97,9 @@ void PieceEncoder::propose(std::int32_t left) {
 void PieceEncoder::merge(std::string_view piece, std::vector<std::uint32_t>& ids) {
   symbols_.clear();
   candidates_.clear();
+  if (!std::in_range<std::int32_t>(piece.size()))
+    runtime::throw_user("the tokenizer does not split a piece of {} bytes; a piece has at most {}",
+                        piece.size(), std::numeric_limits<std::int32_t>::max());
   auto const size = static_cast<std::int32_t>(piece.size());
   for (std::int32_t i = 0; i < size; ++i) {
     auto const byte = static_cast<unsigned char>(piece[static_cast<std::size_t>(i)]);

@@ -57,7 +57,8 @@ class PieceEncoder {
   PieceEncoder(std::array<std::uint32_t, 256> const& byte_tokens, MergeTable const& merges,
                std::unordered_map<std::string_view, std::uint32_t> const& whole);
 
-  /// Appends the tokens of a piece. Throws UserError if a byte is no token.
+  /// Appends the tokens of a piece. Throws UserError if a byte is no token, or if the piece has more than 2^31 - 1 bytes and is no
+  /// token.
   void encode(std::string_view piece, std::vector<std::uint32_t>& ids);
 
  private:

@@ -49,6 +49,13 @@ std::size_t spaces_at_begin(std::string_view text) {
   return at;
 }
 
+/// True if no piece crosses a place where texts are cut.
+bool splits_at_cuts(TokenizerDefinition const& definition) {
+  return definition.splits_as_gpt2 || std::ranges::any_of(definition.patterns, [](Pattern pattern) {
+           return pattern != Pattern::single_digits && pattern != Pattern::digit_runs;
+         });
+}
+
 bool has_space(std::string_view text) {
   for (std::size_t at = 0; at < text.size(); ++at)
     if (spaces_at_begin(text.substr(at)) > 0) return true;
@@ -57,18 +64,17 @@ bool has_space(std::string_view text) {
 
 } // namespace
 
-std::uint32_t end_token(TokenizerDefinition const& definition, std::string_view text) {
+std::optional<std::uint32_t> find_end_token(TokenizerDefinition const& definition, std::string_view text) {
   constexpr std::array<std::string_view, 4> usual{"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"};
   auto const names = text.empty() ? std::span<std::string_view const>(usual) : std::span(&text, 1);
   for (auto const name : names) {
     auto const found = std::ranges::find(definition.added, name, &AddedToken::text);
     if (found != definition.added.end()) return found->id;
   }
-  if (text.empty())
-    runtime::throw_user("documents are separated by a token, and the tokenizer has none of the usual names; "
-                        "name it with --end-token TEXT");
-  runtime::throw_user("--end-token '{}' is not one of the tokenizer's {} added tokens", text,
-                      definition.added.size());
+  if (!text.empty())
+    runtime::throw_user("--end-token '{}' is not one of the tokenizer's {} added tokens", text,
+                        definition.added.size());
+  return std::nullopt;
 }
 
 void Tokenizer::Search::add(AddedToken const& token) {
@@ -90,7 +96,8 @@ AddedToken const* Tokenizer::Search::find(std::string_view text) const {
 Tokenizer::Tokenizer(TokenizerDefinition definition, std::string const& name)
     : definition_(std::move(definition)),
       vocabulary_(vocabulary_of(definition_.texts)),
-      merges_(definition_.merges) {
+      merges_(definition_.merges),
+      can_be_cut_(splits_at_cuts(definition_)) {
   auto const& texts = definition_.texts;
   auto const require = [&](std::uint32_t id, std::string_view what) {
     if (id >= texts.size() || texts[id].empty())

@@ -43,8 +43,9 @@ struct TokenizerDefinition {
 };
 
 /// The number of the token that separates documents: the added token `text`, or the first of "<|endoftext|>", "<|end_of_text|>", "</s>" and
-/// "<eos>" if `text` is empty. Throws UserError if there is none.
-[[nodiscard]] std::uint32_t end_token(TokenizerDefinition const& definition, std::string_view text);
+/// "<eos>" if `text` is empty; none if the tokenizer has none of them. Throws UserError if `text` is no added token.
+[[nodiscard]] std::optional<std::uint32_t> find_end_token(TokenizerDefinition const& definition,
+                                                          std::string_view text);
 
 /// Does not change after it has been made, so that any number of threads can use it, each with an Encoder of its own.
 class Tokenizer {
@@ -59,7 +60,7 @@ class Tokenizer {
   /// The texts of the tokens one after another. Throws Error for a number beyond the vocabulary.
   [[nodiscard]] std::string decode(std::span<std::uint32_t const> ids) const;
   /// True if the tokens of a text are those of its parts, cut at last_cut() or first_cut(). It is false if an added token contains or takes
-  /// white space.
+  /// white space, or if no pattern except Digits splits the text.
   [[nodiscard]] bool can_be_cut() const { return can_be_cut_; }
 
  private:
@@ -81,7 +82,7 @@ class Tokenizer {
   MergeTable merges_;
   std::unordered_map<std::string_view, std::uint32_t> whole_;
   std::array<Search, 2> searches_; // before, and after those that are not normalized
-  bool can_be_cut_ = true;
+  bool can_be_cut_;
 };
 
 class Encoder {

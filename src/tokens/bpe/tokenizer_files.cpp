@@ -90,12 +90,14 @@ std::vector<KnownRanks> known_ranks() {
            {{151'643, end_of_text}, {151'644, "<|im_start|>"}, {151'645, "<|im_end|>"}}}};
 }
 
-KnownRanks ranks_of(std::uint32_t num_tokens, std::string const& pattern, std::string const& name) {
+/// What the file has besides its `num_tokens` ranks. The token <|endoftext|> of an unknown file follows its last rank.
+KnownRanks ranks_of(std::uint32_t num_tokens, std::uint32_t num_ids, std::string const& pattern,
+                    std::string const& name) {
   std::map<std::string, Pattern> const words{{"gpt2", Pattern::gpt2},
                                              {"llama3", Pattern::llama3},
                                              {"qwen2", Pattern::qwen2},
                                              {"cl100k", Pattern::cl100k}};
-  KnownRanks found{num_tokens, Pattern::gpt2, {{num_tokens, end_of_text}}};
+  KnownRanks found{num_tokens, Pattern::gpt2, {{num_ids, end_of_text}}};
   auto is_known = false;
   for (auto const& known : known_ranks())
     if (known.num_tokens == num_tokens) {
@@ -112,18 +114,25 @@ KnownRanks ranks_of(std::uint32_t num_tokens, std::string const& pattern, std::s
   return found;
 }
 
-void append(TokenizerDefinition& definition, std::uint32_t id, std::string const& text) {
+/// Adds a special token with a number that no other token has.
+void add_special(TokenizerDefinition& definition, std::uint32_t id, std::string const& text,
+                 std::string const& name) {
   if (id >= definition.texts.size()) definition.texts.resize(id + 1);
+  if (!definition.texts[id].empty() && definition.texts[id] != text)
+    throw_user("'{}' is damaged: its token {} should be '{}', and is another one", name, id, text);
   definition.texts[id] = text;
   definition.added.push_back({text, id});
 }
 
-/// Appends the merges of tokens: for each token, in the order of ranks, all pairs of tokens that are its parts.
-void add_merges(TokenizerDefinition& definition) {
+/// Appends the merges of tokens: for each token, in the order of ranks, all pairs of tokens that are its parts. Throws UserError if two
+/// tokens have the same bytes.
+void add_merges(TokenizerDefinition& definition, std::string const& name) {
   std::unordered_map<std::string_view, std::uint32_t> id_of;
   auto const& texts = definition.texts;
   for (std::uint32_t id = 0; id < texts.size(); ++id)
-    if (!texts[id].empty()) id_of.emplace(texts[id], id);
+    if (!texts[id].empty())
+      if (auto const [place, is_new] = id_of.emplace(texts[id], id); !is_new)
+        throw_user("'{}' is damaged: its ranks {} and {} are the same token", name, place->second, id);
   for (std::uint32_t id = 0; id < texts.size(); ++id) {
     std::string_view const text = texts[id];
     auto const first = definition.merges.size();
@@ -173,7 +182,8 @@ TokenizerTexts read_texts(fs::path const& path) {
       if (entry.path().extension() == ".tiktoken") ranks.push_back(entry.path());
     if (ranks.size() == 1) return read_texts(ranks.front());
     throw_user(
-        "the folder '{}' has none of tokenizer.json, vocab.json with merges.txt, and one .tiktoken file",
+        "the folder '{}' contains no tokenizer: a tokenizer.json, a vocab.json with merges.txt, or exactly "
+        "one .tiktoken file",
         path.string());
   }
   auto const file = path.filename().string();
@@ -212,13 +222,13 @@ TokenizerDefinition read_ranks(std::string_view text, std::string const& pattern
     ++count;
   });
   if (count == 0) throw_user("'{}' has no tokens", name);
-  auto const known = ranks_of(count, pattern, name);
-  add_merges(definition);
+  add_merges(definition, name);
+  auto const known = ranks_of(count, static_cast<std::uint32_t>(definition.texts.size()), pattern, name);
   definition.takes_whole_pieces = true;
   definition.patterns = {known.pattern};
   definition.finds_added = false;
   for (auto const& [id, special] : known.special)
-    append(definition, id, special);
+    add_special(definition, id, special, name);
   return definition;
 }
 
@@ -238,44 +248,43 @@ TokenizerDefinition read_vocabulary_and_merges(std::string_view vocabulary, std:
   }
   for (auto const* const special : {end_of_text, "</s>"})
     if (auto const found = json["model"]["vocab"].find(special); found != json["model"]["vocab"].end())
-      append(definition, found->get<std::uint32_t>(), special);
+      add_special(definition, found->get<std::uint32_t>(), special, name);
   definition.finds_added = false;
   return definition;
 }
 
 TokenizerFile read_tokenizer(runtime::Communicator const& comm, fs::path const& path,
                              std::string const& pattern) {
+  auto const name = path.string();
   TokenizerTexts texts;
-  auto short_name = (path.has_filename() ? path : path.parent_path()).filename().string();
-  if (path.extension() == ".h5" && fs::is_regular_file(path)) {
-    auto const file = TokenFile::open(comm, path);
-    if (!file.facts().bpe)
-      throw_user("the tokenizer of '{}' is {}: give its name", path.string(),
-                 name_of(file.facts().tokenizer));
-    texts = {"json", file.tokenizer_json(comm), {}};
-    short_name = file.facts().bpe->name;
+  TokenizerFile file;
+  if (path.extension() == ".h5") {
+    auto const token_file = TokenFile::open(comm, path);
+    if (!token_file.facts().bpe)
+      throw_user("the tokenizer of '{}' is {}: give its name", name, name_of(token_file.facts().tokenizer));
+    texts = {"json", token_file.tokenizer_json(comm), {}};
+    file.name = token_file.facts().bpe->name;
+  } else {
+    runtime::together(comm, [&] {
+      if (comm.is_root()) texts = read_texts(path);
+    });
+    for (auto* const text : {&texts.kind, &texts.first, &texts.second})
+      runtime::broadcast_text(comm, *text, 0);
+    file.name = (path.has_filename() ? path : path.parent_path()).filename().string();
   }
   runtime::together(comm, [&] {
-    if (comm.is_root() && texts.kind.empty()) texts = read_texts(path);
-  });
-  for (auto* const text : {&texts.kind, &texts.first, &texts.second})
-    runtime::broadcast_text(comm, *text, 0);
-  return runtime::together(comm, [&] {
-    auto const name = path.string();
     if (!pattern.empty() && texts.kind != "ranks")
       throw_user("--pattern is for .tiktoken files; '{}' has its own", name);
-    TokenizerFile file;
-    file.name = short_name;
     if (texts.kind == "json") {
       file.definition = read_tokenizer_json(texts.first, name);
       file.json = std::move(texts.first);
-      return file;
+      return;
     }
     file.definition = texts.kind == "ranks" ? read_ranks(texts.first, pattern, name)
                                             : read_vocabulary_and_merges(texts.first, texts.second, name);
     file.json = to_tokenizer_json(file.definition);
-    return file;
   });
+  return file;
 }
 
 } // namespace orthant::tokens

@@ -30,7 +30,8 @@ struct TokenizerFile {
 [[nodiscard]] TokenizerFile read_tokenizer(runtime::Communicator const& comm,
                                            std::filesystem::path const& path, std::string const& pattern);
 
-/// The definition of a .tiktoken file's text. A token has the merges that tiktoken applies: of any two tokens that are its parts.
+/// The definition of a .tiktoken file's text. A token has the merges that tiktoken applies: of any two tokens that are its parts. Throws
+/// UserError with `name` if the text is damaged, or if two tokens have the same rank or the same bytes.
 [[nodiscard]] TokenizerDefinition read_ranks(std::string_view text, std::string const& pattern,
                                              std::string const& name);
 

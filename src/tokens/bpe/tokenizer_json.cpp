@@ -234,9 +234,9 @@ std::string to_tokenizer_json(TokenizerDefinition const& definition) {
   auto vocabulary = JsonObject::object();
   auto added = JsonObject::array();
   std::vector<std::string> texts(definition.texts.size());
-  std::vector<bool> is_added(definition.texts.size());
+  std::vector<bool> is_left_out(definition.texts.size()); // of vocab: an added token that no merge has
   for (auto const& token : definition.added) {
-    is_added[token.id] = true;
+    is_left_out[token.id] = true;
     added.push_back({{"id", token.id},
                      {"content", token.text},
                      {"single_word", false},
@@ -245,9 +245,12 @@ std::string to_tokenizer_json(TokenizerDefinition const& definition) {
                      {"normalized", token.is_normalized},
                      {"special", token.is_special}});
   }
+  for (auto const& [left, right, merged] : definition.merges)
+    for (auto const id : {left, right, merged})
+      is_left_out[id] = false;
   for (std::size_t id = 0; id < texts.size(); ++id) {
     texts[id] = to_byte_characters(definition.texts[id]);
-    if (!is_added[id] && !texts[id].empty()) vocabulary.emplace(texts[id], id);
+    if (!is_left_out[id] && !texts[id].empty()) vocabulary.emplace(texts[id], id);
   }
   auto merges = JsonObject::array();
   for (auto const& [left, right, merged] : definition.merges)

@@ -181,7 +181,7 @@ TokenFacts copy_tokens(runtime::Communicator const& comm, DocumentOptions const&
                        TokenizerFile const& tokenizer_file) {
   Tokenizer const tokenizer(tokenizer_file.definition, tokenizer_file.name);
   auto const& vocabulary = tokenizer.vocabulary();
-  auto const end = separator(tokenizer.definition(), options.end_token);
+  auto const end = find_end_token(tokenizer.definition(), options.end_token);
   auto const arrays = runtime::together(comm, [&] {
     std::vector<TokenArray> described;
     for (auto const& path : input_files(options.input))

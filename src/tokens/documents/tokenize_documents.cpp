@@ -17,15 +17,6 @@ struct Encoded {
 
 } // namespace
 
-std::optional<std::uint32_t> separator(TokenizerDefinition const& definition, std::string const& text) {
-  try {
-    return end_token(definition, text);
-  } catch (runtime::Error const&) {
-    if (!text.empty()) throw;
-    return std::nullopt;
-  }
-}
-
 TokenFacts bpe_facts(std::string const& input, TokenizerFile const& tokenizer_file,
                      std::optional<std::uint32_t> end) {
   TokenFacts facts;
@@ -39,7 +30,7 @@ TokenFacts bpe_facts(std::string const& input, TokenizerFile const& tokenizer_fi
 TokenFacts tokenize_documents(runtime::Communicator const& comm, DocumentOptions const& options,
                               TokenizerFile const& tokenizer_file) {
   Tokenizer const tokenizer(tokenizer_file.definition, tokenizer_file.name);
-  auto const end = separator(tokenizer.definition(), options.end_token);
+  auto const end = find_end_token(tokenizer.definition(), options.end_token);
   auto parts = runtime::together(comm, [&] {
     auto const files = describe_files(input_files(options.input));
     DocumentParts const split{options.field, tokenizer.can_be_cut(), comm.size() * options.num_threads};
@@ -65,7 +56,9 @@ TokenFacts tokenize_documents(runtime::Communicator const& comm, DocumentOptions
   auto const drops_first = runtime::scanned(comm, num_documents) == 0 && num_documents > 0;
   auto facts = bpe_facts(options.input, tokenizer_file, end);
   facts.num_documents = runtime::all_reduced(comm, num_documents);
-  if (facts.num_documents > 1 && !end) static_cast<void>(end_token(tokenizer.definition(), {}));
+  if (facts.num_documents > 1 && !end)
+    runtime::throw_user("documents are separated by a token, and the tokenizer has none of the usual names; "
+                        "name it with --end-token TEXT");
 
   TokenOutput output(comm, options.output, facts, options.train_fraction, num_tokens - (drops_first ? 1 : 0),
                      tokenizer.vocabulary(), tokenizer_file.json);
@@ -77,7 +70,7 @@ TokenFacts tokenize_documents(runtime::Communicator const& comm, DocumentOptions
         if (!is_dropped) output.take(id, is_separator ? 0 : tokenizer.vocabulary().text_of(id).size());
         is_dropped = false;
       }
-      part.ids = {};
+      std::vector<std::uint32_t>().swap(part.ids); // frees its memory
     }
   });
   return output.publish();

@@ -20,13 +20,10 @@ struct DocumentOptions {
   std::filesystem::path output;
   double train_fraction = 0.9; // share of the tokens that are for training
   std::string field = "text";
-  std::string end_token;        // see end_token()
+  std::string end_token;        // see find_end_token()
   std::int64_t num_threads = 1; // per rank
 };
 
-/// end_token(), or none if `text` is empty and the tokenizer has none of the usual names.
-[[nodiscard]] std::optional<std::uint32_t> separator(TokenizerDefinition const& definition,
-                                                     std::string const& text);
 /// The facts of a token file of this tokenizer, for TokenOutput.
 [[nodiscard]] TokenFacts bpe_facts(std::string const& input, TokenizerFile const& tokenizer_file,
                                    std::optional<std::uint32_t> end);
