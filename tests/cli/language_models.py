@@ -327,6 +327,7 @@ def overwrite(path, found, offset, byte):
 
 def mistakes(_):
     place = Place()
+    os.link(place.file("text.txt"), place.file("a.npy"))
     train = ["train-lm", "--tokens", place.tokens]
     for ranks, arguments, pattern in (
             (1, ["train-lm"], r"give --tokens"),
@@ -375,7 +376,10 @@ def mistakes(_):
             (1, ["tokenize"], r"name the text with --input"),
             (1, ["tokenize", "--input", place.file("text.txt")], r"name the file to write"),
             (1, ["tokenize", "--input", place.file("text.txt"), "-o", place.tokens], r"t\.h5"),
-            (1, ["tokenize", "--input", place.file("text.txt"), "-o", place.file("x.h5"), "--tokenizer", "bpe"], r"--tokenizer is char, byte, or a tokenizer's file or folder; there is no 'bpe'")):
+            (1, ["tokenize", "--input", place.file("text.txt"), "-o", place.file("x.h5"), "--tokenizer", "bpe"], r"--tokenizer is char, byte, or a tokenizer's file or folder; there is no 'bpe'"),
+            (2, ["tokenize", "--input", place.file("text.txt"), "-o", place.file("x.h5"), "--threads", "2"], r"--threads has no effect with --tokenizer char; it is for a tokenizer's file"),
+            (1, ["tokenize", "--input", place.file("text.txt"), "-o", place.file("x.h5"), "--tokenizer", "char", "--train-bpe", "9"], r"--tokenizer has no effect with --train-bpe"),
+            (2, ["tokenize", "--input", place.file("a.npy"), "-o", place.file("x.h5"), "--train-bpe", "9"], r"--train-bpe learns from texts; '.*a\.npy' holds token numbers")):
         expect_mistake(ranks, arguments, pattern)
     place.tokenize("char", "--train-fraction", "1")
     expect_mistake(1, train + SMALL, r"has no validation part")

@@ -38,14 +38,17 @@ class TokenArrays : public ::testing::Test {
   }
   /// The tokens of the file made from `path`, whose tokenizer has the 256 bytes and <|endoftext|>.
   Numbers copied(std::string const& path) const {
-    auto const definition = tokens::train_merges({}, 0);
-    tokens::copy_tokens(world_, {path, folder_.file("t.h5"), 1.0, "text", "", 1},
-                        {"bytes", definition, tokens::to_tokenizer_json(definition)});
+    copy(path);
     auto file = tokens::TokenFile::open(world_, folder_.file("t.h5"));
     file.verify(world_);
     Numbers ids(static_cast<std::size_t>(file.num_tokens(Part::train)));
     file.read(Part::train, 0, ids);
     return ids;
+  }
+  tokens::TokenFacts copy(std::string const& path) const {
+    auto const definition = tokens::train_merges({}, 0);
+    return tokens::copy_tokens(world_, {path, folder_.file("t.h5"), 1.0, "text", "", 1},
+                               {"bytes", definition, tokens::to_tokenizer_json(definition)});
   }
   std::string message(std::string const& path) const {
     return test::message_of([&] { static_cast<void>(copied(path)); });
@@ -65,6 +68,9 @@ TEST_F(TokenArrays, OfNumPyAreRead) {
   EXPECT_NE(
       message(write("d.npy", npy("<i4", "3,", "abcdabcd"))).find("has 2 numbers, and its shape is (3,)"),
       std::string::npos);
+  EXPECT_NE(message(write("g.npy", npy("<i4", "2, 9223372036854775807", "abcdabcd")))
+                .find("the shape of " + folder_.file("g.npy") + ": 2 x 9223372036854775807 does not fit"),
+            std::string::npos);
   EXPECT_NE(
       message(write("e.npy", npy("<i4", "2,", bytes_of<std::int32_t>({1, -1})))).find("holds the token -1"),
       std::string::npos);
@@ -102,10 +108,37 @@ TEST_F(TokenArrays, OfMegatronAreRead) {
 
   EXPECT_EQ(copied(folder_.file("m.bin")), (Numbers{7, 8, 256, 9}));
   EXPECT_EQ(copied(folder_.file("m.idx")), (Numbers{7, 8, 256, 9}));
+  EXPECT_EQ(copied(folder_.file("m.*")), (Numbers{7, 8, 256, 9})) << "both names are of the same tokens";
+  auto huge = index(4, {3, 1});
+  huge.replace(18, 8, bytes_of<std::uint64_t>({std::uint64_t{1} << 62U}));
+  write("m.idx", huge);
+  EXPECT_NE(message(folder_.file("m.bin")).find("has 4 tokens, and"), std::string::npos);
   write("m.idx", index(4, {3, 2}));
   EXPECT_NE(message(folder_.file("m.bin")).find("has 4 tokens, and"), std::string::npos);
   write("m.idx", index(6, {3, 1}));
   EXPECT_NE(message(folder_.file("m.bin")).find("no type of whole numbers"), std::string::npos);
+}
+
+TEST_F(TokenArrays, HaveTheDocumentsBetweenEndTokens) {
+  constexpr std::uint16_t end = 256;
+  auto const documents = [&](std::vector<std::uint16_t> const& numbers) {
+    return copy(write("a.bin", bytes_of(numbers))).num_documents;
+  };
+
+  EXPECT_EQ(documents({1, 2, end, 3, end, 4}), 3);
+  EXPECT_EQ(documents({1, 2, end, 3, end}), 2) << "as nanoGPT writes them";
+  EXPECT_EQ(documents({end, 1, 2, end, 3}), 2) << "as llm.c writes them";
+  EXPECT_EQ(documents({end, 1, end, end, 2, end}), 2);
+  EXPECT_EQ(documents({7}), 1);
+}
+
+TEST_F(TokenArrays, AreNotMixedWithTexts) {
+  EXPECT_TRUE(tokens::are_token_arrays({"a.npy", "b.bin", "c.idx"}));
+  EXPECT_FALSE(tokens::are_token_arrays({"a.txt", "b.jsonl.gz"}));
+  EXPECT_NE(test::message_of([] {
+              static_cast<void>(tokens::are_token_arrays({"a.txt", "b.npy"}));
+            }).find("'b.npy' holds token numbers, and 'a.txt' is a text"),
+            std::string::npos);
 }
 
 } // namespace

@@ -10,6 +10,7 @@
 #include "tokens/documents/train_tokenizer.hpp"
 
 #include <cstdio>
+#include <initializer_list>
 #include <mpi.h>
 
 namespace orthant::cli {
@@ -42,21 +43,43 @@ void save_tokenizer(std::string const& path, std::string const& json, runtime::C
   staged.publish(world);
 }
 
-tokens::TokenFacts write_tokens(TokenizeCommandOptions const& options, runtime::Communicator const& world) {
-  auto const has_characters = options.tokenizer == "char" || options.tokenizer == "byte";
-  if (options.train_bpe == 0 && has_characters) {
-    if (!options.save_tokenizer.empty())
-      runtime::throw_user("--save-tokenizer writes a byte-pair encoding; --tokenizer {} is none",
-                          options.tokenizer);
+bool has_characters(TokenizeCommandOptions const& options) {
+  return options.train_bpe == 0 && (options.tokenizer == "char" || options.tokenizer == "byte");
+}
+
+/// Throws UserError if one of these options is given, with the reason why it has no effect.
+void refuse_given(Context const& context, std::initializer_list<std::string_view> names,
+                  std::string const& reason) {
+  auto const& sources = context.run_record.at("sources");
+  for (auto const name : names)
+    if (sources.value(std::string(name), std::string("default")) != "default")
+      runtime::throw_user("--{} has no effect {}", name, reason);
+}
+
+void require_effective_options(Context const& context, TokenizeCommandOptions const& options) {
+  if (options.train_bpe > 0)
+    refuse_given(context, {"tokenizer", "pattern"}, "with --train-bpe, which learns the tokenizer");
+  if (has_characters(options))
+    refuse_given(context, {"save-tokenizer", "field", "end-token", "pattern", "threads"},
+                 fmt::format("with --tokenizer {}; it is for a tokenizer's file", options.tokenizer));
+}
+
+tokens::TokenFacts write_tokens(TokenizeCommandOptions const& options, Context const& context) {
+  auto const& world = context.world();
+  require_effective_options(context, options);
+  if (has_characters(options))
     return tokens::tokenize(world, {options.input, options.output, tokens::parse_tokenizer(options.tokenizer),
                                     options.train_fraction});
-  }
+  auto const has_arrays =
+      runtime::together(world, [&] { return tokens::are_token_arrays(tokens::input_files(options.input)); });
+  if (has_arrays) refuse_given(context, {"field", "threads"}, "on token numbers; it is for texts");
+  if (has_arrays && options.train_bpe > 0)
+    runtime::throw_user("--train-bpe learns from texts; '{}' holds token numbers", options.input);
   auto const tokenizer = tokenizer_of(options, world);
   tokens::DocumentOptions const documents{options.input, options.output,    options.train_fraction,
                                           options.field, options.end_token, options.threads};
-  auto const facts = tokens::is_token_array(options.input)
-                         ? tokens::copy_tokens(world, documents, tokenizer)
-                         : tokens::tokenize_documents(world, documents, tokenizer);
+  auto const facts = has_arrays ? tokens::copy_tokens(world, documents, tokenizer)
+                                : tokens::tokenize_documents(world, documents, tokenizer);
   if (!options.save_tokenizer.empty()) save_tokenizer(options.save_tokenizer, tokenizer.json, world);
   return facts;
 }
@@ -66,7 +89,7 @@ int run(TokenizeCommandOptions const& options, Context& context) {
   if (options.output.empty()) runtime::throw_user("tokenize: name the file to write with -o FILE.h5");
   auto const& world = context.world();
   auto const begin = MPI_Wtime();
-  auto const facts = write_tokens(options, world);
+  auto const facts = write_tokens(options, context);
   if (world.is_root()) {
     auto const& [train, valid] = facts.parts;
     auto const text =

@@ -5,6 +5,7 @@
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
 #include "runtime/files/byte_source.hpp"
+#include "runtime/numbers/counts.hpp"
 #include "runtime/range.hpp"
 #include "tokens/token_output.hpp"
 
@@ -82,7 +83,8 @@ TokenArray describe_npy(ArrayFile& file) {
   std::int64_t count = 1;
   for (auto at = shape.find_first_of(digits); at != std::string::npos && count <= found.count;
        at = shape.find_first_of(digits, shape.find(',', at))) {
-    count *= std::strtoll(shape.c_str() + at, nullptr, decimal);
+    count = runtime::checked_product(count, std::strtoll(shape.c_str() + at, nullptr, decimal),
+                                     "the shape of " + file.name());
   }
   if (count != found.count)
     throw_user("{} is damaged: it has {} numbers, and its shape is ({})", file.name(), found.count, shape);
@@ -118,7 +120,7 @@ TokenArray describe_megatron(fs::path const& path, ArrayFile& index) {
     std::memcpy(&length, lengths.data() + at, sizeof(length));
     count += length;
   }
-  if (count != found.count || static_cast<std::int64_t>(lengths.size()) != 4 * sequences)
+  if (count != found.count || std::ssize(lengths) / 4 != sequences)
     throw_user("{} has {} tokens, and {} says {}", path.string(), found.count, index.name(), count);
   return found;
 }
@@ -163,10 +165,29 @@ void for_each_number(TokenArray const& array, runtime::Range range, Take&& take)
   }
 }
 
-} // namespace
-
 bool is_token_array(fs::path const& path) {
   return path.extension() == ".npy" || path.extension() == ".bin" || path.extension() == ".idx";
+}
+
+/// The files without those .idx files whose .bin file is among them.
+std::vector<fs::path> without_second_names(std::vector<fs::path> paths) {
+  auto const all = paths;
+  std::erase_if(paths, [&](fs::path const& path) {
+    return path.extension() == ".idx" &&
+           std::ranges::find(all, fs::path(path).replace_extension(".bin")) != all.end();
+  });
+  return paths;
+}
+
+} // namespace
+
+bool are_token_arrays(std::vector<fs::path> const& paths) {
+  auto const array = std::ranges::find_if(paths, is_token_array);
+  auto const text = std::ranges::find_if_not(paths, is_token_array);
+  if (array != paths.end() && text != paths.end())
+    throw_user("'{}' holds token numbers, and '{}' is a text; convert them one after the other",
+               array->string(), text->string());
+  return array != paths.end();
 }
 
 TokenArray describe_token_array(fs::path const& path, std::int64_t vocabulary_size) {
@@ -184,7 +205,7 @@ TokenFacts copy_tokens(runtime::Communicator const& comm, DocumentOptions const&
   auto const end = find_end_token(tokenizer.definition(), options.end_token);
   auto const arrays = runtime::together(comm, [&] {
     std::vector<TokenArray> described;
-    for (auto const& path : input_files(options.input))
+    for (auto const& path : without_second_names(input_files(options.input)))
       described.push_back(describe_token_array(path, vocabulary.size()));
     return described;
   });
@@ -192,13 +213,13 @@ TokenFacts copy_tokens(runtime::Communicator const& comm, DocumentOptions const&
   for (auto const& array : arrays)
     all += array.count;
   auto const share = runtime::balanced_range(all, comm.size(), comm.rank());
-  // Calls take(number) for each number of this rank's share.
-  auto const for_share = [&](auto&& take) {
+  // Calls take(number) for each number of a range.
+  auto const for_range = [&](runtime::Range const& range, auto&& take) {
     std::int64_t first = 0;
     for (auto const& array : arrays) {
-      runtime::Range const range{std::max<std::int64_t>(share.begin - first, 0),
-                                 std::min(share.end - first, array.count)};
-      for_each_number(array, range, [&](std::int64_t id) {
+      runtime::Range const part{std::max<std::int64_t>(range.begin - first, 0),
+                                std::min(range.end - first, array.count)};
+      for_each_number(array, part, [&](std::int64_t id) {
         if (id < 0 || id >= vocabulary.size())
           throw_user("{} holds the token {}, and the tokenizer has {} tokens", array.path.string(), id,
                      vocabulary.size());
@@ -207,17 +228,26 @@ TokenFacts copy_tokens(runtime::Communicator const& comm, DocumentOptions const&
       first += array.count;
     }
   };
-  std::int64_t num_ends = 0;
-  runtime::together(comm,
-                    [&] { for_share([&](std::uint32_t id) { num_ends += end && id == *end ? 1 : 0; }); });
+  // A document begins at a token that is first or follows the end token, and is not the end token.
+  std::int64_t num_documents = 0;
+  runtime::together(comm, [&] {
+    auto at = std::max<std::int64_t>(share.begin - 1, 0);
+    auto follows_end = true;
+    for_range({at, share.end}, [&](std::uint32_t id) {
+      auto const is_end = end && id == *end;
+      if (at++ >= share.begin && follows_end && !is_end) ++num_documents;
+      follows_end = is_end;
+    });
+  });
 
   auto facts = bpe_facts(options.input, tokenizer_file, end);
-  facts.num_documents = 1 + runtime::all_reduced(comm, num_ends);
+  facts.num_documents = runtime::all_reduced(comm, num_documents);
   TokenOutput output(comm, options.output, facts, options.train_fraction, share.size(), vocabulary,
                      tokenizer_file.json);
   runtime::together(comm, [&] {
-    for_share(
-        [&](std::uint32_t id) { output.take(id, end && id == *end ? 0 : vocabulary.text_of(id).size()); });
+    for_range(share, [&](std::uint32_t id) {
+      output.take(id, end && id == *end ? 0 : vocabulary.text_of(id).size());
+    });
   });
   return output.publish();
 }

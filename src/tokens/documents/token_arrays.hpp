@@ -26,15 +26,15 @@ struct TokenArray {
   bool is_signed = false;
 };
 
-/// True for .npy, .bin and .idx.
-[[nodiscard]] bool is_token_array(std::filesystem::path const& path);
+/// True if the files are .npy, .bin and .idx files. Throws UserError if only some of them are.
+[[nodiscard]] bool are_token_arrays(std::vector<std::filesystem::path> const& paths);
 
 /// Finds the numbers. Throws UserError if the file is damaged or has numbers of another kind.
 [[nodiscard]] TokenArray describe_token_array(std::filesystem::path const& path,
                                               std::int64_t vocabulary_size);
 
-/// Writes the numbers of the files that options.input names, one after another, as a token file of the tokenizer. Collective. Throws
-/// UserError on all ranks if a file cannot be read or holds a number that is no token.
+/// Writes the numbers of the files that options.input names, one after another, as a token file of the tokenizer. A .bin file is read once
+/// if its .idx file is named, too. The documents are counted between end tokens; empty ones do not count. Collective. Throws UserError on all ranks if a file cannot be read or holds a number that is no token.
 TokenFacts copy_tokens(runtime::Communicator const& comm, DocumentOptions const& options,
                        TokenizerFile const& tokenizer_file);
 
