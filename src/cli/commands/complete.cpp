@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // orthant complete: continues sequences of tokens with a language model. Each new token costs a forward pass over the whole sequence: keys
-// and values are not kept so far.
+// and values are not cached so far.
 
 #include "cli/commands/subcommands.hpp"
 #include "cli/lm/lm_inference.hpp"
@@ -70,7 +70,12 @@ void complete(CompleteOptions const& options, Context& context) {
   auto const has_ended = [&](std::size_t s) {
     return sequences[s].size() > starts[s] && stops.contains(sequences[s].back());
   };
-  for (std::int64_t step = 0; step < options.max_tokens; ++step) {
+  auto const have_ended = [&] {
+    for (std::size_t s = 0; s < sequences.size(); ++s)
+      if (!has_ended(s)) return false;
+    return true;
+  };
+  for (std::int64_t step = 0; step < options.max_tokens && !have_ended(); ++step) {
     model.forward(sequences);
     for (std::size_t s = 0; s < sequences.size(); ++s) {
       if (has_ended(s)) continue;
@@ -86,7 +91,9 @@ void complete(CompleteOptions const& options, Context& context) {
 
 int run(CompleteOptions& options, Context& context) {
   if (options.prompt_ids.empty()) runtime::throw_user("complete: give --prompt-ids, such as 5,17,3");
-  options.InferenceOptions::expert_axis = static_cast<int>(options.expert_ranks);
+  require_choice(options.grid, options.grid.grid == "auto", "--grid auto");
+  options.command = "complete";
+  options.expert_axis = static_cast<int>(options.expert_ranks);
   choose_gemm_math(options.gemm_math, options.compute_dtype);
   choose_gemm_libraries(context, options.gemm_table);
   options.compute_dtype == "fp32" ? complete<float>(options, context) : complete<double>(options, context);
@@ -110,12 +117,15 @@ std::unique_ptr<Command> make_complete() {
   command->option("--temperature", o.temperature, "Divisor of the logits; 0: always the most probable token",
                   in_range(0, 1e3));
   command->option("--top-k", o.top_k, "Draw from the K most probable tokens; 0: all", whole_number(0));
-  command->option("--top-p", o.top_p, "Draw from the most probable tokens whose probabilities add up to this",
+  command->option("--top-p", o.top_p,
+                  "Draw from the smallest set of most probable tokens with at least this total probability",
                   above(0, 1));
   command->option("--min-p", o.min_p, "Draw from tokens with at least this share of the largest probability",
                   in_range(0, 1));
   command->option("--seed", o.seed, "Seed of the draws", whole_number(0));
-  add_grid_options(*command, o.grid, "--grid auto");
+  command->option("--grid", o.grid.grid, "Ranks along data, X, Y and Z as DxXxYxZ, or auto");
+  command->input("--machine", o.grid.machine,
+                 "Machine model for the predictions of --grid auto, as in train-lm");
   command->option(
       "--expert-axis", o.expert_ranks,
       "Number of data ranks over which the experts are distributed; divides the data axis and the experts",

@@ -163,9 +163,10 @@ int write_logits(EvaluateLmOptions const& options, Context& context) {
       sequence.push_back(static_cast<std::int32_t>(std::clamp<std::int64_t>(
           ids[begin + static_cast<std::size_t>(t)], -1, std::numeric_limits<std::int32_t>::max())));
   }
-  Inference<T> model(context,
-                     {options.weights, options, static_cast<int>(options.expert_axis), options.force_memory},
-                     std::ssize(sequences), length);
+  Inference<T> model(
+      context,
+      {"evaluate-lm", options.weights, options, static_cast<int>(options.expert_axis), options.force_memory},
+      std::ssize(sequences), length);
   auto staged = runtime::StagedFile::create(world, options.logits, "logits");
   auto const header = graph::npy_header(sizeof(T) == sizeof(float) ? "<f4" : "<f8",
                                         {std::ssize(sequences), length, model.vocabulary()});
@@ -191,6 +192,10 @@ int run(EvaluateLmOptions const& options, Context& context) {
   if (options.ids.empty() != options.logits.empty())
     runtime::throw_user(
         "evaluate-lm: --ids and --logits go together: sequences of tokens, and the file for their logits");
+  auto const& sources = context.run_record.at("sources");
+  for (auto const* const option : {"tokens", "sequence", "global-batch"})
+    if (!options.ids.empty() && sources.value(option, std::string()) == "flag")
+      runtime::throw_user("--{} is for a token file: leave it out with --ids", option);
   if (!options.ids.empty())
     return options.compute_dtype == "fp32" ? write_logits<float>(options, context)
                                            : write_logits<double>(options, context);

@@ -47,7 +47,7 @@ Json json_of(models::TransformerSettings const& s) {
           {"rotary_scaling", models::text_of(s.rotary_scaling)}};
 }
 
-/// Whether older files do not record this part.
+/// True for parts that older files do not record.
 bool is_newer(std::string const& part) {
   static std::set<std::string> const parts{"experts",       "top_k",      "moe_every", "shared_experts",
                                            "top_k_weights", "head_width", "qk_norm",   "rotary_scaling"};
@@ -119,7 +119,9 @@ RecordedModel read_model(runtime::Communicator const& comm, std::string const& p
   auto text = runtime::together(comm, [&]() -> std::string {
     if (!comm.is_root()) return {};
     auto const file = runtime::Hdf5File::open(path);
-    if (!file.contains_attribute("/", "model") || file.read_text("/", "model") != model_name)
+    // "transformer" is also the name of a graph network, which has no positions.
+    if (!file.contains_attribute("/", "model") || file.read_text("/", "model") != model_name ||
+        !file.contains_attribute("/", "position_kind"))
       runtime::throw_user("'{}' records no language model; train-lm --save-weights writes files that do",
                           path);
     auto json = json_of({});

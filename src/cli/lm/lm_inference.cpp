@@ -30,7 +30,7 @@ Inference<T>::Inference(Context const& context, InferenceOptions const& options,
     runtime::throw_user("{} tokens are more than the {} positions of '{}'", sequence, model.max_sequence,
                         options.weights);
   if (options.expert_axis > 1 && !model.experts.is_on())
-    runtime::throw_user("--expert-axis {}: the model of '{}' has no experts to deal to ranks; leave it out",
+    runtime::throw_user("--expert-axis {}: the model of '{}' has no experts to distribute; leave it out",
                         options.expert_axis, options.weights);
   models::SequenceSettings sequences;
   sequences.sequence = sequence;
@@ -50,7 +50,7 @@ Inference<T>::Inference(Context const& context, InferenceOptions const& options,
   grid_.emplace(world, shape);
   auto const plan = models::plan_sequences(grid_->shape(), grid_->coordinates(), model, sequences);
   if (!options.force_memory)
-    require_memory(context, "this", models::estimate_memory<T>(*grid_, plan, sequences, optimizer));
+    require_memory(context, options.command, models::estimate_memory<T>(*grid_, plan, sequences, optimizer));
   network_.emplace(*grid_, model, sequences.global_batch, sequence, 0);
   models::load_weights(*grid_, options.weights, network_->parameters());
 }
@@ -80,12 +80,16 @@ std::vector<T> Inference<T>::logits(std::int64_t s, runtime::Range positions) co
   if (own.contains(s) && grid_->coordinates().y == 0) {
     auto const& matrix = network_->logits_gradient(); // where the logits are
     auto const columns = matrix.block().columns;
-    auto const local = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), matrix.local());
-    for (auto t = positions.begin; t < positions.end; ++t)
+    auto const first = (s - own.begin) * network_->sequence_length() + positions.begin;
+    auto const rows = Kokkos::subview(
+        matrix.local(),
+        std::pair(static_cast<std::size_t>(first), static_cast<std::size_t>(first + positions.size())),
+        Kokkos::ALL);
+    auto const local = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), rows);
+    for (std::int64_t t = 0; t < positions.size(); ++t)
       for (std::int64_t c = 0; c < columns.size(); ++c)
-        numbers[static_cast<std::size_t>((t - positions.begin) * vocabulary() + columns.begin + c)] =
-            local(static_cast<std::size_t>((s - own.begin) * network_->sequence_length() + t),
-                  static_cast<std::size_t>(c));
+        numbers[static_cast<std::size_t>(t * vocabulary() + columns.begin + c)] =
+            local(static_cast<std::size_t>(t), static_cast<std::size_t>(c));
   }
   runtime::all_reduce(runtime::host, context_.world(), numbers);
   return numbers;
@@ -94,12 +98,15 @@ std::vector<T> Inference<T>::logits(std::int64_t s, runtime::Range positions) co
 template<class T>
 std::int32_t next_token(std::vector<T> const& logits, Sampling const& sampling, std::int64_t s,
                         std::int64_t step) {
+  if (!std::ranges::all_of(logits, [](T logit) { return std::isfinite(logit); }))
+    runtime::throw_user("the logits are not finite: the weights have diverged, or overflow this precision");
+  if (sampling.temperature == 0)
+    return static_cast<std::int32_t>(std::ranges::max_element(logits) - logits.begin());
   std::vector<std::int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, [&](auto a, auto b) {
     return logits[static_cast<std::size_t>(a)] > logits[static_cast<std::size_t>(b)];
   });
-  if (sampling.temperature == 0) return order.front();
   auto const largest = static_cast<double>(logits[static_cast<std::size_t>(order.front())]);
   std::vector<double> shares; // of the largest probability, in falling order
   double sum = 0;

@@ -17,6 +17,7 @@
 namespace orthant::cli {
 
 struct InferenceOptions {
+  std::string command; // its name, for messages
   std::string weights;
   GridOptions grid;
   int expert_axis = 1;

@@ -48,7 +48,7 @@ void add_model(Command& command, TrainLmOptions& o) {
   command.option("--rotary-scaling", o.rotary_scaling,
                  "Slower turns of long wavelengths, as in Llama 3: none, or FACTOR,LOW,HIGH,POSITIONS such "
                  "as 8,1,4,8192");
-  command.option("--head-width", o.head_width, "Numbers per attention head; 0: --hidden by --heads",
+  command.option("--head-width", o.head_width, "Width of an attention head; 0: --hidden / --heads",
                  whole_number(0, most_width));
   command.flag("--qk-norm", o.qk_norm, "RMSNorm of the query and the key of each head, as in Qwen3");
   command.option(

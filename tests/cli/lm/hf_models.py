@@ -121,7 +121,7 @@ def mistakes(ranks):
     with tempfile.TemporaryDirectory() as scratch:
         for name, change, message in (
                 ("llama", lambda c: c.update(hidden_act="gelu"), r"config.json: hidden_act gelu: silu is computed here"),
-                ("llama", lambda c: c.update(attention_bias=True), r"attention_bias is true; models with another value than false"),
+                ("llama", lambda c: c.update(attention_bias=True), r"attention_bias is true; only false is supported"),
                 ("llama", lambda c: c.update(model_type="deepseek_v3"), r"model_type 'deepseek_v3' is none of gpt2, llama"),
                 ("llama", lambda c: c.update(logit_scale=2.0), r"the field logit_scale \(2.0\) is not known, and it may change the result"),
                 ("llama", lambda c: c.update(hidden_size=0), r"hidden_size is 0, where a number from 1 to"),
@@ -133,6 +133,11 @@ def mistakes(ranks):
                 ("llama3", lambda c: c["rope_parameters"].pop("factor"), r"the rotary positions have no number factor"),
                 ("qwen3_moe", lambda c: c.update(mlp_only_layers=[0]), r"mlp_only_layers is \[0\]"),
                 ("mixtral", lambda c: c.update(num_experts_per_tok=5), r"--top-k 5"),
+                ("mixtral", lambda c: c.pop("num_experts_per_tok"), r"num_experts_per_tok is null, where a number"),
+                ("mixtral", lambda c: c.pop("rms_norm_eps"), r"rms_norm_eps is missing"),
+                ("llama", lambda c: c.update(model_type="mistral"), r"sliding_window is missing"),
+                ("llama", lambda c: c.update(num_hidden_layers=10**9), r"num_hidden_layers is 1000000000, where a number from 1 to 10000"),
+                ("llama3", lambda c: c["rope_parameters"].update(original_max_position_embeddings=1e300), r"original_max_position_embeddings is 1e\+300"),
                 ("gpt2", lambda c: c.update(activation_function="relu"), r"activation_function relu"),
                 ("gpt2", lambda c: c.update(scale_attn_by_inverse_layer_idx=True), r"scale_attn_by_inverse_layer_idx is true"),
         ):
@@ -148,6 +153,9 @@ def mistakes(ranks):
                 (["complete", "--weights", weights, "--prompt-ids", "5,96"], r"token 96 is not in the vocabulary, which has the tokens 0 to 95"),
                 (["complete", "--weights", weights, "--prompt-ids", "5", "--max-tokens", "32"], r"33 tokens are more than the 32 positions"),
                 (["evaluate-lm", "--weights", weights, "--ids", "x.npy"], r"--ids and --logits go together"),
+                (["evaluate-lm", "--weights", weights, "--ids", weights, "--logits", "y.npy", "--sequence", "8"], r"--sequence is for a token file"),
+                (["evaluate", "--dataset", "karate", "--weights", weights], r"holds weights of a language model, not of a graph network"),
+                (["export-weights", weights, "-o", "w.safetensors"], r"holds weights of a language model"),
         ):
             expect_mistake(ranks, words, message)
 

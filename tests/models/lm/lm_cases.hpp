@@ -53,6 +53,13 @@ inline LmCase lm_case(nlohmann::json const& figures) {
   if (is("rotary")) settings.positions = models::Positions::rotary;
   if (is("rms")) settings.norm = models::NormKind::rms;
   if (is("swiglu")) settings.activation = models::FeedForward::swiglu;
+  if (given.value("tanh", false)) settings.activation = models::FeedForward::gelu_tanh;
+  settings.head_width = given.value("head_width", std::int64_t{0});
+  settings.has_head_norms = given.value("qk_norm", false);
+  if (given.contains("scaling")) {
+    auto const& scaling = given.at("scaling");
+    settings.rotary_scaling = pmm::RotaryScaling{scaling.at(0), scaling.at(1), scaling.at(2), scaling.at(3)};
+  }
   settings.has_bias = is("bias");
   settings.tied_head = is("tied");
   settings.dropout = given.at("dropout").get<double>();

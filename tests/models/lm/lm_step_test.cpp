@@ -66,7 +66,8 @@ class LmStep : public ::testing::TestWithParam<std::array<int, 4>> {
 
 TEST_P(LmStep, DoesWhatIsListed) {
   auto const reference = lm_reference(ORTHANT_LM_REFERENCE_FOLDER);
-  for (auto const* const name : {"gpt", "llama_dropout", "uneven", "rotary_biased", "multi_query"}) {
+  for (auto const* const name :
+       {"gpt", "llama_dropout", "uneven", "rotary_biased", "multi_query", "head_norms"}) {
     SCOPED_TRACE(name);
     auto const the_case = lm_case(reference.at(name));
     if (!fits(the_case, grid_.shape())) continue;

@@ -37,6 +37,10 @@ CASES = {
     "rms_untied": dict(rms=True, tied=False),
     "dropout": dict(dropout=0.2),
     "llama_dropout": dict(kv_heads=2, rotary=True, rms=True, swiglu=True, bias=False, tied=False, dropout=0.3),
+    "tanh": dict(tanh=True),
+    # Heads of 6 numbers beside a width of 16 by 4 heads, as Qwen3 and Llama 3 have them.
+    "head_norms": dict(kv_heads=2, rotary=True, rms=True, swiglu=True, bias=False, head_width=6, qk_norm=True),
+    "scaled_rotary": dict(kv_heads=1, rotary=True, rms=True, swiglu=True, bias=False, head_width=6, scaling=[8.0, 0.05, 0.6, 4]),
     "uneven": dict(layers=1, hidden=20, feed_forward=27, vocabulary=23, max_sequence=7, sequence=5, sequences=9),
 }
 SEED, STEP = 11, 5  # of dropout
@@ -56,14 +60,19 @@ def indices(shape):
 def start(name, shape, p):
     u = formula(*indices(shape), p)
     if len(shape) == 1:
-        return 1 + u / 4 if name.endswith(("ln_1.weight", "ln_2.weight", "ln_f.weight")) else u / 8
+        return 1 + u / 4 if name.endswith(("ln_1.weight", "ln_2.weight", "ln_f.weight", "q_norm.weight", "k_norm.weight")) else u / 8
     return np.sqrt(6.0 / sum(shape)) * u
+
+
+def head_width(c):
+    return c.get("head_width") or c["hidden"] // c["heads"]
 
 
 def shapes(c):
     """Names and shapes in the order of the model's list."""
     h, f, v = c["hidden"], c["feed_forward"], c["vocabulary"]
-    qkv = h + 2 * h // c["heads"] * c["kv_heads"]
+    d = head_width(c)
+    qkv = (c["heads"] + 2 * c["kv_heads"]) * d
     all_shapes = [("wte.weight", (v, h))]
     if not c["rotary"]:
         all_shapes.append(("wpe.weight", (c["max_sequence"], h)))
@@ -81,7 +90,9 @@ def shapes(c):
     for layer in range(c["layers"]):
         norm(f"h.{layer}.ln_1")
         linear(f"h.{layer}.attn.c_attn", h, qkv)
-        linear(f"h.{layer}.attn.c_proj", h, h)
+        if c.get("qk_norm"):
+            all_shapes.extend((f"h.{layer}.attn.{name}.weight", (d,)) for name in ("q_norm", "k_norm"))
+        linear(f"h.{layer}.attn.c_proj", c["heads"] * d, h)
         norm(f"h.{layer}.ln_2")
         linear(f"h.{layer}.mlp.c_fc", h, f * (2 if c["swiglu"] else 1))
         linear(f"h.{layer}.mlp.c_proj", f, h)
@@ -137,18 +148,26 @@ def linear(p, name, x):
 def turned(c, x):
     """x [sequences x heads x places x d]: numbers j and j + d/2 are a pair."""
     d = x.shape[-1]
-    angles = torch.arange(c["sequence"])[:, None] * 10000.0 ** (-2.0 * torch.arange(d // 2) / d)[None, :]
+    frequencies = 10000.0 ** (-2.0 * torch.arange(d // 2) / d)
+    if "scaling" in c:  # Llama 3: slower where fewer than `high` turns fit into the positions
+        factor, low, high, positions = c["scaling"]
+        share = ((positions * frequencies / (2 * np.pi) - low) / (high - low)).clamp(0, 1)
+        frequencies = (1 - share) * frequencies / factor + share * frequencies
+    angles = torch.arange(c["sequence"])[:, None] * frequencies[None, :]
     a, b = x[..., : d // 2], x[..., d // 2 :]
     return torch.cat([a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()], -1)
 
 
 def attention(c, p, layer, x, masks):
     b, s, h, g = c["sequences"], c["sequence"], c["heads"], c["kv_heads"]
-    d, r = c["hidden"] // h, h // g
+    d, r = head_width(c), h // g
     columns = linear(p, f"h.{layer}.attn.c_attn", x).reshape(b, s, g, r + 2, d)
     q = columns[..., :r, :].reshape(b, s, h, d).transpose(1, 2)
     k = columns[..., r, :].repeat_interleave(r, 2).transpose(1, 2)
     v = columns[..., r + 1, :].repeat_interleave(r, 2).transpose(1, 2)
+    if c.get("qk_norm"):
+        q, k = (x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5) * p[f"h.{layer}.attn.{name}_norm.weight"]
+                for name, x in (("q", q), ("k", k)))
     if c["rotary"]:
         q, k = turned(c, q), turned(c, k)
     scores = q @ k.transpose(2, 3) / np.sqrt(d)
@@ -163,7 +182,7 @@ def feed_forward(c, p, layer, x):
         pairs = u.reshape(*u.shape[:-1], -1, 2)
         u = torch.nn.functional.silu(pairs[..., 0]) * pairs[..., 1]
     else:
-        u = torch.nn.functional.gelu(u)
+        u = torch.nn.functional.gelu(u, approximate="tanh" if c.get("tanh") else "none")
     return linear(p, f"h.{layer}.mlp.c_proj", u)
 
 

@@ -25,7 +25,8 @@ std::vector<std::string> cases_on(pmm::GridShape const& shape) {
                         shape == pmm::GridShape{1, 4, 1, 2} || shape == pmm::GridShape{2, 2, 2, 2} ||
                         shape == pmm::GridShape{1, 4, 2, 2};
   if (shape.num_ranks() <= 4 || is_named)
-    some.insert(some.end(), {"grouped", "llama", "rotary_biased", "rms_untied", "dropout"});
+    some.insert(some.end(), {"grouped", "llama", "rotary_biased", "rms_untied", "dropout", "tanh",
+                             "head_norms", "scaled_rotary"});
   return some;
 }
 

@@ -16,6 +16,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 using runtime::throw_user;
 
+constexpr std::int64_t most_layers = 10'000;
+
 constexpr std::array<std::pair<std::string_view, HfFamily>, 6> families{{{"gpt2", HfFamily::gpt2},
                                                                          {"llama", HfFamily::llama},
                                                                          {"mistral", HfFamily::llama},
@@ -86,12 +88,22 @@ class Fields {
     asked_.insert(name);
     return json_.contains(name) ? json_.at(name) : Json();
   }
-  [[nodiscard]] std::int64_t count(std::string const& name, std::int64_t otherwise = 0) {
+  /// A whole number from 1 to `largest`; `otherwise` if it is missing, unless that is 0.
+  [[nodiscard]] std::int64_t count(std::string const& name, std::int64_t otherwise = 0,
+                                   std::int64_t largest = most) {
     auto const value = get(name);
-    if (value.is_null() && otherwise > 0) return otherwise;
-    if (!value.is_number_integer() || value.get<std::int64_t>() < 1 || value.get<std::int64_t>() > most)
-      fail("{} is {}, where a number from 1 to {} is needed", name, value.dump(), most);
+    return value.is_null() && otherwise > 0 ? otherwise : count_of(name, value, largest);
+  }
+  [[nodiscard]] std::int64_t count_of(std::string const& name, Json const& value,
+                                      std::int64_t largest = most) const {
+    if (!value.is_number_integer() || value.get<double>() < 1 ||
+        value.get<double>() > static_cast<double>(largest))
+      fail("{} is {}, where a number from 1 to {} is needed", name, value.dump(), largest);
     return value.get<std::int64_t>();
+  }
+  /// Throws UserError if the field is missing: its default differs from family to family.
+  void require_present(std::string const& name) const {
+    if (!json_.contains(name)) fail("{} is missing", name);
   }
   [[nodiscard]] double number(std::string const& name, double otherwise) {
     auto const value = get(name);
@@ -114,8 +126,7 @@ class Fields {
   /// The field must be missing or have this value.
   void require(std::string const& name, Json const& wanted) {
     if (auto const value = get(name); !value.is_null() && value != wanted)
-      fail("{} is {}; models with another value than {} are not computed here", name, value.dump(),
-           wanted.dump());
+      fail("{} is {}; only {} is supported", name, value.dump(), wanted.dump());
   }
   void require_all_known() const {
     for (auto const& [name, value] : json_.items())
@@ -124,18 +135,20 @@ class Fields {
   }
 
  private:
-  static constexpr std::int64_t most = std::int64_t{1} << 31;
+  static constexpr std::int64_t most = std::int64_t{1} << 24;
   std::string path_;
   Json json_;
   std::set<std::string> asked_;
 };
 
-void read_rope(Fields& fields, TransformerSettings& s) {
+void read_rope(Fields& fields, HfFamily family, TransformerSettings& s) {
   // Version 5 writes the first, version 4 the second; with both a file serves either.
   auto rope = fields.get("rope_parameters");
   auto const scaling = fields.get("rope_scaling");
   if (rope.is_null()) rope = scaling;
   if (!scaling.is_null() && scaling != rope) fields.fail("rope_scaling is not what rope_parameters is");
+  if (family != HfFamily::llama && (!rope.is_object() || !rope.contains("rope_theta")))
+    fields.require_present("rope_theta");
   s.rotary_base = fields.number("rope_theta", s.rotary_base);
   if (rope.is_null()) return;
   if (!rope.is_object()) fields.fail("the rotary positions are {}, no object", rope.dump());
@@ -151,7 +164,8 @@ void read_rope(Fields& fields, TransformerSettings& s) {
   if (type == "llama3") {
     s.rotary_scaling =
         pmm::RotaryScaling{number("factor"), number("low_freq_factor"), number("high_freq_factor"),
-                           static_cast<std::int64_t>(number("original_max_position_embeddings"))};
+                           fields.count_of("original_max_position_embeddings",
+                                           rope.value("original_max_position_embeddings", Json()))};
   } else if (type != "default") {
     fields.fail("rotary positions of rope_type {} are not computed here; default and llama3 are",
                 type.dump());
@@ -166,13 +180,17 @@ void read_rope(Fields& fields, TransformerSettings& s) {
 void read_experts(Fields& fields, HfFamily family, TransformerSettings& s) {
   auto& experts = s.experts;
   auto const of_local = fields.get("num_local_experts"), of_all = fields.get("num_experts");
-  experts.num_experts = fields.count(of_local.is_null() ? "num_experts" : "num_local_experts");
+  constexpr std::int64_t most_experts = 1 << 14;
+  experts.num_experts =
+      fields.count(of_local.is_null() ? "num_experts" : "num_local_experts", 0, most_experts);
   if (!of_local.is_null() && !of_all.is_null() && of_local != of_all)
     fields.fail("num_local_experts is {}, and num_experts {}", of_local.dump(), of_all.dump());
-  experts.top_k = fields.count("num_experts_per_tok", 2);
+  experts.top_k = fields.count("num_experts_per_tok");
   if (family == HfFamily::qwen3_moe) experts.normalizes_weights = fields.flag("norm_topk_prob", false);
   if (experts.top_k == 1 && experts.normalizes_weights)
-    fields.fail("one expert per token with weights that are normalized: its weight would always be 1");
+    fields.fail(
+        "num_experts_per_tok is 1 and the weights are normalized, so every weight would be 1; this is not "
+        "computed here");
   if (family == HfFamily::mixtral) return;
   experts.every = fields.count("decoder_sparse_step", 1);
   fields.require("mlp_only_layers", Json::array());
@@ -187,8 +205,8 @@ void read_experts(Fields& fields, HfFamily family, TransformerSettings& s) {
 
 TransformerSettings read_gpt2(Fields& fields) {
   auto const hidden = fields.count("n_embd");
-  auto s = gpt2_settings(fields.count("n_layer"), hidden, fields.count("n_head"), fields.count("vocab_size"),
-                         fields.count("n_positions"));
+  auto s = gpt2_settings(fields.count("n_layer", 0, most_layers), hidden, fields.count("n_head"),
+                         fields.count("vocab_size"), fields.count("n_positions"));
   s.feed_forward = fields.count("n_inner", 4 * hidden);
   s.norm_epsilon = fields.number("layer_norm_epsilon", s.norm_epsilon);
   s.tied_head = fields.flag("tie_word_embeddings", true);
@@ -226,7 +244,7 @@ void read_window(Fields& fields, HfConfig& config) {
 void read_llama(Fields& fields, HfConfig& config) {
   auto const hidden = fields.count("hidden_size");
   auto const heads = fields.count("num_attention_heads");
-  auto s = llama_settings(fields.count("num_hidden_layers"), hidden, heads,
+  auto s = llama_settings(fields.count("num_hidden_layers", 0, most_layers), hidden, heads,
                           fields.count("num_key_value_heads", heads), fields.count("vocab_size"),
                           fields.count("max_position_embeddings", 2048));
   s.feed_forward = fields.count("intermediate_size");
@@ -234,6 +252,7 @@ void read_llama(Fields& fields, HfConfig& config) {
   auto const head_dim = fields.get("head_dim");
   if (!head_dim.is_null()) s.head_width = fields.count("head_dim");
   if (s.head_width == usual) s.head_width = 0;
+  if (config.family != HfFamily::llama) fields.require_present("rms_norm_eps");
   s.norm_epsilon = fields.number("rms_norm_eps", 1e-6);
   s.tied_head = fields.flag("tie_word_embeddings", false);
   s.has_head_norms = config.family == HfFamily::qwen3 || config.family == HfFamily::qwen3_moe;
@@ -241,7 +260,7 @@ void read_llama(Fields& fields, HfConfig& config) {
     fields.fail("hidden_act {}: silu is computed here", activation);
   fields.require("attention_bias", false);
   fields.require("mlp_bias", false);
-  read_rope(fields, s);
+  read_rope(fields, config.family, s);
   if (config.family == HfFamily::mixtral || config.family == HfFamily::qwen3_moe)
     read_experts(fields, config.family, s);
   config.settings = s;
@@ -263,6 +282,7 @@ HfConfig read_hf_config(std::filesystem::path const& path) {
   if (known == families.end())
     fields.fail("model_type '{}' is none of gpt2, llama, mistral, mixtral, qwen3, qwen3_moe", type);
   HfConfig config{known->second, {}, {}};
+  if (type == "mistral") fields.require_present("sliding_window");
   if (config.family == HfFamily::gpt2)
     config.settings = read_gpt2(fields);
   else

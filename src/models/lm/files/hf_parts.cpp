@@ -40,13 +40,14 @@ class PartList {
                                            std::int64_t first_key, std::int64_t first_value) const {
     auto const d = s_.head_dim();
     auto const queries = s_.num_heads / s_.num_kv_heads * d;
-    std::vector<Columns> columns;
-    for (std::int64_t g = 0; g < s_.num_kv_heads; ++g) {
-      auto const first = g * (queries + 2 * d);
-      columns.push_back({q, queries, g * queries, first});
-      columns.push_back({k, d, first_key + g * d, first + queries});
-      columns.push_back({v, d, first_value + g * d, first + queries + d});
-    }
+    auto const first = [&](std::int64_t g) { return g * (queries + 2 * d); };
+    std::vector<Columns> columns; // those of a tensor one after the other, so that it is read once
+    for (std::int64_t g = 0; g < s_.num_kv_heads; ++g)
+      columns.push_back({q, queries, g * queries, first(g)});
+    for (std::int64_t g = 0; g < s_.num_kv_heads; ++g)
+      columns.push_back({k, d, first_key + g * d, first(g) + queries});
+    for (std::int64_t g = 0; g < s_.num_kv_heads; ++g)
+      columns.push_back({v, d, first_value + g * d, first(g) + queries + d});
     return columns;
   }
   void add_gpt2_layer(std::int64_t l) {

@@ -238,7 +238,7 @@ void export_hf_weights(runtime::Communicator const& comm, std::filesystem::path 
     auto const family = family_of(settings);
     if (std::filesystem::exists(output) &&
         (!std::filesystem::is_directory(output) || !std::filesystem::is_empty(output)))
-      throw_user("export-weights: '{}' exists; name a new folder", output.string());
+      throw_user("export-weights: '{}' is not an empty folder; name a new one", output.string());
     auto const file = Hdf5File::open(weights);
     auto const is_double = file.type(array_of("wte.weight")) == runtime::Hdf5Type::float64;
     auto const parts = parts_of(family, settings);
@@ -246,14 +246,14 @@ void export_hf_weights(runtime::Communicator const& comm, std::filesystem::path 
     std::error_code error;
     std::filesystem::create_directories(output, error);
     if (error) throw_user("export-weights: '{}' cannot be made: {}", output.string(), error.message());
-    std::ofstream config(output / "config.json");
-    config << text;
-    if (!config.flush())
-      throw_user("export-weights: '{}' cannot be written", (output / "config.json").string());
     if (is_double)
       write_shards<double>(file, tensors_of(parts, runtime::TensorType::float64), output);
     else
       write_shards<float>(file, tensors_of(parts, runtime::TensorType::float32), output);
+    std::ofstream config(output / "config.json"); // last: without it the folder is no model
+    config << text;
+    if (!config.flush())
+      throw_user("export-weights: '{}' cannot be written", (output / "config.json").string());
   });
 }
 

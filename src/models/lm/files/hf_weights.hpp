@@ -13,8 +13,8 @@
 
 namespace orthant::models {
 
-/// Writes the weights of the folder `model` as a weights file with the record `architecture`. One tensor is in memory at a time, on the
-/// root. Collective over `comm`. Throws UserError if tensors are missing, left over, or of another shape.
+/// Writes the weights of the folder `model` as a weights file with the record `architecture`. One parameter and one of its tensors are in
+/// memory at a time, on the root. Collective over `comm`. Throws UserError if tensors are missing, left over, or of another shape.
 void import_hf_weights(runtime::Communicator const& comm, std::filesystem::path const& model,
                        HfConfig const& config, std::filesystem::path const& output,
                        Architecture const& architecture);

@@ -38,7 +38,7 @@ std::string_view name_of(FeedForward kind) {
 FeedForward parse_feed_forward(std::string_view word) {
   for (auto const kind : {FeedForward::gelu, FeedForward::gelu_tanh, FeedForward::swiglu})
     if (name_of(kind) == word) return kind;
-  runtime::throw_user("--activation is gelu, gelu_tanh or swiglu, not '{}'", word);
+  runtime::throw_user("an activation is gelu, gelu_tanh or swiglu, not '{}'", word);
 }
 
 std::string text_of(std::optional<pmm::RotaryScaling> const& scaling) {
@@ -54,7 +54,7 @@ std::optional<pmm::RotaryScaling> parse_rotary_scaling(std::string const& text) 
                                  &scaling.high, &scaling.num_positions, &end);
   if (found != 4 || end != static_cast<int>(text.size()))
     runtime::throw_user(
-        "--rotary-scaling is none or four numbers FACTOR,LOW,HIGH,POSITIONS such as 8,1,4,8192, not '{}'",
+        "rotary scaling is none or four numbers FACTOR,LOW,HIGH,POSITIONS such as 8,1,4,8192, not '{}'",
         text);
   return scaling;
 }
@@ -121,6 +121,10 @@ void require_valid(TransformerSettings const& s) {
   if (s.positions == Positions::rotary && s.head_dim() % 2 != 0)
     runtime::throw_user("rotary positions turn pairs of numbers, and heads of {} numbers have no whole pairs",
                         s.head_dim());
+  if (!(s.norm_epsilon >= 0 && s.norm_epsilon <= 1))
+    runtime::throw_user("norms that add {} to the variance; give a number from 0 to 1", s.norm_epsilon);
+  if (!(s.rotary_base > 1 && std::isfinite(s.rotary_base)))
+    runtime::throw_user("rotary positions with base {}; give a number above 1", s.rotary_base);
   if (s.rotary_scaling) require_valid_scaling(*s.rotary_scaling);
   if (!(s.dropout >= 0 && s.dropout < 1)) runtime::throw_user("a dropout of {} is not in [0, 1)", s.dropout);
   if (s.checkpoint_every < 0)

@@ -192,9 +192,9 @@ void HeadNorms<T>::backward(DefaultExec const& exec, pmm::DistMatrix<T> const& q
   std::int64_t bytes = 0;
   for_each_panel(qkv_gradient, [&](auto const& norm, auto const& gradient, auto const& before) {
     bytes += before.num_rows * before.num_columns * std::int64_t{sizeof(T)};
-    Kokkos::parallel_for("orthant::models::sum_head_scales", Rows(exec, 0, num_row_parts),
+    Kokkos::parallel_for("orthant::models::norm_heads_backward/sums", Rows(exec, 0, num_row_parts),
                          SumScales<T>{gradient, before, width, epsilon, sums_.data()});
-    Kokkos::parallel_for("orthant::models::add_head_scales", Rows(exec, 0, width),
+    Kokkos::parallel_for("orthant::models::norm_heads_backward/parts", Rows(exec, 0, width),
                          AddParts<T>{sums_.data(), width, norm.scale_gradient.local().data()});
     Kokkos::parallel_for("orthant::models::norm_heads_backward", Rows(exec, 0, before.num_rows),
                          NormHeadsBackward<T>{gradient, before, norm.scale.local().data(), width, epsilon});
