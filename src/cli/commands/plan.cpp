@@ -256,7 +256,9 @@ int run(PlanOptions const& options, Context& context) {
   auto settings = settings_of(options);
   if (auto const own = models::traits_of(settings.model, settings.aggregator).own;
       own && !own->is_listed() && world.is_root())
-    context.log().warn("of --model {} the lists have only the products with A^", own->name);
+    context.log().warn(
+        "--model {}: predictions include only the products with A^; its other operations are not listed",
+        own->name);
   auto const store = open_store(context, options, settings);
   auto const facts = store ? store->facts() : facts_of_counts(options);
   auto const num_ranks = planned_ranks(options.ranks, options.grid, world);

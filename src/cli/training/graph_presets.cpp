@@ -48,7 +48,11 @@ void complete_epoch_options(Context& context, TrainOptions& train) {
   if (train.task == "links")
     runtime::throw_user(
         "bench epoch has no bare products of the scores of links so far: leave out --task links");
-  if (models::traits_of(models::parse_model(train.model), aggregator_of(train)).takes_maximum)
+  auto const traits = models::traits_of(models::parse_model(train.model), aggregator_of(train));
+  if (traits.has_powers || traits.own)
+    runtime::throw_user("bench epoch has no bare products of --model {} so far: take another one",
+                        train.model);
+  if (traits.takes_maximum)
     runtime::throw_user("bench epoch has no bare products of maxima so far: leave out --aggregator max");
   if (train.model == "transformer")
     runtime::throw_user(

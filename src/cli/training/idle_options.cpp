@@ -95,13 +95,12 @@ void add_operator(List& list, TrainOptions const& o, models::ModelTraits const& 
     list.push_back({"batch-edges", "no layer multiplies by weights of edges",
                     [](auto& options) { options.batch_edges = "auto"; }});
   if (traits.begins_dense() || reads_edges || traits.has_powers || traits.own)
-    list.push_back({"order", fmt::format("--model {} has one order of its products", o.model),
+    list.push_back({"order", fmt::format("--model {} always multiplies in the same order", o.model),
                     [](auto& options) { options.order = "auto"; }});
   if (traits.needs_owners() && o.schedule == "pmm3d")
-    list.push_back(
-        {"schedule",
-         fmt::format("--model {} is computed by the owners of vertices, which is --schedule rows", o.model),
-         [](auto& options) { options.schedule = "rows"; }});
+    list.push_back({"schedule",
+                    fmt::format("--model {} needs --schedule rows, which is used instead", o.model),
+                    [](auto& options) { options.schedule = "rows"; }});
   else if (o.schedule == "pmm3d")
     list.push_back(
         {"gather", "--schedule pmm3d moves whole blocks", [](auto& options) { options.gather = "auto"; }});
@@ -129,13 +128,13 @@ void add_pruning(List& list, TrainOptions const& o, models::ModelTraits const& t
   else if (o.mode == "minibatch")
     add("it is for steps on the full graph");
   else if (o.schedule == "pmm3d" && !traits.needs_owners())
-    add("only the owners of vertices, which is --schedule rows, can skip some");
+    add("vertices can be skipped only in --schedule rows");
   else if (o.norm == "batch")
     add("--norm batch takes means over all vertices");
   else if (traits.has_powers || traits.own)
     add(fmt::format("a layer of --model {} reads more than the neighbors of its output's vertices", o.model));
   else if (traits.attention == models::AttentionKind::transformer)
-    add("--model transformer has queries of all vertices");
+    add("--model transformer computes queries for all vertices");
 }
 
 List without_meaning(TrainOptions const& o) {

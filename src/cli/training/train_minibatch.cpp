@@ -67,10 +67,9 @@ void describe_kept_neighbours(Context const& context, graph::StoreFacts const& f
 
 /// Weights of the edges in a batch, for the metrics.
 std::string_view edges_of(TrainOptions const& options, models::MiniBatchSettings const& batches) {
-  if (models::traits_of(models::parse_model(options.model), aggregator_of(options)).attention)
-    return "attention";
-  if (models::traits_of(models::parse_model(options.model), aggregator_of(options)).takes_maximum)
-    return "maximum";
+  auto const traits = models::traits_of(models::parse_model(options.model), aggregator_of(options));
+  if (traits.attention) return "attention";
+  if (traits.takes_maximum) return "maximum";
   return batches.edges == sampling::BatchEdges::renormalize ? "renormalize" : "rescale";
 }
 

@@ -143,7 +143,10 @@ void apply_dropout_to_piece_on_host(DefaultExec const& exec, Vector<T> const& fr
 Activation parse_activation(std::string_view word) {
   for (std::size_t kind = 0; kind < pmm::activation_facts.size(); ++kind)
     if (name_of(static_cast<Activation>(kind)) == word) return static_cast<Activation>(kind);
-  runtime::throw_user("--activation is relu, elu, gelu, silu, leaky_relu or tanh, not '{}'", word);
+  std::vector<std::string_view> known;
+  for (std::size_t kind = 0; kind < pmm::activation_facts.size(); ++kind)
+    known.push_back(name_of(static_cast<Activation>(kind)));
+  runtime::throw_user("--activation is one of {}, not '{}'", fmt::join(known, ", "), word);
 }
 
 void plan_bias_relu_dropout(pmm::StepPlan& step, pmm::Placement const& z, bool has_bias, bool draws_mask,

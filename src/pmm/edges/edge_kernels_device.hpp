@@ -133,7 +133,7 @@ struct WeightedSums {
   T factor;
   T const* operand;
   T* result;
-  bool are_signed;
+  bool are_signed = false;
 
   [[nodiscard]] bool is_aligned() const { return begins_packs(operand); }
   template<int pack>

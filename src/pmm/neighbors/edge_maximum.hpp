@@ -29,7 +29,8 @@ struct MaximumMemory {
 /// of the of_block parts over the axis is P.
 enum class MaximumPart : std::uint8_t { all, of_block };
 
-/// p := `part` of P. `kept` [edges]: edges with the number 0 are left out; empty: none is. column_ids [columns] must be unique over the ranks of `axis`, which have different columns of the same rows.
+/// p := `part` of P. `kept` [edges]: edges whose number is 0 are left out; empty: no edge is left out. column_ids [columns] must be unique
+/// over the ranks of `axis`, which have different columns of the same rows.
 /// Collective over `axis`: one all_reduce of 16 bytes per element. Enqueues on exec; does not fence. Adds one pass to `passes`.
 /// Cost: edges x width comparisons.
 template<class T>

@@ -8,10 +8,13 @@
 //   GELU     y = z Phi(z)             dz = dy (Phi(z) + z phi(z))                Phi(z) = (1 + erf(z / sqrt 2)) / 2
 //   SwiGLU   y = g s(g) u             dg = dy u s(g) (1 + g (1 - s(g)))          du = dy g s(g)
 //
-// GELU uses the exact Phi. Models of GPT-2's kind were trained with an approximation, Phi(z) = (1 + tanh(c (z + 0.044715 z^3))) / 2
-// with c = sqrt(2 / pi), which differs by up to 4.7e-4: FeedForward::gelu_tanh. In single precision on hosts, Phi is computed from one exponential and
-// a polynomial (errors: token_kernels_host.hpp), with the same bits for every instruction set. Otherwise it is computed by
-// functions of the C++ library. Sources: Hendrycks & Gimpel (arXiv 1606.08415), Shazeer (arXiv 2002.05202).
+// GELU uses the exact Phi. In single precision on hosts, Phi is computed from one exponential and a polynomial (errors:
+// kernels/normal_host_kernel.inc), with the same bits for every instruction set. Otherwise it is computed by functions of the C++
+// library. GPT-2 and similar models were trained with an approximation that differs by up to 4.7e-4 (FeedForward::gelu_tanh):
+//
+//   Phi(z) = (1 + tanh(c (z + 0.044715 z^3))) / 2,  c = sqrt(2 / pi)
+//
+// Sources: Hendrycks & Gimpel (arXiv 1606.08415), Shazeer (arXiv 2002.05202).
 
 #include "pmm/cost/step_plan.hpp"
 #include "runtime/arrays/views.hpp"

@@ -70,7 +70,7 @@ def weights_are_evaluated(ranks):
                 require(len(goes_on) == 4, f"{goes_on}", done)
                 other = ["2" if word == "4" and words[i - 1] == "--heads" else word for i, word in enumerate(words)]
                 expect_mistake(ranks, [*other, "--init-from", weights], r"another architecture: its heads is 4")
-            require("--schedule has no effect: attention" in expect_success(ranks, [*evaluate, "--schedule", "pmm3d"]).stderr, "says nothing of the schedule", done)
+            require("needs --schedule rows, which is used instead" in expect_success(ranks, [*evaluate, "--schedule", "pmm3d"]).stderr, "says nothing of the schedule", done)
             expect_mistake(ranks, ["export-weights", weights, "-o", tensors], r"has layers of attention, which are not exported")
 
 

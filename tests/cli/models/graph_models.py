@@ -101,11 +101,13 @@ def weights_know_their_operator(ranks):
                 for score in ("val_loss", "test_loss", "val_acc"):
                     require(abs(found[score] - trained[score]) < 1e-10, f"{options}: {score} {found[score]}, {trained[score]}", done)
             if options[0] == "--model":
-                expect_mistake(ranks, [*words, "--normalize", "sym"], rf"weights are of {options[1]}, whose operator is given; leave out --normalize")
+                again = expect_success(ranks, [*words, "--normalize", "sym"])
+                require(f"--normalize has no effect: --model {options[1]} has an operator of its own" in again.stderr, "does not say whose operator it is", again)
             expect_success(ranks, ["export-weights", weights, "-o", tensors, "--force"])
             shapes, about = read_safetensors(tensors)
             model = options[1] if options[0] == "--model" else "gcn"
             expected = {"gcn": {"convs.0.lin.weight", "convs.0.bias"},
+                        "graphconv": {"convs.0.lin_rel.weight", "convs.0.lin_rel.bias", "convs.0.lin_root.weight"},
                         "sage": {"convs.0.lin_l.weight", "convs.0.lin_l.bias", "convs.0.lin_r.weight"},
                         "gin": {"convs.0.eps", *(f"convs.0.nn.lins.{part}.{leaf}" for part in (0, 1) for leaf in ("weight", "bias"))}}[model]
             require({name for name in shapes if name.startswith("convs.0")} == expected, f"has {sorted(shapes)}", done)
@@ -230,33 +232,33 @@ def options_without_meaning_are_reported(ranks):
     with tempfile.TemporaryDirectory() as scratch:
         batches = ["--mode", "minibatch", "--batch", "20"]
         for words, option, reason in (
-                ([], ["--aggregator", "sum"], r"it is for --model sage"),
+                ([], ["--aggregator", "sum"], r"it is for --model sage and graphconv"),
                 (["--layers", "1"], ["--activation", "gelu"], r"one layer alone has no hidden layers"),
                 (["--layers", "1"], ["--norm", "rms"], r"one layer alone has no hidden layers"),
                 (["--layers", "1"], ["--residual"], r"one layer alone has no hidden layers"),
                 (["--layers", "1"], ["--hidden", "64"], r"one layer alone has no hidden layers"),
-                ([], ["--propagation-steps", "3"], r"it is for --model sgc and appnp"),
+                ([], ["--propagation-steps", "3"], r"it is for --model sgc, appnp and tag"),
                 (SGC, ["--teleport", "0.5"], r"it is for --model appnp and gcnii"),
                 (SGC, ["--layers", "4"], r"--model sgc has one linear layer"),
                 (SGC, ["--norm", "rms"], r"--model sgc has no hidden layers"),
                 (APPNP, ["--theta", "0.5"], r"it is for --model gcnii"),
-                (APPNP, ["--order", "transform"], r"--model appnp has one order of its products"),
+                (APPNP, ["--order", "transform"], r"--model appnp always multiplies in the same order"),
                 (GCNII, ["--head"], r"--model gcnii always has one"),
-                (GCNII, ["--order", "transform"], r"--model gcnii has one order of its products"),
-                ([*SAGE, "max"], ["--order", "transform"], r"--model sage has one order of its products"),
+                (GCNII, ["--order", "transform"], r"--model gcnii always multiplies in the same order"),
+                ([*SAGE, "max"], ["--order", "transform"], r"--model sage always multiplies in the same order"),
                 ([*SAGE, "max", *batches], ["--batch-edges", "rescale"], r"no layer multiplies by weights of edges"),
                 ([*SAGE, "mean"], ["--normalize", "sym"], r"--model sage has an operator of its own"),
                 ([], ["--heads", "2"], r"it is for --model gat, gatv2 and transformer"),
-                (["--model", "gat"], ["--schedule", "pmm3d"], r"attention is computed by the owners of vertices, which is --schedule rows"),
+                (["--model", "gat"], ["--schedule", "pmm3d"], r"--model gat needs --schedule rows, which is used instead"),
                 (["--model", "gat"], ["--normalize", "row"], r"--model gat has an operator of its own"),
                 (["--model", "gat", *batches], ["--batch-edges", "renormalize"], r"no layer multiplies by weights of edges"),
                 (GIN, ["--head"], r"--model gin always has one"),
                 (GIN, ["--self-loops", "add"], r"--model gin has an operator of its own"),
                 (["--schedule", "pmm3d"], ["--gather", "needed"], r"--schedule pmm3d moves whole blocks"),
-                (["--schedule", "pmm3d"], ["--prune", "on"], r"only the owners of vertices, which is --schedule rows, can skip some"),
+                (["--schedule", "pmm3d"], ["--prune", "on"], r"vertices can be skipped only in --schedule rows"),
                 (batches, ["--prune", "on"], r"it is for steps on the full graph"),
                 (["--model", "tag"], ["--prune", "on"], r"a layer of --model tag reads more than the neighbors of its output's vertices"),
-                (["--model", "transformer"], ["--prune", "on"], r"--model transformer has queries of all vertices"),
+                (["--model", "transformer"], ["--prune", "on"], r"--model transformer computes queries for all vertices"),
                 (["--norm", "batch"], ["--prune", "on"], r"--norm batch takes means over all vertices"),
         ):
             train = ["train", "--dataset", "karate", "--compute-dtype", "fp64", "--epochs", "2", *words]
@@ -277,20 +279,20 @@ def mistakes(ranks):
             (["--normalize", "sym", "--self-loops", "keep"], r"--self-loops keep needs --normalize none"),
             (["--self-loops", "keep"], r"--self-loops keep needs --normalize none"),
             (["--activation", "selu"], r"'selu' is none of relu, elu, gelu, silu, leaky_relu, tanh"),
-            (["--model", "appnpp"], r"'appnpp' is none of gcn, sage, gin, sgc, appnp, gcnii"),
+            (["--model", "appnpp"], r"'appnpp' is none of gcn, sage, graphconv, tag, gin, sgc, appnp, gcnii, gat, gatv2, transformer; did you mean 'appnp'"),
             ([*APPNP, "--propagation-steps", "0"], r"--propagation-steps: is 0, but must be at least 1"),
             ([*APPNP, "--teleport", "1.5"], r"--teleport: is 1.5, but must be at least 0 and at most 1"),
             ([*GCNII, "--theta", "0"], r"--theta: is 0, but must be more than 0"),
-            ([*APPNP, "--head"], r"--head goes with --model gcn and sage: leave it out with --model appnp"),
-            ([*APPNP, "--residual"], r"--residual goes with --model gcn and sage"),
-            ([*GCNII, "--input-projection"], r"--input-projection goes with --model gcn, sage and gin"),
+            ([*APPNP, "--head"], r"--model appnp does not support --head so far: leave it out"),
+            ([*APPNP, "--residual"], r"--model appnp does not support --residual so far"),
+            ([*GCNII, "--input-projection"], r"--model gcnii does not support --input-projection so far"),
             ([*APPNP, "--operand-dtype", "bf16"], r"--operand-dtype of 16 bits goes with --model gcn"),
             ([*SAGE, "least"], r"'least' is none of auto, mean, sum, max"),
             ([*SAGE, "mean", "--operand-dtype", "bf16"], r"--operand-dtype of 16 bits goes with --model gcn"),
             (["--edge-dropout", "1"], r"--edge-dropout: is 1, but must be at least 0 and at most 0.999"),
             (["--model", "gat", "--hidden", "9"], r"hidden layers of 9 columns cannot be cut in 8 heads"),
             (["--model", "gat", "--heads", "0"], r"--heads: is 0, but must be at least 1"),
-            ([*GIN, "--residual"], r"--residual goes with --model gcn and sage"),
+            ([*GIN, "--residual"], r"--model gin does not support --residual so far"),
             ([*SAGE, "sum", "--mode", "minibatch", "--batch", "9", "--batch-edges", "renormalize"], r"renormalize needs a normalized graph"),
     ):
         expect_mistake(ranks, [*train, *words], message)

@@ -8,12 +8,8 @@ namespace orthant::models {
 namespace {
 
 /// Rejects settings that cannot be trained in batches, before anything is read.
-void require_trainable(pmm::ProcessGrid const& grid, NetworkSettings const& model,
-                       TrainSettings const& settings, MiniBatchSettings const& batches) {
-  if (weighs_neighbours(model) && batches.edges == sampling::BatchEdges::renormalize)
-    runtime::throw_user(
-        "--batch-edges renormalize weighs the edges of a batch, which --model {} does itself: leave it out",
-        name_of(model.model));
+void require_trainable(pmm::ProcessGrid const& grid, TrainSettings const& settings,
+                       MiniBatchSettings const& batches) {
   for (auto const axis : pmm::spatial_axes)
     if (batches.batch_size < grid.size(axis))
       runtime::throw_user(
@@ -32,7 +28,7 @@ MiniBatchNetwork<T>::MiniBatchNetwork(pmm::ProcessGrid const& grid, graph::Graph
                                       MiniBatchSettings const& batch_settings)
     : grid_(grid),
       num_sampled_epochs_(settings.num_epochs - batch_settings.num_full_epochs),
-      sampler_((require_trainable(grid, model_settings, settings, batch_settings),
+      sampler_((require_trainable(grid, settings, batch_settings),
                 make_sampler(grid, store, batch_settings, model_settings.seed))),
       settings_(with_num_steps(settings,
                                num_sampled_epochs_ * sampler_->num_steps() + batch_settings.num_full_epochs)),

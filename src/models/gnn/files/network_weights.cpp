@@ -3,6 +3,7 @@
 
 #include "runtime/comm/together.hpp"
 
+#include <algorithm>
 #include <charconv>
 
 namespace orthant::models {
@@ -105,23 +106,56 @@ std::optional<std::string> weights_of_classes(WeightsFacts const& facts) {
 
 namespace {
 
+/// Whether the file records a language model; "transformer" is the name of a graph network, too.
+bool is_of_language_model(Hdf5File const& file) {
+  return file.contains_attribute("/", "position_kind");
+}
+
 /// Number of heads and columns per head of an attention layer whose weight has `num_columns` columns (gnn/plan/network_plan.hpp).
 /// GAT has vectors of 2 d numbers for heads x d columns, GATv2 vectors of d numbers for twice as many columns.
 pmm::Heads heads_of(std::int64_t num_heads, std::int64_t num_vector, std::int64_t num_columns,
                     WeightsFacts& facts) {
   if (facts.model == Model::transformer) return {num_heads, num_vector / 2};
   auto const is_dynamic = num_columns == 2 * num_heads * num_vector;
-  facts.model = is_dynamic ? Model::gatv2 : Model::gat;
+  if (facts.model == Model::gcn)
+    facts.model = is_dynamic ? Model::gatv2 : Model::gat; // files that record none
   return {num_heads, num_vector / (is_dynamic ? 1 : 2)};
 }
 
 } // namespace
 
+std::optional<Model> recorded_model(Hdf5File const& file, std::filesystem::path const& path) {
+  if (!file.contains_attribute("/", "model")) return std::nullopt;
+  auto const name = file.read_text("/", "model");
+  if (is_of_language_model(file))
+    runtime::throw_user("{} holds weights of a language model, not of a graph network; export-weights "
+                        "--format hf exports them",
+                        path.string());
+  auto const known = model_names();
+  if (std::ranges::find(known, name) == known.end())
+    runtime::throw_user("{}: its model is '{}', which this program does not have; read it with the program "
+                        "that registers it",
+                        path.string(), name);
+  return parse_model(name);
+}
+
 WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesystem::path const& path) {
   return runtime::together(comm, [&] {
     auto const file = Hdf5File::open(path);
     WeightsFacts facts;
-    if (file.contains_attribute("/", "model")) facts.model = parse_model(file.read_text("/", "model"));
+    auto const recorded = recorded_model(file, path);
+    facts.model = recorded.value_or(facts.model);
+    auto const number = [&](char const* name, auto otherwise) {
+      if (!file.contains_attribute("/", name)) return otherwise;
+      auto const text = file.read_text("/", name);
+      auto value = otherwise;
+      if (std::from_chars(text.data(), text.data() + text.size(), value).ptr != text.data() + text.size())
+        runtime::throw_user("{}: its attribute {} is '{}', which is no number", path.string(), name, text);
+      return value;
+    };
+    facts.num_propagations = number("propagation_steps", facts.num_propagations);
+    auto const num_weights = // of a layer, side by side
+        traits_of(facts.model, facts.aggregator).has_powers ? 1 + facts.num_propagations : 1;
     auto const require_fits = [&](std::string const& parameter, std::int64_t num_rows) {
       if (!facts.widths.empty() && facts.widths.back() != num_rows)
         runtime::throw_user("{}: {} has {} rows, but the layer before it gives {} columns", path.string(),
@@ -142,7 +176,10 @@ WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesyst
       if (!weight) break;
       require_fits(name, (*weight)[0]);
       if (facts.widths.empty()) facts.widths.push_back((*weight)[0]);
-      facts.widths.push_back((*weight)[1]);
+      if (num_weights < 1 || (*weight)[1] % num_weights != 0)
+        runtime::throw_user("{}: {} has {} columns, which are not those of {} weights", path.string(),
+                            array_of(name), (*weight)[1], num_weights);
+      facts.widths.push_back((*weight)[1] / num_weights);
       if (auto const vectors = weight_extents(file, path, fmt::format("layer{}.attention", layer))) {
         heads.push_back(heads_of((*vectors)[0], (*vectors)[1], (*weight)[1], facts));
         facts.widths.back() = heads.back().columns();
@@ -158,18 +195,8 @@ WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesyst
       require_fits("head.weight", (*head)[0]);
       facts.head_classes = (*head)[1];
     }
-    if (file.contains(array_of("layer0.self_weight"))) facts.model = Model::sage;
-    if (file.contains(array_of("layer0.epsilon"))) facts.model = Model::gin;
-    if (file.contains_attribute("/", "model")) facts.model = parse_model(file.read_text("/", "model"));
-    auto const number = [&](char const* name, auto otherwise) {
-      if (!file.contains_attribute("/", name)) return otherwise;
-      auto const text = file.read_text("/", name);
-      auto value = otherwise;
-      if (std::from_chars(text.data(), text.data() + text.size(), value).ptr != text.data() + text.size())
-        runtime::throw_user("{}: its attribute {} is '{}', which is no number", path.string(), name, text);
-      return value;
-    };
-    facts.num_propagations = number("propagation_steps", facts.num_propagations);
+    if (!recorded && file.contains(array_of("layer0.self_weight"))) facts.model = Model::sage;
+    if (!recorded && file.contains(array_of("layer0.epsilon"))) facts.model = Model::gin;
     facts.teleport = number("teleport", facts.teleport);
     facts.theta = number("theta", facts.theta);
     if (file.contains_attribute("/", "aggregator"))

@@ -67,6 +67,11 @@ struct WeightsFacts {
 /// nullopt if all weights match.
 [[nodiscard]] std::optional<std::string> weights_of_classes(WeightsFacts const& facts);
 
+/// The model that a file records, or nullopt. Throws UserError if it is of a language model or of a convolution that this program does not
+/// have. Not collective.
+[[nodiscard]] std::optional<Model> recorded_model(runtime::Hdf5File const& file,
+                                                  std::filesystem::path const& path);
+
 /// Reads the architecture. Collective over `comm`. Throws UserError if the file is not a weights file.
 [[nodiscard]] WeightsFacts read_weights_facts(runtime::Communicator const& comm,
                                               std::filesystem::path const& path);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/files/state_dict.hpp"
 
+#include "models/gnn/files/network_weights.hpp"
 #include "models/parameters/weights_file.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/files/hdf5_output.hpp"
@@ -166,7 +167,7 @@ std::vector<std::string> parameters_in(Hdf5File const& file, std::filesystem::pa
           "exported",
           path.string());
     if (name.starts_with("h.") || name.starts_with("wte."))
-      throw_user("{} has weights of a language model, which are not exported", path.string());
+      throw_user("{} holds weights of a language model; --format hf exports them", path.string());
     auto const num_dimensions = file.extents(array).size();
     if (!names.of(name) || num_dimensions < 1 || num_dimensions > 2)
       throw_user("{}: {} is no parameter of a graph network", path.string(), full);
@@ -346,8 +347,8 @@ void export_weights(runtime::Communicator const& comm, std::filesystem::path con
     if (!comm.is_root()) return;
     auto const file = Hdf5File::open(weights);
     auto const has = [&](std::string const& parameter) { return file.contains(array_of(parameter)); };
-    auto const model =
-        file.contains_attribute("/", "model") ? parse_model(file.read_text("/", "model")) : model_of(has);
+    auto const recorded = recorded_model(file, weights);
+    auto const model = recorded ? *recorded : model_of(has);
     if (has("layer0.attention"))
       runtime::throw_user(
           "{} has layers of attention, which are not exported so far: h5py reads them as they are",

@@ -8,7 +8,7 @@
 //    public:
 //     explicit Mine(models::OwnAggregationParts<T> parts);
 //     void forward(..) override;             // to := g(from)
-//     void backward(..) override;            // to := the gradient by the operand of forward(), from := the gradient by its result
+//     void backward(..) override;            // reads the gradient of the result from `from`, writes that of the operand to `to`
 //   };
 //   models::register_convolution<Mine>({.name = "mine", .summary = "..", ..});
 //

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/layers/power_aggregation.hpp"
 
-#include "pmm/kernels/host_parts.hpp"
+#include "models/layers/block_loops.hpp"
 
 #include <utility>
 
@@ -23,17 +23,9 @@ void for_each_in_block(DefaultExec const& exec, char const* label, std::int64_t 
                        ColumnBlock<T> const& block, Visit const& visit) {
   auto const stride = block.stride;
   auto const width = block.width;
-  if constexpr (pmm::runs_on_host)
-    pmm::for_each_part(exec, label, num_rows, [=](std::int64_t begin, std::int64_t end) {
-      for (auto i = begin; i < end; ++i)
-#pragma GCC ivdep
-        for (std::int64_t j = 0; j < width; ++j)
-          visit(i * width + j, i * stride + j);
-    });
-  else
-    Kokkos::parallel_for(
-        label, Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, num_rows * width),
-        KOKKOS_LAMBDA(std::int64_t place) { visit(place, place / width * stride + place % width); });
+  for_each_element(
+      exec, label, num_rows, width,
+      KOKKOS_LAMBDA(std::int64_t i, std::int64_t j) { visit(i * width + j, i * stride + j); });
 }
 
 template<class T>

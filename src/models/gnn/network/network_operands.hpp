@@ -58,9 +58,9 @@ class NetworkInput {
  public:
   using Sum = runtime::SumOf<T>;
 
-  /// Replaces the features, which the network reads with the placement `read`. With `dropout_probability` above 0 it keeps a second copy, in memory that only grows. Dense features that
-  /// are rounded to 16 bits, or may move, lie in `room` until release() unless `room` is empty. Not collective. Throws Error if a
-  /// finite number does not fit fp16.
+  /// Replaces the features, which the network reads with the placement `read`. With `dropout_probability` above 0 it keeps a second copy,
+  /// in memory that only grows. Dense features that are rounded to 16 bits, or may move, lie in `room` until release() unless `room` is
+  /// empty. Not collective. Throws Error if a finite number does not fit fp16.
   void bind(InputFeatures<Sum> features, pmm::Placement const& read, double dropout_probability,
             runtime::Vector<T> const& room);
 

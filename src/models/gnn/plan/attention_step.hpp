@@ -28,9 +28,9 @@ struct AttentionSteps {
   pmm::Heads heads; // of this rank
   std::int64_t first_head = 0;
   std::int64_t num_own = 0;     // rows of U that this rank owns
-  std::int64_t num_results = 0; // and rows of Q
-  bool selects_rows =
-      false; // Q has fewer rows than U: the parts of the scores read per row are selected first
+  std::int64_t num_results = 0; // rows of Q that this rank owns
+  /// Q has fewer rows than U: the parts of the scores that are read per row are selected first.
+  bool selects_rows = false;
 
   /// Length of the coefficients of this rank: one per edge and head.
   [[nodiscard]] std::int64_t num_coefficients() const { return counts.edges * heads.count; }
@@ -71,8 +71,8 @@ struct AttentionScratchPlan {
   std::int64_t sums = 0;   // of the own rows: heads before their mean, and its gradient
   std::int64_t result = 0; // P, and dP
   std::int64_t values = 0; // dR
-  std::int64_t ends =
-      0; // ds and dt, for the block and the own rows; GATv2: dL and the terms of da; dQ and dK; selected rows
+  /// ds and dt, for the block and the own rows; GATv2: dL and the terms of da; transformer: dQ and dK; then selected rows.
+  std::int64_t ends = 0;
   std::int64_t coefficients = 0; // gradient of the coefficients
 
   void add(AttentionSteps const& steps);

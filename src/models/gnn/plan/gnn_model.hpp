@@ -58,7 +58,7 @@ enum class Model : std::uint8_t {
   transformer
 };
 /// The number of models above. Registered convolutions have the values after them.
-inline constexpr std::size_t num_built_in_models = 11;
+inline constexpr auto num_built_in_models = static_cast<std::size_t>(Model::transformer) + 1;
 
 /// How GraphSAGE and GraphConv combine the features of neighbors.
 enum class Aggregator : std::uint8_t { mean, sum, max };

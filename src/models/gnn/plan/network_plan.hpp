@@ -297,7 +297,8 @@ struct NetworkPlan {
 };
 
 /// Whether the layer's input and output have the same rows at the same places, so that rows of the vertex itself do not move. In the
-/// schedule `rows` that is so unless the output keeps fewer rows than the input. Requires needs_own_rows() if rows are left out.
+/// schedule `rows` that is so unless the output keeps fewer rows than the input. If rows are left out, only for layers with
+/// needs_own_rows(): for others, equal numbers of rows need not be the same rows.
 [[nodiscard]] inline bool keeps_rows(NetworkLayerPlan const& layer) {
   return layer.owners && layer.input.extents.rows == layer.output.extents.rows;
 }

@@ -150,12 +150,7 @@ NetworkShape shape_of(graph::StoreFacts const& facts, NetworkSettings const& set
 namespace {
 
 void require_attention(NetworkSettings const& settings) {
-  auto const name = name_of(settings.model);
   if (!weighs_neighbours(settings)) return;
-  if (settings.schedule != Schedule::rows)
-    runtime::throw_user(
-        "--model {} is trained in the schedule rows: leave out --schedule {}, or give --schedule rows", name,
-        name_of(settings.schedule));
   if (settings.num_heads < 1 || settings.num_output_heads < 1)
     runtime::throw_user("{} and {} heads: give --heads and --output-heads of at least 1", settings.num_heads,
                         settings.num_output_heads);
@@ -164,15 +159,6 @@ void require_attention(NetworkSettings const& settings) {
       runtime::throw_user(
           "hidden layers of {} columns cannot be cut in {} heads: give a --hidden that --heads divides",
           width, settings.num_heads);
-}
-
-void require_maximum(NetworkSettings const& settings) {
-  if (!traits_of(settings.model, settings.aggregator).takes_maximum) return;
-  auto const refuse = [](std::string_view what, std::string_view instead) {
-    runtime::throw_user("--aggregator max {}: {}", what, instead);
-  };
-  if (settings.order == ProductOrder::transform_first)
-    refuse("aggregates before it multiplies by the weight", "leave out --order transform");
 }
 
 void require_links(NetworkSettings const& settings) {
@@ -194,20 +180,13 @@ void require_supported_dense(NetworkSettings const& settings) {
   auto const name = name_of(settings.model);
   auto const is_deep = settings.model == Model::gcnii;
   if (settings.has_residuals)
-    runtime::throw_user("--residual goes with --model gcn and sage: leave it out with --model {}", name);
+    runtime::throw_user("--model {} does not support --residual so far: leave it out", name);
   if (settings.projected_width > 0)
-    runtime::throw_user(
-        "--input-projection goes with --model gcn, sage and gin: leave it out with --model {}, whose first "
-        "layer is dense",
-        name);
+    runtime::throw_user("--model {} does not support --input-projection so far: leave it out", name);
   if (settings.has_head && !is_deep)
-    runtime::throw_user("--head goes with --model gcn and sage: leave it out with --model {}", name);
-  if (settings.model == Model::sgc && settings.num_layers() != 1)
-    runtime::throw_user("--model sgc has one layer and no hidden ones: leave out --layers and --hidden");
-  if (is_deep && settings.order == ProductOrder::transform_first)
-    runtime::throw_user(
-        "--order transform goes with --model gcn, sage and gin: leave it out with --model gcnii, which "
-        "aggregates first");
+    runtime::throw_user("--model {} does not support --head so far: leave it out", name);
+  ORTHANT_REQUIRE(settings.model != Model::sgc || settings.num_layers() == 1, "SGC has one layer");
+  ORTHANT_REQUIRE(!is_deep || settings.order != ProductOrder::transform_first, "GCNII aggregates first");
   for (auto const width : settings.hidden_widths)
     if (is_deep && width != settings.hidden_widths.front())
       runtime::throw_user("--model gcnii has hidden layers of one width, not of {} and {}",
@@ -222,9 +201,7 @@ void require_supported(NetworkSettings const& settings) {
     runtime::throw_user("--operand-dtype of 16 bits goes with --model gcn: leave it out with --model {}",
                         name);
   if (settings.model == Model::gin && settings.has_residuals)
-    runtime::throw_user(
-        "--residual goes with --model gcn and sage: leave it out with --model gin, which counts the vertex "
-        "itself in each layer");
+    runtime::throw_user("--model {} does not support --residual so far: leave it out", name);
   if (traits_of(settings.model, settings.aggregator).begins_dense()) require_supported_dense(settings);
 }
 
@@ -233,7 +210,6 @@ void require_supported(NetworkSettings const& settings) {
 NetworkPlan plan_network(graph::StoreFacts const& facts, NetworkSettings const& settings) {
   require_supported(settings);
   require_attention(settings);
-  require_maximum(settings);
   ORTHANT_REQUIRE(!reads_edges(settings) || !facts.is_weighted, "weights that layers ignore: use_operator()");
   require_links(settings);
   auto plan = plan_network(shape_of(facts, settings), settings.order);

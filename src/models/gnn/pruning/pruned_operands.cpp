@@ -94,17 +94,17 @@ IdsOfBlock kept_ids(IdsOfBlock const& ids, PrunedRows const& rows, std::size_t l
 
 /// Makes the operand of layers like `layer` from a block.
 template<class T>
-BlockOfLayers<T> make_block(pmm::ProcessGrid const& grid, NetworkLayerPlan const& layer,
-                            OwnedBlock const& block, IdsOfBlock const& ids, bool drops_edges,
-                            NetworkSettings const& settings) {
+BlockOfLayers<T> make_block(pmm::ProcessGrid const& grid, NetworkLayerPlan const& layer, OwnedBlock block,
+                            IdsOfBlock const& ids, bool drops_edges, NetworkSettings const& settings) {
   auto const& owners = layer.owners.value();
   BlockOfLayers<T> made;
   if (layer.reads_edges()) {
-    made.adjacency =
-        make_edges<T>(grid, owners.roles, block, ids, settings.gather, drops_edges ? &made.dropped : nullptr);
+    made.adjacency = make_edges<T>(grid, owners.roles, std::move(block), ids, settings.gather,
+                                   drops_edges ? &made.dropped : nullptr);
     return made;
   }
-  made.adjacency = make_owned_adjacency<T>(grid, owners.roles, block, settings.gather, owners.backward);
+  made.adjacency =
+      make_owned_adjacency<T>(grid, owners.roles, std::move(block), settings.gather, owners.backward);
   if (drops_edges)
     runtime::together(grid.group(), [&] { drop_values(made.adjacency, ids, owners.backward, made.dropped); });
   return made;
