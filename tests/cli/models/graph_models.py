@@ -118,6 +118,19 @@ def weights_know_their_operator(ranks):
             require(same.returncode == 0, f"the way there and back changes: {same.stdout}", done)
 
 
+def weights_of_powers_are_read(ranks):
+    """Of tag, whose weights lie side by side in one matrix, and of attention by dot products."""
+    with tempfile.TemporaryDirectory() as scratch:
+        store, weights = store_of(scratch, graph_in(scratch)), os.path.join(scratch, "w.h5")
+        for options in (["--model", "tag", "--propagation-steps", "2"], ["--model", "tag", "--layers", "1", "--head"], ["--model", "transformer", "--heads", "7"]):
+            trained = lines_of(ranks, scratch, ["train", "--graph", store, *options, *MODEL, "--save-weights", weights, "--force"])[-2]
+            found = lines_of(ranks, scratch, ["evaluate", "--graph", store, "--weights", weights, "--compute-dtype", "fp64"])[-1]
+            done = expect_success(1, ["info", weights])
+            require(options[1] in done.stdout, "does not say what it is", done)
+            for score in ("val_loss", "test_loss", "val_acc"):
+                require(abs(found[score] - trained[score]) < 1e-10, f"{options}: {score} {found[score]}, {trained[score]}", done)
+
+
 def models_train_in_every_way(ranks):
     """In all modes, or the newer ones each in one; they go on from a checkpoint, and are planned."""
     ways = {"pmm3d": "sgc", "rows": "gcnii", "batches": "appnp"}
@@ -307,7 +320,7 @@ def mistakes(ranks):
 
 
 def main():
-    both = [mistakes, options_without_meaning_are_reported, presets_are_overridden, one_store_serves_every_operator, weights_know_their_operator, weights_know_how_they_propagate, models_train_in_every_way, edges_are_dropped_alike, several_seeds_have_a_mean]
+    both = [mistakes, options_without_meaning_are_reported, weights_of_powers_are_read, presets_are_overridden, one_store_serves_every_operator, weights_know_their_operator, weights_know_how_they_propagate, models_train_in_every_way, edges_are_dropped_alike, several_seeds_have_a_mean]
     raise SystemExit(attempt_all([(ranks, (function,)) for ranks in (1, 3) for function in both]))
 
 
