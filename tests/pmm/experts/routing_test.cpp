@@ -5,6 +5,7 @@
 
 #include "support/dist_checks.hpp"
 
+#include <array>
 #include <cmath>
 #include <gmock/gmock.h>
 #include <numeric>
@@ -39,8 +40,10 @@ Dense some_logits(std::int64_t rows, std::int64_t experts) {
 class Router : public ::testing::Test {
  protected:
   /// Experts of these logits.
-  Routing<double> choose(Dense const& logits, std::int64_t num_choices, RouterNoise const& noise = {}) {
-    Routing<double> routing("orthant::testing::routing", logits.rows, logits.columns, num_choices);
+  Routing<double> choose(Dense const& logits, std::int64_t num_choices, RouterNoise const& noise = {},
+                         bool normalizes = true) {
+    Routing<double> routing("orthant::testing::routing", logits.rows, logits.columns, num_choices,
+                            normalizes);
     choose_experts(exec_, passes_, device_matrix(logits), noise, routing);
     Kokkos::fence();
     return routing;
@@ -71,10 +74,16 @@ TEST_F(Router, ChoosesAnExpertEvenOfNoNumbers) {
     EXPECT_TRUE(expert >= 0 && expert < 3) << expert;
 }
 
+/// Numbers of choices, each with weights that are normalized and with those that are not.
+constexpr std::array kinds_of_weights{std::pair(1, true),  std::pair(2, true),  std::pair(3, true),
+                                      std::pair(1, false), std::pair(2, false), std::pair(3, false)};
+
 TEST_F(Router, WeightsAreProbabilitiesOfOneChoiceAndSharesOfSeveral) {
   auto const logits = some_logits(6, 5);
-  for (std::int64_t num_choices = 1; num_choices <= 3; ++num_choices) {
-    auto const routing = choose(logits, num_choices);
+  for (auto const& kind : kinds_of_weights) {
+    std::int64_t const num_choices = kind.first;
+    auto const normalizes = kind.second;
+    auto const routing = choose(logits, num_choices, {}, normalizes);
     auto experts = on_host(routing.experts);
     experts[0] = -1; // dropped
     Kokkos::deep_copy(routing.experts, device_copy(experts));
@@ -93,8 +102,8 @@ TEST_F(Router, WeightsAreProbabilitiesOfOneChoiceAndSharesOfSeveral) {
         if (expert(k) >= 0) kept += std::exp(logits(i, expert(k))) / sum;
       for (std::int64_t k = 0; k < num_choices; ++k) {
         auto const p = expert(k) < 0 ? 0.0 : std::exp(logits(i, expert(k))) / sum;
-        EXPECT_NEAR(found[static_cast<std::size_t>(i * num_choices + k)], num_choices == 1 ? p : p / kept,
-                    1e-15 * 4);
+        EXPECT_NEAR(found[static_cast<std::size_t>(i * num_choices + k)],
+                    num_choices == 1 || !normalizes ? p : p / kept, 1e-15 * 4);
       }
     }
   }
@@ -104,9 +113,11 @@ TEST_F(Router, WeightsAreProbabilitiesOfOneChoiceAndSharesOfSeveral) {
 TEST_F(Router, GradientsAreFiniteDifferences) {
   constexpr std::int64_t rows = 5, num_experts = 4;
   constexpr auto balance = 0.3, z = 0.2, num_tokens = 11.0;
-  for (std::int64_t num_choices = 1; num_choices <= 3; ++num_choices) {
+  for (auto const& kind : kinds_of_weights) {
+    std::int64_t const num_choices = kind.first;
+    auto const normalizes = kind.second;
     auto logits = some_logits(rows, num_experts);
-    auto const routing = choose(logits, num_choices);
+    auto const routing = choose(logits, num_choices, {}, normalizes);
     auto experts = on_host(routing.experts);
     experts[1] = -1;
     Kokkos::deep_copy(routing.experts, device_copy(experts));
@@ -138,7 +149,7 @@ TEST_F(Router, GradientsAreFiniteDifferences) {
           auto const choice = static_cast<std::size_t>(i * num_choices + k);
           if (experts[choice] < 0) continue;
           auto const p = std::exp(logits(i, experts[choice])) / sum;
-          total += slopes[choice] * (num_choices == 1 ? p : p / kept);
+          total += slopes[choice] * (num_choices == 1 || !normalizes ? p : p / kept);
         }
       }
       return total;
