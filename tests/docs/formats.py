@@ -200,13 +200,13 @@ def weights(_):
         with open(at("text.txt"), "w", encoding="utf-8") as file:
             file.write("to be or not to be " * 40)
         expect_success(1, ["tokenize", "--input", at("text.txt"), "-o", at("t.h5")])
-        for path, more in zip(lm, (["--arch", "gpt2", "--bias"], ["--arch", "llama"], ["--arch", "gpt2", "--experts", "2", "--shared-experts", "1"])):
+        for path, more in zip(lm, (["--arch", "gpt2", "--bias"], ["--arch", "llama", "--qk-norm"], ["--arch", "gpt2", "--experts", "2", "--shared-experts", "1"])):
             expect_success(1, ["train-lm", "--tokens", at("t.h5"), "--layers", "1", "--hidden", "8", "--heads", "2", "--sequence", "8", "--steps", "1",
                                "--warmup-steps", "0", "--save-weights", path, *more])
         written = {re.sub(r"experts\.\d+\.", "experts.E.", re.sub(r"/h\.\d+\.", "/h.L.", name)) for path in lm for name in arrays(path)}
         biases = {name for name in written if name.endswith(".bias")}
         check(len(biases) == 7, f"biases {sorted(biases)}")  # 4 of linear layers, 3 of norms
-        norms = {"/parameters/h.L.ln_2.weight", "/parameters/ln_f.weight"}
+        norms = {"/parameters/h.L.ln_2.weight", "/parameters/ln_f.weight", "/parameters/h.L.attn.k_norm.weight"}
         check(norms <= written, f"norms among {sorted(written)}")
         require_same(written - biases - norms | {"/parameters/...bias"}, documented["Arrays of language models"], "arrays of language models")
         for path in lm:

@@ -268,12 +268,6 @@ TEST_P(MiniBatch, WhatCannotBeTrainedIsTheUsersMistake) {
   batches = small_batches();
   batches.batch_size = 203;
   if (grid_.size(pmm::Axis::data) > 1) refuses(small_model(), short_training(1), batches);
-  auto attention = small_model();
-  attention.num_heads = 3;
-  set_model(attention, models::Model::gat);
-  batches = small_batches();
-  batches.edges = sampling::BatchEdges::renormalize;
-  refuses(attention, short_training(1), batches);
 }
 
 INSTANTIATE_TEST_SUITE_P(AllGrids, MiniBatch, ::testing::ValuesIn(batch_grids(world_size())), GridName());

@@ -129,17 +129,22 @@ std::vector<Configuration> configurations() {
   return all;
 }
 
-/// What is no array of the size of the graph: names, plans, lists of calls, and the few KiB of partial sums
-/// of a layer. 33 to 72 KiB were found for 2 to 4 layers, and do not grow with the graph.
-constexpr std::int64_t small_objects_bytes = std::int64_t{128} << 10;
+/// What is no array of the size of the graph: the objects of layers and products (20 KiB a layer), names, plans, lists
+/// of calls, and partial sums. 90 KiB were found for 2 layers, 155 KiB for 4; with 4 times the vertices they are the same.
+std::int64_t small_objects_bytes(models::NetworkPlan const& plan) {
+  return (std::int64_t{64} << 10) + static_cast<std::int64_t>(plan.layers.size()) * (std::int64_t{32} << 10);
+}
+
+/// What reading the store takes besides: up to 100 KiB of a small graph, none of it with 4 times the vertices.
+constexpr std::int64_t reader_bytes = std::int64_t{64} << 10;
 
 /// Non-zeros: a block of 33,000 or more edges in at most 4 parts has 8,250 +- 91 or more of them if they fall
 /// at random; the dealing by degree is more even. Three deviations are 3.3 % of the blocks, which are at most
 /// a third of the arrays: 1.1 %. Rows of residuals: of 1,500 rows of a block, one in two or four comes from a
 /// rank, with a deviation of at most 19 rows of 384 bytes in each of four buffers a layer, about as many as
 /// small objects allow.
-std::int64_t allowed_error(models::MemoryEstimate const& estimate) {
-  return small_objects_bytes + estimate.arrays / 90;
+std::int64_t allowed_error(models::MemoryEstimate const& estimate, models::NetworkPlan const& plan) {
+  return small_objects_bytes(plan) + estimate.arrays / 90;
 }
 
 class MemoryEstimates : public ::testing::TestWithParam<std::array<int, 3>> {
@@ -181,10 +186,10 @@ class MemoryEstimates : public ::testing::TestWithParam<std::array<int, 3>> {
 
     auto const estimate =
         models::estimate_memory<T>(grid_, store.facts(), plan, model_settings, settings.optimizer);
-    auto const allowed = allowed_error(estimate);
+    auto const allowed = allowed_error(estimate, plan);
     EXPECT_NEAR(static_cast<double>(training), static_cast<double>(estimate.arrays),
                 static_cast<double>(allowed));
-    EXPECT_LE(loading, std::max(estimate.loading, estimate.arrays) + allowed);
+    EXPECT_LE(loading, std::max(estimate.loading, estimate.arrays) + allowed + reader_bytes);
   }
 
   /// The estimate is no more than there is. Tables of the sampler, and the part by which arrays of later batches grow, are not in it;
