@@ -14,7 +14,7 @@ namespace {
 
 using models::RateDecay, models::RateSchedule;
 
-constexpr auto decays = {RateDecay::constant, RateDecay::linear, RateDecay::cosine};
+constexpr auto decays = {RateDecay::constant, RateDecay::linear, RateDecay::cosine, RateDecay::wsd};
 
 /// Of all steps of a training.
 std::vector<double> rates(RateSchedule const& schedule, double rate) {
@@ -48,6 +48,29 @@ TEST(LearningRate, FallsInSteps) {
   expect_near(rates(schedule, 0.1), {0.05, 0.1, 0.1, 0.1, 0.05, 0.05, 0.05, 0.025, 0.025, 0.025});
   schedule.num_steps = 14;
   EXPECT_NEAR(models::learning_rate_at(schedule, 0.1, 14), 0.015, 1e-15);
+}
+
+/// For s = 0, 1, .. and T steps, PyTorch has
+///
+///   LambdaLR(optimizer, lambda s: min((s + 1) / w, 1, (T - 1 - s) / (T - b)))     b = (1 - share) T >= w
+///   LambdaLR(optimizer, lambda s: min((s + 1) / w, math.sqrt(w / (s + 1))))
+TEST(LearningRate, StaysAndThenFallsToTheEndOrAsTheInverseRoot) {
+  RateSchedule stable{RateDecay::wsd, 2, 0, 8};
+  stable.decay_share = 0.5;
+  // LambdaLR(lambda s: min((s + 1) / 2, 1, (7 - s) / 4)) of lr 0.2
+  expect_near(rates(stable, 0.2), {0.1, 0.2, 0.2, 0.2, 0.15, 0.1, 0.05, 0});
+  stable.min_rate = 0.1;
+  expect_near(rates(stable, 0.2), {0.1, 0.2, 0.2, 0.2, 0.175, 0.15, 0.125, 0.1});
+  // The decay begins after the warm-up, and between steps.
+  expect_near(rates({RateDecay::wsd, 4, 0, 5}, 1), {0.25, 0.5, 0.75, 1, 0});
+  expect_near(rates({RateDecay::wsd, 0, 0, 7}, 1), {1, 1, 1, 1, 1, 1 / 1.4, 0});
+
+  // LambdaLR(lambda s: min((s + 1) / 4, math.sqrt(4 / (s + 1)))) of lr 0.1
+  expect_near(rates({RateDecay::inverse_sqrt, 4, 0, 9}, 0.1),
+              {0.025, 0.05, 0.075, 0.1, 0.08944271909999159, 0.08164965809277261, 0.07559289460184544,
+               0.07071067811865475, 0.06666666666666667});
+  expect_near(rates({RateDecay::inverse_sqrt, 0, 0.06, 4}, 0.1), {0.1, 0.07071067811865475, 0.06, 0.06});
+  EXPECT_FALSE(RateSchedule{RateDecay::inverse_sqrt}.ends_with_training());
 }
 
 /// PyTorch's ReduceLROnPlateau(factor 0.1, patience 2) falls after the third loss in a row that is no better.

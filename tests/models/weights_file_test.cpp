@@ -127,7 +127,7 @@ TEST(WeightsFile, LeavesSkippedWeightsAsTheyAre) {
     std::vector<std::string> skipped;
     for (std::size_t p = 0; p < loaded.list().size(); ++p) {
       auto const& parameter = loaded.list()[p];
-      auto const is_skipped = models::is_skipped(parameter.name, skip);
+      auto const is_skipped = models::matches_any(parameter.name, skip);
       if (is_skipped) skipped.push_back(parameter.name);
       auto const host = Kokkos::HostSpace();
       auto const found = Kokkos::create_mirror_view_and_copy(host, parameter.value());

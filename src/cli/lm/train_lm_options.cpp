@@ -156,6 +156,11 @@ void add_training(Command& command, TrainLmOptions& o) {
                  "Weight decay of matrices and of the tables of tokens and positions; biases and scales of "
                  "norms have none",
                  in_range(0));
+  command.option("--no-decay", o.no_decay,
+                 "Weights without weight decay: names or patterns, such as wte.weight,*.c_proj.weight");
+  command.option("--freeze", o.freeze,
+                 "Weights, biases and scales that the training does not change: names or patterns, such as "
+                 "wte.*,h.0.*");
   command.option("--clip-norm", o.clip_norm, "Scale gradients down to this global norm; 0: do not",
                  in_range(0));
   add_rate_schedule_options(command, o, "");
@@ -342,6 +347,7 @@ models::TransformerSettings model_of(TrainLmOptions const& o) {
   settings.checkpoint_every = kept_every(o.activation_checkpointing);
   settings.keeps_collectives = o.keep_collectives;
   settings.experts = experts_of(o);
+  settings.frozen = o.freeze;
   models::require_valid(settings);
   return settings;
 }

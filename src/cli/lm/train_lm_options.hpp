@@ -61,6 +61,10 @@ struct TrainLmOptions : GridOptions, OptimizerOptions, WeightOptions, Checkpoint
   std::int64_t accumulate = 1;
   std::int64_t steps = 2000;
 
+  // optimizer
+  std::vector<std::string> freeze;
+  std::vector<std::string> no_decay;
+
   // running
   std::int64_t eval_every = 250;
   std::int64_t patience = 0;

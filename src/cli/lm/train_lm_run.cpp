@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <fmt/ranges.h>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -97,6 +98,7 @@ models::TrainSettings training_of(TrainLmOptions const& o) {
   models::TrainSettings settings;
   settings.optimizer = optimizer_of(o, o.eval_every);
   settings.weight_decay = o.weight_decay;
+  settings.without_decay = o.no_decay;
   if (o.clip_norm > 0.0) settings.clip_norm = o.clip_norm;
   settings.unit = "step";
   settings.num_epochs = o.steps;
@@ -132,10 +134,25 @@ void require_tokens(TrainLmOptions const& o, tokens::TokenFile const& file) {
         o.tokens);
 }
 
+/// Throws UserError if a pattern of --freeze or --no-decay matches no parameter, or if nothing is left to train or to decay.
+void require_matching_patterns(TrainLmOptions const& o,
+                               std::vector<models::PlannedTransformerParameter> const& parameters) {
+  std::vector<std::string> names;
+  for (auto const& parameter : parameters)
+    names.push_back(parameter.name);
+  models::require_matches("--freeze", o.freeze, names);
+  models::require_matches("--no-decay", o.no_decay, names);
+  if (!o.no_decay.empty() && o.weight_decay == 0)
+    runtime::throw_user("--no-decay {} with --weight-decay 0, which decays no weight: leave it out",
+                        fmt::join(o.no_decay, ","));
+  if (models::trained_of(parameters).empty())
+    runtime::throw_user("--freeze {} leaves nothing to train", fmt::join(o.freeze, ","));
+}
+
 /// Throws UserError if the weights of --init-from do not fit the model. Ignores properties that only affect the weights in --init-skip.
 void require_fitting_weights(Context const& context, TrainLmOptions const& o,
                              models::TransformerSettings const& model, tokens::TokenFile const& file) {
-  auto const is_skipped = [&](char const* name) { return models::is_skipped(name, o.init_skip); };
+  auto const is_skipped = [&](char const* name) { return models::matches_any(name, o.init_skip); };
   auto const has_own_vocabulary =
       is_skipped("wte.weight") && (model.tied_head || is_skipped("lm_head.weight"));
   if (!has_own_vocabulary) require_vocabulary(context.world(), o.init_from, o.tokens, file);
@@ -148,9 +165,11 @@ void require_fitting_weights(Context const& context, TrainLmOptions const& o,
 }
 
 void describe_model(Context const& context, TrainLmOptions const& o, models::TransformerSettings const& model,
-                    std::int64_t num_parameters, ModelFlops const& flops) {
+                    std::int64_t num_parameters, std::int64_t num_trained, ModelFlops const& flops) {
   say(context, "model     {}, {} layers x {}, {} heads, {} parameters, {}\n", o.arch, model.num_layers,
       model.hidden, model.num_heads, num_parameters, o.compute_dtype);
+  if (num_trained < num_parameters)
+    say(context, "trains    {} of {} parameters\n", num_trained, num_parameters);
   say(context, "batches   {} sequences of {} tokens per step{}\n", o.global_batch, o.sequence,
       o.accumulate == 1 ? std::string() : fmt::format(", in {} passes", o.accumulate));
   say(context, "work      {:.4g} Mflop per token: {:.4g} of products (6 N), {:.4g} of attention\n",
@@ -237,6 +256,7 @@ int train(TrainLmOptions const& options, Context& context) {
       settings, file);
   pmm::ProcessGrid const grid(world, shape);
   auto const plan = models::plan_sequences(grid.shape(), grid.coordinates(), model, sequences);
+  require_matching_patterns(options, models::parameters_of(grid.shape(), grid.coordinates(), plan));
   if (checkpoints.is_on()) checkpoints.identify(identity_of(context, options, file));
 
   std::int64_t copies = 0;
@@ -287,7 +307,8 @@ int train(TrainLmOptions const& options, Context& context) {
   say(context, "{}", describe(file));
   say(context, "grid      {} (data x X x Y x Z) on {} rank{}\n", models::grid_text(grid.shape()),
       world.size(), world.size() == 1 ? "" : "s");
-  describe_model(context, options, model, training.num_parameters(), flops);
+  describe_model(context, options, model, training.num_parameters(), training.num_trained_parameters(),
+                 flops);
   describe_placement(context, model, shape.expert);
   say(context, "memory    {} per rank predicted{}\n\n", bytes_text(predicted), text_of_imbalance);
 

@@ -114,11 +114,14 @@ void require_choice(GridOptions const& o, bool is_open, std::string_view what_is
 }
 
 void add_rate_schedule_options(Command& command, OptimizerOptions& o, std::string_view advice) {
-  command.option("--lr-schedule", o.lr_schedule,
-                 "Learning rate after the warm-up: constant; linear or cosine (falls to --min-lr in the last "
-                 "step); step (times --lr-factor every --lr-step steps); plateau (times --lr-factor after "
-                 "--lr-patience evaluations without a smaller validation loss)",
-                 one_of({"constant", "step", "linear", "cosine", "plateau"}));
+  command.option(
+      "--lr-schedule", o.lr_schedule,
+      "Learning rate after the warm-up: constant; linear or cosine (falls to --min-lr in the last "
+      "step); step (times --lr-factor every --lr-step steps); plateau (times --lr-factor after "
+      "--lr-patience evaluations without a smaller validation loss); wsd (constant, then falls to "
+      "--min-lr in the last --lr-decay-share of the steps); inverse-sqrt (times the square root of "
+      "--warmup-steps over the number of the step)",
+      one_of({"constant", "step", "linear", "cosine", "plateau", "wsd", "inverse-sqrt"}));
   command.option("--warmup-steps", o.warmup_steps,
                  fmt::format("Steps over which the learning rate rises from 0 to --lr{}", advice),
                  whole_number(0));
@@ -131,6 +134,9 @@ void add_rate_schedule_options(Command& command, OptimizerOptions& o, std::strin
                  "For --lr-schedule plateau: number of evaluations without a smaller validation loss before "
                  "the rate is reduced",
                  whole_number(0));
+  command.option("--lr-decay-share", o.lr_decay_share,
+                 "Share of the steps, at the end, in which --lr-schedule wsd reduces the learning rate",
+                 above(0, 1));
 }
 
 void add_betas_option(Command& command, OptimizerOptions& o) {

@@ -50,6 +50,7 @@ struct OptimizerOptions {
   std::int64_t lr_step = 0; // --lr-schedule step
   double lr_factor = 0.1;   // --lr-schedule step and plateau
   std::int64_t lr_patience = 10;
+  double lr_decay_share = 0.2; // --lr-schedule wsd
   std::vector<double> betas{0.9, 0.999};
   double weight_decay = 0;
   std::optional<double> clip_norm;

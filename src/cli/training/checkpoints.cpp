@@ -112,7 +112,7 @@ std::string group_of(std::string_view option, std::string_view source) {
       option == "operand-dtype")
     return "precision";
   if (option == "lr" || option == "lr-schedule" || option == "warmup-steps" || option == "min-lr" ||
-      option == "lr-step" || option == "lr-factor" || option == "lr-patience")
+      option == "lr-step" || option == "lr-factor" || option == "lr-patience" || option == "lr-decay-share")
     return "learning-rate";
   return {};
 }

@@ -83,7 +83,7 @@ TrainEnd train_in_full(TrainOptions const& options, Context& context) {
   pmm::ProcessGrid const grid(world, chosen.choice.shape);
   model_settings.schedule = chosen.choice.schedule;
   model_settings.hidden_axes = hidden_axes(grid, options.overlap);
-  if (!options.init_from.empty() && !models::is_skipped("features", options.init_skip))
+  if (!options.init_from.empty() && !models::matches_any("features", options.init_skip))
     models::require_architecture(world, options.init_from,
                                  models::order_of_features(model_settings, store.facts()));
   auto const plan = models::plan_network(store, model_settings);

@@ -109,6 +109,7 @@ models::OptimizerSettings optimizer_of(OptimizerOptions const& o, std::int64_t e
   models::RateSchedule schedule{models::parse_rate_decay(o.lr_schedule), o.warmup_steps, o.min_lr};
   schedule.step_length = o.lr_step;
   schedule.factor = o.lr_factor;
+  schedule.decay_share = o.lr_decay_share;
   schedule.plateau_patience = o.lr_patience;
   if (o.min_lr > 0 && schedule.decay == models::RateDecay::constant)
     runtime::throw_user("--min-lr is what the learning rate decays to: it needs another --lr-schedule than "

@@ -58,9 +58,11 @@ struct Parameter {
   pmm::DistMatrix<T> matrix, matrix_gradient;
   pmm::DistVector<T> vector, vector_gradient;
   bool is_of_expert = false; // the weight of one expert: other ranks along the expert axis have empty pieces
+  bool is_frozen = false;    // keeps its value; gradients are neither summed over batches nor used
 
   [[nodiscard]] bool is_vector() const { return models::is_vector(role); }
-  [[nodiscard]] bool is_trained() const { return role != ParameterRole::statistic; }
+  [[nodiscard]] bool is_statistic() const { return role == ParameterRole::statistic; }
+  [[nodiscard]] bool is_trained() const { return !is_statistic() && !is_frozen; }
   /// This rank's elements.
   [[nodiscard]] runtime::Vector<T> const& value() const {
     return is_vector() ? vector.local() : matrix.storage();

@@ -72,23 +72,20 @@ void require_architecture(runtime::Communicator const& comm, std::filesystem::pa
   });
 }
 
-bool is_skipped(std::string const& parameter, std::span<std::string const> skip) {
+bool matches_any(std::string const& parameter, std::span<std::string const> patterns) {
   return std::ranges::any_of(
-      skip, [&](auto const& pattern) { return fnmatch(pattern.c_str(), parameter.c_str(), 0) == 0; });
+      patterns, [&](auto const& pattern) { return fnmatch(pattern.c_str(), parameter.c_str(), 0) == 0; });
+}
+
+void require_matches(std::string_view option, std::span<std::string const> patterns,
+                     std::vector<std::string> const& names) {
+  for (auto const& pattern : patterns)
+    if (std::ranges::none_of(names, [&](auto const& name) { return matches_any(name, {&pattern, 1}); }))
+      runtime::throw_user("{} {} matches none of the model's weights: {}", option, pattern,
+                          fmt::join(names, ", "));
 }
 
 namespace {
-
-template<class T>
-void require_matches(std::vector<Parameter<T>> const& parameters, std::span<std::string const> skip) {
-  std::vector<std::string> names;
-  for (auto const& parameter : parameters)
-    names.push_back(parameter.name);
-  for (auto const& pattern : skip)
-    if (std::ranges::none_of(names, [&](auto const& name) { return is_skipped(name, {&pattern, 1}); }))
-      runtime::throw_user("--init-skip {} matches none of the model's weights: {}", pattern,
-                          fmt::join(names, ", "));
-}
 
 template<class T>
 bool is_in(Hdf5File const& file, Parameter<T> const& parameter) {
@@ -105,7 +102,7 @@ std::string advice_to_skip(Hdf5File const& file, std::filesystem::path const& pa
   for (auto const& parameter : parameters)
     if (is_in(file, parameter))
       has_fitting = has_fitting || !parameter.is_vector();
-    else if (!is_skipped(parameter.name, skip))
+    else if (!matches_any(parameter.name, skip))
       names.push_back(parameter.name);
   if (!has_fitting) return {};
   return fmt::format("; --init-from {} --init-skip {} trains from the other weights", path.string(),
@@ -117,11 +114,14 @@ std::string advice_to_skip(Hdf5File const& file, std::filesystem::path const& pa
 template<class T>
 void load_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& path,
                   std::vector<Parameter<T>> const& parameters, std::span<std::string const> skip) {
-  require_matches(parameters, skip);
+  std::vector<std::string> names;
+  for (auto const& parameter : parameters)
+    names.push_back(parameter.name);
+  require_matches("--init-skip", skip, names);
   runtime::together(grid.world(), [&] {
     auto const file = Hdf5File::open(path);
     for (auto const& parameter : parameters) {
-      if (is_skipped(parameter.name, skip)) continue;
+      if (matches_any(parameter.name, skip)) continue;
       auto const name = array_of(parameter.name);
       auto const wanted = extents_of(parameter);
       if (!file.contains(name))

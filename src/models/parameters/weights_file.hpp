@@ -15,6 +15,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -34,8 +35,11 @@ void save_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& pat
 void require_architecture(runtime::Communicator const& comm, std::filesystem::path const& path,
                           Architecture const& architecture);
 
-/// True if one of the shell patterns in `skip` ("layer2.*", "*.bias") matches the parameter's name.
-[[nodiscard]] bool is_skipped(std::string const& parameter, std::span<std::string const> skip);
+/// True if one of the shell patterns ("layer2.*", "*.bias") matches the parameter's name.
+[[nodiscard]] bool matches_any(std::string const& parameter, std::span<std::string const> patterns);
+/// Throws UserError, which names the option, if one of its patterns matches none of the names of a model's weights.
+void require_matches(std::string_view option, std::span<std::string const> patterns,
+                     std::vector<std::string> const& names);
 
 /// Loads the parameters. Parameters that match a pattern of `skip` are not changed, and may be missing in the file. Collective over
 /// the grid's world. Throws UserError, which names the parameter and both shapes, if a parameter is missing or has another shape,

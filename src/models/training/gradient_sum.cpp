@@ -103,7 +103,7 @@ GradientSum<T>::GradientSum(pmm::ProcessGrid const& grid, std::vector<Parameter<
                     " comes after the gradients of experts");
     has_seen_expert = parameter.is_of_expert;
     if (parameter.is_of_expert && !sums_experts(grid.shape(), num_accumulated)) continue;
-    gradients_.push_back(parameter.gradient());
+    gradients_.push_back(parameter.is_frozen ? runtime::Vector<T>() : parameter.gradient());
     length += gradients_.back().extent(0);
     if (!parameter.is_of_expert) length_of_all_ = length;
   }

@@ -73,7 +73,7 @@ template<class T>
 class GradientSum {
  public:
   /// The memory of the gradients must not move. `order`: indices of the parameters in the order in which their gradients are
-  /// completed, the same on all ranks. Experts must come last; otherwise throws Error. `grid` must outlive this object.
+  /// completed, the same on all ranks. Experts must come last; otherwise throws Error. Gradients of frozen parameters are not summed. `grid` must outlive this object.
   GradientSum(pmm::ProcessGrid const& grid, std::vector<Parameter<T>> const& parameters,
               std::vector<std::size_t> const& order, std::int64_t num_accumulated,
               GradientSumSettings const& settings = {});

@@ -11,7 +11,10 @@ RateDecay parse_rate_decay(std::string_view word) {
   if (word == "cosine") return RateDecay::cosine;
   if (word == "step") return RateDecay::step;
   if (word == "plateau") return RateDecay::plateau;
-  runtime::throw_user("--lr-schedule is constant, step, linear, cosine or plateau, not '{}'", word);
+  if (word == "wsd") return RateDecay::wsd;
+  if (word == "inverse-sqrt") return RateDecay::inverse_sqrt;
+  runtime::throw_user(
+      "--lr-schedule is constant, step, linear, cosine, plateau, wsd or inverse-sqrt, not '{}'", word);
 }
 
 void Plateau::add(RateSchedule const& schedule, double loss) {

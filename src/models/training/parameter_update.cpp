@@ -2,6 +2,7 @@
 #include "models/training/parameter_update.hpp"
 
 #include "models/layers/hidden_norm.hpp"
+#include "models/parameters/weights_file.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "pmm/rows/norms.hpp"
 #include "runtime/observe/position.hpp"
@@ -105,17 +106,19 @@ std::vector<ParameterShard<T>> shards_of(std::vector<Parameter<T>> const& parame
   };
   for (auto const& parameter : parameters) {
     auto const of_layer = decay_of(parameter.layer);
-    auto const is_decayed = parameter.role == ParameterRole::weight;
+    auto const is_decayed =
+        parameter.role == ParameterRole::weight && !matches_any(parameter.name, settings.without_decay);
     shards.push_back({parameter.value(), parameter.gradient(), is_decayed ? of_layer : 0.0});
   }
   return shards;
 }
 
 template<class T>
-std::vector<Parameter<T>> those_that(std::vector<Parameter<T>> const& parameters, bool are_trained) {
+std::vector<Parameter<T>> those_that(std::vector<Parameter<T>> const& parameters,
+                                     bool (Parameter<T>::*has_property)() const) {
   std::vector<Parameter<T>> some;
   for (auto const& parameter : parameters)
-    if (parameter.is_trained() == are_trained) some.push_back(parameter);
+    if ((parameter.*has_property)()) some.push_back(parameter);
   return some;
 }
 
@@ -165,8 +168,8 @@ template<class T>
 ParameterUpdate<T>::ParameterUpdate(pmm::ProcessGrid const& grid, std::vector<Parameter<T>> const& parameters,
                                     TrainSettings const& settings)
     : grid_(grid),
-      parameters_(those_that(parameters, true)),
-      statistics_(those_that(parameters, false)),
+      parameters_(those_that(parameters, &Parameter<T>::is_trained)),
+      statistics_(those_that(parameters, &Parameter<T>::is_statistic)),
       clip_norm_(settings.clip_norm),
       optimizer_(settings.optimizer, shards_of(parameters_, settings)),
       numbers_(parameters_.size()) {}

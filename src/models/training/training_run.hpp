@@ -32,6 +32,7 @@ struct TrainSettings {
   std::optional<double>
       weight_decay_first_layer; // replaces weight_decay for layer 0; biases are never decayed
   std::optional<double> weight_decay_last_layer; // the same for the last layer, head or decoder
+  std::vector<std::string> without_decay;        // patterns of names of weights that are not decayed
   std::optional<double> clip_norm;               // bound of the norm of all gradients together
   std::int64_t num_epochs = 100;
   std::string unit = "epoch";   // name of an epoch in messages: language models count steps

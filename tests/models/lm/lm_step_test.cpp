@@ -16,7 +16,7 @@ using models::PlannedTransformerParameter, runtime::Operation;
 
 void plan_training_arrays(pmm::StepPlan& step, models::TransformerPlan const& plan,
                           models::OptimizerSettings const& optimizer, std::int64_t num_accumulated) {
-  auto const lengths = lengths_of(step, parameters_of(step.shape(), step.coordinates(), plan));
+  auto const lengths = lengths_of(step, trained_of(parameters_of(step.shape(), step.coordinates(), plan)));
   plan_transformer_arrays(step, plan);
   plan_loss_arrays(step, plan.logits, pmm::LossKind::softmax);
   models::plan_update_arrays(step, optimizer, lengths);
@@ -74,6 +74,14 @@ TEST_P(LmStep, DoesWhatIsListed) {
     for (auto const& sums : {models::GradientSumSettings{}, {1000, true}})
       expect_listed_step(the_case, name == std::string("gpt") ? 1 : 2, sums);
   }
+}
+
+TEST_P(LmStep, WithFrozenWeightsDoesWhatIsListed) {
+  auto the_case = small_gpt();
+  the_case.settings.frozen = {"wte.weight", "h.*.bias", "h.0.attn.*"};
+  if (!fits(the_case, grid_.shape())) GTEST_SKIP() << "cannot be cut";
+  for (auto const& sums : {models::GradientSumSettings{}, {1000, true}})
+    expect_listed_step(the_case, 2, sums);
 }
 
 INSTANTIATE_TEST_SUITE_P(AllGrids, LmStep, ::testing::ValuesIn(lm_grids()), GridName());

@@ -19,7 +19,10 @@ LmTraining train_lm(pmm::ProcessGrid const& grid, nlohmann::json const& figures)
   settings.optimizer.beta2 = 0.99;
   settings.weight_decay = 0.1;
   settings.clip_norm = figures.at("clip_norm").get<double>();
-  LmTrainer training(grid, lm_case(figures), std::ssize(figures.at("losses")),
+  settings.without_decay = figures.at("no_decay").get<std::vector<std::string>>();
+  auto the_case = lm_case(figures);
+  the_case.settings.frozen = figures.at("freeze").get<std::vector<std::string>>();
+  LmTrainer training(grid, the_case, std::ssize(figures.at("losses")),
                      figures.at("accumulate").get<std::int64_t>(), settings);
   training.trainer().run([](auto const&) {});
 
@@ -90,6 +93,43 @@ TEST_P(LmTrainingOnGrid, FiftyStepsOfAdamWAreThoseOfPyTorch) {
 
 TEST_P(LmTrainingOnGrid, AccumulatedBatchesWithDropoutAreThoseOfPyTorch) {
   expect_reference("accumulated");
+}
+
+TEST_P(LmTrainingOnGrid, FrozenWeightsAndWeightsWithoutDecayAreThoseOfPyTorch) {
+  expect_reference("frozen");
+}
+
+// With frozen weights, moments exist for the others alone.
+TEST_P(LmTrainingOnGrid, FrozenWeightsKeepTheirBitsAndHaveNoMoments) {
+  auto the_case = small_gpt();
+  the_case.settings.frozen = {"wte.weight", "h.1.*"};
+  if (!fits(the_case, grid_.shape())) GTEST_SKIP() << "cannot be cut";
+  LmTrainer training(grid_, the_case, 3, 2, {});
+  models::ParameterUpdate<double> const update(grid_, training.network().parameters(), {});
+  auto const values = [&] {
+    std::vector<std::vector<double>> all;
+    for (auto const& parameter : training.network().parameters()) {
+      auto const numbers = host_copy(parameter.value());
+      all.emplace_back(numbers.data(), numbers.data() + numbers.extent(0));
+    }
+    return all;
+  };
+
+  auto const before = values();
+  training.trainer().run([](auto const&) {});
+  auto const after = values();
+
+  std::size_t num_frozen = 0;
+  for (std::size_t p = 0; p < before.size(); ++p) {
+    auto const& parameter = training.network().parameters()[p];
+    num_frozen += parameter.is_frozen ? 1 : 0;
+    EXPECT_EQ(parameter.is_frozen, parameter.name == "wte.weight" || parameter.name.starts_with("h.1."));
+    if (parameter.is_frozen)
+      EXPECT_EQ(before[p], after[p]) << parameter.name;
+    else if (!before[p].empty())
+      EXPECT_NE(before[p], after[p]) << parameter.name;
+  }
+  EXPECT_EQ(update.state().size(), 2 * (before.size() - num_frozen));
 }
 
 // 50 steps on every grid beside one rank.

@@ -85,8 +85,9 @@ struct TransformerSettings {
   bool has_head_norms =
       false; // RMSNorm of each head's query and key, with one scale per number of a head, as in Qwen3
   ExpertSettings experts;
-  std::int64_t checkpoint_every = 0; // layers per kept input (activation checkpointing); 0 keeps all
-  bool keeps_collectives = false;    // also keeps results of collectives, so recomputing does not communicate
+  std::vector<std::string> frozen = {}; // patterns of names of parameters that training does not change
+  std::int64_t checkpoint_every = 0;    // layers per kept input (activation checkpointing); 0 keeps all
+  bool keeps_collectives = false; // also keeps results of collectives, so recomputing does not communicate
 
   [[nodiscard]] std::int64_t head_dim() const { return head_width > 0 ? head_width : hidden / num_heads; }
   friend bool operator==(TransformerSettings const&, TransformerSettings const&) = default;

@@ -117,6 +117,14 @@ std::int64_t LanguageModel<T>::num_parameters() {
 }
 
 template<class T>
+std::int64_t LanguageModel<T>::num_trained_parameters() {
+  std::int64_t sum = 0;
+  for (auto const& parameter : network_.parameters())
+    if (parameter.is_trained()) sum += parameter.num_numbers();
+  return sum;
+}
+
+template<class T>
 Scores LanguageModel<T>::evaluate() {
   Scores scores;
   scores[static_cast<std::size_t>(graph::Split::valid)] =

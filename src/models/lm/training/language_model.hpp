@@ -41,6 +41,7 @@ class LanguageModel {
   [[nodiscard]] std::vector<Parameter<T>>& parameters() { return network_.parameters(); }
   [[nodiscard]] ParameterUpdate<T>& update() { return *update_; }
   [[nodiscard]] std::int64_t num_parameters();
+  [[nodiscard]] std::int64_t num_trained_parameters();
   /// Loads of the experts in the last training pass, one entry per layer with experts.
   [[nodiscard]] std::vector<ExpertLoad> expert_loads() const { return network_.expert_loads(); }
   /// Largest numbers of rows that this rank has moved in a pass so far, one entry per layer with experts.

@@ -47,7 +47,7 @@ TransformerPlan plan_for_memory(TransformerPlan plan, pmm::GridShape const& shap
 
 void plan_language_model_arrays(pmm::StepPlan& step, TransformerPlan const& plan,
                                 SequenceSettings const& sequences, OptimizerSettings const& optimizer) {
-  auto const parameters = parameters_of(step.shape(), step.coordinates(), plan);
+  auto const parameters = trained_of(parameters_of(step.shape(), step.coordinates(), plan));
   auto const lengths = lengths_of(step, parameters);
   plan_transformer_arrays(step, plan);
   pmm::plan_loss_arrays(step, plan.logits, pmm::LossKind::softmax);
@@ -59,7 +59,7 @@ void plan_language_model_arrays(pmm::StepPlan& step, TransformerPlan const& plan
 void plan_language_model_step(pmm::StepPlan& step, TransformerPlan const& plan,
                               SequenceSettings const& sequences, OptimizerSettings const& optimizer,
                               std::int64_t bucket_bytes) {
-  auto const parameters = parameters_of(step.shape(), step.coordinates(), plan);
+  auto const parameters = trained_of(parameters_of(step.shape(), step.coordinates(), plan));
   auto const lengths = lengths_of(step, parameters);
   auto const num_of_experts = numbers_of_experts(step, parameters);
   for (std::int64_t k = 0; k < sequences.num_accumulated; ++k) {
@@ -95,7 +95,7 @@ MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, TransformerPlan con
                                SequenceSettings const& sequences, OptimizerSettings const& optimizer) {
   auto estimate = estimate_memory<T>(grid.shape(), grid.coordinates(), plan, sequences, optimizer);
   pmm::StepPlan const step(grid.shape(), grid.coordinates(), sizeof(T));
-  auto const parameters = parameters_of(grid.shape(), grid.coordinates(), plan);
+  auto const parameters = trained_of(parameters_of(grid.shape(), grid.coordinates(), plan));
   estimate.messages +=
       bytes_of_early_sums(grid, step, lengths_of(step, parameters), numbers_of_experts(step, parameters));
   return estimate;
@@ -139,8 +139,9 @@ std::int64_t bytes_of_checkpoint(TransformerSettings const& model, SequenceSetti
   pmm::Coordinates const first;
   auto const plan = plan_sequences(one, first, model, sequences);
   pmm::StepPlan step(one, first, sizeof(float));
-  auto const lengths = lengths_of(step, parameters_of(one, first, plan));
-  plan_update_arrays(step, optimizer, lengths);
+  auto const parameters = parameters_of(one, first, plan);
+  auto const lengths = lengths_of(step, parameters);
+  plan_update_arrays(step, optimizer, lengths_of(step, trained_of(parameters)));
   return bytes_held(step) + step.scalar_bytes(std::reduce(lengths.begin(), lengths.end()));
 }
 

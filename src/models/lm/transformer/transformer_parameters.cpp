@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/lm/transformer/transformer_parameters.hpp"
 
+#include "models/parameters/weights_file.hpp"
 #include "runtime/numbers/random.hpp"
 
 #include <cmath>
@@ -121,7 +122,15 @@ parameters_of(pmm::GridShape const& shape, pmm::Coordinates const& coordinates, 
   planner.begin_layer(settings.num_layers + 1);
   planner.add_norm("ln_f", plan.stream);
   if (!settings.tied_head) planner.add("lm_head.weight", ParameterRole::weight, plan.table, weight_deviation);
-  return planner.take();
+  auto parameters = planner.take();
+  for (auto& parameter : parameters)
+    parameter.is_frozen = matches_any(parameter.name, settings.frozen);
+  return parameters;
+}
+
+std::vector<PlannedTransformerParameter> trained_of(std::vector<PlannedTransformerParameter> parameters) {
+  std::erase_if(parameters, [](auto const& parameter) { return parameter.is_frozen; });
+  return parameters;
 }
 
 std::int64_t num_small_gradients(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
@@ -180,6 +189,7 @@ Parameter<T> TransformerParameters<T>::make(PlannedTransformerParameter const& p
   parameter.name = planned.name;
   parameter.role = planned.role;
   parameter.layer = planned.layer;
+  parameter.is_frozen = planned.is_frozen;
   auto const& placement = planned.placement;
   auto const length = length_of(grid_.shape(), grid_.coordinates(), planned);
   if (planned.is_vector()) {

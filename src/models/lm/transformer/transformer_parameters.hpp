@@ -48,6 +48,7 @@ struct PlannedTransformerParameter {
   double deviation = 0;    // standard deviation of the normal distribution of the initial values
   std::int64_t place = -1; // start in the array of small gradients; -1: gradient not in this array
   std::optional<ExpertPiece> of_expert = std::nullopt;
+  bool is_frozen = false;
 
   [[nodiscard]] bool is_vector() const { return models::is_vector(role); }
   [[nodiscard]] bool is_small() const { return place >= 0; }
@@ -60,6 +61,9 @@ parameters_of(pmm::GridShape const& shape, pmm::Coordinates const& coordinates, 
 [[nodiscard]] std::int64_t num_small_gradients(pmm::GridShape const& shape,
                                                pmm::Coordinates const& coordinates,
                                                std::vector<PlannedTransformerParameter> const& parameters);
+/// The parameters that are not frozen.
+[[nodiscard]] std::vector<PlannedTransformerParameter>
+trained_of(std::vector<PlannedTransformerParameter> parameters);
 /// Number of elements of each parameter on this rank, with padding.
 [[nodiscard]] std::vector<std::int64_t>
 lengths_of(pmm::StepPlan const& step, std::vector<PlannedTransformerParameter> const& parameters);
