@@ -241,10 +241,12 @@ struct RotateRow {
   T const* table;
   std::int64_t sequence;
   std::int64_t half;
-  T sign; // sign of the sines: 1 forward, -1 backward
+  T sign;                     // sign of the sines: 1 forward, -1 backward
+  std::int64_t const* starts; // [sequences], or null
 
   KOKKOS_FUNCTION void operator()(std::int64_t row) const {
-    auto const* const cosines = table + row % sequence * 2 * half;
+    auto const position = row % sequence + (starts == nullptr ? 0 : starts[row / sequence]);
+    auto const* const cosines = table + position * 2 * half;
     auto const* const sines = cosines + half;
     auto* const end = x.data + row * x.row_stride + x.num_columns;
     for (auto* head = x.data + row * x.row_stride; head < end; head += 2 * half)
@@ -297,7 +299,7 @@ RotaryTable<T>::RotaryTable(std::int64_t sequence, std::int64_t head_dim, double
 
 template<class T>
 void rotate(DefaultExec const& exec, PassLedger& passes, RotaryTable<T> const& table, std::int64_t sequence,
-            Turn turn, std::type_identity_t<Panel<T>> const& x) {
+            Turn turn, std::type_identity_t<Panel<T>> const& x, Vector<std::int64_t> const& starts) {
   ORTHANT_REQUIRE(sequence > 0 && sequence <= table.sequence(), "rotary positions of ", table.sequence(),
                   " tokens do not reach the end of a sequence of ", sequence);
   ORTHANT_REQUIRE(x.num_rows % sequence == 0 && x.num_columns % table.head_dim() == 0, "x ", x.num_rows,
@@ -307,7 +309,7 @@ void rotate(DefaultExec const& exec, PassLedger& passes, RotaryTable<T> const& t
   Kokkos::parallel_for("orthant::pmm::rotate",
                        Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, x.num_rows),
                        RotateRow<T>{x, table.numbers().data(), sequence, table.head_dim() / 2,
-                                    turn == Turn::forward ? T{1} : T{-1}});
+                                    turn == Turn::forward ? T{1} : T{-1}, starts.data()});
 }
 
 void plan_rotate(StepPlan& step, std::int64_t num_tokens, std::int64_t num_columns, std::int64_t sequence,
@@ -322,7 +324,7 @@ void plan_rotary_table(StepPlan& step, std::int64_t sequence, std::int64_t head_
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template class RotaryTable<T>;                                                                             \
   template void rotate(DefaultExec const&, PassLedger&, RotaryTable<T> const&, std::int64_t, Turn,           \
-                       Panel<T> const&);
+                       Panel<T> const&, Vector<std::int64_t> const&);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 #undef ORTHANT_INSTANTIATE

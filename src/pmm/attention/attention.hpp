@@ -121,11 +121,12 @@ class RotaryTable {
 enum class Turn : std::uint8_t { forward, backward };
 
 /// Rotates x, or rotates it back (Turn::backward), in place. x [tokens x heads head_dim] must have whole sequences of `sequence`
-/// tokens, one after another, and whole heads; `sequence` must not exceed table.sequence(). Otherwise throws Error. Enqueues on
-/// exec; does not fence. Adds one pass to `passes`.
+/// tokens, one after another, and whole heads; `sequence` must not exceed table.sequence(). Otherwise throws Error. `starts`: positions of
+/// the first tokens of the sequences, 0 if it is empty. Enqueues on exec; does not fence. Adds one pass to `passes`.
 template<class T>
 void rotate(runtime::DefaultExec const& exec, runtime::PassLedger& passes, RotaryTable<T> const& table,
-            std::int64_t sequence, Turn turn, std::type_identity_t<Panel<T>> const& x);
+            std::int64_t sequence, Turn turn, std::type_identity_t<Panel<T>> const& x,
+            runtime::Vector<std::int64_t> const& starts = {});
 
 /// Adds the pass of rotate() to `step`.
 void plan_rotate(StepPlan& step, std::int64_t num_tokens, std::int64_t num_columns, std::int64_t sequence,

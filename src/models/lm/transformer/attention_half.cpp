@@ -2,6 +2,7 @@
 #include "models/lm/transformer/attention_half.hpp"
 
 #include "models/lm/transformer/shared_key_values.hpp"
+#include "pmm/attention/cached_attention.hpp"
 
 namespace orthant::models {
 namespace {
@@ -69,12 +70,14 @@ template<class T>
 AttentionHalf<T>::AttentionHalf(pmm::ProcessGrid const& grid, TransformerPlan const& plan,
                                 BlockParameters<T> const& parameters, std::int64_t layer,
                                 AttentionMemory<T> memory, TransformerScratch<T>& scratch,
-                                std::shared_ptr<pmm::RotaryTable<T> const> rotary)
+                                std::shared_ptr<pmm::RotaryTable<T> const> rotary,
+                                std::shared_ptr<KeyValueCache<T>> cache)
     : grid_(grid),
       plan_(plan),
       layer_(layer),
       scratch_(scratch),
       rotary_(std::move(rotary)),
+      cache_(std::move(cache)),
       shape_(shape_of_group(plan)),
       first_head_(memory.out.block().columns.begin / plan.settings.head_dim()),
       num_groups_(groups_of(memory.qkv.block(), plan).size()),
@@ -116,7 +119,34 @@ void AttentionHalf<T>::turn(DefaultExec const& exec, Turn direction, pmm::DistMa
   for (std::int64_t i = 0; i < num_groups_; ++i) {
     auto const first = i * plan_.group_width();
     pmm::rotate<T>(exec, grid_.passes(), *rotary_, plan_.sequence, direction,
-                   all.columns({first, first + turned_columns(plan_, qkv.block())}));
+                   all.columns({first, first + turned_columns(plan_, qkv.block())}),
+                   cache_ ? cache_->starts() : Vector<std::int64_t>());
+  }
+}
+
+template<class T>
+void AttentionHalf<T>::attend(DefaultExec const& exec, DropoutKey const& dropout) const {
+  for (std::int64_t i = 0; i < num_groups_; ++i) {
+    auto of = group(i, memory_.qkv, memory_.key_values, memory_.out, dropout);
+    auto const d = shape_.key_columns();
+    auto const cache = cache_ ? cache_->panel(layer_, i) : pmm::Panel<T>();
+    if (cache_) {
+      pmm::append_rows(exec, grid_.passes(), cache_->starts(), plan_.sequence, cache_->capacity(),
+                       of.operands.k, cache.columns({0, d}));
+      pmm::append_rows(exec, grid_.passes(), cache_->starts(), plan_.sequence, cache_->capacity(),
+                       of.operands.v, cache.columns({d, 2 * d}));
+    }
+    if (cache_ && plan_.sequence == 1) {
+      auto shape = shape_;
+      shape.sequence = cache_->capacity();
+      of.operands.k = cache.columns({0, d});
+      of.operands.v = cache.columns({d, 2 * d});
+      pmm::attend_cached<T>(exec, grid_.passes(), shape, of.operands, cache_->starts(), of.out,
+                            cache_->scores());
+    } else {
+      pmm::attention_forward<T>(exec, grid_.passes(), shape_, of.operands, of.out, of.log_sum_exp,
+                                of.dropout);
+    }
   }
 }
 
@@ -128,10 +158,7 @@ void AttentionHalf<T>::forward(DefaultExec const& exec, DropoutKey const& dropou
   head_norms_.forward(exec, memory_.qkv);
   turn(exec, Turn::forward, memory_.qkv);
   broadcast_key_values(exec, grid_, plan_, memory_.qkv, memory_.key_values);
-  for (std::int64_t i = 0; i < num_groups_; ++i) {
-    auto const of = group(i, memory_.qkv, memory_.key_values, memory_.out, dropout);
-    pmm::attention_forward<T>(exec, grid_.passes(), shape_, of.operands, of.out, of.log_sum_exp, of.dropout);
-  }
+  attend(exec, dropout);
   projection_.forward(exec, memory_.out, branch);
 }
 

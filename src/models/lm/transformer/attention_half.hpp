@@ -6,10 +6,11 @@
 //   H[z,y]      := norm(X)
 //   Q,K,V[z,x]  := sum_y H[z,y] W_qkv[y,x] + b             key-value heads with their query heads; Q and K turned if rotary
 //   K,V         := K and V of the rank that has them       only if ranks share a head (shared_key_values.hpp)
-//   O[z,x]      := attention(Q, K, V)                      local (pmm/attention)
+//   O[z,x]      := attention(Q, K, V)                      local (pmm/attention); with earlier keys and values if there is a cache
 //   branch[z,y] := sum_x O[z,x] W_proj[x,y] + b
 
 #include "models/lm/transformer/head_norm.hpp"
+#include "models/lm/transformer/key_value_cache.hpp"
 #include "pmm/attention/attention.hpp"
 
 #include <memory>
@@ -19,15 +20,17 @@ namespace orthant::models {
 template<class T>
 class AttentionHalf {
  public:
-  /// `rotary` is null if positions are learned. `grid` and `scratch` must outlive this object.
+  /// `rotary` is null if positions are learned, `cache` if no keys and values are kept. `grid` and `scratch` must outlive this object.
   AttentionHalf(pmm::ProcessGrid const& grid, TransformerPlan const& plan,
                 BlockParameters<T> const& parameters, std::int64_t layer, AttentionMemory<T> memory,
-                TransformerScratch<T>& scratch, std::shared_ptr<pmm::RotaryTable<T> const> rotary);
+                TransformerScratch<T>& scratch, std::shared_ptr<pmm::RotaryTable<T> const> rotary,
+                std::shared_ptr<KeyValueCache<T>> cache);
 
   [[nodiscard]] ParallelLinear<T>& qkv() { return qkv_linear_; }
   [[nodiscard]] ParallelLinear<T>& projection() { return projection_; }
 
-  /// Computes `branch` from the stream `x` (X above). Collective over x, y and z. Enqueues on exec.
+  /// Computes `branch` from the stream `x` (X above). With a cache, it adds the keys and values; a pass over one token per sequence then
+  /// attends to all tokens before it, a longer one must begin at position 0. Collective over x, y and z. Enqueues on exec.
   void forward(runtime::DefaultExec const& exec, DropoutKey const& dropout, pmm::DistMatrix<T> const& x,
                pmm::DistMatrix<T> const& branch);
   /// dx := dx + the gradient by x. branch_gradient may share the memory of dx if dropout is off, and must not otherwise.
@@ -46,6 +49,7 @@ class AttentionHalf {
   /// `shared`: keys and values; read only if ranks share the head.
   [[nodiscard]] Group group(std::int64_t i, pmm::DistMatrix<T> const& qkv, runtime::Vector<T> const& shared,
                             pmm::DistMatrix<T> const& out, DropoutKey const& dropout) const;
+  void attend(runtime::DefaultExec const& exec, DropoutKey const& dropout) const;
   void turn(runtime::DefaultExec const& exec, pmm::Turn direction, pmm::DistMatrix<T> const& qkv) const;
 
   pmm::ProcessGrid const& grid_;
@@ -53,6 +57,7 @@ class AttentionHalf {
   std::int64_t layer_;
   TransformerScratch<T>& scratch_;
   std::shared_ptr<pmm::RotaryTable<T> const> rotary_;
+  std::shared_ptr<KeyValueCache<T>> cache_;
   pmm::AttentionShape shape_; // of one group
   std::int64_t first_head_, num_groups_;
   AttentionMemory<T> memory_;

@@ -110,11 +110,15 @@ struct AddPositions {
   T const* positions;
   T* stream;
   std::int64_t width, sequence;
+  std::int64_t const* starts; // [sequences], or null
 
-  KOKKOS_FUNCTION void element(std::int64_t i, std::int64_t j) const {
-    stream[i * width + j] += positions[i % sequence * width + j];
+  [[nodiscard]] KOKKOS_FUNCTION T const* position(std::int64_t i) const {
+    return positions + (i % sequence + (starts == nullptr ? 0 : starts[i / sequence])) * width;
   }
-  void row(std::int64_t i) const { add_row(positions + i % sequence * width, width, stream + i * width); }
+  KOKKOS_FUNCTION void element(std::int64_t i, std::int64_t j) const {
+    stream[i * width + j] += position(i)[j];
+  }
+  void row(std::int64_t i) const { add_row(position(i), width, stream + i * width); }
 };
 
 /// to[0, width) := or += sum over k in [0, count) of row(k), computed for 16 columns at a time.
@@ -273,7 +277,8 @@ void TokenEmbedding<T>::set_tokens(std::span<std::int32_t const> ids) {
 
 template<class T>
 void TokenEmbedding<T>::forward(DefaultExec const& exec, pmm::DistMatrix<T> const& table,
-                                pmm::DistMatrix<T> const& positions, pmm::DistMatrix<T> const& stream) const {
+                                pmm::DistMatrix<T> const& positions, pmm::DistMatrix<T> const& stream,
+                                Vector<std::int64_t> const& starts) const {
   auto const width = stream.block().columns.size();
   auto const num_rows = stream.block().rows.size();
   auto const& numbers = stream.storage();
@@ -287,7 +292,7 @@ void TokenEmbedding<T>::forward(DefaultExec const& exec, pmm::DistMatrix<T> cons
   grid_.passes().add({"add_positions", bytes + array_bytes(positions.storage()), bytes});
   pmm::for_each_row_or_element(
       exec, "orthant::models::add_positions", num_rows,
-      AddPositions<T>{positions.storage().data(), numbers.data(), width, plan_.sequence});
+      AddPositions<T>{positions.storage().data(), numbers.data(), width, plan_.sequence, starts.data()});
 }
 
 template<class T>

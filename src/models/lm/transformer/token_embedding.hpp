@@ -70,10 +70,11 @@ class TokenEmbedding {
   /// Sets the tokens of this rank's rows, one per row, which must be in the vocabulary; otherwise throws Error.
   void set_tokens(std::span<std::int32_t const> ids);
 
-  /// stream := rows of `table`, plus rows of `positions` unless it is empty. `table` is VocabularyTable::whole(). Collective
-  /// over x. Enqueues on exec.
+  /// stream := rows of `table`, plus rows of `positions` unless it is empty. `table` is VocabularyTable::whole(). `starts`: positions
+  /// of the first tokens of this rank's sequences, 0 if it is empty. Collective over x. Enqueues on exec.
   void forward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& table,
-               pmm::DistMatrix<T> const& positions, pmm::DistMatrix<T> const& stream) const;
+               pmm::DistMatrix<T> const& positions, pmm::DistMatrix<T> const& stream,
+               runtime::Vector<std::int64_t> const& starts = {}) const;
 
   /// Computes the gradients over this rank's rows: assigns or adds to table_gradient, and assigns positions_gradient unless it
   /// is empty. The caller must sum them over z. Not collective. Enqueues on exec.

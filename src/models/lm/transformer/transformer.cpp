@@ -15,10 +15,10 @@ namespace {
 using runtime::DefaultExec, runtime::PhaseTimes, runtime::ScopedTimer;
 
 template<class T>
-std::shared_ptr<pmm::RotaryTable<T> const> make_rotary(TransformerPlan const& plan) {
+std::shared_ptr<pmm::RotaryTable<T> const> make_rotary(TransformerPlan const& plan, std::int64_t length) {
   auto const& settings = plan.settings;
   if (settings.positions == Positions::learned) return nullptr;
-  return std::make_shared<pmm::RotaryTable<T> const>(plan.sequence, settings.head_dim(), settings.rotary_base,
+  return std::make_shared<pmm::RotaryTable<T> const>(length, settings.head_dim(), settings.rotary_base,
                                                      settings.rotary_scaling);
 }
 
@@ -26,11 +26,13 @@ std::shared_ptr<pmm::RotaryTable<T> const> make_rotary(TransformerPlan const& pl
 
 template<class T>
 struct Transformer<T>::Parts {
-  Parts(pmm::ProcessGrid const& on, TransformerPlan const& of, std::uint64_t with_seed)
+  Parts(pmm::ProcessGrid const& on, TransformerPlan const& of, std::uint64_t with_seed,
+        TransformerParameters<T> with_parameters, std::shared_ptr<KeyValueCache<T>> with_cache)
       : grid(on),
         plan(of),
         seed(with_seed),
-        parameters(grid, plan, seed),
+        cache(std::move(with_cache)),
+        parameters(std::move(with_parameters)),
         scratch(grid, plan),
         embedding(grid, plan),
         table(grid, parameters.embedding()),
@@ -90,8 +92,9 @@ struct Transformer<T>::Parts {
   pmm::ProcessGrid const& grid;
   TransformerPlan plan;
   std::uint64_t seed;
-  DropoutKey dropout; // of the last pass
-  RouterPass router;  // of the last pass
+  DropoutKey dropout;                      // of the last pass
+  RouterPass router;                       // of the last pass
+  std::shared_ptr<KeyValueCache<T>> cache; // or null
   TransformerParameters<T> parameters;
   TransformerScratch<T> scratch;
   TokenEmbedding<T> embedding;
@@ -111,7 +114,7 @@ struct Transformer<T>::Parts {
 template<class T>
 void Transformer<T>::Parts::make_blocks() {
   auto const& settings = plan.settings;
-  auto const rotary = make_rotary<T>(plan);
+  auto const rotary = make_rotary<T>(plan, cache ? cache->capacity() : plan.sequence);
   auto const length = layers_per_segment(settings);
   std::vector<BlockMemory<T>> memory;
   std::vector<pmm::DistMatrix<T>> passing; // outputs that are not kept
@@ -124,7 +127,7 @@ void Transformer<T>::Parts::make_blocks() {
     if (!keeps && passing.size() == place) passing.push_back(new_stream());
     blocks.push_back(std::make_unique<TransformerBlock<T>>(
         grid, plan, parameters.block(static_cast<std::size_t>(l)), l, memory[place],
-        keeps ? new_stream() : passing[place], scratch, rotary));
+        keeps ? new_stream() : passing[place], scratch, rotary, cache));
   }
 
   for (auto& block : blocks)
@@ -191,7 +194,8 @@ void Transformer<T>::Parts::backward(DefaultExec const& exec, std::int64_t layer
 template<class T>
 void Transformer<T>::Parts::embed(DefaultExec const& exec) {
   table.gather(exec);
-  embedding.forward(exec, table.whole(), parameters.positions().weight, stream);
+  embedding.forward(exec, table.whole(), parameters.positions().weight, stream,
+                    cache ? cache->starts() : runtime::Vector<std::int64_t>());
   if (dropout.probability > 0)
     pmm::drop_rows<T>(exec, grid.passes(), stream.local(), dropout_at(0), stream.local());
 }
@@ -218,10 +222,24 @@ void Transformer<T>::Parts::head_backward(DefaultExec const& exec) {
 
 template<class T>
 Transformer<T>::Transformer(pmm::ProcessGrid const& grid, TransformerSettings const& settings,
-                            std::int64_t num_sequences, std::int64_t sequence, std::uint64_t seed)
-    : parts_(std::make_unique<Parts>(
-          grid, plan_transformer(grid.shape(), grid.coordinates(), settings, num_sequences, sequence),
-          seed)) {}
+                            std::int64_t num_sequences, std::int64_t sequence, std::uint64_t seed,
+                            std::int64_t num_cached) {
+  auto const plan = plan_transformer(grid.shape(), grid.coordinates(), settings, num_sequences, sequence);
+  auto const cache = num_cached > 0 ? std::make_shared<KeyValueCache<T>>(grid, plan, num_cached) : nullptr;
+  parts_ = std::make_unique<Parts>(grid, plan, seed, TransformerParameters<T>(grid, plan, seed), cache);
+}
+
+template<class T>
+Transformer<T>::Transformer(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+
+template<class T>
+Transformer<T> Transformer<T>::next_token_of(Transformer const& other) {
+  auto const& p = *other.parts_;
+  ORTHANT_REQUIRE(p.cache != nullptr, "a network without a cache has nothing to go on with");
+  auto const plan =
+      plan_transformer(p.grid.shape(), p.grid.coordinates(), p.plan.settings, p.plan.num_sequences, 1);
+  return Transformer(std::make_unique<Parts>(p.grid, plan, p.seed, p.parameters, p.cache));
+}
 
 template<class T>
 Transformer<T>::~Transformer() = default;
@@ -253,6 +271,11 @@ std::vector<std::size_t> Transformer<T>::gradient_order() {
 template<class T>
 void Transformer<T>::set_tokens(std::span<std::int32_t const> ids) {
   parts_->embedding.set_tokens(ids);
+}
+template<class T>
+void Transformer<T>::set_starts(std::span<std::int64_t const> starts) {
+  ORTHANT_REQUIRE(parts_->cache != nullptr, "only a network with a cache can begin at other positions");
+  parts_->cache->set_starts(starts);
 }
 template<class T>
 pmm::DistMatrix<T> const& Transformer<T>::logits_gradient() const {

@@ -41,8 +41,9 @@ class TransformerBlock {
   TransformerBlock(pmm::ProcessGrid const& grid, TransformerPlan const& plan,
                    BlockParameters<T> const& parameters, std::int64_t layer, BlockMemory<T> const& memory,
                    pmm::DistMatrix<T> of_output, TransformerScratch<T>& scratch,
-                   std::shared_ptr<pmm::RotaryTable<T> const> rotary)
-      : attention(grid, plan, parameters, layer, memory.attention, scratch, std::move(rotary)),
+                   std::shared_ptr<pmm::RotaryTable<T> const> rotary, std::shared_ptr<KeyValueCache<T>> cache)
+      : attention(grid, plan, parameters, layer, memory.attention, scratch, std::move(rotary),
+                  std::move(cache)),
         feed_forward(grid, plan, parameters, layer, memory.feed_forward, scratch),
         middle(memory.middle),
         output(std::move(of_output)),
@@ -92,9 +93,13 @@ class Transformer final : public Network<T> {
  public:
   /// Prepares passes over `num_sequences` sequences of `sequence` tokens, over all data groups, and draws the weights with
   /// `seed`. Throws UserError as plan_transformer() does: if the settings are not valid, or if heads, sequences or experts
-  /// cannot be split over the grid. `grid` must outlive this object. Not collective.
+  /// cannot be split over the grid. `num_cached`: positions of each sequence whose keys and values are kept, for another network that
+  /// goes on with the sequences; 0: none. `grid` must outlive this object. Not collective.
   Transformer(pmm::ProcessGrid const& grid, TransformerSettings const& settings, std::int64_t num_sequences,
-              std::int64_t sequence, std::uint64_t seed);
+              std::int64_t sequence, std::uint64_t seed, std::int64_t num_cached = 0);
+  /// A network with the weights, sequences and cache of `other`, for evaluation passes over the next token of each sequence: its logits
+  /// are those of the whole sequence up to this token. `other` must have a cache. Not collective.
+  [[nodiscard]] static Transformer next_token_of(Transformer const& other);
   ~Transformer() override;
   Transformer(Transformer const&) = delete;
   Transformer& operator=(Transformer const&) = delete;
@@ -107,6 +112,10 @@ class Transformer final : public Network<T> {
   /// Sets the tokens of sequences(), one sequence after the other, and copies them. There must be one per row, each in the
   /// vocabulary; otherwise throws Error.
   void set_tokens(std::span<std::int32_t const> ids);
+
+  /// Sets the positions of the first tokens of sequences() in the next passes of all networks that share the cache; 0 at first. A pass
+  /// over more than one token per sequence must begin at 0. There must be a cache.
+  void set_starts(std::span<std::int64_t const> starts);
 
   /// Sets whether weights are gathered during the previous product, and tokens sent to their experts while shared experts are
   /// computed. By default both happen if messages can overlap other work. The results have the same bits in both cases.
@@ -143,6 +152,7 @@ class Transformer final : public Network<T> {
 
  private:
   struct Parts;
+  explicit Transformer(std::unique_ptr<Parts> parts);
   std::unique_ptr<Parts> parts_;
 };
 

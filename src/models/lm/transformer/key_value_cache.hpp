@@ -1,0 +1,48 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Keys and values of the tokens that a transformer has computed, so that a pass over the next token of each sequence computes one row per
+// sequence only. They are sharded as attention is: a rank has its sequences and its key-value heads. All ranks that share a head have a
+// copy of its keys and values.
+
+#include "models/lm/transformer/shared_key_values.hpp"
+#include "pmm/grid/process_grid.hpp"
+
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace orthant::models {
+
+/// Number of elements of a layer on the rank at `coordinates`.
+[[nodiscard]] std::int64_t num_cached_numbers(pmm::GridShape const& shape,
+                                              pmm::Coordinates const& coordinates,
+                                              TransformerPlan const& plan, std::int64_t capacity);
+
+template<class T>
+class KeyValueCache {
+ public:
+  /// `capacity`: positions of each sequence.
+  KeyValueCache(pmm::ProcessGrid const& grid, TransformerPlan const& plan, std::int64_t capacity);
+
+  [[nodiscard]] std::int64_t capacity() const { return capacity_; }
+  /// Positions of the first tokens of a pass, [sequences of this rank]; 0 at first.
+  [[nodiscard]] runtime::Vector<std::int64_t> const& starts() const { return starts_; }
+  /// Copies new values of starts(). The kernels of the pass before must be complete.
+  void set_starts(std::span<std::int64_t const> starts);
+  /// Keys and values of key-value head `group` of this rank, [sequences x capacity][keys | values].
+  [[nodiscard]] pmm::Panel<T> panel(std::int64_t layer, std::int64_t group) const;
+  /// Scratch memory of a head group: a number per sequence, query head of the group and position.
+  [[nodiscard]] runtime::Vector<T> const& scores() const { return scores_; }
+
+ private:
+  std::int64_t capacity_, num_groups_, width_; // of the keys and values of a head
+  std::vector<runtime::Vector<T>> layers_;
+  runtime::Vector<std::int64_t> starts_;
+  runtime::Vector<T> scores_;
+};
+
+extern template class KeyValueCache<float>;
+extern template class KeyValueCache<double>;
+
+} // namespace orthant::models
