@@ -1,29 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// orthant complete: continues sequences of tokens with a language model. Each new token costs a forward pass over the whole sequence: keys
-// and values are not cached so far.
+// orthant complete: continues texts, or sequences of tokens, with a language model.
 
 #include "cli/commands/subcommands.hpp"
-#include "cli/lm/lm_inference.hpp"
+#include "cli/lm/completions.hpp"
+#include "cli/lm/lm_files.hpp"
 #include "cli/options/gemm_options.hpp"
 #include "cli/options/option_text.hpp"
 #include "cli/training/start_checks.hpp"
 #include "cli/training/train_settings.hpp"
+#include "runtime/files/text_file.hpp"
 
 #include <algorithm>
 #include <charconv>
 #include <fmt/ranges.h>
-#include <set>
 #include <sstream>
 
 namespace orthant::cli {
 namespace {
 
 struct CompleteOptions : InferenceOptions {
+  std::string prompt;
+  std::string prompt_file;
   std::string prompt_ids;
-  std::string print = "ids";
+  std::string tokenizer;
+  std::string print = "auto";
   std::int64_t max_tokens = 16;
   std::string stop_ids;
+  std::vector<std::string> stops;
   double temperature = 1;
   std::int64_t top_k = 0;
   double top_p = 1;
@@ -50,70 +54,129 @@ TokenIds parse_ids(std::string_view option, std::string const& text) {
   return ids;
 }
 
+/// What is completed, and with which tokenizer.
+struct Prompts {
+  std::vector<TokenIds> ids;
+  std::optional<tokens::TextTokenizer> tokenizer; // without one, only ids can be printed
+};
+
+/// Throws UserError unless exactly one of the options that give prompts is given.
+void require_one_prompt(Context const& context) {
+  auto const& sources = context.run_record.at("sources");
+  std::vector<std::string> given;
+  for (auto const* const option : {"prompt", "prompt-file", "prompt-ids"})
+    if (sources.value(option, std::string("default")) != "default")
+      given.push_back(fmt::format("--{}", option));
+  if (given.empty())
+    runtime::throw_user("complete: give --prompt TEXT, --prompt-file F or --prompt-ids 5,17,3");
+  if (given.size() > 1) runtime::throw_user("complete: {} exclude each other", fmt::join(given, " and "));
+}
+
+Prompts read_prompts(CompleteOptions const& options, Context const& context, std::int64_t vocabulary) {
+  auto const& world = context.world();
+  Prompts prompts;
+  if (!options.prompt_ids.empty()) {
+    std::istringstream lists(options.prompt_ids);
+    for (std::string text; std::getline(lists, text, ';');)
+      prompts.ids.push_back(parse_ids("--prompt-ids", text));
+  }
+  auto const needs_tokenizer =
+      options.prompt_ids.empty() || options.print == "text" || !options.tokenizer.empty();
+  if (!needs_tokenizer && !options.stops.empty())
+    runtime::throw_user("--stop compares texts: give --tokenizer, or --stop-ids");
+  if (!needs_tokenizer) return prompts;
+  prompts.tokenizer = open_tokenizer(world, options.tokenizer, options.weights, vocabulary);
+  if (!options.prompt_ids.empty()) return prompts;
+  auto const text = options.prompt_file.empty()
+                        ? options.prompt
+                        : runtime::read_table_file(world, options.prompt_file, [](auto) {});
+  prompts.ids.push_back(prompts.tokenizer->encode(text));
+  if (prompts.ids.back().empty())
+    runtime::throw_user("{} is empty: a completion needs a token to begin with",
+                        options.prompt_file.empty() ? "--prompt" : options.prompt_file);
+  return prompts;
+}
+
+CompletionSettings settings_of(CompleteOptions const& options, Prompts const& prompts) {
+  CompletionSettings settings;
+  settings.sampling = {options.temperature, options.top_k, options.top_p, options.min_p,
+                       static_cast<std::uint64_t>(options.seed)};
+  settings.max_tokens = options.max_tokens;
+  settings.stops = options.stops;
+  if (std::ranges::any_of(settings.stops, &std::string::empty))
+    runtime::throw_user("--stop is empty: name a text that ends a completion");
+  if (!options.stop_ids.empty()) {
+    auto const ids = parse_ids("--stop-ids", options.stop_ids);
+    settings.stop_ids.insert(ids.begin(), ids.end());
+  }
+  if (prompts.tokenizer && prompts.tokenizer->end_token())
+    settings.stop_ids.insert(*prompts.tokenizer->end_token());
+  return settings;
+}
+
 template<class T>
-void complete(CompleteOptions const& options, Context& context) {
-  std::vector<TokenIds> sequences;
-  std::istringstream prompts(options.prompt_ids);
-  for (std::string text; std::getline(prompts, text, ';');)
-    sequences.push_back(parse_ids("--prompt-ids", text));
+void complete_prompts(CompleteOptions const& options, Context& context) {
+  if (options.weights.empty())
+    runtime::throw_user("give --weights W.h5, which train-lm --save-weights or import-weights writes");
+  auto const model_settings = read_model(context.world(), options.weights).settings;
+  auto const prompts = read_prompts(options, context, model_settings.vocabulary);
+  auto const settings = settings_of(options, prompts);
   std::int64_t longest = 0;
-  std::vector<std::size_t> starts;
-  for (auto const& ids : sequences) {
+  for (auto const& ids : prompts.ids)
     longest = std::max(longest, std::ssize(ids));
-    starts.push_back(ids.size());
-  }
-  Inference<T> model(context, options, std::ssize(sequences), longest + options.max_tokens);
-  Sampling const sampling{options.temperature, options.top_k, options.top_p, options.min_p,
-                          static_cast<std::uint64_t>(options.seed)};
-  auto const stop_ids = options.stop_ids.empty() ? TokenIds() : parse_ids("--stop-ids", options.stop_ids);
-  std::set<std::int32_t> const stops(stop_ids.begin(), stop_ids.end());
-  auto const has_ended = [&](std::size_t s) {
-    return sequences[s].size() > starts[s] && stops.contains(sequences[s].back());
-  };
-  auto const have_ended = [&] {
-    for (std::size_t s = 0; s < sequences.size(); ++s)
-      if (!has_ended(s)) return false;
-    return true;
-  };
-  for (std::int64_t step = 0; step < options.max_tokens && !have_ended(); ++step) {
-    model.forward(sequences);
-    for (std::size_t s = 0; s < sequences.size(); ++s) {
-      if (has_ended(s)) continue;
-      auto const last = std::ssize(sequences[s]) - 1;
-      auto const logits = model.logits(static_cast<std::int64_t>(s), {last, last + 1});
-      sequences[s].push_back(next_token(logits, sampling, static_cast<std::int64_t>(s), step));
-    }
-  }
-  for (std::size_t s = 0; s < sequences.size(); ++s)
-    say(context, "{}\n",
-        fmt::join(sequences[s].begin() + static_cast<std::ptrdiff_t>(starts[s]), sequences[s].end(), ","));
+  if (longest + options.max_tokens > model_settings.max_sequence)
+    runtime::throw_user(
+        "a prompt of {} tokens and {} new ones are more than the {} positions of '{}': give a "
+        "shorter prompt, or less --max-tokens",
+        longest, options.max_tokens, model_settings.max_sequence, options.weights);
+  Inference<T> model(context, options, std::ssize(prompts.ids), longest, longest + options.max_tokens);
+  auto const prints_ids = options.print == "ids" || (options.print == "auto" && !options.prompt_ids.empty());
+  auto const streams = !prints_ids && prompts.ids.size() == 1;
+  auto const completions =
+      complete(model, prompts.ids, 0, settings, prompts.tokenizer ? &*prompts.tokenizer : nullptr,
+               [&](std::size_t, std::string const& text) {
+                 if (streams) say(context, "{}", text);
+               });
+  for (auto const& completion : completions)
+    if (prints_ids)
+      say(context, "{}\n", fmt::join(completion.ids, ","));
+    else
+      say(context, "{}\n", streams ? std::string() : completion.text);
 }
 
 int run(CompleteOptions& options, Context& context) {
-  if (options.prompt_ids.empty()) runtime::throw_user("complete: give --prompt-ids, such as 5,17,3");
+  require_one_prompt(context);
   require_choice(options.grid, options.grid.grid == "auto", "--grid auto");
   options.command = "complete";
   options.expert_axis = static_cast<int>(options.expert_ranks);
   choose_gemm_math(options.gemm_math, options.compute_dtype);
   choose_gemm_libraries(context, options.gemm_table);
-  options.compute_dtype == "fp32" ? complete<float>(options, context) : complete<double>(options, context);
+  options.compute_dtype == "fp32" ? complete_prompts<float>(options, context)
+                                  : complete_prompts<double>(options, context);
   return runtime::exit_done;
 }
 
 } // namespace
 
 std::unique_ptr<Command> make_complete() {
-  auto command = std::make_unique<Command>("complete", "Continue sequences of tokens with a language model");
+  auto command = std::make_unique<Command>("complete", "Continue texts with a language model");
   auto const options = std::make_shared<CompleteOptions>();
   auto& o = *options;
   command->input("--weights", o.weights, "Weights of train-lm or import-weights");
+  command->option("--prompt", o.prompt, "Text to continue");
+  command->input("--prompt-file", o.prompt_file, "File with the text to continue");
   command->option("--prompt-ids", o.prompt_ids,
                   "Tokens to continue, such as 5,17,3; several prompts are separated by semicolons");
-  command->option("--print", o.print, "What is printed, a line for each prompt: ids (of the new tokens)",
-                  one_of({"ids"}));
+  command->option(
+      "--tokenizer", o.tokenizer,
+      "A tokenizer.json, a folder with one, a token file, or byte; default: the one in --weights");
+  command->option("--print", o.print,
+                  "What is printed of each completion: text, ids, or auto (ids for --prompt-ids, else text)",
+                  one_of({"auto", "text", "ids"}));
   command->option("--max-tokens", o.max_tokens, "Number of new tokens",
                   whole_number(1, std::int64_t{1} << 20));
   command->option("--stop-ids", o.stop_ids, "Tokens that end a completion, such as 0,2");
+  command->repeatable("--stop", o.stops, "Text before which a completion ends; may be given several times");
   command->option("--temperature", o.temperature, "Divisor of the logits; 0: always the most probable token",
                   in_range(0, 1e3));
   command->option("--top-k", o.top_k, "Draw from the K most probable tokens; 0: all", whole_number(0));

@@ -7,6 +7,8 @@
 #include "models/gnn/files/state_dict.hpp"
 #include "models/lm/files/hf_weights.hpp"
 #include "runtime/comm/together.hpp"
+#include "runtime/files/text_file.hpp"
+#include "tokens/bpe/tokenizer_files.hpp"
 
 namespace orthant::cli {
 namespace {
@@ -15,6 +17,15 @@ struct ImportWeightsOptions {
   std::string tensors;
   std::string output;
 };
+
+/// The tokenizer.json of a model's folder, or one that is made of its vocab.json and merges.txt; empty if it has neither. Collective.
+std::string tokenizer_of(runtime::Communicator const& world, std::filesystem::path const& folder) {
+  auto const has = [&](char const* name) { return std::filesystem::exists(folder / name); };
+  if (has("tokenizer.json")) return runtime::read_table_file(world, folder / "tokenizer.json", [](auto) {});
+  if (has("vocab.json") && has("merges.txt"))
+    return tokens::read_tokenizer(world, folder / "vocab.json", {}).json;
+  return {};
+}
 
 int run(ImportWeightsOptions const& options, Context& context) {
   if (options.tensors.empty())
@@ -27,7 +38,8 @@ int run(ImportWeightsOptions const& options, Context& context) {
     return runtime::exit_done;
   }
   auto const config = runtime::together(world, [&] { return models::read_hf_config(input / "config.json"); });
-  models::import_hf_weights(world, input, config, options.output, record_of(config.settings));
+  models::import_hf_weights(world, input, config, options.output, record_of(config.settings),
+                            tokenizer_of(world, input));
   if (world.is_root() && !config.note.empty()) context.log().warn("{}", config.note);
   return runtime::exit_done;
 }

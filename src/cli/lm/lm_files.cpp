@@ -17,8 +17,8 @@ constexpr auto model_name = "transformer";
 constexpr auto sequence_attribute = "sequence";
 constexpr auto vocabulary_attribute = "vocabulary_sum";
 
-std::string vocabulary_sum(tokens::TokenFile const& tokens) {
-  return fmt::format("{:016x}", tokens.facts().sum_of_vocabulary);
+std::string vocabulary_sum(std::uint64_t sum) {
+  return fmt::format("{:016x}", sum);
 }
 
 /// Architecture of a model. Dropout and recomputation belong to the training.
@@ -111,7 +111,7 @@ models::Architecture record_of(models::TransformerSettings const& settings, std:
                                tokens::TokenFile const& tokens) {
   auto record = record_of(settings);
   record.emplace_back(sequence_attribute, fmt::format("{}", sequence));
-  record.emplace_back(vocabulary_attribute, vocabulary_sum(tokens));
+  record.emplace_back(vocabulary_attribute, vocabulary_sum(tokens.facts().sum_of_vocabulary));
   return record;
 }
 
@@ -148,6 +148,44 @@ RecordedModel read_model(runtime::Communicator const& comm, std::string const& p
   });
 }
 
+tokens::TextTokenizer open_tokenizer(runtime::Communicator const& comm, std::string const& path,
+                                     std::string const& weights_path, std::int64_t vocabulary) {
+  std::string json, recorded;
+  runtime::together(comm, [&] {
+    if (!comm.is_root()) return;
+    auto const file = runtime::Hdf5File::open(weights_path);
+    if (file.contains_attribute("/", vocabulary_attribute))
+      recorded = file.read_text("/", vocabulary_attribute);
+    if (!path.empty()) return;
+    if (!file.contains(tokens::tokenizer_array))
+      runtime::throw_user(
+          "'{}' holds no tokenizer: give --tokenizer FILE, which is a tokenizer.json, a folder "
+          "with one, the token file of the training, or the word byte",
+          weights_path);
+    auto const bytes = file.read_all<std::uint8_t>(tokens::tokenizer_array);
+    json.assign(bytes.begin(), bytes.end());
+  });
+  runtime::broadcast_text(comm, json, 0);
+  runtime::broadcast_text(comm, recorded, 0);
+  auto tokenizer = path.empty()
+                       ? runtime::together(comm,
+                                           [&] {
+                                             return tokens::TextTokenizer::of_json(
+                                                 json, fmt::format("the tokenizer of {}", weights_path));
+                                           })
+                       : tokens::TextTokenizer::read(comm, path);
+  if (tokenizer.vocabulary().size() > vocabulary)
+    runtime::throw_user(
+        "the tokenizer of '{}' has {} tokens, and the model of '{}' only {}: give the model's "
+        "own tokenizer",
+        tokenizer.name(), tokenizer.vocabulary().size(), weights_path, vocabulary);
+  if (!recorded.empty() && recorded != vocabulary_sum(tokens::sum_of(tokenizer.vocabulary())))
+    runtime::throw_user("'{}' was trained on another vocabulary than that of '{}': give the token file of "
+                        "its training as --tokenizer",
+                        weights_path, tokenizer.name());
+  return tokenizer;
+}
+
 std::string names_of_tables(runtime::Hdf5File const& file) {
   return file.contains(models::array_of("lm_head.weight")) ? "wte.weight,lm_head.weight" : "wte.weight";
 }
@@ -158,7 +196,7 @@ void require_vocabulary(runtime::Communicator const& comm, std::string const& we
     if (!comm.is_root()) return;
     auto const file = runtime::Hdf5File::open(weights_path);
     if (file.contains_attribute("/", vocabulary_attribute) &&
-        file.read_text("/", vocabulary_attribute) != vocabulary_sum(tokens))
+        file.read_text("/", vocabulary_attribute) != vocabulary_sum(tokens.facts().sum_of_vocabulary))
       runtime::throw_user("'{}' was trained on another vocabulary than that of '{}', whose tokens mean other "
                           "characters: give a file of tokens with the vocabulary of its training; train-lm "
                           "--init-from {} --init-skip {} learns another one",

@@ -6,6 +6,7 @@
 #include "cli/options/command.hpp"
 #include "models/lm/plan/transformer_settings.hpp"
 #include "models/parameters/weights_file.hpp"
+#include "tokens/documents/text_tokenizer.hpp"
 #include "tokens/token_file.hpp"
 
 namespace orthant::cli {
@@ -28,6 +29,11 @@ struct RecordedModel {
 };
 /// Reads the model that a weights file records. Collective. Throws UserError if it records no language model.
 [[nodiscard]] RecordedModel read_model(runtime::Communicator const& comm, std::string const& path);
+
+/// The tokenizer of `path`, or, if that is empty, the one that the weights hold. Collective. Throws UserError if there is none, if it has
+/// tokens beyond the `vocabulary` of the model, or if the weights record another vocabulary.
+[[nodiscard]] tokens::TextTokenizer open_tokenizer(runtime::Communicator const& comm, std::string const& path,
+                                                   std::string const& weights_path, std::int64_t vocabulary);
 
 /// Names of the weights whose shape depends on the vocabulary, for --init-skip: "wte.weight,lm_head.weight".
 [[nodiscard]] std::string names_of_tables(runtime::Hdf5File const& file);

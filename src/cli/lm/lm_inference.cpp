@@ -19,7 +19,7 @@ namespace orthant::cli {
 
 template<class T>
 Inference<T>::Inference(Context const& context, InferenceOptions const& options, std::int64_t num_sequences,
-                        std::int64_t sequence)
+                        std::int64_t sequence, std::int64_t num_cached)
     : context_(context) {
   auto const& world = context.world();
   pmm::set_gemm_threads(1);
@@ -49,27 +49,60 @@ Inference<T>::Inference(Context const& context, InferenceOptions const& options,
       std::max(num_sequences, std::int64_t{shape.size(pmm::batch_axes(shape).with(pmm::Axis::z))});
   grid_.emplace(world, shape);
   auto const plan = models::plan_sequences(grid_->shape(), grid_->coordinates(), model, sequences);
-  if (!options.force_memory)
-    require_memory(context, options.command, models::estimate_memory<T>(*grid_, plan, sequences, optimizer));
-  network_.emplace(*grid_, model, sequences.global_batch, sequence, 0);
+  auto estimate = models::estimate_memory<T>(*grid_, plan, sequences, optimizer);
+  auto const cached = models::num_cached_numbers(grid_->shape(), grid_->coordinates(), plan, num_cached) *
+                      model.num_layers * std::int64_t{sizeof(T)};
+  estimate.arrays += cached;
+  estimate.loading += cached;
+  if (!options.force_memory) require_memory(context, options.command, estimate);
+  network_.emplace(*grid_, model, sequences.global_batch, sequence, 0, num_cached);
   models::load_weights(*grid_, options.weights, network_->parameters());
+  if (num_cached > 0)
+    next_.reset(new models::Transformer<T>(models::Transformer<T>::next_token_of(*network_)));
+}
+
+template<class T>
+void Inference<T>::require_tokens(TokenIds const& ids) const {
+  for (auto const id : ids)
+    if (id < 0 || id >= vocabulary())
+      runtime::throw_user("token {} is not in the vocabulary, which has the tokens 0 to {}", id,
+                          vocabulary() - 1);
+}
+
+/// A pass over the tokens of this rank's sequences, which begin at `starts`.
+template<class T>
+void Inference<T>::run(models::Transformer<T>& network, TokenIds const& ids,
+                       std::vector<std::int64_t> const& starts) {
+  network.set_tokens(ids);
+  if (next_) network.set_starts(starts);
+  runtime::PhaseTimes phases;
+  std::ignore = network.forward(runtime::DefaultExec(), models::Pass::evaluation, 0, phases);
+  last_ = &network;
 }
 
 template<class T>
 void Inference<T>::forward(std::vector<TokenIds> const& sequences) {
   for (auto const& ids : sequences)
-    for (auto const id : ids)
-      if (id < 0 || id >= vocabulary())
-        runtime::throw_user("token {} is not in the vocabulary, which has the tokens 0 to {}", id,
-                            vocabulary() - 1);
+    require_tokens(ids);
   auto const length = network_->sequence_length();
   auto const own = network_->sequences();
   TokenIds ids(static_cast<std::size_t>(own.size() * length), 0);
   for (auto s = own.begin; s < std::min(own.end, std::ssize(sequences)); ++s)
     std::ranges::copy(sequences[static_cast<std::size_t>(s)], ids.begin() + (s - own.begin) * length);
-  network_->set_tokens(ids);
-  runtime::PhaseTimes phases;
-  std::ignore = network_->forward(runtime::DefaultExec(), models::Pass::evaluation, 0, phases);
+  run(*network_, ids, std::vector<std::int64_t>(static_cast<std::size_t>(own.size()), 0));
+}
+
+template<class T>
+void Inference<T>::forward_next(TokenIds const& tokens, std::vector<std::int64_t> const& positions) {
+  require_tokens(tokens);
+  auto const own = next_->sequences();
+  TokenIds ids(static_cast<std::size_t>(own.size()), 0);
+  std::vector<std::int64_t> starts(ids.size(), 0);
+  for (auto s = own.begin; s < std::min(own.end, std::ssize(tokens)); ++s) {
+    ids[static_cast<std::size_t>(s - own.begin)] = tokens[static_cast<std::size_t>(s)];
+    starts[static_cast<std::size_t>(s - own.begin)] = positions[static_cast<std::size_t>(s)];
+  }
+  run(*next_, ids, starts);
 }
 
 template<class T>
@@ -78,9 +111,9 @@ std::vector<T> Inference<T>::logits(std::int64_t s, runtime::Range positions) co
   auto const own = network_->sequences();
   // Ranks along y have the same logits, so the first of them gives them.
   if (own.contains(s) && grid_->coordinates().y == 0) {
-    auto const& matrix = network_->logits_gradient(); // where the logits are
+    auto const& matrix = last_->logits_gradient(); // where the logits are
     auto const columns = matrix.block().columns;
-    auto const first = (s - own.begin) * network_->sequence_length() + positions.begin;
+    auto const first = (s - own.begin) * last_->sequence_length() + positions.begin;
     auto const rows = Kokkos::subview(
         matrix.local(),
         std::pair(static_cast<std::size_t>(first), static_cast<std::size_t>(first + positions.size())),

@@ -10,6 +10,7 @@
 #include "runtime/range.hpp"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,23 +30,32 @@ using TokenIds = std::vector<std::int32_t>;
 template<class T>
 class Inference {
  public:
-  /// Loads the weights for passes over `num_sequences` sequences of `sequence` tokens. Collective. Throws UserError if the weights are of
-  /// no language model, or do not fit grid, sequence and memory.
+  /// Loads the weights for passes over `num_sequences` sequences of `sequence` tokens. `num_cached`: positions of a sequence whose keys and
+  /// values are kept, for forward_next(); 0: none. Collective. Throws UserError if the weights are of no language model, or do not fit grid,
+  /// sequence and memory.
   Inference(Context const& context, InferenceOptions const& options, std::int64_t num_sequences,
-            std::int64_t sequence);
+            std::int64_t sequence, std::int64_t num_cached = 0);
 
   [[nodiscard]] std::int64_t vocabulary() const { return network_->settings().vocabulary; }
   /// Computes the logits of `sequences`, the same on all ranks, each at most as long as the pass. Throws UserError if an id is not in the
   /// vocabulary. Collective.
   void forward(std::vector<TokenIds> const& sequences);
-  /// Logits of tokens `positions` of sequence `s` in the last forward(), [positions x vocabulary], on all ranks. Collective over the
-  /// world: one all_reduce of that size.
+  /// Computes the logits of the next token of each sequence, tokens[s] at positions[s], from the keys and values of the passes before. All
+  /// positions before it must have been computed. Collective.
+  void forward_next(TokenIds const& tokens, std::vector<std::int64_t> const& positions);
+  /// Logits of rows `positions` of sequence `s` in the last pass, [positions x vocabulary], on all ranks. forward_next() computes row 0 only.
+  /// Collective over the world: one all_reduce of that size.
   [[nodiscard]] std::vector<T> logits(std::int64_t s, runtime::Range positions) const;
 
  private:
+  void run(models::Transformer<T>& network, TokenIds const& ids, std::vector<std::int64_t> const& starts);
+  void require_tokens(TokenIds const& ids) const;
+
   Context const& context_;
   std::optional<pmm::ProcessGrid> grid_;
   std::optional<models::Transformer<T>> network_;
+  std::unique_ptr<models::Transformer<T>> next_; // shares weights and cache with network_
+  models::Transformer<T>* last_ = nullptr;       // the one of the last pass
 };
 
 /// How the next token is drawn.

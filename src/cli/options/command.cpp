@@ -216,6 +216,13 @@ void Command::option(std::string const& names, std::vector<std::string>& value,
   add(names, value, description, std::move(check));
 }
 
+void Command::repeatable(std::string const& names, std::vector<std::string>& values,
+                         std::string const& description) {
+  add(names, values, description, {});
+  parser_->entries.back().option->delimiter('\0');
+  description_.options.back().kind = ValueKind::text;
+}
+
 void Command::number_or_word(std::string const& names, std::string& value, std::string const& description,
                              std::vector<std::string> words, Check check, ValueKind kind) {
   auto const is_whole = kind == ValueKind::integer_or_word;

@@ -117,6 +117,8 @@ class Command {
               Check check = {});
   void option(std::string const& names, std::vector<std::string>& value, std::string const& description,
               Check check = {});
+  /// Declares an option with one text that may be given several times. The environment and files give it once.
+  void repeatable(std::string const& names, std::vector<std::string>& values, std::string const& description);
   /// Declares an option that takes one of `words`, or a number that passes `check` (a whole number unless `kind` is number_or_word).
   void number_or_word(std::string const& names, std::string& value, std::string const& description,
                       std::vector<std::string> words, Check check,

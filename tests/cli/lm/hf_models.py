@@ -147,11 +147,11 @@ def mistakes(ranks):
         expect_mistake(ranks, ["import-weights", empty, "-o", os.path.join(scratch, "w.h5")], r"config.json: it cannot be opened")
         weights = imported(scratch, "gpt2")
         for words, message in (
-                (["complete", "--weights", weights], r"give --prompt-ids"),
+                (["complete", "--weights", weights], r"give --prompt TEXT, --prompt-file F or --prompt-ids"),
                 (["complete", "--weights", weights, "--prompt-ids", "5,"], r"numbers of tokens are needed"),
                 (["complete", "--weights", weights, "--prompt-ids", "5,x"], r"--prompt-ids '5,x': numbers of tokens"),
                 (["complete", "--weights", weights, "--prompt-ids", "5,96"], r"token 96 is not in the vocabulary, which has the tokens 0 to 95"),
-                (["complete", "--weights", weights, "--prompt-ids", "5", "--max-tokens", "32"], r"33 tokens are more than the 32 positions"),
+                (["complete", "--weights", weights, "--prompt-ids", "5", "--max-tokens", "32"], r"a prompt of 1 tokens and 32 new ones are more than the 32 positions"),
                 (["evaluate-lm", "--weights", weights, "--ids", "x.npy"], r"--ids and --logits go together"),
                 (["evaluate-lm", "--weights", weights, "--ids", weights, "--logits", "y.npy", "--sequence", "8"], r"--sequence is for a token file"),
                 (["evaluate", "--dataset", "karate", "--weights", weights], r"holds weights of a language model, not of a graph network"),

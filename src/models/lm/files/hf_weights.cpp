@@ -6,6 +6,7 @@
 #include "runtime/error.hpp"
 #include "runtime/files/hdf5_output.hpp"
 #include "runtime/files/safetensors.hpp"
+#include "tokens/token_file.hpp"
 
 #include <algorithm>
 #include <fstream>
@@ -115,15 +116,21 @@ void require_tensors(std::filesystem::path const& folder, TensorFolder const& te
 template<class T>
 void write_parts(runtime::Communicator const& comm, TensorFolder const& tensors,
                  std::vector<Part> const& parts, std::filesystem::path const& output,
-                 Architecture const& architecture) {
+                 Architecture const& architecture, std::string const& tokenizer) {
   runtime::Hdf5Output file(comm, output, "weights");
   for (auto const& part : parts)
     file.create_array(array_of(part.parameter), runtime::detail::hdf5_type_of<T>(), part.extents);
   for (auto const& [name, value] : architecture)
     file.write_attribute("/", name, value);
+  Hdf5File::Extents const length{std::ssize(tokenizer)};
+  if (!tokenizer.empty()) file.create_array(tokens::tokenizer_array, runtime::Hdf5Type::uint8, length);
   file.reserve_space();
   runtime::together(comm, [&] {
     if (!comm.is_root()) return;
+    if (!tokenizer.empty()) {
+      std::vector<std::uint8_t> const bytes(tokenizer.begin(), tokenizer.end());
+      file.write(tokens::tokenizer_array, {0}, length, std::span<std::uint8_t const>(bytes));
+    }
     for (auto const& part : parts) {
       std::vector<T> ours(static_cast<std::size_t>(num_rows(part) * part.extents.back()));
       std::string in_memory;
@@ -147,15 +154,15 @@ void write_parts(runtime::Communicator const& comm, TensorFolder const& tensors,
 
 void import_hf_weights(runtime::Communicator const& comm, std::filesystem::path const& model,
                        HfConfig const& config, std::filesystem::path const& output,
-                       Architecture const& architecture) {
+                       Architecture const& architecture, std::string const& tokenizer) {
   // Every rank reads the headers, so all create the same file.
   auto const tensors = runtime::together(comm, [&] { return std::make_unique<TensorFolder>(model); });
   auto const parts = parts_of(config.family, config.settings);
   runtime::together(comm, [&] { require_tensors(model, *tensors, parts, config.settings.tied_head); });
   if (tensors->has_doubles())
-    write_parts<double>(comm, *tensors, parts, output, architecture);
+    write_parts<double>(comm, *tensors, parts, output, architecture, tokenizer);
   else
-    write_parts<float>(comm, *tensors, parts, output, architecture);
+    write_parts<float>(comm, *tensors, parts, output, architecture, tokenizer);
 }
 
 namespace {
@@ -250,6 +257,13 @@ void export_hf_weights(runtime::Communicator const& comm, std::filesystem::path 
       write_shards<double>(file, tensors_of(parts, runtime::TensorType::float64), output);
     else
       write_shards<float>(file, tensors_of(parts, runtime::TensorType::float32), output);
+    if (file.contains(tokens::tokenizer_array)) {
+      auto const bytes = file.read_all<std::uint8_t>(tokens::tokenizer_array);
+      std::ofstream tokenizer(output / "tokenizer.json", std::ios::binary);
+      tokenizer << std::string(bytes.begin(), bytes.end());
+      if (!tokenizer.flush())
+        throw_user("export-weights: '{}' cannot be written", (output / "tokenizer.json").string());
+    }
     std::ofstream config(output / "config.json"); // last: without it the folder is no model
     config << text;
     if (!config.flush())

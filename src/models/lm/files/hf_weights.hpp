@@ -14,13 +14,14 @@
 namespace orthant::models {
 
 /// Writes the weights of the folder `model` as a weights file with the record `architecture`. One parameter and one of its tensors are in
-/// memory at a time, on the root. Collective over `comm`. Throws UserError if tensors are missing, left over, or of another shape.
+/// memory at a time, on the root. `tokenizer`: the text of its tokenizer.json, which the file then holds, or empty; the same on all ranks.
+/// Collective over `comm`. Throws UserError if tensors are missing, left over, or of another shape.
 void import_hf_weights(runtime::Communicator const& comm, std::filesystem::path const& model,
                        HfConfig const& config, std::filesystem::path const& output,
-                       Architecture const& architecture);
+                       Architecture const& architecture, std::string const& tokenizer);
 
-/// Writes a folder with config.json and safetensors, in shards of at most 5 GB. Collective over `comm`. Throws UserError if the
-/// architecture has no model_type, or if the folder exists and is not empty.
+/// Writes a folder with config.json, safetensors in shards of at most 5 GB, and the tokenizer.json that the file holds. Collective over
+/// `comm`. Throws UserError if the architecture has no model_type, or if the folder exists and is not empty.
 void export_hf_weights(runtime::Communicator const& comm, std::filesystem::path const& weights,
                        TransformerSettings const& settings, std::filesystem::path const& output);
 
