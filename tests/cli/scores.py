@@ -138,8 +138,26 @@ def several_classes(ranks):
         last = events_of(path)[-1]["last"]
         for split in ("train", "val", "test"):
             near([last[f"{split}_roc_auc"]], [record[f"{split}_roc_auc"]], f"ROC-AUC of {split} in training")
-        expect_mistake(ranks, ["train", "--graph", store, "--class-weights", "balanced"], r"--class-weights balanced needs one class per vertex")
-        expect_mistake(ranks, ["train", "--graph", store, "--label-smoothing", "0.1"], r"--label-smoothing needs one class per vertex")
+        sigmoids = probabilities(ranks, scratch, store, weights, classes)
+        for options, smoothing, gamma in (([], 0, 0), (["--loss", "focal", "--label-smoothing", "0.1"], 0.1, 2)):
+            expect_success(ranks, ["train", "--graph", store, "--layers", "2", "--hidden", "5", "--dropout", "0", "--compute-dtype", "fp64",
+                                   "--epochs", "1", "--init-from", weights, "--class-weights", "balanced", *options, "--metrics", path, "--force"])
+            found = next(line["loss"] for line in events_of(path) if line["event"] == "epoch")
+            expected = loss_of_several(labels[:20], sigmoids, smoothing, gamma)
+            check(abs(found - expected) < 1e-6, f"{options}: a loss of {found}, not {expected}")
+
+
+def loss_of_several(labels, sigmoids, smoothing, gamma):
+    """The focal loss of these rows with balanced weights; classes that do not occur have a weight of 1."""
+    counts = [sum(row[j] == 1 for row in labels) for j in range(len(labels[0]))]
+    share = sum(counts) / sum(count > 0 for count in counts)
+    total = 0
+    for row, probabilities_of_row in zip(labels, sigmoids):
+        for label, s, count in zip(row, probabilities_of_row, counts):
+            t = (1 - smoothing) * label + smoothing / 2
+            term = -(t * math.log(s) + (1 - t) * math.log(1 - s)) * (1 - s * t - (1 - s) * (1 - t)) ** gamma
+            total += (label >= 0) * (share / count if count else 1) * term
+    return total / (len(labels) * len(counts))
 
 
 def trained_areas(ranks):
@@ -184,6 +202,24 @@ def label_smoothing(ranks):
     def loss(logits, label, _):
         return -sum((0.7 * (j == label) + 0.3 / len(logits)) * math.log(p) for j, p in enumerate(softmax(logits)))
     first_epoch(ranks, ["--label-smoothing", "0.3"], loss, [["--schedule", "rows", "--grid", f"1x1x{ranks}x1"]])
+
+
+def losses_compose(ranks):
+    """PyTorch's CrossEntropyLoss(weight, label_smoothing), BCEWithLogitsLoss(weight) and torchvision's sigmoid_focal_loss."""
+    def weight(j, label, is_first):
+        return 9 / (2 * (7 if (j == label) == is_first else 2))
+    def both(logits, label, is_first):
+        return -sum(weight(j, label, is_first) * (0.7 * (j == label) + 0.3 / len(logits)) * math.log(p) for j, p in enumerate(softmax(logits)))
+    def entry(z, y, gamma):
+        s = 1 / (1 + math.exp(-z))
+        return -(y * math.log(s) + (1 - y) * math.log(1 - s)) * (1 - (s * y + (1 - s) * (1 - y))) ** gamma
+    def binary(logits, label, is_first):
+        return sum(weight(j, label, is_first) * entry(z, float(j == label), 0) for j, z in enumerate(logits)) / len(logits)
+    def focal(logits, label, _):
+        return sum(entry(z, 0.8 * (j == label) + 0.1, 1.5) for j, z in enumerate(logits)) / len(logits)
+    first_epoch(ranks, ["--label-smoothing", "0.3", "--class-weights", "balanced"], both)
+    first_epoch(ranks, ["--loss", "binary", "--class-weights", "balanced"], binary)
+    first_epoch(ranks, ["--loss", "focal", "--focal-gamma", "1.5", "--label-smoothing", "0.2"], focal)
 
 
 def first_epoch(ranks, options, loss_of, more=()):
@@ -333,7 +369,8 @@ def mistakes(ranks):
                 (few + ["--class-weights", "even"], r"'even' is none of none, balanced"),
                 (few + ["--label-smoothing", "1"], r"--label-smoothing"),
                 (few + ["--label-smoothing", "-0.1"], r"--label-smoothing"),
-                (few + ["--label-smoothing", "0.1", "--class-weights", "balanced"], r"--label-smoothing cannot be combined with --class-weights balanced"),
+                (few + ["--focal-gamma", "1"], r"--focal-gamma is for --loss focal"),
+                (few + ["--loss", "hinge"], r"'hinge' is none of cross-entropy, binary, focal"),
                 (few + ["--patience", "-1"], r"at least 0"),
                 (few + ["--eval-every", "0", "--roc-auc"], r"--roc-auc is what evaluations find, and --eval-every 0 has none")):
             expect_mistake(ranks, arguments, pattern)
@@ -343,5 +380,5 @@ def mistakes(ranks):
 
 
 if __name__ == "__main__":
-    raise SystemExit(attempt_all([(ranks, (part,)) for ranks in (4, 2, 1) for part in (one_class, several_classes, trained_areas, class_weights, label_smoothing, best_epoch, two_parts)] +
+    raise SystemExit(attempt_all([(ranks, (part,)) for ranks in (4, 2, 1) for part in (one_class, several_classes, trained_areas, class_weights, label_smoothing, losses_compose, best_epoch, two_parts)] +
                                  [(1, (mistakes,)), (2, (mistakes,))]))

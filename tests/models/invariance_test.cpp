@@ -111,6 +111,19 @@ TEST_P(GridInvariance, TwentyEpochsWithDropoutInEveryProductOrder) {
   }
 }
 
+TEST_P(GridInvariance, EveryLoss) {
+  using models::ClassWeights;
+  using models::LossFunction;
+  for (auto const& loss : {models::VertexLossSettings{ClassWeights::balanced, 0.1},
+                           {ClassWeights::balanced, 0.1, LossFunction::binary},
+                           {ClassWeights::none, 0.1, LossFunction::focal, 1.5}}) {
+    SCOPED_TRACE(static_cast<int>(loss.function));
+    auto settings = short_training(5);
+    settings.loss = loss;
+    expect_equal_losses(small_model(), settings);
+  }
+}
+
 TEST_P(GridInvariance, EveryPermutationOfTheStore) {
   for (auto const permutation : {graph::PermutationKind::natural, graph::PermutationKind::single,
                                  graph::PermutationKind::cluster, graph::PermutationKind::pieces})

@@ -87,6 +87,18 @@ TEST_P(MiniBatch, TrainedFeatures) {
   expect_equal_losses(model, short_training(1), batches, "ring:vertices=67,features=3,classes=2");
 }
 
+TEST_P(MiniBatch, EveryLoss) {
+  using models::ClassWeights;
+  using models::LossFunction;
+  for (auto const& loss : {models::VertexLossSettings{ClassWeights::balanced, 0.1},
+                           {ClassWeights::balanced, 0.1, LossFunction::binary},
+                           {ClassWeights::none, 0.1, LossFunction::focal, 1.5}}) {
+    auto settings = short_training(2);
+    settings.loss = loss;
+    expect_equal_losses(small_model(), settings, small_batches());
+  }
+}
+
 TEST_P(MiniBatch, StrataOfTrainingVertices) {
   auto batches = small_batches();
   batches.train_fraction = 0.5;

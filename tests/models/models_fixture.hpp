@@ -62,7 +62,7 @@ std::vector<runtime::EpochRecord> train(pmm::ProcessGrid const& grid, graph::Gra
                                         models::NetworkSettings const& model_settings,
                                         models::TrainSettings const& settings) {
   models::GraphNetwork<T> model(grid, store, model_settings);
-  auto loss = models::make_vertex_loss<T>(grid, store, model.plan().logits());
+  auto loss = models::make_vertex_loss<T>(grid, store, model.plan().logits(), settings.loss);
   models::Trainer<T> trainer(grid, model, loss, settings);
   std::vector<runtime::EpochRecord> records;
   trainer.run([&](runtime::EpochRecord const& record) { records.push_back(record); });

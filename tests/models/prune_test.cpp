@@ -63,12 +63,13 @@ TEST_P(PruneTest, TrainsAsOnAllRows) {
     auto const store = the_case.store(world_);
     models::TrainSettings training;
     training.num_epochs = 3;
+    training.loss = the_case.loss();
     training.eval_every = 2;
     training.weight_decay = 1e-3;
     training.optimizer.kind = models::OptimizerKind::sgd;
     training.optimizer.learning_rate = 0.1;
     models::GraphNetwork<double> full(grid_, store, the_case.settings);
-    auto loss = models::make_vertex_loss<double>(grid_, store, full.plan().logits());
+    auto loss = models::make_vertex_loss<double>(grid_, store, full.plan().logits(), training.loss);
     models::Trainer<double> trainer(grid_, full, loss, training);
     auto const expected = course_of(full, trainer);
 
@@ -201,6 +202,7 @@ TEST_P(PruneTest, AStepIsWhatIsListed) {
     plan_epoch(step, listed.operands.plan, settings, listed.pruned_traits);
     models::TrainSettings training;
     training.uses_device_graph = false; // as in expect_listed_epoch()
+    training.loss = the_case.loss();
     training.eval_every = 0;
     models::PrunedNetwork<float> model(grid_, store, settings, training, rows);
     static_cast<void>(model.trainer().train_epoch(1));
@@ -224,6 +226,7 @@ TEST_P(PruneTest, ArraysAreThoseThatAreListed) {
     for (auto const eval_every : {0, 1}) {
       models::TrainSettings training;
       training.eval_every = eval_every;
+      training.loss = the_case.loss();
       auto step = step_of<float>(grid_);
       plan_pruned_arrays(step, store.facts(),
                          {listed.plan, listed.operands.plan, listed.whole_traits, listed.pruned_traits},

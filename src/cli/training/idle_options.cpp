@@ -47,9 +47,10 @@ std::vector<Idle> mistakes(TrainOptions const& o) {
       idle.push_back({option, "is for --task links: leave it out, or give that"});
   else if (o.decoder == "dot")
     idle.push_back({"decoder-hidden", "is for --decoder mlp: leave it out, or give that"});
+  if (o.loss != "focal") idle.push_back({"focal-gamma", "is for --loss focal: leave it out, or give that"});
   if (o.task == "links") {
     idle.push_back({"roc-auc", "is always found with --task links: leave it out"});
-    for (auto const* const option : {"class-weights", "label-smoothing"})
+    for (auto const* const option : {"class-weights", "label-smoothing", "loss"})
       idle.push_back({option, "is of classes of vertices: leave it out with --task links"});
   }
   if constexpr (pmm::runs_on_host)
@@ -157,6 +158,7 @@ bool asks_for_nothing(Context const& context, std::string_view option) {
   if (option == "activation") return value == "relu";
   if (option == "prune") return value != "on";
   if (option == "monitor") return value == "accuracy";
+  if (option == "loss") return value == "cross-entropy";
   if (option == "decoder") return value == "dot";
   if (option == "residual" || option == "roc-auc" || option == "head") return value == false;
   if (option == "sampler") return value == "uniform";

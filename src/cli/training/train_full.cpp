@@ -71,7 +71,6 @@ TrainEnd train_in_full(TrainOptions const& options, Context& context) {
   require_operator(context, store, model_settings, precision_of<T>);
   if (is_first_seed(options)) warn_of_data(context, store);
   judge_by(weight_files, options, store);
-  if (options.task == "nodes") models::require_fitting_labels(store, settings.loss);
   auto const seconds = models::full_graph_seconds(store.facts(), model_settings, machine);
   auto const chosen = choose_by_full_graph_steps<T>(
       {context, store, model_settings, settings, hidden_axes_of(options), options.measure_top,

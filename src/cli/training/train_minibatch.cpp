@@ -105,7 +105,6 @@ TrainEnd train(TrainOptions const& options, Context& context) {
   if (is_first_seed(options)) warn_of_data(context, store);
   judge_by(weight_files, options, store);
   auto const settings = training_of(options);
-  models::require_fitting_labels(store, settings.loss);
   auto batches = mini_batches_of(options, shape, store.facts());
   batches.prefetch =
       samples_ahead(world, options.overlap) ? models::Prefetch::next_batch : models::Prefetch::none;

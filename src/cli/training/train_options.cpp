@@ -178,8 +178,15 @@ void add_options(Command& command, TrainOptions& o) {
       one_of({"none", "balanced"}));
   command.option("--label-smoothing", o.label_smoothing,
                  "Label smoothing E in training: the target is 1 - E for the vertex's class plus E / C for "
-                 "each of the C classes; evaluations use plain labels",
+                 "each of the C classes (E / 2 in a binary or focal loss); evaluations use plain labels",
                  in_range(0, 0.999));
+  command.option("--loss", o.loss,
+                 "Loss of training vertices: cross-entropy (binary if vertices have several classes), binary "
+                 "(cross-entropy of each class on its own), or focal (binary, with a lower weight for terms "
+                 "that are predicted well)",
+                 one_of({"cross-entropy", "binary", "focal"}));
+  command.option("--focal-gamma", o.focal_gamma, "Exponent G of the factor (1 - p)^G of --loss focal",
+                 in_range(0, 10));
   add_computing(command, o);
   command.option("--prune", o.prune,
                  "Skip vertices that no training vertex depends on, in full-graph steps with --schedule "

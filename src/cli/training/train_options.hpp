@@ -48,6 +48,8 @@ struct TrainOptions : GraphModelOptions, GridOptions, OptimizerOptions, WeightOp
   std::optional<double> weight_decay_last_layer;
   std::string class_weights = "none";
   double label_smoothing = 0;
+  std::string loss = "cross-entropy";
+  double focal_gamma = 2;
   std::int64_t epochs = 100;
   std::int64_t seeds = 1;                   // number of trainings, with seeds --seed, --seed + 1, ..
   std::optional<std::int64_t> dataset_seed; // seed of --dataset (default --seed)

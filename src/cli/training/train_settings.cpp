@@ -73,6 +73,7 @@ models::NetworkSettings model_of(TrainOptions const& o) {
   settings.edge_dropout = o.edge_dropout;
   settings.has_bias = o.bias;
   settings.trains_features = o.trainable_features;
+  settings.trains_entries = o.loss != "cross-entropy";
   settings.feature_norm = models::parse_feature_norm(o.feature_norm);
   settings.order = models::parse_product_order(o.order);
   settings.gather = pmm::parse_gather(o.gather);
@@ -143,10 +144,8 @@ models::TrainSettings training_of(TrainOptions const& o) {
   settings.eval_every = o.eval_every;
   settings.monitor = models::parse_monitor(o.monitor);
   settings.patience = o.patience;
-  settings.loss = {models::parse_class_weights(o.class_weights), o.label_smoothing};
-  if (o.label_smoothing > 0 && settings.loss.class_weights != models::ClassWeights::none)
-    runtime::throw_user(
-        "--label-smoothing cannot be combined with --class-weights balanced: leave out one of them");
+  settings.loss = {models::parse_class_weights(o.class_weights), o.label_smoothing,
+                   models::parse_loss_function(o.loss), o.focal_gamma};
   settings.finds_roc_auc = o.roc_auc;
   settings.uses_device_graph = o.device_graph == "on";
   return settings;

@@ -64,10 +64,16 @@ runtime::Vector<T> balanced_weights(pmm::ProcessGrid const& grid, graph::GraphSt
   std::vector<double> counts(static_cast<std::size_t>(facts.num_classes));
   runtime::together(world, [&] {
     auto const rows = runtime::balanced_range(facts.num_vertices, world.size(), world.rank());
-    auto const labels = store.read_labels(graph::Order::p1, rows);
     auto const is_trained = store.read_mask(graph::Split::train, graph::Order::p1, rows);
-    for (std::size_t i = 0; i < labels.size(); ++i)
-      if (is_trained[i] != 0 && labels[i] >= 0) counts[static_cast<std::size_t>(labels[i])] += 1;
+    if (facts.label_kind == graph::LabelKind::single) {
+      auto const labels = store.read_labels(graph::Order::p1, rows);
+      for (std::size_t i = 0; i < labels.size(); ++i)
+        if (is_trained[i] != 0 && labels[i] >= 0) counts[static_cast<std::size_t>(labels[i])] += 1;
+      return;
+    }
+    auto const indicator = store.read_label_indicator(graph::Order::p1, rows, {0, facts.num_classes});
+    for (std::size_t k = 0; k < indicator.size(); ++k)
+      if (is_trained[k / counts.size()] != 0 && indicator[k] == 1) counts[k % counts.size()] += 1;
   });
   runtime::all_reduce(runtime::host, world, std::span(counts));
   auto const sum = std::reduce(counts.begin(), counts.end());
@@ -86,14 +92,11 @@ ClassWeights parse_class_weights(std::string_view word) {
   runtime::throw_user("class weights are none or balanced, not '{}'", word);
 }
 
-void require_fitting_labels(graph::GraphStore const& store, VertexLossSettings const& settings) {
-  if (store.facts().label_kind != graph::LabelKind::multi) return;
-  for (auto const& [option, is_asked] :
-       {std::pair("--class-weights balanced", settings.class_weights == ClassWeights::balanced),
-        std::pair("--label-smoothing", settings.label_smoothing > 0)})
-    if (is_asked)
-      runtime::throw_user("{} needs one class per vertex; vertices of {} may have several", option,
-                          store.name());
+LossFunction parse_loss_function(std::string_view word) {
+  if (word == "cross-entropy") return LossFunction::cross_entropy;
+  if (word == "binary") return LossFunction::binary;
+  if (word == "focal") return LossFunction::focal;
+  runtime::throw_user("--loss is cross-entropy, binary or focal, not '{}'", word);
 }
 
 Scores scores_of(std::span<pmm::GroupScore const> groups) {
@@ -103,8 +106,9 @@ Scores scores_of(std::span<pmm::GroupScore const> groups) {
   return scores;
 }
 
-pmm::LossKind loss_kind_of(graph::StoreFacts const& facts) {
-  return facts.label_kind == graph::LabelKind::single ? pmm::LossKind::softmax : pmm::LossKind::binary;
+pmm::LossKind loss_kind_of(graph::StoreFacts const& facts, bool trains_entries) {
+  if (facts.label_kind != graph::LabelKind::single) return pmm::LossKind::binary;
+  return trains_entries ? pmm::LossKind::one_hot : pmm::LossKind::softmax;
 }
 
 void plan_vertex_loss_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts,
@@ -130,9 +134,8 @@ pmm::RowTargets read_vertex_targets(pmm::ProcessGrid const& grid, graph::GraphSt
 template<class T>
 pmm::RowLoss<T> make_vertex_loss(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                                  pmm::Placement const& logits, VertexLossSettings const& settings) {
-  require_fitting_labels(store, settings);
   auto const targets = read_vertex_targets(grid, store, logits);
-  pmm::RowLoss<T> loss(grid, logits, loss_kind_of(store.facts()), num_splits);
+  pmm::RowLoss<T> loss(grid, logits, loss_kind_of(store.facts(), settings.trains_entries()), num_splits);
   loss.set_targets(targets);
   if (loss.num_rows(pmm::loss_row_group) == 0)
     runtime::throw_user(
@@ -142,6 +145,7 @@ pmm::RowLoss<T> make_vertex_loss(pmm::ProcessGrid const& grid, graph::GraphStore
   if (settings.class_weights == ClassWeights::balanced)
     loss.set_class_weights(balanced_weights<T>(grid, store));
   if (settings.label_smoothing > 0) loss.set_label_smoothing(settings.label_smoothing);
+  if (settings.function == LossFunction::focal) loss.set_focal_gamma(settings.focal_gamma);
   return loss;
 }
 

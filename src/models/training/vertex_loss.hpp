@@ -53,8 +53,8 @@ using Scores = std::array<SplitScore, num_splits>;
 /// Converts the scores of a loss to scores by split. A split without a group of rows has a count of 0.
 [[nodiscard]] Scores scores_of(std::span<pmm::GroupScore const> groups);
 
-/// Kind of loss for the labels of this graph.
-[[nodiscard]] pmm::LossKind loss_kind_of(graph::StoreFacts const& facts);
+/// Kind of loss for the labels of this graph. `trains_entries`: training uses a binary loss even if vertices have one class.
+[[nodiscard]] pmm::LossKind loss_kind_of(graph::StoreFacts const& facts, bool trains_entries = false);
 
 /// Lists the arrays of make_vertex_loss().
 void plan_vertex_loss_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts,
@@ -67,21 +67,29 @@ void plan_vertex_loss_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts
                                                   pmm::Placement const& logits);
 
 /// Weights of training vertices in the loss. none: all 1. balanced: n / (K n_c) for a vertex of class c, where n is the number of
-/// labeled training vertices, K the number of classes they have, and n_c the number of them in class c. The mean of these weights is 1.
+/// labels of training vertices, K the number of classes they have, and n_c the number of them in class c. If vertices have one class, the
+/// mean of these weights is 1. A binary or focal loss multiplies its terms of class c by the weight of c.
 enum class ClassWeights : std::uint8_t { none, balanced };
 /// Accepts "none" or "balanced". Throws UserError for other words.
 [[nodiscard]] ClassWeights parse_class_weights(std::string_view word);
+/// Loss of training vertices (pmm/rows/row_loss.hpp). cross_entropy: over the classes; binary if vertices may have several. binary: the
+/// cross-entropy of each class on its own. focal: binary, with a lower weight for terms that are predicted well.
+enum class LossFunction : std::uint8_t { cross_entropy, binary, focal };
+/// Accepts "cross-entropy", "binary" or "focal". Throws UserError for other words.
+[[nodiscard]] LossFunction parse_loss_function(std::string_view word);
 /// Options of the loss of training vertices. Scores do not use them.
 struct VertexLossSettings {
   ClassWeights class_weights = ClassWeights::none;
   double label_smoothing = 0; // RowLoss::set_label_smoothing()
+  LossFunction function = LossFunction::cross_entropy;
+  double focal_gamma = 2;
+
+  /// True if training uses a binary loss even if vertices have one class.
+  [[nodiscard]] bool trains_entries() const { return function != LossFunction::cross_entropy; }
 };
-/// Throws UserError if vertices may have several classes and classes are to be weighted or labels smoothed. Not collective.
-void require_fitting_labels(graph::GraphStore const& store, VertexLossSettings const& settings);
 
 /// The loss of a store's vertices, for logits with this placement. Reads the targets of this rank's rows. Collective over the
-/// grid's group. Throws UserError if the store has no labels, no split or no labeled training vertex, or if
-/// require_fitting_labels() throws.
+/// grid's group. Throws UserError if the store has no labels, no split or no labeled training vertex.
 template<class T>
 [[nodiscard]] pmm::RowLoss<T> make_vertex_loss(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                                                pmm::Placement const& logits,

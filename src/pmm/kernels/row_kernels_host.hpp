@@ -110,8 +110,10 @@ struct HostSoftmax {
   std::int32_t const* classes = nullptr; // [rows]
   std::int64_t first_class = 0;
   T scale = 0;
-  T of_label = 1; // q_ij = of_label [j = y] + of_classes
+  T of_label = 1; // q_ij = of_label w_y [j = y] + of_classes w_j
   T of_classes = 0;
+  T const* class_weights = nullptr; // w of all classes, with their sum; null: all are 1
+  T sum_of_weights = 0;
 };
 
 /// f(z) or its derivative for an array of numbers (activation_functions.hpp). `to` may be z.

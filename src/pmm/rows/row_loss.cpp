@@ -4,6 +4,7 @@
 #include "pmm/kernels/host_parts.hpp"
 #include "pmm/kernels/row_kernels_host.hpp"
 #include "pmm/rows/class_counts.hpp"
+#include "pmm/rows/entry_loss_kernels.hpp"
 #include "pmm/rows/row_loss_kernels.hpp"
 #include "runtime/comm/together.hpp"
 
@@ -41,7 +42,7 @@ void RowLoss<T>::rebind(Placement const& logits) {
   block_ = block_of(*grid_, logits);
   has_targets_ = false;
   num_rows_.reset();
-  if (kind_ == LossKind::binary) return;
+  if (scores_entries()) return;
   auto const num_rows = static_cast<std::size_t>(block_.stored_rows.size());
   if (row_value_indices_.extent(0) < num_rows) {
     row_scalars_ = Vector<T>("orthant::pmm::RowLoss/row_scalars", 3 * num_rows);
@@ -60,7 +61,7 @@ void RowLoss<T>::check(RowTargets const& targets) const {
   auto const num_rows = static_cast<std::size_t>(block_.stored_rows.size());
   ORTHANT_REQUIRE(targets.groups.extent(0) == num_rows, targets.groups.extent(0), " groups for ", num_rows,
                   " rows of ", placement_.to_string());
-  if (kind_ == LossKind::binary)
+  if (scores_entries())
     ORTHANT_REQUIRE(targets.indicator.extent(0) == num_rows &&
                         targets.indicator.extent(1) == static_cast<std::size_t>(block_.columns.size()),
                     "an indicator of ", targets.indicator.extent(0), " x ", targets.indicator.extent(1),
@@ -72,7 +73,7 @@ void RowLoss<T>::check(RowTargets const& targets) const {
 
 template<class T>
 typename RowLoss<T>::LocalCounts RowLoss<T>::count(RowTargets const& targets) const {
-  auto const is_single = kind_ == LossKind::softmax;
+  auto const is_single = !scores_entries();
   LocalCounts result;
   result.num_bad =
       detail::count_bad_rows(DefaultExec(), targets, num_groups_, is_single ? placement_.extents.columns : 0);
@@ -84,7 +85,7 @@ typename RowLoss<T>::LocalCounts RowLoss<T>::count(RowTargets const& targets) co
 
 template<class T>
 typename RowLoss<T>::LocalCounts RowLoss<T>::count(HostTargets const& rows) const {
-  auto const is_single = kind_ == LossKind::softmax;
+  auto const is_single = !scores_entries();
   auto const num_rows = static_cast<std::size_t>(block_.stored_rows.size());
   ORTHANT_REQUIRE(rows.groups.size() == num_rows && (!is_single || rows.classes.size() == num_rows),
                   rows.groups.size(), " groups and ", rows.classes.size(), " classes on the host for ",
@@ -149,17 +150,26 @@ void RowLoss<T>::use(RowTargets const& targets, LocalCounts const& local) {
 
 template<class T>
 void RowLoss<T>::set_class_weights(Vector<T> const& weights) {
-  ORTHANT_REQUIRE(kind_ == LossKind::softmax &&
-                      (weights.extent(0) == 0 ||
-                       weights.extent(0) == static_cast<std::size_t>(placement_.extents.columns)),
+  ORTHANT_REQUIRE(weights.extent(0) == 0 ||
+                      weights.extent(0) == static_cast<std::size_t>(placement_.extents.columns),
                   weights.extent(0), " weights for the classes of ", placement_.to_string());
   class_weights_ = weights;
+  sum_of_weights_ = 0;
+  auto const on_host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), weights);
+  for (std::size_t j = 0; j < on_host.extent(0); ++j)
+    sum_of_weights_ += static_cast<double>(on_host(j));
 }
 
 template<class T>
 void RowLoss<T>::set_label_smoothing(double e) {
-  ORTHANT_REQUIRE(kind_ == LossKind::softmax && 0 <= e && e < 1, "label smoothing of ", e);
-  shares_ = {static_cast<T>(1 - e), static_cast<T>(e / static_cast<double>(placement_.extents.columns))};
+  ORTHANT_REQUIRE(0 <= e && e < 1, "label smoothing of ", e);
+  smoothing_ = e;
+}
+
+template<class T>
+void RowLoss<T>::set_focal_gamma(double gamma) {
+  ORTHANT_REQUIRE(trains_entries() && gamma >= 0, "a focal loss with gamma ", gamma);
+  focal_gamma_ = gamma;
 }
 
 template<class T>
@@ -179,9 +189,9 @@ void RowLoss<T>::require_planned(DistMatrix<T> const& matrix) const {
 /// also reduced over the class axis.
 template<class T>
 template<class Buffer>
-void RowLoss<T>::reduce_sums(runtime::Stream const& stream, Buffer const& sums) const {
+void RowLoss<T>::reduce_sums(runtime::Stream const& stream, Buffer const& sums, bool are_of_entries) const {
   auto const& layout = placement_.layout;
-  if (kind_ == LossKind::binary) runtime::all_reduce(stream, grid_->over(layout.columns), sums);
+  if (are_of_entries) runtime::all_reduce(stream, grid_->over(layout.columns), sums);
   runtime::all_reduce(stream, grid_->over(layout.rows), sums);
   if (layout.storage == Storage::row_sharded) runtime::all_reduce(stream, grid_->over(layout.third()), sums);
 }
@@ -198,7 +208,8 @@ void RowLoss<T>::softmax_on_host(DefaultExec const& exec, Matrix<T> const& logit
   host_rows::HostSoftmax<T> const task{logits.extent(1),        logits.data(),        row_max_.data(),
                                        sum_and_target_.data(),  gradient.data(),      targets_.groups.data(),
                                        targets_.classes.data(), block_.columns.begin, scale,
-                                       shares.of_label,         shares.of_classes};
+                                       shares.of_label,         shares.of_classes,    shares.class_weights,
+                                       shares.sum_of_weights};
   auto const has_gradient = is_wanted(gradient);
   if (class_comm.size() == 1) {
     for_each_part(exec, "orthant::pmm::softmax", num_rows, [=](std::int64_t begin, std::int64_t end) {
@@ -256,9 +267,27 @@ void RowLoss<T>::run_softmax(DefaultExec const& exec, Matrix<T> const& logits, T
   }
 }
 
+/// Without label smoothing, the weight of its class multiplies a whole row; with it, each term has the weight of its class.
+template<class T>
+void RowLoss<T>::run_softmax_loss(DefaultExec const& exec, Matrix<T> const& logits, Matrix<T> const& gradient,
+                                  T scale, runtime::Number<double> const& loss) {
+  TargetShares<T> shares{static_cast<T>(1 - smoothing_),
+                         static_cast<T>(smoothing_ / static_cast<double>(placement_.extents.columns))};
+  auto of_rows = class_weights_;
+  if (smoothing_ > 0 && class_weights_.extent(0) > 0) {
+    shares.class_weights = class_weights_.data();
+    shares.sum_of_weights = static_cast<T>(sum_of_weights_);
+    of_rows = {};
+  }
+  run_softmax(exec, logits, shares, gradient, scale);
+  if (of_rows.extent(0) > 0 || targets_.weights.extent(0) > 0)
+    detail::weigh_gradient(exec, targets_, of_rows, gradient);
+  detail::softmax_loss(exec, targets_, sum_and_target_, of_rows, shares, loss);
+}
+
 template<class T>
 std::int64_t RowLoss<T>::num_terms(std::int64_t num_counted) const {
-  return kind_ == LossKind::binary ? num_counted * placement_.extents.columns : num_counted;
+  return trains_entries() ? num_counted * placement_.extents.columns : num_counted;
 }
 
 template<class T>
@@ -279,23 +308,23 @@ void RowLoss<T>::loss_and_gradient(DefaultExec const& exec, DistMatrix<T> const&
   auto const of_gradient = static_cast<T>(scale * gradient_scale);
   auto const sum = runtime::number_at(loss, 0);
   detail::LossPasses const passes(block_, sizeof(T));
-  if (kind_ == LossKind::binary) {
-    detail::binary_loss_and_gradient(exec, z, targets_, of_gradient, dz, sum);
-    grid_->passes().add(passes.binary_loss());
+  if (trains_entries()) {
+    detail::BinaryTargets<T> const how{targets_.classes.data(),    kind_ == LossKind::one_hot,
+                                       block_.columns.begin,       class_weights_.data(),
+                                       static_cast<T>(smoothing_), static_cast<T>(focal_gamma_)};
+    detail::binary_loss_and_gradient(exec, z, targets_, how, of_gradient, dz, sum);
+    grid_->passes().add(passes.binary_loss(kind_ == LossKind::one_hot));
   } else {
-    run_softmax(exec, z, shares_, dz, of_gradient);
-    if (class_weights_.extent(0) > 0 || targets_.weights.extent(0) > 0)
-      detail::weigh_gradient(exec, targets_, class_weights_, dz);
-    detail::softmax_loss(exec, targets_, sum_and_target_, class_weights_, sum);
+    run_softmax_loss(exec, z, dz, of_gradient, sum);
     grid_->passes().add(passes.softmax_loss());
   }
   if (loss.extent(0) > 1) {
     // A binary loss is also summed over the class axis, so only the first rank of that axis counts the rows.
-    auto const counts = kind_ == LossKind::softmax || grid_->coordinate(placement_.layout.columns) == 0;
+    auto const counts = !trains_entries() || grid_->coordinate(placement_.layout.columns) == 0;
     Kokkos::parallel_for("orthant::pmm::set_count", detail::RowPolicy(exec, 0, 1),
                          detail::SetNumber{runtime::number_at(loss, 1), counts ? num_local_loss_rows_ : 0});
   }
-  reduce_sums(exec, loss);
+  reduce_sums(exec, loss, trains_entries());
   Kokkos::parallel_for("orthant::pmm::scale_loss", detail::RowPolicy(exec, 0, 1),
                        detail::ScaleLoss{sum, scale});
 }
@@ -317,7 +346,7 @@ std::vector<GroupScore> RowLoss<T>::evaluate(DefaultExec const& exec, DistMatrix
   auto const num_classes = placement_.extents.columns;
   detail::LossPasses const passes(block_, sizeof(T));
   auto const class_counts = detail::make_class_counts(num_groups_, num_classes);
-  if (kind_ == LossKind::binary) {
+  if (scores_entries()) {
     detail::count_entries(exec, z, targets_, block_.columns.begin, num_classes, class_counts);
     grid_->passes().add(passes.count_entries());
     sums = detail::score_binary(exec, z, targets_);
@@ -340,7 +369,7 @@ std::vector<GroupScore> RowLoss<T>::evaluate(DefaultExec const& exec, DistMatrix
   auto const counts = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), class_counts);
   for (std::size_t i = 0; i < counts.extent(0); ++i)
     flat.push_back(static_cast<double>(counts(i)));
-  reduce_sums(runtime::host, std::span(flat));
+  reduce_sums(runtime::host, std::span(flat), scores_entries());
 
   std::vector<GroupScore> scores;
   auto const per_group = counts.extent(0) / static_cast<std::size_t>(num_groups_);

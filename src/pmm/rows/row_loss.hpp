@@ -10,10 +10,14 @@
 // reduced over the row axis. With label smoothing e, C classes and q_ij = (1 - e) [j = y] + e / C (Szegedy et al.,
 // arXiv 1512.00567, section 7, as in PyTorch's CrossEntropyLoss):
 //   loss_i = log s_i - sum_j q_ij (z_ij - m_i)          dz_ij = (exp(z_ij - m_i) / s_i - q_ij) / n
+// Weights w of classes make it q_ij = (1 - e) w_y [j = y] + e / C w_j, Q_i = sum_j q_ij, again as in PyTorch:
+//   loss_i = Q_i log s_i - sum_j q_ij (z_ij - m_i)          dz_ij = (Q_i exp(z_ij - m_i) / s_i - q_ij) / n
 //
 // Binary cross-entropy with logits, with a label y in {0, 1} per entry and C classes:
 //   loss_i = 1/C sum_j max(z, 0) - z y + log(1 + exp(-|z|))          dz_ij = (sigmoid(z) - y) / (n C)
-// An unknown entry (-1) adds nothing to the loss and has no gradient.
+// An unknown entry (-1) adds nothing to the loss and has no gradient. Weights of classes multiply the terms of their class. Smoothing replaces
+// y by (1 - e) y + e / 2. The focal loss (Lin et al., arXiv 1708.02002, equation 4) multiplies each term by (1 - p)^gamma, where
+// p = s y + (1 - s) (1 - y) and s = sigmoid(z). If rows have one class, y_ij = [j = y] (LossKind::one_hot).
 //
 // Every row belongs to one group or to none; the caller decides what groups mean. n is the global number of rows of
 // the group that have a label, and the loss of the group is the mean over these rows. Only the rows of group 0 have a
@@ -90,9 +94,9 @@ class LossPasses {
   }
 
   /// One exponential and one logarithm per logit.
-  [[nodiscard]] LocalPass binary_loss() const {
+  [[nodiscard]] LocalPass binary_loss(bool is_one_hot) const {
     return {.name = "binary_loss_and_gradient",
-            .bytes_read = logits_ + groups_ + indicator_,
+            .bytes_read = logits_ + groups_ + (is_one_hot ? classes_ : indicator_),
             .bytes_written = logits_,
             .exponentials = 2 * num_logits_};
   }
@@ -133,13 +137,17 @@ struct HostTargets {
   std::span<double const> weights{};
 };
 
-enum class LossKind : std::uint8_t { softmax, binary };
+/// softmax: one class per row. binary: any number of classes per row. one_hot: one class per row, trained with the binary loss and
+/// scored as softmax is.
+enum class LossKind : std::uint8_t { softmax, binary, one_hot };
 
-/// q_ij = of_label [j = y] + of_classes.
+/// q_ij = of_label w_y [j = y] + of_classes w_j.
 template<class T>
 struct TargetShares {
   T of_label = 1;
   T of_classes = 0;
+  T const* class_weights = nullptr; // [all classes] w; null: all are 1
+  T sum_of_weights = 0;             // over all classes
 };
 
 /// Add the passes and the collectives of RowLoss::loss_and_gradient(), and of RowLoss::evaluate(), to `step`. If
@@ -186,13 +194,15 @@ class RowLoss {
   void set_batch_targets(RowTargets const& targets, HostTargets const& rows);
 
   /// From now on loss_and_gradient() multiplies the loss of a row by the weight of its class; n remains the number of
-  /// rows. `weights` is [classes of the logits], or empty to end the weighting. Copies of this object keep the weights.
-  /// Throws Error unless the loss is softmax and the length fits.
+  /// rows. A binary loss multiplies the terms of each class. `weights` is [classes of the logits], or empty to end the weighting.
+  /// Copies of this object keep the weights. Throws Error unless the length fits.
   void set_class_weights(Vector<T> const& weights);
 
   /// From now on loss_and_gradient(), but not evaluate(), smooths labels by e. Copies of this object also do. Throws
-  /// Error unless the loss is softmax and 0 <= e < 1.
+  /// Error unless 0 <= e < 1.
   void set_label_smoothing(double e);
+  /// From now on loss_and_gradient(), but not evaluate(), is the focal loss. Throws Error if the loss is softmax, or gamma < 0.
+  void set_focal_gamma(double gamma);
 
   /// Number of labeled rows of the group on all ranks. Throws Error if the targets are not set, or were set by
   /// set_batch_targets().
@@ -239,10 +249,15 @@ class RowLoss {
                    Matrix<T> const& gradient, T scale);
   void softmax_on_host(DefaultExec const& exec, Matrix<T> const& logits, TargetShares<T> const& shares,
                        Matrix<T> const& gradient, T scale);
+  /// Whether loss_and_gradient(), and whether evaluate(), sums over entries.
+  [[nodiscard]] bool trains_entries() const { return kind_ != LossKind::softmax; }
+  [[nodiscard]] bool scores_entries() const { return kind_ == LossKind::binary; }
+  void run_softmax_loss(DefaultExec const& exec, Matrix<T> const& logits, Matrix<T> const& gradient, T scale,
+                        runtime::Number<double> const& loss);
   /// The divisor of the mean: n, or n C for a binary loss.
   [[nodiscard]] std::int64_t num_terms(std::int64_t num_counted) const;
   template<class Buffer>
-  void reduce_sums(runtime::Stream const& stream, Buffer const& sums) const;
+  void reduce_sums(runtime::Stream const& stream, Buffer const& sums, bool are_of_entries) const;
 
   ProcessGrid const* grid_;
   Placement placement_;
@@ -253,8 +268,10 @@ class RowLoss {
   bool has_targets_ = false;
   std::optional<std::vector<std::int64_t>> num_rows_; // rows of each group on all ranks; empty for a batch
   double num_local_loss_rows_ = 0;
-  Vector<T> class_weights_;                          // [classes] or empty
-  TargetShares<T> shares_{};                         // used by loss_and_gradient() only
+  Vector<T> class_weights_;   // [classes] or empty
+  double sum_of_weights_ = 0; // of classes
+  double smoothing_ = 0;      // e
+  double focal_gamma_ = 0;
   Vector<T> row_scalars_;                            // memory of row_max_ and sum_and_target_
   Vector<runtime::ValueIndex<T>> row_value_indices_; // memory of row_arg_max_
   Vector<T> row_max_;                                // [rows]

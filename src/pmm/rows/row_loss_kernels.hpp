@@ -185,7 +185,8 @@ struct LossWeights {
 /// loss := the sum of loss_i over the rows of group 0, each multiplied by its weight.
 template<class T>
 void softmax_loss(DefaultExec const& exec, RowTargets const& targets, Matrix<T> const& packed,
-                  Vector<T> const& class_weights, runtime::Number<double> const& loss) {
+                  Vector<T> const& class_weights, TargetShares<T> const& shares,
+                  runtime::Number<double> const& loss) {
   auto const groups = targets.groups;
   auto const classes = targets.classes;
   LossWeights<T> const weight_of(targets, class_weights);
@@ -193,7 +194,8 @@ void softmax_loss(DefaultExec const& exec, RowTargets const& targets, Matrix<T> 
       "orthant::pmm::softmax_loss", RowPolicy(exec, 0, num_rows_of(targets)),
       KOKKOS_LAMBDA(std::int64_t i, double& sum) {
         if (groups(at(i)) != loss_row_group || classes(at(i)) < 0) return;
-        auto const term = static_cast<double>(math::log(packed(at(i), 0)) - packed(at(i), 1));
+        auto const log_sum = math::log(packed(at(i), 0)) * sum_of_shares(shares, classes(at(i)));
+        auto const term = static_cast<double>(log_sum - packed(at(i), 1));
         sum += term * weight_of(i, classes(at(i)));
       },
       loss);
@@ -285,95 +287,6 @@ GroupSums score_softmax(DefaultExec const& exec, RowTargets const& targets, Matr
       });
 }
 
-/// Returns max(x, 0) - x y + log(1 + exp(-|x|)), which cannot overflow.
-template<class T>
-KOKKOS_INLINE_FUNCTION T binary_loss_of(T x, T y) {
-  return (x > T{0} ? x : T{0}) - x * y + math::log(T{1} + math::exp(-math::fabs(x)));
-}
-
-/// Loss and gradient of entries. A work item is a row on hosts. On a device it is an entry, so that neighboring work items
-/// read neighboring elements.
-template<class T>
-struct BinaryGradients {
-  Matrix<T> logits;
-  Vector<std::int8_t> groups;
-  Matrix<std::int8_t> indicator;
-  T scale;
-  Matrix<T> gradient;
-  Divisor num_columns;
-  double const* weights; // [rows] or null
-
-  KOKKOS_FUNCTION void entry(std::int64_t i, std::int64_t j, double& sum) const {
-    auto const x = logits(at(i), at(j));
-    auto const label = indicator(at(i), at(j));
-    if (groups(at(i)) != loss_row_group || label < 0) {
-      gradient(at(i), at(j)) = T{0};
-      return;
-    }
-    auto const y = static_cast<T>(label);
-    auto const weight = weights == nullptr ? 1.0 : weights[i];
-    sum += static_cast<double>(binary_loss_of(x, y)) * weight;
-    auto const decay = math::exp(-math::fabs(x));
-    auto const sigmoid = x > T{0} ? T{1} / (T{1} + decay) : decay / (T{1} + decay);
-    gradient(at(i), at(j)) = (sigmoid - y) * scale * static_cast<T>(weight);
-  }
-  KOKKOS_FUNCTION void operator()(std::int64_t item, double& sum) const {
-    if constexpr (runs_on_host) {
-      for (std::int64_t j = 0; j < num_columns.value(); ++j)
-        entry(item, j, sum);
-    } else {
-      Place const place(item, num_columns);
-      entry(place.row, place.column, sum);
-    }
-  }
-};
-
-/// Number of work items: rows on hosts, entries on a device.
-inline std::int64_t num_binary_items(std::int64_t num_rows, std::int64_t num_columns) {
-  return runs_on_host ? num_rows : num_rows * num_columns;
-}
-
-/// loss := the sum over known labels in rows of group 0; gradient (may alias the logits) := scale (sigmoid(z) - y) there, else 0.
-template<class T>
-void binary_loss_and_gradient(DefaultExec const& exec, Matrix<T> const& logits, RowTargets const& targets,
-                              T scale, Matrix<T> const& gradient, runtime::Number<double> const& loss) {
-  auto const num_columns = static_cast<std::int64_t>(logits.extent(1));
-  Kokkos::parallel_reduce(
-      "orthant::pmm::binary_loss_and_gradient",
-      RowPolicy(exec, 0, num_binary_items(num_rows_of(targets), num_columns)),
-      BinaryGradients<T>{logits, targets.groups, targets.indicator, scale, gradient, Divisor(num_columns),
-                         targets.weights.extent(0) == 0 ? nullptr : targets.weights.data()},
-      loss);
-}
-
-/// Scores of entries, with the same work items as BinaryGradients.
-template<class T>
-struct BinaryScores {
-  Matrix<T> logits;
-  Vector<std::int8_t> groups;
-  Matrix<std::int8_t> indicator;
-  Divisor num_columns;
-
-  KOKKOS_FUNCTION void entry(std::int64_t i, std::int64_t j, GroupSums& sum) const {
-    auto const group = groups(at(i));
-    auto const label = group < 0 ? std::int8_t{-1} : indicator(at(i), at(j));
-    if (label < 0) return;
-    auto const x = logits(at(i), at(j));
-    sum.loss[group] += static_cast<double>(binary_loss_of(x, static_cast<T>(label)));
-    sum.correct[group] += (x > T{0}) == (label == 1) ? 1 : 0;
-    sum.counted[group] += 1;
-  }
-  KOKKOS_FUNCTION void operator()(std::int64_t item, GroupSums& sum) const {
-    if constexpr (runs_on_host) {
-      for (std::int64_t j = 0; j < num_columns.value(); ++j)
-        entry(item, j, sum);
-    } else {
-      Place const place(item, num_columns);
-      entry(place.row, place.column, sum);
-    }
-  }
-};
-
 /// loss := scale * loss; 0 if `scale` is 0, which means no rows.
 struct ScaleLoss {
   runtime::Number<double> loss;
@@ -386,14 +299,5 @@ struct SetNumber {
   double number;
   KOKKOS_FUNCTION void operator()(std::int64_t) const { to() = number; }
 };
-
-/// Returns the sums of each group over the known entries of this rank's classes.
-template<class T>
-GroupSums score_binary(DefaultExec const& exec, Matrix<T> const& logits, RowTargets const& targets) {
-  auto const num_columns = static_cast<std::int64_t>(logits.extent(1));
-  return sum_over_rows(exec, "orthant::pmm::score_binary",
-                       num_binary_items(num_rows_of(targets), num_columns),
-                       BinaryScores<T>{logits, targets.groups, targets.indicator, Divisor(num_columns)});
-}
 
 } // namespace orthant::pmm::detail

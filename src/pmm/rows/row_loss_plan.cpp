@@ -16,7 +16,7 @@ namespace {
 /// Adds the collectives of RowLoss::reduce_sums() for `count` sums in double.
 void plan_sums(StepPlan& step, Layout const& layout, LossKind kind, std::int64_t count) {
   auto const bytes = count * static_cast<std::int64_t>(sizeof(double));
-  if (kind == LossKind::binary) step.add_call(Operation::all_reduce, layout.columns, bytes);
+  if (kind != LossKind::softmax) step.add_call(Operation::all_reduce, layout.columns, bytes);
   step.add_call(Operation::all_reduce, layout.rows, bytes);
   if (layout.storage == Storage::row_sharded) step.add_call(Operation::all_reduce, layout.third(), bytes);
 }
@@ -45,13 +45,14 @@ void plan_loss(StepPlan& step, Placement const& logits, LossKind kind, bool coun
     plan_softmax(step, logits, true);
     step.add_pass(passes.softmax_loss());
   } else {
-    step.add_pass(passes.binary_loss());
+    step.add_pass(passes.binary_loss(kind == LossKind::one_hot));
   }
   plan_sums(step, logits.layout, kind, counts_rows ? 2 : 1);
 }
 
 void plan_scores(StepPlan& step, Placement const& logits, LossKind kind, int num_groups) {
   auto const passes = passes_of(step, logits);
+  if (kind == LossKind::one_hot) kind = LossKind::softmax;
   if (kind == LossKind::softmax) {
     plan_softmax(step, logits, false);
     step.add_pass(passes.arg_maxima());
@@ -90,7 +91,7 @@ void add_class_scores(std::span<double const> counts, LossKind kind, GroupScore&
     both += of_class[class_both];
     either += sum;
     f1_sum += sum > 0 ? 2 * of_class[class_both] / sum : 0.0;
-    if (kind == LossKind::softmax) {
+    if (kind != LossKind::binary) {
       num_classes += sum > 0 ? 1 : 0;
       most = std::max(most, there);
       score.num_most_predicted =

@@ -61,7 +61,15 @@ class LargestWithIndex {
   value_type* result_;
 };
 
-/// Rows of logits and their targets q_ij = of_label [j = y] + of_classes.
+/// Q_i = sum_j q_ij of a row with this label.
+template<class T>
+KOKKOS_INLINE_FUNCTION T sum_of_shares(TargetShares<T> const& shares, std::int32_t label) {
+  return shares.class_weights == nullptr
+             ? T{1}
+             : shares.of_label * shares.class_weights[label] + shares.of_classes * shares.sum_of_weights;
+}
+
+/// Rows of logits and their targets q_ij (TargetShares).
 template<class T>
 struct SoftmaxRows {
   T const* logits;
@@ -69,18 +77,21 @@ struct SoftmaxRows {
   std::int8_t const* groups;
   std::int32_t const* classes;
   std::int64_t first_class;
-  T of_label;
-  T of_classes;
+  TargetShares<T> shares;
 
   SoftmaxRows(Matrix<T> const& z, RowTargets const& targets, std::int64_t first,
-              TargetShares<T> const& shares = {})
+              TargetShares<T> const& of_targets = {})
       : logits(z.data()),
         num_columns(static_cast<std::int64_t>(z.extent(1))),
         groups(targets.groups.data()),
         classes(targets.classes.data()),
         first_class(first),
-        of_label(shares.of_label),
-        of_classes(shares.of_classes) {}
+        shares(of_targets) {}
+
+  /// w_j of a column of this rank.
+  [[nodiscard]] KOKKOS_FUNCTION T weight(std::int64_t column) const {
+    return shares.class_weights == nullptr ? T{1} : shares.class_weights[first_class + column];
+  }
 
   [[nodiscard]] KOKKOS_FUNCTION bool carries_loss(std::int64_t row) const {
     return groups[row] == loss_row_group && classes[row] >= 0;
@@ -116,15 +127,17 @@ struct SoftmaxRows {
   KOKKOS_FUNCTION void pack(RowTeam const& team, std::int64_t row, T shift, T sum, T* packed) const {
     auto const column = target(row);
     T differences = 0;
-    if (of_classes != T{0})
+    if (shares.of_classes != T{0})
       Kokkos::parallel_reduce(
           Kokkos::ThreadVectorRange(team, num_columns),
-          [&](std::int64_t j, T& part) { part += logits[row * num_columns + j] - shift; }, differences);
+          [&](std::int64_t j, T& part) { part += weight(j) * (logits[row * num_columns + j] - shift); },
+          differences);
     Kokkos::single(Kokkos::PerThread(team), [&] {
       packed[2 * row] = sum;
-      packed[2 * row + 1] =
-          (column < num_columns ? of_label * (logits[row * num_columns + column] - shift) : T{0}) +
-          of_classes * differences;
+      packed[2 * row + 1] = (column < num_columns ? shares.of_label * weight(column) *
+                                                        (logits[row * num_columns + column] - shift)
+                                                  : T{0}) +
+                            shares.of_classes * differences;
     });
   }
 
@@ -132,11 +145,11 @@ struct SoftmaxRows {
                                       T* gradient) const {
     auto const* const z = logits + row * num_columns;
     auto* const dz = gradient + row * num_columns;
-    auto const inverse_sum = T{1} / sum;
+    auto const inverse_sum = sum_of_shares(shares, classes[row]) / sum;
     auto const right = target(row);
     Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, num_columns), [&](std::int64_t j) {
-      dz[j] =
-          (math::exp(z[j] - shift) * inverse_sum - (j == right ? of_label + of_classes : of_classes)) * scale;
+      auto const share = j == right ? shares.of_label + shares.of_classes : shares.of_classes;
+      dz[j] = (math::exp(z[j] - shift) * inverse_sum - weight(j) * share) * scale;
     });
   }
 

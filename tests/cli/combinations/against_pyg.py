@@ -38,7 +38,7 @@ GRAPHS = ("undirected", "several labels", "directed", "weighted")
 CONVOLUTIONS = ("gcn", "sage mean", "sage sum", "sage max", "gin", "gat", "gatv2", "transformer", "sgc", "appnp", "gcnii", "graphconv mean", "graphconv sum", "tag")
 ACTIVATIONS = ("relu", "elu", "gelu", "silu", "leaky_relu", "tanh")
 RESIDUALS = ("none", "identity")
-LOSSES = ("cross-entropy",)
+LOSSES = ("cross-entropy", "binary", "focal")
 JUMPS = ("none",)
 # On graphs with weights: others ignore the weights there alone, or divide by the number of neighbors in place of the sum of the weights.
 WEIGHED = ("gcn", "sgc", "appnp", "gcnii", "graphconv sum", "tag", "gat", "gatv2", "sage max")
@@ -119,7 +119,7 @@ def words_of(settings):
     words = []
     for option, value in settings.items():
         if option != "graph" and (value != "none" or option == "normalize"):
-            words += [f"--{option}"] if value in (True, "identity") else [f"--{option}", str(value)]
+            words += [f"--{option}"] if value is True or value == "identity" else [f"--{option}", str(value)]
     return words
 
 
@@ -176,10 +176,12 @@ def step_of_program(library, scratch, graph, settings, number):
 
 
 def loss_of(settings, logits, labels):
-    """Cross entropy, or the binary loss of each class (docs/command_line.md, Loss)."""
+    """Cross entropy, or the binary loss of each class (docs/graph_models.md, Losses)."""
     targets = labels.double() if labels.dim() == 2 else functional.one_hot(labels, CLASSES).double()
     counts = targets.sum(0)
-    weights = counts.sum() / ((counts > 0).sum() * counts) if settings.get("class-weights") == "balanced" else torch.ones(CLASSES)
+    weights = torch.ones(CLASSES)
+    if settings.get("class-weights") == "balanced":
+        weights = torch.where(counts > 0, counts.sum() / ((counts > 0).sum() * counts), weights)
     smoothing, loss = settings.get("label-smoothing", 0), settings.get("loss", "cross-entropy")
     if loss == "cross-entropy" and labels.dim() == 1:
         return functional.cross_entropy(logits, labels, weights, label_smoothing=smoothing)

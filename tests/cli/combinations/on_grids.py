@@ -103,6 +103,8 @@ def layer_words(draw):
 
 def training_words(draw, graph):
     words = draw.option(0.2, "--label-smoothing", 0.1) + draw.option(0.2, "--class-weights", "balanced")
+    loss = draw.option(0.3, "--loss", "binary", "focal")
+    words += loss + (draw.option(0.5, "--focal-gamma", 0.5, 1.5) if "focal" in loss else [])
     words += draw.option(0.2, "--clip-norm", 0.5) + draw.option(0.2, "--optimizer", "sgd", "adamw")
     words += draw.option(0.1, "--feature-norm", "row")
     if graph != "several labels":

@@ -154,6 +154,7 @@ def mistakes(ranks):
                 (["--operand-dtype", "bf16"], r"--comm-dtype and --operand-dtype of 16 bits go with --task nodes"),
                 (["--class-weights", "balanced"], r"--class-weights is of classes of vertices"),
                 (["--label-smoothing", "0.1"], r"--label-smoothing is of classes of vertices"),
+                (["--loss", "focal"], r"--loss is of classes of vertices"),
                 (["--roc-auc"], r"--roc-auc is always found with --task links"),
                 (["--embedding", "0"], r"--embedding: is 0, but must be at least 1"),
                 (["--decoder", "bilinear"], r"'bilinear' is none of dot, mlp"),

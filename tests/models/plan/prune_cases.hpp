@@ -191,6 +191,13 @@ inline std::vector<StepCase> prune_cases() {
       [](auto& g) { g.train_every = 1000; });
   add_models(add);
   add(
+      "focal loss",
+      [](auto& s) {
+        s.trains_entries = true;
+        s.dropout = 0.4;
+      },
+      same);
+  add(
       "everything trains", [](auto& s) { s.has_residuals = true; }, [](auto& g) { g.train_every = 1; });
   return all;
 }

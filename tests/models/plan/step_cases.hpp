@@ -34,6 +34,12 @@ struct StepCase {
     models::use_operator(made, with_operator);
     return made;
   }
+
+  /// A focal loss with smoothed labels if the settings say that entries are trained.
+  [[nodiscard]] models::VertexLossSettings loss() const {
+    if (!settings.trains_entries) return {};
+    return {.label_smoothing = 0.1, .function = models::LossFunction::focal};
+  }
 };
 
 inline std::vector<StepCase> step_cases() {
@@ -55,6 +61,7 @@ inline std::vector<StepCase> step_cases() {
     s.projected_width = 9;
   };
   add("plain", as_it_is);
+  add("focal loss", [](auto& s) { s.trains_entries = true; });
   add("dropout", [](auto& s) { s.dropout = 0.4; });
   // Narrower than H of later layers, in whose place they lie until A^ F0 is there.
   for (auto const format : {runtime::Wire::native, runtime::Wire::bf16})
@@ -338,7 +345,7 @@ void expect_listed_epoch(pmm::ProcessGrid const& grid, StepCase const& the_case)
   if (settings.has_residuals) training.optimizer.kind = models::OptimizerKind::sgd;
   plan_epoch(step, plan, settings, traits_of_operands(store, settings, operands, grid), training.optimizer);
   models::GraphNetwork<T> model(grid, store, settings);
-  auto loss = models::make_vertex_loss<T>(grid, store, plan.logits());
+  auto loss = models::make_vertex_loss<T>(grid, store, plan.logits(), the_case.loss());
   models::Trainer<T> trainer(grid, model, loss, training);
   static_cast<void>(trainer.train_epoch(1));
   CountedWork const counted(grid);

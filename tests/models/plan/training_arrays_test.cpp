@@ -46,7 +46,7 @@ class TrainingArrays : public ::testing::TestWithParam<std::array<int, 3>> {
     LiveArrays const live;
 
     models::GraphNetwork<T> model(grid_, store, settings);
-    auto loss = models::make_vertex_loss<T>(grid_, store, model.plan().logits());
+    auto loss = models::make_vertex_loss<T>(grid_, store, model.plan().logits(), the_case.loss());
     models::Trainer<T> trainer(grid_, model, loss, training);
     EXPECT_EQ(live.by_label(), live.planned(step, {Lifetime::training, Lifetime::first_step}));
 

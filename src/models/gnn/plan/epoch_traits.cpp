@@ -54,7 +54,7 @@ NetworkEpochTraits traits_of(graph::StoreFacts const& facts, pmm::GridShape cons
   traits.features_have_values = facts.features_have_values;
   traits.keeps_first_aggregate =
       keeps_first_aggregate(plan) && !traits.has_sparse_features && settings.dropout == 0;
-  traits.loss = loss_kind_of(facts);
+  traits.loss = loss_kind_of(facts, settings.trains_entries);
   if (plan.drops_edges) set_dropped(traits, facts, shape, coordinates, plan);
   if (predicts_links(settings))
     traits.links = mean_link_counts(shape, facts, link_plan_of(shape, coordinates, plan, settings));

@@ -49,7 +49,8 @@ struct NetworkSettings {
   runtime::Wire wire = runtime::Wire::native;
   /// Number format of activations, their gradients and operands of products. 16 bits need fp32 training on the host.
   runtime::Wire operand_format = runtime::Wire::native;
-  bool keeps_outputs = false; // keep the outputs of all hidden layers until the next pass, for callers
+  bool keeps_outputs = false;  // keep the outputs of all hidden layers until the next pass, for callers
+  bool trains_entries = false; // VertexLossSettings::trains_entries(), for plans
   std::uint64_t seed = 0;
 
   [[nodiscard]] NumberFormats formats() const { return {wire, operand_format}; }
