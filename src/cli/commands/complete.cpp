@@ -4,11 +4,14 @@
 
 #include "cli/commands/subcommands.hpp"
 #include "cli/lm/completions.hpp"
+#include "cli/lm/json_lines.hpp"
 #include "cli/lm/lm_files.hpp"
 #include "cli/options/gemm_options.hpp"
 #include "cli/options/option_text.hpp"
 #include "cli/training/start_checks.hpp"
 #include "cli/training/train_settings.hpp"
+#include "runtime/comm/together.hpp"
+#include "runtime/files/staged_file.hpp"
 #include "runtime/files/text_file.hpp"
 
 #include <algorithm>
@@ -23,6 +26,9 @@ struct CompleteOptions : InferenceOptions {
   std::string prompt;
   std::string prompt_file;
   std::string prompt_ids;
+  std::string prompts; // a file
+  std::string output;
+  std::int64_t batch = 64;
   std::string tokenizer;
   std::string print = "auto";
   std::int64_t max_tokens = 16;
@@ -58,35 +64,57 @@ TokenIds parse_ids(std::string_view option, std::string const& text) {
 struct Prompts {
   std::vector<TokenIds> ids;
   std::optional<tokens::TextTokenizer> tokenizer; // without one, only ids can be printed
+
+  [[nodiscard]] tokens::TextTokenizer const* text_tokenizer() const {
+    return tokenizer ? &*tokenizer : nullptr;
+  }
 };
 
 /// Throws UserError unless exactly one of the options that give prompts is given.
 void require_one_prompt(Context const& context) {
   auto const& sources = context.run_record.at("sources");
   std::vector<std::string> given;
-  for (auto const* const option : {"prompt", "prompt-file", "prompt-ids"})
+  for (auto const* const option : {"prompt", "prompt-file", "prompt-ids", "prompts"})
     if (sources.value(option, std::string("default")) != "default")
       given.push_back(fmt::format("--{}", option));
   if (given.empty())
-    runtime::throw_user("complete: give --prompt TEXT, --prompt-file F or --prompt-ids 5,17,3");
+    runtime::throw_user(
+        "complete: give --prompt TEXT, --prompt-file F, --prompt-ids 5,17,3, or --prompts F.jsonl");
   if (given.size() > 1) runtime::throw_user("complete: {} exclude each other", fmt::join(given, " and "));
+}
+
+/// The prompts of --prompts.
+void read_prompt_lines(std::vector<JsonLine> const& lines, Prompts& prompts) {
+  for (auto const& line : lines) {
+    if (auto const ids = line.ids("prompt_ids"))
+      prompts.ids.push_back(*ids);
+    else if (auto const text = line.text("prompt"))
+      prompts.ids.push_back(prompts.tokenizer->encode(*text));
+    else
+      runtime::throw_user("{}: it has neither a prompt nor prompt_ids", line.place);
+    if (prompts.ids.back().empty())
+      runtime::throw_user("{}: its prompt is empty: a completion needs a token to begin with", line.place);
+  }
 }
 
 Prompts read_prompts(CompleteOptions const& options, Context const& context, std::int64_t vocabulary) {
   auto const& world = context.world();
   Prompts prompts;
-  if (!options.prompt_ids.empty()) {
-    std::istringstream lists(options.prompt_ids);
-    for (std::string text; std::getline(lists, text, ';');)
-      prompts.ids.push_back(parse_ids("--prompt-ids", text));
-  }
-  auto const needs_tokenizer =
-      options.prompt_ids.empty() || options.print == "text" || !options.tokenizer.empty();
-  if (!needs_tokenizer && !options.stops.empty())
+  std::istringstream lists(options.prompt_ids);
+  for (std::string text; std::getline(lists, text, ';');)
+    prompts.ids.push_back(parse_ids("--prompt-ids", text));
+  auto const lines =
+      options.prompts.empty() ? std::vector<JsonLine>() : read_json_lines(world, options.prompts);
+  auto const has_texts =
+      options.prompts.empty()
+          ? options.prompt_ids.empty()
+          : std::ranges::any_of(lines, [](auto const& line) { return line.object.contains("prompt"); });
+  if (has_texts || options.print == "text" || !options.tokenizer.empty())
+    prompts.tokenizer = open_tokenizer(world, options.tokenizer, options.weights, vocabulary);
+  if (!prompts.tokenizer && !options.stops.empty())
     runtime::throw_user("--stop compares texts: give --tokenizer, or --stop-ids");
-  if (!needs_tokenizer) return prompts;
-  prompts.tokenizer = open_tokenizer(world, options.tokenizer, options.weights, vocabulary);
-  if (!options.prompt_ids.empty()) return prompts;
+  read_prompt_lines(lines, prompts);
+  if (!prompts.ids.empty()) return prompts;
   auto const text = options.prompt_file.empty()
                         ? options.prompt
                         : runtime::read_table_file(world, options.prompt_file, [](auto) {});
@@ -114,6 +142,50 @@ CompletionSettings settings_of(CompleteOptions const& options, Prompts const& pr
   return settings;
 }
 
+/// Prints the completions of the prompts in one batch. A single text is printed as it arrives.
+template<class T>
+void print_completions(CompleteOptions const& options, Context& context, Inference<T>& model,
+                       Prompts const& prompts, CompletionSettings const& settings) {
+  auto const prints_ids = options.print == "ids" || (options.print == "auto" && !options.prompt_ids.empty());
+  auto const streams = !prints_ids && prompts.ids.size() == 1;
+  auto const completions = complete(model, prompts.ids, 0, settings, prompts.text_tokenizer(),
+                                    [&](std::size_t, std::string const& text) {
+                                      if (streams) say(context, "{}", text);
+                                    });
+  for (auto const& completion : completions)
+    if (prints_ids)
+      say(context, "{}\n", fmt::join(completion.ids, ","));
+    else
+      say(context, "{}\n", streams ? std::string() : completion.text);
+}
+
+/// Writes the completions of --prompts to --output, a batch after the other.
+template<class T>
+void write_completions(CompleteOptions const& options, Context& context, Inference<T>& model,
+                       Prompts const& prompts, CompletionSettings const& settings) {
+  auto staged = runtime::StagedFile::create(context.world(), options.output, "completions");
+  std::string text;
+  auto const batch = static_cast<std::size_t>(options.batch);
+  for (std::size_t begin = 0; begin < prompts.ids.size(); begin += batch) {
+    auto const first = prompts.ids.begin() + static_cast<std::ptrdiff_t>(begin);
+    auto const count = std::min(batch, prompts.ids.size() - begin);
+    std::vector<TokenIds> const part(first, first + static_cast<std::ptrdiff_t>(count));
+    for (auto const& completion :
+         complete(model, part, static_cast<std::int64_t>(begin), settings, prompts.text_tokenizer(),
+                  [](std::size_t, std::string const&) {})) {
+      nlohmann::ordered_json line;
+      if (prompts.tokenizer) line["text"] = completion.text;
+      line["ids"] = completion.ids;
+      line["has_ended"] = completion.has_ended;
+      text += line_of(line);
+    }
+  }
+  runtime::together(context.world(), [&] {
+    if (context.world().is_root()) staged.file().write_at(0, std::as_bytes(std::span(text)));
+  });
+  staged.publish(context.world());
+}
+
 template<class T>
 void complete_prompts(CompleteOptions const& options, Context& context) {
   if (options.weights.empty())
@@ -129,23 +201,21 @@ void complete_prompts(CompleteOptions const& options, Context& context) {
         "a prompt of {} tokens and {} new ones are more than the {} positions of '{}': give a "
         "shorter prompt, or less --max-tokens",
         longest, options.max_tokens, model_settings.max_sequence, options.weights);
-  Inference<T> model(context, options, std::ssize(prompts.ids), longest, longest + options.max_tokens);
-  auto const prints_ids = options.print == "ids" || (options.print == "auto" && !options.prompt_ids.empty());
-  auto const streams = !prints_ids && prompts.ids.size() == 1;
-  auto const completions =
-      complete(model, prompts.ids, 0, settings, prompts.tokenizer ? &*prompts.tokenizer : nullptr,
-               [&](std::size_t, std::string const& text) {
-                 if (streams) say(context, "{}", text);
-               });
-  for (auto const& completion : completions)
-    if (prints_ids)
-      say(context, "{}\n", fmt::join(completion.ids, ","));
-    else
-      say(context, "{}\n", streams ? std::string() : completion.text);
+  auto const is_file = !options.prompts.empty();
+  auto const num_prompts = std::ssize(prompts.ids);
+  Inference<T> model(context, options, is_file ? std::min(options.batch, num_prompts) : num_prompts, longest,
+                     longest + options.max_tokens);
+  if (is_file)
+    write_completions(options, context, model, prompts, settings);
+  else
+    print_completions(options, context, model, prompts, settings);
 }
 
 int run(CompleteOptions& options, Context& context) {
   require_one_prompt(context);
+  if (options.prompts.empty() != options.output.empty())
+    runtime::throw_user("complete: --prompts and --output go together: JSONL with the prompts, and the file "
+                        "for their completions");
   require_choice(options.grid, options.grid.grid == "auto", "--grid auto");
   options.command = "complete";
   options.expert_axis = static_cast<int>(options.expert_ranks);
@@ -167,6 +237,12 @@ std::unique_ptr<Command> make_complete() {
   command->input("--prompt-file", o.prompt_file, "File with the text to continue");
   command->option("--prompt-ids", o.prompt_ids,
                   "Tokens to continue, such as 5,17,3; several prompts are separated by semicolons");
+  command->input("--prompts", o.prompts,
+                 "JSONL with a prompt or prompt_ids per line, in place of one prompt");
+  command->output("-o,--output", o.output,
+                  "JSONL to write: text, ids and has_ended for each line of --prompts");
+  command->option("--batch", o.batch, "Number of prompts of --prompts per pass",
+                  whole_number(1, std::int64_t{1} << 20));
   command->option(
       "--tokenizer", o.tokenizer,
       "A tokenizer.json, a folder with one, a token file, or byte; default: the one in --weights");

@@ -6,6 +6,7 @@
 #include "cli/commands/subcommands.hpp"
 #include "cli/lm/lm_files.hpp"
 #include "cli/lm/lm_inference.hpp"
+#include "cli/lm/log_likelihood.hpp"
 #include "cli/lm/train_lm_options.hpp"
 #include "cli/lm/train_lm_run.hpp"
 #include "cli/options/gemm_options.hpp"
@@ -28,12 +29,16 @@
 namespace orthant::cli {
 namespace {
 
+constexpr std::int64_t usual_lm_batch = 16;
+
 struct EvaluateLmOptions : TrainLmOptions {
   EvaluateLmOptions() { sequence = global_batch = 0; } // 0: as in training, and 16 or more
 
   std::string weights;
   std::string ids;    // sequences in place of a token file
   std::string logits; // file to write
+  LikelihoodFiles likelihood;
+  std::int64_t stride = 0; // 0: the length of the sequences
 };
 
 /// Options of train-lm that evaluate-lm uses: options of the evaluation, then options of the model, which must match the weights.
@@ -44,6 +49,11 @@ constexpr std::array<std::string_view, 31> used_by_evaluate_lm{
     "tied-head",    "norm-epsilon",   "rotary-base",  "experts",      "top-k",        "moe-every",
     "machine",      "shared-experts", "head-width",   "qk-norm",      "activation",   "rotary-scaling",
     "top-k-weights"};
+
+InferenceOptions inference_of(EvaluateLmOptions const& options) {
+  return {"evaluate-lm", options.weights, options, static_cast<int>(options.expert_axis),
+          options.force_memory};
+}
 
 /// Throws UserError if given options of the model differ from the weights.
 void require_same_model(Context& context, models::TransformerSettings const& model,
@@ -73,6 +83,45 @@ void require_same_model(Context& context, models::TransformerSettings const& mod
                           option, options.weights);
 }
 
+void report_score(EvaluateLmOptions const& options, Context& context, tokens::TokenFile const& file,
+                  models::SplitScore const& score, double seconds) {
+  if (!std::isfinite(score.loss))
+    runtime::throw_user("{} on {}: the loss is not finite; the weights have diverged", options.weights,
+                        options.tokens);
+  // The first token is not predicted, so its share of the bytes does not count.
+  auto const& facts = file.facts().of(tokens::Part::valid);
+  auto const bytes_per_token = static_cast<double>(facts.num_bytes) / static_cast<double>(facts.num_tokens);
+  auto const bits_per_byte = score.loss / std::numbers::ln2 / bytes_per_token;
+  say(context, "{}", describe(file));
+  say(context, "loss              {:.6f} nats per token, of {} predicted\n", score.loss, score.num_counted);
+  say(context, "perplexity        {:.6f}\n", std::exp(score.loss));
+  say(context, "bits per byte     {:.6f}\n", bits_per_byte);
+  say(context, "accuracy          {:.6f}\n", score.accuracy());
+  context.metrics.write("evaluate-lm", {{"val_loss", score.loss},
+                                        {"perplexity", std::exp(score.loss)},
+                                        {"bits_per_byte", bits_per_byte},
+                                        {"val_acc", score.accuracy()},
+                                        {"num_tokens", score.num_counted},
+                                        {"seconds", seconds}});
+}
+
+/// Scores the validation part in windows that begin every --stride tokens, and reports the score.
+template<class T>
+int evaluate_windows(EvaluateLmOptions const& options, Context& context, tokens::TokenFile& file,
+                     models::SequenceSettings const& sequences) {
+  if (options.stride > sequences.sequence)
+    runtime::throw_user("--stride {} is longer than the sequences of {} tokens: it would leave tokens out",
+                        options.stride, sequences.sequence);
+  auto& clock = context.world().instruments().clock;
+  auto const begin = clock.now();
+  auto const score = score_windows<T>(context, inference_of(options), file, sequences.sequence,
+                                      options.stride, sequences.global_batch);
+  auto const seconds = std::chrono::duration<double>(clock.now() - begin).count();
+  context.metrics.write("run", context.run_record);
+  report_score(options, context, file, score, seconds);
+  return runtime::exit_done;
+}
+
 template<class T>
 int evaluate(EvaluateLmOptions const& options, Context& context) {
   auto const& world = context.world();
@@ -88,9 +137,9 @@ int evaluate(EvaluateLmOptions const& options, Context& context) {
                         options.tokens);
   models::SequenceSettings sequences;
   sequences.sequence = options.sequence > 0 ? options.sequence : trained_sequence;
-  constexpr std::int64_t usual_batch = 16;
   sequences.global_batch =
-      options.global_batch > 0 ? options.global_batch : std::max(usual_batch, std::int64_t{world.size()});
+      options.global_batch > 0 ? options.global_batch : std::max(usual_lm_batch, std::int64_t{world.size()});
+  if (options.stride > 0) return evaluate_windows<T>(options, context, file, sequences);
   models::OptimizerSettings optimizer; // without moments, since nothing is trained
   optimizer.kind = models::OptimizerKind::sgd;
   optimizer.momentum = 0;
@@ -107,7 +156,7 @@ int evaluate(EvaluateLmOptions const& options, Context& context) {
   pmm::ProcessGrid const grid(world, shape);
   if (options.global_batch == 0)
     sequences.global_batch =
-        std::max(usual_batch, std::int64_t{shape.size(pmm::batch_axes(shape).with(pmm::Axis::z))});
+        std::max(usual_lm_batch, std::int64_t{shape.size(pmm::batch_axes(shape).with(pmm::Axis::z))});
   auto const plan = models::plan_sequences(grid.shape(), grid.coordinates(), model, sequences);
   if (!options.force_memory)
     require_memory(context, "evaluate-lm", models::estimate_memory<T>(grid, plan, sequences, optimizer));
@@ -120,27 +169,10 @@ int evaluate(EvaluateLmOptions const& options, Context& context) {
   auto const begin = clock.now();
   auto const score = models::evaluate_sequences(grid, network, loss, rows, file, sequences.num_sequences());
   auto const seconds = std::chrono::duration<double>(clock.now() - begin).count();
-  if (!std::isfinite(score.loss))
-    runtime::throw_user("{} on {}: the loss is not finite; the weights have diverged", options.weights,
-                        options.tokens);
-  // The first token is not predicted, so its share of the bytes does not count.
-  auto const& facts = file.facts().of(tokens::Part::valid);
-  auto const bytes_per_token = static_cast<double>(facts.num_bytes) / static_cast<double>(facts.num_tokens);
-  auto const bits_per_byte = score.loss / std::numbers::ln2 / bytes_per_token;
   auto record = context.run_record;
   record["grid"] = models::grid_text(grid.shape());
   context.metrics.write("run", record);
-  say(context, "{}", describe(file));
-  say(context, "loss              {:.6f} nats per token, of {} predicted\n", score.loss, score.num_counted);
-  say(context, "perplexity        {:.6f}\n", std::exp(score.loss));
-  say(context, "bits per byte     {:.6f}\n", bits_per_byte);
-  say(context, "accuracy          {:.6f}\n", score.accuracy());
-  context.metrics.write("evaluate-lm", {{"val_loss", score.loss},
-                                        {"perplexity", std::exp(score.loss)},
-                                        {"bits_per_byte", bits_per_byte},
-                                        {"val_acc", score.accuracy()},
-                                        {"num_tokens", score.num_counted},
-                                        {"seconds", seconds}});
+  report_score(options, context, file, score, seconds);
   return runtime::exit_done;
 }
 
@@ -163,10 +195,7 @@ int write_logits(EvaluateLmOptions const& options, Context& context) {
       sequence.push_back(static_cast<std::int32_t>(std::clamp<std::int64_t>(
           ids[begin + static_cast<std::size_t>(t)], -1, std::numeric_limits<std::int32_t>::max())));
   }
-  Inference<T> model(
-      context,
-      {"evaluate-lm", options.weights, options, static_cast<int>(options.expert_axis), options.force_memory},
-      std::ssize(sequences), length);
+  Inference<T> model(context, inference_of(options), std::ssize(sequences), length);
   auto staged = runtime::StagedFile::create(world, options.logits, "logits");
   auto const header = graph::npy_header(sizeof(T) == sizeof(float) ? "<f4" : "<f8",
                                         {std::ssize(sequences), length, model.vocabulary()});
@@ -186,6 +215,20 @@ int write_logits(EvaluateLmOptions const& options, Context& context) {
   return runtime::exit_done;
 }
 
+int evaluate_requests(EvaluateLmOptions const& options, Context& context) {
+  auto const& files = options.likelihood;
+  if (files.requests.empty() || files.output.empty())
+    runtime::throw_user(
+        "evaluate-lm: --log-likelihood and --output go together: JSONL with the requests, and "
+        "the file for their scores");
+  if (!options.ids.empty() || !options.tokens.empty())
+    runtime::throw_user("evaluate-lm: --log-likelihood excludes --tokens and --ids");
+  auto const batch = options.global_batch > 0 ? options.global_batch : usual_lm_batch;
+  options.compute_dtype == "fp32" ? score_requests<float>(context, inference_of(options), files, batch)
+                                  : score_requests<double>(context, inference_of(options), files, batch);
+  return runtime::exit_done;
+}
+
 int run(EvaluateLmOptions const& options, Context& context) {
   choose_gemm_math(options.gemm_math, options.compute_dtype);
   choose_gemm_libraries(context, options.gemm_table);
@@ -193,9 +236,11 @@ int run(EvaluateLmOptions const& options, Context& context) {
     runtime::throw_user(
         "evaluate-lm: --ids and --logits go together: sequences of tokens, and the file for their logits");
   auto const& sources = context.run_record.at("sources");
-  for (auto const* const option : {"tokens", "sequence", "global-batch"})
+  for (auto const* const option : {"tokens", "sequence", "global-batch", "stride"})
     if (!options.ids.empty() && sources.value(option, std::string()) == "flag")
       runtime::throw_user("--{} is for a token file: leave it out with --ids", option);
+  if (!options.likelihood.requests.empty() || !options.likelihood.output.empty())
+    return evaluate_requests(options, context);
   if (!options.ids.empty())
     return options.compute_dtype == "fp32" ? write_logits<float>(options, context)
                                            : write_logits<double>(options, context);
@@ -219,6 +264,17 @@ std::unique_ptr<Command> make_evaluate_lm() {
                  "Sequences of tokens [sequences x tokens] (.npy), in place of --tokens");
   command->output("--logits", options->logits,
                   "File (.npy) for the logits of --ids, [sequences x tokens x vocabulary]");
+  command->input("--log-likelihood", options->likelihood.requests,
+                 "JSONL with a context and a continuation per line, in place of --tokens");
+  command->output("-o,--output", options->likelihood.output,
+                  "JSONL to write: log_likelihood, is_greedy and num_tokens of each continuation");
+  command->option(
+      "--tokenizer", options->likelihood.tokenizer,
+      "A tokenizer.json, a folder with one, a token file, or byte; default: the one in --weights");
+  command->option(
+      "--stride", options->stride,
+      "Tokens between the beginnings of windows of --sequence tokens, which may overlap; 0: --sequence",
+      whole_number(0));
   command->set_run([options](Context& context) { return run(*options, context); });
   return command;
 }

@@ -9,6 +9,7 @@
 #include "models/parameters/weights_file.hpp"
 #include "pmm/gemm/local_gemm.hpp"
 #include "runtime/comm/collectives.hpp"
+#include "runtime/comm/together.hpp"
 #include "runtime/numbers/random.hpp"
 
 #include <algorithm>
@@ -126,6 +127,95 @@ std::vector<T> Inference<T>::logits(std::int64_t s, runtime::Range positions) co
   }
   runtime::all_reduce(runtime::host, context_.world(), numbers);
   return numbers;
+}
+
+namespace {
+
+/// What a part of the vocabulary adds to the score of a token.
+struct PartOfScore {
+  double largest = 0; // logit
+  double token = 0;   // that has it
+  double sum = 0;     // of exp(logit - largest); 0: the part is empty
+  double logit = 0;   // of the token to score; 0 if it is in another part
+
+  template<class Row>
+  static PartOfScore of(Row const& row, runtime::Range columns, std::int32_t scored) {
+    PartOfScore part;
+    for (std::int64_t c = 0; c < columns.size(); ++c) {
+      auto const logit = static_cast<double>(row(c));
+      if (!std::isfinite(logit))
+        runtime::throw_user(
+            "the logits are not finite: the weights have diverged, or overflow this precision");
+      if (c == 0 || logit > part.largest) {
+        part.largest = logit;
+        part.token = static_cast<double>(columns.begin + c);
+      }
+      if (columns.begin + c == scored) part.logit = logit;
+    }
+    for (std::int64_t c = 0; c < columns.size(); ++c)
+      part.sum += std::exp(static_cast<double>(row(c)) - part.largest);
+    return part;
+  }
+};
+
+TokenScore score_of(std::span<PartOfScore const> parts, std::int32_t token) {
+  PartOfScore whole;
+  for (auto const& part : parts)
+    if (part.sum > 0 && (whole.sum == 0 || part.largest > whole.largest)) {
+      whole.sum = 1;
+      whole.largest = part.largest;
+      whole.token = part.token;
+    }
+  double sum = 0;
+  for (auto const& part : parts) {
+    if (part.sum > 0) sum += part.sum * std::exp(part.largest - whole.largest);
+    whole.logit += part.logit;
+  }
+  return {whole.logit - whole.largest - std::log(sum), whole.token == static_cast<double>(token)};
+}
+
+} // namespace
+
+template<class T>
+std::vector<std::vector<TokenScore>> Inference<T>::score(std::vector<TokenIds> const& sequences) {
+  auto inputs = sequences;
+  for (auto& ids : inputs) {
+    require_tokens(ids);
+    ids.pop_back();
+  }
+  forward(inputs);
+  auto const length = network_->sequence_length();
+  auto const num_parts = std::int64_t{grid_->size(pmm::Axis::x)};
+  std::vector<PartOfScore> parts(static_cast<std::size_t>(std::ssize(sequences) * length * num_parts));
+  auto const parts_of = [&](std::int64_t s, std::int64_t t) {
+    return std::span(parts).subspan(static_cast<std::size_t>((s * length + t) * num_parts),
+                                    static_cast<std::size_t>(num_parts));
+  };
+  runtime::together(context_.world(), [&] {
+    if (grid_->coordinates().y != 0) return; // ranks along y have the same logits
+    auto const& matrix = network_->logits_gradient();
+    auto const logits = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), matrix.local());
+    auto const own = network_->sequences();
+    for (auto s = own.begin; s < std::min(own.end, std::ssize(sequences)); ++s) {
+      auto const& ids = sequences[static_cast<std::size_t>(s)];
+      for (std::int64_t t = 0; t + 1 < std::ssize(ids); ++t) {
+        auto const row = static_cast<std::size_t>((s - own.begin) * length + t);
+        parts_of(s, t)[static_cast<std::size_t>(grid_->coordinates().x)] =
+            PartOfScore::of([&](std::int64_t c) { return logits(row, static_cast<std::size_t>(c)); },
+                            matrix.block().columns, ids[static_cast<std::size_t>(t + 1)]);
+      }
+    }
+  });
+  runtime::all_reduce(runtime::host, context_.world(),
+                      std::span(reinterpret_cast<double*>(parts.data()), 4 * parts.size()));
+  std::vector<std::vector<TokenScore>> scores(sequences.size());
+  for (std::int64_t s = 0; s < std::ssize(sequences); ++s) {
+    auto const& ids = sequences[static_cast<std::size_t>(s)];
+    for (std::int64_t t = 0; t + 1 < std::ssize(ids); ++t)
+      scores[static_cast<std::size_t>(s)].push_back(
+          score_of(parts_of(s, t), ids[static_cast<std::size_t>(t + 1)]));
+  }
+  return scores;
 }
 
 template<class T>

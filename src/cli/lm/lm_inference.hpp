@@ -27,6 +27,12 @@ struct InferenceOptions {
 
 using TokenIds = std::vector<std::int32_t>;
 
+/// Of a token, given the tokens before it.
+struct TokenScore {
+  double log_probability = 0;
+  bool is_greedy = false; // it is the most probable token; ties: the lower id
+};
+
 template<class T>
 class Inference {
  public:
@@ -46,6 +52,9 @@ class Inference {
   /// Logits of rows `positions` of sequence `s` in the last pass, [positions x vocabulary], on all ranks. forward_next() computes row 0 only.
   /// Collective over the world: one all_reduce of that size.
   [[nodiscard]] std::vector<T> logits(std::int64_t s, runtime::Range positions) const;
+  /// Scores of all tokens of `sequences` except their first ones, on all ranks. A sequence may be one token longer than the pass. Collective:
+  /// a pass, and an all_reduce of four numbers per token and part of the vocabulary.
+  [[nodiscard]] std::vector<std::vector<TokenScore>> score(std::vector<TokenIds> const& sequences);
 
  private:
   void run(models::Transformer<T>& network, TokenIds const& ids, std::vector<std::int64_t> const& starts);

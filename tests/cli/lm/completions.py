@@ -7,16 +7,22 @@ transformers.
 """
 
 import json
+import math
 import os
 import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from hf_models import HF  # noqa: E402
-from program import attempt_all, expect_mistake, expect_success, require  # noqa: E402
+from hf_models import HF, read_npy, write_npy  # noqa: E402
+from program import Failure, attempt_all, expect_mistake, expect_success, require  # noqa: E402
 
 END = 95  # <|endoftext|>
+
+
+def check(condition, what):
+    if not condition:
+        raise Failure(what)
 
 
 def text_of(ids):
@@ -31,7 +37,7 @@ def tokenizer_json(extra=0):
     return {"version": "1.0", "added_tokens": [{"id": END, "content": "<|endoftext|>", "special": True, "normalized": False,
                                                 "lstrip": False, "rstrip": False, "single_word": False}],
             "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
-            "decoder": {"type": "ByteLevel"}, "model": {"type": "BPE", "vocab": vocabulary, "merges": []}}
+            "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}, "model": {"type": "BPE", "vocab": vocabulary, "merges": []}}
 
 
 def imported(scratch, name, extra=0):
@@ -56,7 +62,7 @@ def expected_of(name):
 def greedy_text(ranks, name):
     """The text of transformers' continuation, whole and up to stop texts."""
     prompt, continuation = expected_of(name)
-    require(END not in continuation, f"{name}: the continuation ends", None)
+    check(END not in continuation, f"{name}: the continuation ends")
     said = text_of(continuation)
     with tempfile.TemporaryDirectory() as scratch:
         weights = imported(scratch, name)
@@ -80,7 +86,7 @@ def tokenizer_travels(ranks):
         weights, back = imported(scratch, "llama"), os.path.join(scratch, "back")
         expect_success(ranks, ["export-weights", weights, "-o", back, "--format", "hf"])
         with open(os.path.join(back, "tokenizer.json"), encoding="utf-8") as file:
-            require(json.load(file) == tokenizer_json(), "exports another tokenizer", None)
+            check(json.load(file) == tokenizer_json(), "exports another tokenizer")
 
 
 def char_model(ranks):
@@ -105,25 +111,167 @@ def char_model(ranks):
         expect_mistake(ranks, ["complete", "--weights", weights, "--prompt", "a", "--tokenizer", other], r"was trained on another vocabulary than that of '.*other\.h5'")
 
 
+def write_lines(path, lines):
+    with open(path, "w", encoding="utf-8") as file:
+        for line in lines:
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+def read_lines(path):
+    with open(path, encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+def batches_and_grids(ranks, name):
+    """64 prompts of 1 to 12 tokens: the same completions in any batch and on any grid, drawn and greedy."""
+    with tempfile.TemporaryDirectory() as scratch:
+        weights, prompts = imported(scratch, name), os.path.join(scratch, "prompts.jsonl")
+        ids = [[(31 * s * s + 7919 * t + 17 * s * t) % END for t in range(1 + s * 5 % 12)] for s in range(64)]
+        write_lines(prompts, [{"prompt_ids": line} if s % 2 else {"prompt": text_of(line), "note": s} for s, line in enumerate(ids)])
+
+        def completions(ranks, *more):
+            output = os.path.join(scratch, "out.jsonl")
+            expect_success(ranks, ["complete", "--weights", weights, "--prompts", prompts, "-o", output, "--force", "--max-tokens", "12",
+                                   "--compute-dtype", "fp64", "--stop-ids", "7", "--stop", "zz", *more])
+            return read_lines(output)
+
+        for how in (["--temperature", "0"], ["--seed", "5", "--temperature", "1.5", "--top-k", "60", "--top-p", "0.98"]):
+            expected = completions(1, *how)
+            check(len(expected) == 64 and all(line["text"].isprintable() for line in expected), f"{name}: {expected[:2]}")
+            check(len({line["text"] for line in expected}) > 32, f"{name}: the completions are alike")
+            check(completions(1, *how, "--batch", "1") == expected, f"{name} {how}: one by one, there are other completions")
+            check(completions(1, *how, "--batch", "23") == expected, f"{name} {how}: in batches of 23, there are other completions")
+            for grid, count in (("2x1x1x1", 2), ("1x2x1x1", 2), ("1x1x2x1", 2), ("1x1x1x2", 2), ("2x2x1x1", 4)):
+                if count <= ranks:
+                    check(completions(count, *how, "--grid", grid) == expected, f"{name} {how} on {grid}: other completions")
+        check(completions(1, "--seed", "6") != completions(1, "--seed", "5"), f"{name}: the seed changes nothing")
+
+
+def scores_of(ranks, weights, requests, scratch, *more):
+    path, output = os.path.join(scratch, "requests.jsonl"), os.path.join(scratch, "scores.jsonl")
+    write_lines(path, requests)
+    expect_success(ranks, ["evaluate-lm", "--weights", weights, "--log-likelihood", path, "-o", output, "--force", "--compute-dtype", "fp64", *more])
+    return read_lines(output)
+
+
+def log_probability(logits, token):
+    largest = max(logits)
+    return logits[token] - largest - math.log(sum(math.exp(number - largest) for number in logits))
+
+
+def log_likelihoods(ranks, name):
+    """Those of the fp64 logits of transformers."""
+    with open(os.path.join(HF, name, "expected.json"), encoding="utf-8") as file:
+        figures = json.load(file)
+    requests, expected = [], []
+    for ids, logits in zip(figures["input_ids"], figures["logits"]):
+        for begin, end in ((1, 12), (4, 5), (7, 11)):
+            context, continuation = ids[:begin], ids[begin:end]
+            requests.append({"context_ids": context, "continuation_ids": continuation})
+            expected.append((sum(log_probability(logits[t - 1], ids[t]) for t in range(begin, end)),
+                             all(max(range(96), key=logits[t - 1].__getitem__) == ids[t] for t in range(begin, end)), end - begin))
+            if END not in ids:
+                requests.append({"context": text_of(context), "continuation": text_of(continuation)})
+                expected.append(expected[-1])
+    with open(os.path.join(HF, name, "config.json"), encoding="utf-8") as file:
+        config = json.load(file)
+    positions = config.get("n_positions") or config["max_position_embeddings"]
+    prompt, continuation = expected_of(name)
+    requests.append({"context_ids": prompt, "continuation_ids": continuation})
+    with tempfile.TemporaryDirectory() as scratch:
+        weights = imported(scratch, name)
+        found = scores_of(ranks, weights, requests, scratch, "--global-batch", "5")
+        check(found[-1]["is_greedy"], f"{name}: the greedy continuation is not greedy")
+        for line, (number, is_greedy, count) in zip(found, expected):
+            # RMSNorm and softmax of transformers are in fp32 (hf_models.py).
+            check(abs(line["log_likelihood"] - number) <= 1e-6 * count, f"{name}: {line}, not {number}")
+            check((line["is_greedy"], line["num_tokens"]) == (is_greedy, count), f"{name}: {line}")
+        # Without a context the end token comes first; a context that is too long loses its beginning.
+        empty, begun, long, cut = scores_of(ranks, weights, [
+            {"continuation": "abc"}, {"context_ids": [END], "continuation": "abc", "continuation_ids": [65, 66, 67]},
+            {"context_ids": [1, 2, 3] * 99, "continuation_ids": [4, 5]}, {"context_ids": ([1, 2, 3] * 99)[1 - positions:], "continuation_ids": [4, 5]}],
+                                             scratch)
+        check(abs(empty["log_likelihood"] - begun["log_likelihood"]) <= 1e-12, f"{name}: {empty} and {begun}")
+        check(abs(long["log_likelihood"] - cut["log_likelihood"]) <= 1e-12, f"{name}: {long} and {cut}")
+
+
+def windows(ranks):
+    """--stride: the loss of the logits of the same windows."""
+    with tempfile.TemporaryDirectory() as scratch:
+        text, tokens, weights, metrics = (os.path.join(scratch, name) for name in ("t.txt", "t.h5", "w.h5", "m.jsonl"))
+        with open(text, "w", encoding="utf-8") as file:
+            file.write("abcabdacbdabcddcba" * 30)
+        expect_success(1, ["tokenize", "--input", text, "-o", tokens])
+        expect_success(1, ["train-lm", "--tokens", tokens, "--layers", "1", "--hidden", "16", "--heads", "2", "--sequence", "16", "--steps", "40",
+                           "--global-batch", "8", "--eval-every", "0", "--save-weights", weights])
+
+        def loss(ranks, *more):
+            done = expect_success(ranks, ["evaluate-lm", "--weights", weights, "--tokens", tokens, "--compute-dtype", "fp64", "--metrics", metrics, *more])
+            line = read_lines(metrics)[-1]
+            require(line["num_tokens"] == 53, f"predicts {line['num_tokens']} tokens", done)
+            return line["val_loss"]
+
+        check(abs(loss(ranks, "--stride", "16") - loss(1)) <= 1e-12, "windows that do not overlap have another loss")
+        with open(text, encoding="utf-8") as file:
+            ids = [ord(letter) - ord("a") for letter in file.read()][-54:]
+        for stride in (5, 1):
+            total, done = 0.0, 0
+            rows, ends = [], []
+            for begin in range(0, 54, stride):
+                end = min(begin + 17, 54)
+                if done >= 53:
+                    break
+                rows.append(ids[begin:end - 1] + [0] * (17 - (end - begin)))
+                ends.append((begin, end, done))
+                done = end - 1
+            write_npy(os.path.join(scratch, "ids.npy"), rows)
+            expect_success(1, ["evaluate-lm", "--weights", weights, "--ids", os.path.join(scratch, "ids.npy"), "--logits", os.path.join(scratch, "l.npy"),
+                               "--force", "--compute-dtype", "fp64"])
+            shape, logits = read_npy(os.path.join(scratch, "l.npy"))
+            for row, (begin, end, known) in enumerate(ends):
+                for t in range(known + 1, end):
+                    first = (row * shape[1] + t - 1 - begin) * shape[2]
+                    total -= log_probability(logits[first:first + shape[2]], ids[t])
+            found = loss(ranks, "--stride", str(stride))
+            check(abs(found - total / 53) <= 1e-10, f"--stride {stride}: {found}, not {total / 53}")
+        expect_mistake(ranks, ["evaluate-lm", "--weights", weights, "--tokens", tokens, "--stride", "17"], r"--stride 17 is longer than the sequences of 16")
+
+
 def mistakes(ranks):
     with tempfile.TemporaryDirectory() as scratch:
         weights, large = imported(scratch, "gpt2"), imported(scratch, "qwen3", extra=3)
         words, empty = ["complete", "--weights", weights], os.path.join(scratch, "empty.txt")
-        with open(empty, "w", encoding="utf-8"):
-            pass
+        lines, broken, out = (os.path.join(scratch, name) for name in ("lines.jsonl", "broken.jsonl", "out.jsonl"))
+        write_lines(empty, [])
+        write_lines(lines, [{"prompt": "a"}, {"prompt": "b"}, {"text": "c"}])
+        write_lines(broken, [["a"]])
+        requests = os.path.join(scratch, "requests.jsonl")
+        write_lines(requests, [{"context": "a", "continuation": "b"}, {"context": "a", "continuation": ""}])
+        scoring = ["evaluate-lm", "--weights", weights, "--log-likelihood"]
         for more, message in (
-                ([], r"give --prompt TEXT, --prompt-file F or --prompt-ids 5,17,3"),
+                ([], r"give --prompt TEXT, --prompt-file F, --prompt-ids 5,17,3, or --prompts F\.jsonl"),
                 (["--prompt", ""], r"--prompt is empty: a completion needs a token"),
                 (["--prompt-file", empty], r"empty\.txt is empty"),
                 (["--prompt-file", "none.txt"], r"none\.txt"),
                 (["--prompt", "a", "--prompt-ids", "5"], r"--prompt and --prompt-ids exclude each other"),
                 (["--prompt", "a" * 40], r"a prompt of 40 tokens and 16 new ones are more than the 32 positions of"),
+                (["--prompts", lines], r"--prompts and --output go together"),
+                (["--prompts", lines, "-o", out], r"lines\.jsonl, line 3: it has neither a prompt nor prompt_ids"),
+                (["--prompts", broken, "-o", out], r"broken\.jsonl, line 1: it is no JSON object"),
+                (["--prompts", empty, "-o", out], r"empty\.txt has no lines"),
                 (["--prompt", "a", "--stop="], r"--stop: 1 required TEXT missing"),
                 (["--prompt-ids", "5", "--stop", "a"], r"--stop compares texts: give --tokenizer"),
                 (["--prompt", "a", "--tokenizer", "none.json"], r"there is no 'none\.json'"),
                 (["--prompt", "a", "--tokenizer", weights], r"gpt2\.h5"),
         ):
             expect_mistake(ranks, [*words, *more], message)
+        for more, message in (
+                ([requests], r"--log-likelihood and --output go together"),
+                ([requests, "-o", out], r"requests\.jsonl, line 2: its continuation has no tokens"),
+                ([lines, "-o", out], r"lines\.jsonl, line 1: it has neither a continuation nor continuation_ids"),
+                ([requests, "-o", out, "--tokens", "t.h5"], r"--log-likelihood excludes --tokens and --ids"),
+        ):
+            expect_mistake(ranks, [*scoring, *more], message)
         expect_mistake(ranks, ["complete", "--weights", large, "--prompt", "a"], r"has 99 tokens, and the model of '.*qwen3\.h5' only 96: give the model's own")
 
 
@@ -133,7 +281,9 @@ def main():
         raise SystemExit(77)
     ranks = [int(word) for word in sys.argv[2:]] or [1, 2]
     jobs = [(n, (greedy_text, name)) for n in ranks for name in ("gpt2", "llama")]
-    jobs += [(n, (part,)) for n in ranks for part in (tokenizer_travels, char_model, mistakes)]
+    jobs += [(n, (log_likelihoods, name)) for n in ranks for name in ("gpt2", "llama3", "mixtral")]
+    jobs += [(max(ranks), (batches_and_grids, name)) for name in ("gpt2", "qwen3_moe")]
+    jobs += [(n, (part,)) for n in ranks for part in (tokenizer_travels, char_model, windows, mistakes)]
     raise SystemExit(attempt_all(jobs))
 
 

@@ -147,7 +147,7 @@ def mistakes(ranks):
         expect_mistake(ranks, ["import-weights", empty, "-o", os.path.join(scratch, "w.h5")], r"config.json: it cannot be opened")
         weights = imported(scratch, "gpt2")
         for words, message in (
-                (["complete", "--weights", weights], r"give --prompt TEXT, --prompt-file F or --prompt-ids"),
+                (["complete", "--weights", weights], r"give --prompt TEXT, --prompt-file F, --prompt-ids"),
                 (["complete", "--weights", weights, "--prompt-ids", "5,"], r"numbers of tokens are needed"),
                 (["complete", "--weights", weights, "--prompt-ids", "5,x"], r"--prompt-ids '5,x': numbers of tokens"),
                 (["complete", "--weights", weights, "--prompt-ids", "5,96"], r"token 96 is not in the vocabulary, which has the tokens 0 to 95"),
