@@ -177,7 +177,7 @@ def weights(_):
         expect_success(1, ["generate", "--kind", "ring", "--vertices", "60", "--features", "4", "--classes", "2", "-o", graph])
         expect_success(1, ["partition", "--input", graph, "-o", store])
         expect_success(2, ["train", "--graph", store, *FEW, "--save-weights", at("b.h5"), "--trainable-features"])
-        expect_success(1, train + ["--save-weights", at("s.h5"), "--model", "sage"])
+        expect_success(1, train + ["--save-weights", at("s.h5"), "--model", "sage", "--residual", "project", "--jump", "cat"])
         expect_success(2, train + ["--checkpoint", at("c")])
         expect_success(1, train + ["--checkpoint", at("d"), "--optimizer", "sgd"])
         expect_success(1, train + ["--save-weights", at("i.h5"), "--model", "gin", "--norm", "batch"])

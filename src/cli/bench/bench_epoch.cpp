@@ -239,7 +239,7 @@ nlohmann::ordered_json begin_epoch_line(Context const& context, pmm::ProcessGrid
   line["nonzeros"] = facts.num_operator_entries();
   line["features"] = facts.num_features;
   line["classes"] = facts.num_classes;
-  line["layers"] = o.layers;
+  line["layers"] = o.num_layers();
   line["hidden"] = o.hidden;
   line["dropout"] = o.dropout;
   line["dtype"] = o.compute_dtype;

@@ -70,19 +70,21 @@ struct EvaluateOptions : TrainOptions {
 };
 
 /// Options of train that evaluate uses: options of the evaluation, then options of the network, which must match the weights.
-constexpr std::array<std::string_view, 32> used_by_evaluate{
-    "graph",        "dataset",      "seed",           "grid",       "schedule",
-    "normalize",    "self-loops",   "gemm-math",      "gemm-table", "compute-dtype",
-    "preset",       "model",        "layers",         "hidden",     "aggregator",
-    "norm",         "residual",     "bias",           "head",       "input-projection",
-    "teleport",     "theta",        "heads",          "task",       "propagation-steps",
-    "decoder",      "output-heads", "decoder-hidden", "embedding",  "activation",
-    "force-memory", "feature-norm"};
+constexpr std::array<std::string_view, 33> used_by_evaluate{
+    "graph",      "dataset",      "seed",         "grid",           "schedule",
+    "normalize",  "self-loops",   "gemm-math",    "gemm-table",     "compute-dtype",
+    "preset",     "model",        "layers",       "hidden",         "aggregator",
+    "norm",       "residual",     "bias",         "head",           "input-projection",
+    "teleport",   "theta",        "heads",        "task",           "propagation-steps",
+    "jump",       "decoder",      "output-heads", "decoder-hidden", "embedding",
+    "activation", "force-memory", "feature-norm"};
 
 /// Network of the weights as options of train.
 models::Architecture network_of(models::WeightsFacts const& weights) {
   auto const settings = models::settings_of(weights);
   auto parts = models::architecture_of(settings);
+  for (auto& [part, value] : parts)
+    if (part == "residual") value = value == "yes" ? "identity" : value == "no" ? "none" : value;
   auto const traits = models::traits_of(settings.model, settings.aggregator);
   if (traits.has_perceptrons || traits.has_identity_maps) // these always have a head
     std::erase_if(parts, [](auto const& part) { return part.first == "head"; });
@@ -106,6 +108,7 @@ void require_same_network(Context& context, models::WeightsFacts const& weights,
   trained.aggregator = models::name_of(settings.aggregator);
   trained.layers = settings.num_layers();
   trained.head = settings.has_head;
+  trained.jump = models::name_of(settings.jump);
   trained.input_projection = settings.projected_width > 0;
   trained.task = models::predicts_links(settings) ? "links" : "nodes";
   trained.decoder = settings.decoder_width > 0 ? "mlp" : "dot";

@@ -155,7 +155,7 @@ std::string describe_weights(std::string const& path, models::WeightsFacts const
                  facts.widths.size() - 1, widths_text(facts));
   fmt::format_to(out, "parts       bias {}, norm {}, residual {}, feature norm {}{}\n",
                  facts.has_bias ? "yes" : "no", models::name_of(facts.norm),
-                 facts.has_residuals ? "yes" : "no",
+                 models::name_of_residuals(facts.has_residuals, facts.projects_residuals),
                  !facts.feature_norm                               ? "not recorded"
                  : *facts.feature_norm == models::FeatureNorm::row ? "row"
                                                                    : "none",

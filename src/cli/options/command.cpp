@@ -138,6 +138,7 @@ struct Command::Entry {
 struct Command::Parser {
   CLI::App app;
   std::vector<Entry> entries;
+  std::map<std::string, std::string> words_of_flags; // "--residual": the value that it has without a word
 
   Parser(std::string description, std::string name) : app(std::move(description), std::move(name)) {}
 };
@@ -237,6 +238,19 @@ void Command::number_or_word(std::string const& names, std::string& value, std::
   description_.options.back().kind = kind;
 }
 
+void Command::flag_or_word(std::string const& names, std::string& value, std::string const& description,
+                           std::vector<std::string> words) {
+  auto const off = words[0], on = words[1];
+  add(names, value, description, one_of(std::move(words)));
+  auto& added = *parser_->entries.back().option;
+  added.transform([=](std::string const& text) {
+    if (text == "true" || text == "on") return on;
+    return text == "false" || text == "off" ? off : text;
+  });
+  description_.options.back().kind = ValueKind::flag_or_word;
+  parser_->words_of_flags.emplace("--" + name_of(added), on);
+}
+
 void Command::add_file(std::string const& names, std::string& path, std::string const& description,
                        FileOption::Use use) {
   add(names, path, description, {});
@@ -325,6 +339,11 @@ void Command::refuse_unknown(std::vector<std::string> const& extras) const {
 }
 
 bool Command::parse(std::vector<std::string> arguments) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    auto const has_word = i + 1 < arguments.size() && !arguments[i + 1].starts_with('-');
+    auto const flag = parser_->words_of_flags.find(arguments[i]);
+    if (flag != parser_->words_of_flags.end() && !has_word) arguments[i] += "=" + flag->second;
+  }
   std::ranges::reverse(arguments); // CLI11 expects reverse order
   try {
     parser_->app.parse(arguments);

@@ -123,6 +123,9 @@ class Command {
   void number_or_word(std::string const& names, std::string& value, std::string const& description,
                       std::vector<std::string> words, Check check,
                       runtime::ValueKind kind = runtime::ValueKind::integer_or_word);
+  /// Declares an option that takes one of `words`, or no value or "true" for words[1], or "false" for words[0].
+  void flag_or_word(std::string const& names, std::string& value, std::string const& description,
+                    std::vector<std::string> words);
   /// Declares an option that names a file or folder to read, a file to write, or a folder to write. require_new_files() does not check
   /// folders: each command decides what may already be in its folder.
   void input(std::string const& names, std::string& path, std::string const& description);

@@ -39,7 +39,7 @@ void take_widths(Context const& context, PlanOptions& o) {
         source != "default" && source != "preset")
       runtime::throw_user("--widths {} has the widths of all layers: leave out --{}", o.widths, option);
   auto const num_hidden = std::ssize(widths) - 2;
-  auto const has_head = o.head || o.model == "gin" || o.model == "gcnii";
+  auto const has_head = o.head || o.jump != "none" || o.model == "gin" || o.model == "gcnii";
   if (has_head && num_hidden == 0)
     runtime::throw_user("--widths {}: {} has a linear layer behind its hidden ones; name a hidden width, too",
                         o.widths, o.head ? "a network with --head" : o.model);
@@ -198,7 +198,7 @@ std::string train_command(Context const& context, PlanOptions const& o, models::
     auto const is_even = std::ranges::adjacent_find(widths.begin() + 1, widths.end() - 1,
                                                     std::ranges::not_equal_to{}) == widths.end() - 1;
     if (!is_even) text += " ...   (train takes one --hidden for all layers)";
-    if (is_even && o.model != "sgc") text += fmt::format(" --layers {}", o.layers);
+    if (is_even) text += fmt::format(" --layers {}", o.num_layers());
     if (is_even && widths.size() > 2) text += fmt::format(" --hidden {}", o.hidden);
   }
   return text + fmt::format("     # on {} rank{}\n", shape.num_ranks(), shape.num_ranks() == 1 ? "" : "s");

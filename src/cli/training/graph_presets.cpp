@@ -138,9 +138,11 @@ std::span<Preset const> presets() {
 void set(TrainOptions& o, std::string const& name, Json const& value) {
   using Options = TrainOptions;
   static std::map<std::string_view, std::int64_t Options::*> const integers{
-      {"layers", &Options::layers},    {"hidden", &Options::hidden},
-      {"heads", &Options::heads},      {"output-heads", &Options::output_heads},
-      {"epochs", &Options::epochs},    {"eval-every", &Options::eval_every},
+      {"hidden", &Options::hidden},
+      {"heads", &Options::heads},
+      {"output-heads", &Options::output_heads},
+      {"epochs", &Options::epochs},
+      {"eval-every", &Options::eval_every},
       {"patience", &Options::patience}};
   static std::map<std::string_view, double Options::*> const numbers{
       {"dropout", &Options::dropout},
@@ -165,6 +167,8 @@ void set(TrainOptions& o, std::string const& name, Json const& value) {
     o.*other->second = value.get<double>();
   else if (auto const word = words.find(name); word != words.end())
     o.*word->second = value;
+  else if (name == "layers")
+    o.layers = value.get<std::int64_t>();
   else if (name == "propagation-steps")
     o.propagation_steps = value.get<std::int64_t>();
   else if (name == "bias")

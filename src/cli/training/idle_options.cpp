@@ -71,19 +71,16 @@ using List = std::vector<Meaningless>;
 /// Options of hidden layers where there are none.
 void add_hidden_layers(List& list, TrainOptions const& o, models::ModelTraits const& traits) {
   auto const always_has_head = traits.has_perceptrons || traits.has_identity_maps;
-  auto const has_head = o.head || always_has_head;
-  auto const is_sgc = o.model == "sgc";
+  auto const has_head = o.head || always_has_head || o.jump != "none";
   if (always_has_head) list.push_back({"head", fmt::format("--model {} always has one", o.model)});
-  if (is_sgc)
-    list.push_back({"layers", "--model sgc has one linear layer", [](auto& options) { options.layers = 1; }});
-  auto const num_layers = is_sgc ? 1 : o.layers;
-  auto const no_hidden = is_sgc ? std::string("--model sgc has no hidden layers")
-                                : std::string("one layer alone has no hidden layers");
+  auto const num_layers = o.num_layers();
+  auto const no_hidden = std::string("one layer alone has no hidden layers");
   if (num_layers == 1 && !has_head && !o.input_projection) list.push_back({"hidden", no_hidden});
-  if (num_layers > 1 || (has_head && !is_sgc)) return;
+  // The dense layer before propagations is linear, also if a head follows.
+  if (num_layers > 1 || (has_head && !traits.has_propagations)) return;
   list.push_back({"norm", no_hidden, [](auto& options) { options.norm = "none"; }});
   list.push_back({"activation", no_hidden, [](auto& options) { options.activation = "relu"; }});
-  list.push_back({"residual", no_hidden, [](auto& options) { options.residual = {}; }});
+  list.push_back({"residual", no_hidden, [](auto& options) { options.residual = "none"; }});
 }
 
 /// Options of the operator that the layers multiply by.
@@ -154,13 +151,14 @@ List without_meaning(TrainOptions const& o) {
 bool asks_for_nothing(Context const& context, std::string_view option) {
   auto const& value = context.run_record.at("configuration").at(std::string(option));
   if (option == "device-graph") return value == "off";
-  if (option == "norm" || option == "class-weights") return value == "none";
+  if (option == "norm" || option == "residual" || option == "jump" || option == "class-weights")
+    return value == "none";
   if (option == "activation") return value == "relu";
   if (option == "prune") return value != "on";
   if (option == "monitor") return value == "accuracy";
   if (option == "loss") return value == "cross-entropy";
   if (option == "decoder") return value == "dot";
-  if (option == "residual" || option == "roc-auc" || option == "head") return value == false;
+  if (option == "roc-auc" || option == "head") return value == false;
   if (option == "sampler") return value == "uniform";
   if (option == "finish-full" || option == "batch-train-fraction" || option == "label-smoothing")
     return value == 0;

@@ -29,7 +29,8 @@ void add_grid(Command& command, TrainOptions& o) {
 void add_model(Command& command, TrainOptions& o) {
   command.begin_group("Model");
   add_model_options(command, o);
-  command.option("--layers", o.layers, "Number of layers", whole_number(1, most_layers));
+  command.option("--layers", o.layers, "Number of layers; default: 3, and 1 with --model sgc",
+                 whole_number(1, most_layers));
   command.option("--hidden", o.hidden, "Width of the hidden layers", whole_number(1, most_hidden));
   command.option("--embedding", o.embedding, "Width of the outputs with --task links",
                  whole_number(1, most_hidden));
@@ -51,7 +52,15 @@ void add_model(Command& command, TrainOptions& o) {
   command.flag("--bias,!--no-bias", o.bias, "Add a bias in each layer (default)");
   command.option("--norm", o.norm, "Normalization in each hidden layer: layer, batch, rms or none",
                  one_of({"layer", "batch", "rms", "none"}));
-  command.flag("--residual", o.residual, "Add each layer's input to its output if both have the same width");
+  command.flag_or_word("--residual", o.residual,
+                       "Add the input of each hidden layer to its output: identity (if both have the same "
+                       "width; also without a word), project (by a trained weight if not), or none",
+                       {"none", "identity", "project"});
+  command.option(
+      "--jump", o.jump,
+      "Jumping knowledge: the head reads the outputs of all hidden layers, side by side (cat), or their "
+      "elementwise maximum or mean (max, mean), or only the last one (none)",
+      one_of({"none", "cat", "max", "mean"}));
   command.flag("--input-projection", o.input_projection,
                "Add a linear layer before the first graph layer; features then have no dropout");
   command.flag("--head", o.head,

@@ -28,20 +28,23 @@ struct TrainOptions : GraphModelOptions, GridOptions, OptimizerOptions, WeightOp
   std::string preset = "none";
 
   // model
-  std::int64_t layers = 3;
+  std::optional<std::int64_t> layers; // default 3; 1 with sgc
   std::int64_t hidden = 128;
   double dropout = 0.5;
   double attention_dropout = 0;
   double edge_dropout = 0;
   bool bias = true;
   std::string norm = "none";
-  bool residual = false;
+  std::string residual = "none";
+  std::string jump = "none";
   bool input_projection = false;
   bool head = false;
   std::string feature_norm = "none";
   std::string normalize = "auto";
   std::string self_loops = "auto";
   bool trainable_features = false;
+
+  [[nodiscard]] std::int64_t num_layers() const { return layers.value_or(model == "sgc" ? 1 : 3); }
 
   // optimizer
   std::optional<double> weight_decay_first_layer;

@@ -58,16 +58,17 @@ runtime::Wire wire_of(std::string const& word) {
 }
 
 models::NetworkSettings model_of(TrainOptions const& o) {
-  models::NetworkSettings settings;
-  settings.has_head = o.head;
+  models::NetworkSettings settings{.has_head = o.head || o.jump != "none",
+                                   .has_residuals = o.residual != "none",
+                                   .projects_residuals = o.residual == "project",
+                                   .jump = models::parse_jump(o.jump)};
   models::choose_operator(settings, o.normalize, o.self_loops);
   set_model(settings, o);
   settings.embedding_width = o.task == "links" ? o.embedding : 0;
   settings.decoder_width = o.decoder_width();
-  settings.has_residuals = o.residual;
   settings.norm = models::parse_norm(o.norm);
   settings.projected_width = o.input_projection ? o.hidden : 0;
-  settings.set_layers(o.model == "sgc" ? 1 : o.layers, o.hidden);
+  settings.set_layers(o.num_layers(), o.hidden);
   settings.dropout = o.dropout;
   settings.attention_dropout = o.attention_dropout;
   settings.edge_dropout = o.edge_dropout;

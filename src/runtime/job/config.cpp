@@ -60,13 +60,14 @@ std::optional<bool> parsed_flag(std::string_view text) {
 }
 
 std::string_view wish_of(ValueKind kind) {
-  constexpr std::array<std::string_view, 7> wishes{"text in quotes",
+  constexpr std::array<std::string_view, 8> wishes{"text in quotes",
                                                    "an integer",
                                                    "a number",
                                                    "true or false",
                                                    "a list like [1, 2]",
                                                    "an integer or text in quotes",
-                                                   "a number or text in quotes"};
+                                                   "a number or text in quotes",
+                                                   "true, false or text in quotes"};
   return wishes[static_cast<std::size_t>(kind)];
 }
 
@@ -113,6 +114,8 @@ std::optional<std::string> text_of(toml::node const& node, ValueKind kind) {
   case ValueKind::flag:
     if (auto const* const flag = node.as_boolean()) return flag->get() ? "true" : "false";
     return std::nullopt;
+  case ValueKind::flag_or_word:
+    return node.is_boolean() ? text_of(node, ValueKind::flag) : text_of(node, ValueKind::text);
   case ValueKind::list:
     break;
   }
@@ -232,7 +235,7 @@ class FileReader {
 void read_variable(std::string const& variable, std::string const& value, OptionDescription const& option,
                    Settings& settings) {
   auto text = value;
-  if (option.kind == ValueKind::flag)
+  if (option.kind == ValueKind::flag || option.kind == ValueKind::flag_or_word)
     if (auto const flag = parsed_flag(value)) text = *flag ? "true" : "false";
   if (!is_written_as(option.kind, text))
     throw_user("{} is '{}', but {} is wanted", variable, value, wish_of(option.kind));

@@ -29,7 +29,16 @@ namespace orthant::runtime {
 
 /// Kind of an option's value. Values from all sources are checked against it. A list holds numbers or words; in text they are separated by
 /// commas.
-enum class ValueKind : std::uint8_t { text, integer, number, flag, list, integer_or_word, number_or_word };
+enum class ValueKind : std::uint8_t {
+  text,
+  integer,
+  number,
+  flag,
+  list,
+  integer_or_word,
+  number_or_word,
+  flag_or_word
+};
 
 struct OptionDescription {
   std::string name; // the flag without its dashes: "weight-decay"

@@ -37,11 +37,11 @@ VERTICES, FEATURES, CLASSES = 40, 8, 4
 GRAPHS = ("undirected", "several labels", "directed", "weighted")
 CONVOLUTIONS = ("gcn", "sage mean", "sage sum", "sage max", "gin", "gat", "gatv2", "transformer", "sgc", "appnp", "gcnii", "graphconv mean", "graphconv sum", "tag")
 ACTIVATIONS = ("relu", "elu", "gelu", "silu", "leaky_relu", "tanh")
-RESIDUALS = ("none", "identity")
+RESIDUALS = ("none", "identity", "project")
 LOSSES = ("cross-entropy", "binary", "focal")
-JUMPS = ("none",)
+JUMPS = ("none", "none", "cat", "max", "mean")
 # On graphs with weights: others ignore the weights there alone, or divide by the number of neighbors in place of the sum of the weights.
-WEIGHED = ("gcn", "sgc", "appnp", "gcnii", "graphconv sum", "tag", "gat", "gatv2", "sage max")
+WEIGHED = ("gcn", "sgc", "appnp", "gcnii", "graphconv sum", "tag", "gat", "gatv2", "transformer", "sage max")
 
 
 class Graph:
@@ -89,10 +89,10 @@ def drawn(number, seed):
     model, *aggregator = CONVOLUTIONS[number % len(CONVOLUTIONS)].split()
     settings = {"model": model, "graph": draw.choice(GRAPHS[:4 if " ".join((model, *aggregator)) in WEIGHED else 3])}
     settings |= {"aggregator": aggregator[0]} if aggregator else {}
-    if model != "sgc":
-        settings |= {"layers": draw.choice((2, 3)), "hidden": draw.choice((8, 12)), "norm": draw.choice(("none", "rms", "layer", "batch")),
-                     "activation": draw.choice(ACTIVATIONS), "residual": draw.choice(RESIDUALS),
-                     "jump": draw.choice(JUMPS)}
+    settings |= {"layers": draw.choice((2, 3) if model != "sgc" else (1, 3)), "hidden": draw.choice((8, 12))}
+    if settings["layers"] > 1:
+        settings |= {"norm": draw.choice(("none", "rms", "layer", "batch")), "activation": draw.choice(ACTIVATIONS),
+                     "residual": draw.choice(RESIDUALS), "jump": draw.choice(JUMPS)}
     if model in ("gat", "gatv2", "transformer"):
         settings |= {"heads": draw.choice((1, 2, 4)), "output-heads": draw.choice((1, 2))}
     if model in ("sgc", "appnp", "tag"):

@@ -27,7 +27,8 @@ SCHEDULES = ("pmm3d", "rows")
 GRIDS = [(x, y, z) for x in range(1, 5) for y in range(1, 5) for z in range(1, 5) if x * y * z <= MOST_RANKS]
 MODELS = ("gcn", "sage", "graphconv", "tag", "gin", "gat", "gatv2", "transformer", "sgc", "appnp", "gcnii")
 ACTIVATIONS = ("elu", "gelu", "silu", "leaky_relu", "tanh")
-RESIDUALS = ([], ["--residual"])
+RESIDUALS = ([], ["--residual"], ["--residual", "project"])
+JUMPS = ("cat", "max", "mean")
 ATTENTION = ("gat", "gatv2", "transformer")
 
 
@@ -96,7 +97,8 @@ def model_words(draw):
 
 def layer_words(draw):
     words = draw.option(0.4, "--norm", "rms", "layer", "batch") + draw.choice(RESIDUALS)
-    words += draw.option(0.2, "--input-projection") + draw.option(0.2, "--head") + draw.option(0.3, "--activation", *ACTIVATIONS)
+    words += draw.option(0.3, "--jump", *JUMPS) + draw.option(0.2, "--input-projection") + draw.option(0.2, "--head")
+    words += draw.option(0.3, "--activation", *ACTIVATIONS)
     words += ["--dropout", str(draw.choice((0, 0.3, 0.6)))] + draw.option(0.25, "--edge-dropout", 0.2)
     return words + draw.option(0.2, "--trainable-features") + draw.option(0.15, "--no-bias")
 

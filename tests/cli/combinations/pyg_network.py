@@ -167,18 +167,23 @@ class Network:
 
     # Models that propagate after dense layers
 
-    def sgc(self, f):
-        weight = self.parameters["layer0.weight"]
-        layer = pyg.SGConv(*weight.shape, K=self.settings["propagation-steps"] or 2, bias="layer0.bias" in self.parameters)
-        bias = {"lin.bias": self.parameters["layer0.bias"]} if "layer0.bias" in self.parameters else {}
-        z = self.call(layer, {"lin.weight": weight.T} | bias, f, self.edges, self.weights)
-        return self.head({"layer0": z})
-
-    def appnp(self, f):
+    def perceptron(self, f):
+        """The hidden layers before the last dense one: what the last one gives, the name of that dense layer, and all their outputs."""
         last, outputs = self.settings["layers"] - 1, {}
         for l in range(last):
             f = outputs[f"layer{l}"] = self.hidden(f"layer{l}", self.linear(f"layer{l}", f), f)
-        start = self.linear(f"layer{last}", f)
+        return f, f"layer{last}", outputs
+
+    def sgc(self, f):
+        f, last, outputs = self.perceptron(f)
+        weight, bias = self.parameters[f"{last}.weight"], self.parameters.get(f"{last}.bias")
+        layer = pyg.SGConv(*weight.shape, K=self.settings["propagation-steps"] or 2, bias=bias is not None)
+        outputs["last"] = self.call(layer, {"lin.weight": weight.T} | ({} if bias is None else {"lin.bias": bias}), f, self.edges, self.weights)
+        return self.head(outputs)
+
+    def appnp(self, f):
+        f, last, outputs = self.perceptron(f)
+        start = self.linear(last, f)
         outputs["last"] = pyg.APPNP(self.settings["propagation-steps"] or 10, self.settings["teleport"])(start, self.edges, self.weights)
         return self.head(outputs)
 

@@ -273,10 +273,10 @@ TEST_F(Presets, OfGraphsBendToTheseNumbers) {
 
 /// The model is what a preset is named for: what it cannot do is refused as without the preset.
 TEST_F(Presets, KeepTheirModel) {
-  for (auto const& [preset, model, words] : {std::tuple("sgc-cora", "sgc", Words{"--head"}),
+  for (auto const& [preset, model, words] : {std::tuple("sgc-cora", "sgc", Words{"--operand-dtype", "bf16"}),
                                              {"gat-cora", "gat", {"--operand-dtype", "bf16"}},
-                                             {"gcnii-cora", "gcnii", {"--input-projection"}},
-                                             {"appnp-cora", "appnp", {"--residual"}}}) {
+                                             {"gcnii-cora", "gcnii", {"--operand-dtype", "fp16"}},
+                                             {"appnp-cora", "appnp", {"--operand-dtype", "bf16"}}}) {
     auto with = words;
     auto without = words;
     with.insert(with.end(), {"--preset", preset});

@@ -8,6 +8,7 @@
 #include "models/models_fixture.hpp"
 #include "models/plan/counted_work.hpp"
 #include "models/plan/graph_recipe.hpp"
+#include "models/plan/residual_cases.hpp"
 #include "models/training/trainer.hpp"
 
 #include <algorithm>
@@ -216,6 +217,8 @@ inline std::vector<StepCase> step_cases() {
     s.dropout = 0.4;
   }).dataset += ",directed=1";
 
+  add_residual_cases(add, sparse);
+
   auto const between_planes = all;
   for (auto next : between_planes) {
     next.name += ", between owners";
@@ -321,6 +324,9 @@ traits_of_operands(graph::GraphStore const& store, models::NetworkSettings const
     auto const& path =
         operands.teleport_paths.at(static_cast<std::size_t>(std::ranges::find(sites, site) - sites.begin()));
     return (is_backward ? path.backward : path.forward)->sizes();
+  };
+  traits.jump_sizes = [&](models::NetworkPlan const&, std::size_t k, bool is_backward) {
+    return (is_backward ? operands.jump_paths.at(k).backward : operands.jump_paths.at(k).forward)->sizes();
   };
   auto const* const owned = std::get_if<models::OwnedAdjacency<T>>(&operands.adjacency.front());
   if (owned != nullptr) traits.cells = owned->sizes;

@@ -3,23 +3,13 @@
 //
 // The networks that are held beside their equations (reference_test.cpp), each with its graph.
 
-#include "models/gnn/network/graph_network.hpp"
-#include "models/plan/graph_recipe.hpp"
+#include "models/reference/skip_cases.hpp"
 
 #include <fmt/format.h>
 #include <string>
 #include <vector>
 
 namespace orthant::testing {
-
-using models::Aggregator;
-using models::Model;
-
-struct ReferenceCase {
-  std::string name;
-  models::NetworkSettings settings;
-  GraphRecipe recipe{.num_vertices = 61, .num_edges = 200, .num_features = 11};
-};
 
 inline std::vector<ReferenceCase> cases_of(Model model, Aggregator aggregator) {
   std::vector<ReferenceCase> all;
@@ -30,7 +20,6 @@ inline std::vector<ReferenceCase> cases_of(Model model, Aggregator aggregator) {
     next.settings.seed = 5;
     next.settings.set_layers(3, 7);
     change(next.settings);
-    if (model == Model::gin) next.settings.has_residuals = false;
     set_model(next.settings, model, aggregator);
     next.settings.set_layers(3, 7);
     all.push_back(next);
@@ -181,6 +170,13 @@ inline std::vector<ReferenceCase> cases_of_attention() {
       s.has_residuals = s.has_head = true;
       s.projected_width = 6;
     }).recipe.is_directed = true;
+    add("projected residuals", [](auto& s) { s.has_residuals = s.projects_residuals = true; });
+    for (auto const jump : {models::JumpKind::cat, models::JumpKind::max})
+      add("jump", [&](auto& s) {
+        s.jump = jump;
+        s.has_head = true;
+        s.activation = models::Activation::elu;
+      });
     add("batch norm", [](auto& s) {
       s.norm = models::Norm::batch;
       s.has_bias = false; // cases_of_norms()
@@ -351,6 +347,8 @@ inline std::vector<ReferenceCase> all_cases() {
   append(cases_of_activations());
   append(cases_of_norms());
   append(cases_of_propagation());
+  append(cases_of_residuals());
+  append(cases_of_jumps());
   return all;
 }
 

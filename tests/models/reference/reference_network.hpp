@@ -6,6 +6,7 @@
 
 #include "models/gnn/plan/network_settings.hpp"
 #include "models/reference/reference_attention.hpp"
+#include "models/reference/reference_skips.hpp"
 #include "models/reference/tape.hpp"
 #include "sampling/sampling_fixture.hpp"
 
@@ -98,7 +99,6 @@ inline Dense with_dropped_edges(Dense a, models::NetworkSettings const& settings
 }
 
 using NamedMatrices = std::map<std::string, Dense>;
-using NamedNumbers = std::map<std::string, Tape::Number>;
 
 /// Rows and columns of these vertices.
 inline Dense part_of(Dense const& a, std::vector<std::int64_t> const& rows,
@@ -173,7 +173,7 @@ inline Tape::Number normed(Tape& tape, models::NetworkSettings const& settings, 
 ///   GraphConv (arXiv 1810.02244, equation 5)   Z_l = A F_l W_l + F_l W'_l + b_l
 ///   TAGConv (arXiv 1710.10370, equation 3)     Z_l = sum_k A^^k F_l W_lk + b_l, W_l = [W_l0 | .. | W_lK]
 ///   GIN (arXiv 1810.00826, equation 4.1)       F_{l+1} = f(MLP_l((1 + epsilon_l) F_l + A^ F_l)), the last without f
-///   F_{l+1} = f(Z_l), f(norm(Z_l)) with a norm, and + F_l with a residual where both are equally wide; f is the activation
+///   F_{l+1} = f(Z_l), f(norm(Z_l)) with a norm, and with_residual(); f is the activation
 ///
 /// Models that propagate (gnn_model.hpp has their equations): below.
 inline Tape::Number propagated_logits_of(Tape& tape, models::NetworkSettings const& settings, Dense const& a,
@@ -187,19 +187,24 @@ inline Tape::Number logits_of(Tape& tape, models::NetworkSettings const& setting
   auto const traits = traits_of(settings.model, settings.aggregator);
   if (traits.begins_dense()) return propagated_logits_of(tape, settings, a, x, p, pass);
   auto f = x;
+  std::vector<Tape::Number> results;
+  std::vector<std::string> before_last;
   if (settings.projected_width > 0) f = with_bias(tape.product(f, p.at("input.weight")), "input");
   for (std::int64_t l = 0; l < settings.num_layers(); ++l) {
+    if (l > 0) {
+      results.push_back(f);
+      before_last.push_back("layer" + std::to_string(l - 1));
+    }
     auto const layer = "layer" + std::to_string(l);
     auto const is_last = l + 1 == settings.num_layers() && !settings.has_head;
+    auto const reads_features = l == 0 && settings.projected_width == 0;
     if (traits.attention) {
       auto* const u = tape.product(f, p.at(layer + ".weight"));
       auto* const q =
           with_bias(attention_of(tape, *traits.attention, a, u, p.at(layer + ".attention"), is_last), layer);
       if (is_last) return q;
       auto* d = activated(tape, settings.activation, normed(tape, settings, pass, q, layer, p));
-      auto const adds = settings.has_residuals && d->value.columns == f->value.columns &&
-                        (l > 0 || settings.projected_width > 0);
-      f = adds ? tape.sum(d, f) : d;
+      f = with_residual(tape, settings, d, f, layer, p, reads_features);
       continue;
     }
     auto h = traits.takes_maximum ? tape.maximum(a, f) : tape.product(a, f);
@@ -211,13 +216,15 @@ inline Tape::Number logits_of(Tape& tape, models::NetworkSettings const& setting
     if (l + 1 == settings.num_layers() && !settings.has_head) return z;
     auto d = activated(tape, settings.activation, normed(tape, settings, pass, z, layer, p));
     auto const second = layer + ".second";
-    if (settings.model == models::Model::gin && l + 1 < settings.num_layers())
+    auto const is_gin = settings.model == models::Model::gin;
+    auto const ends_with_head =
+        is_gin && l + 1 == settings.num_layers() && settings.jump == models::JumpKind::none;
+    if (is_gin && !ends_with_head)
       d = activated(tape, settings.activation, with_bias(tape.product(d, p.at(second + ".weight")), second));
-    auto const is_residual = settings.has_residuals && d->value.columns == f->value.columns &&
-                             (l > 0 || settings.projected_width > 0);
-    f = is_residual ? tape.sum(d, f) : d;
+    f = ends_with_head ? d : with_residual(tape, settings, d, f, layer, p, reads_features);
   }
-  return with_bias(tape.product(f, p.at("head.weight")), "head");
+  results.push_back(f);
+  return head_of(tape, settings, results, p, before_last);
 }
 
 inline Tape::Number logits_of(Tape& tape, models::NetworkSettings const& settings, Dense const& a,
@@ -232,39 +239,48 @@ inline Tape::Number propagated_logits_of(Tape& tape, models::NetworkSettings con
   auto const with_bias = [&](Tape::Number z, std::string const& part) {
     return settings.has_bias ? tape.with_bias(z, p.at(part + ".bias")) : z;
   };
-  auto const hidden = [&](Tape::Number z, std::string const& part) {
-    return activated(tape, settings.activation, normed(tape, settings, pass, z, part, p));
+  auto const has_projection = settings.projected_width > 0;
+  auto const hidden = [&](Tape::Number z, Tape::Number f, std::string const& part) {
+    auto* const d = activated(tape, settings.activation, normed(tape, settings, pass, z, part, p));
+    return with_residual(tape, settings, d, f, part, p, part == "layer0" && !has_projection);
   };
   auto const alpha = settings.teleport;
-  if (settings.model == models::Model::sgc) {
-    auto* propagated = x;
-    for (std::int64_t k = 0; k < settings.num_propagations; ++k)
-      propagated = tape.product(a, propagated);
-    return with_bias(tape.product(propagated, p.at("layer0.weight")), "layer0");
-  }
+  std::vector<Tape::Number> results;
+  std::vector<std::string> before_last;
   auto f = x;
-  if (settings.model == models::Model::appnp) {
-    for (std::int64_t l = 0; l < settings.num_layers(); ++l) {
+  if (has_projection) f = with_bias(tape.product(f, p.at("input.weight")), "input");
+  if (settings.model == models::Model::sgc || settings.model == models::Model::appnp) {
+    auto const is_sgc = settings.model == models::Model::sgc;
+    auto const last = "layer" + std::to_string(settings.num_layers() - 1);
+    for (std::int64_t l = 0; l + 1 < settings.num_layers(); ++l) {
       auto const layer = "layer" + std::to_string(l);
-      f = with_bias(tape.product(f, p.at(layer + ".weight")), layer);
-      if (l + 1 < settings.num_layers()) f = hidden(f, layer);
+      f = hidden(with_bias(tape.product(f, p.at(layer + ".weight")), layer), f, layer);
+      results.push_back(f);
+      before_last.push_back(layer);
     }
+    f = tape.product(f, p.at(last + ".weight"));
+    if (!is_sgc) f = with_bias(f, last);
     auto const h = f;
     for (std::int64_t k = 0; k < settings.num_propagations; ++k)
-      f = tape.combination(1 - alpha, tape.product(a, f), alpha, h);
-    return f;
+      f = is_sgc ? tape.product(a, f) : tape.combination(1 - alpha, tape.product(a, f), alpha, h);
+    if (is_sgc) f = with_bias(f, last); // added last
+    results.push_back(f);
+    return settings.has_head ? head_of(tape, settings, results, p, before_last) : f;
   }
-  f = hidden(with_bias(tape.product(f, p.at("layer0.weight")), "layer0"), "layer0");
+  f = hidden(with_bias(tape.product(f, p.at("layer0.weight")), "layer0"), f, "layer0");
   auto const h = f;
   for (std::int64_t l = 1; l <= settings.num_layers(); ++l) {
     auto const layer = "layer" + std::to_string(l);
+    results.push_back(f);
+    before_last.push_back("layer" + std::to_string(l - 1));
     auto const beta = std::log(settings.theta / static_cast<double>(l) + 1);
     auto const propagated = tape.combination(1 - alpha, tape.product(a, f), alpha, h);
     auto const z =
         tape.combination(1 - beta, propagated, beta, tape.product(propagated, p.at(layer + ".weight")));
-    f = hidden(z, layer);
+    f = hidden(z, f, layer);
   }
-  return with_bias(tape.product(f, p.at("head.weight")), "head");
+  results.push_back(f);
+  return head_of(tape, settings, results, p, before_last);
 }
 
 /// Adam (Kingma & Ba, arXiv 1412.6980) as PyTorch has it; weights are decayed, biases and scales are not. Running statistics move by a

@@ -67,6 +67,17 @@ class Tape {
     };
     return c;
   }
+  /// c_ij = the larger of a_ij and b_ij, a_ij if they are equal.
+  [[nodiscard]] Number larger(Number a, Number b) {
+    auto const c = leaf(a->value);
+    for (std::size_t k = 0; k < c->value.numbers.size(); ++k)
+      c->value.numbers[k] = std::max(a->value.numbers[k], b->value.numbers[k]);
+    c->back = [=] {
+      for (std::size_t k = 0; k < c->value.numbers.size(); ++k)
+        (b->value.numbers[k] > a->value.numbers[k] ? b : a)->gradient.numbers[k] += c->gradient.numbers[k];
+    };
+    return c;
+  }
   /// A^T
   [[nodiscard]] Number transpose(Number a) {
     auto const c = leaf(transposed(a->value));

@@ -63,7 +63,8 @@ BatchMaker<T>::BatchMaker(pmm::ProcessGrid const& grid, graph::GraphStore const&
       blocks_.push_back(builder_.add_block(rows, columns));
       continue;
     }
-    if (layer.is_residual || layer.reads_itself() || layer.teleport_site) { // without braces nvcc 13 fails
+    if (layer.is_residual || layer.reads_itself() || layer.teleport_site ||
+        plan_.jump) { // without braces nvcc 13 fails
       for (auto const& layout : {layer.input.layout, layer.output.layout})
         builder_.add_other_positions(range_of(layout.rows, layout.row_order));
     }
@@ -364,8 +365,9 @@ NetworkOperands<T> BatchMaker<T>::operands(HostBatch<T>& batch) const {
                                              : Adjacency<T>());
     if (needs_column_ids(layer)) operands.column_ids.push_back(ids_of(layer, nullptr, batch).columns);
     operands.output_keys.push_back(keys_of(layer.result(), batch));
-    operands.residuals.push_back(layer.is_residual ? path_of(layer.input, layer.output, batch.sample)
-                                                   : ResidualPath<T>{});
+    operands.residuals.push_back(layer.is_residual
+                                     ? path_of(layer.residual_source(), layer.result(), batch.sample)
+                                     : ResidualPath<T>{});
     operands.self_paths.push_back(layer.reads_itself()
                                       ? path_of(layer.aggregated(), layer.aggregate(), batch.sample)
                                       : ResidualPath<T>{});
@@ -373,6 +375,10 @@ NetworkOperands<T> BatchMaker<T>::operands(HostBatch<T>& batch) const {
   if (auto const& teleport = operands.plan.teleport)
     for (auto const& site : teleport->sites)
       operands.teleport_paths.push_back(path_of(teleport_start(operands.plan), site, batch.sample));
+  if (auto const& jump = operands.plan.jump)
+    for (std::size_t k = 0; k < jump->layers.size(); ++k)
+      operands.jump_paths.push_back(
+          path_of(operands.plan.jump_source(k), operands.plan.jump_target(), batch.sample));
   return operands;
 }
 

@@ -42,13 +42,18 @@ void for_each_vertex_matrix(Plan& plan, Visit const& visit) {
     if (!layer.owners && layer.aggregates()) visit(layer.adjacency); // else a block of lists
     for (auto* const placement : {&layer.input, &layer.middle, &layer.output})
       visit(*placement);
-    if (layer.second)
-      for (auto* const placement : {&layer.second->input, &layer.second->output})
-        visit(*placement);
+    for (auto* const linear : {&layer.second, &layer.residual_map})
+      if (*linear)
+        for (auto* const placement : {&(*linear)->input, &(*linear)->output})
+          visit(*placement);
   }
   if (plan.teleport)
     for (auto& site : plan.teleport->sites)
       visit(site);
+  if (plan.jump)
+    for (auto& map : plan.jump->maps)
+      for (auto* const placement : {&map.input, &map.output})
+        visit(*placement);
 }
 
 /// Returns the number of a batch's vertices in the rank's part of an order that is partitioned over these axes.

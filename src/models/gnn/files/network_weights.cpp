@@ -10,6 +10,10 @@ namespace orthant::models {
 
 using runtime::Hdf5File;
 
+std::string_view name_of_residuals(bool has_residuals, bool projects_residuals) {
+  return !has_residuals ? "no" : projects_residuals ? "project" : "yes";
+}
+
 Architecture architecture_of(NetworkSettings const& settings) {
   auto const yes_or_no = [](bool has_it) { return std::string(has_it ? "yes" : "no"); };
   Architecture parts{{"model", std::string(name_of(settings.model))}};
@@ -23,15 +27,17 @@ Architecture architecture_of(NetworkSettings const& settings) {
     parts.emplace_back("heads", std::to_string(settings.num_heads));
     parts.emplace_back("output_heads", std::to_string(settings.num_output_heads));
   }
-  Architecture const others{{"layers", std::to_string(settings.num_layers())},
-                            {"norm", std::string(name_of(settings.norm))},
-                            {"activation", std::string(name_of(settings.activation))},
-                            {"residual", yes_or_no(settings.has_residuals)},
-                            {"input_projection", yes_or_no(settings.projected_width > 0)},
-                            {"head", yes_or_no(settings.has_head)},
-                            {"bias", yes_or_no(settings.has_bias)},
-                            {"trained_features", yes_or_no(settings.trains_features)}};
+  Architecture const others{
+      {"layers", std::to_string(settings.num_layers())},
+      {"norm", std::string(name_of(settings.norm))},
+      {"activation", std::string(name_of(settings.activation))},
+      {"residual", std::string(name_of_residuals(settings.has_residuals, settings.projects_residuals))},
+      {"input_projection", yes_or_no(settings.projected_width > 0)},
+      {"head", yes_or_no(settings.has_head)},
+      {"bias", yes_or_no(settings.has_bias)},
+      {"trained_features", yes_or_no(settings.trains_features)}};
   parts.insert(parts.end(), others.begin(), others.end());
+  if (settings.jump != JumpKind::none) parts.emplace_back("jump", name_of(settings.jump));
   if (predicts_links(settings)) {
     parts.emplace_back("task", "links");
     parts.emplace_back("decoder", settings.decoder_width > 0 ? "mlp" : "dot");
@@ -73,6 +79,8 @@ NetworkSettings settings_of(WeightsFacts const& facts) {
   if (facts.projected_features) settings.projected_width = facts.widths.front();
   settings.has_head = facts.head_classes.has_value();
   settings.has_residuals = facts.has_residuals;
+  settings.projects_residuals = facts.projects_residuals;
+  settings.jump = facts.jump;
   if (facts.predicts_links) {
     settings.embedding_width = facts.num_classes();
     settings.decoder_width = facts.decoder_width;
@@ -99,6 +107,7 @@ std::int64_t last_layer_of(WeightsFacts const& facts) {
 
 std::optional<std::string> weights_of_classes(WeightsFacts const& facts) {
   if (facts.predicts_links) return std::nullopt;
+  if (facts.jump == JumpKind::cat) return "head.*,layer*.jump.*";
   if (facts.head_classes) return "head.*";
   auto const last = std::ssize(facts.widths) - 2;
   return last > 0 ? std::optional(fmt::format("layer{}.*", last)) : std::nullopt;
@@ -217,8 +226,12 @@ WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesyst
       facts.normalization = graph::parse_normalization(file.read_text("/", "normalization"));
     if (file.contains_attribute("/", "self_loops"))
       facts.self_loops = graph::parse_self_loops(file.read_text("/", "self_loops"));
-    if (file.contains_attribute("/", "residual"))
-      facts.has_residuals = file.read_text("/", "residual") == "yes";
+    if (file.contains_attribute("/", "residual")) {
+      auto const residual = file.read_text("/", "residual");
+      facts.has_residuals = residual != "no";
+      facts.projects_residuals = residual == "project";
+    }
+    if (file.contains_attribute("/", "jump")) facts.jump = parse_jump(file.read_text("/", "jump"));
     if (file.contains_attribute("/", "task")) facts.predicts_links = file.read_text("/", "task") == "links";
     if (auto const decoder = weight_extents(file, path, "decoder.weight"); decoder && facts.predicts_links)
       facts.decoder_width = (*decoder)[1];

@@ -43,7 +43,8 @@ struct WeightsFacts {
   std::optional<std::int64_t> projected_features;   // nullopt without an input projection
   std::optional<std::int64_t> head_classes;         // nullopt without a head
   bool has_bias = false;
-  bool has_residuals = false;
+  bool has_residuals = false, projects_residuals = false;
+  JumpKind jump = JumpKind::none;
   bool predicts_links = false;    // outputs are embeddings
   std::int64_t decoder_width = 0; // hidden layer of the perceptron that scores links; 0: dot products
   bool has_features = false;      // trained features, in the order of rows of the store of that training
@@ -56,6 +57,9 @@ struct WeightsFacts {
   [[nodiscard]] std::int64_t num_features() const { return projected_features.value_or(widths.front()); }
   [[nodiscard]] std::int64_t num_classes() const { return head_classes.value_or(widths.back()); }
 };
+
+/// "no", "yes" or "project", as files record residuals.
+[[nodiscard]] std::string_view name_of_residuals(bool has_residuals, bool projects_residuals);
 
 /// Settings of the network in a weights file, without dropout.
 [[nodiscard]] NetworkSettings settings_of(WeightsFacts const& facts);

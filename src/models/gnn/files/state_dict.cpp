@@ -41,8 +41,9 @@ constexpr std::array<Name, 5> names_of_gin{{{"layer*.weight", "convs.*.nn.lins.0
                                             {"layer*.second.weight", "convs.*.nn.lins.1.weight"},
                                             {"layer*.second.bias", "convs.*.nn.lins.1.bias"},
                                             {"layer*.epsilon", "convs.*.eps"}}};
-constexpr std::array<Name, 4> names_of_all{{{"input.weight", "lin_in.weight"},
+constexpr std::array<Name, 5> names_of_all{{{"input.weight", "lin_in.weight"},
                                             {"input.bias", "lin_in.bias"},
+                                            {"layer*.residual.weight", "residuals.*.weight"},
                                             {"head.weight", "lin_out.weight"},
                                             {"head.bias", "lin_out.bias"}}};
 /// PyTorch Geometric's BatchNorm contains PyTorch's BatchNorm as `module`.
@@ -250,6 +251,12 @@ class ImportedShapes {
         auto const own = shapes_.find(part + ".self_weight");
         if (own == shapes_.end() || own->second != weight->second)
           throw_user("{}: {} must be there, as large as {}", path_, torch(part + ".self_weight"),
+                     torch(part + ".weight"));
+        ++num_found;
+      }
+      if (auto const map = shapes_.find(part + ".residual.weight"); map != shapes_.end()) {
+        if (map->second != weight->second)
+          throw_user("{}: {} must be as large as {}", path_, torch(part + ".residual.weight"),
                      torch(part + ".weight"));
         ++num_found;
       }

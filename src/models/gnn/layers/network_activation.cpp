@@ -15,8 +15,6 @@ using runtime::DefaultExec;
 
 void plan_activation_scratch(NetworkScratchPlan& scratch, pmm::StepPlan const& step,
                              NetworkLayerPlan const& layer, ActivationParts const& parts) {
-  if (layer.is_residual)
-    scratch.residual_gradient = std::max(scratch.residual_gradient, step.block(layer.input).num_padded);
   if (parts.norm == Norm::none) return;
   auto const block = step.block(layer.output);
   scratch.row_sums =
@@ -24,10 +22,10 @@ void plan_activation_scratch(NetworkScratchPlan& scratch, pmm::StepPlan const& s
   if (parts.has_own_norm()) reserve_norm(scratch.workspace, parts.norm, block);
 }
 
-void plan_activation_arrays(pmm::StepPlan& step, pmm::Placement const& z, bool is_residual,
+void plan_activation_arrays(pmm::StepPlan& step, pmm::Placement const& z, bool adds_residual,
                             ActivationParts const& parts, runtime::Wire format) {
   if (parts.keeps_mask) return plan_relu_mask(step, z);
-  if (!parts.is_fused() || is_residual)
+  if (!parts.is_fused() && !adds_residual)
     plan_matrix(step, z, "orthant::models::activated", pmm::Lifetime::training, format);
   if (parts.has_own_norm()) return plan_norm_arrays(step, parts.norm, z);
   if (!parts.fuses_norm()) return;
@@ -40,12 +38,12 @@ void plan_activation_arrays(pmm::StepPlan& step, pmm::Placement const& z, bool i
 template<class T>
 NetworkActivation<T>::NetworkActivation(ActivationSite<T> site, ActivationParts const& parts,
                                         NetworkLayerParameters<Sum> const& parameters, BlockKeys keys,
-                                        ResidualPath<Sum> residual, NetworkScratch<T>& scratch,
+                                        Residual<T> const* residual, NetworkScratch<T>& scratch,
                                         NetworkActivationMemory<T>& memory)
     : parts_(parts),
       parameters_(parameters),
       keys_(std::move(keys)),
-      residual_(std::move(residual)),
+      residual_(residual),
       z_(std::move(site.z)),
       z_gradient_(std::move(site.z_gradient)),
       output_(z_),
@@ -56,15 +54,12 @@ NetworkActivation<T>::NetworkActivation(ActivationSite<T> site, ActivationParts 
     auto const num_words = num_mask_words(z_.block().stored_rows.size(), z_.block().columns.size());
     passed_ = runtime::part_of(memory.passed.reserve(num_words), {0, num_words});
   }
-  if (!parts.is_fused() || residual_.exists())
+  if (residual_ != nullptr)
+    output_ = residual_->output();
+  else if (!parts.is_fused())
     output_ = pmm::DistMatrix<T>(grid, z_.placement(), memory.output.reserve(z_.block().num_padded));
   make_norm(scratch, memory);
-  if (!residual_.exists()) return;
-  auto const length = pmm::block_of(grid, site.input).num_padded;
-  if (residual_.is_local)
-    gradient_ = pmm::DistMatrix<T>(grid, site.input, scratch.gradient.reserve(length));
-  else
-    residual_gradient_ = pmm::DistMatrix<T>(grid, site.input, scratch.residual_gradient.reserve(length));
+  if (copies_gradient()) gradient_ = residual_->gradient();
 }
 
 template<class T>
@@ -87,29 +82,22 @@ void NetworkActivation<T>::make_norm(NetworkScratch<T>& scratch, NetworkActivati
 }
 
 template<class T>
-void NetworkActivation<T>::start(DefaultExec const& exec, pmm::DistMatrix<T> const& layer_input) {
-  if (!residual_.exists()) return;
-  addend_ = residual_.is_local ? layer_input : output_;
-  if (!residual_.is_local) residual_.bring(exec, layer_input, output_);
-}
-
-template<class T>
 void NetworkActivation<T>::forward(DefaultExec const& exec, Pass pass, Dropout const& dropout) {
   if (parts_.fuses_norm())
     return rms_norm_relu_dropout(exec, z_, parameters_.norm_scale, dropout, keys_, norm_state_,
-                                 residual_.exists() ? &addend_ : nullptr, output_);
+                                 residual_ != nullptr ? &residual_->addend() : nullptr, output_);
   if (parts_.keeps_mask)
     return relu_with_mask(exec, passes(), z_.local(), parameters_.bias.local(), dropout, keys_, passed_);
   if (!parts_.is_fused()) return forward_in_passes(exec, pass, dropout);
   bias_relu_dropout(exec, passes(), z_.local(), parameters_.bias.local(), dropout, keys_);
-  if (residual_.exists()) add(exec, addend_, z_, output_);
+  if (residual_ != nullptr) residual_->finish(exec, z_);
 }
 
 template<class T>
 void NetworkActivation<T>::forward_in_passes(DefaultExec const& exec, Pass pass,
                                              Dropout const& dropout) const {
   // D, in the memory of gradients if F is added later
-  auto const& d = residual_.exists() ? z_gradient_ : output_;
+  auto const& d = residual_ != nullptr ? z_gradient_ : output_;
   if (own_norm_) own_norm_->forward(exec, pass, d);
   if (is_relu()) {
     bias_relu_dropout(exec, passes(), d.local(), runtime::Vector<Sum>(), dropout, keys_);
@@ -117,14 +105,14 @@ void NetworkActivation<T>::forward_in_passes(DefaultExec const& exec, Pass pass,
     pmm::activate(exec, passes(), parts_.activation, (own_norm_ ? d : z_).local(), d.local());
     if (dropout.probability > 0) apply_dropout(exec, passes(), d.local(), dropout, keys_, d.local());
   }
-  if (residual_.exists()) add(exec, addend_, d, output_);
+  if (residual_ != nullptr) residual_->finish(exec, d);
 }
 
 template<class T>
 void NetworkActivation<T>::backward_in_passes(DefaultExec const& exec, Dropout const& dropout) const {
   // dN := M dF' f'(N) / (1 - p). With ReLU, F' = D shows which elements passed; otherwise N is read, and recomputed if there is a norm.
   auto const& gradient = z_gradient_.local();
-  auto const reads_n = !is_relu() || residual_.exists();
+  auto const reads_n = !is_relu() || residual_ != nullptr;
   auto const draws_again = reads_n && dropout.probability > 0;
   if (draws_again) apply_dropout(exec, passes(), gradient, dropout, keys_, gradient);
   if (own_norm_ && reads_n) own_norm_->restore(exec, output_);
@@ -139,7 +127,6 @@ void NetworkActivation<T>::backward_in_passes(DefaultExec const& exec, Dropout c
 template<class T>
 void NetworkActivation<T>::backward(DefaultExec const& exec, Dropout const& dropout) {
   auto const probability = dropout.probability;
-  if (residual_.exists() && !residual_.is_local) residual_.bring_back(exec, gradient_, residual_gradient_);
   if (parts_.fuses_norm()) {
     rms_norm_relu_dropout_backward(exec, z_, parameters_.norm_scale, probability, norm_state_, row_sums_,
                                    gradient_, z_gradient_, parameters_.norm_scale_gradient, *workspace_);
@@ -149,7 +136,7 @@ void NetworkActivation<T>::backward(DefaultExec const& exec, Dropout const& drop
     return relu_backward_by_mask(exec, passes(), passed_, probability, z_gradient_.local(),
                                  parameters_.bias_gradient.local());
   // The kernels below work in place.
-  if (residual_.is_local) copy_numbers(exec, gradient_, z_gradient_);
+  if (copies_gradient()) copy_numbers(exec, gradient_, z_gradient_);
   if (!parts_.is_fused()) return backward_in_passes(exec, dropout);
   if (parameters_.bias.length() > 0)
     relu_dropout_backward_sum(exec, passes(), z_.local(), probability, z_gradient_.local(),
@@ -161,15 +148,6 @@ void NetworkActivation<T>::backward(DefaultExec const& exec, Dropout const& drop
 template<class T>
 std::int64_t NetworkActivation<T>::num_positive(DefaultExec const& exec) const {
   return parts_.keeps_mask ? count_passed(exec, passed_) : count_positive(exec, z_);
-}
-
-template<class T>
-pmm::DistMatrix<T> const& NetworkActivation<T>::finish_backward(DefaultExec const& exec,
-                                                                pmm::DistMatrix<T> const& input_gradient) {
-  if (!residual_.exists()) return input_gradient;
-  auto const& sum = residual_.is_local ? gradient_ : input_gradient;
-  add(exec, input_gradient, residual_.is_local ? gradient_ : residual_gradient_, sum);
-  return sum;
 }
 
 template class NetworkActivation<float>;

@@ -9,10 +9,10 @@
 // Without norm and residual and with f = ReLU, F' overwrites Z; if outputs share memory, a bit per element records which elements
 // passed. With a norm or another f, Z is kept for the backward pass; with a residual only, D is kept. Norms in passes of their own recompute
 // N in the memory of F', which is not read again. RMSNorm with f = ReLU is one pass, which also adds F. In the backward pass dZ overwrites
-// dF'. A residual within the rank is an exception: dF' is kept until dF is added to it, and dZ has its own memory.
+// dF'. A residual in place (residual.hpp) is an exception: dF' is kept until dF is added to it, and dZ has its own memory.
 
 #include "models/gnn/layers/network_layer.hpp"
-#include "models/gnn/layers/self_term.hpp"
+#include "models/gnn/layers/residual.hpp"
 #include "models/layers/rms_norm.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
 
@@ -32,16 +32,15 @@ struct NetworkActivationMemory {
 /// Adds the scratch of a layer's activation to `scratch`.
 void plan_activation_scratch(NetworkScratchPlan& scratch, pmm::StepPlan const& step,
                              NetworkLayerPlan const& layer, ActivationParts const& parts);
-/// Lists the memory of an activation of `z`. `format`: of activations.
-void plan_activation_arrays(pmm::StepPlan& step, pmm::Placement const& z, bool is_residual,
+/// Lists the memory of an activation of `z`. The result lies in the memory of a residual that it adds. `format`: of activations.
+void plan_activation_arrays(pmm::StepPlan& step, pmm::Placement const& z, bool adds_residual,
                             ActivationParts const& parts, runtime::Wire format);
 
 /// Matrices of a convolution or a dense layer that an activation reads and writes.
 template<class T>
 struct ActivationSite {
   pmm::DistMatrix<T> z;          // Z
-  pmm::DistMatrix<T> z_gradient; // dZ, whose memory receives dF' unless a residual lies within the rank
-  pmm::Placement input;          // of F
+  pmm::DistMatrix<T> z_gradient; // dZ, whose memory receives dF' unless a residual is in place
   std::shared_ptr<pmm::Workspace<runtime::SumOf<T>>> workspace;
 };
 
@@ -51,24 +50,19 @@ class NetworkActivation {
   using Sum = runtime::SumOf<T>;
 
   /// Activation of the matrices of `site`, with which it shares memory. Made anew for each graph or batch. `scratch` must have
-  /// its full size, and `parameters` must outlive this object. Not collective.
+  /// its full size; `parameters` and `residual`, which is null if the activation adds none, must outlive this object. Not collective.
   NetworkActivation(ActivationSite<T> site, ActivationParts const& parts,
-                    NetworkLayerParameters<Sum> const& parameters, BlockKeys keys, ResidualPath<Sum> residual,
-                    NetworkScratch<T>& scratch, NetworkActivationMemory<T>& memory);
+                    NetworkLayerParameters<Sum> const& parameters, BlockKeys keys,
+                    Residual<T> const* residual, NetworkScratch<T>& scratch,
+                    NetworkActivationMemory<T>& memory);
 
-  /// For a residual: moves F to where F' lies, before the layer's products; no-op if F already lies there. Collective over the group.
-  void start(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& layer_input);
   /// Computes F' from Z. Collective over the column axis if there is a norm; BatchNorm in training is collective over the row axis.
   void forward(runtime::DefaultExec const& exec, Pass pass, Dropout const& dropout);
 
   /// dF', written by the layer above.
   [[nodiscard]] pmm::DistMatrix<T> const& gradient() const { return gradient_; }
-  /// Computes the layer's dZ, and dg, from dF', with the dropout of the last forward(). A residual first sends dF' to
-  /// where F lies. Collective.
+  /// Computes the layer's dZ, and dg, from dF', with the dropout of the last forward(). Collective.
   void backward(runtime::DefaultExec const& exec, Dropout const& dropout);
-  /// Returns dF + dF'. Call it after the layer has written its dF. The result lies where the layer below reads its dF'.
-  pmm::DistMatrix<T> const& finish_backward(runtime::DefaultExec const& exec,
-                                            pmm::DistMatrix<T> const& input_gradient);
 
   /// F', with the row placement of the next layer's input.
   [[nodiscard]] pmm::DistMatrix<T> const& output() const { return output_; }
@@ -78,6 +72,8 @@ class NetworkActivation {
  private:
   [[nodiscard]] runtime::PassLedger& passes() const { return z_.grid().passes(); }
   [[nodiscard]] bool is_relu() const { return parts_.activation == Activation::relu; }
+  /// Whether dF' is copied to where kernels overwrite it.
+  [[nodiscard]] bool copies_gradient() const { return residual_ != nullptr && residual_->is_in_place(); }
   void make_norm(NetworkScratch<T>& scratch, NetworkActivationMemory<T>& memory);
   /// D := dropout(f(norm(Z))) in several passes.
   void forward_in_passes(runtime::DefaultExec const& exec, Pass pass, Dropout const& dropout) const;
@@ -86,10 +82,8 @@ class NetworkActivation {
   ActivationParts parts_;
   NetworkLayerParameters<Sum> const& parameters_; // owned by the network
   BlockKeys keys_;
-  ResidualPath<Sum> residual_;
+  Residual<T> const* residual_;
   pmm::DistMatrix<T> z_, z_gradient_, output_, gradient_;
-  pmm::DistMatrix<T> addend_;            // F, if there is a residual
-  pmm::DistMatrix<T> residual_gradient_; // dF' where F lies, if F' lies elsewhere
   RmsNormState<Sum> norm_state_;
   runtime::Vector<std::uint32_t> passed_; // bits that replace F' if its memory is shared
   Boxed<HiddenNorm<T>> own_norm_;

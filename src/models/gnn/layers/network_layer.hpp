@@ -25,7 +25,6 @@
 #include "models/gnn/layers/attention_aggregation.hpp"
 #include "models/gnn/layers/maximum_aggregation.hpp"
 #include "models/gnn/layers/own_aggregation.hpp"
-#include "models/gnn/layers/power_aggregation.hpp"
 #include "models/gnn/layers/self_term.hpp"
 #include "models/gnn/layers/teleport.hpp"
 #include "models/gnn/plan/network_parameters.hpp"

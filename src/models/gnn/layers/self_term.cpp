@@ -42,8 +42,8 @@ void plan_selection_arrays(pmm::StepPlan& step, pmm::Placement const& input, pmm
 
 void plan_residual_arrays(pmm::StepPlan& step, NetworkLayerPlan const& plan,
                           NetworkEpochTraits const& traits) {
-  if (!plan.is_residual || keeps_rows(plan)) return;
-  if (plan.owners) return plan_selection_arrays(step, plan.input, plan.output);
+  if (!plan.is_residual || keeps_residual(plan)) return;
+  if (plan.owners) return plan_selection_arrays(step, plan.residual_source(), plan.result());
   for (auto const is_backward : {false, true})
     plan_relayout_arrays(step, traits.residual_sizes(plan, is_backward));
 }

@@ -34,8 +34,8 @@ namespace orthant::models {
 /// is 0. T: the scalar type of training. The matrices may have 16-bit elements.
 template<class T>
 struct ResidualPath {
-  std::shared_ptr<pmm::Relayout<T> const> forward;  // plan.input -> plan.output
-  std::shared_ptr<pmm::Relayout<T> const> backward; // plan.output -> plan.input
+  std::shared_ptr<pmm::Relayout<T> const> forward;  // plan.residual_source() -> plan.result()
+  std::shared_ptr<pmm::Relayout<T> const> backward; // plan.result() -> plan.residual_source()
   bool is_local = false;                            // both have the same placement: nothing moves
   std::shared_ptr<pmm::RowSelection const> kept{};  // the rows of this rank that the output keeps
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/network/network_arrays.hpp"
 
+#include "models/gnn/layers/jump.hpp"
 #include "models/gnn/layers/maximum_aggregation.hpp"
 #include "models/gnn/layers/network_activation.hpp"
 #include "models/gnn/layers/network_linear.hpp"
@@ -29,7 +30,8 @@ std::optional<std::size_t> layer_with_features(pmm::StepPlan const& step, Networ
                                                NetworkSettings const& settings) {
   auto const& first = plan.layers.front();
   auto const goes = keeps_first_aggregate(plan) && settings.dropout == 0;
-  if (!goes || !first.keeps_aggregate() || first.reads_itself() || first.reads_edges() || plan.teleport)
+  if (!goes || !first.keeps_aggregate() || first.reads_itself() || first.is_residual || first.reads_edges() ||
+      plan.teleport)
     return std::nullopt;
   auto const needed = step.block(plan.features()).num_padded;
   for (std::size_t l = 1; l < plan.layers.size(); ++l) {
@@ -64,10 +66,9 @@ NetworkLayerPlaces<T> places_of(NetworkPlan const& plan, bool shares_outputs, st
   auto const& layer = plan.layers[l];
   if (!shares_outputs) {
     auto const is_swapped = gets_gradient_in_middle(plan, l) != static_cast<bool>(layer.second);
-    auto const has_local_residual = layer.is_residual && keeps_rows(layer);
-    auto& gradient = has_local_residual ? scratch.residual_gradient
-                     : is_swapped       ? scratch.middle
-                                        : scratch.gradient;
+    auto& gradient = has_residual_in_place(layer) ? scratch.residual_gradient
+                     : is_swapped                 ? scratch.middle
+                                                  : scratch.gradient;
     return {memory[l].output, gradient, gradient, is_swapped ? scratch.gradient : scratch.middle};
   }
   auto const memory_of = [&](std::size_t k) { return &memory[layer_of_output(plan, k)].output; };
@@ -103,6 +104,7 @@ NetworkScratchPlan scratch_of(pmm::StepPlan const& step, NetworkPlan const& plan
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     scratch.add(step, plan.layers[l], options_of(plan, settings, l));
     plan_activation_scratch(scratch, step, plan.layers[l], activation_of(plan, settings, l));
+    plan_residual_scratch(scratch, step, plan.layers[l], settings.formats());
     if (auto const& second = plan.layers[l].second) {
       plan_linear_buffers(scratch, step, *second, settings.formats());
       // Both arrays hold every gradient of a perceptron in turn.
@@ -112,6 +114,7 @@ NetworkScratchPlan scratch_of(pmm::StepPlan const& step, NetworkPlan const& plan
   }
   // The gradient of H0 that the teleport returns.
   if (plan.teleport) scratch.middle = std::max(scratch.middle, step.block(teleport_start(plan)).num_padded);
+  plan_jump_buffers(scratch, step, plan);
   if (!plan.head) return scratch;
   plan_linear_buffers(scratch, step, *plan.head, settings.formats());
   // The gradient of the logits, while the gradient of the head's input is written.
@@ -144,15 +147,18 @@ void plan_network_arrays(pmm::StepPlan& step, NetworkPlan const& plan, NetworkSe
     step.add_array("orthant::models::output", step.wire_bytes(length, formats.operand));
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     plan_layer_arrays(step, plan.layers[l], options_of(plan, settings, l));
+    auto const& layer = plan.layers[l];
     if (is_activated(plan, l))
-      plan_activation_arrays(step, plan.layers[l].output, plan.layers[l].is_residual,
+      plan_activation_arrays(step, layer.output, layer.is_residual && !layer.second,
                              activation_of(plan, settings, l), formats.operand);
-    auto const& second = plan.layers[l].second;
-    if (!second) continue;
-    plan_linear_arrays(step, *second, "orthant::models::second", formats);
-    plan_activation_arrays(step, second->output, false, activation_of_second(settings), formats.operand);
+    plan_residual_memory(step, layer, formats);
+    if (!layer.second) continue;
+    plan_linear_arrays(step, *layer.second, "orthant::models::second", formats);
+    plan_activation_arrays(step, layer.second->output, layer.is_residual, activation_of_second(settings),
+                           formats.operand);
   }
   plan_teleport_arrays(step, plan, settings.dropout > 0);
+  plan_jump_arrays(step, plan);
   if (plan.head) plan_linear_arrays(step, *plan.head, "orthant::models::logits", formats);
 }
 

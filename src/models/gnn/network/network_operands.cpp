@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/network/network_operands.hpp"
 
+#include "models/gnn/layers/jump.hpp"
 #include "models/gnn/layers/self_term.hpp"
 #include "models/gnn/layers/teleport.hpp"
 #include "models/gnn/operands/owned_adjacency.hpp"
@@ -290,6 +291,7 @@ void plan_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkP
     plan_self_path_arrays(step, layer, traits);
   }
   plan_teleport_path_arrays(step, plan, traits);
+  plan_jump_path_arrays(step, plan, traits);
   plan_input_features(step, facts, plan, settings.feature_norm, traits.num_feature_nonzeros(plan), features);
 }
 
@@ -335,9 +337,9 @@ NetworkOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph:
         return read_ids(store, order_of(layer.adjacency.layout.column_order), columns);
       }));
     }
-    operands.residuals.push_back(layer.is_residual
-                                     ? read_residual_path<T>(grid, store, layer.input, layer.output)
-                                     : ResidualPath<T>{});
+    operands.residuals.push_back(
+        layer.is_residual ? read_residual_path<T>(grid, store, layer.residual_source(), layer.result())
+                          : ResidualPath<T>{});
     operands.self_paths.push_back(
         layer.reads_itself() ? read_residual_path<T>(grid, store, layer.aggregated(), layer.aggregate())
                              : ResidualPath<T>{});
@@ -345,6 +347,10 @@ NetworkOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph:
   if (plan.teleport)
     for (auto const& site : plan.teleport->sites)
       operands.teleport_paths.push_back(read_residual_path<T>(grid, store, teleport_start(plan), site));
+  if (plan.jump)
+    for (std::size_t k = 0; k < plan.jump->layers.size(); ++k)
+      operands.jump_paths.push_back(
+          read_residual_path<T>(grid, store, plan.jump_source(k), plan.jump_target()));
   return operands;
 }
 

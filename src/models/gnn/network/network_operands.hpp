@@ -123,6 +123,7 @@ struct NetworkOperands {
   std::vector<ResidualPath<T>> residuals;      // [layers]; empty if no layer is residual
   std::vector<ResidualPath<T>> self_paths;     // [layers]; empty if no layer reads the vertex itself
   std::vector<ResidualPath<T>> teleport_paths; // [sites of plan.teleport]
+  std::vector<ResidualPath<T>> jump_paths;     // [layers of plan.jump]
   // [layers] keys of the rows of plan.layers[l].output; empty without dropout
   std::vector<BlockKeys> output_keys;
   std::vector<pmm::DroppedBlock<T>>

@@ -3,7 +3,6 @@
 
 #include "models/gnn/layers/network_activation.hpp"
 #include "pmm/kernels/rounding.hpp"
-#include "runtime/comm/together.hpp"
 
 #include <algorithm>
 #include <type_traits>
@@ -41,7 +40,8 @@ TypedNetworkPasses<T>::TypedNetworkPasses(pmm::ProcessGrid const& grid, NetworkS
       parameters_(std::move(parameters)),
       memory_(parameters_->num_layers()),
       activated_memory_(parameters_->num_layers()),
-      second_memory_(parameters_->num_layers()) {}
+      second_memory_(parameters_->num_layers()),
+      residual_memory_(parameters_->num_layers()) {}
 
 template<class T>
 void TypedNetworkPasses<T>::require_fitting(NetworkOperands<Sum> const& operands) const {
@@ -120,6 +120,7 @@ void TypedNetworkPasses<T>::make_layers(NetworkOperands<Sum> const& operands) {
   }
   make_teleport(operands);
   layers_.reserve(plan_.layers.size());
+  residuals_.reserve(plan_.layers.size()); // activations refer to them
   activations_.reserve(plan_.layers.size());
   for (std::size_t l = 0; l < plan_.layers.size(); ++l) {
     options.needs_input_gradient = needs_input_gradient(plan_, l);
@@ -129,14 +130,21 @@ void TypedNetworkPasses<T>::make_layers(NetworkOperands<Sum> const& operands) {
                                  teleport_};
     layers_.emplace_back(grid_, plan_.layers[l], std::move(graph), parameters_->layer(l), options, scratch_,
                          memory_[l], places_of(plan_, shares_outputs_, l, scratch_, memory_));
+    residuals_.push_back(plan_.layers[l].is_residual
+                             ? Residual<T>(grid_, plan_.layers[l], operands.residual(l),
+                                           parameters_->residual(l), options, scratch_, residual_memory_[l])
+                             : Residual<T>());
     if (is_activated(plan_, l))
-      activations_.emplace_back(ActivationSite<T>{layers_[l].output(), layers_[l].output_gradient(),
-                                                  plan_.layers[l].input, layers_[l].workspace()},
-                                activation_of(plan_, settings_, l), parameters_->layer(l),
-                                operands.output_keys[l], operands.residual(l), scratch_,
-                                activated_memory_[l]);
+      activations_.emplace_back(
+          ActivationSite<T>{layers_[l].output(), layers_[l].output_gradient(), layers_[l].workspace()},
+          activation_of(plan_, settings_, l), parameters_->layer(l), operands.output_keys[l],
+          plan_.layers[l].second ? nullptr : residual_of(l), scratch_, activated_memory_[l]);
     make_second(operands, l, options);
   }
+  if constexpr (std::is_same_v<T, Sum>)
+    if (plan_.jump)
+      jump_ =
+          std::make_unique<Jump<T>>(grid_, plan_, operands.jump_paths, *parameters_, scratch_, jump_memory_);
   if (!plan_.head) return;
   options.needs_input_gradient = true;
   options.has_bias = settings_.has_bias;
@@ -176,8 +184,8 @@ void TypedNetworkPasses<T>::make_second(NetworkOperands<Sum> const& operands, st
   pmm::DistMatrix<T> const z_gradient(grid_, plan->output, gradient.reserve(count));
   NetworkLinear<T> linear(grid_, *plan, parameters_->second(l), options, scratch_, memory.output,
                           memory.weight);
-  NetworkActivation<T> activation({linear.output(), z_gradient, plan->input, scratch_.workspace}, parts,
-                                  parameters_->second(l), operands.output_keys[l], {}, scratch_,
+  NetworkActivation<T> activation({linear.output(), z_gradient, scratch_.workspace}, parts,
+                                  parameters_->second(l), operands.output_keys[l], residual_of(l), scratch_,
                                   memory.activated);
   seconds_.back() = std::make_unique<Second>(Second{std::move(linear), std::move(activation), z_gradient});
 }
@@ -213,7 +221,7 @@ auto TypedNetworkPasses<T>::output_of_layer(std::size_t l) const -> pmm::DistMat
                   " is not kept: set NetworkSettings::keeps_outputs");
   if constexpr (std::is_same_v<T, Sum>) {
     if (l >= layers_.size()) return logits();
-    return seconds_[l] ? seconds_[l]->activation.output() : output_of(l);
+    return result_of(l);
   } else {
     ORTHANT_REQUIRE(l >= activations_.size(), "layer ", l, " holds its output in 16 bits");
     return logits();
@@ -237,15 +245,10 @@ void TypedNetworkPasses<T>::forward_input(DefaultExec const& exec, runtime::Phas
 
 template<class T>
 void TypedNetworkPasses<T>::forward_layer(DefaultExec const& exec, std::size_t l) {
-  auto& layer = layers_[l];
-  if (l > 0 || projection_)
-    layer.forward(exec, hidden(l));
-  else if (input_.is_sparse())
-    layer.forward(exec, input_.sparse());
-  else if (has_first_aggregate_ && dropout_in_use_ == 0)
-    layer.forward_from_middle(exec);
+  if (l == 0 && has_first_aggregate_ && dropout_in_use_ == 0)
+    layers_[l].forward_from_middle(exec);
   else
-    layer.forward(exec, input_.dense());
+    with_input(l, [&](auto const& features) { layers_[l].forward(exec, features); });
   // With dropout the aggregate differs from step to step.
   if (l == 0) has_first_aggregate_ = keeps_first_aggregate_ && dropout_in_use_ == 0;
 }
@@ -270,11 +273,10 @@ auto TypedNetworkPasses<T>::forward(DefaultExec const& exec, Pass pass, std::uin
         ScopedTimer const timer(instruments, phases, "residual");
         teleport_->start(exec, output_of(l - 1), dropout_of(step, static_cast<std::uint32_t>(l)));
       }
-    auto const is_residual = plan_.layers[l].is_residual;
-    if (is_residual) {
+    if (residuals_[l].exists()) {
       // Before the products: F is available, and the products can hide the messages of its move.
       ScopedTimer const timer(instruments, phases, "residual");
-      activations_[l].start(exec, hidden(l));
+      with_input(l, [&](auto const& features) { residuals_[l].start(exec, features); });
     }
     {
       ScopedTimer const timer(instruments, phases, "forward");
@@ -287,20 +289,39 @@ auto TypedNetworkPasses<T>::forward(DefaultExec const& exec, Pass pass, std::uin
       activations_[l].forward(exec, pass, plan_.layers[l].drops_output ? dropout : Dropout());
       forward_second(exec, pass, l, dropout);
     }
+    if constexpr (std::is_same_v<T, Sum>)
+      if (jump_) jump_->take(exec, l, result_of(l));
   }
   if (head_) {
     ScopedTimer const timer(instruments, phases, "forward");
-    head_->forward(exec, hidden(layers_.size()));
+    forward_head(exec);
   }
-  if (has_first_aggregate_ && settings_.dropout == 0) input_.release(); // layer 0 reads A^ F0 from now on
+  if (has_first_aggregate_ && settings_.dropout == 0 && !keeps_features(plan_))
+    input_.release(); // layer 0 reads A^ F0 from now on
   return logits();
 }
 
 template<class T>
-pmm::DistMatrix<T> const& TypedNetworkPasses<T>::backward_layer(DefaultExec const& exec, std::size_t l) {
-  if (l > 0 || projection_) return layers_[l].backward(exec, hidden(l));
-  if (input_.is_sparse()) return layers_[l].backward(exec, input_.sparse());
-  return layers_[l].backward(exec, input_.dense());
+void TypedNetworkPasses<T>::forward_head(DefaultExec const& exec) {
+  auto const& last = hidden(layers_.size());
+  if constexpr (std::is_same_v<T, Sum>)
+    if (jump_) {
+      head_->forward(exec, jump_->head_input(exec, last));
+      return jump_->finish_logits(exec, head_->output());
+    }
+  head_->forward(exec, last);
+}
+
+template<class T>
+void TypedNetworkPasses<T>::backward_head(DefaultExec const& exec) {
+  auto const& last = hidden(layers_.size());
+  auto const& gradient = result_gradient(layers_.size() - 1);
+  if constexpr (std::is_same_v<T, Sum>)
+    if (jump_) {
+      head_->backward(exec, jump_->head_input(last), head_gradient_, jump_->head_input_gradient(gradient));
+      return jump_->start_backward(exec, head_gradient_, gradient);
+    }
+  head_->backward(exec, last, head_gradient_, gradient);
 }
 
 /// `gradient`: the gradient by layer 0's input.
@@ -326,19 +347,24 @@ void TypedNetworkPasses<T>::backward(DefaultExec const& exec, runtime::PhaseTime
     pmm::round_numbers(exec, logits_gradient().storage(), rounded_logits_gradient().storage());
   if (head_) {
     ScopedTimer const timer(instruments, phases, "backward");
-    head_->backward(exec, hidden(layers_.size()), head_gradient_, activations_.back().gradient());
+    backward_head(exec);
   }
   for (auto l = layers_.size(); l-- > 0;) {
+    if constexpr (std::is_same_v<T, Sum>)
+      if (jump_) jump_->add_gradient(exec, l, result_of(l), result_gradient(l));
     if (l < activations_.size()) {
       ScopedTimer const timer(instruments, phases, "activation");
       // The layer above wrote its dF, which is dF' of this layer, to the same memory.
+      if (residuals_[l].exists()) residuals_[l].start_backward(exec, result_gradient(l));
       auto const dropout = dropout_of(step_in_use_, static_cast<std::uint32_t>(l) + 1);
       backward_second(exec, l, dropout);
       activations_[l].backward(exec, plan_.layers[l].drops_output ? dropout : Dropout());
     }
     ScopedTimer const timer(instruments, phases, "backward");
-    auto const* gradient = &backward_layer(exec, l);
-    if (l < activations_.size()) gradient = &activations_[l].finish_backward(exec, *gradient);
+    auto const* gradient = &with_input(l, [&](auto const& features) -> decltype(auto) {
+      auto const& of_layer = layers_[l].backward(exec, features);
+      return residuals_[l].exists() ? residuals_[l].finish_backward(exec, features, of_layer) : of_layer;
+    });
     if constexpr (std::is_same_v<T, Sum>)
       if (begins_teleport(l))
         teleport_->finish_backward(exec, *gradient, dropout_of(step_in_use_, static_cast<std::uint32_t>(l)));
@@ -348,34 +374,6 @@ void TypedNetworkPasses<T>::backward(DefaultExec const& exec, runtime::PhaseTime
     ScopedTimer const timer(instruments, phases, "parameters");
     parameters_->sum_gradients(exec);
   }
-}
-
-template<class T>
-std::int64_t TypedNetworkPasses<T>::first_layer_not_finite(DefaultExec const& exec) const {
-  auto const num_layers = static_cast<std::int64_t>(layers_.size()), none = num_layers + 1;
-  auto first = head_ && !is_finite(exec, head_->output()) ? num_layers : none;
-  // If an output was overwritten, the aggregate of the next layer is checked instead.
-  for (std::size_t l = layers_.size(); l-- > 0;)
-    if (!(plan_.layers[l].makes_logits ? is_finite(exec, layers_[l].logits())
-          : keeps_output(l)            ? is_finite(exec, layers_[l].output())
-                                       : is_finite(exec, layers_[l + 1].middle())))
-      first = static_cast<std::int64_t>(l);
-  first = runtime::all_reduced(grid_.group(), first, runtime::Reduction::min);
-  if (first == none && shares_outputs_) return num_layers - 1; // the loss has overwritten the output
-  return first == none ? -1 : first;
-}
-
-template<class T>
-std::vector<std::int64_t> TypedNetworkPasses<T>::dead_layers(DefaultExec const& exec) const {
-  if (settings_.activation != Activation::relu) return {};
-  std::vector<std::int64_t> counts;
-  for (std::size_t l = 0; l < activations_.size(); ++l)
-    counts.push_back(activations_[l].num_positive(exec));
-  runtime::all_reduce(runtime::host, grid_.world(), std::span(counts)); // not counted as messages of a step
-  std::vector<std::int64_t> dead;
-  for (std::size_t l = 0; l < counts.size(); ++l)
-    if (counts[l] == 0) dead.push_back(static_cast<std::int64_t>(l));
-  return dead;
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \

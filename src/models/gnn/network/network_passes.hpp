@@ -4,8 +4,10 @@
 // Forward and backward passes of a GraphNetwork (network/graph_network.hpp) with its layers, their memory and the bound operands.
 // Numbers of activations and their gradients are of type T; parameters, logits and sums are of type runtime::SumOf<T>.
 
+#include "models/gnn/layers/jump.hpp"
 #include "models/gnn/layers/network_activation.hpp"
 #include "models/gnn/layers/network_linear.hpp"
+#include "models/gnn/layers/residual.hpp"
 #include "models/gnn/network/network_arrays.hpp"
 #include "models/gnn/network/network_operands.hpp"
 #include "models/parameters/network.hpp"
@@ -54,11 +56,13 @@ class TypedNetworkPasses final : public NetworkPasses<runtime::SumOf<T>> {
   void unbind() override {
     projection_.reset();
     layers_.clear();
+    residuals_.clear();
     activations_.clear();
     seconds_.clear();
     head_.reset();
     head_gradient_ = {};
     teleport_.reset();
+    jump_.reset();
   }
   void rebind(NetworkOperands<Sum> operands) override;
   pmm::DistMatrix<Sum> const& forward(runtime::DefaultExec const& exec, Pass pass, std::uint64_t step,
@@ -92,14 +96,32 @@ class TypedNetworkPasses final : public NetworkPasses<runtime::SumOf<T>> {
   }
   void forward_input(runtime::DefaultExec const& exec, runtime::PhaseTimes& phases);
   void forward_layer(runtime::DefaultExec const& exec, std::size_t l);
-  pmm::DistMatrix<T> const& backward_layer(runtime::DefaultExec const& exec, std::size_t l);
+  /// Calls `use` with the input of layer l, which is a DistMatrix or, in layer 0, a DistSparse.
+  template<class Use>
+  decltype(auto) with_input(std::size_t l, Use const& use) const {
+    if (l > 0 || projection_) return use(hidden(l));
+    return input_.is_sparse() ? use(input_.sparse()) : use(input_.dense());
+  }
   void backward_input(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& gradient);
   /// F_l, from the projection or from layer l - 1.
   [[nodiscard]] pmm::DistMatrix<T> const& hidden(std::size_t l) const {
     if constexpr (std::is_same_v<T, Sum>)
       if (begins_teleport(l)) return teleport_->input();
     if (l == 0) return projection_->output();
-    return seconds_[l - 1] ? seconds_[l - 1]->activation.output() : output_of(l - 1);
+    return result_of(l - 1);
+  }
+  /// What layer l gives to the next one, with its residual.
+  [[nodiscard]] pmm::DistMatrix<T> const& result_of(std::size_t l) const {
+    return seconds_[l] ? seconds_[l]->activation.output() : output_of(l);
+  }
+  /// The gradient of result_of(l), which the layer above writes.
+  [[nodiscard]] pmm::DistMatrix<T> const& result_gradient(std::size_t l) const {
+    if (seconds_[l]) return seconds_[l]->gradient;
+    return l < activations_.size() ? activations_[l].gradient() : layers_[l].output_gradient();
+  }
+  /// The residual of layer l; null: none.
+  [[nodiscard]] Residual<T> const* residual_of(std::size_t l) const {
+    return residuals_[l].exists() ? &residuals_[l] : nullptr;
   }
   /// Output of layer l, after the activation if it has one.
   [[nodiscard]] pmm::DistMatrix<T> const& output_of(std::size_t l) const {
@@ -110,6 +132,8 @@ class TypedNetworkPasses final : public NetworkPasses<runtime::SumOf<T>> {
     return teleport_ != nullptr && plan_.teleport->first_layer == l;
   }
   void make_teleport(NetworkOperands<Sum> const& operands);
+  void forward_head(runtime::DefaultExec const& exec);
+  void backward_head(runtime::DefaultExec const& exec);
   void make_second(NetworkOperands<Sum> const& operands, std::size_t l, NetworkLayerOptions options);
   void forward_second(runtime::DefaultExec const& exec, Pass pass, std::size_t l, Dropout const& dropout);
   /// Computes the gradient of layer l's activated output from dF_{l+1}.
@@ -140,7 +164,9 @@ class TypedNetworkPasses final : public NetworkPasses<runtime::SumOf<T>> {
   std::vector<NetworkLayerMemory<T>> memory_;                // [layers]
   std::vector<NetworkActivationMemory<T>> activated_memory_; // [layers]
   std::vector<SecondMemory> second_memory_;                  // [layers]
+  std::vector<ResidualMemory<T>> residual_memory_;           // [layers]
   TeleportMemory<T> teleport_memory_;
+  JumpMemory<T> jump_memory_;
   GrowingVector<T> projected_{"orthant::models::projected"};
   GrowingVector<Sum> logits_{"orthant::models::logits"}; // output of a head
   GrowingVector<T> projection_weight_{"orthant::models::operand_weight"};
@@ -148,10 +174,12 @@ class TypedNetworkPasses final : public NetworkPasses<runtime::SumOf<T>> {
   GrowingVector<T> feature_gradient_numbers_{"orthant::models::read_feature_gradient"};
   std::optional<NetworkLinear<T>> projection_;
   std::vector<NetworkLayer<T>> layers_;
+  std::vector<Residual<T>> residuals_;            // [layers]
   std::vector<NetworkActivation<T>> activations_; // of layers that do not output the logits
   std::vector<std::unique_ptr<Second>> seconds_;  // [layers]; null: no second layer
   std::optional<NetworkLinear<T, Sum>> head_;
   std::shared_ptr<Teleport<Sum>> teleport_; // null: no teleport
+  std::unique_ptr<Jump<Sum>> jump_;         // null: the head reads the last layer's result alone
   pmm::DistMatrix<T>
       feature_gradient_; // of trained, projected features; the parameter's gradient, or of the copy that is read
   pmm::DistMatrix<T> head_gradient_; // in scratch_.middle; dF_L is written to scratch_.gradient

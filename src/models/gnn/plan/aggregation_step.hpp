@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operations of a layer around its products with A^: powers of A^ (gnn/layers/power_aggregation.hpp runs them), and rows of the
+// Operations of a layer around its products with A^: powers of A^ (gnn/layers/power_aggregation.cpp runs them), and rows of the
 // vertex itself, scaled by a trained factor (gnn/layers/aggregation.hpp). The list of a step holds them.
 
 #include "models/gnn/plan/epoch_traits.hpp"

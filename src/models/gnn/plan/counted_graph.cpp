@@ -150,7 +150,7 @@ void set_counted_relayouts(NetworkEpochTraits& traits, pmm::GridShape const& sha
   for (auto const& layer : plan.layers) {
     auto const l = static_cast<std::size_t>(layer.index);
     if (layer.owners) continue;
-    if (layer.is_residual) residuals[l] = between(layer.input, layer.output);
+    if (layer.is_residual) residuals[l] = between(layer.residual_source(), layer.result());
     if (layer.reads_itself()) selves[l] = between(layer.aggregated(), layer.aggregate());
   }
   auto const of_layer = [](std::vector<Sizes> sizes) {
@@ -161,6 +161,14 @@ void set_counted_relayouts(NetworkEpochTraits& traits, pmm::GridShape const& sha
   traits.residual_sizes = of_layer(std::move(residuals));
   traits.self_sizes = of_layer(std::move(selves));
 
+  if (plan.jump && !plan.layers.front().owners) {
+    std::vector<Sizes> jumps; // [layers of the jump]
+    for (std::size_t k = 0; k < plan.jump->layers.size(); ++k)
+      jumps.push_back(between(plan.jump_source(k), plan.jump_target()));
+    traits.jump_sizes = [jumps](NetworkPlan const&, std::size_t k, bool is_backward) {
+      return jumps.at(k)[is_backward ? 1 : 0];
+    };
+  }
   if (!plan.teleport || plan.layers.front().owners) return;
   std::vector<Sizes> starts; // [sites]
   for (auto const& site : plan.teleport->sites)
@@ -173,8 +181,8 @@ void set_counted_relayouts(NetworkEpochTraits& traits, pmm::GridShape const& sha
 }
 
 bool has_relayouts(NetworkPlan const& plan) {
-  return std::ranges::any_of(plan.layers, [](NetworkLayerPlan const& layer) {
-    return (layer.is_residual || layer.reads_itself() || layer.teleport_site) && !layer.owners;
+  return std::ranges::any_of(plan.layers, [&](NetworkLayerPlan const& layer) {
+    return (layer.is_residual || layer.reads_itself() || layer.teleport_site || plan.jump) && !layer.owners;
   });
 }
 

@@ -73,13 +73,16 @@ NetworkEpochTraits traits_of(graph::StoreFacts const& facts, pmm::GridShape cons
                        : pmm::expected_sizes(shape, coordinates, input, output, orders);
   };
   traits.residual_sizes = [=](NetworkLayerPlan const& layer, bool is_backward) {
-    return sizes_between(layer.input, layer.output, is_backward);
+    return sizes_between(layer.residual_source(), layer.result(), is_backward);
   };
   traits.self_sizes = [=](NetworkLayerPlan const& layer, bool is_backward) {
     return sizes_between(layer.aggregated(), layer.aggregate(), is_backward);
   };
   traits.teleport_sizes = [=](NetworkPlan const& of, pmm::Placement const& site, bool is_backward) {
     return sizes_between(teleport_start(of), site, is_backward);
+  };
+  traits.jump_sizes = [=](NetworkPlan const& of, std::size_t k, bool is_backward) {
+    return sizes_between(of.jump_source(k), of.jump_target(), is_backward);
   };
   return traits;
 }

@@ -47,6 +47,9 @@ struct NetworkEpochTraits {
   /// The same for H0, from its place to a site of the plan's teleport.
   std::function<pmm::RelayoutSizes(NetworkPlan const&, pmm::Placement const& site, bool is_backward)>
       teleport_sizes = [](NetworkPlan const&, pmm::Placement const&, bool) { return pmm::RelayoutSizes{}; };
+  /// The same for what a jump moves of its layer number k to the head.
+  std::function<pmm::RelayoutSizes(NetworkPlan const&, std::size_t k, bool is_backward)> jump_sizes =
+      [](NetworkPlan const&, std::size_t, bool) { return pmm::RelayoutSizes{}; };
   pmm::NeededCountsOfAxes needed; // rows exchanged in the schedule `rows`; empty: all
   std::optional<std::int64_t>
       own_features; // numbers of trained features in this rank's shard that a batch reads; nullopt: the mean

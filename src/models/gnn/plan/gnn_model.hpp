@@ -20,8 +20,9 @@
 //
 // Models that propagate. A^ is the operator of gcn, alpha the teleport probability, f the activation.
 //
-//   sgc        logits = A^^K X W + b
-//   appnp      H0 a perceptron of X       Z_0 = H0     Z_{k+1} = (1 - alpha) A^ Z_k + alpha H0     logits = Z_K
+//   sgc        H a perceptron of X        Z = A^^K H W + b
+//   appnp      H0 a perceptron of X       Z_0 = H0     Z_{k+1} = (1 - alpha) A^ Z_k + alpha H0     Z = Z_K
+//              logits = Z, or Z W_out + b_out with a head
 //   gcnii      H0 = f(X W_0 + b_0)        F_0 = H0     F_l = f(P_l ((1 - beta_l) I + beta_l W_l) + b_l), l = 1 .. L
 //              P_l = (1 - alpha) A^ F_{l-1} + alpha H0     beta_l = log(theta / l + 1)     logits = F_L W_out + b_out
 //

@@ -73,8 +73,12 @@ std::vector<PlannedParameter> parameters_of(NetworkPlan const& plan, NetworkSett
     if (auto const& attention = plan.layers[l].attention)
       all.push_back({ParameterRole::weight, {{{}, {}}, {attention->num_heads, attention->num_vector()}}});
     if (auto const& second = plan.layers[l].second) add(second->weight, second->output);
+    if (auto const& map = plan.layers[l].residual_map) add_to(false, map->weight, map->output, false);
   }
   if (plan.head) add(plan.head->weight, plan.head->output);
+  if (plan.jump)
+    for (auto const& map : plan.jump->maps)
+      add_to(false, map.weight, map.output, false);
   if (settings.decoder_width > 0)
     for (auto const& extents :
          {pmm::Extents{settings.embedding_width, settings.decoder_width}, {settings.decoder_width, 1}})
@@ -175,12 +179,18 @@ NetworkParameters<T>::NetworkParameters(pmm::ProcessGrid const& grid, NetworkPla
       values_(grid, length_of_all(planned_), "orthant::models::parameters"),
       gradients_(grid, length_of_all(planned_), "orthant::models::parameter_gradients") {
   if (plan.projection) projection_ = make("input", projection_index, settings);
+  auto without_bias = settings;
+  without_bias.has_bias = false;
+  std::size_t last_dense = 0;
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     auto const index = plan.layers[l].index;
-    if (!plan.layers[l].transforms()) {
-      // A propagation has no parameters; the bias that it may add is that of layer 0.
-      layers_.push_back(plan.layers[l].adds_bias ? layers_.front() : NetworkLayerParameters<T>());
+    if (plan.layers[l].transforms()) {
+      last_dense = l;
+    } else {
+      // A propagation has no parameters; the bias that it may add is that of the dense layer before it.
+      layers_.push_back(plan.layers[l].adds_bias ? layers_[last_dense] : NetworkLayerParameters<T>());
       seconds_.emplace_back();
+      residuals_.emplace_back();
       continue;
     }
     auto const& attention = plan.layers[l].attention;
@@ -192,9 +202,16 @@ NetworkParameters<T>::NetworkParameters(pmm::ProcessGrid const& grid, NetworkPla
     seconds_.push_back(plan.layers[l].second
                            ? make("layer" + std::to_string(l) + ".second", index, settings, 1)
                            : NetworkLayerParameters<T>());
+    residuals_.push_back(plan.layers[l].residual_map
+                             ? make("layer" + std::to_string(l) + ".residual", index, without_bias, 3)
+                             : NetworkLayerParameters<T>());
   }
   auto const num_layers = static_cast<std::int64_t>(plan.layers.size());
   if (plan.head) head_ = make("head", num_layers, settings);
+  jumps_.resize(plan.layers.size());
+  if (plan.jump && !plan.jump->maps.empty())
+    for (auto const l : plan.jump->layers)
+      jumps_[l] = make(fmt::format("layer{}.jump", l), num_layers, without_bias, l + 1);
   if (settings.decoder_width == 0) return;
   decoder_ = make("decoder", num_layers + 1, settings);
   decoder_second_ = make("decoder.second", num_layers + 1, settings, 1);

@@ -103,6 +103,10 @@ class NetworkParameters {
   [[nodiscard]] NetworkLayerParameters<T> const& layer(std::size_t l) const { return layers_[l]; }
   /// The second layer of layer l's perceptron; empty if the plan has none.
   [[nodiscard]] NetworkLayerParameters<T> const& second(std::size_t l) const { return seconds_[l]; }
+  /// The map of layer l's residual; empty if the plan has none.
+  [[nodiscard]] NetworkLayerParameters<T> const& residual(std::size_t l) const { return residuals_[l]; }
+  /// The weight by which the head reads layer l's result, if it reads the concatenation of several; else empty.
+  [[nodiscard]] NetworkLayerParameters<T> const& jump(std::size_t l) const { return jumps_[l]; }
   /// Empty if the plan has none.
   [[nodiscard]] NetworkLayerParameters<T> const& projection() const { return projection_; }
   [[nodiscard]] NetworkLayerParameters<T> const& head() const { return head_; }
@@ -113,7 +117,7 @@ class NetworkParameters {
 
   /// All parameters, for the optimizer and for files: "input.weight", "layer0.weight", "layer0.bias", "layer0.self_weight",
   /// "layer0.norm", "layer0.norm_shift", "layer0.norm_mean", "layer0.norm_variance", "layer0.epsilon", "layer0.attention",
-  /// "layer0.second.weight", .., "head.weight", "decoder.weight", "decoder.second.weight", "features". Copies share memory.
+  /// "layer0.second.weight", .., "layer0.residual.weight", "head.weight", "layer0.jump.weight", "decoder.weight", "decoder.second.weight", "features". Copies share memory.
   [[nodiscard]] std::vector<Parameter<T>>& list() { return list_; }
   [[nodiscard]] std::vector<Parameter<T>> const& list() const { return list_; }
   /// Number of trained elements over the whole grid.
@@ -139,8 +143,10 @@ class NetworkParameters {
   pmm::FlatSums<T> gradients_;
   NetworkLayerParameters<T> projection_;
   std::vector<NetworkLayerParameters<T>> layers_;
-  std::vector<NetworkLayerParameters<T>> seconds_; // [layers]
+  std::vector<NetworkLayerParameters<T>> seconds_;   // [layers]
+  std::vector<NetworkLayerParameters<T>> residuals_; // [layers]
   NetworkLayerParameters<T> head_;
+  std::vector<NetworkLayerParameters<T>> jumps_;       // [layers]
   NetworkLayerParameters<T> decoder_, decoder_second_; // empty without a perceptron that scores links
   pmm::DistMatrix<T> features_gradient_;
   std::vector<Parameter<T>> list_;

@@ -6,6 +6,7 @@
 #include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string_view>
 #include <tuple>
@@ -108,6 +109,20 @@ void place_teleport(NetworkPlan& plan) {
   place_sites(plan);
 }
 
+/// Finds the hidden layers that the head reads besides the last layer. `third_axes`: [layers] axis of F_l W_l's columns.
+void place_jump(NetworkPlan& plan, JumpKind kind, std::vector<pmm::AxisSet> const& third_axes,
+                Storage weight) {
+  JumpPlan jump{kind, {}, {}};
+  for (std::size_t l = 0; l + 1 < plan.layers.size(); ++l) {
+    if (!plan.layers[l].is_activated) continue;
+    jump.layers.push_back(l);
+    if (kind == JumpKind::cat)
+      jump.maps.push_back(
+          plan_linear(plan.layers[l].result(), third_axes[l], plan.head->output.extents.columns, weight));
+  }
+  plan.jump = std::move(jump);
+}
+
 /// Throws if this product overflows. Every count of elements and bytes that follows from the shape is smaller.
 void require_countable(NetworkShape const& shape) {
   constexpr std::int64_t bytes_of_number = 64; // values, gradients, moments in fp64 and more
@@ -133,6 +148,24 @@ std::string_view name_of(Schedule schedule) {
   return schedule == Schedule::pmm3d ? "pmm3d" : "rows";
 }
 
+JumpKind parse_jump(std::string_view word) {
+  for (auto const kind : {JumpKind::none, JumpKind::cat, JumpKind::max, JumpKind::mean})
+    if (word == name_of(kind)) return kind;
+  runtime::throw_user("--jump is none, cat, max or mean, not '{}'", word);
+}
+
+std::string_view name_of(JumpKind kind) {
+  constexpr std::array<std::string_view, 4> names{"none", "cat", "max", "mean"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
+std::optional<std::size_t> NetworkPlan::jump_number(std::size_t l) const {
+  if (!jump) return std::nullopt;
+  auto const found = std::ranges::find(jump->layers, l);
+  if (found == jump->layers.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - jump->layers.begin());
+}
+
 ProductOrder parse_product_order(std::string_view word) {
   if (word == "auto") return ProductOrder::automatic;
   if (word == "aggregate") return ProductOrder::aggregate_first;
@@ -154,7 +187,8 @@ void train_features(NetworkPlan& plan) {
   shards.layout.storage = Storage::flat_sharded;
   plan.trained_features = TrainedFeatures{shards};
   auto const& first = plan.layers.front();
-  auto const is_in_products_only = plan.projection || !(first.reads_itself() || first.reads_edges());
+  auto const is_in_products_only =
+      plan.projection || !(first.reads_itself() || first.reads_edges() || first.is_residual);
   if (!first.owners && is_in_products_only) features = shards;
 }
 
@@ -170,7 +204,7 @@ bool keeps_first_aggregate(NetworkPlan const& plan) {
 
 bool keeps_features(NetworkPlan const& plan) {
   auto const& first = plan.layers.front();
-  return first.has_self_weight && first.owners.has_value();
+  return (first.has_self_weight && first.owners) || first.is_residual;
 }
 
 void place_sites(NetworkPlan& plan) {
@@ -194,15 +228,20 @@ NetworkPlan with_num_vertices(NetworkPlan plan, std::int64_t num_vertices) {
   for (auto& layer : plan.layers) {
     for (auto* const placement : {&layer.adjacency, &layer.input, &layer.middle, &layer.output})
       resize(*placement);
-    if (layer.second)
-      for (auto* const placement : {&layer.second->input, &layer.second->output})
-        resize(*placement);
+    for (auto* const linear : {&layer.second, &layer.residual_map})
+      if (*linear)
+        for (auto* const placement : {&(*linear)->input, &(*linear)->output})
+          resize(*placement);
     layer.adjacency.extents.columns = num_vertices;
     layer.least_weighted_width = 0;
   }
   if (plan.teleport)
     for (auto& site : plan.teleport->sites)
       resize(site);
+  if (plan.jump)
+    for (auto& map : plan.jump->maps)
+      for (auto* const placement : {&map.input, &map.output})
+        resize(*placement);
   return plan;
 }
 
@@ -224,6 +263,8 @@ NetworkPlan plan_network(NetworkShape const& shape, ProductOrder order) {
   ORTHANT_REQUIRE((!shape.takes_maximum && !shape.own) || order != ProductOrder::transform_first,
                   "a maximum comes first");
   ORTHANT_REQUIRE(!shape.has_perceptrons || shape.head_classes, "the last perceptron ends with a head");
+  auto const jumps = shape.jump != JumpKind::none;
+  ORTHANT_REQUIRE(!jumps || shape.head_classes, "a head reads what jumps");
   require_countable(shape);
   NetworkPlan plan;
   plan.drops_edges = shape.drops_edges;
@@ -235,6 +276,7 @@ NetworkPlan plan_network(NetworkShape const& shape, ProductOrder order) {
   auto const weight = has_owners ? Storage::replicated : Storage::flat_sharded;
   auto roles = first;
   std::int64_t num_aggregations = 0;
+  std::vector<pmm::AxisSet> third_axes; // [layers] after each layer
   auto const num_layers = shape.widths.size() - 1;
   for (std::size_t l = 0; l + 1 < shape.widths.size(); ++l) {
     auto const n = shape.num_vertices;
@@ -256,8 +298,8 @@ NetworkPlan plan_network(NetworkShape const& shape, ProductOrder order) {
         (is_propagated || shape.takes_maximum || shape.own || order == ProductOrder::aggregate_first ||
          (order == ProductOrder::automatic && aggregating_first_is_cheaper(shape, l)));
     auto const reads_features = l == 0 && !shape.projected_features;
-    auto const gives_logits = l + 2 == shape.widths.size() && !shape.head_classes;
-    layer.is_residual = shape.has_residuals && in == out && !reads_features && !gives_logits;
+    auto const is_last = l + 2 == shape.widths.size();
+    auto const gives_logits = is_last && !shape.head_classes;
     layer.takes_maximum = shape.takes_maximum;
     layer.num_powers = shape.num_powers;
     layer.own = shape.own;
@@ -270,22 +312,31 @@ NetworkPlan plan_network(NetworkShape const& shape, ProductOrder order) {
         l + 1 < num_layers && !shape.kinds.empty() && shape.kinds[l + 1] == LayerKind::propagation;
     layer.is_activated = !gives_logits && layer.transforms() && !is_propagated_on;
     layer.adds_bias =
-        layer.transforms() ? shape.has_teleport || !is_propagated_on : gives_logits && !shape.has_teleport;
+        layer.transforms() ? shape.has_teleport || !is_propagated_on : is_last && !shape.has_teleport;
+    // The last perceptron ends with the head, so no residual goes around it, unless the head reads all perceptrons.
+    auto const ends_with_head = shape.has_perceptrons && is_last && !jumps;
+    auto const can_be_residual = shape.has_residuals && layer.is_activated && !ends_with_head;
+    layer.is_residual = can_be_residual && (shape.projects_residuals || (in == out && !reads_features));
     if (shape.theta && layer.kind == LayerKind::convolution) {
       layer.map_share = std::log(*shape.theta / static_cast<double>(num_aggregations) + 1);
       layer.adds_bias = false;
     }
     if (shape.attention) layer.attention = attention_of(*shape.attention, out, gives_logits);
+    auto const third_axis = roles.c;
     if (has_owners)
       place_with_owners(layer, owners, n, in, out);
     else
       place_on_planes(layer, roles, n, in, out);
-    if (shape.has_perceptrons && l + 2 < shape.widths.size()) {
+    // V[a,c] := sum_b F[a,b] W_r[b,c]
+    if (layer.is_residual && (in != out || reads_features))
+      layer.residual_map = plan_linear(layer.input, third_axis, out, weight);
+    if (shape.has_perceptrons && !ends_with_head) {
       // C[a,c] := sum_b D[a,b] W''[b,c]
       layer.second = plan_linear(layer.output, roles.c, out, weight);
       std::swap(roles.b, roles.c);
     }
     plan.layers.push_back(layer);
+    third_axes.push_back(roles.c);
   }
   if (shape.projected_features) {
     // F_0[a,b] := sum_c X[a,c] W_in[c,b]
@@ -300,6 +351,7 @@ NetworkPlan plan_network(NetworkShape const& shape, ProductOrder order) {
     plan.head->makes_logits = true;
   }
   if (shape.has_teleport) place_teleport(plan);
+  if (jumps) place_jump(plan, shape.jump, third_axes, weight);
   return plan;
 }
 

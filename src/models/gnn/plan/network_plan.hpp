@@ -142,6 +142,14 @@ struct NumberFormats {
   }
 };
 
+/// What the head reads of the hidden layers (gnn/layers/jump.hpp): the last one's result, or all of them, concatenated or element by
+/// element their maximum or mean.
+enum class JumpKind : std::uint8_t { none, cat, max, mean };
+
+/// Accepts "none", "cat", "max" or "mean". Throws UserError for other words.
+[[nodiscard]] JumpKind parse_jump(std::string_view word);
+[[nodiscard]] std::string_view name_of(JumpKind kind);
+
 /// Products of a layer: both, only F W, or only A^ F.
 enum class LayerKind : std::uint8_t { convolution, dense, propagation };
 
@@ -162,9 +170,11 @@ struct NetworkShape {
   std::int64_t num_powers = 0;               // K of sum_k A^^k F W_k; schedule `rows`; 0: A^ F W
   std::shared_ptr<Convolution const> own{};  // a registered convolution; aggregates first
   std::optional<AttentionShape> attention{}; // weights of neighbors; schedule `rows`
-  bool has_residuals = false;                // around layers whose output is as wide as their input, except X
-  bool has_input_dropout = false;            // if false, A^ F0 is the same every epoch,
-  bool drops_edges = false;                  // unless edges of A^ are dropped
+  bool has_residuals = false;      // around hidden layers whose output is as wide as their input, except X
+  JumpKind jump = JumpKind::none;  // with a head
+  bool projects_residuals = false; // also around the other hidden layers, by a weight of their own
+  bool has_input_dropout = false;  // if false, A^ F0 is the same every epoch,
+  bool drops_edges = false;        // unless edges of A^ are dropped
   Schedule schedule = Schedule::pmm3d;
   bool is_symmetric = false;  // pattern of A: the backward pass can aggregate as the forward pass
   pmm::AxisSet hidden_axes{}; // schedule `rows`: axes whose messages overlap products
@@ -186,7 +196,7 @@ struct OwnerRoles {
   std::optional<KeptBlock> kept{}; // nullopt: all vertices, the vertices of a batch, or no block at all
 };
 
-/// C[r,c] := sum_k A[r,k] W[k,c]: an input projection, a head, or the second layer of a perceptron.
+/// C[r,c] := sum_k A[r,k] W[k,c]: an input projection, a head, the second layer of a perceptron, or the map of a residual.
 struct LinearPlan {
   pmm::Placement input;
   pmm::Placement weight;
@@ -199,12 +209,12 @@ struct NetworkLayerPlan {
   LayerKind kind = LayerKind::convolution;
   bool aggregates_first = true;
   bool is_even = true;               // parity of A^
-  bool is_residual = false;          // F is added to the activated and normalized Q
+  bool is_residual = false;          // F is added to the result of a hidden layer
   bool has_self_weight = false;      // F W' is added to Q; W' lies as W does
   bool has_self_scale = false;       // (1 + epsilon) F is added to A^ F, or (1 + epsilon) U to A^ U
   bool drops_output = true;          // if false, relu(Q) has no dropout: a perceptron or a teleport follows
   bool is_activated = true;          // Q is normalized, activated and dropped out
-  bool adds_bias = true;             // a propagation adds the bias of layer 0
+  bool adds_bias = true;             // a propagation adds the bias of the dense layer before it
   bool makes_logits = false;         // Q is the matrix of logits
   std::optional<double> map_share{}; // beta: W stands for (1 - beta) I + beta W
   std::optional<std::size_t> teleport_site{}; // index into the sites of TeleportPlan, where A^ F lies
@@ -215,6 +225,7 @@ struct NetworkLayerPlan {
   pmm::Placement output;                      // Q
   std::optional<OwnerRoles> owners;           // schedule `rows`
   Boxed<LinearPlan> second;                   // second layer of a perceptron, after the activation
+  Boxed<LinearPlan> residual_map;             // F W_r, which a residual adds in place of F
   bool takes_maximum = false;                 // in place of A^ F; aggregates first
   std::int64_t least_weighted_width =
       0; // least width per rank whose aggregation keeps weights of non-zeros; 0: never
@@ -247,6 +258,10 @@ struct NetworkLayerPlan {
   [[nodiscard]] bool needs_own_rows() const { return is_residual || brings_itself() || teleport_site; }
   /// The matrix that the next layer reads.
   [[nodiscard]] pmm::Placement const& result() const { return second ? second->output : output; }
+  /// The matrix that a residual adds to the result, before it is moved there: F or F W_r.
+  [[nodiscard]] pmm::Placement const& residual_source() const {
+    return residual_map ? residual_map->output : input;
+  }
 
   /// Whether products with A^ and its adjoint keep weights of non-zeros, with `width` columns on this rank
   /// (pmm/spmm/local_spmm.hpp).
@@ -276,12 +291,20 @@ struct TrainedFeatures {
   bool picks_rows = false; // a batch: the network reads a copy of some rows
 };
 
+/// Jumping knowledge. The last layer's result is read by the head itself.
+struct JumpPlan {
+  JumpKind kind = JumpKind::cat;
+  std::vector<std::size_t> layers; // hidden layers before the last one
+  std::vector<LinearPlan> maps;    // cat: F_l W_l, for each of them
+};
+
 struct NetworkPlan {
   std::optional<LinearPlan> projection;
   std::vector<NetworkLayerPlan> layers; // at least one
   std::optional<LinearPlan> head;
   std::optional<TeleportPlan> teleport;
   Boxed<TrainedFeatures> trained_features;
+  Boxed<JumpPlan> jump;
   bool drops_edges = false; // A^ differs from step to step
 
   /// Placement of the features as the network reads them.
@@ -294,6 +317,16 @@ struct NetworkPlan {
     return trained_features ? trained_features->shards : features();
   }
   [[nodiscard]] pmm::Placement const& logits() const { return head ? head->output : layers.back().output; }
+
+  /// What is moved of layer jump->layers[k], and where it is moved.
+  [[nodiscard]] pmm::Placement const& jump_source(std::size_t k) const {
+    return jump->maps.empty() ? layers[jump->layers[k]].result() : jump->maps[k].output;
+  }
+  [[nodiscard]] pmm::Placement const& jump_target() const {
+    return jump->kind == JumpKind::cat ? head->output : head->input;
+  }
+  /// Place of layer l in jump->layers; nullopt if it is not there.
+  [[nodiscard]] std::optional<std::size_t> jump_number(std::size_t l) const;
 };
 
 /// Whether the layer's input and output have the same rows at the same places, so that rows of the vertex itself do not move. In the
@@ -301,6 +334,16 @@ struct NetworkPlan {
 /// needs_own_rows(): for others, equal numbers of rows need not be the same rows.
 [[nodiscard]] inline bool keeps_rows(NetworkLayerPlan const& layer) {
   return layer.owners && layer.input.extents.rows == layer.output.extents.rows;
+}
+
+/// Whether a residual adds F, or F W_r, where it lies.
+[[nodiscard]] inline bool keeps_residual(NetworkLayerPlan const& layer) {
+  return keeps_rows(layer) || layer.residual_source() == layer.result();
+}
+
+/// Whether a residual adds dF to the gradient of the result, in the memory of the latter: F and the result have the same place.
+[[nodiscard]] inline bool has_residual_in_place(NetworkLayerPlan const& layer) {
+  return layer.is_residual && keeps_rows(layer) && !layer.second && !layer.residual_map;
 }
 
 /// Whether rows of the vertex itself are kept separately for the backward pass, because they lie elsewhere or are overwritten.
@@ -334,7 +377,7 @@ void train_features(NetworkPlan& plan);
 /// Whether H = A^ F0 of dense features can be kept from pass to pass if nothing is dropped out.
 [[nodiscard]] bool keeps_first_aggregate(NetworkPlan const& plan);
 
-/// Whether layer 0 reads the features in every pass even if H is kept: it needs rows of the vertex itself where H lies.
+/// Whether layer 0 reads the features in every pass even if H is kept: for rows of the vertex itself, or for a residual.
 [[nodiscard]] bool keeps_features(NetworkPlan const& plan);
 
 /// Finds the placements at which the plan's layers add H0.

@@ -218,4 +218,13 @@ LinearProducts products_of(LinearPlan const& p, NumberFormats const& formats) {
                           {.operand_format = formats.operand}}};
 }
 
+LinearProducts residual_products_of(LinearPlan const& p, NumberFormats const& formats) {
+  auto products = products_of(p, formats);
+  products.product.formula = "V = F W_r";
+  products.input_back.formula = "dF += dV W_r^T";
+  products.weight_back.formula = "dW_r = F^T dV";
+  products.input_back.options.update = pmm::Update::add;
+  return products;
+}
+
 } // namespace orthant::models

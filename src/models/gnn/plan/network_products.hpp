@@ -122,5 +122,7 @@ struct LinearProducts {
   pmm::ProductPlan input_back, weight_back;
 };
 [[nodiscard]] LinearProducts products_of(LinearPlan const& plan, NumberFormats const& formats);
+/// Products of the map of a residual, whose part of dF is added to dF.
+[[nodiscard]] LinearProducts residual_products_of(LinearPlan const& plan, NumberFormats const& formats);
 
 } // namespace orthant::models

@@ -5,6 +5,7 @@
 #include "runtime/error.hpp"
 
 #include <algorithm>
+#include <functional>
 
 namespace orthant::models {
 
@@ -127,6 +128,8 @@ NetworkShape shape_of(graph::StoreFacts const& facts, NetworkSettings const& set
   else
     shape.widths.push_back(num_outputs);
   shape.has_residuals = settings.has_residuals;
+  shape.projects_residuals = settings.projects_residuals;
+  shape.jump = settings.jump;
   auto const traits = traits_of(settings.model, settings.aggregator);
   set_kinds(shape, traits, settings);
   shape.has_self_weights = traits.has_self_weights;
@@ -177,15 +180,7 @@ void require_links(NetworkSettings const& settings) {
 
 /// Checks SGC, APPNP and GCNII, which begin with a dense layer.
 void require_supported_dense(NetworkSettings const& settings) {
-  auto const name = name_of(settings.model);
   auto const is_deep = settings.model == Model::gcnii;
-  if (settings.has_residuals)
-    runtime::throw_user("--model {} does not support --residual so far: leave it out", name);
-  if (settings.projected_width > 0)
-    runtime::throw_user("--model {} does not support --input-projection so far: leave it out", name);
-  if (settings.has_head && !is_deep)
-    runtime::throw_user("--model {} does not support --head so far: leave it out", name);
-  ORTHANT_REQUIRE(settings.model != Model::sgc || settings.num_layers() == 1, "SGC has one layer");
   ORTHANT_REQUIRE(!is_deep || settings.order != ProductOrder::transform_first, "GCNII aggregates first");
   for (auto const width : settings.hidden_widths)
     if (is_deep && width != settings.hidden_widths.front())
@@ -193,15 +188,24 @@ void require_supported_dense(NetworkSettings const& settings) {
                           settings.hidden_widths.front(), width);
 }
 
+void require_jump(NetworkSettings const& settings) {
+  if (settings.jump == JumpKind::none) return;
+  if (settings.operand_format != runtime::Wire::native)
+    runtime::throw_user("--jump {} adds activations in the format of training: leave out --operand-dtype",
+                        name_of(settings.jump));
+  if (std::ranges::adjacent_find(settings.hidden_widths, std::ranges::not_equal_to{}) !=
+          settings.hidden_widths.end() &&
+      settings.jump != JumpKind::cat)
+    runtime::throw_user("--jump {} needs hidden layers of one width: give --jump cat",
+                        name_of(settings.jump));
+}
+
 /// Checks options that only some models support so far.
 void require_supported(NetworkSettings const& settings) {
   if (settings.model == Model::gcn) return;
-  auto const name = name_of(settings.model);
   if (settings.operand_format != runtime::Wire::native)
     runtime::throw_user("--operand-dtype of 16 bits goes with --model gcn: leave it out with --model {}",
-                        name);
-  if (settings.model == Model::gin && settings.has_residuals)
-    runtime::throw_user("--model {} does not support --residual so far: leave it out", name);
+                        name_of(settings.model));
   if (traits_of(settings.model, settings.aggregator).begins_dense()) require_supported_dense(settings);
 }
 
@@ -212,6 +216,7 @@ NetworkPlan plan_network(graph::StoreFacts const& facts, NetworkSettings const& 
   require_attention(settings);
   ORTHANT_REQUIRE(!reads_edges(settings) || !facts.is_weighted, "weights that layers ignore: use_operator()");
   require_links(settings);
+  require_jump(settings);
   auto plan = plan_network(shape_of(facts, settings), settings.order);
   auto const has_fixed_products = [&](NetworkLayerPlan const& layer) {
     auto const is_kept =

@@ -27,7 +27,9 @@ struct NetworkSettings {
   bool has_head = false;                             // logits = F_L W_out, else the last layer's output
   std::int64_t embedding_width = 0; // width of the outputs that predict links; 0: outputs are class scores
   std::int64_t decoder_width = 0;   // hidden layer of the perceptron that scores links; 0: dot products
-  bool has_residuals = false;       // for layers whose input and output are equally wide
+  bool has_residuals = false;       // for hidden layers whose input and output are equally wide
+  bool projects_residuals = false;  // also for the others, with a trained map F W_r of the input
+  JumpKind jump = JumpKind::none;   // what the head reads of the hidden layers; needs has_head
   Norm norm = Norm::none;
   Activation activation = Activation::relu; // of hidden layers
   double dropout = 0.5;

@@ -7,6 +7,7 @@
 #include "models/gnn/plan/network_parameters.hpp"
 #include "models/gnn/plan/network_products.hpp"
 #include "models/gnn/plan/own_convolution.hpp"
+#include "models/gnn/plan/skip_step.hpp"
 #include "models/layers/propagation_terms.hpp"
 #include "models/training/parameter_update.hpp"
 #include "models/training/vertex_loss.hpp"
@@ -45,12 +46,16 @@ class EpochList {
                    traits_.num_feature_nonzeros(plan_));
       if (settings_.has_bias) pmm::plan_add_bias(step_, plan_.projection->output, format_);
     }
-    for (std::size_t l = 0; l < plan_.layers.size(); ++l)
+    for (std::size_t l = 0; l < plan_.layers.size(); ++l) {
       forward_layer(l);
+      plan_jump_take(step_, plan_, traits_, l);
+    }
     if (plan_.head) {
       step_.begin_layer(head_layer());
+      plan_jump_join_last(step_, plan_);
       plan_product(step_, products_of(*plan_.head, settings_.formats()).product);
       if (settings_.has_bias) pmm::plan_add_bias(step_, plan_.head->output);
+      plan_jump_logits(step_, plan_);
     }
   }
 
@@ -58,6 +63,7 @@ class EpochList {
     if (plan_.head) {
       step_.begin_layer(head_layer());
       backward_linear(*plan_.head, std::nullopt, true);
+      plan_jump_start_backward(step_, plan_);
     }
     for (auto l = plan_.layers.size(); l-- > 0;)
       backward_layer(l);
@@ -94,7 +100,7 @@ class EpochList {
     auto const entries = entries_of_adjacency(layer);
     step_.begin_layer(layer.index);
     if (plan_.teleport && plan_.teleport->first_layer == l) begin_teleport();
-    plan_residual(layer, false);
+    plan_residual_start(step_, layer, traits_, settings_.formats(), entries_of_input(l));
     if (layer.kind == LayerKind::dense) {
       plan_product(step_, products.transform, entries_of_input(l));
     } else if (layer.kind == LayerKind::propagation) {
@@ -132,8 +138,8 @@ class EpochList {
             .pass = pass_,
             .has_bias = adds_bias(layer),
             .draws_mask = drops_out_ && layer.drops_output,
-            .is_residual = layer.is_residual,
-            .copies_gradient = layer.is_residual && keeps_rows(layer),
+            .is_residual = layer.is_residual && !layer.second,
+            .copies_gradient = has_residual_in_place(layer),
             .has_partial_gradients = has_owners_,
             .format = format_};
   }
@@ -143,6 +149,7 @@ class EpochList {
             .z = layer.second->output,
             .has_bias = settings_.has_bias,
             .draws_mask = drops_out_,
+            .is_residual = layer.is_residual,
             .has_partial_gradients = has_owners_,
             .format = format_};
   }
@@ -153,12 +160,13 @@ class EpochList {
     auto const entries = entries_of_adjacency(layer);
     auto const has_input_gradient = needs_input_gradient(plan_, l);
     step_.begin_layer(layer.index);
+    plan_jump_add_gradient(step_, plan_, traits_, l);
+    plan_residual_start_backward(step_, layer, traits_, format_);
     if (layer.second) {
       plan_activation_backward(step_, second_step(layer));
       auto const of_second = products_of(*layer.second, settings_.formats());
       products_back(true, of_second.input_back, of_second.weight_back);
     }
-    plan_residual(layer, true);
     if (is_activated(plan_, l))
       plan_activation_backward(step_, activation_step(l));
     else if (adds_bias(layer))
@@ -183,7 +191,7 @@ class EpochList {
     }
     if (layer.map_share) plan_map_identity_backward(step_, layer.weight);
     if (layer.has_self_weight && has_input_gradient) plan_addition(layer.input);
-    if (layer.is_residual) plan_addition(layer.input);
+    plan_residual_finish_backward(step_, layer, settings_.formats(), entries_of_input(l), has_input_gradient);
     if (plan_.teleport && plan_.teleport->first_layer == l) finish_teleport();
   }
 
@@ -295,12 +303,6 @@ class EpochList {
     if (!has_input_gradient) return;
     plan_product(step_, products.transform_back);
     if (layer.aggregates_first) move_self(layer, true);
-  }
-
-  void plan_residual(NetworkLayerPlan const& layer, bool is_backward) {
-    if (!layer.is_residual || keeps_rows(layer)) return;
-    if (layer.owners) return plan_select_rows(step_, layer.input, layer.output, is_backward, format_);
-    plan_relayout(step_, traits_.residual_sizes(layer, is_backward), format_);
   }
 
   void backward_linear(LinearPlan const& linear, std::optional<std::int64_t> entries,

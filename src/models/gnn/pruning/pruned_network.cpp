@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/pruning/pruned_network.hpp"
 
+#include "models/gnn/layers/jump.hpp"
 #include "models/gnn/plan/network_parameters.hpp"
 #include "models/training/parameter_update.hpp"
 #include "models/training/vertex_loss.hpp"
@@ -53,6 +54,7 @@ void plan_pruned_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, N
     plan_self_path_arrays(step, layer, traits);
   }
   plan_teleport_path_arrays(step, plan, traits);
+  plan_jump_path_arrays(step, plan, traits);
 }
 
 /// Lists the targets of the kept rows. The scratch of the loss is shared with the loss of all rows.

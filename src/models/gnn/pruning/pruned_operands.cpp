@@ -179,6 +179,9 @@ NetworkOperands<T> make_pruned_operands(pmm::ProcessGrid const& grid, graph::Gra
     if (layer.teleport_site && *layer.teleport_site == operands.teleport_paths.size())
       operands.teleport_paths.push_back(path_between<T>(rows, operands.plan.teleport->first_layer, l + 1));
   }
+  for (std::size_t k = 0; plan.jump && k < plan.jump->layers.size(); ++k)
+    operands.jump_paths.push_back(
+        path_between<T>(rows, plan.jump->layers[k] + 1, operands.plan.layers.size()));
   return operands;
 }
 

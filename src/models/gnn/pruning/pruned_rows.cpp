@@ -58,8 +58,9 @@ pmm::KeptFlags needed_inputs(pmm::ProcessGrid const& grid, NetworkPlan const& pl
   if (!layer.aggregates()) return of_outputs;
   auto inputs = rows_touched_by(grid, layer.owners->roles, block.sizes,
                                 {block.csr.row_offsets, block.csr.columns}, outputs);
+  auto const needs_own = layer.needs_own_rows() || plan.jump;
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    if (layer.needs_own_rows() && of_outputs[i] != 0) inputs[i] = 1;
+    if (needs_own && of_outputs[i] != 0) inputs[i] = 1;
   return inputs;
 }
 
@@ -145,6 +146,7 @@ NetworkPlan pruned_plan(pmm::ProcessGrid const& grid, NetworkPlan plan, PrunedRo
     keep(layer.middle, layer.aggregates_first ? l + 1 : l);
     keep(layer.output, l + 1);
     if (layer.second) keep_linear(*layer.second, l + 1);
+    if (layer.residual_map) keep_linear(*layer.residual_map, l);
     if (!layer.aggregates()) continue;
     layer.adjacency.extents = {rows.kept[l + 1].num_global, rows.kept[l].num_global};
     auto& owners = layer.owners.value();
@@ -156,6 +158,8 @@ NetworkPlan pruned_plan(pmm::ProcessGrid const& grid, NetworkPlan plan, PrunedRo
                   rows.shares_block(l)};
   }
   if (plan.projection) keep_linear(*plan.projection, 0);
+  for (std::size_t k = 0; plan.jump && k < plan.jump->maps.size(); ++k)
+    keep_linear(plan.jump->maps[k], plan.jump->layers[k] + 1);
   if (plan.head) keep_linear(*plan.head, plan.layers.size());
   if (plan.teleport) place_sites(plan);
   return plan;

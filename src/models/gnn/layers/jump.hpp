@@ -1,0 +1,102 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Jumping knowledge: the head reads the results F_1 .. F_L of all hidden layers. R_l moves rows and columns from where F_l, or its product
+// with a weight, lies to where the head needs it (self_term.hpp): a relayout in the schedule `pmm3d`, the identity in rows.
+//
+//   cat    logits = F_L W_out + b + sum_l R_l (F_l W_l), l < L: the product of the concatenation and a weight, a block of rows per layer
+//   mean   logits = M W_out + b     M = (R_1 F_1 + .. + F_L) / L
+//   max    logits = M W_out + b     M = the elementwise maximum of R_1 F_1 .. F_L; the first of equal numbers gets the gradient
+//
+//   cat    dV_l = R_l^T dlogits     dW_l = F_l^T dV_l     dF_l += dV_l W_l^T         mean, max     dF_l += R_l^T (the share of dM)
+//
+// Source: Xu, Li, Tian, Sonobe, Kawarabayashi & Jegelka (arXiv 1806.03536), section 4.
+
+#include "models/gnn/layers/network_layer.hpp"
+#include "models/gnn/layers/self_term.hpp"
+#include "models/gnn/plan/skip_step.hpp"
+#include "pmm/matrix/dist_matrix.hpp"
+#include "pmm/product/product.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace orthant::models {
+
+template<class T>
+struct JumpMemory {
+  GrowingVector<T> joined{"orthant::models::jump"};                     // M, or the sum of R_l (F_l W_l)
+  GrowingVector<T> gradient{"orthant::models::jump_gradient"};          // dM or dlogits
+  GrowingVector<T> moved{"orthant::models::jump_moved"};                // R_l V_l, and shares of dM
+  GrowingVector<T> source{"orthant::models::jump_source"};              // V_l, and the gradient where it lies
+  GrowingVector<std::uint8_t> winners{"orthant::models::jump_winners"}; // max: index of the layer
+};
+
+/// Lists the memory, except the weights; the arrays of the moves; and the buffers of the products.
+void plan_jump_arrays(pmm::StepPlan& step, NetworkPlan const& plan);
+void plan_jump_path_arrays(pmm::StepPlan& step, NetworkPlan const& plan, NetworkEpochTraits const& traits);
+void plan_jump_buffers(NetworkScratchPlan& scratch, pmm::StepPlan const& step, NetworkPlan const& plan);
+
+/// T: the scalar type of training; plan_network() rejects 16-bit activations.
+template<class T>
+class Jump {
+ public:
+  /// On one graph or batch, in borrowed memory, which must outlive it. `paths`: [layers of the jump]. Not collective.
+  Jump(pmm::ProcessGrid const& grid, NetworkPlan const& plan, std::vector<ResidualPath<T>> paths,
+       NetworkParameters<T> const& parameters, NetworkScratch<T>& scratch, JumpMemory<T>& memory);
+
+  /// Takes the result of layer l, if it is one of the layers before the last. Collective over the group. Enqueues on exec.
+  void take(runtime::DefaultExec const& exec, std::size_t l, pmm::DistMatrix<T> const& result);
+  /// The input of the head, from the result of the last layer. Call it after all take().
+  pmm::DistMatrix<T> const& head_input(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& last);
+  /// The same matrix in the backward pass.
+  [[nodiscard]] pmm::DistMatrix<T> const& head_input(pmm::DistMatrix<T> const& last) const {
+    return concatenates() ? last : joined_;
+  }
+  /// Adds the other layers' products to the logits of the last one.
+  void finish_logits(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& logits) const;
+
+  /// Where the head's gradient by its input is written. `last`: the gradient of the last layer's result.
+  [[nodiscard]] pmm::DistMatrix<T> const& head_input_gradient(pmm::DistMatrix<T> const& last) const {
+    return concatenates() ? last : gradient_;
+  }
+  /// After the head's backward pass. `last` := the gradient of the last layer's result. `logits_gradient` is kept until the next pass.
+  void start_backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& logits_gradient,
+                      pmm::DistMatrix<T> const& last);
+  /// Adds the jump's part to the gradient of layer l's result. Collective over the group.
+  void add_gradient(runtime::DefaultExec const& exec, std::size_t l, pmm::DistMatrix<T> const& result,
+                    pmm::DistMatrix<T> const& gradient);
+
+ private:
+  struct Map {
+    pmm::DistMatrix<T> weight, weight_gradient;
+    pmm::Product<T> product;
+    pmm::Product<T> weight_back;
+    pmm::Product<T> input_back;
+  };
+  struct Source {
+    ResidualPath<T> path;
+    std::optional<Map> map;
+    pmm::DistMatrix<T> source; // V_l or F_l where it lies, for V_l and its gradient
+  };
+
+  [[nodiscard]] bool concatenates() const { return kind_ == JumpKind::cat; }
+  /// Number of layer l among layers_; their count if it is none of them.
+  [[nodiscard]] std::size_t number_of(std::size_t l) const {
+    return static_cast<std::size_t>(std::ranges::find(layers_, l) - layers_.begin());
+  }
+  void join(runtime::DefaultExec const& exec, std::size_t number, pmm::DistMatrix<T> const& numbers) const;
+
+  JumpKind kind_;
+  std::vector<std::size_t> layers_;
+  std::vector<Source> sources_;                  // [layers_]
+  pmm::DistMatrix<T> joined_, gradient_, moved_; // where the head needs them
+  runtime::Vector<std::uint8_t> winners_;
+};
+
+extern template class Jump<float>;
+extern template class Jump<double>;
+
+} // namespace orthant::models
