@@ -85,10 +85,8 @@ BatchBuilder<T>::BatchBuilder(runtime::Communicator const& comm, graph::GraphSto
   ORTHANT_REQUIRE(sampler.stratum_sizes() == keys_.sizes(), "a sampler of other strata than the ",
                   keys_.num_strata(), " of a store of ", store.facts().num_vertices, " vertices");
   if (edges == BatchEdges::rescale) return;
-  if (store.facts().normalization == graph::Normalization::none)
-    runtime::throw_user(
-        "--batch-edges renormalize needs a normalized graph; give --normalize sym or row, or --batch-edges "
-        "rescale");
+  ORTHANT_REQUIRE(store.facts().normalization != graph::Normalization::none,
+                  "degrees of a graph without normalization");
   batch_keys_ = KeyBits(store.facts().num_vertices);
 }
 

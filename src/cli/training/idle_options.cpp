@@ -2,6 +2,7 @@
 #include "cli/training/idle_options.hpp"
 
 #include "models/gnn/plan/gnn_model.hpp"
+#include "models/gnn/plan/refusals.hpp"
 #include "pmm/kernels/host_parts.hpp"
 
 #include <algorithm>
@@ -97,9 +98,11 @@ void add_operator(List& list, TrainOptions const& o, models::ModelTraits const& 
   if (traits.begins_dense() || reads_edges || traits.has_powers || traits.own)
     list.push_back({"order", fmt::format("--model {} always multiplies in the same order", o.model),
                     [](auto& options) { options.order = "auto"; }});
-  if (traits.needs_owners() && o.schedule == "pmm3d")
+  auto const is_of_links = o.task == "links";
+  if ((traits.needs_owners() || is_of_links) && o.schedule == "pmm3d")
     list.push_back({"schedule",
-                    fmt::format("--model {} needs --schedule rows, which is used instead", o.model),
+                    fmt::format("{} {} needs --schedule rows, which is used instead",
+                                is_of_links ? "--task" : "--model", is_of_links ? o.task : o.model),
                     [](auto& options) { options.schedule = "rows"; }});
   else if (o.schedule == "pmm3d")
     list.push_back(
@@ -190,8 +193,7 @@ void refuse(Context const& context, std::vector<Idle> const& idle) {
 
 void require_fitting_task(TrainOptions const& o) {
   if (o.task == "nodes") return;
-  if (o.mode == "minibatch")
-    runtime::throw_user("--task links is trained on the full graph so far: leave out --mode minibatch");
+  if (o.mode == "minibatch") models::refuse(models::Refused::link_batches, "leave one of them out");
 }
 
 } // namespace
@@ -215,7 +217,9 @@ void settle_idle_options(Context const& context, TrainOptions& options) {
     }
     if (reset != nullptr) reset(options);
   }
-  if (options.prune == "on" && options.schedule == "auto") options.schedule = "rows"; // the only one that can
+  // The only schedule that can.
+  if ((options.prune == "on" || options.gather == "needed") && options.schedule == "auto")
+    options.schedule = "rows";
 }
 
 void require_effective_optimizer_options(Context const& context, OptimizerOptions const& options) {

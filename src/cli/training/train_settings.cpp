@@ -4,6 +4,7 @@
 #include "cli/machine/emulated_machine.hpp"
 #include "cli/options/gemm_options.hpp"
 #include "cli/training/scores_text.hpp"
+#include "models/gnn/plan/refusals.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/device/kokkos_compat.hpp"
@@ -78,8 +79,8 @@ models::NetworkSettings model_of(TrainOptions const& o) {
   settings.feature_norm = models::parse_feature_norm(o.feature_norm);
   settings.order = models::parse_product_order(o.order);
   settings.gather = pmm::parse_gather(o.gather);
-  if (settings.gather == pmm::Gather::needed && o.schedule != "rows")
-    runtime::throw_user("--gather needed needs --schedule rows: pmm3d always moves whole blocks");
+  ORTHANT_REQUIRE(settings.gather != pmm::Gather::needed || o.schedule == "rows",
+                  "pmm3d always moves whole blocks"); // settle_idle_options()
   require_choice(o, o.schedule == "auto" || o.grid == "auto", "--grid auto or --schedule auto");
   settings.overlaps = o.overlap != "off";
   settings.wire = wire_of(o.comm_dtype);
@@ -287,13 +288,8 @@ int end_complete(Context& context, models::TrainResult const& result, TrainOptio
 }
 
 void require_fitting_types(TrainOptions const& o) {
-  if (o.compute_dtype != "fp32" && o.comm_dtype != "fp32")
-    runtime::throw_user("--comm-dtype {} carries fp32; leave it out with --compute-dtype {}", o.comm_dtype,
-                        o.compute_dtype);
-  if (o.operand_dtype == "fp32") return;
-  if (o.compute_dtype != "fp32")
-    runtime::throw_user("--operand-dtype {} rounds fp32; leave it out with --compute-dtype {}",
-                        o.operand_dtype, o.compute_dtype);
+  if (o.compute_dtype != "fp32" && (o.comm_dtype != "fp32" || o.operand_dtype != "fp32"))
+    models::refuse(models::Refused::fp64, "leave one of them out");
   if (!runtime::compat::device_multiplies_bf16() && o.operand_dtype == "bf16")
     runtime::throw_user("--operand-dtype bf16 needs a device of compute capability 8.0 or newer; take fp16");
 }

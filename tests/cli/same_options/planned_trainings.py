@@ -86,7 +86,6 @@ def refused_lines(ranks):
                            (["--save-weight", "w.h5"], r"no option '--save-weight'; did you mean '--save-weights'"),
                            (["--hiden", "16"], r"no option '--hiden'; did you mean '--hidden'"),
                            (["--batch", "8"], r"--batch is for mini-batches: give --mode minibatch"),
-                           (["--gather", "needed"], r"--gather needed needs --schedule rows"),
                            (["--min-lr", "0.1"], r"--min-lr .*needs another --lr-schedule"),
                            (["--epochs", "3", "--warmup-steps", "5"], r"--warmup-steps 5 of a training of 3 steps"),
                            (["--model", "gat", "--hidden", "30"], r"cannot be cut in 8 heads"),

@@ -93,8 +93,9 @@ TEST_P(Samplers, RefuseWhatDoesNotGoTogether) {
     return "none";
   };
 
-  EXPECT_EQ(message_of(SamplerKind::degree, 0.5),
-            "--batch-train-fraction works with --sampler uniform only; leave one of them out");
+  EXPECT_EQ(message_of(SamplerKind::degree, 0.5), "--batch-train-fraction works with --sampler uniform only: "
+                                                  "other samplers do not fix the number of training vertices "
+                                                  "of a batch; leave one of them out");
   EXPECT_EQ(
       message_of(SamplerKind::clusters, {}),
       "memory has no clusters for --sampler clusters; partition the graph with --clusters K, such as 2 for "

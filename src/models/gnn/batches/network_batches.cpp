@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/batches/network_batches.hpp"
 
-#include "runtime/error.hpp"
+#include "models/gnn/plan/refusals.hpp"
 #include "sampling/degree_sampler.hpp"
 #include "sampling/sampling_keys.hpp"
 #include "sampling/vertex_sampler.hpp"
@@ -15,9 +15,11 @@ namespace {
 using runtime::throw_user;
 
 void require_fitting(graph::GraphStore const& store, SamplerSettings const& settings) {
+  if (settings.edges == sampling::BatchEdges::renormalize &&
+      store.facts().normalization == graph::Normalization::none)
+    refuse(Refused::batch_edges, "give --batch-edges rescale, or --normalize sym or row");
   if (settings.kind == SamplerKind::uniform) return;
-  if (settings.train_fraction)
-    throw_user("--batch-train-fraction works with --sampler uniform only; leave one of them out");
+  if (settings.train_fraction) refuse(Refused::train_fraction, "leave one of them out");
   if (settings.kind == SamplerKind::clusters && store.facts().num_clusters == 0)
     throw_user(
         "{} has no clusters for --sampler clusters; partition the graph with --clusters K, such as 2 for "

@@ -1,0 +1,38 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Combinations of options of graph networks that are refused, and why.
+
+#include "runtime/error.hpp"
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace orthant::models {
+
+enum class Refused : std::uint8_t { batch_edges, train_fraction, fp64, link_batches };
+
+struct Refusal {
+  std::string_view options;
+  std::string_view reason;
+};
+
+/// In the order of Refused.
+inline constexpr std::array<Refusal, 4> refusals{{
+    {"--batch-edges renormalize needs a normalized graph",
+     "it divides by the degrees within a batch in place of those of the graph"},
+    {"--batch-train-fraction works with --sampler uniform only",
+     "other samplers do not fix the number of training vertices of a batch"},
+    {"--comm-dtype and --operand-dtype of 16 bits need --compute-dtype fp32",
+     "their numbers are rounded from fp32"},
+    {"--task links is trained on the full graph", "a batch of vertices rarely holds both ends of an edge"},
+}};
+
+/// Throws UserError: the options, the reason, and what to do.
+[[noreturn]] inline void refuse(Refused which, std::string_view remedy) {
+  auto const& [options, reason] = refusals.at(static_cast<std::size_t>(which));
+  runtime::throw_user("{}: {}; {}", options, reason, remedy);
+}
+
+} // namespace orthant::models
