@@ -227,8 +227,13 @@ std::int32_t next_token(std::vector<T> const& logits, Sampling const& sampling, 
     return static_cast<std::int32_t>(std::ranges::max_element(logits) - logits.begin());
   std::vector<std::int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, [&](auto a, auto b) {
-    return logits[static_cast<std::size_t>(a)] > logits[static_cast<std::size_t>(b)];
+  // In falling order, ties by id, as far as top_k reaches.
+  auto const num_ordered =
+      sampling.top_k > 0 ? std::min(sampling.top_k, std::ssize(order)) : std::ssize(order);
+  std::ranges::partial_sort(order, order.begin() + num_ordered, [&](auto a, auto b) {
+    auto const [first, second] =
+        std::pair(logits[static_cast<std::size_t>(a)], logits[static_cast<std::size_t>(b)]);
+    return first > second || (first == second && a < b);
   });
   auto const largest = static_cast<double>(logits[static_cast<std::size_t>(order.front())]);
   std::vector<double> shares; // of the largest probability, in falling order
