@@ -7,12 +7,17 @@ import re
 MOST_REFUSALS = 10  # rows of the table
 
 
-def documented_refusals(path):
-    """The first column of the table; nothing without that section."""
+def documented_rows(path):
+    """Both columns of the table, without its head."""
     with open(path, encoding="utf-8") as file:
         section = re.search(r"^## What is refused\n(.*?)(?=^## |\Z)", file.read(), re.M | re.S)
-    rows = re.findall(r"^\| (.+?) \| .+ \|$", section[1], re.M) if section else []
-    return [row.replace("`", "") for row in rows[1:]]  # without its head
+    rows = re.findall(r"^\| (.+?) \| (.+) \|$", section[1].replace("`", ""), re.M) if section else []
+    return rows[1:]
+
+
+def documented_refusals(path):
+    """The first column of the table; nothing without that section."""
+    return [refused for refused, _ in documented_rows(path)]
 
 
 def are_documented(sentences, path):

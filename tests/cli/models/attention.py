@@ -129,7 +129,7 @@ def mistakes(ranks):
     batches = ["train", "--dataset", "karate", "--mode", "minibatch", "--batch", "9"]
     for name in MODELS:
         model = ["--model", name]
-        expect_mistake(ranks, [*batches, *model, "--hidden", "9"], r"hidden layers of 9 columns cannot be cut in 8 heads")
+        expect_mistake(ranks, [*batches, *model, "--hidden", "9"], r"--heads must divide --hidden: .*9 columns and 8 heads")
 
 
 def main():

@@ -301,7 +301,7 @@ def mistakes(ranks):
             ([*SAGE, "least"], r"'least' is none of auto, mean, sum, max"),
             ([*SAGE, "mean", "--operand-dtype", "bf16"], r"--operand-dtype of 16 bits goes with --model gcn"),
             (["--edge-dropout", "1"], r"--edge-dropout: is 1, but must be at least 0 and at most 0.999"),
-            (["--model", "gat", "--hidden", "9"], r"hidden layers of 9 columns cannot be cut in 8 heads"),
+            (["--model", "gat", "--hidden", "9"], r"--heads must divide --hidden: .*9 columns and 8 heads"),
             (["--model", "gat", "--heads", "0"], r"--heads: is 0, but must be at least 1"),
             ([*SAGE, "sum", "--mode", "minibatch", "--batch", "9", "--batch-edges", "renormalize"], r"renormalize needs a normalized graph"),
     ):

@@ -88,7 +88,7 @@ def refused_lines(ranks):
                            (["--batch", "8"], r"--batch is for mini-batches: give --mode minibatch"),
                            (["--min-lr", "0.1"], r"--min-lr .*needs another --lr-schedule"),
                            (["--epochs", "3", "--warmup-steps", "5"], r"--warmup-steps 5 of a training of 3 steps"),
-                           (["--model", "gat", "--hidden", "30"], r"cannot be cut in 8 heads"),
+                           (["--model", "gat", "--hidden", "30"], r"--heads must divide --hidden: .*30 columns and 8 heads"),
                            (["--task", "links"], r"no held-out edges to predict"),
                            (["--checkpoint-every", "5h", "--checkpoint", "none"], r"--checkpoint-every 5h: give a number of epochs")):
         expect_mistake(ranks, ["train", *plan, *words], message)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/plan/network_settings.hpp"
 
+#include "models/gnn/plan/refusals.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/error.hpp"
 
@@ -159,9 +160,8 @@ void require_attention(NetworkSettings const& settings) {
                         settings.num_output_heads);
   for (auto const width : settings.hidden_widths)
     if (width % settings.num_heads != 0)
-      runtime::throw_user(
-          "hidden layers of {} columns cannot be cut in {} heads: give a --hidden that --heads divides",
-          width, settings.num_heads);
+      refuse(Refused::heads,
+             fmt::format("give other numbers than {} columns and {} heads", width, settings.num_heads));
 }
 
 void require_links(NetworkSettings const& settings) {
@@ -174,8 +174,7 @@ void require_links(NetworkSettings const& settings) {
         "--task links is trained in the schedule rows: leave out --schedule {}, or give --schedule rows",
         name_of(settings.schedule));
   if (settings.wire != runtime::Wire::native || settings.operand_format != runtime::Wire::native)
-    runtime::throw_user(
-        "--comm-dtype and --operand-dtype of 16 bits go with --task nodes: leave them out with --task links");
+    refuse(Refused::link_formats, "leave it out");
 }
 
 /// Checks SGC, APPNP and GCNII, which begin with a dense layer.
@@ -184,28 +183,26 @@ void require_supported_dense(NetworkSettings const& settings) {
   ORTHANT_REQUIRE(!is_deep || settings.order != ProductOrder::transform_first, "GCNII aggregates first");
   for (auto const width : settings.hidden_widths)
     if (is_deep && width != settings.hidden_widths.front())
-      runtime::throw_user("--model gcnii has hidden layers of one width, not of {} and {}",
-                          settings.hidden_widths.front(), width);
+      refuse(Refused::widths,
+             fmt::format("give one width in place of {} and {}", settings.hidden_widths.front(), width));
 }
 
 void require_jump(NetworkSettings const& settings) {
   if (settings.jump == JumpKind::none) return;
   if (settings.operand_format != runtime::Wire::native)
-    runtime::throw_user("--jump {} adds activations in the format of training: leave out --operand-dtype",
-                        name_of(settings.jump));
+    refuse(Refused::operand_models, fmt::format("leave it out with --jump {}", name_of(settings.jump)));
   if (std::ranges::adjacent_find(settings.hidden_widths, std::ranges::not_equal_to{}) !=
           settings.hidden_widths.end() &&
       settings.jump != JumpKind::cat)
-    runtime::throw_user("--jump {} needs hidden layers of one width: give --jump cat",
-                        name_of(settings.jump));
+    refuse(Refused::widths,
+           fmt::format("give one width, or --jump cat in place of {}", name_of(settings.jump)));
 }
 
 /// Checks options that only some models support so far.
 void require_supported(NetworkSettings const& settings) {
   if (settings.model == Model::gcn) return;
   if (settings.operand_format != runtime::Wire::native)
-    runtime::throw_user("--operand-dtype of 16 bits goes with --model gcn: leave it out with --model {}",
-                        name_of(settings.model));
+    refuse(Refused::operand_models, fmt::format("leave it out with --model {}", name_of(settings.model)));
   if (traits_of(settings.model, settings.aggregator).begins_dense()) require_supported_dense(settings);
 }
 
@@ -246,8 +243,7 @@ NetworkPlan plan_network(graph::GraphStore const& store, NetworkSettings const& 
         store.name());
   auto const is_sparse = facts.feature_kind == graph::FeatureKind::sparse;
   if (is_sparse && settings.trains_features)
-    runtime::throw_user("{}: sparse features cannot be trained; leave out --trainable-features",
-                        store.name());
+    refuse(Refused::sparse_features, fmt::format("leave it out with {}", store.name()));
   return plan_network(facts, settings);
 }
 

@@ -1,7 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Combinations of options of graph networks that are refused, and why.
+// Combinations of options of graph networks that are refused, and why. docs/graph_models.md, "What is refused", has the
+// same table; tests/cli/combinations/refused.py compares them.
 
 #include "runtime/error.hpp"
 
@@ -11,7 +12,17 @@
 
 namespace orthant::models {
 
-enum class Refused : std::uint8_t { batch_edges, train_fraction, fp64, link_batches };
+enum class Refused : std::uint8_t {
+  batch_edges,
+  train_fraction,
+  heads,
+  widths,
+  sparse_features,
+  fp64,
+  operand_models,
+  link_formats,
+  link_batches
+};
 
 struct Refusal {
   std::string_view options;
@@ -19,13 +30,22 @@ struct Refusal {
 };
 
 /// In the order of Refused.
-inline constexpr std::array<Refusal, 4> refusals{{
+inline constexpr std::array<Refusal, 9> refusals{{
     {"--batch-edges renormalize needs a normalized graph",
      "it divides by the degrees within a batch in place of those of the graph"},
     {"--batch-train-fraction works with --sampler uniform only",
      "other samplers do not fix the number of training vertices of a batch"},
+    {"--heads must divide --hidden", "the heads of a layer have equal shares of its columns"},
+    {"--model gcnii and --jump max or mean need hidden layers of one width",
+     "outputs of layers are added or compared element by element"},
+    {"--trainable-features needs dense features",
+     "a step of the optimizer would fill the zeros of sparse ones"},
     {"--comm-dtype and --operand-dtype of 16 bits need --compute-dtype fp32",
      "their numbers are rounded from fp32"},
+    {"--operand-dtype of 16 bits goes with --model gcn without --jump",
+     "only products of its layers have operands of 16 bits"},
+    {"--comm-dtype and --operand-dtype of 16 bits go with --task nodes",
+     "scores of links have no operands of 16 bits"},
     {"--task links is trained on the full graph", "a batch of vertices rarely holds both ends of an edge"},
 }};
 
