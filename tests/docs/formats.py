@@ -196,21 +196,23 @@ def weights(_):
                  for path in checkpoints for name in arrays(path) if not name.startswith("/parameters/")}
         members = set(facts_of_checkpoint(checkpoints[0]))
         require_same(extra | members, documented["Checkpoints"], "checkpoints")
-        lm = [at("gpt2.h5"), at("llama.h5"), at("experts.h5")]
+        lm = [at("gpt2.h5"), at("llama.h5"), at("experts.h5"), at("lora.h5")]
         with open(at("text.txt"), "w", encoding="utf-8") as file:
             file.write("to be or not to be " * 40)
         expect_success(1, ["tokenize", "--input", at("text.txt"), "-o", at("t.h5")])
-        for path, more in zip(lm, (["--arch", "gpt2", "--bias"], ["--arch", "llama", "--qk-norm"], ["--arch", "gpt2", "--experts", "2", "--shared-experts", "1"])):
+        for path, more in zip(lm, (["--arch", "gpt2", "--bias"], ["--arch", "llama", "--qk-norm"], ["--arch", "gpt2", "--experts", "2", "--shared-experts", "1", "--balance", "bias"],
+                                   ["--init-from", at("gpt2.h5"), "--lora-rank", "1"])):
             expect_success(1, ["train-lm", "--tokens", at("t.h5"), "--layers", "1", "--hidden", "8", "--heads", "2", "--sequence", "8", "--steps", "1",
                                "--warmup-steps", "0", "--save-weights", path, *more])
         written = {re.sub(r"experts\.\d+\.", "experts.E.", re.sub(r"/h\.\d+\.", "/h.L.", name)) for path in lm for name in arrays(path)}
-        biases = {name for name in written if name.endswith(".bias")}
+        biases = {name for name in written if name.endswith(".bias") and "router" not in name}
         check(len(biases) == 7, f"biases {sorted(biases)}")  # 4 of linear layers, 3 of norms
         norms = {"/parameters/h.L.ln_2.weight", "/parameters/ln_f.weight", "/parameters/h.L.attn.k_norm.weight"}
         check(norms <= written, f"norms among {sorted(written)}")
         require_same(written - biases - norms | {"/parameters/...bias"}, documented["Arrays of language models"], "arrays of language models")
         for path in lm:
-            require_same(set(attributes(path)), documented["Attributes of \"/\" of language models"], "attributes of language models")
+            of_adapters = set() if "lora" in path else {"lora_rank", "lora_alpha", "lora_targets"}
+            require_same(set(attributes(path)) | of_adapters, documented["Attributes of \"/\" of language models"], "attributes of language models")
         kinds = {name.split("/")[2] for path in checkpoints for name in arrays(path) if name.startswith("/optimizer/")}
         check(kinds == {"exp_avg", "exp_avg_sq", "momentum_buffer"}, f"arrays of optimizers {kinds}")
 

@@ -20,6 +20,7 @@ std::unique_ptr<Command> make_train_lm() {
     apply_preset(context, *options);
     require_effective_optimizer_options(context, *options);
     require_effective_expert_options(context, *options);
+    require_effective_adapter_options(context, *options);
     return train_language_model(*options, context);
   });
   return command;

@@ -4,6 +4,7 @@
 #include "runtime/comm/together.hpp"
 #include "runtime/files/hdf5_file.hpp"
 
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -42,6 +43,7 @@ Json json_of(models::TransformerSettings const& s) {
           {"moe_every", s.experts.every},
           {"shared_experts", s.experts.num_shared},
           {"top_k_weights", s.experts.normalizes_weights ? "normalized" : "softmax"},
+          {"balance", s.experts.has_biases ? "bias" : "loss"},
           {"head_width", s.head_width},
           {"qk_norm", s.has_head_norms},
           {"rotary_scaling", models::text_of(s.rotary_scaling)}};
@@ -49,8 +51,9 @@ Json json_of(models::TransformerSettings const& s) {
 
 /// True for parts that older files do not record.
 bool is_newer(std::string const& part) {
-  static std::set<std::string> const parts{"experts",       "top_k",      "moe_every", "shared_experts",
-                                           "top_k_weights", "head_width", "qk_norm",   "rotary_scaling"};
+  static std::set<std::string> const parts{"experts",        "top_k",         "moe_every",
+                                           "shared_experts", "top_k_weights", "balance",
+                                           "head_width",     "qk_norm",       "rotary_scaling"};
   return parts.contains(part);
 }
 
@@ -75,6 +78,7 @@ models::TransformerSettings settings_of(Json const& json) {
   s.experts.every = json.at("moe_every");
   s.experts.num_shared = json.at("shared_experts");
   s.experts.normalizes_weights = json.at("top_k_weights") == "normalized";
+  s.experts.has_biases = json.at("balance") == "bias";
   s.head_width = json.at("head_width");
   s.has_head_norms = json.at("qk_norm");
   s.rotary_scaling = models::parse_rotary_scaling(json.at("rotary_scaling").get<std::string>());
@@ -112,6 +116,11 @@ models::Architecture record_of(models::TransformerSettings const& settings, std:
   auto record = record_of(settings);
   record.emplace_back(sequence_attribute, fmt::format("{}", sequence));
   record.emplace_back(vocabulary_attribute, vocabulary_sum(tokens.facts().sum_of_vocabulary));
+  if (auto const& adapters = settings.adapters; adapters.is_on()) {
+    record.emplace_back("lora_rank", fmt::format("{}", adapters.rank));
+    record.emplace_back("lora_alpha", fmt::format("{}", adapters.alpha));
+    record.emplace_back("lora_targets", fmt::format("{}", fmt::join(adapters.targets, ",")));
+  }
   return record;
 }
 

@@ -5,6 +5,8 @@
 #include "cli/options/option_text.hpp"
 #include "cli/training/start_checks.hpp"
 
+#include <cinttypes>
+#include <cstdio>
 #include <fmt/ranges.h>
 #include <map>
 
@@ -90,6 +92,12 @@ void add_experts(Command& command, TrainLmOptions& o) {
                  "Tokens over which --capacity is computed: step (all ranks of a pass) or rank (each data "
                  "rank separately; the dropped tokens then depend on the number of data ranks)",
                  one_of({"step", "rank"}));
+  command.option(
+      "--balance", o.balance,
+      "How loads of experts are balanced: loss (softmax gates, with --balance-loss) or bias (sigmoid "
+      "gates; each step moves a bias of each expert, which only the choice uses, by 0.001 against "
+      "its load)",
+      one_of({"loss", "bias"}));
   command.option("--balance-loss", o.balance_loss, "Coefficient of the load-balancing loss of the experts",
                  in_range(0));
   command.option("--z-loss", o.z_loss, "Coefficient of the z-loss, which keeps the router's logits small",
@@ -112,6 +120,52 @@ void add_expert_placement(Command& command, TrainLmOptions& o) {
                  one_of({"order", "balanced"}));
   command.input("--expert-loads", o.expert_loads,
                 "Metrics file of an earlier run; its tokens per expert decide the placement");
+}
+
+void add_loss(Command& command, TrainLmOptions& o) {
+  constexpr double largest_smoothing = 0.999;
+  command.begin_group("Loss");
+  command.option("--label-smoothing", o.label_smoothing,
+                 "Share of a target that is spread over all tokens of the vocabulary, in training",
+                 in_range(0, largest_smoothing));
+  command.option("--goldfish", o.goldfish,
+                 "Leave one in K tokens out of the loss of training, by a hash of the H tokens before it, so "
+                 "that passages are not learned by heart: none, or K,H such as 4,13");
+}
+
+/// The value of --goldfish.
+models::Goldfish parse_goldfish(std::string const& text) {
+  models::Goldfish goldfish;
+  if (text == "none") return goldfish;
+  int end = 0;
+  constexpr std::int64_t most_history = 1'000'000;
+  auto const found =
+      std::sscanf(text.c_str(), "%" SCNd64 ",%" SCNd64 "%n", &goldfish.one_in, &goldfish.history, &end);
+  if (found != 2 || end != static_cast<int>(text.size()) || goldfish.one_in < 2 || goldfish.history < 1 ||
+      goldfish.history > most_history)
+    runtime::throw_user(
+        "--goldfish '{}': give none, or K,H such as 4,13: one in K tokens, K at least 2, and H "
+        "tokens before it, H at least 1",
+        text);
+  return goldfish;
+}
+
+void add_fine_tuning(Command& command, TrainLmOptions& o) {
+  command.begin_group("Fine-tuning");
+  command.option(
+      "--lora-rank", o.lora_rank,
+      "Rank of low-rank adapters (LoRA) of the weights of --init-from; only these are trained; 0: no "
+      "adapters",
+      whole_number(0, most_width));
+  command.option("--lora-alpha", o.lora_alpha, "Adapters are multiplied by this number over --lora-rank",
+                 above(0, largest_number));
+  command.option("--lora-targets", o.lora_targets,
+                 "Weights with adapters: queries, keys, values and output of attention (q, k, v, o), and the "
+                 "matrices of the feed-forward network (gate, up, down)",
+                 one_of({"q", "k", "v", "o", "gate", "up", "down"}));
+  command.option("--freeze", o.freeze,
+                 "Weights, biases and scales that the training does not change: names or patterns, such as "
+                 "wte.*,h.0.*");
 }
 
 void add_batches(Command& command, TrainLmOptions& o) {
@@ -158,9 +212,6 @@ void add_training(Command& command, TrainLmOptions& o) {
                  in_range(0));
   command.option("--no-decay", o.no_decay,
                  "Weights without weight decay: names or patterns, such as wte.weight,*.c_proj.weight");
-  command.option("--freeze", o.freeze,
-                 "Weights, biases and scales that the training does not change: names or patterns, such as "
-                 "wte.*,h.0.*");
   command.option("--clip-norm", o.clip_norm, "Scale gradients down to this global norm; 0: do not",
                  in_range(0));
   add_rate_schedule_options(command, o, "");
@@ -244,7 +295,8 @@ models::ExpertSettings experts_of(TrainLmOptions const& o) {
   experts.normalizes_weights = o.top_k_weights == "normalized";
   if (o.capacity != "none") experts.capacity = std::stod(o.capacity);
   if (o.capacity_group == "rank") experts.capacity_group = models::CapacityGroup::rank;
-  experts.balance_loss = o.balance_loss;
+  experts.has_biases = o.balance == "bias";
+  experts.balance_loss = experts.has_biases ? 0 : o.balance_loss;
   experts.z_loss = o.z_loss;
   experts.noise = o.router_noise;
   if (o.expert_imbalance != "auto") experts.planned_imbalance = std::stod(o.expert_imbalance);
@@ -269,6 +321,8 @@ void add_options(Command& command, TrainLmOptions& o) {
   add_model(command, o);
   add_experts(command, o);
   add_expert_placement(command, o);
+  add_loss(command, o);
+  add_fine_tuning(command, o);
   add_training(command, o);
   add_running(command, o);
   add_weight_options(command, o, "step", "step with the lowest validation loss");
@@ -294,37 +348,6 @@ void apply_preset(Context& context, TrainLmOptions& options) {
   if (options.clip_norm) record("clip-norm", *options.clip_norm);
 }
 
-void require_effective_expert_options(Context const& context, TrainLmOptions const& o) {
-  auto const& sources = context.run_record.at("sources");
-  auto const is_given = [&](char const* name) {
-    auto const source = sources.value(name, std::string("default"));
-    return source != "default" && source != "preset";
-  };
-  if (o.experts > 0) {
-    if (is_given("capacity-group") && o.capacity == "none")
-      runtime::throw_user("--capacity-group {} without a limit to count for; give --capacity R, too",
-                          o.capacity_group);
-    auto const is_balanced = o.expert_placement == "balanced";
-    if (is_balanced && o.expert_loads.empty())
-      runtime::throw_user("--expert-placement balanced needs the loads of an earlier run; give its metrics "
-                          "with --expert-loads FILE");
-    if (is_balanced && o.expert_axis == 1)
-      runtime::throw_user("--expert-placement balanced places experts on the ranks of --expert-axis, which "
-                          "is 1; give a larger one");
-    if (experts_of(o).planned_imbalance.value_or(1) > 1 && o.expert_axis == 1)
-      runtime::throw_user("--expert-imbalance {} is of the ranks of --expert-axis, which is 1; give a larger "
-                          "one",
-                          o.expert_imbalance);
-    if (!is_balanced && !o.expert_loads.empty())
-      runtime::throw_user("--expert-loads is for --expert-placement balanced; give that, too");
-    return;
-  }
-  for (auto const* const name :
-       {"expert-axis", "top-k", "top-k-weights", "moe-every", "shared-experts", "capacity", "capacity-group",
-        "balance-loss", "z-loss", "router-noise", "expert-imbalance", "expert-placement", "expert-loads"})
-    if (is_given(name)) runtime::throw_user("--{} is for layers with experts; give --experts, too", name);
-}
-
 models::TransformerSettings model_of(TrainLmOptions const& o) {
   constexpr std::int64_t vocabulary = 1;
   auto const num_positions = o.positions > 0 ? o.positions : o.sequence;
@@ -348,12 +371,14 @@ models::TransformerSettings model_of(TrainLmOptions const& o) {
   settings.keeps_collectives = o.keep_collectives;
   settings.experts = experts_of(o);
   settings.frozen = o.freeze;
+  if (o.lora_rank > 0) settings.adapters = {o.lora_rank, o.lora_alpha, o.lora_targets};
   models::require_valid(settings);
   return settings;
 }
 
 models::SequenceSettings sequences_of(TrainLmOptions const& o) {
-  return {o.sequence, o.global_batch, o.accumulate, static_cast<std::uint64_t>(o.seed)};
+  return {o.sequence, o.global_batch, o.accumulate, static_cast<std::uint64_t>(o.seed),
+          parse_goldfish(o.goldfish)};
 }
 
 } // namespace orthant::cli

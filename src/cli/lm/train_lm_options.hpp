@@ -48,6 +48,7 @@ struct TrainLmOptions : GridOptions, OptimizerOptions, WeightOptions, Checkpoint
   std::int64_t shared_experts = 0;
   std::string capacity = "none"; // none, or a multiple of the mean load
   std::string capacity_group = "step";
+  std::string balance = "loss";
   double balance_loss = 0.01;
   double z_loss = 0;
   double router_noise = 0;
@@ -61,7 +62,14 @@ struct TrainLmOptions : GridOptions, OptimizerOptions, WeightOptions, Checkpoint
   std::int64_t accumulate = 1;
   std::int64_t steps = 2000;
 
-  // optimizer
+  // loss
+  double label_smoothing = 0;
+  std::string goldfish = "none"; // none, or K,H
+
+  // fine-tuning and optimizer
+  std::int64_t lora_rank = 0;
+  double lora_alpha = 16;
+  std::vector<std::string> lora_targets{"q", "v"};
   std::vector<std::string> freeze;
   std::vector<std::string> no_decay;
 
@@ -86,6 +94,9 @@ void apply_preset(Context& context, TrainLmOptions& options);
 
 /// Throws UserError if an option of experts is given without --experts, or without another option that it needs to have an effect.
 void require_effective_expert_options(Context const& context, TrainLmOptions const& options);
+
+/// Throws UserError if an option of adapters is given without --lora-rank, or if there are no weights to adapt.
+void require_effective_adapter_options(Context const& context, TrainLmOptions const& options);
 
 /// Settings of the model, with a vocabulary of one, since the vocabulary of the tokens is not known yet. Throws UserError if the options
 /// contradict each other.

@@ -99,6 +99,7 @@ models::TrainSettings training_of(TrainLmOptions const& o) {
   settings.optimizer = optimizer_of(o, o.eval_every);
   settings.weight_decay = o.weight_decay;
   settings.without_decay = o.no_decay;
+  settings.loss.label_smoothing = o.label_smoothing;
   if (o.clip_norm > 0.0) settings.clip_norm = o.clip_norm;
   settings.unit = "step";
   settings.num_epochs = o.steps;
@@ -302,8 +303,11 @@ int train(TrainLmOptions const& options, Context& context) {
                         measure_gemm_peak<T>(world, peak_size, peak_repeats)};
 
   models::LanguageModel<T> training(grid, model, sequences, settings, file);
-  if (!options.init_from.empty())
-    models::load_weights(grid, options.init_from, training.parameters(), options.init_skip);
+  if (!options.init_from.empty()) {
+    auto skip = options.init_skip;
+    if (model.adapters.is_on()) skip.insert(skip.end(), {"*.lora_A", "*.lora_B"}); // they start anew
+    models::load_weights(grid, options.init_from, training.parameters(), skip);
+  }
   say(context, "{}", describe(file));
   say(context, "grid      {} (data x X x Y x Z) on {} rank{}\n", models::grid_text(grid.shape()),
       world.size(), world.size() == 1 ? "" : "s");

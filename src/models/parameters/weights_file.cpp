@@ -111,6 +111,52 @@ std::string advice_to_skip(Hdf5File const& file, std::filesystem::path const& pa
 
 } // namespace
 
+namespace {
+
+/// lora_alpha / lora_rank of a file.
+double scale_of_adapters(Hdf5File const& file, std::string const& array) {
+  double rank = 0, alpha = 0;
+  try {
+    rank = std::stod(file.read_text("/", "lora_rank"));
+    alpha = std::stod(file.read_text("/", "lora_alpha"));
+  } catch (std::exception const&) {
+    rank = 0;
+  }
+  if (!(rank > 0 && std::isfinite(alpha / rank)))
+    runtime::throw_user("{} is an adapter, and the file has no numbers lora_rank and lora_alpha", array);
+  return alpha / rank;
+}
+
+} // namespace
+
+template<class T>
+void read_merged(Hdf5File const& file, std::string const& parameter, Hdf5File::Extents const& begin,
+                 Hdf5File::Extents const& counts, std::span<T> numbers) {
+  auto const weight = array_of(parameter);
+  file.read(weight, begin, counts, numbers);
+  auto const stem = weight.substr(0, weight.rfind('.'));
+  auto const left = stem + ".lora_A", right = stem + ".lora_B";
+  if (begin.size() != 2 || !file.contains(left)) return;
+  auto const extents = file.extents(weight);
+  auto const of_left = file.extents(left);
+  if (of_left.size() != 2 || of_left[0] != extents[0] || !file.contains(right) ||
+      file.extents(right) != Hdf5File::Extents{of_left[1], extents[1]})
+    runtime::throw_user("{} and lora_B do not fit the weight of shape {}", left, shape_text(extents));
+  auto const num_factors = static_cast<std::size_t>(of_left[1]);
+  auto const num_rows = static_cast<std::size_t>(counts[0]), width = static_cast<std::size_t>(counts[1]);
+  std::vector<T> a(num_rows * num_factors), b(num_factors * width);
+  file.read(left, {begin[0], 0}, {counts[0], of_left[1]}, std::span<T>(a));
+  file.read(right, {0, begin[1]}, {of_left[1], counts[1]}, std::span<T>(b));
+  auto const scale = static_cast<T>(scale_of_adapters(file, left));
+  for (std::size_t i = 0; i < num_rows; ++i)
+    for (std::size_t j = 0; j < width; ++j) {
+      T sum = 0;
+      for (std::size_t k = 0; k < num_factors; ++k)
+        sum += a[i * num_factors + k] * b[k * width + j];
+      numbers[i * width + j] += scale * sum;
+    }
+}
+
 template<class T>
 void load_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& path,
                   std::vector<Parameter<T>> const& parameters, std::span<std::string const> skip) {
@@ -136,7 +182,7 @@ void load_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& pat
       Kokkos::deep_copy(values, parameter.value()); // keeps the padding of a shard
       for_each_box(parameter, [&](auto const& begin, auto const& counts, std::int64_t offset) {
         std::span<T> const read(values.data() + offset, num_elements(counts));
-        file.read(name, begin, counts, read);
+        read_merged(file, parameter.name, begin, counts, read);
         if (!std::ranges::all_of(read, [](T value) { return std::isfinite(value); }))
           runtime::throw_user("{}: {} holds a weight that is infinite or not a number", path.string(), name);
       });
@@ -148,6 +194,8 @@ void load_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& pat
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template void save_weights(pmm::ProcessGrid const&, std::filesystem::path const&,                          \
                              std::vector<Parameter<T>> const&, Architecture const&);                         \
+  template void read_merged(Hdf5File const&, std::string const&, Hdf5File::Extents const&,                   \
+                            Hdf5File::Extents const&, std::span<T>);                                         \
   template void load_weights(pmm::ProcessGrid const&, std::filesystem::path const&,                          \
                              std::vector<Parameter<T>> const&, std::span<std::string const>);
 ORTHANT_INSTANTIATE(float)

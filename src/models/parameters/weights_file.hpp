@@ -6,7 +6,11 @@
 //   /parameters/NAME [rows x columns] or [length]     float32 or float64, per parameter
 //   attributes of "/"                                 the architecture; optional in files from elsewhere
 //
-// Each rank reads and writes only its piece.
+//   /parameters/STEM.lora_A [rows x k], STEM.lora_B [k x columns]
+//                                                     factors of an adapter of STEM.weight (lm/transformer/adapters.hpp)
+//   attributes lora_rank, lora_alpha                  the weight is STEM.weight + lora_alpha / lora_rank lora_A lora_B
+//
+// Each rank reads and writes only its piece. Weights with adapters are read as their sum.
 
 #include "models/parameters/parameter.hpp"
 #include "runtime/files/hdf5_file.hpp"
@@ -47,6 +51,13 @@ void require_matches(std::string_view option, std::span<std::string const> patte
 template<class T>
 void load_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& path,
                   std::vector<Parameter<T>> const& parameters, std::span<std::string const> skip = {});
+
+/// Reads the numbers [begin, begin + counts) of a parameter, with its adapters added. Throws UserError if factors of an adapter do not fit
+/// the weight.
+template<class T>
+void read_merged(runtime::Hdf5File const& file, std::string const& parameter,
+                 runtime::Hdf5File::Extents const& begin, runtime::Hdf5File::Extents const& counts,
+                 std::span<T> numbers);
 
 /// Path of a parameter in a file: "/parameters/NAME".
 [[nodiscard]] std::string array_of(std::string const& parameter);

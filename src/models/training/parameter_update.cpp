@@ -172,7 +172,9 @@ ParameterUpdate<T>::ParameterUpdate(pmm::ProcessGrid const& grid, std::vector<Pa
       statistics_(those_that(parameters, &Parameter<T>::is_statistic)),
       clip_norm_(settings.clip_norm),
       optimizer_(settings.optimizer, shards_of(parameters_, settings)),
-      numbers_(parameters_.size()) {}
+      numbers_(parameters_.size()) {
+  std::erase_if(statistics_, [](auto const& statistic) { return statistic.is_frozen; });
+}
 
 template<class T>
 void ParameterUpdate<T>::run(runtime::DefaultExec const& exec, std::optional<std::int64_t> nominal_count,

@@ -21,15 +21,18 @@ struct Choose {
   double deviation;
   runtime::RandomStream stream;
   std::int64_t first_token;
+  T const* biases; // null: softmax gates
   T* probabilities;
   T* log_sum_exp;
   std::int32_t* experts;
 
   [[nodiscard]] KOKKOS_FUNCTION double score(std::int64_t i, std::int64_t e) const {
-    auto const logit = static_cast<double>(logits[i * num_experts + e]);
-    if (deviation == 0) return logit;
-    return logit + deviation * stream.template normal<double>(static_cast<std::uint64_t>(first_token + i),
-                                                              static_cast<std::uint64_t>(e));
+    auto const place = i * num_experts + e;
+    auto const unbiased = static_cast<double>(biases == nullptr ? logits[place] : probabilities[place]);
+    auto const its = biases == nullptr ? unbiased : unbiased + static_cast<double>(biases[e]);
+    if (deviation == 0) return its;
+    return its + deviation * stream.template normal<double>(static_cast<std::uint64_t>(first_token + i),
+                                                            static_cast<std::uint64_t>(e));
   }
   [[nodiscard]] KOKKOS_FUNCTION bool is_chosen(std::int64_t i, std::int64_t k, std::int64_t e) const {
     for (std::int64_t earlier = 0; earlier < k; ++earlier)
@@ -49,7 +52,7 @@ struct Choose {
       sum += p[e];
     }
     for (std::int64_t e = 0; e < num_experts; ++e)
-      p[e] /= sum;
+      p[e] = biases == nullptr ? p[e] / sum : 1 / (1 + runtime::compat::exp(-l[e]));
     log_sum_exp[i] = largest + runtime::compat::log(sum);
     for (std::int64_t k = 0; k < num_choices; ++k) {
       std::int64_t best = -1;
@@ -99,7 +102,7 @@ struct Backward {
   T const* weight_gradient;
   T const* shares;
   std::int64_t num_experts, num_choices;
-  bool normalizes;
+  bool normalizes, has_sigmoids;
   T balance; // coefficient of the balance loss times E / N
   T z;       // coefficient of the z-loss times 2 / N
   T* logits_gradient;
@@ -107,6 +110,7 @@ struct Backward {
   KOKKOS_FUNCTION void operator()(std::int64_t i) const {
     auto const* const p = probabilities + i * num_experts;
     auto* const dl = logits_gradient + i * num_experts;
+    if (has_sigmoids) return set_of_sigmoids(i, p, dl);
     for (std::int64_t e = 0; e < num_experts; ++e)
       dl[e] = balance * shares[e];
     for (auto choice = i * num_choices; !normalizes && choice < (i + 1) * num_choices; ++choice)
@@ -117,6 +121,18 @@ struct Backward {
     for (std::int64_t e = 0; e < num_experts; ++e)
       dl[e] = p[e] * (dl[e] - inner + z * log_sum_exp[i]);
     if (normalizes) add_of_shares(i, dl);
+  }
+
+  /// dl_k = (dw_k - sum_j dw_j w_j) w_k (1 - p_k), or dw_k p_k (1 - p_k) without normalization.
+  KOKKOS_FUNCTION void set_of_sigmoids(std::int64_t i, T const* p, T* dl) const {
+    for (std::int64_t e = 0; e < num_experts; ++e)
+      dl[e] = 0;
+    T mean = 0;
+    for (auto choice = i * num_choices; normalizes && choice < (i + 1) * num_choices; ++choice)
+      if (experts[choice] >= 0) mean += weight_gradient[choice] * weights[choice];
+    for (auto choice = i * num_choices; choice < (i + 1) * num_choices; ++choice)
+      if (auto const e = experts[choice]; e >= 0)
+        dl[e] = (weight_gradient[choice] - mean) * weights[choice] * (1 - p[e]);
   }
 
   /// Adds the gradient through w_k = p_k / S. Because sum_k p_k dp_k is 0, only the logits of kept choices get a term.
@@ -137,6 +153,9 @@ LocalPass choose_pass(std::int64_t rows, std::int64_t experts, std::int64_t choi
 }
 LocalPass weigh_pass(std::int64_t rows, std::int64_t choices, std::int64_t scalar) {
   return {"weigh_experts", rows * choices * (scalar + expert_bytes), rows * choices * scalar};
+}
+LocalPass biases_pass(std::int64_t experts, std::int64_t scalar) {
+  return {"move_biases", 2 * experts * scalar, experts * scalar};
 }
 LocalPass backward_pass(std::int64_t rows, std::int64_t experts, std::int64_t choices, std::int64_t scalar) {
   return {"router_backward", rows * (experts + 1) * scalar + rows * choices * (2 * scalar + expert_bytes),
@@ -169,10 +188,11 @@ void choose_experts(DefaultExec const& exec, PassLedger& passes, Matrix<T> const
                   num_choices, " choices of ", num_experts, " experts for ", rows, " rows, from logits ",
                   logits.extent(0), " x ", logits.extent(1));
   passes.add(choose_pass(rows, num_experts, num_choices, sizeof(T)));
-  Kokkos::parallel_for("orthant::pmm::choose_experts", Rows(exec, 0, rows),
-                       Choose<T>{logits.data(), num_experts, num_choices, noise.deviation, noise.stream,
-                                 noise.first_token, routing.probabilities.data(), routing.log_sum_exp.data(),
-                                 routing.experts.data()});
+  Kokkos::parallel_for(
+      "orthant::pmm::choose_experts", Rows(exec, 0, rows),
+      Choose<T>{logits.data(), num_experts, num_choices, noise.deviation, noise.stream, noise.first_token,
+                routing.biases.extent(0) > 0 ? routing.biases.data() : nullptr, routing.probabilities.data(),
+                routing.log_sum_exp.data(), routing.experts.data()});
 }
 
 template<class T>
@@ -193,9 +213,32 @@ void router_backward(DefaultExec const& exec, PassLedger& passes, Routing<T> con
       "orthant::pmm::router_backward", Rows(exec, 0, routing.num_rows()),
       Backward<T>{routing.probabilities.data(), routing.log_sum_exp.data(), routing.experts.data(),
                   routing.weights.data(), weight_gradient.data(), losses.shares.data(), num_experts,
-                  routing.num_choices(), routing.normalizes,
+                  routing.num_choices(), routing.normalizes, routing.biases.extent(0) > 0,
                   static_cast<T>(losses.balance * static_cast<double>(num_experts) / losses.num_tokens),
                   static_cast<T>(2 * losses.z / losses.num_tokens), logits_gradient.data()});
+}
+
+template<class T>
+void move_biases(DefaultExec const& exec, PassLedger& passes, Vector<T> const& biases,
+                 Vector<T> const& shares, double step, double factor, Vector<T> const& targets) {
+  auto const num_experts = static_cast<std::int64_t>(biases.extent(0));
+  passes.add(biases_pass(num_experts, sizeof(T)));
+  auto const its_step = static_cast<T>(step), its_factor = static_cast<T>(factor);
+  auto const mean = T{1} / static_cast<T>(num_experts);
+  auto const rounding = mean * static_cast<T>(1e-6); // of the shares
+  T const* const from = biases.data();
+  T const* const share = shares.data();
+  T* const to = targets.data();
+  Kokkos::parallel_for(
+      "orthant::pmm::move_biases", Rows(exec, 0, num_experts), KOKKOS_LAMBDA(std::int64_t e) {
+        auto const error = mean - share[e];
+        auto const sign = error > rounding ? T{1} : error < -rounding ? T{-1} : T{0};
+        to[e] = its_factor * (from[e] + its_step * sign);
+      });
+}
+
+void plan_move_biases(StepPlan& step, std::int64_t num_experts) {
+  step.add_pass(biases_pass(num_experts, step.scalar_bytes(1)));
 }
 
 void plan_choose_experts(StepPlan& step, std::int64_t num_rows, std::int64_t num_experts,
@@ -223,6 +266,8 @@ void plan_routing(StepPlan& step, std::string const& label, std::int64_t num_row
   template void choose_experts(DefaultExec const&, PassLedger&, Matrix<T> const&, RouterNoise const&,        \
                                Routing<T> const&);                                                           \
   template void weigh_experts(DefaultExec const&, PassLedger&, Routing<T> const&);                           \
+  template void move_biases(DefaultExec const&, PassLedger&, Vector<T> const&, Vector<T> const&, double,     \
+                            double, Vector<T> const&);                                                       \
   template void router_backward(DefaultExec const&, PassLedger&, Routing<T> const&, Vector<T> const&,        \
                                 RouterLosses<T> const&, Matrix<T> const&);
 ORTHANT_INSTANTIATE(float)

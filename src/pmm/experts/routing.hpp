@@ -9,6 +9,11 @@
 //   w_ik   := p_i,e_ik                                          K = 1, or weights that are not normalized
 //   w_ik   := p_i,e_ik / sum of the p of the kept choices       K > 1
 //
+// With biases b, which are not trained, the gates are sigmoids, and the choice alone is biased (Wang et al., arXiv 2408.15664):
+//
+//   p_i    := sigmoid(l_i)
+//   e_ik   := the expert of the k-th largest p_ie + b_e (+ noise)          w_ik as above
+//
 // The gradient by the logits is the sum of the gradient through the weights and of the gradients of two losses. For N tokens,
 // E experts, and f_e the share of expert e in all choices, dropped or not:
 //
@@ -36,6 +41,7 @@ struct Routing {
   runtime::Vector<std::int32_t> experts; // [rows x choices]; -1 if dropped
   runtime::Vector<T> weights;            // [rows x choices]; 0 if dropped
   bool normalizes = true;                // with more than one choice
+  runtime::Vector<T> biases;             // [experts], of another owner; empty: softmax gates
 
   /// Allocates the arrays; their labels begin with `label`.
   Routing(std::string const& label, std::int64_t num_rows, std::int64_t num_experts, std::int64_t num_choices,
@@ -76,6 +82,13 @@ struct RouterLosses {
   runtime::Vector<T> shares; // [experts] f_e
 };
 
+/// targets := factor (biases + step sign(1 / E - f_e)), with the shares f_e of E experts in all choices: an expert that is chosen too
+/// rarely gets a larger bias. Adds one pass to `passes`. Enqueues on exec; does not fence.
+template<class T>
+void move_biases(runtime::DefaultExec const& exec, runtime::PassLedger& passes,
+                 runtime::Vector<T> const& biases, runtime::Vector<T> const& shares, double step,
+                 double factor, runtime::Vector<T> const& targets);
+
 /// logits_gradient := the gradient by the logits, from weight_gradient [rows x choices], the gradient by the weights, and the
 /// losses.
 template<class T>
@@ -86,6 +99,7 @@ void router_backward(runtime::DefaultExec const& exec, runtime::PassLedger& pass
 /// Add the passes of these functions, and the arrays of a Routing with `label`, to `step`.
 void plan_choose_experts(StepPlan& step, std::int64_t num_rows, std::int64_t num_experts,
                          std::int64_t num_choices);
+void plan_move_biases(StepPlan& step, std::int64_t num_experts);
 void plan_weigh_experts(StepPlan& step, std::int64_t num_rows, std::int64_t num_choices);
 void plan_router_backward(StepPlan& step, std::int64_t num_rows, std::int64_t num_experts,
                           std::int64_t num_choices);

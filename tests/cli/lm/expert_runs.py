@@ -10,9 +10,10 @@ import os
 import re
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.path[:0] = [os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", *parts) for parts in ([], ["..", "faults"])]
+import hdf5  # noqa: E402
 from language_models import Place, check, losses_of, require_equal, small  # noqa: E402
-from program import expect_mistake, expect_success, run_part  # noqa: E402
+from program import PROGRAM, expect_mistake, expect_success, run_part  # noqa: E402
 
 EXPERTS = ["--experts", "8", "--top-k", "2", "--moe-every", "1", "--layers", "3"]
 
@@ -45,6 +46,59 @@ def kept(_):
     for grid, line in kept_too.items():
         check(line["calls"] < without[grid]["calls"] and line["sent_bytes"] < without[grid]["sent_bytes"], f"{grid}: calls {line['calls']}")
         check(line["array_bytes"] > without[grid]["array_bytes"], f"{grid}: {line['array_bytes']} bytes")
+
+
+def biases(_):
+    """--balance bias: biases move by 0.001 a step against the loads in the metrics, on every grid and after a resume; evaluations read them."""
+    place = Place()
+    weights = place.file("w.h5")
+    model = [*EXPERTS, "--balance", "bias", "--global-batch", "8", "--eval-every", "10", "--save-weights", weights, "--force"]
+    whole = place.train(1, *model)
+    check(whole["step"][-1]["loss"] < whole["step"][0]["loss"] - 0.1, "it does not learn")
+
+    def biases_of(path):
+        with hdf5.File(hdf5.Library(hdf5.library_of(PROGRAM)), path) as file:
+            return [list(file.read(f"/parameters/h.{layer}.mlp.router.bias").values) for layer in range(3)]
+
+    expected = [[0.0] * 8 for _ in range(3)]
+    for line in whole["step"]:
+        for layer, load in enumerate(line["experts"]):
+            for e, tokens in enumerate(load["tokens"]):
+                mean = sum(load["tokens"]) / 8
+                expected[layer][e] += 0.001 * ((tokens < mean) - (tokens > mean))
+
+    def require_biases(what):
+        for layer, (found, wanted) in enumerate(zip(biases_of(weights), expected)):
+            check(max(abs(one - other) for one, other in zip(found, wanted)) < 1e-12, f"biases of layer {layer}, {what}: {found}, not {wanted}")
+
+    require_biases("on one rank")
+    check(any(abs(bias) > 0.0025 for layer in expected for bias in layer), f"biases {expected}")
+    for ranks, grid, axis in ((1, "1x1x1x1", "1"), (2, "2x1x1x1", "2"), (2, "1x1x1x2", "1"), (4, "2x2x1x1", "2"), (4, "2x1x1x2", "1"), (4, "1x1x2x2", "1")):
+        found = place.train(ranks, *model, "--grid", grid, "--expert-axis", axis)
+        require_equal(losses_of(found), losses_of(whole), f"losses on {grid}")
+        check([line["experts"] for line in found["step"]] == [line["experts"] for line in whole["step"]], f"loads on {grid}")
+        check(abs(found["eval"][-1]["val_loss"] - whole["eval"][-1]["val_loss"]) <= 1e-10, f"validation loss on {grid}")
+        require_biases(grid)
+    metrics = place.file("e.jsonl")
+    expect_success(2, ["evaluate-lm", "--tokens", place.tokens, "--weights", weights, "--compute-dtype", "fp64", "--metrics", metrics])
+    with open(metrics, encoding="utf-8") as file:
+        check(abs([json.loads(line) for line in file][-1]["val_loss"] - whole["eval"][-1]["val_loss"]) <= 1e-10, "the loss of evaluate-lm")
+    folder = place.file("biases")
+    writing = [*model, "--checkpoint", folder, "--checkpoint-every", "7"]
+    place.train(2, *writing, "--grid", "1x2x1x1")
+    for name in os.listdir(folder):  # as if it had stopped behind step 14
+        if name in ("checkpoint-000020.h5", "latest"):
+            os.remove(os.path.join(folder, name))
+    require_equal(losses_of(place.train(4, *writing, "--grid", "2x1x1x2", "--resume", "auto")), losses_of(whole), "after a resume")
+    require_biases("after a resume")
+    kept = place.train(2, *model, "--grid", "1x1x1x2", "--activation-checkpointing", "full")
+    require_equal(losses_of(kept), losses_of(whole), "computed again")
+    require_biases("of layers that are computed again")
+    train = ["train-lm", "--tokens", place.tokens, "--balance", "bias"]
+    expect_mistake(2, train, r"--balance is for layers with experts; give --experts, too")
+    expect_mistake(2, [*train, "--experts", "4", "--balance-loss", "0.1"], r"--balance-loss is for --balance loss; leave it out")
+    expect_mistake(2, [*train, "--experts", "4", "--z-loss", "0.1"], r"--balance bias has no losses of the router: leave out --balance-loss and --z-loss")
+    expect_mistake(1, ["export-weights", weights, "-o", place.file("hf"), "--format", "hf"], r"no model_type of Hugging Face has this architecture")
 
 
 def placed(_):
@@ -202,4 +256,4 @@ def mistakes(_):
 
 
 if __name__ == "__main__":
-    raise SystemExit(run_part(kept, placed, uneven, processes, deepseek, mistakes))
+    raise SystemExit(run_part(biases, kept, placed, uneven, processes, deepseek, mistakes))

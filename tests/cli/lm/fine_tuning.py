@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trainings of some of the weights of a language model: fine_tuning.py PROGRAM PART"""
 
+import json
+import math
 import os
 import re
 import subprocess
@@ -74,4 +76,115 @@ def schedules(_):
     expect_mistake(1, [*train, "--steps", "20", "--resume", "auto"], r"--resume-override length")
 
 
-sys.exit(run_part(frozen, schedules))
+def val_loss(place, weights, *arguments, ranks=1):
+    metrics = place.file("e.jsonl")
+    expect_success(ranks, ["evaluate-lm", "--tokens", place.tokens, "--weights", weights, "--compute-dtype", "fp64", "--metrics", metrics, *arguments])
+    with open(metrics, encoding="utf-8") as file:
+        loss = [json.loads(line) for line in file][-1]["val_loss"]
+    os.remove(metrics)
+    return loss
+
+
+def adapters(_):
+    """Low-rank adapters: the losses of one rank on every grid and after a resume, a base that keeps its bits, and one network in
+    training, evaluation and export."""
+    place = Place()
+    for model, targets, names in ((["--arch", "llama", "--kv-heads", "2", "--dropout", "0.1"], "q,v,o,gate,down", ["attn.c_attn", "mlp.c_fc", "mlp.c_proj"]),
+                                  (["--activation", "gelu_tanh"], "k,up", ["attn.c_attn", "mlp.c_fc"])):
+        weights, tuned = place.file("w.h5"), place.file("tuned.h5")
+        place.train(1, *model, "--save-weights", weights, "--force", steps=10)
+        tuning = [*model, "--init-from", weights, "--save-weights", tuned, "--lora-rank", "3", "--lora-alpha", "6", "--lora-targets", targets, "--lr",
+                  "0.02", "--accumulate", "2", "--global-batch", "8", "--eval-every", "10", "--force"]
+        whole = place.train(1, *tuning)
+        check(whole["step"][-1]["loss"] < whole["step"][0]["loss"] - 0.005, f"it does not learn: {losses_of(whole)}")
+        check(re.search(r"trains +\d+ of \d+ parameters", whole["output"]), whole["output"])
+        loss = whole["eval"][-1]["val_loss"]
+        for ranks, grids in GRIDS.items():
+            for grid in grids:
+                found = place.train(ranks, *tuning, "--grid", grid)
+                require_equal(losses_of(found), losses_of(whole), f"losses on {grid}")
+                check(abs(found["eval"][-1]["val_loss"] - loss) <= 1e-10, f"validation loss on {grid}")
+                for name in ["wte.weight", "ln_f.weight", *(f"h.1.{name}.weight" for name in names)]:
+                    check(has_same_bits(weights, tuned, name), f"{name} after a training on {grid}")
+        for ranks, grid in ((1, "1x1x1x1"), (2, "1x2x1x1"), (2, "1x1x1x2")):
+            check(abs(val_loss(place, tuned, "--grid", grid, ranks=ranks) - loss) <= 1e-10, "the loss of evaluate-lm")
+        check(abs(val_loss(place, weights) - loss) > 0.002, "the adapters have no effect")
+        folder, back = place.file("hf" + targets), place.file("back.h5")
+        expect_success(1, ["export-weights", tuned, "-o", folder, "--format", "hf"])
+        expect_success(1, ["import-weights", folder, "-o", back, "--force"])
+        check(abs(val_loss(place, back, "--sequence", "16") - loss) <= 1e-10, "the loss of the exported weights")
+        folder = place.file("checkpoints" + targets)
+        writing = [*tuning, "--checkpoint", folder, "--checkpoint-every", "7"]
+        place.train(2, *writing, "--grid", "1x2x1x1")
+        for name in os.listdir(folder):  # as if it had stopped behind step 14
+            if name in ("checkpoint-000020.h5", "latest"):
+                os.remove(os.path.join(folder, name))
+        found = place.train(4, *writing, "--grid", "2x1x1x2", "--resume", "auto")
+        require_equal(losses_of(found), losses_of(whole), "losses after a resume")
+        check(has_same_bits(weights, tuned, "h.0.attn.c_attn.weight"), "the base after a resume")
+        # Adapters of adapted weights: these are the base now.
+        again = place.train(1, *[tuned if word == weights else place.file("again.h5") if word == tuned else word for word in tuning], steps=6)
+        check(again["step"][0]["loss"] < whole["step"][0]["loss"] - 0.002, "does not begin with both")
+    peft = place.file("peft")
+    expect_success(1, ["export-weights", tuned, "-o", peft, "--format", "peft"])
+    with open(os.path.join(peft, "adapter_config.json"), encoding="utf-8") as file:
+        config = json.load(file)
+    check(config["r"] == 3 and config["lora_alpha"] == 6 and config["target_modules"] == ["attn.c_attn", "mlp.c_fc"], f"{config}")
+    train = ["train-lm", "--tokens", place.tokens, "--steps", "20", *small("--lora-rank", "2")]
+    expect_mistake(2, train, r"--lora-rank 2 adapts weights that are trained; name them with --init-from")
+    with_weights = [*train, "--init-from", weights, "--activation", "gelu_tanh"]
+    expect_mistake(2, [*with_weights, "--lora-targets", "q,x"], r"--lora-targets: 'x' is none of q, k, v, o, gate, up, down")
+    expect_mistake(2, [*with_weights, "--lora-targets", "q,q"], r"--lora-targets has q twice")
+    expect_mistake(2, [*with_weights, "--lora-targets", "gate"], r"--lora-targets gate is for --activation swiglu")
+    expect_mistake(2, [*with_weights, "--freeze", "h.0.*"], r"--freeze h\.0\.\*: with --lora-rank all weights are frozen")
+    expect_mistake(2, ["train-lm", "--tokens", place.tokens, "--lora-alpha", "8"], r"--lora-alpha is of adapters; give --lora-rank, too")
+    expect_mistake(1, ["export-weights", weights, "-o", place.file("none"), "--format", "peft"], r"'.*w\.h5' has no adapters; train-lm --lora-rank trains some")
+
+
+def leaves_out(tokens, one_in):
+    """The hash of --goldfish, by its definition."""
+    hashed, mask = 0, 2**64 - 1
+    for token in tokens:
+        hashed = (hashed + 0x9E3779B97F4A7C15 + token) & mask
+        hashed = ((hashed ^ (hashed >> 30)) * 0xBF58476D1CE4E5B9) & mask
+        hashed = ((hashed ^ (hashed >> 27)) * 0x94D049BB133111EB) & mask
+        hashed ^= hashed >> 31
+    return hashed % one_in == 0
+
+
+def losses(_):
+    """--goldfish and --label-smoothing: the losses of one rank on every grid, evaluations without either, and the first loss by hand."""
+    place = Place(content=b"abcd" * 200)  # 720 tokens to train on: the same 4 contexts everywhere
+    plain = place.train(1, "--eval-every", "10", steps=10)
+    tokens = sorted("abcd")
+    for history in range(1, 9):
+        contexts = [[(start + k) % 4 for k in range(history)] for start in range(4)]
+        left_out = [tokens[(context[-1] + 1) % 4] for context in contexts if leaves_out(context, 2)]
+        if 0 < len(left_out) < 4:
+            break
+    goldfish = ["--goldfish", f"2,{history}", "--eval-every", "10"]
+    place.train(1, *goldfish, "--save-weights", place.file("w.h5"), "--force", steps=300)
+    # Tokens that are never trained are not predicted: the validation loss stays high, with the share of these.
+    with_all = place.train(1, "--eval-every", "300", steps=300)["eval"][-1]
+    without = place.train(1, "--goldfish", f"2,{history}", "--eval-every", "300", steps=300)["eval"][-1]
+    check(with_all["val_acc"] > 0.99 and abs(without["val_acc"] - (1 - len(left_out) / 4)) < 0.02, f"{left_out}: {with_all}, {without}")
+    for words in (goldfish, ["--label-smoothing", "0.2", "--eval-every", "10"], [*goldfish, "--label-smoothing", "0.1", "--accumulate", "2", "--global-batch", "8"]):
+        whole = place.train(1, *words)
+        for ranks, grids in GRIDS.items():
+            for grid in grids:
+                found = place.train(ranks, *words, "--grid", grid)
+                require_equal(losses_of(found), losses_of(whole), f"{words} on {grid}")
+                check(abs(found["eval"][-1]["val_loss"] - whole["eval"][-1]["val_loss"]) <= 1e-10, f"validation loss of {words} on {grid}")
+    # With weights near zero all logits are near zero: (1 - e) log V + e log V, and a smoothed loss stays above the entropy of its targets.
+    smoothed = losses_of(place.train(1, "--label-smoothing", "0.2", "--lr", "0.01", steps=300))[300]
+    share = 0.2 / 4
+    entropy = -(1 - 3 * share) * math.log(1 - 3 * share) - 3 * share * math.log(share)
+    check(entropy - 1e-9 < smoothed < entropy + 0.01, f"{smoothed}, not {entropy}")
+    check(losses_of(plain)[1] > 1, "a loss before training")
+    train = ["train-lm", "--tokens", place.tokens]
+    for word in ("4", "1,13", "4,0", "4,13,1", "four", "-4,13"):
+        expect_mistake(1, [*train, "--goldfish", word], rf"--goldfish '{word}': give none, or K,H such as 4,13")
+    expect_mistake(1, [*train, "--label-smoothing", "1"], r"--label-smoothing: is 1, but must be at least 0 and at most 0\.999")
+
+
+sys.exit(run_part(losses, frozen, schedules, adapters))

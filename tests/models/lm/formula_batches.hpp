@@ -49,6 +49,7 @@ class LmTrainer {
         batches_(the_case, network_, loss_, num_steps, num_accumulated),
         trainer_(grid, network_, loss_, batches_, of_one_epoch(std::move(settings))) {
     set_formula_parameters(network_.parameters());
+    clear_other_targets(the_case.settings, network_.parameters());
   }
 
   [[nodiscard]] models::Trainer<double>& trainer() { return trainer_; }

@@ -6,6 +6,7 @@
 
 #include "models/formula_parameters.hpp"
 #include "models/lm/plan/transformer_plan.hpp"
+#include "models/lm/transformer/adapters.hpp"
 #include "models/lm/transformer/transformer.hpp"
 #include "models/training/trainer.hpp"
 #include "support/dist_checks.hpp"
@@ -119,6 +120,22 @@ Dense whole_of(models::Parameter<T> const& parameter, runtime::Vector<T> const& 
   return whole;
 }
 
+/// Sets the numbers of each adapter's B that are in columns of other targets to zero.
+template<class T>
+void clear_other_targets(models::TransformerSettings const& settings,
+                         std::vector<models::Parameter<T>> const& parameters) {
+  for (auto const& parameter : parameters) {
+    if (!parameter.name.ends_with(".lora_B")) continue;
+    auto const stem = parameter.name.substr(0, parameter.name.rfind('.'));
+    auto const slots = models::adapted_columns(settings, stem + ".weight")->slots;
+    auto const numbers = host_copy(parameter.value());
+    for_each_element(parameter, [&](std::int64_t i, std::int64_t j, std::size_t place) {
+      if (slots[static_cast<std::size_t>(j) % slots.size()] != i / settings.adapters.rank) numbers(place) = 0;
+    });
+    Kokkos::deep_copy(parameter.value(), numbers);
+  }
+}
+
 struct LmGradients {
   double loss = 0;
   std::vector<std::string> names;
@@ -130,6 +147,7 @@ template<class T = double>
 LmGradients lm_gradients(pmm::ProcessGrid const& grid, LmCase const& the_case, bool gathers_ahead = false) {
   models::Transformer<T> network(grid, the_case.settings, the_case.num_sequences, the_case.sequence, lm_seed);
   set_formula_parameters(network.parameters());
+  clear_other_targets(the_case.settings, network.parameters());
   network.set_gathers_ahead(gathers_ahead);
   LmBatch const batch(the_case, network.sequences(), 0);
   network.set_tokens(batch.tokens);

@@ -84,6 +84,16 @@ TEST_P(LmStep, WithFrozenWeightsDoesWhatIsListed) {
     expect_listed_step(the_case, 2, sums);
 }
 
+TEST_P(LmStep, WithAdaptersDoesWhatIsListed) {
+  for (auto const* const name : {"gpt", "llama"}) {
+    SCOPED_TRACE(name);
+    auto the_case = lm_case(lm_reference(ORTHANT_LM_REFERENCE_FOLDER).at(name));
+    the_case.settings.adapters = {2, 16, {"q", "v", "o", "up"}};
+    if (!fits(the_case, grid_.shape())) continue;
+    expect_listed_step(the_case, 2, {});
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(AllGrids, LmStep, ::testing::ValuesIn(lm_grids()), GridName());
 
 /// Calls and words of rank 0 along an axis.

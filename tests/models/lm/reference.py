@@ -209,6 +209,33 @@ def parameters(c):
             for p, (name, shape) in enumerate(shapes(c))}
 
 
+def adapters(c, p, rank, alpha, targets):
+    """The weights with low-rank adapters, as functions of their factors, and the factors. A factor B has no numbers in columns of other targets."""
+    d, r = head_width(c), c["heads"] // c["kv_heads"]
+    kinds = {"attn.c_attn": ["q"] * (r * d) + ["k"] * d + ["v"] * d, "attn.c_proj": ["o"], "mlp.c_proj": ["down"],
+             "mlp.c_fc": ["gate", "up"] if c["swiglu"] else ["up"]}
+    factors, masks = {}, {}
+    for name, shape in shapes(c):
+        stem = name.removesuffix(".weight")
+        kind = kinds.get(stem.split(".", 2)[-1])
+        chosen = [target for target in dict.fromkeys(kind or []) if target in targets] if name.endswith(".weight") else []
+        if not chosen:
+            continue
+        mask = np.array([[kind[j % len(kind)] == target for j in range(shape[1])] for target in chosen for _ in range(rank)], float)
+        for suffix, size in ((".lora_A", (shape[0], len(mask))), (".lora_B", (len(mask), shape[1]))):
+            number = len(p) + len(factors)
+            factors[stem + suffix] = torch.tensor(start(stem + suffix, size, number) * (mask if suffix == ".lora_B" else 1), requires_grad=True)
+        masks[stem] = torch.tensor(mask)
+
+    def merged():
+        weights = dict(p)
+        for stem, mask in masks.items():
+            weights[stem + ".weight"] = p[stem + ".weight"] + alpha / rank * factors[stem + ".lora_A"] @ (factors[stem + ".lora_B"] * mask)
+        return weights
+
+    return merged, factors
+
+
 def told(array):
     """The norm and the sums with the probes."""
     i, j = indices(array.shape)
@@ -227,11 +254,17 @@ def matches(name, patterns):
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def training(c, num_steps, accumulate, clip_norm, freeze=(), no_decay=()):
+def training(c, num_steps, accumulate, clip_norm, freeze=(), no_decay=(), lora=None):
     """Step s reads batches accumulate s + k, keyed by their numbers. AdamW decays matrices only, and none that matches no_decay."""
     p = parameters(c)
     for name, x in p.items():
         x.requires_grad_(not matches(name, freeze))
+    merged = lambda: p  # noqa: E731
+    if lora:
+        for x in p.values():
+            x.requires_grad_(False)
+        merged, factors = adapters(c, p, lora["rank"], lora["alpha"], lora["targets"])
+        p = p | factors
     trained = {name: x for name, x in p.items() if x.requires_grad}
     decayed = [x for name, x in trained.items() if x.ndim == 2 and not matches(name, no_decay)]
     others = [x for name, x in trained.items() if x.ndim == 1 or matches(name, no_decay)]
@@ -240,14 +273,14 @@ def training(c, num_steps, accumulate, clip_norm, freeze=(), no_decay=()):
     losses, clipped = [], 0
     for step in range(num_steps):
         optimizer.zero_grad()
-        parts = [sum_of_losses(c, p, accumulate * step + k, accumulate * step + k) for k in range(accumulate)]
+        parts = [sum_of_losses(c, merged(), accumulate * step + k, accumulate * step + k) for k in range(accumulate)]
         loss = sum(part[0] for part in parts) / sum(part[1] for part in parts)
         loss.backward()
         clipped += float(torch.nn.utils.clip_grad_norm_(trained.values(), clip_norm)) > clip_norm
         optimizer.step()
         losses.append(loss.item())
     return {"settings": c, "accumulate": accumulate, "clip_norm": clip_norm, "freeze": list(freeze), "no_decay": list(no_decay),
-            "losses": losses, "clipped": clipped,
+            **({"lora": lora} if lora else {}), "losses": losses, "clipped": clipped,
             "parameters": {name: told(x.detach().numpy()) for name, x in p.items()}}
 
 
@@ -258,6 +291,8 @@ def main():
     figures["accumulated"] = training(GPT | CASES["llama_dropout"], 10, 2, 0.5)
     figures["frozen"] = training(GPT | CASES["grouped"], 10, 2, 0.5, ["wte.*", "h.0.attn.*", "*.ln_2.bias", "h.1.mlp.c_fc.weight"],
                                  ["wpe.weight", "h.*.mlp.c_proj.weight"])
+    figures["lora"] = training(GPT | CASES["llama_dropout"], 10, 2, 0.5, lora=dict(rank=3, alpha=4.5, targets=["v", "q", "up", "o"]))
+    figures["lora_gpt"] = training(GPT, 10, 1, 0.5, lora=dict(rank=2, alpha=8.0, targets=["k", "up", "down"]))
     text = json.dumps(figures, indent=1)
     if "--check" in sys.argv[1:]:
         old = json.loads(file.read_text())

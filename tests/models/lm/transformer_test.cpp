@@ -71,6 +71,45 @@ TEST_P(TransformerOnGrid, HasTheLossAndTheGradientsOfPyTorchAndOfOneRank) {
   if (num_cases == 0) GTEST_SKIP() << "heads or sequences cannot be cut";
 }
 
+// dA = s dW B^T, and dB = s A^T dW in the columns of its target.
+TEST_P(TransformerOnGrid, GradientsOfAdaptersAreProjectionsOfThoseOfTheWeights) {
+  auto the_case = lm_case(lm_reference(ORTHANT_LM_REFERENCE_FOLDER).at("llama_dropout"));
+  the_case.settings.adapters = {2, 3.0, {"q", "v", "gate", "down"}};
+  if (!fits(the_case, grid_.shape())) GTEST_SKIP() << "heads or sequences cannot be cut";
+  models::Transformer<double> start(grid_, the_case.settings, the_case.num_sequences, the_case.sequence,
+                                    lm_seed);
+  set_formula_parameters(start.parameters());
+  clear_other_targets(the_case.settings, start.parameters());
+
+  auto const found = lm_gradients(grid_, the_case);
+
+  constexpr auto scale = 1.5;
+  auto num_adapters = 0;
+  for (std::size_t p = 0; p < found.names.size(); ++p) {
+    if (!found.names[p].ends_with(".lora_A")) continue;
+    auto const stem = found.names[p].substr(0, found.names[p].rfind('.'));
+    auto const weight = std::ranges::find(found.names, stem + ".weight") - found.names.begin();
+    auto const& dw = found.gradients[static_cast<std::size_t>(weight)];
+    auto const a = whole_of(start.parameters()[p], start.parameters()[p].value(), false);
+    auto const b = whole_of(start.parameters()[p + 1], start.parameters()[p + 1].value(), false);
+    Dense da(a.rows, a.columns), db(b.rows, b.columns);
+    for (std::int64_t i = 0; i < dw.rows; ++i)
+      for (std::int64_t j = 0; j < dw.columns; ++j)
+        for (std::int64_t k = 0; k < a.columns; ++k) {
+          da(i, k) += scale * dw(i, j) * b(k, j);
+          if (b(k, j) != 0) db(k, j) += scale * a(i, k) * dw(i, j);
+        }
+    ASSERT_GT(norm_of(da), 0);
+    ASSERT_GT(norm_of(db), 0);
+    for (std::size_t n = 0; n < da.numbers.size(); ++n)
+      EXPECT_NEAR(found.gradients[p].numbers[n], da.numbers[n], 1e-14 * norm_of(da)) << stem;
+    for (std::size_t n = 0; n < db.numbers.size(); ++n)
+      EXPECT_NEAR(found.gradients[p + 1].numbers[n], db.numbers[n], 1e-14 * norm_of(db)) << stem;
+    ++num_adapters;
+  }
+  EXPECT_EQ(num_adapters, 6);
+}
+
 // The sum of a softmax's gradient over a row's keys is 0, so a number that is added to all keys has no gradient.
 TEST_P(TransformerOnGrid, BiasesOfKeysHaveNoGradient) {
   auto const the_case = small_gpt();

@@ -56,6 +56,22 @@ class LanguageModelOnGrid : public ::testing::TestWithParam<std::array<int, 4>> 
   models::TrainSettings training_;
 };
 
+// One in K tokens, the same behind the same tokens.
+TEST(Goldfish, LeavesOutOneInKByTheTokensBefore) {
+  models::Goldfish const goldfish{4, 13};
+  std::vector<std::int32_t> tokens(13);
+  auto num_left_out = 0;
+  constexpr auto num_tries = 40'000;
+  for (std::int32_t i = 0; i < num_tries; ++i) {
+    for (std::int32_t k = 0; k < 13; ++k)
+      tokens[static_cast<std::size_t>(k)] = (i * 7919 + k * 104729) % 50257;
+    auto const is_left_out = goldfish.leaves_out(tokens);
+    num_left_out += is_left_out ? 1 : 0;
+    EXPECT_EQ(goldfish.leaves_out(tokens), is_left_out);
+  }
+  EXPECT_NEAR(num_left_out, num_tries / 4, 5 * std::sqrt(num_tries * 0.25 * 0.75));
+}
+
 TEST_P(LanguageModelOnGrid, HoldsAndDoesWhatIsListed) {
   training_.eval_every = 0;
   for (std::int64_t const num_accumulated : {1, 2}) {

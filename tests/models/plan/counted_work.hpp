@@ -68,6 +68,7 @@ inline void CountedWork::expect_counted_kernels() const {
   names.insert({"edge_dots", "edge_spmm", "edge_spmm_transposed", "edge_maximum", "edge_maximum_backward"});
   names.insert({"round_numbers", "widen_numbers", "BlockWriter"});
   names.insert({"add_to_sums", "begin_step", "finish_norms", "scale_loss", "set_count"});
+  names.insert("local_squared_norm"); // of no numbers, if all of a rank's parameters are copies
   // On a device some passes are two kernels with names of their own.
   if (!pmm::runs_on_host) names.insert({"gemm_slabs", "sum_partial_rows", "sum_row_norm_gradient"});
   for (auto const& pass : passes())

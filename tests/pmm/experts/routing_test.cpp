@@ -169,6 +169,84 @@ TEST_F(Router, GradientsAreFiniteDifferences) {
   }
 }
 
+// Gates are sigmoids; biases move the choice, and neither the weights nor their gradients.
+TEST_F(Router, BiasesMoveTheChoiceAlone) {
+  constexpr std::int64_t rows = 5, num_experts = 4;
+  std::vector<double> const biases{0.3, -0.2, 0.05, 0};
+  auto const sigmoid = [](double logit) { return 1 / (1 + std::exp(-logit)); };
+  for (auto const& kind : kinds_of_weights) {
+    std::int64_t const num_choices = kind.first;
+    auto const normalizes = kind.second && num_choices > 1;
+    auto logits = some_logits(rows, num_experts);
+    Routing<double> routing("orthant::testing::routing", rows, num_experts, num_choices, normalizes);
+    routing.biases = device_copy(biases);
+    choose_experts(exec_, passes_, device_matrix(logits), {}, routing);
+    Kokkos::fence();
+    auto experts = on_host(routing.experts);
+    for (std::int64_t i = 0; i < rows; ++i) {
+      std::vector<std::pair<double, std::int32_t>> order;
+      for (std::int32_t e = 0; e < num_experts; ++e)
+        order.emplace_back(-sigmoid(logits(i, e)) - biases[static_cast<std::size_t>(e)], e);
+      std::ranges::sort(order);
+      for (std::int64_t k = 0; k < num_choices; ++k)
+        EXPECT_EQ(experts[static_cast<std::size_t>(i * num_choices + k)],
+                  order[static_cast<std::size_t>(k)].second);
+    }
+    experts[1] = -1; // dropped
+    Kokkos::deep_copy(routing.experts, device_copy(experts));
+    auto const found_weights = weights(routing);
+    std::vector<double> slopes;
+    for (std::int64_t choice = 0; choice < rows * num_choices; ++choice)
+      slopes.push_back(small_real(77, choice, 0));
+    runtime::Matrix<double> const gradient("orthant::testing::gradient", rows, num_experts);
+    router_backward<double>(exec_, passes_, routing, device_copy(slopes),
+                            {0, 0, 1, device_copy(std::vector<double>(num_experts, 0.25))}, gradient);
+    Kokkos::fence();
+    auto const found = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), gradient);
+
+    auto const weight = [&](std::int64_t i, std::int64_t k) {
+      auto const of = [&](std::int64_t j) {
+        auto const e = experts[static_cast<std::size_t>(i * num_choices + j)];
+        return e < 0 ? 0.0 : sigmoid(logits(i, e));
+      };
+      auto sum = 0.0;
+      for (std::int64_t j = 0; j < num_choices; ++j)
+        sum += of(j);
+      return normalizes && sum > 0 ? of(k) / sum : of(k);
+    };
+    auto const loss = [&] {
+      auto total = 0.0;
+      for (std::int64_t choice = 0; choice < rows * num_choices; ++choice)
+        total +=
+            slopes[static_cast<std::size_t>(choice)] * weight(choice / num_choices, choice % num_choices);
+      return total;
+    };
+    for (std::int64_t choice = 0; choice < rows * num_choices; ++choice)
+      EXPECT_NEAR(found_weights[static_cast<std::size_t>(choice)],
+                  weight(choice / num_choices, choice % num_choices), 1e-15);
+    constexpr auto h = 1e-5;
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t e = 0; e < num_experts; ++e) {
+        auto const start = logits(i, e);
+        logits(i, e) = start + h;
+        auto const above = loss();
+        logits(i, e) = start - h;
+        auto const below = loss();
+        logits(i, e) = start;
+        EXPECT_NEAR(found(static_cast<std::size_t>(i), static_cast<std::size_t>(e)),
+                    (above - below) / (2 * h), 1e-9);
+      }
+  }
+}
+
+TEST_F(Router, BiasesMoveAgainstTheLoad) {
+  runtime::Vector<double> const targets("orthant::testing::targets", 4);
+  move_biases(exec_, passes_, device_copy(std::vector{0.5, 0.25, 0.0, -1.0}),
+              device_copy(std::vector{0.25, 0.4, 0.1, 0.25}), 0.125, 0.5, targets);
+  Kokkos::fence();
+  EXPECT_THAT(on_host(targets), ElementsAre(0.25, 0.0625, 0.0625, -0.5));
+}
+
 // The first choice is dropped, and the second has no probability that a double holds.
 TEST_F(Router, AChoiceWithoutProbabilityHasNoGradient) {
   Dense logits(1, 3);

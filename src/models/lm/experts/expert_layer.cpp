@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/lm/experts/expert_layer.hpp"
 
+#include "models/layers/hidden_norm.hpp"
 #include "pmm/gemm/local_gemm.hpp"
 #include "pmm/token_rows/feed_forward.hpp"
 #include "runtime/device/kokkos_compat.hpp"
@@ -61,6 +62,10 @@ Panel<T> block_of_expert(ExpertArray const& array, Vector<T> const& whole, std::
                    static_cast<std::size_t>(array.num_rows), static_cast<std::size_t>(array.num_columns));
 }
 
+/// Step of a bias per training step (DeepSeek-V3, arXiv 2412.19437). The update of a statistic moves it by this share of the way to its
+/// target.
+constexpr double bias_step = 1e-3;
+
 /// Largest number of choices that an expert accepts in this pass; nullopt if there is no limit.
 std::optional<std::int64_t> capacity_in(ExpertPlan const& plan, RouterPass const& pass) {
   if (!pass.trains || !plan.settings.capacity) return std::nullopt;
@@ -85,7 +90,8 @@ ExpertLayer<T>::ExpertLayer(pmm::ProcessGrid const& grid, ExpertPlan const& plan
 
 template<class T>
 void ExpertLayer<T>::route(DefaultExec const& exec, RouterPass const& pass, DistMatrix<T> const& normed) {
-  auto const& routing = memory_->routing;
+  auto& routing = memory_->routing;
+  if (plan_.settings.has_biases) routing.biases = parameters_.biases.local(); // layers share the memory
   auto const& settings = plan_.settings;
   auto& passes = grid_.passes();
   // l := sum_y H[z,y] W_r[y,-]
@@ -115,6 +121,10 @@ void ExpertLayer<T>::route(DefaultExec const& exec, RouterPass const& pass, Dist
   for (auto const count : load.chosen)
     shares.push_back(static_cast<T>(static_cast<double>(count) / num_choices));
   Kokkos::deep_copy(memory_->shares, UnmanagedHostArray<T>(shares.data(), shares.size()));
+  // The targets are summed over z like all small gradients.
+  if (pass.trains && settings.has_biases)
+    pmm::move_biases(exec, passes, parameters_.biases.local(), memory_->shares, bias_step / running_momentum,
+                     1.0 / grid_.size(pmm::Axis::z), parameters_.bias_targets.local());
   if (pass.trains) load_ = std::move(load);
   pmm::weigh_experts(exec, passes, routing);
   for (auto& expert : experts)

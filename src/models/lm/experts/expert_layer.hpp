@@ -89,6 +89,8 @@ struct ExpertLoad {
 template<class T>
 struct ExpertParameters {
   pmm::DistMatrix<T> router, router_gradient;
+  pmm::DistVector<T> biases,
+      bias_targets; // empty unless the choice has biases; a statistic (parameter_update.hpp)
   runtime::Vector<T> up, up_gradient;
   runtime::Vector<T> down, down_gradient;
 };

@@ -300,7 +300,7 @@ HfFamily family_of(TransformerSettings const& s) {
   auto const is_llama = s.positions == Positions::rotary && s.norm == NormKind::rms &&
                         s.activation == FeedForward::swiglu && !s.has_bias;
   if (is_llama && !s.experts.is_on()) return s.has_head_norms ? HfFamily::qwen3 : HfFamily::llama;
-  if (is_llama && !s.experts.has_shared()) {
+  if (is_llama && !s.experts.has_shared() && !s.experts.has_biases) {
     if (s.has_head_norms) return HfFamily::qwen3_moe;
     if (s.experts.every == 1 && (s.experts.normalizes_weights && s.experts.top_k > 1))
       return HfFamily::mixtral;

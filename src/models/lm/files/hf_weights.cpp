@@ -191,8 +191,8 @@ template<class T>
 std::vector<T> numbers_of(Hdf5File const& file, Written const& written) {
   auto const& part = *written.part;
   std::vector<T> ours(static_cast<std::size_t>(num_rows(part) * part.extents.back()));
-  file.read(array_of(part.parameter), Hdf5File::Extents(part.extents.size(), 0), part.extents,
-            std::span<T>(ours));
+  read_merged(file, part.parameter, Hdf5File::Extents(part.extents.size(), 0), part.extents,
+              std::span<T>(ours));
   std::vector<T> theirs(static_cast<std::size_t>(written.tensor.num_elements()));
   for (auto const& columns : part.columns)
     if (columns.tensor == written.tensor.name)
@@ -238,21 +238,25 @@ void write_shards(Hdf5File const& file, std::vector<Written> const& all,
 
 } // namespace
 
+void make_empty_folder(std::filesystem::path const& output) {
+  if (std::filesystem::exists(output) &&
+      (!std::filesystem::is_directory(output) || !std::filesystem::is_empty(output)))
+    throw_user("export-weights: '{}' is not an empty folder; name a new one", output.string());
+  std::error_code error;
+  std::filesystem::create_directories(output, error);
+  if (error) throw_user("export-weights: '{}' cannot be made: {}", output.string(), error.message());
+}
+
 void export_hf_weights(runtime::Communicator const& comm, std::filesystem::path const& weights,
                        TransformerSettings const& settings, std::filesystem::path const& output) {
   runtime::together(comm, [&] {
     if (!comm.is_root()) return;
     auto const family = family_of(settings);
-    if (std::filesystem::exists(output) &&
-        (!std::filesystem::is_directory(output) || !std::filesystem::is_empty(output)))
-      throw_user("export-weights: '{}' is not an empty folder; name a new one", output.string());
     auto const file = Hdf5File::open(weights);
     auto const is_double = file.type(array_of("wte.weight")) == runtime::Hdf5Type::float64;
     auto const parts = parts_of(family, settings);
     auto const text = hf_config_text(settings, is_double ? "float64" : "float32");
-    std::error_code error;
-    std::filesystem::create_directories(output, error);
-    if (error) throw_user("export-weights: '{}' cannot be made: {}", output.string(), error.message());
+    make_empty_folder(output);
     if (is_double)
       write_shards<double>(file, tensors_of(parts, runtime::TensorType::float64), output);
     else

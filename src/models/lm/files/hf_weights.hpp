@@ -20,6 +20,9 @@ void import_hf_weights(runtime::Communicator const& comm, std::filesystem::path 
                        HfConfig const& config, std::filesystem::path const& output,
                        Architecture const& architecture, std::string const& tokenizer);
 
+/// Makes the folder of an export. Throws UserError if it exists and is not empty, or if it cannot be made.
+void make_empty_folder(std::filesystem::path const& output);
+
 /// Writes a folder with config.json, safetensors in shards of at most 5 GB, and the tokenizer.json that the file holds. Collective over
 /// `comm`. Throws UserError if the architecture has no model_type, or if the folder exists and is not empty.
 void export_hf_weights(runtime::Communicator const& comm, std::filesystem::path const& weights,

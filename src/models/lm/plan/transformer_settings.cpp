@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 #include <fmt/format.h>
+#include <set>
 
 namespace orthant::models {
 
@@ -26,6 +27,8 @@ void require_valid(ExpertSettings const& s, std::int64_t num_layers) {
   if (s.planned_imbalance && !(*s.planned_imbalance >= 1 && std::isfinite(*s.planned_imbalance)))
     runtime::throw_user("--expert-imbalance {}: the most chosen expert has at least the mean load, 1",
                         *s.planned_imbalance);
+  if (s.has_biases && (s.balance_loss > 0 || s.z_loss > 0))
+    runtime::throw_user("--balance bias has no losses of the router: leave out --balance-loss and --z-loss");
   for (auto const coefficient : {s.balance_loss, s.z_loss, s.noise})
     if (!(coefficient >= 0 && std::isfinite(coefficient)))
       runtime::throw_user("{}: the losses and the noise of the router are at least 0", coefficient);
@@ -98,6 +101,27 @@ void require_valid_scaling(pmm::RotaryScaling const& scaling) {
                       factor, low, high, num_positions);
 }
 
+void require_valid_adapters(TransformerSettings const& s) {
+  auto const& adapters = s.adapters;
+  if (!adapters.is_on()) return;
+  if (!(adapters.alpha > 0 && std::isfinite(adapters.alpha)))
+    runtime::throw_user("--lora-alpha {}; give a number above 0", adapters.alpha);
+  if (adapters.targets.empty()) runtime::throw_user("--lora-targets names no target; give some, such as q,v");
+  static std::set<std::string> const of_attention{"q", "k", "v", "o"}, of_feed_forward{"gate", "up", "down"};
+  std::set<std::string> seen;
+  for (auto const& target : adapters.targets) {
+    if (!of_attention.contains(target) && !of_feed_forward.contains(target))
+      runtime::throw_user("--lora-targets: '{}' is none of q, k, v, o, gate, up, down", target);
+    if (!seen.insert(target).second) runtime::throw_user("--lora-targets has {} twice", target);
+    if (target == "gate" && s.activation != FeedForward::swiglu)
+      runtime::throw_user("--lora-targets gate is for --activation swiglu: leave it out");
+    if (of_feed_forward.contains(target) && s.experts.has_all_layers())
+      runtime::throw_user("--lora-targets {} is of feed-forward networks, and all layers have experts: leave "
+                          "it out",
+                          target);
+  }
+}
+
 } // namespace
 
 void require_valid(TransformerSettings const& s) {
@@ -133,6 +157,7 @@ void require_valid(TransformerSettings const& s) {
     runtime::throw_user("--keep-collectives is for layers that are computed again; give "
                         "--activation-checkpointing full or N, too");
   require_valid(s.experts, s.num_layers);
+  require_valid_adapters(s);
 }
 
 } // namespace orthant::models

@@ -33,9 +33,11 @@ struct ExpertSettings {
   std::optional<double> capacity = std::nullopt;
   CapacityGroup capacity_group = CapacityGroup::step;
   bool normalizes_weights = true; // top_k > 1: a token's weights are divided by their sum, as in Mixtral
-  double balance_loss = 0;        // coefficient of the balance loss of the router (pmm/experts/routing.hpp)
-  double z_loss = 0;              // coefficient of its z-loss
-  double noise = 0; // standard deviation of the noise on the logits for the choice, in training only
+  bool has_biases =
+      false; // sigmoid gates, and biases for the choice that balance the loads (pmm/experts/routing.hpp)
+  double balance_loss = 0; // coefficient of the balance loss of the router (pmm/experts/routing.hpp)
+  double z_loss = 0;       // coefficient of its z-loss
+  double noise = 0;        // standard deviation of the noise on the logits for the choice, in training only
   /// Load of the most chosen expert over the mean load, which predictions assume if they do not know the loads. nullopt:
   /// predictions of time assume 1, predictions of memory the middle of the possible range (plan_for_memory()).
   std::optional<double> planned_imbalance = std::nullopt;
@@ -52,6 +54,17 @@ struct ExpertSettings {
 
 /// Throws UserError if the settings contradict one another, for example if top_k exceeds num_experts.
 void require_valid(ExpertSettings const& settings, std::int64_t num_layers);
+
+/// Settings of low-rank adapters (lm/transformer/adapters.hpp). With adapters, all other parameters are frozen.
+struct AdapterSettings {
+  std::int64_t rank = 0;            // 0: no adapters
+  double alpha = 16;                // the product of the factors is multiplied by alpha / rank
+  std::vector<std::string> targets; // of q, k, v, o, gate, up and down, as in Llama
+
+  [[nodiscard]] bool is_on() const { return rank > 0; }
+  [[nodiscard]] double scale() const { return alpha / static_cast<double>(rank); }
+  friend bool operator==(AdapterSettings const&, AdapterSettings const&) = default;
+};
 
 enum class Positions : std::uint8_t { learned, rotary };
 enum class NormKind : std::uint8_t { layer, rms };
@@ -85,6 +98,7 @@ struct TransformerSettings {
   bool has_head_norms =
       false; // RMSNorm of each head's query and key, with one scale per number of a head, as in Qwen3
   ExpertSettings experts;
+  AdapterSettings adapters;
   std::vector<std::string> frozen = {}; // patterns of names of parameters that training does not change
   std::int64_t checkpoint_every = 0;    // layers per kept input (activation checkpointing); 0 keeps all
   bool keeps_collectives = false; // also keeps results of collectives, so recomputing does not communicate

@@ -103,10 +103,12 @@ LanguageModel<T>::LanguageModel(pmm::ProcessGrid const& grid, TransformerSetting
       network_(grid, with_losses_of_a_pass(model, sequences.num_accumulated), sequences.num_sequences(),
                sequences.sequence, sequences.seed),
       loss_(grid, network_.logits_placement(), pmm::LossKind::softmax),
-      rows_(network_, loss_, file, sequences.num_accumulated),
+      rows_(network_, loss_, file, sequences.num_accumulated, sequences.goldfish),
       source_(grid, rows_, file, sequences),
       update_(std::make_shared<ParameterUpdate<T>>(grid, network_.parameters(), training)),
-      trainer_(grid, network_, loss_, source_, training, update_) {}
+      trainer_(grid, network_, loss_, source_, training, update_) {
+  if (training.loss.label_smoothing > 0) loss_.set_label_smoothing(training.loss.label_smoothing);
+}
 
 template<class T>
 std::int64_t LanguageModel<T>::num_parameters() {
@@ -120,7 +122,7 @@ template<class T>
 std::int64_t LanguageModel<T>::num_trained_parameters() {
   std::int64_t sum = 0;
   for (auto const& parameter : network_.parameters())
-    if (parameter.is_trained()) sum += parameter.num_numbers();
+    if (!parameter.is_frozen) sum += parameter.num_numbers();
   return sum;
 }
 

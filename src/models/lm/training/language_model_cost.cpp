@@ -47,19 +47,19 @@ TransformerPlan plan_for_memory(TransformerPlan plan, pmm::GridShape const& shap
 
 void plan_language_model_arrays(pmm::StepPlan& step, TransformerPlan const& plan,
                                 SequenceSettings const& sequences, OptimizerSettings const& optimizer) {
-  auto const parameters = trained_of(parameters_of(step.shape(), step.coordinates(), plan));
+  auto const parameters = moving_of(parameters_of(step.shape(), step.coordinates(), plan));
   auto const lengths = lengths_of(step, parameters);
   plan_transformer_arrays(step, plan);
   pmm::plan_loss_arrays(step, plan.logits, pmm::LossKind::softmax);
   plan_sequence_rows_arrays(step, plan.sequences.size() * plan.sequence, sequences.num_accumulated);
-  plan_update_arrays(step, optimizer, lengths);
+  plan_update_arrays(step, optimizer, lengths_of(step, trained_of(parameters)));
   plan_gradient_sum_array(step, lengths, sequences.num_accumulated, numbers_of_experts(step, parameters));
 }
 
 void plan_language_model_step(pmm::StepPlan& step, TransformerPlan const& plan,
                               SequenceSettings const& sequences, OptimizerSettings const& optimizer,
                               std::int64_t bucket_bytes) {
-  auto const parameters = trained_of(parameters_of(step.shape(), step.coordinates(), plan));
+  auto const parameters = moving_of(parameters_of(step.shape(), step.coordinates(), plan));
   auto const lengths = lengths_of(step, parameters);
   auto const num_of_experts = numbers_of_experts(step, parameters);
   for (std::int64_t k = 0; k < sequences.num_accumulated; ++k) {
@@ -72,7 +72,11 @@ void plan_language_model_step(pmm::StepPlan& step, TransformerPlan const& plan,
   step.add_call(runtime::Operation::all_reduce, pmm::batch_axes(step.shape()),
                 loss_and_count * std::int64_t{sizeof(double)});
   plan_gradient_sum(step, lengths, sequences.num_accumulated, bucket_bytes, num_of_experts);
-  plan_update(step, optimizer, lengths, normed_lengths_of(step, parameters));
+  auto const trained = trained_of(parameters);
+  std::vector<std::int64_t> statistics;
+  for (std::size_t p = 0; p < parameters.size(); ++p)
+    if (parameters[p].role == ParameterRole::statistic) statistics.push_back(lengths[p]);
+  plan_update(step, optimizer, lengths_of(step, trained), normed_lengths_of(step, trained), statistics);
 }
 
 template<class T>
@@ -95,7 +99,7 @@ MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, TransformerPlan con
                                SequenceSettings const& sequences, OptimizerSettings const& optimizer) {
   auto estimate = estimate_memory<T>(grid.shape(), grid.coordinates(), plan, sequences, optimizer);
   pmm::StepPlan const step(grid.shape(), grid.coordinates(), sizeof(T));
-  auto const parameters = trained_of(parameters_of(grid.shape(), grid.coordinates(), plan));
+  auto const parameters = moving_of(parameters_of(grid.shape(), grid.coordinates(), plan));
   estimate.messages +=
       bytes_of_early_sums(grid, step, lengths_of(step, parameters), numbers_of_experts(step, parameters));
   return estimate;

@@ -7,6 +7,18 @@
 
 namespace orthant::models {
 
+/// Mixes each token into 64 bits by the finalizer of splitmix64.
+bool Goldfish::leaves_out(std::span<std::int32_t const> tokens) const {
+  std::uint64_t hash = 0;
+  for (auto const token : tokens) {
+    hash += 0x9e3779b97f4a7c15 + static_cast<std::uint64_t>(token);
+    hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9;
+    hash = (hash ^ (hash >> 27)) * 0x94d049bb133111eb;
+    hash ^= hash >> 31;
+  }
+  return hash % static_cast<std::uint64_t>(one_in) == 0;
+}
+
 template<class T>
 SequenceSource<T>::SequenceSource(pmm::ProcessGrid const& grid, SequenceRows<T>& rows,
                                   tokens::TokenFile const& file, SequenceSettings const& settings)
@@ -52,12 +64,13 @@ void plan_sequence_rows_arrays(pmm::StepPlan& step, std::int64_t num_rows, std::
 
 template<class T>
 SequenceRows<T>::SequenceRows(Transformer<T>& network, pmm::RowLoss<T>& loss, tokens::TokenFile& file,
-                              std::int64_t num_accumulated)
+                              std::int64_t num_accumulated, Goldfish const& goldfish)
     : network_(network),
       loss_(loss),
       file_(file),
       sequence_(network.sequence_length()),
-      window_(static_cast<std::size_t>(sequence_ + 1)) {
+      goldfish_(goldfish),
+      window_(static_cast<std::size_t>(sequence_ + 1 + goldfish.history)) {
   if (auto const num_tokens = file.vocabulary().size(); num_tokens > network.settings().vocabulary)
     runtime::throw_user("'{}' has tokens up to {}, beyond the model's vocabulary of {}", file.name(),
                         num_tokens - 1, network.settings().vocabulary);
@@ -78,13 +91,23 @@ std::span<std::int32_t> SequenceRows<T>::of_sequence(std::vector<std::int32_t>& 
 
 template<class T>
 void SequenceRows<T>::read(std::int64_t s, tokens::Part part, std::int64_t begin) {
+  auto const num_before =
+      part == tokens::Part::train && goldfish_.is_on() ? std::min(goldfish_.history, begin) : 0;
   auto const num_read = std::min(sequence_ + 1, file_.num_tokens(part) - begin);
   auto const num_predicted = num_read - 1;
-  auto const window = std::span(window_).first(static_cast<std::size_t>(num_read));
-  file_.read(part, begin, window);
+  auto const all = std::span(window_).first(static_cast<std::size_t>(num_before + num_read));
+  file_.read(part, begin - num_before, all);
+  auto const window = all.subspan(static_cast<std::size_t>(num_before));
   clear(s);
   std::ranges::copy(window.first(static_cast<std::size_t>(num_predicted)), of_sequence(ids_, s).begin());
-  std::ranges::copy(window.subspan(1), of_sequence(classes_, s).begin());
+  auto const classes = of_sequence(classes_, s);
+  std::ranges::copy(window.subspan(1), classes.begin());
+  if (part != tokens::Part::train || !goldfish_.is_on()) return;
+  for (std::int64_t t = 0; t < num_predicted; ++t)
+    if (auto const first = num_before + t + 1 - goldfish_.history; first >= 0)
+      if (goldfish_.leaves_out(
+              all.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(goldfish_.history))))
+        classes[static_cast<std::size_t>(t)] = ignored;
 }
 
 template<class T>

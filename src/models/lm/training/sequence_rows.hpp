@@ -9,9 +9,22 @@
 #include "pmm/rows/row_loss.hpp"
 #include "tokens/token_file.hpp"
 
+#include <span>
 #include <vector>
 
 namespace orthant::models {
+
+/// Goldfish loss: a token is left out of the loss of training if a hash of the `history` tokens before it is divisible by `one_in`. The
+/// network is thus never trained to continue a passage exactly. Equal passages leave out the same tokens, wherever they occur. Tokens with
+/// fewer tokens before them in the training part are kept. Source: Hans et al. (arXiv 2406.10209).
+struct Goldfish {
+  std::int64_t one_in = 0;  // K; 0: no token is left out
+  std::int64_t history = 0; // H
+
+  [[nodiscard]] bool is_on() const { return one_in > 0; }
+  /// Whether the token behind these `history` tokens is left out.
+  [[nodiscard]] bool leaves_out(std::span<std::int32_t const> tokens) const;
+};
 
 /// Adds the arrays of SequenceRows to `step`. `num_rows`: tokens per pass on this rank. `num_accumulated`: passes per step.
 void plan_sequence_rows_arrays(pmm::StepPlan& step, std::int64_t num_rows, std::int64_t num_accumulated);
@@ -22,7 +35,7 @@ class SequenceRows {
   /// `num_accumulated`: passes per step. All references must outlive this object. Throws UserError if the vocabulary of the
   /// file is larger than the network's.
   SequenceRows(Transformer<T>& network, pmm::RowLoss<T>& loss, tokens::TokenFile& file,
-               std::int64_t num_accumulated);
+               std::int64_t num_accumulated, Goldfish const& goldfish = {});
 
   [[nodiscard]] std::int64_t sequence() const { return sequence_; }
   [[nodiscard]] runtime::Range sequences() const { return network_.sequences(); }
@@ -43,7 +56,8 @@ class SequenceRows {
   pmm::RowLoss<T>& loss_;
   tokens::TokenFile& file_;
   std::int64_t sequence_;
-  std::vector<std::int32_t> window_; // S + 1 tokens
+  Goldfish goldfish_;
+  std::vector<std::int32_t> window_; // S + 1 tokens, and those before them that a goldfish loss hashes
   std::vector<std::int32_t> ids_, classes_;
   std::vector<std::int8_t> groups_;
   runtime::Vector<std::int8_t> device_groups_;
@@ -65,6 +79,7 @@ struct SequenceSettings {
   std::int64_t global_batch = 0;    // B, sequences per step
   std::int64_t num_accumulated = 1; // K, passes per step; must divide B
   std::uint64_t seed = 0;
+  Goldfish goldfish = {};
 
   /// Number of sequences per pass, over all data groups.
   [[nodiscard]] std::int64_t num_sequences() const { return global_batch / num_accumulated; }

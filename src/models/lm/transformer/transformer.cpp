@@ -298,6 +298,7 @@ pmm::DistMatrix<T> const& Transformer<T>::forward(DefaultExec const& exec, Pass 
   p.router = {trains, trains ? p.plan.settings.experts.noise : 0.0, p.seed, step};
   {
     ScopedTimer const timer(instruments, phases, "embedding");
+    p.parameters.merge_adapters(exec);
     p.embed(exec);
   }
   p.begin_tapes(trains ? runtime::CallTape::State::recording : runtime::CallTape::State::off);
@@ -347,6 +348,7 @@ void Transformer<T>::backward_telling(DefaultExec const& exec, PhaseTimes& phase
   p.embed_backward(exec);
   p.scratch.work.finish_all();
   p.parameters.sum_small_gradients(exec);
+  p.parameters.project_adapters(exec);
 }
 
 template<class T>

@@ -1,27 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/lm/transformer/transformer_parameters.hpp"
 
-#include "models/parameters/weights_file.hpp"
+#include "models/parameters/device_copy.hpp"
 #include "runtime/numbers/random.hpp"
-
-#include <cmath>
 
 namespace orthant::models {
 namespace {
-
-constexpr double weight_deviation = 0.02;
-/// Small gradients begin at multiples of this number of elements, because kernels load 16 bytes at a time.
-constexpr std::int64_t numbers_apart = 4;
-
-std::int64_t rounded_up(std::int64_t count) {
-  return (count + numbers_apart - 1) / numbers_apart * numbers_apart;
-}
-
-/// Number of elements of the parameter on this rank.
-std::int64_t length_of(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
-                       PlannedTransformerParameter const& parameter) {
-  return length_of(parameter.role, block_of(shape, coordinates, parameter.placement));
-}
 
 /// Fills the matrix with normal random values, keyed by global row and column.
 template<class T>
@@ -33,146 +17,7 @@ void draw_normal(pmm::DistMatrix<T> const& matrix, double deviation, runtime::Ra
       });
 }
 
-/// Collects the parameters of a plan.
-class Planner {
- public:
-  Planner(pmm::GridShape const& shape, pmm::Coordinates const& coordinates, TransformerPlan const& plan)
-      : shape_(shape),
-        coordinates_(coordinates),
-        settings_(plan.settings) {}
-
-  void add(std::string name, ParameterRole role, pmm::Placement const& placement, double deviation = 0) {
-    PlannedTransformerParameter parameter{std::move(name), role, layer_, placement, deviation};
-    if (placement.layout.storage == pmm::Storage::replicated || parameter.is_vector()) {
-      parameter.place = num_small_;
-      num_small_ += rounded_up(length_of(shape_, coordinates_, parameter));
-    }
-    all_.push_back(std::move(parameter));
-  }
-  void add_linear(std::string const& name, LinearPlan3d const& linear, double deviation) {
-    add(name + ".weight", ParameterRole::weight, linear.weight, deviation);
-    if (settings_.has_bias) add(name + ".bias", ParameterRole::bias, linear.output);
-  }
-  void add_norm(std::string const& name, pmm::Placement const& stream) {
-    add(name + ".weight", ParameterRole::norm_scale, stream);
-    if (settings_.norm == NormKind::layer && settings_.has_bias)
-      add(name + ".bias", ParameterRole::bias, stream);
-  }
-  /// Adds the matrices of all experts for one product, named prefix0suffix, prefix1suffix, ..
-  void add_experts(std::string const& prefix, std::string const& suffix, ExpertPlan const& plan,
-                   pmm::Placement const& of_expert, double deviation) {
-    ExpertArray const array(shape_, coordinates_, plan, of_expert);
-    for (std::int64_t e = 0; e < plan.settings.num_experts; ++e) {
-      auto const place = plan.place_of_expert(layer_ - 1, e);
-      all_.push_back({.name = prefix + std::to_string(e) + suffix,
-                      .layer = layer_,
-                      .placement = placement_of(array, of_expert, place),
-                      .deviation = deviation,
-                      .of_expert = ExpertPiece{prefix + "all" + suffix, array.begin_of(place),
-                                               array.piece.size(), e == 0}});
-    }
-  }
-  void begin_layer(std::int64_t layer) { layer_ = layer; }
-  [[nodiscard]] std::vector<PlannedTransformerParameter> take() { return std::move(all_); }
-
- private:
-  pmm::GridShape const& shape_;
-  pmm::Coordinates const& coordinates_;
-  TransformerSettings const& settings_;
-  std::int64_t layer_ = 0;
-  std::int64_t num_small_ = 0;
-  std::vector<PlannedTransformerParameter> all_;
-};
-
 } // namespace
-
-std::vector<PlannedTransformerParameter>
-parameters_of(pmm::GridShape const& shape, pmm::Coordinates const& coordinates, TransformerPlan const& plan) {
-  auto const& settings = plan.settings;
-  auto const branch_deviation = weight_deviation / std::sqrt(2.0 * static_cast<double>(settings.num_layers));
-  Planner planner(shape, coordinates, plan);
-  planner.add("wte.weight", ParameterRole::weight, plan.table, weight_deviation);
-  if (settings.positions == Positions::learned)
-    planner.add("wpe.weight", ParameterRole::weight, plan.positions, weight_deviation);
-  for (std::int64_t l = 0; l < settings.num_layers; ++l) {
-    auto const prefix = "h." + std::to_string(l) + ".";
-    planner.begin_layer(l + 1);
-    planner.add_norm(prefix + "ln_1", plan.stream);
-    planner.add_linear(prefix + "attn.c_attn", plan.qkv, weight_deviation);
-    if (settings.has_head_norms)
-      for (auto const* const name : {"attn.q_norm.weight", "attn.k_norm.weight"})
-        planner.add(prefix + name, ParameterRole::norm_scale, plan.head_scale);
-    planner.add_linear(prefix + "attn.c_proj", plan.projection, branch_deviation);
-    planner.add_norm(prefix + "ln_2", plan.stream);
-    if (settings.experts.has_layer(l)) {
-      planner.add(prefix + "mlp.router.weight", ParameterRole::weight, plan.experts.router, weight_deviation);
-      auto const experts = prefix + "mlp.experts.";
-      planner.add_experts(experts, ".c_fc.weight", plan.experts, plan.experts.up, weight_deviation);
-      planner.add_experts(experts, ".c_proj.weight", plan.experts, plan.experts.down, branch_deviation);
-      if (!settings.experts.has_shared()) continue;
-      planner.add(prefix + "mlp.shared.c_fc.weight", ParameterRole::weight, plan.shared_up.weight,
-                  weight_deviation);
-      planner.add(prefix + "mlp.shared.c_proj.weight", ParameterRole::weight, plan.shared_down.weight,
-                  branch_deviation);
-      continue;
-    }
-    planner.add_linear(prefix + "mlp.c_fc", plan.up, weight_deviation);
-    planner.add_linear(prefix + "mlp.c_proj", plan.down, branch_deviation);
-  }
-  planner.begin_layer(settings.num_layers + 1);
-  planner.add_norm("ln_f", plan.stream);
-  if (!settings.tied_head) planner.add("lm_head.weight", ParameterRole::weight, plan.table, weight_deviation);
-  auto parameters = planner.take();
-  for (auto& parameter : parameters)
-    parameter.is_frozen = matches_any(parameter.name, settings.frozen);
-  return parameters;
-}
-
-std::vector<PlannedTransformerParameter> trained_of(std::vector<PlannedTransformerParameter> parameters) {
-  std::erase_if(parameters, [](auto const& parameter) { return parameter.is_frozen; });
-  return parameters;
-}
-
-std::int64_t num_small_gradients(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
-                                 std::vector<PlannedTransformerParameter> const& parameters) {
-  std::int64_t count = 0;
-  for (auto const& parameter : parameters)
-    if (parameter.is_small()) count = parameter.place + rounded_up(length_of(shape, coordinates, parameter));
-  return count;
-}
-
-std::vector<std::int64_t> lengths_of(pmm::StepPlan const& step,
-                                     std::vector<PlannedTransformerParameter> const& parameters) {
-  std::vector<std::int64_t> lengths;
-  for (auto const& parameter : parameters)
-    lengths.push_back(length_of(step.shape(), step.coordinates(), parameter));
-  return lengths;
-}
-
-std::vector<std::size_t> gradient_order_of(std::vector<PlannedTransformerParameter> const& parameters) {
-  std::vector<std::size_t> order, small, of_experts;
-  for (auto place = parameters.size(); place-- > 0;) {
-    auto const& parameter = parameters[place];
-    (parameter.of_expert ? of_experts : parameter.is_small() ? small : order).push_back(place);
-  }
-  order.insert(order.end(), small.begin(), small.end());
-  order.insert(order.end(), of_experts.begin(), of_experts.end());
-  return order;
-}
-
-void plan_parameter_arrays(pmm::StepPlan& step, std::vector<PlannedTransformerParameter> const& parameters) {
-  step.add_array("orthant::models::small_gradients",
-                 step.scalar_bytes(num_small_gradients(step.shape(), step.coordinates(), parameters)));
-  for (auto const& parameter : parameters) {
-    auto const& piece = parameter.of_expert;
-    if (piece && !piece->is_first) continue;
-    auto const bytes =
-        step.scalar_bytes(piece ? piece->length : length_of(step.shape(), step.coordinates(), parameter));
-    auto const label = "orthant::models::" + (piece ? piece->array : parameter.name);
-    step.add_array(label, bytes);
-    if (!parameter.is_small()) step.add_array(label + "/gradient", bytes);
-  }
-}
 
 template<class T>
 runtime::Vector<T> TransformerParameters<T>::small_gradient(std::int64_t place, std::int64_t count) const {
@@ -219,6 +64,16 @@ Parameter<T> TransformerParameters<T>::make(PlannedTransformerParameter const& p
     return parameter;
   }
   parameter.matrix = pmm::DistMatrix<T>(grid_, placement, label);
+  if (auto const& factor = planned.factor) {
+    auto const& array = factor_gradients_[factor->is_over_x ? 1 : 0];
+    auto const part =
+        std::pair(static_cast<std::size_t>(factor->place), static_cast<std::size_t>(factor->place + length));
+    parameter.matrix_gradient = {grid_, placement, runtime::Vector<T>(Kokkos::subview(array, part))};
+    if (planned.deviation > 0)
+      draw_normal(parameter.matrix, planned.deviation,
+                  {seed, runtime::Purpose::weights, 0, static_cast<std::uint32_t>(list_.size())});
+    return parameter;
+  }
   parameter.matrix_gradient =
       planned.is_small() ? pmm::DistMatrix<T>(grid_, placement, small_gradient(planned.place, length))
                          : pmm::DistMatrix<T>(grid_, placement, label + "/gradient");
@@ -235,6 +90,11 @@ TransformerParameters<T>::TransformerParameters(pmm::ProcessGrid const& grid, Tr
   small_gradients_ = runtime::Vector<T>(
       "orthant::models::small_gradients",
       static_cast<std::size_t>(num_small_gradients(grid.shape(), grid.coordinates(), planned)));
+  auto const lengths = lengths_of_factors(grid.shape(), grid.coordinates(), planned);
+  for (std::size_t a = 0; a < lengths.size(); ++a)
+    if (lengths[a] > 0)
+      factor_gradients_[a] =
+          runtime::Vector<T>("orthant::models::factor_gradients", static_cast<std::size_t>(lengths[a]));
   for (auto const& parameter : planned)
     list_.push_back(make(parameter, seed));
   gradient_order_ = gradient_order_of(planned);
@@ -273,9 +133,12 @@ TransformerParameters<T>::TransformerParameters(pmm::ProcessGrid const& grid, Tr
         return expert_arrays_.at("h." + std::to_string(l) + ".mlp.experts.all" + suffix);
       };
       auto const up = arrays_of(".c_fc.weight"), down = arrays_of(".c_proj.weight");
-      block.experts = {list_[next].matrix, list_[next].matrix_gradient, up.numbers, up.gradient, down.numbers,
-                       down.gradient};
-      next += 1 + 2 * static_cast<std::size_t>(settings.experts.num_experts);
+      block.experts = {
+          list_[next].matrix, list_[next].matrix_gradient, {}, {}, up.numbers, up.gradient, down.numbers,
+          down.gradient};
+      ++next;
+      if (settings.experts.has_biases) take_vector(block.experts.biases, block.experts.bias_targets);
+      next += 2 * static_cast<std::size_t>(settings.experts.num_experts);
       if (!settings.experts.has_shared()) continue;
       take_matrix(block.up);
       take_matrix(block.down);
@@ -286,6 +149,43 @@ TransformerParameters<T>::TransformerParameters(pmm::ProcessGrid const& grid, Tr
   }
   take_norm(final_norm_);
   if (!settings.tied_head) take_matrix(head_);
+  make_adapters(planned, settings.adapters);
+}
+
+/// The products keep the memory of an adapted weight. The list gets the base, which has its own memory.
+template<class T>
+void TransformerParameters<T>::make_adapters(std::vector<PlannedTransformerParameter> const& planned,
+                                             AdapterSettings const& settings) {
+  for (std::size_t left = 0; left < planned.size(); ++left) {
+    if (!planned[left].factor || !planned[left].factor->is_left) continue;
+    auto const weight = planned[left].factor->weight, right = left + 1;
+    auto& parameter = list_[weight];
+    pmm::DistMatrix<T> const base(grid_, planned[weight].placement,
+                                  "orthant::models::" + parameter.name + "/base");
+    Kokkos::deep_copy(base.storage(), parameter.matrix.storage());
+    auto const slots =
+        to_vector<std::int32_t>("orthant::models::adapter_slots", planned[left].factor->columns.slots);
+    adapters_.push_back({base, parameter.matrix, parameter.matrix_gradient, list_[left].matrix,
+                         list_[left].matrix_gradient, list_[right].matrix, list_[right].matrix_gradient,
+                         slots, settings.rank, settings.scale()});
+    parameter.matrix = base;
+  }
+}
+
+template<class T>
+void TransformerParameters<T>::merge_adapters(runtime::DefaultExec const& exec) const {
+  for (auto const& adapter : adapters_)
+    adapter.merge(exec);
+}
+
+template<class T>
+void TransformerParameters<T>::project_adapters(runtime::DefaultExec const& exec) const {
+  for (auto const& adapter : adapters_)
+    adapter.project(exec);
+  for (std::size_t a = 0; a < factor_gradients_.size(); ++a)
+    if (factor_gradients_[a].extent(0) > 0)
+      runtime::all_reduce(exec, grid_.over(pmm::group_axes.without(axes_of_factors[a])),
+                          factor_gradients_[a]);
 }
 
 template<class T>

@@ -12,9 +12,12 @@
 // With biases, linear layers and norms also have a ".bias". Weights are [in x out]. Layers with experts have other names in place
 // of mlp.c_fc and mlp.c_proj:
 //
-//   h.1.mlp.router.weight
+//   h.1.mlp.router.weight, h.1.mlp.router.bias                                the bias only with ExpertSettings::has_biases
 //   h.1.mlp.experts.0.c_fc.weight, h.1.mlp.experts.0.c_proj.weight            of expert 0
 //   h.1.mlp.shared.c_fc.weight, h.1.mlp.shared.c_proj.weight                  of shared experts
+//
+// Adapters of a weight (adapters.hpp) are h.0.attn.c_attn.lora_A and h.0.attn.c_attn.lora_B, at the end of the list. The parameter
+// h.0.attn.c_attn.weight is then the frozen base.
 //
 // All ranks list all experts; a rank's pieces of experts of other ranks along the expert axis are empty. Gradients that are
 // replicated over z (of biases, norms, positions and routers) lie in one array, one after the other, each rounded up to four
@@ -22,8 +25,10 @@
 
 #include "models/lm/experts/expert_layer.hpp"
 #include "models/lm/plan/transformer_plan.hpp"
+#include "models/lm/transformer/adapters.hpp"
 #include "models/parameters/parameter.hpp"
 
+#include <array>
 #include <map>
 #include <optional>
 #include <string>
@@ -39,6 +44,15 @@ struct ExpertPiece {
   bool is_first = false;   // first expert of the layer; lists count the array only for it
 };
 
+/// A factor of an adapter. Its gradient lies in the array of the axis over which the factor is split.
+struct AdapterFactor {
+  std::size_t weight = 0; // index of the weight
+  AdaptedColumns columns; // of the weight
+  bool is_left = true;    // A, else B
+  bool is_over_x = false; // split over x, else over y
+  std::int64_t place = 0; // in the array of gradients
+};
+
 /// A parameter before it is allocated: a matrix with this placement, or a vector along the matrix's columns.
 struct PlannedTransformerParameter {
   std::string name;
@@ -49,6 +63,7 @@ struct PlannedTransformerParameter {
   std::int64_t place = -1; // start in the array of small gradients; -1: gradient not in this array
   std::optional<ExpertPiece> of_expert = std::nullopt;
   bool is_frozen = false;
+  std::optional<AdapterFactor> factor = std::nullopt;
 
   [[nodiscard]] bool is_vector() const { return models::is_vector(role); }
   [[nodiscard]] bool is_small() const { return place >= 0; }
@@ -61,7 +76,21 @@ parameters_of(pmm::GridShape const& shape, pmm::Coordinates const& coordinates, 
 [[nodiscard]] std::int64_t num_small_gradients(pmm::GridShape const& shape,
                                                pmm::Coordinates const& coordinates,
                                                std::vector<PlannedTransformerParameter> const& parameters);
-/// The parameters that are not frozen.
+/// Number of elements of the parameter on this rank.
+[[nodiscard]] std::int64_t length_of(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
+                                     PlannedTransformerParameter const& parameter);
+/// Axes over which factors of adapters are split; each has an array of gradients.
+inline constexpr std::array axes_of_factors{pmm::Axis::y, pmm::Axis::x};
+/// Lengths of the arrays of adapters' gradients on this rank: split over y, and over x.
+[[nodiscard]] std::array<std::int64_t, 2>
+lengths_of_factors(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
+                   std::vector<PlannedTransformerParameter> const& parameters);
+/// Add the operations of merge_adapters() and project_adapters() to `step`.
+void plan_merge_adapters(pmm::StepPlan& step, TransformerPlan const& plan);
+void plan_project_adapters(pmm::StepPlan& step, TransformerPlan const& plan);
+/// The parameters that are not frozen, with and without statistics.
+[[nodiscard]] std::vector<PlannedTransformerParameter>
+moving_of(std::vector<PlannedTransformerParameter> parameters);
 [[nodiscard]] std::vector<PlannedTransformerParameter>
 trained_of(std::vector<PlannedTransformerParameter> parameters);
 /// Number of elements of each parameter on this rank, with padding.
@@ -108,6 +137,11 @@ class TransformerParameters {
   /// Sums the small gradients over z by one all_reduce. Collective over z. Enqueues on exec.
   void sum_small_gradients(runtime::DefaultExec const& exec) const;
 
+  /// Computes the adapted weights of a pass. Enqueues on exec.
+  void merge_adapters(runtime::DefaultExec const& exec) const;
+  /// Computes the gradients of the adapters from those of their weights. Collective over the group. Enqueues on exec.
+  void project_adapters(runtime::DefaultExec const& exec) const;
+
   [[nodiscard]] LinearParameters<T> const& embedding() const { return embedding_; }
   /// Empty unless positions are learned.
   [[nodiscard]] LinearParameters<T> const& positions() const { return positions_; }
@@ -120,6 +154,8 @@ class TransformerParameters {
 
  private:
   [[nodiscard]] Parameter<T> make(PlannedTransformerParameter const& planned, std::uint64_t seed);
+  void make_adapters(std::vector<PlannedTransformerParameter> const& planned,
+                     AdapterSettings const& settings);
   [[nodiscard]] runtime::Vector<T> small_gradient(std::int64_t place, std::int64_t count) const;
 
   /// Array of all experts of a rank for one product, and the array of its gradient.
@@ -129,6 +165,8 @@ class TransformerParameters {
 
   pmm::ProcessGrid const& grid_;
   runtime::Vector<T> small_gradients_;
+  std::array<runtime::Vector<T>, 2> factor_gradients_; // split over y, and over x
+  std::vector<Adapter<T>> adapters_;
   std::map<std::string, ExpertArrays> expert_arrays_;
   LinearParameters<T> embedding_, positions_, head_;
   std::vector<BlockParameters<T>> blocks_;

@@ -65,6 +65,7 @@ void plan_transformer_forward(pmm::StepPlan& step, TransformerPlan const& plan, 
   auto const drops = is_training && plan.settings.dropout > 0;
   auto const rows = step.block(plan.stream).rows.size();
   auto const columns = step.block(plan.stream).columns.size();
+  plan_merge_adapters(step, plan);
   plan_gather_table(step, plan.table);
   plan_embedding(step, plan);
   if (drops) plan_drop_rows(step, rows, columns, true);
@@ -112,6 +113,7 @@ void plan_transformer_backward(pmm::StepPlan& step, TransformerPlan const& plan)
   auto const small = num_small_gradients(step.shape(), step.coordinates(),
                                          parameters_of(step.shape(), step.coordinates(), plan));
   if (small > 0) step.add_call(runtime::Operation::all_reduce, pmm::Axis::z, step.scalar_bytes(small));
+  plan_project_adapters(step, plan);
 }
 
 void plan_transformer_arrays(pmm::StepPlan& step, TransformerPlan const& plan) {
