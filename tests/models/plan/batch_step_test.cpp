@@ -82,6 +82,7 @@ class BatchStep : public ::testing::TestWithParam<std::array<int, 4>> {
     models::TrainSettings training;
     training.num_epochs = 1;
     training.eval_every = 1;
+    training.loss = the_case.loss();
     models::MiniBatchNetwork<float> trainer(grid_, store, settings, training, batches);
     auto const list = listed<float>(store, settings, trainer.sampler(), batches);
     CountedWork const counted(grid_);
