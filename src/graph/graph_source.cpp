@@ -22,6 +22,8 @@ class AssembledSource final : public GraphSource {
     facts_.split_name = parts_.split.name;
     facts_.name = parts_.name;
     facts_.format = parts_.format;
+    facts_.relations = parts_.names.relations;
+    facts_.has_names = parts_.names.has_names;
   }
 
   GraphFacts const& facts() const override { return facts_; }
@@ -55,6 +57,7 @@ class AssembledSource final : public GraphSource {
     ORTHANT_REQUIRE(facts_.has_split);
     return parts_.split.read();
   }
+  NameList const* vertex_names() const override { return parts_.names.vertices.get(); }
 
  private:
   SourceParts parts_;

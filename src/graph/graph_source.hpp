@@ -20,9 +20,11 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace orthant::graph {
@@ -54,9 +56,30 @@ struct GraphFacts {
   LabelKind label_kind = LabelKind::none;
   std::int64_t num_classes = 0;
   bool has_split = false;
-  std::string split_name; // "public", "time", "random", ..; empty without a split
-  std::string name;       // of the data set, from meta.json or the file
-  std::string format;     // "ogb", "edgelist", "mtx", "npy", "rmat", "karate", ..
+  std::string split_name;             // "public", "time", "random", ..; empty without a split
+  std::string name;                   // of the data set, from meta.json or the file
+  std::string format;                 // "ogb", "edgelist", "mtx", "npy", "rmat", "karate", ..
+  std::vector<std::string> relations; // names in the order of their numbers; empty if edges have no relation
+  bool has_names = false;             // of vertices
+
+  [[nodiscard]] bool has_relations() const { return !relations.empty(); }
+};
+
+/// Names in one text: name i is its part from offsets[i] to offsets[i + 1].
+struct NameList {
+  std::vector<std::int64_t> offsets{0}; // [names + 1]
+  std::string text;
+
+  [[nodiscard]] std::int64_t size() const { return std::ssize(offsets) - 1; }
+  [[nodiscard]] std::string_view operator[](std::int64_t i) const {
+    auto const* const at = &offsets[static_cast<std::size_t>(i)];
+    return std::string_view(text).substr(static_cast<std::size_t>(at[0]),
+                                         static_cast<std::size_t>(at[1] - at[0]));
+  }
+  void add(std::string_view name) {
+    text += name;
+    offsets.push_back(std::ssize(text));
+  }
 };
 
 /// How the pipeline treats repeats and self loops. The defaults are those of OGB and PyG: to_undirected coalesces edges, and GCN replaces
@@ -72,6 +95,8 @@ struct EdgeRules {
 struct EdgeBatch {
   std::vector<Edge> edges;
   std::vector<float> weights; // one per edge if the graph is weighted, otherwise empty
+  std::vector<std::uint16_t>
+      relations; // number of the relation of each edge if the graph has relations, otherwise empty
 };
 
 /// Rows [rows.begin, rows.end) of the feature matrix.
@@ -152,6 +177,8 @@ class GraphSource {
   [[nodiscard]] virtual std::unique_ptr<FeatureStream> features(std::int64_t batch_rows) const = 0;
   [[nodiscard]] virtual std::unique_ptr<LabelStream> labels(std::int64_t batch_rows) const = 0;
   [[nodiscard]] virtual SplitShare split() const = 0;
+  /// Names of all vertices by original id on rank 0 if facts().has_names, otherwise nullptr.
+  [[nodiscard]] virtual NameList const* vertex_names() const { return nullptr; }
 };
 
 // A GraphSource that is composed of independent parts: for example edges from one file, features from another, and random labels.
@@ -182,11 +209,18 @@ struct SplitPart {
   std::function<SplitShare()> read; // empty if there is no split
 };
 
+struct NamesPart {
+  std::vector<std::string> relations;       // as in GraphFacts
+  bool has_names = false;                   // as in GraphFacts
+  std::shared_ptr<NameList const> vertices; // on rank 0
+};
+
 struct SourceParts {
   std::string name;
   std::string format;
   std::int64_t num_vertices = 0;
   bool is_directed = false;
+  NamesPart names;
   EdgePart edges;
   FeaturePart features;
   LabelPart labels;
@@ -211,6 +245,7 @@ class EmptyStream final : public BatchStream<Batch> {
 
 inline constexpr std::int64_t most_vertices = std::int64_t{1} << 40; // 1.1e12
 inline constexpr std::int64_t most_edges = std::int64_t{1} << 44;    // number of listed edges
+inline constexpr std::int64_t most_relations = 65'535;               // 16-bit numbers
 /// Number of classes and of feature columns, which are 32-bit numbers in the store.
 inline constexpr std::int64_t most_columns = std::numeric_limits<std::int32_t>::max();
 /// Largest number of classes and of feature columns that a generator creates.

@@ -245,7 +245,9 @@ def store(_):
         expect_success(1, ["generate", "--kind", "ring", "--vertices", "60", "--features", "4", "--classes", "2", "-o", at("graph")])
         with open(at("weighted.txt"), "w", encoding="utf-8") as file:
             file.write("0 1 0.5\n1 2 2\n2 0 1\n")
-        jobs = [["--input", at("graph")], ["--input", at("graph"), "--edge-split", "0.2,0.2"], ["--input", at("weighted.txt"), "--directed", "--random-labels", "2", "--random-split", "0.5,0.2,0.3"]]
+        with open(at("triples.txt"), "w", encoding="utf-8") as file:
+            file.write("a r b\nb s a\n")
+        jobs = [["--input", at("graph")], ["--input", at("graph"), "--edge-split", "0.2,0.2"], ["--input", at("triples.txt"), "--format", "triples"], ["--input", at("weighted.txt"), "--directed", "--random-labels", "2", "--random-split", "0.5,0.2,0.3"]]
         written, facts, named = set(), set(), set()
         for place, arguments in enumerate(jobs):
             path = at(f"{place}.h5")

@@ -23,6 +23,8 @@ int run(ExportOptions const& options, Context& context) {
   how.format = graph::parse_output_format(options.format);
   how.replaces_output = context.replaces_outputs;
   auto const store = graph::GraphStore::open(context.world(), options.graph);
+  if (store.facts().num_relations() > 0)
+    runtime::throw_user("{} has relations, which no format of export can hold", store.name());
   store.verify(context.world()); // a damaged store could be exported as a valid graph
   if (store.facts().has_links() && context.world().is_root())
     context.log().warn("{} holds edges out (--edge-split), which are not exported", store.name());

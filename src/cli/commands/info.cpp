@@ -56,6 +56,21 @@ void describe_job(Context& context) {
   std::fflush(stdout);
 }
 
+/// Relations with their numbers of entries, the first ones of many.
+std::string describe_relations(graph::StoreFacts const& facts) {
+  constexpr std::int64_t most_shown = 100;
+  auto const shown = std::min(facts.num_relations(), most_shown);
+  std::size_t width = 0;
+  for (std::int64_t r = 0; r < shown; ++r)
+    width = std::max(width, facts.relations[static_cast<std::size_t>(r)].size());
+  auto text = fmt::format("relations   {}\n", facts.num_relations());
+  for (std::int64_t r = 0; r < shown; ++r)
+    text += fmt::format("  {:>5}  {:<{}}  {} entries\n", r, facts.relations[static_cast<std::size_t>(r)],
+                        width, facts.relation_entries[static_cast<std::size_t>(r)]);
+  if (shown < facts.num_relations()) text += fmt::format("  and {} more\n", facts.num_relations() - shown);
+  return text;
+}
+
 std::string describe(graph::StoreFacts const& facts) {
   std::string text;
   auto const out = std::back_inserter(text);
@@ -64,6 +79,8 @@ std::string describe(graph::StoreFacts const& facts) {
   fmt::format_to(out, "entries     {} of A, {} self loops among them; {}{}\n", facts.num_entries,
                  facts.num_self_loops, facts.is_symmetric ? "symmetric" : "directed",
                  facts.is_weighted ? ", weighted" : "");
+  if (facts.num_relations() > 0) text += describe_relations(facts);
+  if (facts.has_vertex_names()) text += "names       of all vertices\n";
   fmt::format_to(out, "degree      mean {:.2f}, largest {}\n",
                  static_cast<double>(facts.num_entries - facts.num_self_loops) /
                      static_cast<double>(facts.num_vertices),

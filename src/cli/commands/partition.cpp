@@ -11,6 +11,7 @@
 #include "graph/graph_source.hpp"
 #include "graph/partition/input_summary.hpp"
 #include "graph/partition/metis.hpp"
+#include "graph/partition/names.hpp"
 #include "graph/read/open_graph.hpp"
 #include "graph/store/store_arrays.hpp"
 #include "models/gnn/network/grid_choice.hpp"
@@ -40,6 +41,7 @@ struct PartitionOptions {
   std::string permute = "double";
   std::string normalize = "sym";
   bool directed = false;
+  bool add_inverse = false;
   std::string duplicates = "drop";
   std::string self_loops = "keep";
   std::string weights = "use";
@@ -61,6 +63,7 @@ graph::Input input_of(PartitionOptions const& options) {
   input.format = graph::parse_input_format(options.format);
   input.split = options.split;
   input.is_directed = options.directed;
+  input.adds_inverse = options.add_inverse;
   input.use_weights = options.weights == "use";
   input.random_features = options.random_features;
   input.random_labels = options.random_labels;
@@ -101,7 +104,7 @@ void require_one_source(Context const& context, PartitionOptions const& options)
     runtime::throw_user(
         "partition: name the graph to read with --input PATH, or one to generate with --generate rmat");
   static constexpr std::array of_generated{"vertices", "edges", "features", "classes"};
-  static constexpr std::array of_input{"format",          "weights",       "split",
+  static constexpr std::array of_input{"format",          "add-inverse",   "weights",     "split",
                                        "random-features", "random-labels", "random-split"};
   auto const& sources = context.run_record.at("sources");
   auto const refuse = [&](std::span<char const* const> names, char const* wanted) {
@@ -283,6 +286,7 @@ int run(PartitionOptions const& options, Context& context) {
   graph::InputFiles files;
   auto const source = options.generated.kind.empty() ? graph::open_graph(world, input_of(options), &files)
                                                      : generate(world, options);
+  graph::require_rules(source->facts(), how.rules, how.edge_split);
   if (auto const n = source->facts().num_vertices; options.clusters > n)
     runtime::throw_user("--clusters {}: the graph has only {} vertices", options.clusters, n);
   auto const estimate = graph::estimate_partition(world, *source, how.permutation);
@@ -322,8 +326,9 @@ std::unique_ptr<Command> make_partition() {
                   "Generate a graph in place of --input, without files: rmat, sbm, grid2d or ring",
                   one_of(generator_kinds()));
   add_generator_options(*command, options->generated);
-  command->option("--format", options->format, "Format of the input: auto, ogb, edgelist, mtx or npy",
-                  one_of({"auto", "ogb", "edgelist", "mtx", "npy"}));
+  command->option("--format", options->format,
+                  "Format of the input: auto, ogb, edgelist, mtx, npy or triples",
+                  one_of({"auto", "ogb", "edgelist", "mtx", "npy", "triples"}));
   command->output("-o,--output", options->output, "Store to write (HDF5)");
   command->option("--permute", options->permute,
                   "Order of the vertices: double (balanced blocks), single, none, cluster (balanced, "
@@ -336,6 +341,8 @@ std::unique_ptr<Command> make_partition() {
       one_of({"sym", "row", "none"}));
   command->flag("--directed", options->directed,
                 "Keep the direction of edges; otherwise each counts both ways");
+  command->flag("--add-inverse", options->add_inverse,
+                "With relations (--format triples): add the inverse of each as rev_NAME, and its edges");
   command->option(
       "--duplicates", options->duplicates,
       "Repeated edges: drop (an edge counts once, and its weights are added, as in OGB and PyG) or keep",

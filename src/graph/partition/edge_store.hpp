@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The edges of a graph, distributed over the ranks' memory with 8 bytes each (below 2^32 vertices). Repeats are merged, and any placement
-// can relabel the edges.
+// The edges of a graph, distributed over the ranks' memory with 8 bytes each (below 2^32 vertices), or 12 with a value: a weight, or the
+// number of a relation. Repeats are merged, and any placement can relabel the edges.
 //
 // An undirected edge is stored once, at the owner of one of its ends: the smaller or the larger id, depending on their parity, so that the
 // edges of a hub are distributed. A directed edge is stored at the owner of its target, the row of A. for_each_edge() sends each edge to
@@ -32,27 +32,27 @@ namespace orthant::graph {
 using StepProgress = std::function<void(double)>;
 
 namespace detail {
-template<bool is_weighted>
-struct MaybeWeight {
-  float weight = 1;
+template<bool has_values>
+struct MaybeValue {
+  float value = 1; // the weight, or the number of the relation, which a float holds exactly
 };
 template<>
-struct MaybeWeight<false> {
-  static constexpr float weight = 1;
+struct MaybeValue<false> {
+  static constexpr float value = 1;
 };
 } // namespace detail
 
 /// Id is uint32 for graphs of at most 2^32 vertices, otherwise uint64.
-template<class Id, bool is_weighted>
+template<class Id, bool has_values>
 class EdgeStore {
  public:
   /// One end as its owner's local number, the other as an id. In a directed graph `local` is the target.
-  struct Stored : detail::MaybeWeight<is_weighted> {
+  struct Stored : detail::MaybeValue<has_values> {
     Id local;
     Id other;
   };
   /// Positions of both ends of an edge in both orders.
-  struct Placed : detail::MaybeWeight<is_weighted> {
+  struct Placed : detail::MaybeValue<has_values> {
     std::array<Id, 2> local; // in p1 and p2
     std::array<Id, 2> other;
   };
@@ -101,9 +101,10 @@ class EdgeStore {
   static constexpr int bucket_bits = 9; // some thousand edges, which can be sorted in the second-level cache
   static constexpr std::uint64_t bucket_size = std::uint64_t{1} << bucket_bits;
 
-  void push_edge(Outbox<Stored>& outbox, Edge edge, float weight) const;
-  /// Throws UserError if a sum of weights exceeds the range of a float. Not collective.
-  void merge(EdgeRules::Repeats repeats);
+  void push_edge(Outbox<Stored>& outbox, Edge edge, float value) const;
+  /// Edges with different relations are never repeats of each other. Throws UserError if a sum of weights exceeds the range of a float.
+  /// Not collective.
+  void merge(EdgeRules::Repeats repeats, bool has_relations);
   float sum_of(std::span<float const> weights, Stored const& edge) const;
   void count_degrees();
 
@@ -119,8 +120,8 @@ class EdgeStore {
   std::int64_t num_dropped_loops_ = 0;
 };
 
-template<class Id, bool is_weighted>
-void EdgeStore<Id, is_weighted>::push_edge(Outbox<Stored>& outbox, Edge edge, float weight) const {
+template<class Id, bool has_values>
+void EdgeStore<Id, has_values>::push_edge(Outbox<Stored>& outbox, Edge edge, float value) const {
   auto near = static_cast<std::uint64_t>(edge.target);
   auto far = static_cast<std::uint64_t>(edge.source);
   if (near >= owners_.num_vertices() || far >= owners_.num_vertices())
@@ -135,15 +136,16 @@ void EdgeStore<Id, is_weighted>::push_edge(Outbox<Stored>& outbox, Edge edge, fl
   Stored stored;
   stored.local = static_cast<Id>(home.local);
   stored.other = static_cast<Id>(far);
-  if constexpr (is_weighted) stored.weight = weight;
+  if constexpr (has_values) stored.value = value;
   outbox.push(home.rank, stored);
 }
 
-template<class Id, bool is_weighted>
-std::int64_t EdgeStore<Id, is_weighted>::collect(GraphSource const& source, EdgeRules const& rules,
-                                                 StepProgress const& progress) {
+template<class Id, bool has_values>
+std::int64_t EdgeStore<Id, has_values>::collect(GraphSource const& source, EdgeRules const& rules,
+                                                StepProgress const& progress) {
   constexpr std::int64_t batch_size = 1 << 15;
   ORTHANT_REQUIRE(!source.needs_resolving(), "a store is exported before it is partitioned anew");
+  auto const has_relations = source.facts().has_relations();
   std::int64_t num_read = 0;
   {
     auto const stream = source.edges(batch_size);
@@ -160,7 +162,11 @@ std::int64_t EdgeStore<Id, is_weighted>::collect(GraphSource const& source, Edge
                 ++num_dropped_loops_;
                 continue;
               }
-              push_edge(outbox, edge, is_weighted ? batch.weights[i] : 1.0F);
+              auto const value = [&] {
+                if constexpr (!has_values) return 1.0F;
+                return has_relations ? static_cast<float>(batch.relations[i]) : batch.weights[i];
+              };
+              push_edge(outbox, edge, value());
             }
           }
           auto const done = stream->progress();
@@ -175,18 +181,18 @@ std::int64_t EdgeStore<Id, is_weighted>::collect(GraphSource const& source, Edge
   num_read = runtime::all_reduced(comm_, num_read);
   num_dropped_loops_ = runtime::all_reduced(comm_, num_dropped_loops_);
   source.check_num_edges(num_read);
-  runtime::together(comm_, [&] { merge(rules.repeats); });
+  runtime::together(comm_, [&] { merge(rules.repeats, has_relations); });
   count_degrees();
   return num_read;
 }
 
-template<class Id, bool is_weighted>
-void EdgeStore<Id, is_weighted>::merge(EdgeRules::Repeats repeats) {
-  if (repeats == EdgeRules::Repeats::keep && !is_weighted) return;
+template<class Id, bool has_values>
+void EdgeStore<Id, has_values>::merge(EdgeRules::Repeats repeats, bool has_relations) {
+  if (repeats == EdgeRules::Repeats::keep && !has_values) return;
   auto const other_bits = bits_below(owners_.num_vertices());
   std::vector<Stored> edges;
   std::vector<Stored> scratch;
-  std::vector<float> weights;
+  std::vector<float> values;
   for (std::size_t bucket = 0; bucket < buckets_.num_lists(); ++bucket) {
     buckets_.drain(bucket, edges);
     radix_sort(edges, scratch, other_bits + bucket_bits, [&](Stored const& edge) {
@@ -196,19 +202,18 @@ void EdgeStore<Id, is_weighted>::merge(EdgeRules::Repeats repeats) {
       auto end = i + 1;
       while (end < edges.size() && edges[end].local == edges[i].local && edges[end].other == edges[i].other)
         ++end;
-      if constexpr (is_weighted) {
-        weights.clear();
+      if constexpr (has_values) {
+        values.clear();
         for (auto k = i; k < end; ++k)
-          weights.push_back(edges[k].weight);
+          values.push_back(edges[k].value);
         // Ascending order makes the sum independent of the order in which edges arrived.
-        std::sort(weights.begin(), weights.end());
-        if (repeats == EdgeRules::Repeats::keep) {
-          for (auto k = i; k < end; ++k) {
-            edges[k].weight = weights[k - i];
-            buckets_.append(bucket, edges[k]);
-          }
-        } else {
-          edges[i].weight = sum_of(weights, edges[i]);
+        std::sort(values.begin(), values.end());
+        if (has_relations)
+          values.erase(std::unique(values.begin(), values.end()), values.end());
+        else if (repeats == EdgeRules::Repeats::drop)
+          values.assign(1, sum_of(values, edges[i]));
+        for (auto const value : values) {
+          edges[i].value = value;
           buckets_.append(bucket, edges[i]);
         }
       } else {
@@ -219,8 +224,8 @@ void EdgeStore<Id, is_weighted>::merge(EdgeRules::Repeats repeats) {
   }
 }
 
-template<class Id, bool is_weighted>
-float EdgeStore<Id, is_weighted>::sum_of(std::span<float const> weights, Stored const& edge) const {
+template<class Id, bool has_values>
+float EdgeStore<Id, has_values>::sum_of(std::span<float const> weights, Stored const& edge) const {
   double sum = 0;
   for (auto const weight : weights)
     sum += weight;
@@ -233,8 +238,8 @@ float EdgeStore<Id, is_weighted>::sum_of(std::span<float const> weights, Stored 
   return rounded;
 }
 
-template<class Id, bool is_weighted>
-void EdgeStore<Id, is_weighted>::count_degrees() {
+template<class Id, bool has_values>
+void EdgeStore<Id, has_values>::count_degrees() {
   std::int64_t num_loops = 0;
   std::int64_t num_local = 0;
   std::vector<Stored> edges;
@@ -279,8 +284,8 @@ void EdgeStore<Id, is_weighted>::count_degrees() {
   num_entries_ = is_directed_ ? num_edges_ : 2 * num_edges_ - num_self_loops_;
 }
 
-template<class Id, bool is_weighted>
-std::vector<std::int64_t> EdgeStore<Id, is_weighted>::block_degrees() const {
+template<class Id, bool has_values>
+std::vector<std::int64_t> EdgeStore<Id, has_values>::block_degrees() const {
   struct Degree {
     std::int64_t vertex;
     std::int64_t degree;
@@ -306,8 +311,8 @@ std::vector<std::int64_t> EdgeStore<Id, is_weighted>::block_degrees() const {
   return result;
 }
 
-template<class Id, bool is_weighted>
-void EdgeStore<Id, is_weighted>::set_placement(Placement const& placement) {
+template<class Id, bool has_values>
+void EdgeStore<Id, has_values>::set_placement(Placement const& placement) {
   struct Told {
     Id local;
     std::array<Id, 2> positions;
@@ -332,11 +337,11 @@ void EdgeStore<Id, is_weighted>::set_placement(Placement const& placement) {
       });
 }
 
-template<class Id, bool is_weighted>
+template<class Id, bool has_values>
 template<class OnEdge, class EndOfRound>
-void EdgeStore<Id, is_weighted>::for_each_edge(bool drains, OnEdge&& on_edge, EndOfRound&& end_of_round,
-                                               StepProgress const& progress) {
-  struct Visit : detail::MaybeWeight<is_weighted> {
+void EdgeStore<Id, has_values>::for_each_edge(bool drains, OnEdge&& on_edge, EndOfRound&& end_of_round,
+                                              StepProgress const& progress) {
+  struct Visit : detail::MaybeValue<has_values> {
     Id there; // the other end, as its owner's local number
     std::array<Id, 2> local;
   };
@@ -364,7 +369,7 @@ void EdgeStore<Id, is_weighted>::for_each_edge(bool drains, OnEdge&& on_edge, En
             Visit visit;
             visit.there = static_cast<Id>(home.local);
             visit.local = positions_[edge.local];
-            if constexpr (is_weighted) visit.weight = edge.weight;
+            if constexpr (has_values) visit.value = edge.value;
             outbox.push(home.rank, visit);
           }
         }
@@ -378,7 +383,7 @@ void EdgeStore<Id, is_weighted>::for_each_edge(bool drains, OnEdge&& on_edge, En
           Placed placed;
           placed.local = visit.local;
           placed.other = positions_[visit.there];
-          if constexpr (is_weighted) placed.weight = visit.weight;
+          if constexpr (has_values) placed.value = visit.value;
           on_edge(placed);
         }
         end_of_round();

@@ -217,7 +217,8 @@ Estimate estimate_partition(runtime::Communicator const& comm, GraphSource const
   bool const has_two_orders =
       permutation == PermutationKind::twofold || permutation == PermutationKind::cluster;
   auto const num_entries = facts.is_directed ? num_edges * (has_two_orders ? 2 : 1) : 2 * num_edges;
-  std::int64_t const entry_bytes = facts.is_weighted ? 8 : 4;
+  bool const has_values = facts.is_weighted || facts.has_relations();
+  std::int64_t const entry_bytes = has_values ? 8 : 4; // in memory
   std::int64_t const vertex_bytes = has_two_orders ? 24 : 8;
   std::int64_t const label_bytes = facts.label_kind == LabelKind::none     ? 0
                                    : facts.label_kind == LabelKind::single ? 8
@@ -236,7 +237,7 @@ Estimate estimate_partition(runtime::Communicator const& comm, GraphSource const
 
   // Edges take 8 bytes (12 with a weight) until they are converted to entries in the same memory. Degree and positions of a vertex take 48
   // bytes; program, libraries and buffers of a rank about 64 MiB.
-  auto const edge_memory = std::max(num_edges * (facts.is_weighted ? 12 : 8), num_entries * entry_bytes);
+  auto const edge_memory = std::max(num_edges * (has_values ? 12 : 8), num_entries * entry_bytes);
   auto const base = std::int64_t{comm.size()} * (std::int64_t{64} << 20);
   estimate.memory_bytes = std::max(edge_memory, feature_bytes) + facts.num_vertices * 48 + base;
 

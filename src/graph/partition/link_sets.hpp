@@ -71,6 +71,7 @@ class SourceWithoutHeldOut final : public GraphSource {
     return source_.labels(batch_rows);
   }
   [[nodiscard]] SplitShare split() const override { return source_.split(); }
+  [[nodiscard]] NameList const* vertex_names() const override { return source_.vertex_names(); }
 
  private:
   runtime::Communicator const& comm_;

@@ -7,8 +7,10 @@
 #include "graph/partition/input_summary.hpp"
 #include "graph/partition/link_sets.hpp"
 #include "graph/partition/metis.hpp"
+#include "graph/partition/names.hpp"
 #include "graph/partition/placement.hpp"
 #include "graph/partition/statistics.hpp"
+#include "graph/partition/steps.hpp"
 #include "graph/partition/tile_builder.hpp"
 #include "graph/store/store_arrays.hpp"
 #include "runtime/comm/collectives.hpp"
@@ -31,39 +33,7 @@ using runtime::Reduction;
 using runtime::throw_user;
 using runtime::together;
 
-/// Reports progress of the steps on rank 0 and measures their time.
-class Steps {
- public:
-  Steps(Communicator const& comm, PartitionOptions const& options)
-      : comm_(comm),
-        on_progress_(comm.is_root() ? options.on_progress : nullptr) {}
-
-  void begin(std::string step) {
-    step_ = std::move(step);
-    report(0);
-  }
-  void report(double fraction) const {
-    if (on_progress_) on_progress_(step_, fraction);
-  }
-  [[nodiscard]] StepProgress reporter() const {
-    return [this](double fraction) { report(fraction); };
-  }
-  /// Seconds since the last lap on the slowest rank. Collective.
-  [[nodiscard]] double lap() {
-    auto const now = MPI_Wtime();
-    auto const seconds = all_reduced(comm_, now - std::exchange(since_, now), Reduction::max);
-    report(1);
-    return seconds;
-  }
-
- private:
-  Communicator const& comm_;
-  std::function<void(std::string const&, double)> on_progress_;
-  std::string step_;
-  double since_ = MPI_Wtime();
-};
-
-template<class Id, bool is_weighted>
+template<class Id, bool has_values>
 class Partitioner {
  public:
   /// `split` is the source if it holds out edges, otherwise null.
@@ -84,6 +54,7 @@ class Partitioner {
     facts.num_vertices = given.num_vertices;
     facts.is_symmetric = !given.is_directed;
     facts.is_weighted = given.is_weighted;
+    facts.relations = given.relations;
     facts.permutation = options.permutation;
     facts.normalization = options.normalization;
     facts.seed = options.seed;
@@ -114,6 +85,7 @@ class Partitioner {
     edges_.set_placement(placement);
     report_.order_seconds = steps_.lap();
     write_topology(placement);
+    write_names(writer_, source_, facts);
     write_vertices(writer_, placement, degrees, facts);
     if (options_.num_clusters > 0) write_clusters(writer_, placement, clusters, options_.num_clusters, facts);
     if (split_ != nullptr)
@@ -129,9 +101,9 @@ class Partitioner {
   }
 
  private:
-  using Edges = EdgeStore<Id, is_weighted>;
+  using Edges = EdgeStore<Id, has_values>;
   using Placed = typename Edges::Placed;
-  using Builder = TileBuilder<is_weighted>;
+  using Builder = TileBuilder<has_values>;
 
   /// Chunk size for the tiles of the matrix, which need more lists than the edges; a source may not know its number of edges yet.
   static std::size_t chunk_bytes_of(GraphFacts const& facts) {
@@ -173,16 +145,16 @@ class Partitioner {
                           [this](auto const& visit) { edges_.for_each_local_edge(visit); });
   }
 
-  /// Calls emit(row, column, weight) for the entries of an edge, with rows in order `rows`: A[target, source] and, if A is symmetric, its
+  /// Calls emit(row, column, value) for the entries of an edge, with rows in order `rows`: A[target, source] and, if A is symmetric, its
   /// mirror image.
   template<class Emit>
   void for_each_entry(Placed const& edge, Order rows, Emit&& emit) const {
     auto const r = static_cast<std::size_t>(rows);
     auto const c = 1 - r;
-    emit(static_cast<std::int64_t>(edge.local[r]), static_cast<std::int64_t>(edge.other[c]), edge.weight);
+    emit(static_cast<std::int64_t>(edge.local[r]), static_cast<std::int64_t>(edge.other[c]), edge.value);
     bool const is_loop = edge.local[0] == edge.other[0];
     if (report_.facts.is_symmetric && !is_loop)
-      emit(static_cast<std::int64_t>(edge.other[r]), static_cast<std::int64_t>(edge.local[c]), edge.weight);
+      emit(static_cast<std::int64_t>(edge.other[r]), static_cast<std::int64_t>(edge.local[c]), edge.value);
   }
 
   void write_topology(Placement const& placement) {
@@ -201,8 +173,8 @@ class Partitioner {
       edges_.for_each_edge(
           is_last,
           [&](Placed const& edge) {
-            for_each_entry(edge, row_order(parity), [&](std::int64_t row, std::int64_t column, float weight) {
-              builder.push(outbox, row, column, weight);
+            for_each_entry(edge, row_order(parity), [&](std::int64_t row, std::int64_t column, float value) {
+              builder.push(outbox, row, column, value);
             });
           },
           [&] {
@@ -215,8 +187,14 @@ class Partitioner {
 
     steps_.begin("writing the matrix");
     auto const group = parity == Parity::even ? "/topology/even" : "/topology/odd";
-    if (is_weighted && parity == Parity::even) {
+    if (report_.facts.is_weighted && parity == Parity::even) {
       write_with_weight_sums(builder, group, placement);
+    } else if (report_.facts.num_relations() > 0) {
+      RelationCounts counts(report_.facts.num_relations());
+      builder.write(
+          writer_, group, Values::relations,
+          [&](std::int64_t, std::int64_t, float relation) { counts.add(relation); }, steps_.reporter());
+      if (parity == Parity::even) report_.facts.relation_entries = counts.total(comm_);
     } else {
       builder.write(writer_, group, Values::always, nullptr, steps_.reporter());
     }
@@ -346,17 +324,19 @@ PartitionReport build(StoreWriter& writer, GraphSource const& whole, std::filesy
   auto const& facts = whole.facts();
   if (facts.num_vertices < 1 || facts.num_vertices > most_vertices)
     throw_user("a graph of {} vertices: there must be 1 to 2^40", facts.num_vertices);
+  require_rules(facts, options.rules, options.edge_split);
+  bool const has_values = facts.is_weighted || facts.has_relations();
   std::optional<SourceWithoutHeldOut> split;
   if (options.edge_split) split.emplace(writer.comm(), whole, *options.edge_split);
   auto const& source = split ? static_cast<GraphSource const&>(*split) : whole;
-  auto const run = [&]<class Id, bool is_weighted>() {
-    return Partitioner<Id, is_weighted>(writer, source, split ? &*split : nullptr, options).run(output);
+  auto const run = [&]<class Id, bool with_values>() {
+    return Partitioner<Id, with_values>(writer, source, split ? &*split : nullptr, options).run(output);
   };
   if (options.uses_wide_ids || facts.num_vertices > (std::int64_t{1} << 32))
-    return facts.is_weighted ? run.template operator()<std::uint64_t, true>()
-                             : run.template operator()<std::uint64_t, false>();
-  return facts.is_weighted ? run.template operator()<std::uint32_t, true>()
-                           : run.template operator()<std::uint32_t, false>();
+    return has_values ? run.template operator()<std::uint64_t, true>()
+                      : run.template operator()<std::uint64_t, false>();
+  return has_values ? run.template operator()<std::uint32_t, true>()
+                    : run.template operator()<std::uint32_t, false>();
 }
 
 } // namespace

@@ -30,6 +30,33 @@ void sort_repeats_by_value(std::vector<ValuedEntry>& tile) {
   }
 }
 
+/// Entries of adjacent tiles in the types of the file, until they are written.
+struct Pending {
+  std::vector<std::uint32_t> packed;
+  std::vector<float> weights;           // empty, or as many
+  std::vector<std::uint16_t> relations; // empty, or as many
+
+  /// CRC-32 of the entries from `begin` on.
+  [[nodiscard]] std::uint32_t checksum(std::size_t begin) const {
+    auto sum = crc32_of(std::as_bytes(std::span(packed).subspan(begin)));
+    if (!weights.empty()) sum = crc32_of(std::as_bytes(std::span(weights).subspan(begin)), sum);
+    if (!relations.empty()) sum = crc32_of(std::as_bytes(std::span(relations).subspan(begin)), sum);
+    return sum;
+  }
+  /// Writes the entries from place `begin` of the arrays of `group` on, and removes them here. Returns the place after them.
+  std::int64_t flush(StoreWriter& writer, std::string const& group, std::int64_t begin) {
+    writer.write_plain(group + "/entries", begin, std::span<std::uint32_t const>(packed));
+    if (!weights.empty()) writer.write_plain(group + "/values", begin, std::span<float const>(weights));
+    if (!relations.empty())
+      writer.write_plain(group + "/relations", begin, std::span<std::uint16_t const>(relations));
+    auto const end = begin + static_cast<std::int64_t>(packed.size());
+    packed.clear();
+    weights.clear();
+    relations.clear();
+    return end;
+  }
+};
+
 } // namespace
 
 template<bool has_values>
@@ -78,12 +105,14 @@ bool TileBuilder<has_values>::write(StoreWriter& writer, std::string const& grou
                     counts[index(i)], " entries");
     offsets[index(i + 1)] = offsets[index(i)] + counts[index(i)];
   }
-  bool const stores_values =
-      has_values && (values == Values::always ||
-                     runtime::all_reduced(comm_, differs_from_one, runtime::Reduction::max) != 0);
+  bool const stores_relations = has_values && values == Values::relations;
+  bool const stores_values = has_values && !stores_relations &&
+                             (values == Values::always ||
+                              runtime::all_reduced(comm_, differs_from_one, runtime::Reduction::max) != 0);
 
   writer.create_plain_array(group + "/entries", Hdf5Type::uint32, {offsets.back()});
   if (stores_values) writer.create_plain_array(group + "/values", Hdf5Type::float32, {offsets.back()});
+  if (stores_relations) writer.create_plain_array(group + "/relations", Hdf5Type::uint16, {offsets.back()});
   writer.create_array(group + "/tile_row_offsets", Hdf5Type::int64, {num_tile_rows + 1});
   writer.create_array(group + "/tile_offsets", Hdf5Type::uint32, {num_tile_rows, num_tile_columns + 1});
   writer.create_array(group + "/tile_checksums", Hdf5Type::uint32, {num_tile_rows, num_tile_columns});
@@ -96,18 +125,10 @@ bool TileBuilder<has_values>::write(StoreWriter& writer, std::string const& grou
     constexpr std::size_t flush_at = std::size_t{1} << 21; // entries: writes of 8 MiB
     std::vector<Entry> tile;
     std::vector<Entry> scratch;
-    std::vector<std::uint32_t> packed;
-    std::vector<float> weights;
+    Pending pending;
     std::vector<std::uint32_t> tile_offsets(index(num_tile_columns + 1));
     std::vector<std::uint32_t> sums(index(num_tile_columns));
     auto written = offsets[index(tile_rows_.begin)];
-    auto const flush = [&] {
-      writer.write_plain(group + "/entries", written, std::span<std::uint32_t const>(packed));
-      if (stores_values) writer.write_plain(group + "/values", written, std::span<float const>(weights));
-      written += static_cast<std::int64_t>(packed.size());
-      packed.clear();
-      weights.clear();
-    };
 
     for (std::int64_t i = 0; i < tile_rows_.size(); ++i) {
       auto const tile_row = tile_rows_.begin + i;
@@ -122,10 +143,11 @@ bool TileBuilder<has_values>::write(StoreWriter& writer, std::string const& grou
           return std::uint64_t{row} << column_bits | column;
         });
         if constexpr (has_values) sort_repeats_by_value(tile);
-        auto const begin = packed.size();
+        auto const begin = pending.packed.size();
         for (auto const& entry : tile) {
-          packed.push_back(entry.packed);
-          if (stores_values) weights.push_back(entry.value);
+          pending.packed.push_back(entry.packed);
+          if (stores_values) pending.weights.push_back(entry.value);
+          if (stores_relations) pending.relations.push_back(static_cast<std::uint16_t>(entry.value));
           if (on_entry) {
             auto const [row, column] = unpack(entry.packed);
             on_entry(first_row + row, grid_.columns.begin(j) + column, entry.value);
@@ -133,17 +155,15 @@ bool TileBuilder<has_values>::write(StoreWriter& writer, std::string const& grou
         }
         tile_offsets[index(j)] = in_row;
         in_row += static_cast<std::uint32_t>(tile.size());
-        auto sum = crc32_of(std::as_bytes(std::span(packed).subspan(begin)));
-        if (stores_values) sum = crc32_of(std::as_bytes(std::span(weights).subspan(begin)), sum);
-        sums[index(j)] = sum;
+        sums[index(j)] = pending.checksum(begin);
       }
       tile_offsets[index(num_tile_columns)] = in_row;
       writer.write(group + "/tile_offsets", tile_row, 0, std::span<std::uint32_t const>(tile_offsets));
       writer.write(group + "/tile_checksums", tile_row, 0, std::span<std::uint32_t const>(sums));
-      if (packed.size() >= flush_at) flush();
+      if (pending.packed.size() >= flush_at) written = pending.flush(writer, group, written);
       progress(static_cast<double>(i + 1) / static_cast<double>(tile_rows_.size()));
     }
-    flush();
+    pending.flush(writer, group, written);
   });
   return stores_values;
 }

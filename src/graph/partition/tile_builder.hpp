@@ -28,8 +28,8 @@ struct ValuedEntry {
   float value;
 };
 
-/// Whether the values of a matrix are always stored, or only if some of them are not 1.
-enum class Values : std::uint8_t { always, where_needed };
+/// How the values of a matrix are stored: always, only if some of them are not 1, or as numbers of relations.
+enum class Values : std::uint8_t { always, where_needed, relations };
 
 /// Bytes that a rank needs for the entries of its share of the tiles until they are written, in chunks of `chunk_bytes`: the largest share,
 /// plus half a chunk per tile.
@@ -82,7 +82,8 @@ class TileBuilder {
   /// Called while writing with row, column and value of every entry of this rank, ordered by tile rows, tiles and rows.
   using OnEntry = std::function<void(std::int64_t row, std::int64_t column, float value)>;
 
-  /// Creates the arrays under `group` and writes the tiles; the lists are then empty. Returns true if values were stored. Collective.
+  /// Creates the arrays under `group` and writes the tiles; the lists are then empty. Returns true if values were stored (not those of
+  /// relations). Collective.
   bool write(StoreWriter& writer, std::string const& group, Values values, OnEntry const& on_entry,
              std::function<void(double)> const& progress);
 

@@ -178,6 +178,16 @@ bool find_npy_edges(Path const& folder, GraphFiles& files) {
   return true;
 }
 
+bool find_triples(Path const& folder, GraphFiles& files) {
+  std::optional<Path> found;
+  for (auto const* const name : {"triples.tsv", "triples.txt", "triples.csv"})
+    if (!found) found = find_text(folder, name);
+  if (!found) return false;
+  files.topology = Topology::triples;
+  files.edges = *found;
+  return true;
+}
+
 /// The only file in the folder with one of these endings.
 std::optional<Path> find_single(Path const& folder, std::initializer_list<std::string_view> endings,
                                 std::string_view advice = "name one") {
@@ -288,6 +298,7 @@ GraphFiles find_in_folder(Input const& input) {
   bool const may_be_ogb = (format == automatic && kind != "npy") || format == ogb;
   bool const may_be_npy = format == automatic || format == npy;
   bool is_found = may_be_ogb && (find_ogb(input.path / "raw", files) || find_ogb(input.path, files));
+  if (!is_found && (format == automatic || format == triples)) is_found = find_triples(input.path, files);
   if (!is_found && may_be_npy)
     is_found = find_npy_edges(input.path, files) || find_npy_edges(input.path / "npy", files);
   auto const use_single = [&](Topology topology, std::initializer_list<std::string_view> endings) {
@@ -306,7 +317,8 @@ GraphFiles find_in_folder(Input const& input) {
   if (!is_found)
     throw_user(
         "{} is not a graph in a known format; looked for raw/edge.csv[.gz], raw/data.npz, edge.csv[.gz], "
-        "data.npz, edge_index.npy, npy/edge_index.npy, one *.mtx[.gz], one *.txt, *.tsv, *.el or "
+        "data.npz, triples.tsv, edge_index.npy, npy/edge_index.npy, one *.mtx[.gz], one *.txt, *.tsv, *.el "
+        "or "
         "*.edges[.gz], one *_graph.npz",
         input.path.string());
 
@@ -336,7 +348,9 @@ GraphFiles find_single_file(Input const& input) {
   bool const is_mtx =
       input.format == mtx || (input.format == automatic &&
                               (is_called(".mtx") || is_called(".mtx.gz") || is_matrix_market(input.path)));
-  files.topology = is_mtx ? Topology::matrix_market : Topology::edge_list;
+  files.topology = is_mtx                    ? Topology::matrix_market
+                   : input.format == triples ? Topology::triples
+                                             : Topology::edge_list;
   if (!input.split.empty()) throw_user("{} is a file and has no splits", input.path.string());
   return files;
 }
@@ -345,11 +359,15 @@ GraphFiles find_single_file(Input const& input) {
 
 InputFormat parse_input_format(std::string_view word) {
   using enum InputFormat;
-  constexpr std::array<std::pair<std::string_view, InputFormat>, 5> known{
-      {{"auto", automatic}, {"ogb", ogb}, {"edgelist", edgelist}, {"mtx", mtx}, {"npy", npy}}};
+  constexpr std::array<std::pair<std::string_view, InputFormat>, 6> known{{{"auto", automatic},
+                                                                           {"ogb", ogb},
+                                                                           {"edgelist", edgelist},
+                                                                           {"mtx", mtx},
+                                                                           {"npy", npy},
+                                                                           {"triples", triples}}};
   for (auto const& [name, format] : known)
     if (name == word) return format;
-  throw_user("unknown format \"{}\"; known: auto, ogb, edgelist, mtx, npy", word);
+  throw_user("unknown format \"{}\"; known: auto, ogb, edgelist, mtx, npy, triples", word);
 }
 
 GraphFiles find_graph_files(Input const& input) {

@@ -8,11 +8,13 @@
 #include "graph/graph_source.hpp"
 #include "graph/read/open_graph.hpp"
 #include "graph/text/text_edges.hpp"
+#include "graph/text/text_triples.hpp"
 
 #include <array>
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,7 +38,7 @@ struct DataSetMeta {
 
 struct GraphFiles {
   using Path = std::filesystem::path;
-  enum class Topology : std::uint8_t { ogb_text, ogb_npz, npy, scipy_npz, edge_list, matrix_market };
+  enum class Topology : std::uint8_t { ogb_text, ogb_npz, npy, scipy_npz, edge_list, matrix_market, triples };
 
   Topology topology{};
   Path edges;                        // edge.csv[.gz], data.npz, edge_index.npy, an edge list, the .mtx ..
@@ -93,8 +95,9 @@ struct Opener {
   Attributes attributes;
   EdgeTextFormat text_format;
   SourceParts parts;
-  std::vector<ArchiveMember> members; // members that are read
-  std::vector<std::string> notes;     // for InputFiles
+  std::vector<ArchiveMember> members;         // members that are read
+  std::vector<std::string> notes;             // for InputFiles
+  std::shared_ptr<TripleNames const> triples; // on rank 0
 
   [[nodiscard]] bool is_text_topology() const {
     using enum GraphFiles::Topology;
@@ -117,8 +120,12 @@ struct Opener {
 
   [[nodiscard]] InputFiles describe_files() const;
 
+  /// Takes the names that rank 0 has found in a file of triples.
+  void use_triples(std::int64_t num_vertices, std::int64_t num_triples, std::vector<std::string> relations);
+
   // Called when the number of vertices is known.
   void build_edges();
+  void build_triples();
   [[nodiscard]] EndArrays edge_ends() const;
   void build_features();
   void build_labels(std::int64_t num_classes);

@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
+#include <utility>
 
 namespace orthant::graph {
 
@@ -54,7 +56,11 @@ OpenArray Opener::use_member(std::filesystem::path const& archive, std::string c
 
 void Opener::read_heads() {
   if (input.num_vertices > 0) vertices.add(input.num_vertices, "the given number of vertices");
-  if (is_text_topology())
+  if (input.adds_inverse && files.topology != Topology::triples)
+    throw_user("--add-inverse: {} has no relations; --format triples reads some", input.path.string());
+  if (files.topology == Topology::triples)
+    parts.format = "triples";
+  else if (is_text_topology())
     read_text_topology();
   else if (files.topology == Topology::scipy_npz)
     read_scipy_topology();
@@ -65,7 +71,40 @@ void Opener::read_heads() {
   read_mask_heads();
   compare_with_meta();
   if (vertices.count == 0) throw_user("{} says 0 vertices: the graph is empty", vertices.source);
-  parts.is_directed = input.is_directed && parts.is_directed;
+  bool const has_relations = files.topology == Topology::triples;
+  parts.is_directed = has_relations || (input.is_directed && parts.is_directed);
+}
+
+void Opener::use_triples(std::int64_t num_vertices, std::int64_t num_triples,
+                         std::vector<std::string> relations) {
+  auto const file = files.edges.string();
+  if (vertices.count >= 0 && vertices.count != num_vertices)
+    throw_user(
+        "{} says {} vertices, but {} names {}: a row per named vertex is wanted, in the order in which the "
+        "names appear",
+        vertices.source, vertices.count, file, num_vertices);
+  vertices.add(num_vertices, file);
+  auto& edges = parts.edges;
+  if (edges.num_edges >= 0 && edges.num_edges != num_triples)
+    throw_user("{} says {} edges, but {} has {}", edges.promised_by, edges.num_edges, file, num_triples);
+  edges.num_edges = num_triples * (input.adds_inverse ? 2 : 1);
+  edges.num_local_edges = share.index == 0 ? edges.num_edges : 0;
+  edges.promised_by = file;
+  if (input.adds_inverse) {
+    auto const count = relations.size();
+    std::set<std::string> const given(relations.begin(), relations.end());
+    if (2 * std::ssize(relations) > most_relations)
+      throw_user("--add-inverse: {} has {} relations, and a graph at most {}", file, count, most_relations);
+    for (std::size_t r = 0; r < count; ++r) {
+      auto name = "rev_" + relations[r];
+      if (given.contains(name))
+        throw_user("--add-inverse: {} has the relation {} already: leave --add-inverse out", file, name);
+      relations.push_back(std::move(name));
+    }
+  }
+  parts.names.relations = std::move(relations);
+  parts.names.has_names = true;
+  if (triples) parts.names.vertices = {triples, &triples->vertices.names()};
 }
 
 void Opener::compare_with_meta() {

@@ -14,7 +14,10 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <set>
+#include <span>
+#include <string>
 #include <system_error>
 
 namespace orthant::graph {
@@ -49,6 +52,27 @@ void scan_edges(runtime::Communicator const& comm, Opener& opener) {
   }
 }
 
+/// Finds the names in a file of triples, which rank 0 reads completely. Collective.
+void scan_names(runtime::Communicator const& comm, Opener& opener) {
+  std::array<std::int64_t, 2> counts{}; // vertices, triples
+  std::string joined;                   // names of relations, one per line
+  runtime::together(comm, [&] {
+    if (!comm.is_root()) return;
+    auto found = std::make_shared<TripleNames>(scan_triples(opener.files.edges));
+    counts = {found->vertices.size(), found->num_triples};
+    auto const& names = found->relations.names();
+    for (std::int64_t r = 0; r < names.size(); ++r)
+      (joined += names[r]) += '\n';
+    opener.triples = std::move(found);
+  });
+  runtime::broadcast(runtime::host, comm, std::span(counts), 0);
+  broadcast_text(comm, joined, 0);
+  std::vector<std::string> relations;
+  for (std::size_t begin = 0; begin < joined.size(); begin += relations.back().size() + 1)
+    relations.push_back(joined.substr(begin, joined.find('\n', begin) - begin));
+  runtime::together(comm, [&] { opener.use_triples(counts[0], counts[1], std::move(relations)); });
+}
+
 /// Finds the number of classes, one above the largest class, by reading all labels once. Collective.
 std::int64_t scan_classes(runtime::Communicator const& comm, Opener& opener) {
   std::int64_t largest = -1;
@@ -75,13 +99,14 @@ std::unique_ptr<GraphSource> open_graph(runtime::Communicator const& comm, Input
       comm.instruments().position); // one rank may have more to read than others
   Share const share{comm.rank(), comm.size()};
   auto opener = runtime::together(comm, [&] {
-    Opener result{input, find_graph_files(input), share, {}, {}, {}, {}, {}, {}};
+    Opener result{input, find_graph_files(input), share, {}, {}, {}, {}, {}, {}, {}};
     result.read_heads();
     result.parts.name = result.files.meta.name;
     if (files != nullptr && comm.is_root()) *files = result.describe_files();
     return result;
   });
   check_stored_members(comm, opener.members);
+  if (opener.files.topology == GraphFiles::Topology::triples) scan_names(comm, opener);
   if (opener.vertices.count < 0) scan_edges(comm, opener);
   opener.parts.num_vertices = opener.vertices.count;
   runtime::together(comm, [&] {
@@ -110,7 +135,16 @@ std::unique_ptr<GraphSource> open_graph(runtime::Communicator const& comm, Input
 
 using Topology = GraphFiles::Topology;
 
+void Opener::build_triples() {
+  parts.edges.open = [path = files.edges, names = triples, adds_inverse = input.adds_inverse](
+                         std::int64_t batch_size) -> std::unique_ptr<EdgeStream> {
+    if (!names) return std::make_unique<EmptyStream<EdgeBatch>>();
+    return read_triples(path, names, adds_inverse, batch_size);
+  };
+}
+
 void Opener::build_edges() {
+  if (files.topology == Topology::triples) return build_triples();
   auto& edges = parts.edges;
   auto const num_vertices = parts.num_vertices;
   if (is_text_topology()) {

@@ -11,6 +11,9 @@
 //              a SciPy matrix in coordinates, and NAME_data.npz, as the Deep Graph Library publishes Reddit
 //   mtx        a file *.mtx[.gz], or one that starts with %%MatrixMarket
 //   edgelist   any other text file: "source target [weight]" per line, '#' and '%' start comments
+//   triples    only if requested: a text file of directed edges with relations, "head relation tail" per line (text/text_triples.hpp).
+//              automatic recognizes a folder with triples.tsv, triples.txt or triples.csv, and .npy files as in npy, whose rows are in
+//              the order in which the names of the vertices appear
 //
 // In a folder with raw/ and npy/, the topology comes from raw/, and data that raw/ lacks come from npy/. A first line of names in a text
 // file of numbers is skipped.
@@ -29,9 +32,9 @@
 
 namespace orthant::graph {
 
-enum class InputFormat : std::uint8_t { automatic, ogb, edgelist, mtx, npy };
+enum class InputFormat : std::uint8_t { automatic, ogb, edgelist, mtx, npy, triples };
 
-/// Accepts "auto", "ogb", "edgelist", "mtx", "npy". Throws UserError on another word.
+/// Accepts "auto", "ogb", "edgelist", "mtx", "npy", "triples". Throws UserError on another word.
 [[nodiscard]] InputFormat parse_input_format(std::string_view word);
 
 struct Input {
@@ -42,6 +45,9 @@ struct Input {
   /// True keeps the direction of edges. Otherwise the graph is undirected: the reverse of every edge is added, as OGB's add_inverse_edge
   /// and PyG's ToUndirected do, regardless of meta.json. In both cases a symmetric .mtx stands for both directions.
   bool is_directed = false;
+  /// True adds the inverse of each relation: relation r of R gets r + R with the name rev_NAME, and each edge its reverse with that
+  /// relation. Throws UserError for a graph without relations.
+  bool adds_inverse = false;
   /// If false, weights in the file are ignored (the third column of an edge list, the values of an .mtx).
   bool use_weights = true;
   /// Ids of an edge list must be below this; 0: one above the largest id.

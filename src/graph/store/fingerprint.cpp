@@ -27,7 +27,10 @@ std::uint64_t hash_of_facts(StoreFacts const& facts) {
   auto json = nlohmann::json::parse(facts.to_json());
   for (auto const* key : {"permutation", "seed", "num_clusters", "name", "format"})
     json.erase(key);
-  return hash_of(json.dump());
+  auto hash = hash_of(json.dump());
+  for (std::size_t i = 0; i < facts.relations.size(); ++i)
+    hash = mixed(hash + hash_of(facts.relations[i]) + static_cast<std::uint64_t>(facts.relation_entries[i]));
+  return hash;
 }
 
 /// Sum of hashes of the data of the vertices at some positions, keyed by their original ids.

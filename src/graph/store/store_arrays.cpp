@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstring>
 #include <fmt/format.h>
+#include <functional>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -113,6 +114,27 @@ std::vector<std::int64_t> read_integers(StoreFile const& file, std::string const
   return values;
 }
 
+std::vector<std::string> read_names(StoreFile const& file, std::string const& group, Range wanted) {
+  auto const num_names = file.array(group + "/offsets").extents.back() - 1;
+  auto const num_bytes = file.array(group + "/text").extents.back();
+  auto const offsets = read_integers(file, group + "/offsets", {wanted.begin, wanted.end + 1}, 0, num_bytes);
+  bool const fits = std::ranges::adjacent_find(offsets, std::greater_equal<>()) == offsets.end() &&
+                    (wanted.begin > 0 || offsets.front() == 0) &&
+                    (wanted.end < num_names || offsets.back() == num_bytes);
+  if (!fits)
+    throw_user("{} is damaged: {}/offsets does not cut the {} bytes of the text into names", file.name(),
+               group, num_bytes);
+  auto const text = read_checked<std::uint8_t>(file, group + "/text", 0, {offsets.front(), offsets.back()});
+  std::vector<std::string> names(index(wanted.size()));
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    auto const begin = text.begin() + (offsets[i] - offsets.front());
+    names[i].assign(begin, begin + (offsets[i + 1] - offsets[i]));
+    std::ranges::replace_if(
+        names[i], [](unsigned char c) { return c < ' ' || c == 127; }, '?'); // text on one line
+  }
+  return names;
+}
+
 void check_array_part(StoreFile const& file, std::string const& name, int part, int num_parts) {
   switch (file.array(name).type) {
   case Hdf5Type::int8:
@@ -148,6 +170,7 @@ ORTHANT_INSTANTIATE(double)
   template void require_between(StoreFile const&, std::string const&, std::span<T const>, std::int64_t, T, T);
 ORTHANT_INSTANTIATE(std::int8_t)
 ORTHANT_INSTANTIATE(std::uint8_t)
+ORTHANT_INSTANTIATE(std::uint16_t)
 ORTHANT_INSTANTIATE(std::int32_t)
 ORTHANT_INSTANTIATE(std::int64_t)
 #undef ORTHANT_INSTANTIATE
@@ -218,7 +241,7 @@ void StoreWriter::write_checksums(std::string const& name, std::int64_t row, boo
 void StoreWriter::write_facts(StoreFacts const& facts) {
   auto const text = facts.to_json();
   file_.write_attribute("/", "format", std::string("orthant graph store"));
-  file_.write_attribute("/", "version", store_version);
+  file_.write_attribute("/", "version", facts.version());
   file_.write_attribute("/", "facts", text);
   file_.write_attribute("/", "facts_crc32",
                         static_cast<std::int64_t>(crc32_of(std::as_bytes(std::span(text)))));

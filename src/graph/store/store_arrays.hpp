@@ -29,6 +29,11 @@ template<class T>
                                                       Range wanted, std::int64_t low, std::int64_t high,
                                                       std::int64_t row = 0);
 
+/// Names of a list that is stored as the arrays offsets and text of `group`, with '?' for control characters. Throws UserError if the list
+/// is damaged.
+[[nodiscard]] std::vector<std::string> read_names(StoreFile const& file, std::string const& group,
+                                                  Range wanted);
+
 /// Throws a UserError with the array's name if a value is not in [low, high]. `first` is the index of the first value in the array.
 template<class T>
 void require_between(StoreFile const& file, std::string const& name, std::span<T const> values,

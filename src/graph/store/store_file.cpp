@@ -57,6 +57,15 @@ std::vector<Expected> plain_arrays(StoreFacts const& facts) {
     for (auto const kind : {LinkKind::positive, LinkKind::negative})
       if (auto const count = facts.num_held_out[static_cast<std::size_t>(part)]; count > 0)
         arrays.push_back({links_array(part, kind), integers, {2, count}});
+  auto const add_names = [&](std::string const& group, std::int64_t count, std::int64_t num_bytes) {
+    arrays.push_back({group + "/offsets", {Hdf5Type::int64}, {count + 1}});
+    arrays.push_back({group + "/text", {Hdf5Type::uint8}, {num_bytes}});
+  };
+  if (auto const count = facts.num_relations(); count > 0) {
+    add_names("/relations/names", count, facts.relation_name_bytes);
+    arrays.push_back({"/relations/num_entries", {Hdf5Type::int64}, {count}});
+  }
+  if (facts.has_vertex_names()) add_names("/vertices/names", n, facts.vertex_name_bytes);
   return arrays;
 }
 
@@ -91,12 +100,13 @@ void check_with_checksums(StoreCatalogue const& catalogue, Expected const& expec
 std::vector<TiledGroup> tiled_groups(StoreFacts const& facts) {
   auto const n = facts.num_vertices;
   std::vector<TiledGroup> groups;
-  groups.push_back({"/topology/even", n, n, facts.num_entries, facts.is_weighted});
+  auto const num_relations = facts.num_relations();
+  groups.push_back({"/topology/even", n, n, facts.num_entries, facts.is_weighted, num_relations});
   if (facts.has_odd_topology())
-    groups.push_back({"/topology/odd", n, n, facts.num_entries, facts.is_weighted});
+    groups.push_back({"/topology/odd", n, n, facts.num_entries, facts.is_weighted, num_relations});
   if (facts.feature_kind == FeatureKind::sparse)
-    groups.push_back(
-        {"/features/sparse", n, facts.num_features, facts.num_feature_entries, facts.features_have_values});
+    groups.push_back({"/features/sparse", n, facts.num_features, facts.num_feature_entries,
+                      facts.features_have_values, 0});
   return groups;
 }
 
@@ -123,11 +133,12 @@ std::vector<std::string> array_names(StoreFacts const& facts) {
   };
   for (auto const& name : plain_array_names(facts))
     add(name);
-  for (auto const& [group, num_rows, num_columns, num_entries, has_values] : tiled_groups(facts)) {
-    names.push_back(group + "/entries");
-    if (has_values) names.push_back(group + "/values");
+  for (auto const& group : tiled_groups(facts)) {
+    names.push_back(group.group + "/entries");
+    if (group.has_values) names.push_back(group.group + "/values");
+    if (group.num_relations > 0) names.push_back(group.group + "/relations");
     for (auto const* const table : {"/tile_row_offsets", "/tile_offsets", "/tile_checksums"})
-      add(group + table);
+      add(group.group + table);
   }
   return names;
 }
@@ -140,12 +151,14 @@ std::int64_t bytes_of_arrays(StoreFacts const& facts) {
       size *= extent;
     bytes += size;
   }
-  constexpr std::int64_t entry_bytes = 4, value_bytes = 4;
+  constexpr std::int64_t entry_bytes = 4, value_bytes = 4, relation_bytes = 2;
   for (auto const& group : tiled_groups(facts)) {
     auto const grid = group.group == "/features/sparse"
                           ? tile_grid_of_features(group.num_rows, group.num_columns)
                           : tile_grid_of_topology(group.num_rows, group.num_entries);
-    bytes += group.num_entries * (entry_bytes + (group.has_values ? value_bytes : 0)) + table_bytes(grid);
+    auto const bytes_per_entry =
+        entry_bytes + (group.has_values ? value_bytes : 0) + (group.num_relations > 0 ? relation_bytes : 0);
+    bytes += group.num_entries * bytes_per_entry + table_bytes(grid);
   }
   return bytes;
 }
@@ -180,6 +193,8 @@ void check_catalogue(StoreCatalogue const& catalogue, std::string const& file) {
     check_array(catalogue, {name + "/entries", {Hdf5Type::uint32}, {group.num_entries}}, file);
     if (group.has_values)
       check_array(catalogue, {name + "/values", {Hdf5Type::float32}, {group.num_entries}}, file);
+    if (group.num_relations > 0)
+      check_array(catalogue, {name + "/relations", {Hdf5Type::uint16}, {group.num_entries}}, file);
     check_with_checksums(catalogue, {name + "/tile_row_offsets", {Hdf5Type::int64}, {rows + 1}}, file);
     check_with_checksums(catalogue, {name + "/tile_offsets", {Hdf5Type::uint32}, {rows, columns + 1}}, file);
     check_with_checksums(catalogue, {name + "/tile_checksums", {Hdf5Type::uint32}, {rows, columns}}, file);
@@ -197,9 +212,9 @@ namespace {
 StoreFacts read_facts(Hdf5File const& file) {
   if (!file.contains_attribute("/", "format") || file.read_text("/", "format") != "orthant graph store")
     throw_user("{} is an HDF5 file, but no graph store; orthant partition makes one", file.name());
-  if (auto const version = file.read_integer("/", "version"); version != store_version)
-    throw_user("{} is a graph store of version {}; this program reads version {}{}", file.name(), version,
-               store_version, version > store_version ? ": use a newer orthant" : "");
+  if (auto const version = file.read_integer("/", "version"); version < 1 || version > store_version)
+    throw_user("{} is a graph store of version {}; this program reads versions 1 to {}{}", file.name(),
+               version, store_version, version > store_version ? ": use a newer orthant" : "");
   auto const text = file.read_text("/", "facts");
   if (file.read_integer("/", "facts_crc32") != crc32_of(std::as_bytes(std::span(text))))
     throw_user("{} is damaged: wrong checksum of its facts; partition the graph again", file.name());
@@ -234,7 +249,8 @@ std::int64_t num_bytes(Hdf5Array const& array) {
 std::vector<std::string> tables_to_hold(StoreCatalogue const& catalogue) {
   std::vector<std::pair<std::int64_t, std::string>> tables;
   for (auto const& [name, array] : catalogue.arrays)
-    if (!name.starts_with("/checksums/") && name.find("/tile_") != std::string::npos)
+    if (name.starts_with("/relations/") ||
+        (!name.starts_with("/checksums/") && name.find("/tile_") != std::string::npos))
       tables.emplace_back(num_bytes(array), name);
   std::ranges::sort(tables);
   std::vector<std::string> names;
@@ -282,6 +298,7 @@ StoreFile StoreFile::open(runtime::Communicator const& comm, std::filesystem::pa
     return opened;
   });
   file.hold_tables(comm);
+  together(comm, [&] { file.read_relations(); });
   return file;
 }
 
@@ -289,7 +306,16 @@ StoreFile StoreFile::take(Hdf5File file) {
   auto image = file.image();
   StoreFile taken(file.name(), catalogue_of(file, static_cast<std::int64_t>(image.size())));
   taken.image_ = std::move(image);
+  taken.read_relations();
   return taken;
+}
+
+void StoreFile::read_relations() {
+  auto& facts = catalogue_.facts;
+  auto const count = facts.num_relations();
+  if (count == 0) return;
+  facts.relations = read_names(*this, "/relations/names", {0, count});
+  facts.relation_entries = read_integers(*this, "/relations/num_entries", {0, count}, 0, facts.num_entries);
 }
 
 void StoreFile::open_bytes() {

@@ -35,7 +35,7 @@ struct StoreCatalogue {
 
 /// Tables of at most this many bytes in all are sent to all ranks; larger ones are read by rectangle.
 inline constexpr std::int64_t most_table_bytes_held = std::int64_t{8} << 20;
-/// Names of the tables that are sent: the smallest first, as long as they fit.
+/// Names of the tables, and of the arrays of relations, that are sent: the smallest first, as long as they fit.
 [[nodiscard]] std::vector<std::string> tables_to_hold(StoreCatalogue const& catalogue);
 
 class StoreFile {
@@ -79,6 +79,7 @@ class StoreFile {
         catalogue_(std::move(catalogue)) {}
   void open_bytes();
   void hold_tables(runtime::Communicator const& comm);
+  void read_relations();
   void read_bytes(std::string const& name, runtime::Hdf5Type type, std::int64_t row, Range elements,
                   std::span<std::byte> out) const;
   void read_at(std::string const& array, std::int64_t offset, std::span<std::byte> out) const;
@@ -101,6 +102,7 @@ struct TiledGroup {
   std::int64_t num_columns;
   std::int64_t num_entries;
   bool has_values;
+  std::int64_t num_relations; // 0: entries have no relations
 };
 [[nodiscard]] std::vector<TiledGroup> tiled_groups(StoreFacts const& facts);
 

@@ -109,7 +109,12 @@ std::string StoreFacts::to_json() const {
   json["has_split"] = has_split;
   json["split_name"] = split_name;
   json["split_sizes"] = split_sizes;
-  if (has_links()) json["num_held_out"] = num_held_out;             // other stores do not change
+  if (has_links()) json["num_held_out"] = num_held_out; // other stores do not change
+  if (num_relations() > 0) {
+    json["num_relations"] = num_relations();
+    json["relation_name_bytes"] = relation_name_bytes;
+  }
+  if (has_vertex_names()) json["vertex_name_bytes"] = vertex_name_bytes;
   return json.dump(-1, ' ', false, Json::error_handler_t::replace); // a name may not be valid UTF-8
 }
 
@@ -187,6 +192,14 @@ StoreFacts parse_facts(std::string const& text) {
   facts.split_name = members.text("split_name");
   facts.split_sizes = members.three_integers("split_sizes");
   if (members.has("num_held_out")) facts.num_held_out = members.three_integers("num_held_out");
+  if (members.has("num_relations")) {
+    auto const count = members.integer("num_relations");
+    if (count < 1 || count > most_relations)
+      runtime::throw_user("'num_relations' is {}; it must be between 1 and {}", count, most_relations);
+    facts.relations.resize(static_cast<std::size_t>(count));
+    facts.relation_name_bytes = members.integer("relation_name_bytes");
+  }
+  if (members.has("vertex_name_bytes")) facts.vertex_name_bytes = members.integer("vertex_name_bytes");
   return facts;
 }
 
@@ -237,13 +250,17 @@ std::string StoreFacts::contradiction() const {
              has_split ? num_vertices - split_sizes[0] - split_sizes[1] : 0},
       Bounds{"the first of num_held_out", num_held_out[0], 0, 0},
       Bounds{"the second of num_held_out", num_held_out[1], 0, is_symmetric ? most_links : 0},
-      Bounds{"the third of num_held_out", num_held_out[2], 0, is_symmetric ? most_links : 0}};
+      Bounds{"the third of num_held_out", num_held_out[2], 0, is_symmetric ? most_links : 0},
+      Bounds{"relation_name_bytes", relation_name_bytes, num_relations(), num_relations() > 0 ? any : 0},
+      Bounds{"vertex_name_bytes", vertex_name_bytes, has_vertex_names() ? num_vertices : 0, any}};
   for (auto const& [what, value, low, high] : bounds)
     if (value < low || value > high)
       return fmt::format("{} is {}; it must be between {} and {}", what, value, low, high);
   if (is_symmetric && (num_entries - num_self_loops) % 2 != 0)
     return fmt::format("a symmetric matrix of {} entries, {} of them self loops", num_entries,
                        num_self_loops);
+  if (num_relations() > 0 && (is_weighted || is_symmetric))
+    return "a graph with relations that has weights or is symmetric";
   if (features_have_values && feature_kind != FeatureKind::sparse)
     return "features_have_values is true, but the features are not sparse";
   if (!split_name.empty() && !is_folder_name(split_name)) // it becomes a folder when the graph is exported

@@ -11,11 +11,14 @@
 // entries of four bytes: 16 bits for the row and 16 for the column.
 //
 //   /facts                        attribute: StoreFacts as JSON; facts_crc32 protects it
-//   /topology/{even,odd}/entries  uint32 [nnz], weights float [nnz] if weighted, and the tables of tiles
+//   /topology/{even,odd}/entries  uint32 [nnz], weights float [nnz] if weighted, relations uint16 [nnz] if edges have relations,
+//                     and the tables of tiles
 //   /vertices/{p1,p2}/original_ids, degrees, weight_sums (if weighted), positions_in_other_order,
 //                     clusters int32 (if there are clusters)
 //   /features/dense float [D x N] in order p2, each column contiguous; /features/sparse like a topology
 //   /labels/{p1,p2} int32 [N], or int8 [C x N] if multi-label; /split/{p1,p2} uint8 [N], bits of Split
+//   /relations/names/{offsets,text}, num_entries int64 [R] if edges have relations; /vertices/names/{offsets,text} by original id if
+//                     vertices have names: int64 [names + 1] and uint8, name i is the text from offset i to offset i + 1
 //   /links/{valid,test}/{positives,negatives} int32 or int64 [2 x n] positions in p1, sorted, if edges were held out
 //   /checksums/..                 CRC-32 of every 1,024 elements of each array above
 //
@@ -25,13 +28,16 @@
 
 #include <array>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace orthant::graph {
 
-inline constexpr std::int64_t store_version = 1;
+/// Newest version that is read and written.
+inline constexpr std::int64_t store_version = 2;
 inline constexpr std::int64_t most_clusters = std::int64_t{1} << 24;
 
 /// The two orders in which rows and columns are stored: position i holds the vertex with original id p[i].
@@ -119,6 +125,13 @@ struct StoreFacts {
   std::array<std::int64_t, 3> split_sizes{};  // train, valid, test
   std::array<std::int64_t, 3> num_held_out{}; // edges not in A, by Split; also number of negatives; 0: none
 
+  /// Names in the order of their numbers, and the number of entries of each; empty for a graph without relations. In the file they are
+  /// arrays: to_json() has only their number.
+  std::vector<std::string> relations{};
+  std::vector<std::int64_t> relation_entries{};
+  std::int64_t relation_name_bytes = 0; // of all names
+  std::int64_t vertex_name_bytes = 0;   // of all names; 0: vertices have no names
+
   std::string name;   // name of the data set
   std::string format; // input format
 
@@ -128,6 +141,10 @@ struct StoreFacts {
   }
   /// True if the odd matrix is neither equal to the even one nor its transpose, and is in the file.
   [[nodiscard]] bool has_odd_topology() const { return has_two_orders() && !is_symmetric; }
+  [[nodiscard]] std::int64_t num_relations() const { return std::ssize(relations); }
+  [[nodiscard]] bool has_vertex_names() const { return vertex_name_bytes > 0; }
+  /// Version of a store with these facts: 2 if it has relations or names of vertices.
+  [[nodiscard]] std::int64_t version() const { return num_relations() > 0 || has_vertex_names() ? 2 : 1; }
   /// True if edges were held out for link prediction.
   [[nodiscard]] bool has_links() const { return num_held_out[1] + num_held_out[2] > 0; }
   [[nodiscard]] GraphOperator graph_operator() const {

@@ -84,6 +84,7 @@ CsrBlock with_self_loops(CsrBlock const& block, std::span<std::int64_t const> se
   bool const is_weighted = !block.values.empty();
   result.columns.reserve(block.columns.size() + num_added);
   if (is_weighted) result.values.reserve(block.columns.size() + num_added);
+  bool const has_relations = !block.relations.empty() && self_loops == SelfLoops::dropped;
   auto const put = [&](std::int64_t column, float value) {
     result.columns.push_back(static_cast<std::int32_t>(column));
     if (is_weighted) result.values.push_back(value);
@@ -97,7 +98,9 @@ CsrBlock with_self_loops(CsrBlock const& block, std::span<std::int64_t const> se
         put(self, 1);
         is_due = false;
       }
-      if (column != self) put(column, is_weighted ? block.values[index(k)] : 1.0F);
+      if (column == self) continue;
+      put(column, is_weighted ? block.values[index(k)] : 1.0F);
+      if (has_relations) result.relations.push_back(block.relations[index(k)]);
     }
     if (is_due) put(self, 1);
     result.row_offsets.push_back(static_cast<std::int64_t>(result.columns.size()));
@@ -294,6 +297,11 @@ std::vector<double> GraphStore::read_weight_sums(Order order, Range rows) const 
 std::vector<std::int64_t> GraphStore::read_degrees(Order order, Range rows) const {
   return read_integers(state_->file, state_->array("/vertices", order, "/degrees"), rows, 0,
                        facts().max_degree);
+}
+
+std::vector<std::string> GraphStore::read_vertex_names(Range ids) const {
+  ORTHANT_REQUIRE(facts().has_vertex_names(), name(), " has no names of vertices");
+  return read_names(state_->file, "/vertices/names", ids);
 }
 
 std::vector<std::int32_t> GraphStore::read_clusters(Order order, Range rows) const {

@@ -35,6 +35,8 @@ struct CsrBlock {
   std::vector<std::int64_t> row_offsets; // [rows.size() + 1]
   std::vector<std::int32_t> columns;     // [nnz], ascending within a row
   std::vector<float> values;             // [nnz]; empty: every stored entry is 1
+  /// [nnz] number of each entry's relation; empty: a graph without relations.
+  std::vector<std::uint16_t> relations{};
 
   [[nodiscard]] std::int64_t num_nonzeros() const { return static_cast<std::int64_t>(columns.size()); }
 };
@@ -71,7 +73,8 @@ class GraphStore {
   [[nodiscard]] std::string const& name() const;
 
   /// A or A + I on a rectangle of the matrix of that parity. If the file has only the other parity, its transposed block is read. At most
-  /// 2^31 columns.
+  /// 2^31 columns. Entries of equal ends and different relations ascend by relation; with added self loops, which have no relation, the
+  /// block has none.
   [[nodiscard]] CsrBlock read_block(Parity parity, Range rows, Range columns, SelfLoops self_loops) const;
   /// The block with the self loops of the operator.
   [[nodiscard]] CsrBlock read_block(Parity parity, Range rows, Range columns) const;
@@ -101,6 +104,8 @@ class GraphStore {
   [[nodiscard]] std::vector<double> read_weight_sums(Order order, Range rows) const;
   /// Numbers of entries of A in these rows without self loops.
   [[nodiscard]] std::vector<std::int64_t> read_degrees(Order order, Range rows) const;
+  /// Names of the vertices with these original ids. The store must have names: facts().has_vertex_names().
+  [[nodiscard]] std::vector<std::string> read_vertex_names(Range ids) const;
 
   /// Clusters, from 0 to facts().num_clusters - 1. Throws Error if the store has none.
   [[nodiscard]] std::vector<std::int32_t> read_clusters(Order order, Range rows) const;
@@ -127,9 +132,10 @@ class GraphStore {
 
 // Fingerprint of the data set in a store, equal for every permutation of its vertices.
 
-/// 16 hexadecimal digits. They depend on the facts except permutation, name and seed, and for every original vertex on its degree, its
-/// label, its parts of the split, and its first and last dense feature. Data sets that differ in one of these have different fingerprints;
-/// other features and the ends of edges are not read. Reads N / P positions per rank. Collective. Throws UserError if the store is damaged.
+/// 16 hexadecimal digits. They depend on the facts except permutation, name and seed, on the names and sizes of relations, and for every
+/// original vertex on its degree, its label, its parts of the split, and its first and last dense feature. Data sets that differ in one of
+/// these have different fingerprints; other features and the ends of edges are not read. Reads N / P positions per rank. Collective.
+/// Throws UserError if the store is damaged.
 [[nodiscard]] std::string fingerprint_of(runtime::Communicator const& comm, GraphStore const& store);
 
 /// Fingerprint of the assignment of vertices to the store's clusters. Collective. Throws UserError if the store is damaged.

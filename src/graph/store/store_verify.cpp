@@ -62,6 +62,7 @@ class Verifier {
     together(comm_, [&] {
       check_checksums();
       check_links();
+      check_names();
       compare_positions();
       compare_attributes();
       for (auto const& group : tiled_groups(facts_))
@@ -74,8 +75,9 @@ class Verifier {
  private:
   /// Sums of one matrix's entries.
   struct MatrixSums {
-    std::uint64_t entries = 0;    // hash of (row's id, column's id, value)
-    std::uint64_t transposed = 0; // hash of (column's id, row's id, value)
+    std::uint64_t entries = 0;    // hash of (row's id, column's id, value or relation)
+    std::uint64_t transposed = 0; // hash of (column's id, row's id, value or relation)
+    std::uint64_t relations = 0;  // hash of the relation
     std::uint64_t rows = 0;       // hash of the row's position, without self loops
     std::int64_t num_self_loops = 0;
     double weights = 0; // pseudo-random factor of the row times the value, without self loops
@@ -123,6 +125,11 @@ class Verifier {
       for (auto const kind : {LinkKind::positive, LinkKind::negative})
         static_cast<void>(store_.read_links(part, kind, places));
     }
+  }
+
+  void check_names() const {
+    if (!facts_.has_vertex_names()) return;
+    for_each_piece([&](Range ids) { static_cast<void>(store_.read_vertex_names(ids)); });
   }
 
   void compare_positions() {
@@ -268,7 +275,9 @@ class Verifier {
           auto const row_id = row_ids[entry.row];
           auto const column_id = column_ids[index(corner) + entry.column];
           auto const value = matrix.has_values() ? entries.values[at] : 1.0F;
-          auto const bits = std::bit_cast<std::uint32_t>(value);
+          auto const bits = matrix.has_relations() ? std::uint32_t{entries.relations[at]}
+                                                   : std::bit_cast<std::uint32_t>(value);
+          if (matrix.has_relations()) sums.relations += hash_of(bits);
           sums.entries += hash_of(row_id, column_id, bits);
           sums.transposed += hash_of(column_id, row_id, bits);
           if (row_id == column_id) {
@@ -283,12 +292,22 @@ class Verifier {
     });
   }
 
+  /// The sum of hashes of relations over all entries, by the stored counts; rank 0 contributes it.
+  [[nodiscard]] std::uint64_t sum_of_relations() const {
+    std::uint64_t sum = 0;
+    for (std::size_t r = 0; comm_.is_root() && r < facts_.relation_entries.size(); ++r)
+      sum += static_cast<std::uint64_t>(facts_.relation_entries[r]) * hash_of(static_cast<std::uint32_t>(r));
+    return sum;
+  }
+
   void compare_matrices() {
     auto const& even = matrices_[0];
     auto const& odd = matrices_[1];
     claim_fact("num_self_loops", static_cast<std::uint64_t>(even.num_self_loops), facts_.num_self_loops);
     claim("/vertices/p1/degrees does not count the entries in the rows of /topology/even", even.rows,
           degrees_by_row_[0]);
+    claim("/relations/num_entries does not count the entries of /topology/even by relation", even.relations,
+          sum_of_relations());
     if (facts_.is_symmetric)
       claim("the facts say that the matrix is symmetric, but /topology/even is not", even.entries,
             even.transposed);

@@ -55,12 +55,14 @@ void TiledMatrix::read_entries(TileRow const& table, TileEntries& entries) const
   Range const wanted{table.begin + table.offsets.front(), table.begin + table.offsets.back()};
   entries.packed = file_.read<std::uint32_t>(group_.group + "/entries", 0, wanted);
   if (has_values()) entries.values = file_.read<float>(group_.group + "/values", 0, wanted);
+  if (has_relations()) entries.relations = file_.read<std::uint16_t>(group_.group + "/relations", 0, wanted);
   for (std::size_t j = 0; j < table.sums.size(); ++j) {
     auto const from = table.offsets[j] - table.offsets.front();
     auto const size = table.offsets[j + 1] - table.offsets[j];
     auto const packed = std::span<std::uint32_t const>(entries.packed).subspan(from, size);
     auto sum = crc32_of(std::as_bytes(packed));
     if (has_values()) sum = crc32_of(std::as_bytes(std::span(entries.values).subspan(from, size)), sum);
+    if (has_relations()) sum = crc32_of(std::as_bytes(std::span(entries.relations).subspan(from, size)), sum);
     auto const tile_column = table.tile_columns.begin + static_cast<std::int64_t>(j);
     if (sum != table.sums[j])
       report_wrong_checksum(file_, group_.group + "/entries",
@@ -69,6 +71,9 @@ void TiledMatrix::read_entries(TileRow const& table, TileEntries& entries) const
   }
   if (has_values())
     require_finite(file_, group_.group + "/values", std::span<float const>(entries.values), wanted.begin);
+  if (has_relations())
+    require_between(file_, group_.group + "/relations", std::span<std::uint16_t const>(entries.relations),
+                    wanted.begin, std::uint16_t{0}, static_cast<std::uint16_t>(group_.num_relations - 1));
 }
 
 void TiledMatrix::check_tile(TileRow const& table, std::int64_t tile_column,
@@ -108,6 +113,7 @@ CsrBlock TiledMatrix::read(Range rows, Range columns) const {
   }
   block.columns.reserve(index(most));
   if (has_values()) block.values.reserve(index(most));
+  if (has_relations()) block.relations.reserve(index(most));
 
   TileEntries entries;
   std::vector<std::int64_t> next;
@@ -137,10 +143,12 @@ CsrBlock TiledMatrix::read(Range rows, Range columns) const {
     next.assign(block.row_offsets.begin() + first, block.row_offsets.begin() + last);
     block.columns.resize(index(block.row_offsets[index(last)]));
     if (has_values()) block.values.resize(block.columns.size());
+    if (has_relations()) block.relations.resize(block.columns.size());
     visit([&](std::size_t r, std::int64_t column, std::uint32_t at) {
       auto const place = index(next[r - index(first)]++);
       block.columns[place] = static_cast<std::int32_t>(column);
       if (has_values()) block.values[place] = entries.values[at];
+      if (has_relations()) block.relations[place] = entries.relations[at];
     });
   }
   return block;
@@ -161,12 +169,14 @@ CsrBlock transposed(CsrBlock const& block) {
   std::partial_sum(result.row_offsets.begin(), result.row_offsets.end(), result.row_offsets.begin());
   result.columns.resize(block.columns.size());
   result.values.resize(block.values.size());
+  result.relations.resize(block.relations.size());
   std::vector<std::int64_t> next(result.row_offsets.begin(), result.row_offsets.end() - 1);
   for (std::int64_t row = 0; row < block.rows.size(); ++row)
     for (auto k = block.row_offsets[index(row)]; k < block.row_offsets[index(row + 1)]; ++k) {
       auto const place = index(next[index(block.columns[index(k)])]++);
       result.columns[place] = static_cast<std::int32_t>(row);
       if (!block.values.empty()) result.values[place] = block.values[index(k)];
+      if (!block.relations.empty()) result.relations[place] = block.relations[index(k)];
     }
   return result;
 }

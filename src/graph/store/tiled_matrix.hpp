@@ -30,8 +30,9 @@ struct TileRow {
 
 /// Entries of adjacent tiles, as they are stored.
 struct TileEntries {
-  std::vector<std::uint32_t> packed; // by tiles; within a tile by rows, then columns
-  std::vector<float> values;         // empty if all are 1
+  std::vector<std::uint32_t> packed;    // by tiles; within a tile by rows, then columns
+  std::vector<float> values;            // empty if all are 1
+  std::vector<std::uint16_t> relations; // empty if entries have no relations
 };
 
 class TiledMatrix {
@@ -41,12 +42,13 @@ class TiledMatrix {
 
   [[nodiscard]] TileGrid const& grid() const { return grid_; }
   [[nodiscard]] bool has_values() const { return group_.has_values; }
+  [[nodiscard]] bool has_relations() const { return group_.num_relations > 0; }
   [[nodiscard]] std::string const& name() const { return group_.group; }
 
   [[nodiscard]] TileRow read_table(std::int64_t tile_row, Range tile_columns) const;
   void read_entries(TileRow const& table, TileEntries& entries) const;
 
-  /// The rectangle in CSR. Columns ascend within a row.
+  /// The rectangle in CSR. Columns ascend within a row, and relations within an entry's place.
   [[nodiscard]] CsrBlock read(Range rows, Range columns) const;
 
   /// Compares the checksums of the tables of one part of the file.

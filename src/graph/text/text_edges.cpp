@@ -228,6 +228,10 @@ EdgeTextProbe probe_text_edges(std::filesystem::path const& path) {
         probe.first_byte = blocks.byte_of(next_line(line));
         continue;
       }
+      if (num_words == num_fields && num_fields == 3)
+        blocks.fail(line, fmt::format("\"{}\" has names in place of vertex ids; --format triples reads lines "
+                                      "\"head relation tail\"",
+                                      text::excerpt(line)));
       if (num_fields < 2 || num_fields > 3)
         blocks.fail(line, fmt::format("\"{}\" has {} columns; an edge list has \"source target\" or \"source "
                                       "target weight\"",
