@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // An edge list, plain or compressed, as its reader probes it and as two ranks read their shares. The first
-// byte says whether comments, a column of weights or a base of 1 are expected; the text follows.
+// byte says whether comments, a column of weights or a base of 1 are expected; the text follows. The same text is also read as triples.
 
 #include "fuzz/fuzz_target.hpp"
 #include "graph/text/text_edges.hpp"
+#include "graph/text/text_triples.hpp"
+
+#include <memory>
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
   using namespace orthant;
@@ -16,6 +19,17 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
   auto const path = folder.write(text.starts_with("\x1f\x8b") ? "edge.csv.gz" : "edge.csv", text);
 
   fuzz::accept_or_refuse([&] { static_cast<void>(graph::probe_text_edges(path)); });
+  fuzz::accept_or_refuse([&] {
+    auto const names = std::make_shared<graph::TripleNames>(graph::scan_triples(path));
+    auto const stream = graph::read_triples(path, names, true, 7);
+    std::int64_t num_edges = 0;
+    for (graph::EdgeBatch batch; stream->next(batch); num_edges += std::ssize(batch.edges))
+      for (auto const& edge : batch.edges)
+        if (edge.source < 0 || edge.source >= names->vertices.size() || edge.target < 0 ||
+            edge.target >= names->vertices.size())
+          __builtin_trap();
+    if (num_edges != 2 * names->num_triples) __builtin_trap();
+  });
   graph::EdgeTextFormat format;
   format.has_comments = (flags & 1) != 0;
   format.first_id = (flags & 2) != 0 ? 1 : 0;

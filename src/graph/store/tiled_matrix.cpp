@@ -68,6 +68,11 @@ void TiledMatrix::read_entries(TileRow const& table, TileEntries& entries) const
       report_wrong_checksum(file_, group_.group + "/entries",
                             fmt::format("tile {},{}", table.tile_row, tile_column));
     check_tile(table, tile_column, packed);
+    if (!has_relations()) continue;
+    for (std::size_t k = 1; k < packed.size(); ++k)
+      if (packed[k - 1] == packed[k] && entries.relations[from + k - 1] >= entries.relations[from + k])
+        report("/relations",
+               fmt::format("tile {},{} is not sorted by relations", table.tile_row, tile_column));
   }
   if (has_values())
     require_finite(file_, group_.group + "/values", std::span<float const>(entries.values), wanted.begin);

@@ -127,6 +127,13 @@ TEST_F(HostileStoreTest, WrongWeightsAreRefused) {
   expect_refused(with_weights(), testing::stores_with_wrong_weights());
 }
 
+TEST_F(HostileStoreTest, WrongRelationsAreRefused) {
+  Input input;
+  input.path = scratch.write("triples.txt", "a r b\na s b\nb r c\nc s d\nd s d\nd r a\nb s a\n");
+  input.format = InputFormat::triples;
+  expect_refused(make(*open_graph(comm, input)), testing::stores_with_wrong_relations());
+}
+
 TEST_F(HostileStoreTest, APipeIsRefusedAtOnce) {
   auto const path = scratch.path() / "pipe.h5";
   if (comm.is_root()) {

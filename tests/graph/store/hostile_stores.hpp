@@ -288,4 +288,44 @@ inline std::vector<HostileStore> stores_with_wrong_weights() {
   };
 }
 
+/// Of a store whose entries have two relations. Two of them go from vertex 0 to vertex 1.
+inline std::vector<HostileStore> stores_with_wrong_relations() {
+  using Json = nlohmann::json;
+  auto const relation = [](char const* group, auto edit) {
+    return [=](StoreEditor& e) { e.change_entries<std::uint16_t>(group, "/relations", edit); };
+  };
+  auto const integers = [](char const* array, auto edit) {
+    return [=](StoreEditor& e) { e.change<std::int64_t>(array, edit); };
+  };
+  auto const fact = [](auto edit) { return [=](StoreEditor& e) { e.change_facts(edit); }; };
+  return {
+      {"relation_too_large", Stage::read, "/topology/even/relations",
+       relation("/topology/even", [](auto& data) { data[1] = 2; })},
+      {"repeated_triple", Stage::read, "is not sorted by relations",
+       relation("/topology/odd", [](auto& data) { std::ranges::fill(data, std::uint16_t{0}); })},
+      {"other_relations", Stage::verify, "/relations/num_entries does not count",
+       integers("/relations/num_entries", [](auto& data) { std::swap(data[0], data[1]); })},
+      {"too_many_entries", Stage::open, "/relations/num_entries",
+       integers("/relations/num_entries", [](auto& data) { data[1] = 1'000; })},
+      {"empty_name", Stage::open, "/relations/names/offsets does not cut",
+       integers("/relations/names/offsets", [](auto& data) { data[1] = 0; })},
+      {"empty_name_of_vertex", Stage::verify, "/vertices/names/offsets does not cut",
+       integers("/vertices/names/offsets", [](auto& data) { data[1] = data[2]; })},
+      {"short_name_of_last_vertex", Stage::verify, "/vertices/names/offsets does not cut",
+       integers("/vertices/names/offsets", [](auto& data) { --data.back(); })},
+      {"many_relations", Stage::open, "'num_relations' is 70000; it must be between 1 and 65535",
+       fact([](Json& facts) { facts["num_relations"] = 70'000; })},
+      {"three_relations", Stage::open, "/relations/names/offsets has the shape",
+       fact([](Json& facts) { facts["num_relations"] = facts["relation_name_bytes"] = 3; })},
+      {"no_relations", Stage::read, "wrong checksum in /topology",
+       fact([](Json& facts) { facts.erase("num_relations"); })},
+      {"names_without_text", Stage::open, "relation_name_bytes is 1; it must be between 2 and",
+       fact([](Json& facts) { facts["relation_name_bytes"] = 1; })},
+      {"vertices_without_text", Stage::open, "vertex_name_bytes is 3; it must be between 4 and",
+       fact([](Json& facts) { facts["vertex_name_bytes"] = 3; })},
+      {"symmetric", Stage::open, "a graph with relations that has weights or is symmetric",
+       fact([](Json& facts) { facts["is_symmetric"] = true; })},
+  };
+}
+
 } // namespace orthant::testing

@@ -79,6 +79,8 @@ class StoreEditor {
   void repair_tiles(std::string const& group) {
     auto const entries = read<std::uint32_t>(group + "/entries");
     auto const values = exists(group + "/values") ? read<float>(group + "/values") : std::vector<float>();
+    auto const relations = exists(group + "/relations") ? read<std::uint16_t>(group + "/relations")
+                                                        : std::vector<std::uint16_t>();
     auto const rows = read<std::int64_t>(group + "/tile_row_offsets");
     auto const offsets = read<std::uint32_t>(group + "/tile_offsets");
     auto const shape = sizes(group + "/tile_checksums");
@@ -92,6 +94,8 @@ class StoreEditor {
           auto sum = graph::crc32_of(std::as_bytes(std::span(entries).subspan(from, size)));
           if (!values.empty())
             sum = graph::crc32_of(std::as_bytes(std::span(values).subspan(from, size)), sum);
+          if (!relations.empty())
+            sum = graph::crc32_of(std::as_bytes(std::span(relations).subspan(from, size)), sum);
           sums[i * shape[1] + j] = sum;
         }
     });
