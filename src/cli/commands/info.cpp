@@ -60,13 +60,17 @@ void describe_job(Context& context) {
 std::string describe_relations(graph::StoreFacts const& facts) {
   constexpr std::int64_t most_shown = 100;
   auto const shown = std::min(facts.num_relations(), most_shown);
+  std::vector<std::string> names(facts.relations.begin(), facts.relations.begin() + shown);
   std::size_t width = 0;
-  for (std::int64_t r = 0; r < shown; ++r)
-    width = std::max(width, facts.relations[static_cast<std::size_t>(r)].size());
+  for (auto& name : names) {
+    constexpr std::size_t longest = 60;
+    if (name.size() > longest) name = name.substr(0, longest - 2) + "..";
+    width = std::max(width, name.size());
+  }
   auto text = fmt::format("relations   {}\n", facts.num_relations());
   for (std::int64_t r = 0; r < shown; ++r)
-    text += fmt::format("  {:>5}  {:<{}}  {} entries\n", r, facts.relations[static_cast<std::size_t>(r)],
-                        width, facts.relation_entries[static_cast<std::size_t>(r)]);
+    text += fmt::format("  {:>5}  {:<{}}  {} entries\n", r, names[static_cast<std::size_t>(r)], width,
+                        facts.relation_entries[static_cast<std::size_t>(r)]);
   if (shown < facts.num_relations()) text += fmt::format("  and {} more\n", facts.num_relations() - shown);
   return text;
 }

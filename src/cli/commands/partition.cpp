@@ -234,8 +234,10 @@ void summarize(graph::PartitionReport const& report, PartitionOptions const& opt
     print(
         fmt::format("links        held out of the matrix: valid {}, test {}, and as many negatives of each\n",
                     facts.num_held_out[1], facts.num_held_out[2]));
-  print(fmt::format("matrix       {} entries ({} self loops), {}\n", facts.num_entries, facts.num_self_loops,
-                    facts.is_symmetric ? "symmetric" : "directed"));
+  auto const relations =
+      facts.num_relations() > 0 ? fmt::format(", {} relations", facts.num_relations()) : std::string();
+  print(fmt::format("matrix       {} entries ({} self loops), {}{}\n", facts.num_entries,
+                    facts.num_self_loops, facts.is_symmetric ? "symmetric" : "directed", relations));
   print(times);
   print(fmt::format("memory       {} over all ranks, at its peak\n",
                     graph::bytes_text(report.peak_memory_bytes)));

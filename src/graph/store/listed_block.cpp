@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <numeric>
 #include <span>
-#include <tuple>
 #include <utility>
 
 namespace orthant::graph {
@@ -27,16 +26,18 @@ class ListedEntries {
     piece.rows.reserve(count);
     piece.columns.reserve(count);
     if (!read.values.empty()) piece.values.reserve(count);
+    if (!read.relations.empty()) piece.relations.reserve(count);
     for (std::size_t row = 0; row + 1 < read.row_offsets.size(); ++row)
       for (auto k = index(read.row_offsets[row]); k < index(read.row_offsets[row + 1]); ++k) {
         if (!is_listed(read.columns[k])) continue;
         piece.rows.push_back(static_cast<std::int32_t>(first_row + static_cast<std::int64_t>(row)));
         piece.columns.push_back(place_of_column[index(read.columns[k])]);
         if (!read.values.empty()) piece.values.push_back(read.values[k]);
+        if (!read.relations.empty()) piece.relations.push_back(read.relations[k]);
       }
   }
 
-  /// The block with ascending rows, and ascending columns within a row. Consumes the entries.
+  /// The block with ascending rows, and ascending columns and relations within a row. Consumes the entries.
   [[nodiscard]] CsrBlock block(std::int64_t num_columns) && {
     auto& offsets = block_.row_offsets;
     block_.rows = {0, std::ssize(offsets) - 1};
@@ -48,12 +49,15 @@ class ListedEntries {
     block_.columns.resize(index(offsets.back()));
     if (std::ranges::any_of(pieces_, [](Piece const& piece) { return !piece.values.empty(); }))
       block_.values.resize(block_.columns.size());
+    if (std::ranges::any_of(pieces_, [](Piece const& piece) { return !piece.relations.empty(); }))
+      block_.relations.resize(block_.columns.size());
     auto next = offsets;
     for (auto& piece : pieces_) {
       for (std::size_t k = 0; k < piece.rows.size(); ++k) {
         auto const place = index(next[index(piece.rows[k])]++);
         block_.columns[place] = piece.columns[k];
         if (!piece.values.empty()) block_.values[place] = piece.values[k];
+        if (!piece.relations.empty()) block_.relations[place] = piece.relations[k];
       }
       piece = {};
     }
@@ -64,28 +68,39 @@ class ListedEntries {
  private:
   struct Piece {
     std::vector<std::int32_t> rows;
-    std::vector<std::int32_t> columns; // places in the list
-    std::vector<float> values;         // empty: all 1
+    std::vector<std::int32_t> columns;    // places in the list
+    std::vector<float> values;            // empty: all 1
+    std::vector<std::uint16_t> relations; // empty: none
+  };
+  struct Entry {
+    std::int32_t column;
+    std::uint16_t relation;
+    float value;
   };
   static_assert(3 * sizeof(std::int32_t) + 2 * sizeof(float) == listed_entry_bytes);
 
   void sort_rows() {
-    std::vector<std::pair<std::int32_t, float>> row; // columns and values
+    bool const has_values = !block_.values.empty();
+    bool const has_relations = !block_.relations.empty();
+    std::vector<Entry> row;
     for (std::size_t r = 0; r + 1 < block_.row_offsets.size(); ++r) {
       auto const begin = index(block_.row_offsets[r]);
       auto const size = index(block_.row_offsets[r + 1]) - begin;
       auto const columns = std::span(block_.columns).subspan(begin, size);
-      if (block_.values.empty()) {
+      if (!has_values && !has_relations) {
         std::ranges::sort(columns);
         continue;
       }
-      auto const values = std::span(block_.values).subspan(begin, size);
       row.clear();
-      for (std::size_t k = 0; k < size; ++k)
-        row.emplace_back(columns[k], values[k]);
-      std::ranges::sort(row, {}, &std::pair<std::int32_t, float>::first);
-      for (std::size_t k = 0; k < size; ++k)
-        std::tie(columns[k], values[k]) = row[k];
+      for (auto k = begin; k < begin + size; ++k)
+        row.push_back({block_.columns[k], has_relations ? block_.relations[k] : std::uint16_t{0},
+                       has_values ? block_.values[k] : 1.0F});
+      std::ranges::sort(row, {}, [](Entry const& entry) { return std::pair(entry.column, entry.relation); });
+      for (std::size_t k = 0; k < size; ++k) {
+        columns[k] = row[k].column;
+        if (has_values) block_.values[begin + k] = row[k].value;
+        if (has_relations) block_.relations[begin + k] = row[k].relation;
+      }
     }
   }
 

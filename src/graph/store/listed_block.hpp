@@ -30,7 +30,7 @@ class ListPlaces {
 };
 
 /// A on the listed rows and columns, in the order of the lists: row r of the block is place r of `rows`, and columns are places in
-/// `columns`, without relations. At most 2^31 of either. Not collective. Throws UserError if the store is damaged.
+/// `columns`. At most 2^31 of either. Not collective. Throws UserError if the store is damaged.
 [[nodiscard]] CsrBlock read_listed_block(GraphStore const& store, Ranges const& rows, Ranges const& columns,
                                          SelfLoops self_loops);
 /// Largest number of bytes per entry while it reads: row, column and weight as read, and column and weight in the block.

@@ -42,7 +42,7 @@ struct TripleNames {
 };
 
 /// Reads a file once. Throws a UserError with the line if it is wrong, or if it has more than most_relations relations. Memory: the names,
-/// and 24 bytes for each.
+/// and at most 40 bytes for each.
 [[nodiscard]] TripleNames scan_triples(std::filesystem::path const& path);
 
 /// The edges of a file, which one rank reads. With `adds_inverse`, each triple (u, r, v) is followed by (v, r + R, u), where R is the

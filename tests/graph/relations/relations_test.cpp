@@ -4,6 +4,7 @@
 #include "graph/read/open_graph.hpp"
 #include "graph/store/store_fixture.hpp"
 
+#include "graph/store/listed_block.hpp"
 #include "graph/store/store_file.hpp"
 #include "graph/store/tiled_matrix.hpp"
 #include "support/user_messages.hpp"
@@ -133,6 +134,35 @@ void expect_triples(GraphStore const& store, std::set<Triple> const& expected) {
   }
 }
 
+/// A block of listed ranges holds the triples of its rows and columns.
+void expect_listed_triples(GraphStore const& store, std::set<Triple> const& expected) {
+  auto const n = store.facts().num_vertices;
+  Ranges const rows{{n / 2, n}, {0, n / 4}};
+  Ranges const columns{{n / 3, n / 2}, {n - 5, n}, {0, n / 5}};
+  auto const ids = ids_of(store, Order::p1);
+  auto const ids_in = [&](Ranges const& ranges) {
+    std::vector<std::int64_t> listed;
+    for (auto const& range : ranges)
+      listed.insert(listed.end(), ids.begin() + range.begin, ids.begin() + range.end);
+    return listed;
+  };
+  auto const row_ids = ids_in(rows);
+  auto const column_ids = ids_in(columns);
+  auto const contains = [](std::vector<std::int64_t> const& list, std::int64_t id) {
+    return std::find(list.begin(), list.end(), id) != list.end();
+  };
+  std::set<Triple> inside;
+  for (auto const& triple : expected)
+    if (contains(column_ids, triple[0]) && contains(row_ids, triple[2])) inside.insert(triple);
+
+  auto const block = read_listed_block(store, rows, columns, SelfLoops::as_given);
+  std::set<Triple> found;
+  collect(block, row_ids, column_ids, found);
+
+  EXPECT_EQ(block.num_nonzeros(), std::ssize(inside));
+  EXPECT_EQ(found, inside);
+}
+
 void expect_names(GraphStore const& store, Expected const& expected) {
   auto const& facts = store.facts();
   ASSERT_EQ(facts.num_vertices, std::ssize(expected.vertices));
@@ -158,6 +188,7 @@ TEST_F(Relations, AreHeldUnderEveryPermutation) {
     auto const store = partitioned(text, options);
     expect_names(store, expected);
     expect_triples(store, expected.triples);
+    expect_listed_triples(store, expected.triples);
   }
 }
 
