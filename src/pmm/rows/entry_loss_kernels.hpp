@@ -39,23 +39,45 @@ struct BinaryTargets {
 template<class T>
 KOKKOS_INLINE_FUNCTION void focus(T gamma, T sigmoid, T complement, T y, T& term, T& derivative) {
   auto const distance = sigmoid * (T{1} - y) + complement * y; // 1 - p
-  auto const power = distance > T{0} ? math::pow(distance, gamma - T{1}) : T{0};
+  auto const power = math::pow(distance, gamma);
   auto const slope = sigmoid * complement * (T{1} - T{2} * y); // of the distance
-  derivative = power * (distance * derivative + gamma * slope * term);
-  term *= power * distance;
+  derivative = power * (derivative + (distance > T{0} ? gamma * (slope / distance) * term : T{0}));
+  term *= power;
 }
 
-/// Loss and gradient of entries. A work item is a row on hosts. On a device it is an entry, so that neighboring work items
-/// read neighboring elements.
+/// Adds `entries.entry(i, j, sum)` over all entries. A work item is a row on hosts. On a device it is an entry, so that neighboring work
+/// items read neighboring elements.
+template<class Entries>
+struct OverEntries {
+  Entries entries;
+  Divisor num_columns;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t item, typename Entries::Sum& sum) const {
+    if constexpr (runs_on_host) {
+      for (std::int64_t j = 0; j < num_columns.value(); ++j)
+        entries.entry(item, j, sum);
+    } else {
+      Place const place(item, num_columns);
+      entries.entry(place.row, place.column, sum);
+    }
+  }
+};
+
+/// Number of work items of OverEntries.
+inline std::int64_t num_entry_items(std::int64_t num_rows, std::int64_t num_columns) {
+  return runs_on_host ? num_rows : num_rows * num_columns;
+}
+
+/// Loss and gradient of entries.
 template<class T>
 struct BinaryGradients {
+  using Sum = double;
   Matrix<T> logits;
   Vector<std::int8_t> groups;
   Matrix<std::int8_t> indicator;
   BinaryTargets<T> targets;
   T scale;
   Matrix<T> gradient;
-  Divisor num_columns;
   double const* weights; // [rows] or null
 
   KOKKOS_FUNCTION void entry(std::int64_t i, std::int64_t j, double& sum) const {
@@ -78,21 +100,7 @@ struct BinaryGradients {
     sum += static_cast<double>(term) * weight;
     gradient(at(i), at(j)) = derivative * scale * static_cast<T>(weight);
   }
-  KOKKOS_FUNCTION void operator()(std::int64_t item, double& sum) const {
-    if constexpr (runs_on_host) {
-      for (std::int64_t j = 0; j < num_columns.value(); ++j)
-        entry(item, j, sum);
-    } else {
-      Place const place(item, num_columns);
-      entry(place.row, place.column, sum);
-    }
-  }
 };
-
-/// Number of work items: rows on hosts, entries on a device.
-inline std::int64_t num_binary_items(std::int64_t num_rows, std::int64_t num_columns) {
-  return runs_on_host ? num_rows : num_rows * num_columns;
-}
 
 /// loss := the sum over known labels in rows of group 0; gradient (may alias the logits) := scale times its derivative there, else 0.
 template<class T>
@@ -102,20 +110,20 @@ void binary_loss_and_gradient(DefaultExec const& exec, Matrix<T> const& logits, 
   auto const num_columns = static_cast<std::int64_t>(logits.extent(1));
   Kokkos::parallel_reduce(
       "orthant::pmm::binary_loss_and_gradient",
-      RowPolicy(exec, 0, num_binary_items(num_rows_of(targets), num_columns)),
-      BinaryGradients<T>{logits, targets.groups, targets.indicator, how, scale, gradient,
-                         Divisor(num_columns),
-                         targets.weights.extent(0) == 0 ? nullptr : targets.weights.data()},
+      RowPolicy(exec, 0, num_entry_items(num_rows_of(targets), num_columns)),
+      OverEntries<BinaryGradients<T>>{{logits, targets.groups, targets.indicator, how, scale, gradient,
+                                       targets.weights.extent(0) == 0 ? nullptr : targets.weights.data()},
+                                      Divisor(num_columns)},
       loss);
 }
 
-/// Scores of entries, with the same work items as BinaryGradients.
+/// Scores of entries.
 template<class T>
 struct BinaryScores {
+  using Sum = GroupSums;
   Matrix<T> logits;
   Vector<std::int8_t> groups;
   Matrix<std::int8_t> indicator;
-  Divisor num_columns;
 
   KOKKOS_FUNCTION void entry(std::int64_t i, std::int64_t j, GroupSums& sum) const {
     auto const group = groups(at(i));
@@ -126,24 +134,15 @@ struct BinaryScores {
     sum.correct[group] += (x > T{0}) == (label == 1) ? 1 : 0;
     sum.counted[group] += 1;
   }
-  KOKKOS_FUNCTION void operator()(std::int64_t item, GroupSums& sum) const {
-    if constexpr (runs_on_host) {
-      for (std::int64_t j = 0; j < num_columns.value(); ++j)
-        entry(item, j, sum);
-    } else {
-      Place const place(item, num_columns);
-      entry(place.row, place.column, sum);
-    }
-  }
 };
 
 /// Returns the sums of each group over the known entries of this rank's classes.
 template<class T>
 GroupSums score_binary(DefaultExec const& exec, Matrix<T> const& logits, RowTargets const& targets) {
   auto const num_columns = static_cast<std::int64_t>(logits.extent(1));
-  return sum_over_rows(exec, "orthant::pmm::score_binary",
-                       num_binary_items(num_rows_of(targets), num_columns),
-                       BinaryScores<T>{logits, targets.groups, targets.indicator, Divisor(num_columns)});
+  return sum_over_rows(
+      exec, "orthant::pmm::score_binary", num_entry_items(num_rows_of(targets), num_columns),
+      OverEntries<BinaryScores<T>>{{logits, targets.groups, targets.indicator}, Divisor(num_columns)});
 }
 
 } // namespace orthant::pmm::detail
