@@ -14,7 +14,7 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from hf_models import HF, read_npy, write_npy  # noqa: E402
+from hf_models import HF, read_npy, require_models, write_npy  # noqa: E402
 from program import Failure, attempt_all, expect_mistake, expect_success, require  # noqa: E402
 
 END = 95  # <|endoftext|>
@@ -276,9 +276,7 @@ def mistakes(ranks):
 
 
 def main():
-    if not os.path.isdir(HF):
-        print(f"skipped: there are no models of Hugging Face in {HF}; ORTHANT_DATA names the folder of the data")
-        raise SystemExit(77)
+    require_models()
     ranks = [int(word) for word in sys.argv[2:]] or [1, 2]
     jobs = [(n, (greedy_text, name)) for n in ranks for name in ("gpt2", "llama")]
     jobs += [(n, (log_likelihoods, name)) for n in ranks for name in ("gpt2", "llama3", "mixtral")]

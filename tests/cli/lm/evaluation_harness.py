@@ -12,7 +12,7 @@ import tempfile
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), *[".."] * 3, "examples", "evaluation_harness"))
 from completions import check, imported  # noqa: E402
-from hf_models import HF  # noqa: E402
+from hf_models import require_models  # noqa: E402
 from program import PROGRAM, attempt_all  # noqa: E402
 
 PAIRS = [("some words", " and more"), ("", "a text"), ("with a space ", "behind it"), ("a context of more than the model's 32 positions", " cut")]
@@ -53,9 +53,7 @@ def main():
     except ImportError as missing:
         print(f"skipped: {missing}")
         raise SystemExit(77) from None
-    if not os.path.isdir(HF):
-        print(f"skipped: there are no models of Hugging Face in {HF}; ORTHANT_DATA names the folder of the data")
-        raise SystemExit(77)
+    require_models()
     raise SystemExit(attempt_all([(1, (same_scores,))]))
 
 

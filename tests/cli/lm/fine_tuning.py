@@ -21,6 +21,17 @@ def has_same_bits(one, other, name):
     return done.returncode == 0
 
 
+def goes_on(place, tuning, whole, folder):
+    """A training that goes on from step 14 of 20, on another grid, has the losses of the whole one."""
+    folder = place.file(folder)
+    writing = [*tuning, "--checkpoint", folder, "--checkpoint-every", "7"]
+    place.train(2, *writing, "--grid", "1x2x1x1")
+    for name in ("checkpoint-000020.h5", "latest"):
+        os.remove(os.path.join(folder, name))
+    found = place.train(4, *writing, "--grid", "2x1x1x2", "--resume", "auto")
+    require_equal(losses_of(found), losses_of(whole), "losses after a resume")
+
+
 def frozen(_):
     """Frozen weights keep their bits, and the losses are those of one rank on every grid and after a resume onto another one."""
     place = Place()
@@ -38,16 +49,9 @@ def frozen(_):
                 check(has_same_bits(weights, tuned, name) == is_frozen, f"{name} after a training on {grid}")
     decayed = losses_of(place.train(1, *[word for word in tuning if word not in ("--no-decay", "*.c_fc.weight")]))
     check(abs(decayed[20] - losses_of(whole)[20]) > 1e-7, "--no-decay has no effect")
-    folder = place.file("checkpoints")
-    writing = [*tuning, "--checkpoint", folder, "--checkpoint-every", "7"]
-    place.train(2, *writing, "--grid", "1x2x1x1")
-    shown = expect_success(1, ["info", os.path.join(folder, "latest")]).stdout
+    goes_on(place, tuning, whole, "checkpoints")
+    shown = expect_success(1, ["info", place.file("checkpoints/latest")]).stdout
     check("wte.weight" in shown, shown)
-    for name in os.listdir(folder):  # as if it had stopped behind step 14
-        if name in ("checkpoint-000020.h5", "latest"):
-            os.remove(os.path.join(folder, name))
-    found = place.train(4, *writing, "--grid", "2x1x1x2", "--resume", "auto")
-    require_equal(losses_of(found), losses_of(whole), "losses after a resume")
     check(has_same_bits(weights, tuned, "h.0.mlp.c_proj.weight"), "a frozen weight after a resume")
     check(re.search(r"trains +\d+ of \d+ parameters", whole["output"]), whole["output"])
     train = ["train-lm", "--tokens", place.tokens, "--steps", "20", *small()]
@@ -113,14 +117,7 @@ def adapters(_):
         expect_success(1, ["export-weights", tuned, "-o", folder, "--format", "hf"])
         expect_success(1, ["import-weights", folder, "-o", back, "--force"])
         check(abs(val_loss(place, back, "--sequence", "16") - loss) <= 1e-10, "the loss of the exported weights")
-        folder = place.file("checkpoints" + targets)
-        writing = [*tuning, "--checkpoint", folder, "--checkpoint-every", "7"]
-        place.train(2, *writing, "--grid", "1x2x1x1")
-        for name in os.listdir(folder):  # as if it had stopped behind step 14
-            if name in ("checkpoint-000020.h5", "latest"):
-                os.remove(os.path.join(folder, name))
-        found = place.train(4, *writing, "--grid", "2x1x1x2", "--resume", "auto")
-        require_equal(losses_of(found), losses_of(whole), "losses after a resume")
+        goes_on(place, tuning, whole, "checkpoints" + targets)
         check(has_same_bits(weights, tuned, "h.0.attn.c_attn.weight"), "the base after a resume")
         # Adapters of adapted weights: these are the base now.
         again = place.train(1, *[tuned if word == weights else place.file("again.h5") if word == tuned else word for word in tuning], steps=6)

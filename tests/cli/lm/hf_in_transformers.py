@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from hf_models import HF, NAMES, WITH_EXPERTS, imported  # noqa: E402
+from hf_models import HF, NAMES, WITH_EXPERTS, imported, require_models  # noqa: E402
 from program import attempt_all, expect_success, require  # noqa: E402
 
 
@@ -44,9 +44,7 @@ def main():
     except ImportError as missing:
         print(f"skipped: {missing}")
         raise SystemExit(77) from None
-    if not os.path.isdir(HF):
-        print(f"skipped: there are no models of Hugging Face in {HF}; ORTHANT_DATA names the folder of the data")
-        raise SystemExit(77)
+    require_models()
     raise SystemExit(attempt_all([(1, (exported_models_are_the_same,))]))
 
 

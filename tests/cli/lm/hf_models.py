@@ -160,10 +160,15 @@ def mistakes(ranks):
             expect_mistake(ranks, words, message)
 
 
-def main():
+def require_models():
+    """Skips the test without the models."""
     if not os.path.isdir(HF):
         print(f"skipped: there are no models of Hugging Face in {HF}; ORTHANT_DATA names the folder of the data")
         raise SystemExit(77)
+
+
+def main():
+    require_models()
     ranks = [int(word) for word in sys.argv[2:]] or [1, 2]
     jobs = [(n, (model_computes, name)) for n in ranks for name in NAMES]
     if 1 in ranks:

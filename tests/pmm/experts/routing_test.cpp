@@ -74,6 +74,22 @@ TEST_F(Router, ChoosesAnExpertEvenOfNoNumbers) {
     EXPECT_TRUE(expert >= 0 && expert < 3) << expert;
 }
 
+/// Expects the derivatives of `loss`, which reads `logits`, to be `found`, by central differences.
+void expect_derivative(Dense& logits, auto const& loss, auto const& found) {
+  constexpr auto h = 1e-5;
+  for (std::int64_t i = 0; i < logits.rows; ++i)
+    for (std::int64_t e = 0; e < logits.columns; ++e) {
+      auto const start = logits(i, e);
+      logits(i, e) = start + h;
+      auto const above = loss();
+      logits(i, e) = start - h;
+      auto const below = loss();
+      logits(i, e) = start;
+      EXPECT_NEAR(found(static_cast<std::size_t>(i), static_cast<std::size_t>(e)), (above - below) / (2 * h),
+                  1e-9);
+    }
+}
+
 /// Numbers of choices, each with weights that are normalized and with those that are not.
 constexpr std::array kinds_of_weights{std::pair(1, true),  std::pair(2, true),  std::pair(3, true),
                                       std::pair(1, false), std::pair(2, false), std::pair(3, false)};
@@ -154,18 +170,7 @@ TEST_F(Router, GradientsAreFiniteDifferences) {
       }
       return total;
     };
-    constexpr auto h = 1e-5;
-    for (std::int64_t i = 0; i < rows; ++i)
-      for (std::int64_t e = 0; e < num_experts; ++e) {
-        auto const start = logits(i, e);
-        logits(i, e) = start + h;
-        auto const above = loss();
-        logits(i, e) = start - h;
-        auto const below = loss();
-        logits(i, e) = start;
-        EXPECT_NEAR(found(static_cast<std::size_t>(i), static_cast<std::size_t>(e)),
-                    (above - below) / (2 * h), 1e-9);
-      }
+    expect_derivative(logits, loss, found);
   }
 }
 
@@ -224,18 +229,7 @@ TEST_F(Router, BiasesMoveTheChoiceAlone) {
     for (std::int64_t choice = 0; choice < rows * num_choices; ++choice)
       EXPECT_NEAR(found_weights[static_cast<std::size_t>(choice)],
                   weight(choice / num_choices, choice % num_choices), 1e-15);
-    constexpr auto h = 1e-5;
-    for (std::int64_t i = 0; i < rows; ++i)
-      for (std::int64_t e = 0; e < num_experts; ++e) {
-        auto const start = logits(i, e);
-        logits(i, e) = start + h;
-        auto const above = loss();
-        logits(i, e) = start - h;
-        auto const below = loss();
-        logits(i, e) = start;
-        EXPECT_NEAR(found(static_cast<std::size_t>(i), static_cast<std::size_t>(e)),
-                    (above - below) / (2 * h), 1e-9);
-      }
+    expect_derivative(logits, loss, found);
   }
 }
 
