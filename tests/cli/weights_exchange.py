@@ -39,11 +39,11 @@ def losses_in_python(folder, tensors):
     return result
 
 
-def evaluated(store, weights, scratch):
+def evaluated(store, weights, scratch, *words):
     metrics = os.path.join(scratch, "evaluate.jsonl")
     if os.path.exists(metrics):
         os.remove(metrics)
-    expect_success(1, ["evaluate", "--graph", store, "--weights", weights, "--metrics", metrics])
+    expect_success(1, ["evaluate", "--graph", store, "--weights", weights, "--metrics", metrics, *words])
     with open(metrics) as file:
         event = [json.loads(line) for line in file][-1]
     return {"train": event["train_loss"], "valid": event["val_loss"], "test": event["test_loss"]}
@@ -72,6 +72,44 @@ def exchanged_weights_are_those_of_pytorch_geometric(ranks, dtype):
         done = expect_success(ranks, ["import-weights", tensors, "-o", back])
         same = subprocess.run(["h5diff", weights, back], capture_output=True, text=True, check=False)
         require(same.returncode == 0, f"the way there and back changes: {same.stdout}", done)
+
+
+def trained(store, weights, metrics, *words):
+    """The epochs of a training."""
+    expect_success(2, ["train", "--graph", store, "--epochs", "3", "--eval-every", "1", "--hidden", "7", "--compute-dtype", "fp64", "--dropout", "0",
+                       "--lr", "0.05", "--save-weights", weights, "--metrics", metrics, "--force", *words])
+    with open(metrics) as file:
+        return [event for event in map(json.loads, file) if event["event"] == "epoch"]
+
+
+def skips_come_back(_):
+    """Weights of residuals and of jumping knowledge: evaluated and gone on with; residuals with weights are exported, jumps are not."""
+    with tempfile.TemporaryDirectory() as scratch:
+        path = lambda name: os.path.join(scratch, name)
+        expect_success(1, GENERATE + ["-o", path("g")])
+        expect_success(1, ["partition", "--input", path("g"), "-o", path("g.h5")])
+        for number, words in enumerate((["--model", "gin", "--jump", "max"], ["--model", "gcn", "--jump", "cat"], ["--model", "sage", "--jump", "mean"],
+                                        ["--residual", "project"], ["--model", "gin", "--residual", "project", "--jump", "cat"])):
+            weights, tensors, back = path(f"{number}.h5"), path(f"{number}.safetensors"), path(f"{number}-back.h5")
+            last = trained(path("g.h5"), weights, path(f"{number}.jsonl"), *words)[-1]
+            found = evaluated(path("g.h5"), weights, scratch, "--compute-dtype", "fp64")
+            first = trained(path("g.h5"), path("next.h5"), path(f"{number}-next.jsonl"), *words, "--init-from", weights)[0]
+            done = expect_success(1, ["info", weights])
+            parts = f"residual {'project' if 'project' in words else 'no'}, jump {words[-1] if '--jump' in words else 'none'},"
+            require(parts in done.stdout, f"info does not say {parts!r}", done)
+            require(abs(found["valid"] - last["val_loss"]) < 1e-9, f"{words}: evaluates to {found}, not {last}", done)
+            require(abs(first["loss"] - found["train"]) < 1e-9, f"{words}: goes on with {first}, not {found}", done)
+            if "--jump" not in words:
+                expect_success(1, ["export-weights", weights, "-o", tensors])
+                expect_success(1, ["import-weights", tensors, "-o", back])
+                require(evaluated(path("g.h5"), back, scratch, "--compute-dtype", "fp64") == found, f"{words}: other losses after the way there and back", done)
+                continue
+            kind = words[-1]
+            expect_mistake(1, ["export-weights", weights, "-o", tensors], rf"has outputs that jump \(--jump {kind}\), which are not exported so far")
+            plain = ["--head" if word == "--jump" else word for word in words if word != kind]
+            expect_mistake(1, ["train", "--graph", path("g.h5"), "--hidden", "7", *plain, "--init-from", weights], rf"its jump is {kind}, that of the model none")
+            other = "mean" if kind == "max" else "max"
+            expect_mistake(1, ["evaluate", "--graph", path("g.h5"), "--weights", weights, "--jump", other], r"--jump")
 
 
 def weights_of_other_classes_go_on(ranks):
@@ -157,7 +195,7 @@ def halves_become_single_precision(_):
 def main():
     return attempt_all([(1, (exchanged_weights_are_those_of_pytorch_geometric, "fp32")),
                         (3, (exchanged_weights_are_those_of_pytorch_geometric, "fp64")),
-                        (1, (weights_that_do_not_fit_are_refused,)), (2, (halves_become_single_precision,)),
+                        (2, (skips_come_back,)), (1, (weights_that_do_not_fit_are_refused,)), (2, (halves_become_single_precision,)),
                         *((ranks, (weights_of_other_classes_go_on,)) for ranks in (1, 3))])
 
 

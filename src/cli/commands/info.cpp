@@ -174,9 +174,10 @@ std::string describe_weights(std::string const& path, models::WeightsFacts const
   fmt::format_to(out, "model       {}, {} layers {}\n",
                  file.contains_attribute("/", "model") ? file.read_text("/", "model") : "gcn (not recorded)",
                  facts.widths.size() - 1, widths_text(facts));
-  fmt::format_to(out, "parts       bias {}, norm {}, residual {}, feature norm {}{}\n",
+  fmt::format_to(out, "parts       bias {}, norm {}, residual {}, jump {}, feature norm {}{}\n",
                  facts.has_bias ? "yes" : "no", models::name_of(facts.norm),
                  models::name_of_residuals(facts.has_residuals, facts.projects_residuals),
+                 models::name_of(facts.jump),
                  !facts.feature_norm                               ? "not recorded"
                  : *facts.feature_norm == models::FeatureNorm::row ? "row"
                                                                    : "none",

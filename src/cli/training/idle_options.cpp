@@ -154,8 +154,7 @@ List without_meaning(TrainOptions const& o) {
 bool asks_for_nothing(Context const& context, std::string_view option) {
   auto const& value = context.run_record.at("configuration").at(std::string(option));
   if (option == "device-graph") return value == "off";
-  if (option == "norm" || option == "residual" || option == "jump" || option == "class-weights")
-    return value == "none";
+  if (option == "norm" || option == "residual" || option == "class-weights") return value == "none";
   if (option == "activation") return value == "relu";
   if (option == "prune") return value != "on";
   if (option == "monitor") return value == "accuracy";

@@ -75,7 +75,8 @@ models::NetworkSettings model_of(TrainOptions const& o) {
   settings.edge_dropout = o.edge_dropout;
   settings.has_bias = o.bias;
   settings.trains_features = o.trainable_features;
-  settings.trains_entries = o.loss != "cross-entropy";
+  settings.trains_entries =
+      models::VertexLossSettings{.function = models::parse_loss_function(o.loss)}.trains_entries();
   settings.feature_norm = models::parse_feature_norm(o.feature_norm);
   settings.order = models::parse_product_order(o.order);
   settings.gather = pmm::parse_gather(o.gather);

@@ -35,9 +35,9 @@ Architecture architecture_of(NetworkSettings const& settings) {
       {"input_projection", yes_or_no(settings.projected_width > 0)},
       {"head", yes_or_no(settings.has_head)},
       {"bias", yes_or_no(settings.has_bias)},
+      {"jump", std::string(name_of(settings.jump))},
       {"trained_features", yes_or_no(settings.trains_features)}};
   parts.insert(parts.end(), others.begin(), others.end());
-  if (settings.jump != JumpKind::none) parts.emplace_back("jump", name_of(settings.jump));
   if (predicts_links(settings)) {
     parts.emplace_back("task", "links");
     parts.emplace_back("decoder", settings.decoder_width > 0 ? "mlp" : "dot");

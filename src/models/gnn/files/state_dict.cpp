@@ -197,7 +197,7 @@ class ImportedShapes {
         throw_user("{}: '{}' is no parameter of a GCN, of GraphSAGE, of GraphConv or of GIN; known are "
                    "convs.L.lin.weight, convs.L.bias, convs.L.lin_l, convs.L.lin_r.weight, convs.L.lin_rel, "
                    "convs.L.lin_root.weight, convs.L.nn.lins, convs.L.eps, norms.L.weight, "
-                   "lin_in and lin_out",
+                   "residuals.L.weight, lin_in and lin_out",
                    path_, tensor.name);
       auto shape = tensor.shape;
       std::ranges::reverse(shape);
@@ -301,9 +301,15 @@ Architecture architecture_of(ImportedShapes const& shapes, runtime::TensorMetada
                             {"input_projection", yes_or_no(shapes.contains("input.weight"))},
                             {"head", yes_or_no(shapes.contains("head.weight"))},
                             {"bias", yes_or_no(shapes.contains("layer0.bias"))},
+                            {"jump", std::string(name_of(JumpKind::none))},
                             {"trained_features", "no"}};
-  for (auto const* const part : unseen_parts)
-    if (auto const found = metadata.find(part); found != metadata.end()) architecture.push_back(*found);
+  auto const is_map = [](auto const& shape) { return shape.first.ends_with(".residual.weight"); };
+  auto const has_maps = std::ranges::any_of(shapes.all(), is_map);
+  if (has_maps) architecture.emplace_back("residual", name_of_residuals(true, true));
+  for (std::string_view const part : unseen_parts)
+    if (auto const found = metadata.find(std::string(part));
+        found != metadata.end() && !(has_maps && part == "residual"))
+      architecture.push_back(*found);
   return architecture;
 }
 
@@ -356,10 +362,12 @@ void export_weights(runtime::Communicator const& comm, std::filesystem::path con
     auto const has = [&](std::string const& parameter) { return file.contains(array_of(parameter)); };
     auto const recorded = recorded_model(file, weights);
     auto const model = recorded ? *recorded : model_of(has);
-    if (has("layer0.attention"))
-      runtime::throw_user(
-          "{} has layers of attention, which are not exported so far: h5py reads them as they are",
-          weights.string());
+    auto const jump = file.contains_attribute("/", "jump") ? file.read_text("/", "jump") : "none";
+    auto const part =
+        has("layer0.attention") ? "layers of attention" : "outputs that jump (--jump " + jump + ")";
+    if (has("layer0.attention") || jump != "none")
+      throw_user("{} has {}, which are not exported so far: h5py reads the weights as they are",
+                 weights.string(), part);
     if (std::ranges::find(models_with_names, model) == models_with_names.end())
       throw_user("{}: weights of --model {} have no names of PyTorch Geometric here: export-weights takes "
                  "those of gcn, sage, graphconv and gin",
