@@ -12,14 +12,14 @@
 
 namespace orthant::models {
 
-/// M := X_0 for number = 0, else the maximum of M and X_k; `winners` accordingly. Numbers are at most 255. Enqueues on exec.
+/// M := X_0 for number = 0, else the maximum of M and X_k; `winners` accordingly. A NaN is the maximum. Numbers are at most 65,535. Enqueues on exec.
 template<class T>
 void join_maximum(runtime::DefaultExec const& exec, std::size_t number, pmm::DistMatrix<T> const& x,
-                  pmm::DistMatrix<T> const& maximum, runtime::Vector<std::uint8_t> const& winners);
+                  pmm::DistMatrix<T> const& maximum, runtime::Vector<std::uint16_t> const& winners);
 /// dX_k. Enqueues on exec.
 template<class T>
 void share_of_maximum(runtime::DefaultExec const& exec, std::size_t number,
-                      pmm::DistMatrix<T> const& gradient, runtime::Vector<std::uint8_t> const& winners,
+                      pmm::DistMatrix<T> const& gradient, runtime::Vector<std::uint16_t> const& winners,
                       pmm::DistMatrix<T> const& share);
 /// X := factor X. Enqueues on exec.
 template<class T>

@@ -9,17 +9,35 @@ namespace orthant::models {
 
 using runtime::DefaultExec;
 
+namespace {
+
+bool moves_any(NetworkPlan const& plan) {
+  for (std::size_t k = 0; k < plan.jump->layers.size(); ++k)
+    if (plan.jump_source(k) != plan.jump_target()) return true;
+  return false;
+}
+/// Whether numbers are kept where the head needs them, besides their sum or maximum; and where they come from.
+bool needs_moved(NetworkPlan const& plan) {
+  return plan.jump->kind == JumpKind::max || moves_any(plan);
+}
+bool needs_source(NetworkPlan const& plan) {
+  return plan.jump->kind == JumpKind::cat || moves_any(plan);
+}
+
+} // namespace
+
 void plan_jump_arrays(pmm::StepPlan& step, NetworkPlan const& plan) {
   if (!plan.jump) return;
-  auto const target = step.block(plan.jump_target());
-  for (auto const* const label :
-       {"orthant::models::jump", "orthant::models::jump_gradient", "orthant::models::jump_moved"})
-    step.add_array(label, step.scalar_bytes(target.num_padded));
+  auto const target = step.block(plan.jump_target()).num_padded;
+  step.add_array("orthant::models::jump", step.scalar_bytes(target));
+  step.add_array("orthant::models::jump_gradient", step.scalar_bytes(target));
+  if (needs_moved(plan)) step.add_array("orthant::models::jump_moved", step.scalar_bytes(target));
   std::int64_t num_source = 0;
   for (std::size_t k = 0; k < plan.jump->layers.size(); ++k)
     num_source = std::max(num_source, step.block(plan.jump_source(k)).num_padded);
-  step.add_array("orthant::models::jump_source", step.scalar_bytes(num_source));
-  if (plan.jump->kind == JumpKind::max) step.add_array("orthant::models::jump_winners", target.num_padded);
+  if (needs_source(plan)) step.add_array("orthant::models::jump_source", step.scalar_bytes(num_source));
+  if (plan.jump->kind == JumpKind::max)
+    step.add_array("orthant::models::jump_winners", target * std::int64_t{sizeof(std::uint16_t)});
 }
 
 void plan_jump_path_arrays(pmm::StepPlan& step, NetworkPlan const& plan, NetworkEpochTraits const& traits) {
@@ -28,7 +46,7 @@ void plan_jump_path_arrays(pmm::StepPlan& step, NetworkPlan const& plan, Network
     auto const& target = plan.jump_target();
     if (source == target) continue;
     if (plan.layers.front().owners)
-      plan_row_selection(step, step.block(target).rows.size(), step.block(source).rows.size());
+      plan_selection_arrays(step, source, target);
     else
       for (auto const is_backward : {false, true})
         plan_relayout_arrays(step, traits.jump_sizes(plan, k, is_backward));
@@ -47,26 +65,26 @@ void plan_jump_buffers(NetworkScratchPlan& scratch, pmm::StepPlan const& step, N
 template<class T>
 Jump<T>::Jump(pmm::ProcessGrid const& grid, NetworkPlan const& plan, std::vector<ResidualPath<T>> paths,
               NetworkParameters<T> const& parameters, NetworkScratch<T>& scratch, JumpMemory<T>& memory)
-    : kind_(plan.jump->kind),
-      layers_(plan.jump->layers) {
+    : plan_(*plan.jump) {
   auto const lent = [&](pmm::Placement const& placement, GrowingVector<T>& numbers) {
     return pmm::DistMatrix<T>(grid, placement, numbers.reserve(pmm::block_of(grid, placement).num_padded));
   };
-  ORTHANT_REQUIRE(paths.size() == layers_.size(), paths.size(), " ways of ", layers_.size(), " layers");
+  ORTHANT_REQUIRE(paths.size() == layers().size(), paths.size(), " ways of ", layers().size(), " layers");
   auto const& target = plan.jump_target();
   joined_ = lent(target, memory.joined);
   gradient_ = lent(target, memory.gradient);
-  moved_ = lent(target, memory.moved);
-  if (kind_ == JumpKind::max) winners_ = memory.winners.reserve(pmm::block_of(grid, target).num_padded);
+  if (needs_moved(plan)) moved_ = lent(target, memory.moved);
+  if (plan_.kind == JumpKind::max) winners_ = memory.winners.reserve(pmm::block_of(grid, target).num_padded);
   std::int64_t num_source = 0;
-  for (std::size_t k = 0; k < layers_.size(); ++k)
+  for (std::size_t k = 0; k < layers().size(); ++k)
     num_source = std::max(num_source, pmm::block_of(grid, plan.jump_source(k)).num_padded);
-  static_cast<void>(memory.source.reserve(num_source)); // all sources lie in it
-  for (std::size_t k = 0; k < layers_.size(); ++k) {
-    Source source{std::move(paths[k]), {}, lent(plan.jump_source(k), memory.source)};
+  if (needs_source(plan)) static_cast<void>(memory.source.reserve(num_source)); // all sources lie in it
+  for (std::size_t k = 0; k < layers().size(); ++k) {
+    Source source{std::move(paths[k]), {}, {}};
+    if (needs_source(plan)) source.source = lent(plan.jump_source(k), memory.source);
     if (concatenates()) {
       auto const products = residual_products_of(plan.jump->maps[k], {});
-      auto const& of_map = parameters.jump(layers_[k]);
+      auto const& of_map = parameters.jump(layers()[k]);
       source.map.emplace(Map{of_map.weight, of_map.weight_gradient,
                              pmm::Product<T>(grid, products.product, scratch.workspace),
                              pmm::Product<T>(grid, products.weight_back, scratch.workspace),
@@ -78,53 +96,54 @@ Jump<T>::Jump(pmm::ProcessGrid const& grid, NetworkPlan const& plan, std::vector
 
 template<class T>
 void Jump<T>::join(DefaultExec const& exec, std::size_t number, pmm::DistMatrix<T> const& numbers) const {
-  if (kind_ == JumpKind::max) return join_maximum(exec, number, numbers, joined_, winners_);
+  if (plan_.kind == JumpKind::max) return join_maximum(exec, number, numbers, joined_, winners_);
   if (number == 0) return copy_numbers(exec, numbers, joined_);
   models::add(exec, joined_, numbers, joined_);
 }
 
 template<class T>
 void Jump<T>::take(DefaultExec const& exec, std::size_t l, pmm::DistMatrix<T> const& result) {
-  auto const k = number_of(l);
-  if (k == layers_.size()) return;
-  auto& [path, map, source] = sources_[k];
+  auto const k = plan_.number_of(l);
+  if (!k) return;
+  auto& [path, map, source] = sources_[*k];
   // V[a,c] := sum_b F[a,b] W[b,c]
   if (map) map->product.run(exec, result, map->weight, source);
   auto const& from = map ? source : result;
   if (!path.is_local) path.bring(exec, from, moved_);
-  join(exec, k, path.is_local ? from : moved_);
+  join(exec, *k, path.is_local ? from : moved_);
 }
 
 template<class T>
 pmm::DistMatrix<T> const& Jump<T>::head_input(DefaultExec const& exec, pmm::DistMatrix<T> const& last) {
   if (concatenates()) return last;
-  join(exec, layers_.size(), last);
-  if (kind_ == JumpKind::mean) scale_numbers(exec, 1.0 / static_cast<double>(layers_.size() + 1), joined_);
+  join(exec, layers().size(), last);
+  if (plan_.kind == JumpKind::mean)
+    scale_numbers(exec, 1.0 / static_cast<double>(layers().size() + 1), joined_);
   return joined_;
 }
 
 template<class T>
 void Jump<T>::finish_logits(DefaultExec const& exec, pmm::DistMatrix<T> const& logits) const {
-  if (concatenates() && !layers_.empty()) models::add(exec, logits, joined_, logits);
+  if (concatenates() && !layers().empty()) models::add(exec, logits, joined_, logits);
 }
 
 template<class T>
 void Jump<T>::start_backward(DefaultExec const& exec, pmm::DistMatrix<T> const& logits_gradient,
                              pmm::DistMatrix<T> const& last) {
   if (concatenates()) return copy_numbers(exec, logits_gradient, gradient_);
-  if (kind_ == JumpKind::max) return share_of_maximum(exec, layers_.size(), gradient_, winners_, last);
-  scale_numbers(exec, 1.0 / static_cast<double>(layers_.size() + 1), gradient_);
+  if (plan_.kind == JumpKind::max) return share_of_maximum(exec, layers().size(), gradient_, winners_, last);
+  scale_numbers(exec, 1.0 / static_cast<double>(layers().size() + 1), gradient_);
   copy_numbers(exec, gradient_, last);
 }
 
 template<class T>
 void Jump<T>::add_gradient(DefaultExec const& exec, std::size_t l, pmm::DistMatrix<T> const& result,
                            pmm::DistMatrix<T> const& gradient) {
-  auto const k = number_of(l);
-  if (k == layers_.size()) return;
-  auto& [path, map, source] = sources_[k];
-  if (kind_ == JumpKind::max) share_of_maximum(exec, k, gradient_, winners_, moved_);
-  auto const& share = kind_ == JumpKind::max ? moved_ : gradient_;
+  auto const k = plan_.number_of(l);
+  if (!k) return;
+  auto& [path, map, source] = sources_[*k];
+  if (plan_.kind == JumpKind::max) share_of_maximum(exec, *k, gradient_, winners_, moved_);
+  auto const& share = plan_.kind == JumpKind::max ? moved_ : gradient_;
   if (!path.is_local) path.bring_back(exec, share, source);
   auto const& here = path.is_local ? share : source;
   if (!map) return models::add(exec, gradient, here, gradient);

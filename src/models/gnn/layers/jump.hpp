@@ -18,7 +18,6 @@
 #include "pmm/matrix/dist_matrix.hpp"
 #include "pmm/product/product.hpp"
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -27,11 +26,11 @@ namespace orthant::models {
 
 template<class T>
 struct JumpMemory {
-  GrowingVector<T> joined{"orthant::models::jump"};                     // M, or the sum of R_l (F_l W_l)
-  GrowingVector<T> gradient{"orthant::models::jump_gradient"};          // dM or dlogits
-  GrowingVector<T> moved{"orthant::models::jump_moved"};                // R_l V_l, and shares of dM
-  GrowingVector<T> source{"orthant::models::jump_source"};              // V_l, and the gradient where it lies
-  GrowingVector<std::uint8_t> winners{"orthant::models::jump_winners"}; // max: index of the layer
+  GrowingVector<T> joined{"orthant::models::jump"};            // M, or the sum of R_l (F_l W_l)
+  GrowingVector<T> gradient{"orthant::models::jump_gradient"}; // dM or dlogits
+  GrowingVector<T> moved{"orthant::models::jump_moved"};       // R_l V_l, and shares of dM
+  GrowingVector<T> source{"orthant::models::jump_source"};     // V_l, and the gradient where it lies
+  GrowingVector<std::uint16_t> winners{"orthant::models::jump_winners"}; // max: index of the layer
 };
 
 /// Lists the memory, except the weights; the arrays of the moves; and the buffers of the products.
@@ -82,18 +81,14 @@ class Jump {
     pmm::DistMatrix<T> source; // V_l or F_l where it lies, for V_l and its gradient
   };
 
-  [[nodiscard]] bool concatenates() const { return kind_ == JumpKind::cat; }
-  /// Number of layer l among layers_; their count if it is none of them.
-  [[nodiscard]] std::size_t number_of(std::size_t l) const {
-    return static_cast<std::size_t>(std::ranges::find(layers_, l) - layers_.begin());
-  }
+  [[nodiscard]] bool concatenates() const { return plan_.kind == JumpKind::cat; }
+  [[nodiscard]] std::vector<std::size_t> const& layers() const { return plan_.layers; }
   void join(runtime::DefaultExec const& exec, std::size_t number, pmm::DistMatrix<T> const& numbers) const;
 
-  JumpKind kind_;
-  std::vector<std::size_t> layers_;
-  std::vector<Source> sources_;                  // [layers_]
+  JumpPlan plan_;
+  std::vector<Source> sources_;                  // [layers()]
   pmm::DistMatrix<T> joined_, gradient_, moved_; // where the head needs them
-  runtime::Vector<std::uint8_t> winners_;
+  runtime::Vector<std::uint16_t> winners_;
 };
 
 extern template class Jump<float>;

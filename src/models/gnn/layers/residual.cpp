@@ -39,7 +39,7 @@ void plan_residual_memory(pmm::StepPlan& step, NetworkLayerPlan const& layer, Nu
 
 template<class T>
 Residual<T>::Residual(pmm::ProcessGrid const& grid, NetworkLayerPlan const& plan, ResidualPath<Sum> path,
-                      NetworkLayerParameters<Sum> const& parameters, NetworkLayerOptions const& options,
+                      NetworkLayerParameters<Sum> const* map, NetworkLayerOptions const& options,
                       NetworkScratch<T>& scratch, ResidualMemory<T>& memory)
     : path_(std::move(path)),
       is_in_place_(has_residual_in_place(plan)) {
@@ -48,13 +48,13 @@ Residual<T>::Residual(pmm::ProcessGrid const& grid, NetworkLayerPlan const& plan
   };
   output_ = lent(plan.result(), memory.output);
   gradient_ = lent(plan.residual_source(), is_in_place_ ? scratch.gradient : scratch.residual_gradient);
-  if (!plan.residual_map) return;
+  if (map == nullptr) return;
   auto const products = residual_products_of(*plan.residual_map, options.formats);
-  map_.emplace(Map{OperandWeight<T>(parameters.weight, memory.weight), parameters.weight_gradient,
-                   pmm::Product<T>(grid, products.product, scratch.workspace),
-                   pmm::Product<T, Sum>(grid, products.weight_back, scratch.workspace),
-                   pmm::Product<T>(grid, products.input_back, scratch.workspace),
-                   options.needs_input_gradient});
+  map_ = std::make_unique<Map>(Map{OperandWeight<T>(map->weight, memory.weight), map->weight_gradient,
+                                   pmm::Product<T>(grid, products.product, scratch.workspace),
+                                   pmm::Product<T, Sum>(grid, products.weight_back, scratch.workspace),
+                                   pmm::Product<T>(grid, products.input_back, scratch.workspace),
+                                   options.needs_input_gradient});
   mapped_ = moves_mapped(plan) ? lent(plan.residual_source(), scratch.middle) : output_;
 }
 

@@ -17,7 +17,7 @@
 #include "pmm/matrix/dist_matrix.hpp"
 #include "pmm/product/product.hpp"
 
-#include <optional>
+#include <memory>
 
 namespace orthant::models {
 
@@ -38,15 +38,12 @@ class Residual {
  public:
   using Sum = runtime::SumOf<T>;
 
-  /// No residual.
-  Residual() = default;
-  /// The residual of a layer on one graph or batch, in borrowed memory, which must outlive it. `parameters`: of the map. `scratch` must
-  /// have its full size. Not collective.
+  /// The residual of a layer on one graph or batch, in borrowed memory, which must outlive it. `map`: parameters of the map; null: none.
+  /// `scratch` must have its full size. Not collective.
   Residual(pmm::ProcessGrid const& grid, NetworkLayerPlan const& plan, ResidualPath<Sum> path,
-           NetworkLayerParameters<Sum> const& parameters, NetworkLayerOptions const& options,
+           NetworkLayerParameters<Sum> const* map, NetworkLayerOptions const& options,
            NetworkScratch<T>& scratch, ResidualMemory<T>& memory);
 
-  [[nodiscard]] bool exists() const { return path_.exists(); }
   /// Computes addend() from F, before the layer's products. Collective over the group. Enqueues on exec.
   template<class Features>
   void start(runtime::DefaultExec const& exec, Features const& features);
@@ -82,7 +79,7 @@ class Residual {
 
   ResidualPath<Sum> path_;
   bool is_in_place_ = false;
-  std::optional<Map> map_;
+  std::unique_ptr<Map> map_;    // null: none
   pmm::DistMatrix<T> mapped_;   // V, if it is moved
   pmm::DistMatrix<T> addend_;   // R V
   pmm::DistMatrix<T> output_;   // F'

@@ -120,7 +120,6 @@ void TypedNetworkPasses<T>::make_layers(NetworkOperands<Sum> const& operands) {
   }
   make_teleport(operands);
   layers_.reserve(plan_.layers.size());
-  residuals_.reserve(plan_.layers.size()); // activations refer to them
   activations_.reserve(plan_.layers.size());
   for (std::size_t l = 0; l < plan_.layers.size(); ++l) {
     options.needs_input_gradient = needs_input_gradient(plan_, l);
@@ -130,15 +129,17 @@ void TypedNetworkPasses<T>::make_layers(NetworkOperands<Sum> const& operands) {
                                  teleport_};
     layers_.emplace_back(grid_, plan_.layers[l], std::move(graph), parameters_->layer(l), options, scratch_,
                          memory_[l], places_of(plan_, shares_outputs_, l, scratch_, memory_));
-    residuals_.push_back(plan_.layers[l].is_residual
-                             ? Residual<T>(grid_, plan_.layers[l], operands.residual(l),
-                                           parameters_->residual(l), options, scratch_, residual_memory_[l])
-                             : Residual<T>());
+    residuals_.emplace_back();
+    if (plan_.layers[l].is_residual)
+      residuals_[l] =
+          std::make_unique<Residual<T>>(grid_, plan_.layers[l], operands.residual(l),
+                                        plan_.layers[l].residual_map ? &parameters_->residual(l) : nullptr,
+                                        options, scratch_, residual_memory_[l]);
     if (is_activated(plan_, l))
       activations_.emplace_back(
           ActivationSite<T>{layers_[l].output(), layers_[l].output_gradient(), layers_[l].workspace()},
           activation_of(plan_, settings_, l), parameters_->layer(l), operands.output_keys[l],
-          plan_.layers[l].second ? nullptr : residual_of(l), scratch_, activated_memory_[l]);
+          plan_.layers[l].second ? nullptr : residuals_[l].get(), scratch_, activated_memory_[l]);
     make_second(operands, l, options);
   }
   if constexpr (std::is_same_v<T, Sum>)
@@ -185,8 +186,8 @@ void TypedNetworkPasses<T>::make_second(NetworkOperands<Sum> const& operands, st
   NetworkLinear<T> linear(grid_, *plan, parameters_->second(l), options, scratch_, memory.output,
                           memory.weight);
   NetworkActivation<T> activation({linear.output(), z_gradient, scratch_.workspace}, parts,
-                                  parameters_->second(l), operands.output_keys[l], residual_of(l), scratch_,
-                                  memory.activated);
+                                  parameters_->second(l), operands.output_keys[l], residuals_[l].get(),
+                                  scratch_, memory.activated);
   seconds_.back() = std::make_unique<Second>(Second{std::move(linear), std::move(activation), z_gradient});
 }
 
@@ -273,10 +274,10 @@ auto TypedNetworkPasses<T>::forward(DefaultExec const& exec, Pass pass, std::uin
         ScopedTimer const timer(instruments, phases, "residual");
         teleport_->start(exec, output_of(l - 1), dropout_of(step, static_cast<std::uint32_t>(l)));
       }
-    if (residuals_[l].exists()) {
+    if (residuals_[l]) {
       // Before the products: F is available, and the products can hide the messages of its move.
       ScopedTimer const timer(instruments, phases, "residual");
-      with_input(l, [&](auto const& features) { residuals_[l].start(exec, features); });
+      with_input(l, [&](auto const& features) { residuals_[l]->start(exec, features); });
     }
     {
       ScopedTimer const timer(instruments, phases, "forward");
@@ -290,7 +291,10 @@ auto TypedNetworkPasses<T>::forward(DefaultExec const& exec, Pass pass, std::uin
       forward_second(exec, pass, l, dropout);
     }
     if constexpr (std::is_same_v<T, Sum>)
-      if (jump_) jump_->take(exec, l, result_of(l));
+      if (jump_) {
+        ScopedTimer const timer(instruments, phases, "residual");
+        jump_->take(exec, l, result_of(l));
+      }
   }
   if (head_) {
     ScopedTimer const timer(instruments, phases, "forward");
@@ -351,11 +355,14 @@ void TypedNetworkPasses<T>::backward(DefaultExec const& exec, runtime::PhaseTime
   }
   for (auto l = layers_.size(); l-- > 0;) {
     if constexpr (std::is_same_v<T, Sum>)
-      if (jump_) jump_->add_gradient(exec, l, result_of(l), result_gradient(l));
+      if (jump_) {
+        ScopedTimer const timer(instruments, phases, "residual");
+        jump_->add_gradient(exec, l, result_of(l), result_gradient(l));
+      }
     if (l < activations_.size()) {
       ScopedTimer const timer(instruments, phases, "activation");
       // The layer above wrote its dF, which is dF' of this layer, to the same memory.
-      if (residuals_[l].exists()) residuals_[l].start_backward(exec, result_gradient(l));
+      if (residuals_[l]) residuals_[l]->start_backward(exec, result_gradient(l));
       auto const dropout = dropout_of(step_in_use_, static_cast<std::uint32_t>(l) + 1);
       backward_second(exec, l, dropout);
       activations_[l].backward(exec, plan_.layers[l].drops_output ? dropout : Dropout());
@@ -363,7 +370,7 @@ void TypedNetworkPasses<T>::backward(DefaultExec const& exec, runtime::PhaseTime
     ScopedTimer const timer(instruments, phases, "backward");
     auto const* gradient = &with_input(l, [&](auto const& features) -> decltype(auto) {
       auto const& of_layer = layers_[l].backward(exec, features);
-      return residuals_[l].exists() ? residuals_[l].finish_backward(exec, features, of_layer) : of_layer;
+      return residuals_[l] ? residuals_[l]->finish_backward(exec, features, of_layer) : of_layer;
     });
     if constexpr (std::is_same_v<T, Sum>)
       if (begins_teleport(l))

@@ -119,10 +119,6 @@ class TypedNetworkPasses final : public NetworkPasses<runtime::SumOf<T>> {
     if (seconds_[l]) return seconds_[l]->gradient;
     return l < activations_.size() ? activations_[l].gradient() : layers_[l].output_gradient();
   }
-  /// The residual of layer l; null: none.
-  [[nodiscard]] Residual<T> const* residual_of(std::size_t l) const {
-    return residuals_[l].exists() ? &residuals_[l] : nullptr;
-  }
   /// Output of layer l, after the activation if it has one.
   [[nodiscard]] pmm::DistMatrix<T> const& output_of(std::size_t l) const {
     return l < activations_.size() ? activations_[l].output() : layers_[l].output();
@@ -174,9 +170,9 @@ class TypedNetworkPasses final : public NetworkPasses<runtime::SumOf<T>> {
   GrowingVector<T> feature_gradient_numbers_{"orthant::models::read_feature_gradient"};
   std::optional<NetworkLinear<T>> projection_;
   std::vector<NetworkLayer<T>> layers_;
-  std::vector<Residual<T>> residuals_;            // [layers]
-  std::vector<NetworkActivation<T>> activations_; // of layers that do not output the logits
-  std::vector<std::unique_ptr<Second>> seconds_;  // [layers]; null: no second layer
+  std::vector<std::unique_ptr<Residual<T>>> residuals_; // [layers]; null: none
+  std::vector<NetworkActivation<T>> activations_;       // of layers that do not output the logits
+  std::vector<std::unique_ptr<Second>> seconds_;        // [layers]; null: no second layer
   std::optional<NetworkLinear<T, Sum>> head_;
   std::shared_ptr<Teleport<Sum>> teleport_; // null: no teleport
   std::unique_ptr<Jump<Sum>> jump_;         // null: the head reads the last layer's result alone

@@ -77,7 +77,7 @@ enum class Aggregator : std::uint8_t { mean, sum, max };
 struct ModelTraits {
   bool has_self_weights = false;  // W' of each layer
   bool has_self_scales = false;   // epsilon of each layer
-  bool has_perceptrons = false;   // W'' of each layer; in the last layer it is the head
+  bool has_perceptrons = false;   // W'' of each layer; without a jump it is the head in the last layer
   bool has_propagations = false;  // K products by A^ without weights, after dense layers
   bool has_teleport = false;      // alpha H0
   bool takes_maximum = false;     // over neighbors, in place of A^ F

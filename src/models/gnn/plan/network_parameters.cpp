@@ -189,8 +189,6 @@ NetworkParameters<T>::NetworkParameters(pmm::ProcessGrid const& grid, NetworkPla
     } else {
       // A propagation has no parameters; the bias that it may add is that of the dense layer before it.
       layers_.push_back(plan.layers[l].adds_bias ? layers_[last_dense] : NetworkLayerParameters<T>());
-      seconds_.emplace_back();
-      residuals_.emplace_back();
       continue;
     }
     auto const& attention = plan.layers[l].attention;
@@ -199,16 +197,12 @@ NetworkParameters<T>::NetworkParameters(pmm::ProcessGrid const& grid, NetworkPla
     if (is_normalised(plan, settings, l)) add_norm(index, settings.norm, layers_.back());
     if (plan.layers[l].has_self_scale) add_epsilon(index, layers_.back());
     if (attention) add_attention(index, *attention, settings.seed, layers_.back());
-    seconds_.push_back(plan.layers[l].second
-                           ? make("layer" + std::to_string(l) + ".second", index, settings, 1)
-                           : NetworkLayerParameters<T>());
-    residuals_.push_back(plan.layers[l].residual_map
-                             ? make("layer" + std::to_string(l) + ".residual", index, without_bias, 3)
-                             : NetworkLayerParameters<T>());
+    if (plan.layers[l].second) seconds_[l] = make(fmt::format("layer{}.second", l), index, settings, 1);
+    if (plan.layers[l].residual_map)
+      residuals_[l] = make(fmt::format("layer{}.residual", l), index, without_bias, 3);
   }
   auto const num_layers = static_cast<std::int64_t>(plan.layers.size());
   if (plan.head) head_ = make("head", num_layers, settings);
-  jumps_.resize(plan.layers.size());
   if (plan.jump && !plan.jump->maps.empty())
     for (auto const l : plan.jump->layers)
       jumps_[l] = make(fmt::format("layer{}.jump", l), num_layers, without_bias, l + 1);

@@ -17,6 +17,7 @@
 #include "pmm/rows/bias.hpp"
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -101,12 +102,12 @@ class NetworkParameters {
 
   [[nodiscard]] std::size_t num_layers() const { return layers_.size(); }
   [[nodiscard]] NetworkLayerParameters<T> const& layer(std::size_t l) const { return layers_[l]; }
-  /// The second layer of layer l's perceptron; empty if the plan has none.
-  [[nodiscard]] NetworkLayerParameters<T> const& second(std::size_t l) const { return seconds_[l]; }
-  /// The map of layer l's residual; empty if the plan has none.
-  [[nodiscard]] NetworkLayerParameters<T> const& residual(std::size_t l) const { return residuals_[l]; }
-  /// The weight by which the head reads layer l's result, if it reads the concatenation of several; else empty.
-  [[nodiscard]] NetworkLayerParameters<T> const& jump(std::size_t l) const { return jumps_[l]; }
+  /// The second layer of layer l's perceptron, which the plan must have.
+  [[nodiscard]] NetworkLayerParameters<T> const& second(std::size_t l) const { return seconds_.at(l); }
+  /// The map of layer l's residual, which the plan must have.
+  [[nodiscard]] NetworkLayerParameters<T> const& residual(std::size_t l) const { return residuals_.at(l); }
+  /// The weight by which the head reads layer l's result, if it reads the concatenation of several.
+  [[nodiscard]] NetworkLayerParameters<T> const& jump(std::size_t l) const { return jumps_.at(l); }
   /// Empty if the plan has none.
   [[nodiscard]] NetworkLayerParameters<T> const& projection() const { return projection_; }
   [[nodiscard]] NetworkLayerParameters<T> const& head() const { return head_; }
@@ -143,10 +144,9 @@ class NetworkParameters {
   pmm::FlatSums<T> gradients_;
   NetworkLayerParameters<T> projection_;
   std::vector<NetworkLayerParameters<T>> layers_;
-  std::vector<NetworkLayerParameters<T>> seconds_;   // [layers]
-  std::vector<NetworkLayerParameters<T>> residuals_; // [layers]
+  // Of the layers that have them.
+  std::map<std::size_t, NetworkLayerParameters<T>> seconds_, residuals_, jumps_;
   NetworkLayerParameters<T> head_;
-  std::vector<NetworkLayerParameters<T>> jumps_;       // [layers]
   NetworkLayerParameters<T> decoder_, decoder_second_; // empty without a perceptron that scores links
   pmm::DistMatrix<T> features_gradient_;
   std::vector<Parameter<T>> list_;

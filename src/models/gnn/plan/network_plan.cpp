@@ -159,11 +159,10 @@ std::string_view name_of(JumpKind kind) {
   return names[static_cast<std::size_t>(kind)];
 }
 
-std::optional<std::size_t> NetworkPlan::jump_number(std::size_t l) const {
-  if (!jump) return std::nullopt;
-  auto const found = std::ranges::find(jump->layers, l);
-  if (found == jump->layers.end()) return std::nullopt;
-  return static_cast<std::size_t>(found - jump->layers.begin());
+std::optional<std::size_t> JumpPlan::number_of(std::size_t l) const {
+  auto const found = std::ranges::find(layers, l);
+  if (found == layers.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - layers.begin());
 }
 
 ProductOrder parse_product_order(std::string_view word) {

@@ -296,6 +296,9 @@ struct JumpPlan {
   JumpKind kind = JumpKind::cat;
   std::vector<std::size_t> layers; // hidden layers before the last one
   std::vector<LinearPlan> maps;    // cat: F_l W_l, for each of them
+
+  /// Place of layer l in `layers`; nullopt if it is not there.
+  [[nodiscard]] std::optional<std::size_t> number_of(std::size_t l) const;
 };
 
 struct NetworkPlan {
@@ -325,8 +328,6 @@ struct NetworkPlan {
   [[nodiscard]] pmm::Placement const& jump_target() const {
     return jump->kind == JumpKind::cat ? head->output : head->input;
   }
-  /// Place of layer l in jump->layers; nullopt if it is not there.
-  [[nodiscard]] std::optional<std::size_t> jump_number(std::size_t l) const;
 };
 
 /// Whether the layer's input and output have the same rows at the same places, so that rows of the vertex itself do not move. In the

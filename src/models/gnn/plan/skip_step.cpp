@@ -71,7 +71,7 @@ void plan_residual_finish_backward(pmm::StepPlan& step, NetworkLayerPlan const& 
 
 void plan_jump_take(pmm::StepPlan& step, NetworkPlan const& plan, NetworkEpochTraits const& traits,
                     std::size_t l) {
-  auto const k = plan.jump_number(l);
+  auto const k = plan.jump ? plan.jump->number_of(l) : std::nullopt;
   if (!k) return;
   if (!plan.jump->maps.empty()) plan_product(step, residual_products_of(plan.jump->maps[*k], {}).product);
   plan_move(step, plan, traits, *k, false);
@@ -98,7 +98,7 @@ void plan_jump_start_backward(pmm::StepPlan& step, NetworkPlan const& plan) {
 
 void plan_jump_add_gradient(pmm::StepPlan& step, NetworkPlan const& plan, NetworkEpochTraits const& traits,
                             std::size_t l) {
-  auto const k = plan.jump_number(l);
+  auto const k = plan.jump ? plan.jump->number_of(l) : std::nullopt;
   if (!k) return;
   if (plan.jump->kind == JumpKind::max) plan_share_of_maximum(step, plan.jump_target());
   plan_move(step, plan, traits, *k, true);
