@@ -13,25 +13,25 @@ constexpr std::array<std::uint32_t, 3> first_of_length{0x80, 0x800, 0x10000};
 constexpr unsigned bits_per_continuation = 6;
 constexpr std::uint32_t continuation_mask = 0x3f;
 
-/// Number of bytes of a character that begins with this byte, or 0.
-std::size_t length_of(unsigned char first) {
-  if (first < 0x80) return 1;
-  if (first >= 0xc2 && first < 0xe0) return 2;
-  if (first >= 0xe0 && first < 0xf0) return 3;
-  if (first >= 0xf0 && first < 0xf5) return 4;
-  return 0;
-}
-
 bool is_surrogate(std::uint32_t code_point) {
   return code_point >= 0xd800 && code_point < 0xe000;
 }
 
 } // namespace
 
+std::size_t length_of_character(char first) {
+  auto const byte = static_cast<unsigned char>(first);
+  if (byte < 0x80) return 1;
+  if (byte >= 0xc2 && byte < 0xe0) return 2;
+  if (byte >= 0xe0 && byte < 0xf0) return 3;
+  if (byte >= 0xf0 && byte < 0xf5) return 4;
+  return 0;
+}
+
 Character first_character(std::string_view text) {
   if (text.empty()) return {};
   auto const first = static_cast<unsigned char>(text.front());
-  auto const length = length_of(first);
+  auto const length = length_of_character(text.front());
   if (length <= 1) return {first, length};
   if (text.size() < length) return {};
   auto code_point = std::uint32_t{first} & (0x7fU >> length);

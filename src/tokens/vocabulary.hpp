@@ -26,6 +26,9 @@ struct Character {
   std::size_t num_bytes = 0; // 0: not the beginning of a character
 };
 
+/// Number of bytes of a character that begins with this byte; 0: none does.
+[[nodiscard]] std::size_t length_of_character(char first);
+
 /// The first character of `text`. Overlong forms, surrogates and numbers beyond Unicode are invalid.
 [[nodiscard]] Character first_character(std::string_view text);
 

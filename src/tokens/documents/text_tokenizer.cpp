@@ -85,9 +85,7 @@ std::size_t unfinished_character(std::string_view text) {
   for (std::size_t count = 1; count < longest_character && count <= text.size(); ++count) {
     auto const first = text[text.size() - count];
     if (continues_character(first)) continue;
-    auto const byte = static_cast<unsigned char>(first);
-    std::size_t const length = byte >= 0xf5 ? 1 : byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc2 ? 2 : 1;
-    return length > count ? count : 0;
+    return length_of_character(first) > count ? count : 0;
   }
   return 0;
 }
