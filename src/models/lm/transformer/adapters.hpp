@@ -8,7 +8,7 @@
 //   dB := s A^T dW
 //
 // W is an ordinary weight of the products. The factors are split like the weight: W[a,b] has A[a,-] and B[-,b], replicated over the
-// other axes, so nothing is sent before a pass. dA is summed over all axes but a, and dB over all but b. The gradients that are split
+// other axes, so computing W sends nothing. dA is summed over all axes but a, and dB over all but b. The gradients that are split
 // over y lie in one array, those over x in another one, and each array is summed by one all_reduce.
 //
 // A weight of queries, keys and values is a fused matrix, as is one of gates and values. Each target among its columns has an adapter
@@ -23,7 +23,7 @@
 
 namespace orthant::models {
 
-/// List the passes of an Adapter with this weight. `right` must be place_factors().right.
+/// List the passes of an Adapter with this weight. `factors` must be those of place_factors().
 void plan_merge_adapter(pmm::StepPlan& step, pmm::Placement const& weight, FactorPlacements const& factors);
 void plan_adapter_gradient(pmm::StepPlan& step, pmm::Placement const& weight,
                            FactorPlacements const& factors);

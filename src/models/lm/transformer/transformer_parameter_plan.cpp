@@ -174,6 +174,7 @@ void for_each_adapter(std::vector<PlannedTransformerParameter> const& parameters
 } // namespace
 
 void plan_merge_adapters(pmm::StepPlan& step, TransformerPlan const& plan) {
+  if (!plan.settings.adapters.is_on()) return;
   auto const parameters = parameters_of(step.shape(), step.coordinates(), plan);
   for_each_adapter(parameters, [&](std::size_t weight, std::size_t left, std::size_t right) {
     plan_merge_adapter(step, parameters[weight].placement,
@@ -182,6 +183,7 @@ void plan_merge_adapters(pmm::StepPlan& step, TransformerPlan const& plan) {
 }
 
 void plan_project_adapters(pmm::StepPlan& step, TransformerPlan const& plan) {
+  if (!plan.settings.adapters.is_on()) return;
   auto const parameters = parameters_of(step.shape(), step.coordinates(), plan);
   for_each_adapter(parameters, [&](std::size_t weight, std::size_t left, std::size_t right) {
     plan_adapter_gradient(step, parameters[weight].placement,
