@@ -45,7 +45,7 @@ class OrthantLM(LM):
             stops = settings.get("until") or []
             words = [f"--stop={stop}" for stop in ([stops] if isinstance(stops, str) else stops)]
             temperature = settings.get("temperature", 0) if settings.get("do_sample", False) else 0
-            words += ["--max-tokens", str(settings.get("max_gen_toks", 128)), "--temperature", str(temperature), "--batch", self.batch]
+            words += ["--max-tokens", str(settings.get("max_gen_toks", 256)), "--temperature", str(temperature), "--batch", self.batch]
             lines = self.run(["complete", *words], "--prompts", [{"prompt": requests[i].args[0]} for i in members])
             for i, line in zip(members, lines):
                 texts[i] = line["text"]
