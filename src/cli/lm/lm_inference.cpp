@@ -6,7 +6,9 @@
 #include "cli/training/start_checks.hpp"
 #include "models/lm/training/language_model.hpp"
 #include "models/lm/training/language_model_cost.hpp"
+#include "models/lm/transformer/transformer_parameters.hpp"
 #include "models/parameters/weights_file.hpp"
+#include "pmm/cost/step_plan.hpp"
 #include "pmm/gemm/local_gemm.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
@@ -17,6 +19,26 @@
 #include <numeric>
 
 namespace orthant::cli {
+namespace {
+
+/// Bytes of the cache of keys and values, and of the network for forward_next(), which shares the weights of the network with `plan`.
+template<class T>
+std::int64_t bytes_of_next_tokens(pmm::ProcessGrid const& grid, models::TransformerPlan const& plan,
+                                  std::int64_t num_cached) {
+  auto const& shape = grid.shape();
+  auto const& coordinates = grid.coordinates();
+  auto const next = models::plan_for_memory(
+      models::plan_transformer(shape, coordinates, plan.settings, plan.num_sequences, 1), shape);
+  pmm::StepPlan network(shape, coordinates, sizeof(T)), weights(shape, coordinates, sizeof(T));
+  models::plan_transformer_arrays(network, next);
+  models::plan_parameter_arrays(weights, models::parameters_of(shape, coordinates, next));
+  auto const num_numbers =
+      models::num_cached_numbers(shape, coordinates, plan, num_cached) * plan.settings.num_layers +
+      plan.sequences.size() * plan.local_heads_per_group() * num_cached; // scores
+  return bytes_held(network) - bytes_held(weights) + num_numbers * std::int64_t{sizeof(T)};
+}
+
+} // namespace
 
 template<class T>
 Inference<T>::Inference(Context const& context, InferenceOptions const& options, std::int64_t num_sequences,
@@ -51,10 +73,11 @@ Inference<T>::Inference(Context const& context, InferenceOptions const& options,
   grid_.emplace(world, shape);
   auto const plan = models::plan_sequences(grid_->shape(), grid_->coordinates(), model, sequences);
   auto estimate = models::estimate_memory<T>(*grid_, plan, sequences, optimizer);
-  auto const cached = models::num_cached_numbers(grid_->shape(), grid_->coordinates(), plan, num_cached) *
-                      model.num_layers * std::int64_t{sizeof(T)};
-  estimate.arrays += cached;
-  estimate.loading += cached;
+  if (num_cached > 0) {
+    auto const bytes = bytes_of_next_tokens<T>(*grid_, plan, num_cached);
+    estimate.arrays += bytes;
+    estimate.loading += bytes;
+  }
   if (!options.force_memory) require_memory(context, options.command, estimate);
   network_.emplace(*grid_, model, sequences.global_batch, sequence, 0, num_cached);
   models::load_weights(*grid_, options.weights, network_->parameters());
@@ -177,7 +200,13 @@ TokenScore score_of(std::span<PartOfScore const> parts, std::int32_t token) {
 } // namespace
 
 template<class T>
-std::vector<std::vector<TokenScore>> Inference<T>::score(std::vector<TokenIds> const& sequences) {
+std::vector<std::vector<TokenScore>> Inference<T>::score(std::vector<TokenIds> const& sequences,
+                                                         std::vector<std::int64_t> const& num_scored) {
+  // Positions whose next tokens are scored.
+  auto const scored_of = [&](std::int64_t s) {
+    auto const end = std::ssize(sequences[static_cast<std::size_t>(s)]) - 1;
+    return runtime::Range{end - num_scored[static_cast<std::size_t>(s)], end};
+  };
   auto inputs = sequences;
   for (auto& ids : inputs) {
     require_tokens(ids);
@@ -198,7 +227,8 @@ std::vector<std::vector<TokenScore>> Inference<T>::score(std::vector<TokenIds> c
     auto const own = network_->sequences();
     for (auto s = own.begin; s < std::min(own.end, std::ssize(sequences)); ++s) {
       auto const& ids = sequences[static_cast<std::size_t>(s)];
-      for (std::int64_t t = 0; t + 1 < std::ssize(ids); ++t) {
+      auto const scored = scored_of(s);
+      for (auto t = scored.begin; t < scored.end; ++t) {
         auto const row = static_cast<std::size_t>((s - own.begin) * length + t);
         parts_of(s, t)[static_cast<std::size_t>(grid_->coordinates().x)] =
             PartOfScore::of([&](std::int64_t c) { return logits(row, static_cast<std::size_t>(c)); },
@@ -211,7 +241,8 @@ std::vector<std::vector<TokenScore>> Inference<T>::score(std::vector<TokenIds> c
   std::vector<std::vector<TokenScore>> scores(sequences.size());
   for (std::int64_t s = 0; s < std::ssize(sequences); ++s) {
     auto const& ids = sequences[static_cast<std::size_t>(s)];
-    for (std::int64_t t = 0; t + 1 < std::ssize(ids); ++t)
+    auto const scored = scored_of(s);
+    for (auto t = scored.begin; t < scored.end; ++t)
       scores[static_cast<std::size_t>(s)].push_back(
           score_of(parts_of(s, t), ids[static_cast<std::size_t>(t + 1)]));
   }
@@ -230,11 +261,15 @@ std::int32_t next_token(std::vector<T> const& logits, Sampling const& sampling, 
   // In falling order, ties by id, as far as top_k reaches.
   auto const num_ordered =
       sampling.top_k > 0 ? std::min(sampling.top_k, std::ssize(order)) : std::ssize(order);
-  std::ranges::partial_sort(order, order.begin() + num_ordered, [&](auto a, auto b) {
+  auto const is_before = [&](auto a, auto b) {
     auto const [first, second] =
         std::pair(logits[static_cast<std::size_t>(a)], logits[static_cast<std::size_t>(b)]);
     return first > second || (first == second && a < b);
-  });
+  };
+  if (num_ordered == std::ssize(order))
+    std::ranges::sort(order, is_before); // faster than a partial sort of all
+  else
+    std::ranges::partial_sort(order, order.begin() + num_ordered, is_before);
   auto const largest = static_cast<double>(logits[static_cast<std::size_t>(order.front())]);
   std::vector<double> shares; // of the largest probability, in falling order
   double sum = 0;

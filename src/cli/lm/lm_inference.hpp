@@ -43,6 +43,7 @@ class Inference {
             std::int64_t sequence, std::int64_t num_cached = 0);
 
   [[nodiscard]] std::int64_t vocabulary() const { return network_->settings().vocabulary; }
+  [[nodiscard]] pmm::ProcessGrid const& grid() const { return *grid_; }
   /// Computes the logits of `sequences`, the same on all ranks, each at most as long as the pass. Throws UserError if an id is not in the
   /// vocabulary. Collective.
   void forward(std::vector<TokenIds> const& sequences);
@@ -52,9 +53,10 @@ class Inference {
   /// Logits of rows `positions` of sequence `s` in the last pass, [positions x vocabulary], on all ranks. forward_next() computes row 0 only.
   /// Collective over the world: one all_reduce of that size.
   [[nodiscard]] std::vector<T> logits(std::int64_t s, runtime::Range positions) const;
-  /// Scores of all tokens of `sequences` except their first ones, on all ranks. A sequence may be one token longer than the pass. Collective:
-  /// a pass, and an all_reduce of four numbers per token and part of the vocabulary.
-  [[nodiscard]] std::vector<std::vector<TokenScore>> score(std::vector<TokenIds> const& sequences);
+  /// Scores of the last num_scored[s] tokens of each sequence, which has at least one more, on all ranks. A sequence may be one token longer
+  /// than the pass. Collective: a pass, and an all_reduce of four numbers per token and part of the vocabulary.
+  [[nodiscard]] std::vector<std::vector<TokenScore>> score(std::vector<TokenIds> const& sequences,
+                                                           std::vector<std::int64_t> const& num_scored);
 
  private:
   void run(models::Transformer<T>& network, TokenIds const& ids, std::vector<std::int64_t> const& starts);

@@ -102,11 +102,14 @@ std::int64_t longest_input(std::vector<Continuation> const& requests) {
 template<class T, class Take>
 void score_batch(Inference<T>& model, std::span<Continuation const> requests, Take const& take) {
   std::vector<TokenIds> sequences;
-  for (auto const& request : requests)
+  std::vector<std::int64_t> num_scored;
+  for (auto const& request : requests) {
     sequences.push_back(request.ids);
-  auto const scores = model.score(sequences);
+    num_scored.push_back(request.num_scored);
+  }
+  auto const scores = model.score(sequences, num_scored);
   for (std::size_t i = 0; i < requests.size(); ++i)
-    take(i, std::span(scores[i]).last(static_cast<std::size_t>(requests[i].num_scored)));
+    take(i, scores[i]);
 }
 
 } // namespace
@@ -128,7 +131,7 @@ void score_requests(Context& context, InferenceOptions const& options, Likelihoo
   std::vector<Result> results(requests.count);
   for (std::size_t begin = 0; begin < parts.size(); begin += length) {
     auto const some = parts.subspan(begin, std::min(length, parts.size() - begin));
-    score_batch(model, some, [&](std::size_t i, std::span<TokenScore const> scores) {
+    score_batch(model, some, [&](std::size_t i, std::vector<TokenScore> const& scores) {
       auto& result = results[some[i].request];
       for (auto const& score : scores) {
         result.log_likelihood += score.log_probability;
@@ -153,6 +156,7 @@ models::SplitScore score_windows(Context& context, InferenceOptions const& optio
                                  std::int64_t sequence, std::int64_t stride, std::int64_t batch) {
   auto const num_tokens = file.num_tokens(tokens::Part::valid);
   Inference<T> model(context, options, batch, std::min(sequence, num_tokens - 1));
+  context.run_record["grid"] = models::grid_text(model.grid().shape());
   models::SplitScore total;
   double loss = 0;
   std::int64_t num_predicted = 0; // token num_predicted + 1 is the next one to predict
@@ -166,7 +170,7 @@ models::SplitScore score_windows(Context& context, InferenceOptions const& optio
       windows.push_back(std::move(window));
     }
     score_batch(model, std::span<Continuation const>(windows),
-                [&](std::size_t, std::span<TokenScore const> scores) {
+                [&](std::size_t, std::vector<TokenScore> const& scores) {
                   for (auto const& score : scores) {
                     loss -= score.log_probability;
                     total.num_correct += score.is_greedy ? 1 : 0;

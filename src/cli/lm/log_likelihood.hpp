@@ -24,7 +24,8 @@ void score_requests(Context& context, InferenceOptions const& options, Likelihoo
                     std::int64_t batch);
 
 /// Score of the validation part in windows of `sequence` tokens that begin every `stride` tokens, `batch` per pass. Each token except the
-/// first is predicted once: in the first window that contains it, from all tokens before it there. Collective.
+/// first is predicted once: in the first window that contains it, from all tokens before it there. Puts the grid into the run's record.
+/// Collective.
 template<class T>
 [[nodiscard]] models::SplitScore score_windows(Context& context, InferenceOptions const& options,
                                                tokens::TokenFile& file, std::int64_t sequence,
