@@ -63,6 +63,7 @@ TokenIds parse_ids(std::string_view option, std::string const& text) {
 /// What is completed, and with which tokenizer.
 struct Prompts {
   std::vector<TokenIds> ids;
+  std::vector<std::string> places;                // lines of --prompts, for messages
   std::optional<tokens::TextTokenizer> tokenizer; // without one, only ids can be printed
 
   [[nodiscard]] tokens::TextTokenizer const* text_tokenizer() const {
@@ -94,6 +95,7 @@ void read_prompt_lines(std::vector<JsonLine> const& lines, Prompts& prompts) {
       runtime::throw_user("{}: it has neither a prompt nor prompt_ids", line.place);
     if (prompts.ids.back().empty())
       runtime::throw_user("{}: its prompt is empty: a completion needs a token to begin with", line.place);
+    prompts.places.push_back(line.place);
   }
 }
 
@@ -193,14 +195,16 @@ void complete_prompts(CompleteOptions const& options, Context& context) {
   auto const model_settings = read_model(context.world(), options.weights).settings;
   auto const prompts = read_prompts(options, context, model_settings.vocabulary);
   auto const settings = settings_of(options, prompts);
-  std::int64_t longest = 0;
-  for (auto const& ids : prompts.ids)
-    longest = std::max(longest, std::ssize(ids));
+  auto const longest_at =
+      std::ranges::max_element(prompts.ids, {}, [](TokenIds const& ids) { return ids.size(); });
+  auto const longest = std::ssize(*longest_at);
+  auto const place = static_cast<std::size_t>(longest_at - prompts.ids.begin());
   if (longest + options.max_tokens > model_settings.max_sequence)
     runtime::throw_user(
-        "a prompt of {} tokens and {} new ones are more than the {} positions of '{}': give a "
+        "{}a prompt of {} tokens and {} new ones are more than the {} positions of '{}': give a "
         "shorter prompt, or less --max-tokens",
-        longest, options.max_tokens, model_settings.max_sequence, options.weights);
+        prompts.places.empty() ? std::string() : prompts.places[place] + ": ", longest, options.max_tokens,
+        model_settings.max_sequence, options.weights);
   auto const is_file = !options.prompts.empty();
   auto const num_prompts = std::ssize(prompts.ids);
   Inference<T> model(context, options, is_file ? std::min(options.batch, num_prompts) : num_prompts, longest,

@@ -42,13 +42,13 @@ struct EvaluateLmOptions : TrainLmOptions {
 };
 
 /// Options of train-lm that evaluate-lm uses: options of the evaluation, then options of the model, which must match the weights.
-constexpr std::array<std::string_view, 31> used_by_evaluate_lm{
-    "tokens",       "grid",           "expert-axis",  "sequence",     "global-batch", "compute-dtype",
-    "gemm-math",    "gemm-table",     "force-memory", "preset",       "arch",         "layers",
-    "hidden",       "heads",          "kv-heads",     "feed-forward", "positions",    "bias",
-    "tied-head",    "norm-epsilon",   "rotary-base",  "experts",      "top-k",        "moe-every",
-    "machine",      "shared-experts", "head-width",   "qk-norm",      "activation",   "rotary-scaling",
-    "top-k-weights"};
+constexpr std::array<std::string_view, 32> used_by_evaluate_lm{
+    "tokens",        "grid",           "expert-axis",  "sequence",     "global-batch", "compute-dtype",
+    "gemm-math",     "gemm-table",     "force-memory", "preset",       "arch",         "layers",
+    "hidden",        "heads",          "kv-heads",     "feed-forward", "positions",    "bias",
+    "tied-head",     "norm-epsilon",   "rotary-base",  "experts",      "top-k",        "moe-every",
+    "machine",       "shared-experts", "head-width",   "qk-norm",      "activation",   "rotary-scaling",
+    "top-k-weights", "balance"};
 
 InferenceOptions inference_of(EvaluateLmOptions const& options) {
   return {"evaluate-lm", options.weights, options, static_cast<int>(options.expert_axis),
@@ -77,10 +77,19 @@ void require_same_model(Context& context, models::TransformerSettings const& mod
   std::erase_if(parts, is_open);
   require_given_network(context, options.weights, parts);
   auto const& sources = context.run_record.at("sources");
-  for (auto const* const option : {"top-k", "moe-every", "shared-experts"})
+  for (auto const* const option : {"top-k", "moe-every", "shared-experts", "balance"})
     if (!model.experts.is_on() && sources.value(option, std::string()) == "flag")
       runtime::throw_user("--{} is for layers with experts, and the weights of '{}' have none: leave it out",
                           option, options.weights);
+}
+
+/// The model of --weights, which given options of the model must not contradict.
+RecordedModel recorded_model(EvaluateLmOptions const& options, Context& context) {
+  if (options.weights.empty())
+    runtime::throw_user("give --weights W.h5, which train-lm --save-weights or a checkpoint writes");
+  auto const recorded = read_model(context.world(), options.weights);
+  require_same_model(context, recorded.settings, options);
+  return recorded;
 }
 
 void report_score(EvaluateLmOptions const& options, Context& context, tokens::TokenFile const& file,
@@ -126,10 +135,7 @@ template<class T>
 int evaluate(EvaluateLmOptions const& options, Context& context) {
   auto const& world = context.world();
   pmm::set_gemm_threads(1);
-  if (options.weights.empty())
-    runtime::throw_user("give --weights W.h5, which train-lm --save-weights or a checkpoint writes");
-  auto const [model, trained_sequence] = read_model(world, options.weights);
-  require_same_model(context, model, options);
+  auto const [model, trained_sequence] = recorded_model(options, context);
   auto file = open_tokens(context, options.tokens);
   require_vocabulary(world, options.weights, options.tokens, file);
   if (file.num_tokens(tokens::Part::valid) < 2)
@@ -180,6 +186,7 @@ int evaluate(EvaluateLmOptions const& options, Context& context) {
 template<class T>
 int write_logits(EvaluateLmOptions const& options, Context& context) {
   auto const& world = context.world();
+  std::ignore = recorded_model(options, context);
   auto const [ids, length] = runtime::together(world, [&] {
     graph::NpyArray file(std::filesystem::path(options.ids));
     if (file.shape().size() != 2 || !file.is_integer() || file.num_elements() == 0)
@@ -223,6 +230,7 @@ int evaluate_requests(EvaluateLmOptions const& options, Context& context) {
         "the file for their scores");
   if (!options.ids.empty() || !options.tokens.empty())
     runtime::throw_user("evaluate-lm: --log-likelihood excludes --tokens and --ids");
+  std::ignore = recorded_model(options, context);
   auto const batch = options.global_batch > 0 ? options.global_batch : usual_lm_batch;
   options.compute_dtype == "fp32" ? score_requests<float>(context, inference_of(options), files, batch)
                                   : score_requests<double>(context, inference_of(options), files, batch);
@@ -236,9 +244,15 @@ int run(EvaluateLmOptions const& options, Context& context) {
     runtime::throw_user(
         "evaluate-lm: --ids and --logits go together: sequences of tokens, and the file for their logits");
   auto const& sources = context.run_record.at("sources");
+  auto const is_flag = [&](char const* option) { return sources.value(option, std::string()) == "flag"; };
   for (auto const* const option : {"tokens", "sequence", "global-batch", "stride"})
-    if (!options.ids.empty() && sources.value(option, std::string()) == "flag")
+    if (!options.ids.empty() && is_flag(option))
       runtime::throw_user("--{} is for a token file: leave it out with --ids", option);
+  for (auto const* const option : {"sequence", "stride"})
+    if (!options.likelihood.requests.empty() && is_flag(option))
+      runtime::throw_user("--{} is for --tokens: leave it out with --log-likelihood", option);
+  if (options.likelihood.requests.empty() && is_flag("tokenizer"))
+    runtime::throw_user("--tokenizer is for the texts of --log-likelihood: leave it out");
   if (!options.likelihood.requests.empty() || !options.likelihood.output.empty())
     return evaluate_requests(options, context);
   if (!options.ids.empty())

@@ -48,7 +48,7 @@ void require_effective_adapter_options(Context const& context, TrainLmOptions co
         runtime::throw_user("--{} is of adapters; give --lora-rank, too", name);
     return;
   }
-  if (o.init_from.empty() && o.resume == "never")
+  if (o.init_from.empty() && (o.resume == "never" || o.resume == "auto"))
     runtime::throw_user("--lora-rank {} adapts weights that are trained; name them with --init-from",
                         o.lora_rank);
   if (!o.freeze.empty())

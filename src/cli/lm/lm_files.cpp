@@ -176,18 +176,14 @@ tokens::TextTokenizer open_tokenizer(runtime::Communicator const& comm, std::str
   });
   runtime::broadcast_text(comm, json, 0);
   runtime::broadcast_text(comm, recorded, 0);
-  auto tokenizer = path.empty()
-                       ? runtime::together(comm,
-                                           [&] {
-                                             return tokens::TextTokenizer::of_json(
-                                                 json, fmt::format("the tokenizer of {}", weights_path));
-                                           })
-                       : tokens::TextTokenizer::read(comm, path);
+  auto tokenizer =
+      path.empty()
+          ? runtime::together(comm, [&] { return tokens::TextTokenizer::of_json(json, weights_path); })
+          : tokens::TextTokenizer::read(comm, path);
   if (tokenizer.vocabulary().size() > vocabulary)
-    runtime::throw_user(
-        "the tokenizer of '{}' has {} tokens, and the model of '{}' only {}: give the model's "
-        "own tokenizer",
-        tokenizer.name(), tokenizer.vocabulary().size(), weights_path, vocabulary);
+    runtime::throw_user("'{}' has a tokenizer of {} tokens, but the model of '{}' has only {}: give the "
+                        "model's own tokenizer",
+                        tokenizer.name(), tokenizer.vocabulary().size(), weights_path, vocabulary);
   if (!recorded.empty() && recorded != vocabulary_sum(tokens::sum_of(tokenizer.vocabulary())))
     runtime::throw_user("'{}' was trained on another vocabulary than that of '{}': give the token file of "
                         "its training as --tokenizer",

@@ -103,7 +103,7 @@ def char_model(ranks):
         require(done.stdout.startswith(" träumt"), f"says {done.stdout!r}", done)
         expect_mistake(ranks, [*words, "--prompt", "Öl"], r"the text has 'Ö', which is no token of '.*t\.h5'")
         expect_mistake(ranks, ["complete", "--weights", weights, "--prompt", "der"], r"holds no tokenizer: give --tokenizer FILE")
-        expect_mistake(ranks, ["complete", "--weights", weights, "--prompt", "der", "--tokenizer", "byte"], r"has 256 tokens, and the model of .* only \d+")
+        expect_mistake(ranks, ["complete", "--weights", weights, "--prompt", "der", "--tokenizer", "byte"], r"'byte' has a tokenizer of 256 tokens, but the model of .* has only \d+")
         with open(text, "w", encoding="utf-8") as file:
             file.write("abc")
         other = os.path.join(scratch, "other.h5")
@@ -234,17 +234,24 @@ def windows(ranks):
                     total -= log_probability(logits[first:first + shape[2]], ids[t])
             found = loss(ranks, "--stride", str(stride))
             check(abs(found - total / 53) <= 1e-10, f"--stride {stride}: {found}, not {total / 53}")
-        expect_mistake(ranks, ["evaluate-lm", "--weights", weights, "--tokens", tokens, "--stride", "17"], r"--stride 17 is longer than the sequences of 16")
+        grid = f"1x{ranks}x1x1"
+        loss(ranks, "--stride", "5", "--grid", grid)
+        recorded = [line["grid"] for line in read_lines(metrics) if line["event"] == "run"][-1]
+        check(recorded == grid, f"the metrics have the grid {recorded}, not {grid}")
+        evaluate = ["evaluate-lm", "--weights", weights, "--tokens", tokens]
+        expect_mistake(ranks, [*evaluate, "--stride", "17"], r"--stride 17 is longer than the sequences of 16")
+        expect_mistake(ranks, [*evaluate, "--tokenizer", "byte"], r"--tokenizer is for the texts of --log-likelihood: leave it out")
 
 
 def mistakes(ranks):
     with tempfile.TemporaryDirectory() as scratch:
         weights, large = imported(scratch, "gpt2"), imported(scratch, "qwen3", extra=3)
         words, empty = ["complete", "--weights", weights], os.path.join(scratch, "empty.txt")
-        lines, broken, out = (os.path.join(scratch, name) for name in ("lines.jsonl", "broken.jsonl", "out.jsonl"))
+        lines, broken, long, out = (os.path.join(scratch, name) for name in ("lines.jsonl", "broken.jsonl", "long.jsonl", "out.jsonl"))
         write_lines(empty, [])
         write_lines(lines, [{"prompt": "a"}, {"prompt": "b"}, {"text": "c"}])
         write_lines(broken, [["a"]])
+        write_lines(long, [{"prompt": "a"}, {"prompt": "a" * 40}, {"prompt_ids": [1] * 39}])
         requests = os.path.join(scratch, "requests.jsonl")
         write_lines(requests, [{"context": "a", "continuation": "b"}, {"context": "a", "continuation": ""}])
         scoring = ["evaluate-lm", "--weights", weights, "--log-likelihood"]
@@ -258,6 +265,7 @@ def mistakes(ranks):
                 (["--prompts", lines], r"--prompts and --output go together"),
                 (["--prompts", lines, "-o", out], r"lines\.jsonl, line 3: it has neither a prompt nor prompt_ids"),
                 (["--prompts", broken, "-o", out], r"broken\.jsonl, line 1: it is no JSON object"),
+                (["--prompts", long, "-o", out], r"long\.jsonl, line 2: a prompt of 40 tokens and 16 new ones are more than the 32 positions of"),
                 (["--prompts", empty, "-o", out], r"empty\.txt has no lines"),
                 (["--prompt", "a", "--stop="], r"--stop: 1 required TEXT missing"),
                 (["--prompt-ids", "5", "--stop", "a"], r"--stop compares texts: give --tokenizer"),
@@ -270,9 +278,13 @@ def mistakes(ranks):
                 ([requests, "-o", out], r"requests\.jsonl, line 2: its continuation has no tokens"),
                 ([lines, "-o", out], r"lines\.jsonl, line 1: it has neither a continuation nor continuation_ids"),
                 ([requests, "-o", out, "--tokens", "t.h5"], r"--log-likelihood excludes --tokens and --ids"),
+                ([requests, "-o", out, "--sequence", "8"], r"--sequence is for --tokens: leave it out with --log-likelihood"),
+                ([requests, "-o", out, "--stride", "4"], r"--stride is for --tokens: leave it out with --log-likelihood"),
+                ([requests, "-o", out, "--heads", "3"], r"--heads 3: the weights of '.*gpt2\.h5' are of another network"),
         ):
             expect_mistake(ranks, [*scoring, *more], message)
-        expect_mistake(ranks, ["complete", "--weights", large, "--prompt", "a"], r"has 99 tokens, and the model of '.*qwen3\.h5' only 96: give the model's own")
+        expect_mistake(ranks, ["evaluate-lm", "--log-likelihood", requests, "-o", out], r"give --weights W\.h5")
+        expect_mistake(ranks, ["complete", "--weights", large, "--prompt", "a"], r"'.*qwen3\.h5' has a tokenizer of 99 tokens, but the model of '.*qwen3\.h5' has only 96: give the model's own tokenizer")
 
 
 def main():

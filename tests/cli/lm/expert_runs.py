@@ -83,6 +83,7 @@ def biases(_):
     expect_success(2, ["evaluate-lm", "--tokens", place.tokens, "--weights", weights, "--compute-dtype", "fp64", "--metrics", metrics])
     with open(metrics, encoding="utf-8") as file:
         check(abs([json.loads(line) for line in file][-1]["val_loss"] - whole["eval"][-1]["val_loss"]) <= 1e-10, "the loss of evaluate-lm")
+    expect_mistake(2, ["evaluate-lm", "--tokens", place.tokens, "--weights", weights, "--balance", "loss"], r"--balance loss: .*whose balance is bias")
     folder = place.file("biases")
     writing = [*model, "--checkpoint", folder, "--checkpoint-every", "7"]
     place.train(2, *writing, "--grid", "1x2x1x1")

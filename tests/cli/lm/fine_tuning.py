@@ -128,7 +128,8 @@ def adapters(_):
         config = json.load(file)
     check(config["r"] == 3 and config["lora_alpha"] == 6 and config["target_modules"] == ["attn.c_attn", "mlp.c_fc"], f"{config}")
     train = ["train-lm", "--tokens", place.tokens, "--steps", "20", *small("--lora-rank", "2")]
-    expect_mistake(2, train, r"--lora-rank 2 adapts weights that are trained; name them with --init-from")
+    for more in ([], ["--resume", "auto", "--checkpoint", place.file("new")]):
+        expect_mistake(2, [*train, *more], r"--lora-rank 2 adapts weights that are trained; name them with --init-from")
     with_weights = [*train, "--init-from", weights, "--activation", "gelu_tanh"]
     expect_mistake(2, [*with_weights, "--lora-targets", "q,x"], r"--lora-targets: 'x' is none of q, k, v, o, gate, up, down")
     expect_mistake(2, [*with_weights, "--lora-targets", "q,q"], r"--lora-targets has q twice")
