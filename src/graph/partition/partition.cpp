@@ -71,6 +71,7 @@ class Partitioner {
     facts.num_self_loops = edges_.num_self_loops();
     auto const degrees = edges_.block_degrees();
     summarize_degrees(comm_, degrees, input);
+    if (source_.facts().has_names) input.seems_to_begin_at_1 = false;
     auto const links = find_links();
     report_.read_seconds = steps_.lap();
 

@@ -107,6 +107,9 @@ std::unique_ptr<GraphSource> open_graph(runtime::Communicator const& comm, Input
   });
   check_stored_members(comm, opener.members);
   if (opener.files.topology == GraphFiles::Topology::triples) scan_names(comm, opener);
+  if (files != nullptr && opener.triples && opener.triples->has_header)
+    files->notes.push_back(opener.files.edges.filename().string() +
+                           " begins with a line of names, which is ignored");
   if (opener.vertices.count < 0) scan_edges(comm, opener);
   opener.parts.num_vertices = opener.vertices.count;
   runtime::together(comm, [&] {

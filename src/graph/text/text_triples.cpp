@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <functional>
 #include <optional>
 #include <string>
@@ -81,6 +82,21 @@ std::int64_t cut(std::string_view line, char separator, Triple& fields) {
   return count;
 }
 
+/// True for names of columns.
+bool is_header(Triple const& fields) {
+  using Words = std::array<std::string_view, 4>;
+  constexpr std::array<Words, 3> names{Words{"head", "source", "subject", "from"},
+                                       Words{"relation", "predicate", "type", "rel"},
+                                       Words{"tail", "target", "object", "to"}};
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    std::string word(fields[i]);
+    std::ranges::transform(word, word.begin(),
+                           [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    if (std::ranges::find(names[i], word) == names[i].end()) return false;
+  }
+  return true;
+}
+
 /// The triples of a file.
 class TripleLines {
  public:
@@ -100,12 +116,14 @@ class TripleLines {
       place_ = text::line_end(line_) + 1;
       auto const* const first = text::skip_blanks(line_);
       if (*first == '\n' || *first == '#' || *first == '%') continue;
-      if (separator_ == 0) separator_ = separator_of(line);
+      bool const is_first = separator_ == 0;
+      if (is_first) separator_ = separator_of(line);
       auto const count = cut(line, separator_, triple);
       if (count != std::ssize(triple)) fail_columns(count);
       for (std::size_t i = 0; i < triple.size(); ++i)
         if (triple[i].empty()) fail(fmt::format("the {} is empty", triple_columns[i]));
-      return true;
+      if (!is_first || !is_header(triple)) return true;
+      has_header_ = true;
     }
   }
 
@@ -121,6 +139,7 @@ class TripleLines {
     blocks_.fail(line_, fmt::format("{} in \"{}\"; {}", reason, text::excerpt(line_), wanted_triple));
   }
   [[nodiscard]] Progress progress() const { return blocks_.progress(); }
+  [[nodiscard]] bool has_header() const { return has_header_; }
 
  private:
   /// The first separator that cuts the line into three fields, or blanks.
@@ -140,6 +159,7 @@ class TripleLines {
 
   TextBlocks blocks_;
   char separator_ = 0; // 0 until the first triple
+  bool has_header_ = false;
   char const* line_ = nullptr;
   char const* place_ = nullptr; // in the block
   char const* end_ = nullptr;
@@ -211,6 +231,7 @@ TripleNames scan_triples(std::filesystem::path const& path) {
     if (found.relations.size() > most_relations)
       lines.fail(fmt::format("more than {} relations", most_relations));
   }
+  found.has_header = lines.has_header();
   if (found.num_triples == 0) runtime::throw_user("{} has no triples", path.string());
   return found;
 }

@@ -3,7 +3,8 @@
 //
 // Reads typed edges from lines of text: "head relation tail", three names or numbers. The first triple decides what separates them: a tab,
 // '|', ';', a comma, or else blanks. Vertices and relations get their numbers in the order in which their names appear, line by line, head
-// before tail. Lines that begin with '#' or '%' are comments.
+// before tail. Lines that begin with '#' or '%' are comments. A first line of names of columns, such as "head relation tail" or "subject
+// predicate object", is skipped.
 
 #include "graph/graph_source.hpp"
 
@@ -39,6 +40,7 @@ struct TripleNames {
   NameTable vertices;
   NameTable relations;
   std::int64_t num_triples = 0;
+  bool has_header = false; // names of columns
 };
 
 /// Reads a file once. Throws a UserError with the line if it is wrong, or if it has more than most_relations relations. Memory: the names,

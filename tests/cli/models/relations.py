@@ -58,6 +58,7 @@ def stores(_):
             found = re.findall(r"^ +(\d+)  (\S.*?) +(\d+) entries$", info.stdout, re.M)
             require(found == [(str(r), name, str(counts[name])) for r, name in enumerate(relations)], f"{more}: not {counts}", info)
             require(f"entries     {sum(counts.values())} of A" in info.stdout and "names       of all vertices" in info.stdout, "other counts", info)
+            require("ids of edges begin at 1" not in done.stdout, "doubts the ids", done)
             if not more:
                 merged = len(triples) - len(distinct)
                 require(f"{len(triples)} read, {merged} repeats merged" in done.stdout, "does not count repeats", done)

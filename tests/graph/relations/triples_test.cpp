@@ -50,10 +50,13 @@ TEST_F(Triples, MayBeSeparatedInManyWays) {
         "a r   b\n  b\ts a \na r b\nc s c\n", "a,r,b\nb, s ,a\na,r,b\nc,s,c\n",
         "a;r;b\nb;s;a\na;r;b\nc;s;c\n", "a|r|b\nb|s|a\na|r|b\nc|s|c\n",
         "\xEF\xBB\xBF# names\r\na\tr\tb\r\n\r\n% more\r\nb\ts\ta\r\n  # x\r\na\tr\tb\r\nc\ts\tc\r\n",
-        "7 0 3\n3 1 7\n7 0 3\n0 1 0\n"}) {
+        "head\trelation\ttail\na\tr\tb\nb\ts\ta\na\tr\tb\nc\ts\tc\n",
+        "# x\nSubject,Predicate,Object\na,r,b\nb,s,a\na,r,b\nc,s,c\n", "7 0 3\n3 1 7\n7 0 3\n0 1 0\n"}) {
     for (std::string const name : {"t.tsv", "t.txt.gz"})
       expect_equal(read(name, text), expected);
   }
+  // Names of columns are names of vertices elsewhere.
+  expect_equal(read("t.tsv", "a type b\nhead type tail\n"), {"0 0 1", "2 0 3"});
   // A tab cuts names of several words, and commas in them.
   expect_equal(read("t.tsv", "New York\tis in\tU S, A\nU S, A\thas\tNew York\n"),
                (std::vector<std::string>{"0 0 1", "1 1 0"}));
