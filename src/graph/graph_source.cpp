@@ -16,6 +16,7 @@ class AssembledSource final : public GraphSource {
     facts_.is_weighted = parts_.edges.is_weighted;
     facts_.feature_kind = parts_.features.kind;
     facts_.num_features = parts_.features.num_features;
+    facts_.features_have_remainders = parts_.features.have_remainders;
     facts_.label_kind = parts_.labels.kind;
     facts_.num_classes = parts_.labels.num_classes;
     facts_.has_split = static_cast<bool>(parts_.split.read);

@@ -53,6 +53,7 @@ struct GraphFacts {
   bool is_weighted = false;
   FeatureKind feature_kind = FeatureKind::none;
   std::int64_t num_features = 0;
+  bool features_have_remainders = false; // dense features in fp64
   LabelKind label_kind = LabelKind::none;
   std::int64_t num_classes = 0;
   bool has_split = false;
@@ -102,7 +103,8 @@ struct EdgeBatch {
 /// Rows [rows.begin, rows.end) of the feature matrix.
 struct FeatureBatch {
   Range rows;
-  std::vector<float> dense;          // [rows.size() x D] row-major, or empty
+  std::vector<float> dense;      // [rows.size() x D] row-major, or empty
+  std::vector<float> remainders; // [rows.size() x D] of features in fp64: what `dense` rounds off; else empty
   std::vector<std::int64_t> offsets; // [rows.size() + 1] from 0, sparse only
   std::vector<std::int32_t> columns; // [nnz] ascending within a row, sparse only
   std::vector<float> values;         // [nnz] sparse only
@@ -196,6 +198,7 @@ struct FeaturePart {
   FeatureKind kind = FeatureKind::none;
   std::int64_t num_features = 0;
   std::function<std::unique_ptr<FeatureStream>(std::int64_t batch_rows)> open;
+  bool have_remainders = false; // as in GraphFacts
 };
 
 struct LabelPart {

@@ -176,6 +176,7 @@ def wrong(_):
         ({"train_mask.npy": npy("|b1", (COUNT, 2), [0] * (2 * COUNT))}, r"train_mask\.npy: shape \[10, 2\] is that of 2 splits, one per column, .* save the same column of each such mask, a\[:, 0\]"),
         ({"val_mask.npy": npy("|b1", (COUNT - 1,), [0] * (COUNT - 1))}, r"val_mask\.npy says 9"),
         ({"test_mask.npy": None}, r"has a part of a split but no test_mask\.npy: a split needs train, valid \(or val\) and test"),
+        ({"train_mask.npy": None, "test_mask.npy": None}, r"has a part of a split but no train_mask\.npy"),
         ({"edge_index.npy": npy("<i8", (len(EDGES), 2), lists(EDGES))}, r"edge_index\.npy: shape \[13, 2\]; \[2, edges\]"),
         ({"edge_index.npy": npy("<f4", (2, len(EDGES)), [0.0] * (2 * len(EDGES)))}, r"type '<f4'; vertex ids are integers"),
         ({"x.npy": npy("<f4", (COUNT,), [0.0] * COUNT)}, r"x\.npy: shape \[10\]; \[vertices, features\]"),

@@ -131,7 +131,8 @@ class NpyFeatureStream final : public FeatureStream {
  public:
   NpyFeatureStream(OpenArray const& features, Range rows, std::int64_t batch_rows)
       : array_(features()),
-        cursor_(rows, batch_rows) {}
+        cursor_(rows, batch_rows),
+        is_double_(array_.element_bytes() == 8 && !array_.is_integer()) {}
 
   Progress progress() const override { return cursor_.progress_of(array_); }
 
@@ -139,14 +140,30 @@ class NpyFeatureStream final : public FeatureStream {
     auto const num_columns = array_.shape()[1];
     batch.rows = cursor_.advance();
     batch.dense.resize(static_cast<std::size_t>(batch.rows.size() * num_columns));
-    array_.read(batch.rows.begin * num_columns, std::span(batch.dense));
-    check_finite(array_, batch.dense, batch.rows.begin * num_columns, "feature");
+    auto const first = batch.rows.begin * num_columns;
+    if (is_double_)
+      read_with_remainders(first, batch);
+    else
+      array_.read(first, std::span(batch.dense));
+    check_finite(array_, batch.dense, first, "feature");
     return batch.rows.size() > 0;
   }
 
  private:
+  void read_with_remainders(std::int64_t first, FeatureBatch& batch) {
+    exact_.resize(batch.dense.size());
+    array_.read(first, std::span(exact_));
+    batch.remainders.resize(exact_.size());
+    for (std::size_t i = 0; i < exact_.size(); ++i) {
+      batch.dense[i] = static_cast<float>(exact_[i]);
+      batch.remainders[i] = static_cast<float>(exact_[i] - static_cast<double>(batch.dense[i]));
+    }
+  }
+
   NpyArray array_;
   RowCursor cursor_;
+  bool is_double_;
+  std::vector<double> exact_;
 };
 
 class NpySparseFeatureStream final : public FeatureStream {

@@ -147,17 +147,25 @@ std::int64_t rows_per_batch(std::int64_t row_bytes) {
 }
 
 void write_dense_features(StoreWriter& writer, GraphSource const& source, Placement const& placement,
-                          StoreFacts const& facts, std::function<void(double)> const& progress) {
+                          StoreFacts& facts, std::function<void(double)> const& progress) {
   auto const& comm = writer.comm();
+  auto const in_fp64 = source.facts().features_have_remainders;
   RowSlab<float> slab(comm, facts.num_vertices, facts.num_features);
+  RowSlab<float> remainders(comm, in_fp64 ? facts.num_vertices : 0, facts.num_features);
+  auto has_remainders = std::int64_t{0};
   auto const stream = source.features(rows_per_batch(facts.num_features * 4));
   for_each_batch<FeatureBatch>(comm, *stream, facts.num_vertices, placement.of(Order::p2),
                                [&](FeatureBatch const& batch, std::vector<std::int64_t> const& places) {
                                  slab.add(places, batch.dense);
+                                 if (in_fp64) remainders.add(places, batch.remainders);
+                                 if (std::ranges::any_of(batch.remainders, [](float x) { return x != 0; }))
+                                   has_remainders = 1;
                                  if (auto const done = stream->progress(); done.total > 0)
                                    progress(static_cast<double>(done.done) / static_cast<double>(done.total));
                                });
   slab.write(writer, "/features/dense", Hdf5Type::float32);
+  facts.features_have_remainders = runtime::all_reduced(comm, has_remainders, runtime::Reduction::max) > 0;
+  if (facts.features_have_remainders) remainders.write(writer, "/features/remainders", Hdf5Type::float32);
 }
 
 void write_sparse_features(StoreWriter& writer, GraphSource const& source, Placement const& placement,

@@ -213,7 +213,8 @@ bool find_dgl_archives(Path const& folder, GraphFiles& files) {
   return true;
 }
 
-/// The lists or masks of a split if at least one of them exists; missing ones are also named.
+/// The lists or masks of a split if at least one of them exists. One of train alone leaves the other parts empty; else missing ones are
+/// also named.
 std::optional<GraphFiles::Lists> find_split_arrays(Path const& folder, std::string const& kind) {
   auto const file = [&](char const* part) { return part + ("_" + kind + ".npy"); };
   auto const train = file("train");
@@ -222,6 +223,7 @@ std::optional<GraphFiles::Lists> find_split_arrays(Path const& folder, std::stri
   auto const valid = file("valid");
   if (!find_first(folder, {train.c_str(), valid.c_str(), val.c_str(), test.c_str()})) return std::nullopt;
   auto const middle = find_first(folder, {valid.c_str(), val.c_str()});
+  if (!middle && !has_entry(folder / test)) return GraphFiles::Lists{folder / train, {}, {}};
   return GraphFiles::Lists{folder / train, middle.value_or(folder / valid), folder / test};
 }
 

@@ -52,7 +52,7 @@ struct GraphFiles {
   std::optional<Path> label_npz;     // node-label.npz
   std::optional<Path> label_npy;     // labels.npy, y.npy or label.npy
   std::optional<Path> dgl_data;      // NAME_data.npz
-  using Lists = std::array<Path, 3>; // train, valid, test
+  using Lists = std::array<Path, 3>; // train, valid, test; an empty path is an empty part
   std::optional<Lists> split_text;   // split/NAME/train.csv[.gz] ..
   std::optional<Lists> split_npy;    // train_idx.npy ..
   std::optional<Lists> split_masks;  // train_mask.npy ..

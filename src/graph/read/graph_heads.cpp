@@ -274,7 +274,7 @@ void Opener::require_whole_split() {
   for (auto const* lists : {&files.split_masks, &files.split_npy}) {
     if (!*lists) continue;
     for (auto const& path : **lists)
-      if (!has_entry(path))
+      if (!path.empty() && !has_entry(path))
         runtime::throw_user(
             "{} has a part of a split but no {}: a split needs train, valid (or val) and test; "
             "or leave it to --random-split",
@@ -285,6 +285,7 @@ void Opener::require_whole_split() {
 void Opener::read_mask_heads() {
   if (!files.split_masks || files.split_text || input.random_split) return;
   for (auto const& path : *files.split_masks) {
+    if (path.empty()) continue;
     NpyArray const mask(path);
     if (auto const& shape = mask.shape(); shape.size() == 2)
       runtime::throw_user(

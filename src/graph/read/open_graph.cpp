@@ -207,7 +207,8 @@ void Opener::build_features() {
     auto const head = array();
     auto const rows = npy_share(head, num_vertices, share);
     parts.features = {FeatureKind::dense, head.shape()[1],
-                      [=](std::int64_t batch_rows) { return read_npy_features(array, rows, batch_rows); }};
+                      [=](std::int64_t batch_rows) { return read_npy_features(array, rows, batch_rows); },
+                      head.element_bytes() == 8 && !head.is_integer()};
   } else if (attributes.sparse) {
     auto const arrays = *attributes.sparse;
     auto const num_columns = attributes.num_sparse_columns;
@@ -270,6 +271,7 @@ void Opener::build_split() {
                                             : *files.split_npy;
     for (std::size_t part = 0; part < lists.size(); ++part) {
       auto const& path = paths[part];
+      if (path.empty()) continue;
       result.names[part] = is_gzip(path) ? path.stem().stem().string() : path.stem().string();
       if (files.split_text) {
         if (static_cast<std::int64_t>(part) % share.count == share.index) // each list is read by one rank
@@ -314,7 +316,11 @@ Paths label_files(GraphFiles const& files) {
 
 Paths split_files(GraphFiles const& files) {
   for (auto const& lists : {files.split_text, files.split_npy, files.split_masks})
-    if (lists) return {lists->begin(), lists->end()};
+    if (lists) {
+      Paths paths(lists->begin(), lists->end());
+      std::erase(paths, fs::path());
+      return paths;
+    }
   return {};
 }
 

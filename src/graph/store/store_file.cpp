@@ -53,6 +53,8 @@ std::vector<Expected> plain_arrays(StoreFacts const& facts) {
   }
   if (facts.feature_kind == FeatureKind::dense)
     arrays.push_back({"/features/dense", {Hdf5Type::float32}, {facts.num_features, n}});
+  if (facts.features_have_remainders)
+    arrays.push_back({"/features/remainders", {Hdf5Type::float32}, {facts.num_features, n}});
   for (auto const part : {Split::valid, Split::test})
     for (auto const kind : {LinkKind::positive, LinkKind::negative})
       if (auto const count = facts.num_held_out[static_cast<std::size_t>(part)]; count > 0)

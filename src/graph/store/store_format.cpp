@@ -103,6 +103,7 @@ std::string StoreFacts::to_json() const {
   json["num_features"] = num_features;
   json["num_feature_entries"] = num_feature_entries;
   json["features_have_values"] = features_have_values;
+  if (features_have_remainders) json["features_have_remainders"] = true; // other stores do not change
   json["label_kind"] = name_of(label_kind);
   json["num_classes"] = num_classes;
   json["num_labelled"] = num_labelled;
@@ -185,6 +186,8 @@ StoreFacts parse_facts(std::string const& text) {
   facts.num_features = members.integer("num_features");
   facts.num_feature_entries = members.integer("num_feature_entries");
   facts.features_have_values = members.boolean("features_have_values");
+  if (members.has("features_have_remainders"))
+    facts.features_have_remainders = members.boolean("features_have_remainders");
   facts.label_kind = parse<LabelKind>(label_kinds, members.text("label_kind"), "kind of labels");
   facts.num_classes = members.integer("num_classes");
   facts.num_labelled = members.integer("num_labelled");
@@ -261,6 +264,8 @@ std::string StoreFacts::contradiction() const {
                        num_self_loops);
   if (num_relations() > 0 && (is_weighted || is_symmetric))
     return "a graph with relations that has weights or is symmetric";
+  if (features_have_remainders && feature_kind != FeatureKind::dense)
+    return "features_have_remainders is true, but the features are not dense";
   if (features_have_values && feature_kind != FeatureKind::sparse)
     return "features_have_values is true, but the features are not sparse";
   if (!split_name.empty() && !is_folder_name(split_name)) // it becomes a folder when the graph is exported

@@ -15,7 +15,7 @@
 //                     and the tables of tiles
 //   /vertices/{p1,p2}/original_ids, degrees, weight_sums (if weighted), positions_in_other_order,
 //                     clusters int32 (if there are clusters)
-//   /features/dense float [D x N] in order p2, each column contiguous; /features/sparse like a topology
+//   /features/dense float [D x N] in order p2, each column contiguous; /features/remainders alike, of features in fp64; /features/sparse like a topology
 //   /labels/{p1,p2} int32 [N], or int8 [C x N] if multi-label; /split/{p1,p2} uint8 [N], bits of Split
 //   /relations/names/{offsets,text}, num_entries int64 [R] if edges have relations; /vertices/names/{offsets,text} by original id if
 //                     vertices have names: int64 [names + 1] and uint8, name i is the text from offset i to offset i + 1
@@ -115,8 +115,9 @@ struct StoreFacts {
 
   FeatureKind feature_kind = FeatureKind::none;
   std::int64_t num_features = 0;
-  std::int64_t num_feature_entries = 0; // sparse only
-  bool features_have_values = false;    // sparse only; false: every stored entry is 1
+  std::int64_t num_feature_entries = 0;  // sparse only
+  bool features_have_values = false;     // sparse only; false: every stored entry is 1
+  bool features_have_remainders = false; // dense only: there are remainders in fp64 of what fp32 rounds off
   LabelKind label_kind = LabelKind::none;
   std::int64_t num_classes = 0;
   std::int64_t num_labelled = 0;
@@ -143,8 +144,10 @@ struct StoreFacts {
   [[nodiscard]] bool has_odd_topology() const { return has_two_orders() && !is_symmetric; }
   [[nodiscard]] std::int64_t num_relations() const { return std::ssize(relations); }
   [[nodiscard]] bool has_vertex_names() const { return vertex_name_bytes > 0; }
-  /// Version of a store with these facts: 2 if it has relations or names of vertices.
-  [[nodiscard]] std::int64_t version() const { return num_relations() > 0 || has_vertex_names() ? 2 : 1; }
+  /// Version of a store with these facts: 2 if it has relations, names of vertices or remainders of features.
+  [[nodiscard]] std::int64_t version() const {
+    return num_relations() > 0 || has_vertex_names() || features_have_remainders ? 2 : 1;
+  }
   /// True if edges were held out for link prediction.
   [[nodiscard]] bool has_links() const { return num_held_out[1] + num_held_out[2] > 0; }
   [[nodiscard]] GraphOperator graph_operator() const {

@@ -55,9 +55,8 @@ struct GraphStore::State {
   }
 
   /// The rows in `order` of a row of the dense features, which are stored only in order p2: read contiguously, or gathered.
-  [[nodiscard]] std::vector<float> gather_features(GraphStore const& store, std::int64_t column, Order order,
-                                                   Range rows) const {
-    char const* const name = "/features/dense";
+  [[nodiscard]] std::vector<float> gather_features(GraphStore const& store, char const* name,
+                                                   std::int64_t column, Order order, Range rows) const {
     bool const is_contiguous = order == Order::p2 || !facts().has_two_orders();
     auto const wanted = is_contiguous ? rows : Range{0, facts().num_vertices};
     auto stored = read_checked<float>(file, name, column, wanted);
@@ -67,6 +66,21 @@ struct GraphStore::State {
     std::vector<float> result(places.size());
     std::transform(places.begin(), places.end(), result.begin(),
                    [&](std::int64_t place) { return stored[static_cast<std::size_t>(place)]; });
+    return result;
+  }
+
+  /// A rectangle of this array, row-major.
+  [[nodiscard]] std::vector<float> gather_columns(GraphStore const& store, char const* name, Order order,
+                                                  Range rows, Range columns) const {
+    auto const width = columns.size();
+    std::vector<float> result(index(rows.size() * width));
+    for (auto column = columns.begin; column < columns.end; ++column) {
+      auto* to = result.data() + (column - columns.begin);
+      for (auto const value : gather_features(store, name, column, order, rows)) {
+        *to = value;
+        to += width;
+      }
+    }
     return result;
   }
 };
@@ -215,17 +229,12 @@ std::vector<float> GraphStore::read_features(Order order, Range rows, Range colu
   ORTHANT_REQUIRE(facts().feature_kind == FeatureKind::dense, name(), " has no dense features");
   if (state_->file.facts().feature_kind == FeatureKind::sparse)
     return state_->dense_from_sparse(*this, order, rows, columns);
-  auto const width = columns.size();
-  std::vector<float> result(index(rows.size() * width));
-  for (auto column = columns.begin; column < columns.end; ++column) {
-    auto const values = state_->gather_features(*this, column, order, rows);
-    auto* to = result.data() + (column - columns.begin);
-    for (auto const value : values) {
-      *to = value;
-      to += width;
-    }
-  }
-  return result;
+  return state_->gather_columns(*this, "/features/dense", order, rows, columns);
+}
+
+std::vector<float> GraphStore::read_feature_remainders(Order order, Range rows, Range columns) const {
+  ORTHANT_REQUIRE(facts().features_have_remainders, name(), " has no remainders of features");
+  return state_->gather_columns(*this, "/features/remainders", order, rows, columns);
 }
 
 CsrBlock GraphStore::read_sparse_features(Range rows, Range columns) const {

@@ -211,17 +211,24 @@ pmm::DistMatrix<T> read_dense_features(pmm::ProcessGrid const& grid, graph::Grap
   auto const block = features.block();
   auto const values =
       runtime::together(grid.group(), [&] { return store.read_features(order, block.rows, block.columns); });
+  auto remainders = std::vector<float>();
+  if (std::is_same_v<T, double> && store.facts().features_have_remainders)
+    remainders = runtime::together(
+        grid.group(), [&] { return store.read_feature_remainders(order, block.rows, block.columns); });
+  auto const exact = [&](std::size_t i) {
+    return static_cast<double>(values[i]) + (remainders.empty() ? 0.0 : static_cast<double>(remainders[i]));
+  };
   auto const num_columns = static_cast<std::size_t>(block.columns.size());
   std::vector<double> factors(static_cast<std::size_t>(block.rows.size()), 1.0);
   if (norm == FeatureNorm::row) {
     std::vector<double> sums(factors.size(), 0.0);
     for (std::size_t i = 0; i < values.size(); ++i)
-      sums[i / num_columns] += static_cast<double>(values[i]);
+      sums[i / num_columns] += exact(i);
     factors = inverse_row_sums(grid, placement, std::move(sums));
   }
   auto const mirror = Kokkos::create_mirror_view(features.storage());
   for (std::size_t i = 0; i < values.size(); ++i)
-    mirror(i) = static_cast<T>(static_cast<double>(values[i]) * factors[i / num_columns]);
+    mirror(i) = static_cast<T>(exact(i) * factors[i / num_columns]);
   Kokkos::deep_copy(features.storage(), mirror);
   return features;
 }
