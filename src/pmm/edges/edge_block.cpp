@@ -131,6 +131,33 @@ void copy_heads(DefaultExec const& exec, HeadParts const& parts, T const* from, 
 
 } // namespace
 
+template<class T>
+void split_columns(DefaultExec const& exec, runtime::PassLedger& passes, std::int64_t num_rows,
+                   std::int64_t width, int num_parts, Vector<T> const& rows, Vector<T> const& parts) {
+  passes.add(pass_of_copy(num_rows * width * static_cast<std::int64_t>(sizeof(T))));
+  copy_heads<true>(exec, {num_rows, width, 1, width, 0, num_parts}, rows.data(), parts.data());
+}
+
+template<class T>
+void join_columns(DefaultExec const& exec, runtime::PassLedger& passes, std::int64_t num_rows,
+                  std::int64_t width, int num_parts, Vector<T> const& parts, Vector<T> const& rows) {
+  passes.add(pass_of_copy(num_rows * width * static_cast<std::int64_t>(sizeof(T))));
+  copy_heads<false>(exec, {num_rows, width, 1, width, 0, num_parts}, parts.data(), rows.data());
+}
+
+void plan_split_columns(StepPlan& step, std::int64_t num_rows, std::int64_t width) {
+  step.add_pass(pass_of_copy(step.scalar_bytes(num_rows * width)));
+}
+
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template void split_columns(DefaultExec const&, runtime::PassLedger&, std::int64_t, std::int64_t, int,     \
+                              Vector<T> const&, Vector<T> const&);                                           \
+  template void join_columns(DefaultExec const&, runtime::PassLedger&, std::int64_t, std::int64_t, int,      \
+                             Vector<T> const&, Vector<T> const&);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+#undef ORTHANT_INSTANTIATE
+
 MovedRows make_moved_rows(std::optional<NeededSlabs> const& slabs) {
   if (!slabs) return {};
   return {to_device("orthant::pmm::needed_rows", slabs->touched), slabs->asked, slabs->addend_offsets,

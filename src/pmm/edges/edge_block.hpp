@@ -201,6 +201,18 @@ class BlockRows {
   MovedRows moved_;
 };
 
+// Columns of whole rows in balanced parts, one part after the other, as messages send them.
+
+/// parts := the columns of `rows` [num_rows x width]; the inverse. Count as a pass. Enqueue on exec; the memory must not overlap.
+template<class T>
+void split_columns(DefaultExec const& exec, runtime::PassLedger& passes, std::int64_t num_rows,
+                   std::int64_t width, int num_parts, Vector<T> const& rows, Vector<T> const& parts);
+template<class T>
+void join_columns(DefaultExec const& exec, runtime::PassLedger& passes, std::int64_t num_rows,
+                  std::int64_t width, int num_parts, Vector<T> const& parts, Vector<T> const& rows);
+/// Adds the pass of either to `step`.
+void plan_split_columns(StepPlan& step, std::int64_t num_rows, std::int64_t width);
+
 /// Add one bring(), or one bring_back(), to `step`.
 void plan_bring(StepPlan& step, BlockRowsPlan const& plan);
 void plan_bring_back(StepPlan& step, BlockRowsPlan const& plan);

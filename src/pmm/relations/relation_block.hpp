@@ -1,0 +1,62 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// This rank's block of a graph with relations, for the mean over the neighbors of each relation (R-GCN, arXiv 1703.06103, equation 2):
+//
+//   Q_i := sum_r (1 / c_ir) sum_{j in N_r(i)} F_j W_r            c_ir = |N_r(i)|, over the columns of all ranks
+//
+// A *pair* (r, i) is a row i with a neighbor of relation r in the block. Pairs are numbered relation by relation, so the pairs of r
+// are a range of rows, and the products with W_r are dense products of these ranges:
+//
+//   U := S F              S [pairs x columns], S_(r,i),j = 1 / c_ir
+//   Z_r := U_r W_r        rows first_pairs[r] .. first_pairs[r + 1]
+//   P := G Z              G [rows x pairs], G_i,(r,i) = 1
+//
+// Adjoints: dZ := G^T dP, dU_r := dZ_r W_r^T, dW_r := U_r^T dZ_r, dF := S^T dU. Cost: pairs x widths of W_r for the dense products,
+// whatever the number of relations; there are at most as many pairs as edges.
+
+#include "pmm/cost/step_plan.hpp"
+#include "pmm/grid/process_grid.hpp"
+#include "pmm/spmm/local_spmm.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace orthant::pmm {
+
+/// Entries of a block on the host, in CSR. Entries of a row may have equal columns if their relations differ.
+struct TypedEntries {
+  std::int64_t num_rows = 0, num_columns = 0;
+  std::int64_t num_relations = 0;
+  std::vector<std::int64_t> row_offsets; // [num_rows + 1]
+  std::vector<std::int32_t> columns;     // [entries], ascending within a row
+  std::vector<std::uint16_t> relations;  // [entries], less than num_relations
+};
+
+template<class T>
+struct RelationBlock {
+  LocalSpmm<T> means, means_back;        // S and its transpose
+  LocalSpmm<T> sums, sums_back;          // G and its transpose
+  std::vector<std::int64_t> first_pairs; // [relations + 1]
+
+  [[nodiscard]] std::int64_t num_rows() const { return sums.block().csr.num_rows; }
+  [[nodiscard]] std::int64_t num_columns() const { return means.block().csr.num_columns; }
+  [[nodiscard]] std::int64_t num_pairs() const { return first_pairs.back(); }
+  [[nodiscard]] std::int64_t num_entries() const { return means.block().csr.num_nonzeros(); }
+  [[nodiscard]] Range pairs_of(std::int64_t relation) const {
+    auto const r = static_cast<std::size_t>(relation);
+    return {first_pairs[r], first_pairs[r + 1]};
+  }
+};
+
+/// Makes the block. The columns of a row are split over axis `columns`, whose ranks add up c_ir. Collective over this axis, one call for
+/// each relation. Throws Error if there are 2^31 pairs or more. Cost: O(entries + relations x rows).
+template<class T>
+[[nodiscard]] RelationBlock<T> make_relation_block(ProcessGrid const& grid, AxisSet columns,
+                                                   TypedEntries const& entries);
+
+/// Lists the arrays of a RelationBlock.
+void plan_relation_block(StepPlan& step, std::int64_t num_rows, std::int64_t num_columns,
+                         std::int64_t num_pairs, std::int64_t num_entries);
+
+} // namespace orthant::pmm

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The product with all relations and its adjoints on every grid, against serial loops of the equations in double precision; and the three
+// forms of the weights.
+#include "pmm/relations/relation_product.hpp"
+
+#include "runtime/comm/collectives.hpp"
+#include "support/dist_checks.hpp"
+#include "support/grids.hpp"
+
+#include <gtest/gtest.h>
+#include <vector>
+
+namespace orthant::testing {
+namespace {
+
+using namespace orthant::pmm;
+
+constexpr std::int64_t num_rows = 23, num_columns = 19;
+constexpr auto tolerance = 1e-12;
+constexpr RelationWeights shape{.num_relations = 4, .in = 6, .out = 4, .num_bases = 0, .num_blocks = 0};
+
+/// Relation 2 has no entries, and the others leave some rows out.
+bool has_entry(std::int64_t r, std::int64_t i, std::int64_t j) {
+  return r != 2 && is_entry(70 + static_cast<std::uint64_t>(r), i, j);
+}
+
+std::int64_t count_of(std::int64_t r, std::int64_t i) {
+  std::int64_t count = 0;
+  for (std::int64_t j = 0; j < num_columns; ++j)
+    count += has_entry(r, i, j) ? 1 : 0;
+  return count;
+}
+
+TypedEntries entries_of(Range columns) {
+  TypedEntries entries{num_rows, columns.size(), shape.num_relations, {0}, {}, {}};
+  for (std::int64_t i = 0; i < num_rows; ++i) {
+    for (auto j = columns.begin; j < columns.end; ++j)
+      for (std::int64_t r = 0; r < shape.num_relations; ++r)
+        if (has_entry(r, i, j)) {
+          entries.columns.push_back(static_cast<std::int32_t>(j - columns.begin));
+          entries.relations.push_back(static_cast<std::uint16_t>(r));
+        }
+    entries.row_offsets.push_back(std::ssize(entries.columns));
+  }
+  return entries;
+}
+
+std::vector<double> reals(std::uint64_t seed, std::int64_t rows, std::int64_t columns) {
+  std::vector<double> numbers;
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = 0; j < columns; ++j)
+      numbers.push_back(small_real(seed, i, j));
+  return numbers;
+}
+
+double number(std::vector<double> const& matrix, std::int64_t width, std::int64_t i, std::int64_t j) {
+  return matrix[static_cast<std::size_t>(i * width + j)];
+}
+
+/// Calls visit(r, i, j, share) for all entries, with share = 1 / c_ir.
+template<class Visit>
+void for_each_entry(Visit const& visit) {
+  for (std::int64_t r = 0; r < shape.num_relations; ++r)
+    for (std::int64_t i = 0; i < num_rows; ++i)
+      for (std::int64_t j = 0; j < num_columns; ++j)
+        if (has_entry(r, i, j)) visit(r, i, j, 1.0 / static_cast<double>(count_of(r, i)));
+}
+
+void expect_equal(runtime::Vector<double> const& found, std::vector<double> const& expected,
+                  char const* what) {
+  auto const host = host_copy(found);
+  ASSERT_EQ(host.extent(0), expected.size()) << what;
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    ASSERT_NEAR(host(i), expected[i], tolerance) << what << ", element " << i;
+}
+
+class RelationProducts : public ::testing::TestWithParam<std::array<int, 4>> {
+ protected:
+  runtime::Communicator world_{MPI_COMM_WORLD, "world"};
+  ProcessGrid grid_{world_, {GetParam()[0], GetParam()[1], GetParam()[2], GetParam()[3]}};
+};
+
+/// Columns of A are split over x, columns of F over y; z repeats the work.
+TEST_P(RelationProducts, AndTheirAdjointsAreThoseOfTheEquations) {
+  DefaultExec const exec;
+  auto& instruments = world_.instruments();
+  auto const columns = part_of(grid_.shape(), grid_.coordinates(), Axis::x, num_columns);
+  auto const inputs = part_of(grid_.shape(), grid_.coordinates(), Axis::y, shape.in);
+  auto const block = make_relation_block<double>(grid_, Axis::x, entries_of(columns));
+  auto const f = reals(81, num_columns, shape.in);
+  auto const w = reals(82, shape.expanded().rows, shape.out);
+  auto const dp = reals(83, num_rows, shape.out);
+  std::vector<double> own_f;
+  for (auto j = columns.begin; j < columns.end; ++j)
+    for (auto k = inputs.begin; k < inputs.end; ++k)
+      own_f.push_back(number(f, shape.in, j, k));
+  auto const sizes = sizes_of(block, inputs, shape.out);
+  auto const zeros = [](std::int64_t count) {
+    return device_copy(std::vector<double>(static_cast<std::size_t>(count)));
+  };
+  RelationMemory<double> const memory{zeros(sizes.num_means()), zeros(sizes.num_products()),
+                                      zeros(sizes.num_means())};
+  auto const p = zeros(sizes.num_results());
+  auto const weight = device_copy(w);
+
+  relation_product(exec, instruments, block, shape, inputs, device_copy(own_f), weight, memory, p);
+  runtime::all_reduce(exec, grid_.over({Axis::x, Axis::y}), p);
+
+  std::vector<double> expected_p(static_cast<std::size_t>(num_rows * shape.out));
+  std::vector<double> expected_dw(w.size()), expected_df(f.size());
+  for_each_entry([&](std::int64_t r, std::int64_t i, std::int64_t j, double share) {
+    for (std::int64_t k = 0; k < shape.in; ++k)
+      for (std::int64_t o = 0; o < shape.out; ++o) {
+        auto const place = static_cast<std::size_t>((r * shape.in + k) * shape.out + o);
+        expected_p[static_cast<std::size_t>(i * shape.out + o)] +=
+            share * number(f, shape.in, j, k) * w[place];
+        expected_dw[place] += share * number(f, shape.in, j, k) * number(dp, shape.out, i, o);
+        expected_df[static_cast<std::size_t>(j * shape.in + k)] +=
+            share * number(dp, shape.out, i, o) * w[place];
+      }
+  });
+  expect_equal(p, expected_p, "P");
+
+  auto const dw =
+      device_copy(std::vector<double>(w.size(), 7.0)); // overwritten, also where there are no entries
+  auto const df = zeros(sizes.num_inputs());
+  relation_product_backward(exec, instruments, block, shape, inputs, device_copy(dp), weight, memory, dw, df);
+  runtime::all_reduce(exec, grid_.over({Axis::x, Axis::y}), dw);
+  expect_equal(dw, expected_dw, "dW");
+  std::vector<double> own_df;
+  for (auto j = columns.begin; j < columns.end; ++j)
+    for (auto k = inputs.begin; k < inputs.end; ++k)
+      own_df.push_back(number(expected_df, shape.in, j, k));
+  expect_equal(df, own_df, "dF");
+}
+
+TEST_P(RelationProducts, OfWeightsOfBasesAndBlocksAreTheirDefinitions) {
+  DefaultExec const exec;
+  for (auto const& form : {RelationWeights{4, 6, 4, 3, 0}, RelationWeights{4, 6, 4, 0, 2}}) {
+    auto const num_weights = form.weight().rows * form.weight().columns;
+    auto const weight = reals(91, form.weight().rows, form.weight().columns);
+    auto const comp = reals(92, form.comp().rows, form.comp().columns);
+    auto const gradient = reals(93, form.expanded().rows, form.out);
+    std::vector<double> expanded(gradient.size()), of_weight(static_cast<std::size_t>(num_weights)),
+        of_comp(comp.size());
+    // W_r[i, o] is the sum of factor x weight[row, column] over some rows.
+    for (std::int64_t r = 0; r < form.num_relations; ++r)
+      for (std::int64_t i = 0; i < form.in; ++i)
+        for (std::int64_t o = 0; o < form.out; ++o) {
+          auto const place = static_cast<std::size_t>((r * form.in + i) * form.out + o);
+          for (std::int64_t b = 0; b < form.num_bases; ++b) {
+            auto const of_basis = static_cast<std::size_t>((b * form.in + i) * form.out + o);
+            auto const of_share = static_cast<std::size_t>(r * form.num_bases + b);
+            expanded[place] += comp[of_share] * weight[of_basis];
+            of_weight[of_basis] += comp[of_share] * gradient[place];
+            of_comp[of_share] += weight[of_basis] * gradient[place];
+          }
+          if (form.num_blocks == 0 || i / (form.in / form.num_blocks) != o / (form.out / form.num_blocks))
+            continue;
+          auto const width = form.out / form.num_blocks;
+          auto const of_block = static_cast<std::size_t>((r * form.in + i) * width + o % width);
+          expanded[place] = weight[of_block];
+          of_weight[of_block] = gradient[place];
+        }
+    auto const there = device_copy(weight);
+    auto const shares = device_copy(comp);
+    auto const w = device_copy(std::vector<double>(gradient.size(), 7.0));
+    expand_weights(exec, world_.instruments(), form, there, shares, w);
+    expect_equal(w, expanded, "W");
+    auto const dweight = device_copy(std::vector<double>(weight.size(), 7.0));
+    auto const dcomp = device_copy(std::vector<double>(comp.size(), 7.0));
+    contract_gradient(exec, world_.instruments(), form, device_copy(gradient), there, shares, dweight, dcomp);
+    expect_equal(dweight, of_weight, "the gradient of the weights");
+    expect_equal(dcomp, of_comp, "the gradient of the shares");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(AllGrids, RelationProducts, ::testing::ValuesIn(grids_4d(world_size())), GridName());
+
+} // namespace
+} // namespace orthant::testing
