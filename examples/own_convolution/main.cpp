@@ -10,7 +10,7 @@
 // Only A^ moves numbers between ranks, so the same code runs in both schedules, on every grid and in mini-batches.
 
 #include "cli/program.hpp"
-#include "models/gnn/layers/own_aggregation.hpp"
+#include "models/gnn/aggregation/own_aggregation.hpp"
 
 #include <utility>
 

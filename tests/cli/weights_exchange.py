@@ -105,7 +105,7 @@ def skips_come_back(_):
                 require(evaluated(path("g.h5"), back, scratch, "--compute-dtype", "fp64") == found, f"{words}: other losses after the way there and back", done)
                 continue
             kind = words[-1]
-            expect_mistake(1, ["export-weights", weights, "-o", tensors], rf"has outputs that jump \(--jump {kind}\), which are not exported so far")
+            expect_mistake(1, ["export-weights", weights, "-o", tensors], rf"has outputs that jump, --jump {kind}, which are not exported so far")
             plain = ["--head" if word == "--jump" else word for word in words if word != kind]
             expect_mistake(1, ["train", "--graph", path("g.h5"), "--hidden", "7", *plain, "--init-from", weights], rf"its jump is {kind}, that of the model none")
             other = "mean" if kind == "max" else "max"

@@ -16,7 +16,7 @@ import tempfile
 
 sys.path[:0] = [os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", folder) for folder in ("cli", "faults")]
 import hdf5  # noqa: E402
-from predictions import read_npy  # noqa: E402
+from predictions import read_npy, write_npy  # noqa: E402
 from program import PROGRAM, Failure, attempt_all, expect_success  # noqa: E402
 from stops import finished, start, wait_for  # noqa: E402
 import signal  # noqa: E402
@@ -187,7 +187,12 @@ def weights(_):
         expect_success(1, ["partition", "--input", graph, "-o", at("l.h5"), "--edge-split", "0.1,0.1"])
         expect_success(1, ["train", "--task", "links", "--graph", at("l.h5"), *FEW, "--save-weights", at("lw.h5")])
         expect_success(1, ["train", "--task", "links", "--graph", at("l.h5"), *FEW, "--save-weights", at("lm.h5"), "--decoder", "mlp"])
-        paths = [at(name) for name in ("a.h5", "b.h5", "s.h5", "i.h5", "appnp.h5", "gcnii.h5", "w.h5", "lw.h5", "lm.h5")]
+        with open(at("triples.tsv"), "w", encoding="utf-8") as file:
+            file.writelines(f"{v}\tr{v % 2}\t{(v + 1) % 9}\n" for v in range(9))
+        expect_success(1, ["partition", "--input", at("triples.tsv"), "--format", "triples", "-o", at("r.h5"), "--random-features", "3",
+                           "--random-labels", "2", "--random-split", "0.5,0.2,0.3"])
+        expect_success(1, ["train", "--graph", at("r.h5"), *FEW, "--model", "rgcn", "--bases", "2", "--save-weights", at("rw.h5")])
+        paths = [at(name) for name in ("rw.h5", "a.h5", "b.h5", "s.h5", "i.h5", "appnp.h5", "gcnii.h5", "w.h5", "lw.h5", "lm.h5")]
         checkpoints = [os.path.join(at(folder), "latest") for folder in "cd"]
         written = {re.sub(r"layer\d+", "layerN", name) for path in paths for name in arrays(path)}
         require_same(written, documented["Arrays of weights"], "arrays of weights")
@@ -245,9 +250,11 @@ def store(_):
         expect_success(1, ["generate", "--kind", "ring", "--vertices", "60", "--features", "4", "--classes", "2", "-o", at("graph")])
         with open(at("weighted.txt"), "w", encoding="utf-8") as file:
             file.write("0 1 0.5\n1 2 2\n2 0 1\n")
-        with open(at("triples.txt"), "w", encoding="utf-8") as file:
+        os.mkdir(at("typed"))
+        with open(at("typed/triples.txt"), "w", encoding="utf-8") as file:
             file.write("a r b\nb s a\n")
-        jobs = [["--input", at("graph")], ["--input", at("graph"), "--edge-split", "0.2,0.2"], ["--input", at("triples.txt"), "--format", "triples"], ["--input", at("weighted.txt"), "--directed", "--random-labels", "2", "--random-split", "0.5,0.2,0.3"]]
+        write_npy(at("typed/x.npy"), (2, 1), "d", [0.1, 0.2])  # no fp32 numbers
+        jobs = [["--input", at("graph")], ["--input", at("graph"), "--edge-split", "0.2,0.2"], ["--input", at("typed")], ["--input", at("weighted.txt"), "--directed", "--random-labels", "2", "--random-split", "0.5,0.2,0.3"]]
         written, facts, named = set(), set(), set()
         for place, arguments in enumerate(jobs):
             path = at(f"{place}.h5")

@@ -10,8 +10,8 @@
 #include "cli/training/train_modes.hpp"
 #include "cli/training/train_settings.hpp"
 #include "graph/store/store_reader.hpp"
+#include "models/gnn/network/counted_graph.hpp"
 #include "models/gnn/network/grid_choice.hpp"
-#include "models/gnn/plan/counted_graph.hpp"
 
 #include <algorithm>
 #include <cctype>

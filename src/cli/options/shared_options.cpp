@@ -27,7 +27,8 @@ void add_model_options(Command& command, GraphModelOptions& o) {
       "(a learned factor for it, and a perceptron of two layers); sgc (steps of propagation and one "
       "linear layer); appnp (a perceptron, then steps with a teleport back to it); gcnii (deep: "
       "a share of the first layer in each, and weights near the identity); gat or gatv2 (attention over the "
-      "neighbors); transformer (attention by dot products, beside a weight for the vertex itself)" +
+      "neighbors); transformer (attention by dot products, beside a weight for the vertex itself); rgcn (a "
+      "weight for each relation of the graph)" +
           summaries,
       one_of(models::model_names()));
   command.option(
@@ -60,6 +61,16 @@ void add_model_options(Command& command, GraphModelOptions& o) {
   command.option("--output-heads", o.output_heads,
                  "Number of attention heads in the output layer; the logits are the mean over them",
                  whole_number(1, most_heads));
+  constexpr std::int64_t most_shares = 65'535; // as many as relations
+  command.option("--bases", o.bases,
+                 "Number of matrices of which the weight of each relation of --model rgcn is a trained "
+                 "combination; 0: each relation has a matrix of its own",
+                 whole_number(0, most_shares));
+  command.option(
+      "--blocks", o.blocks,
+      "Number of blocks on the diagonal of each relation's weight in --model rgcn; 0: full weights. "
+      "A layer whose widths are not multiples of it has full weights",
+      whole_number(0, most_shares));
 }
 
 models::Aggregator aggregator_of(GraphModelOptions const& o) {
@@ -80,6 +91,8 @@ void set_model(models::NetworkSettings& settings, GraphModelOptions const& o) {
   settings.theta = o.theta;
   settings.num_heads = o.heads;
   settings.num_output_heads = o.output_heads;
+  settings.num_bases = o.bases;
+  settings.num_blocks = o.blocks;
 }
 
 void add_operator_options(Command& command, std::string& normalize, std::string& self_loops) {

@@ -39,6 +39,8 @@ struct GraphModelOptions {
   double theta = 0.5;            // gcnii only
   std::int64_t heads = 8;        // attention heads
   std::int64_t output_heads = 1; // of the last attention layer
+  std::int64_t bases = 0;        // rgcn only
+  std::int64_t blocks = 0;       // rgcn only
 };
 
 struct OptimizerOptions {
@@ -75,7 +77,7 @@ struct CheckpointOptions {
 };
 
 /// Declares --model and the options of single models: --aggregator, --activation, --propagation-steps, --teleport, --theta, --heads,
-/// --output-heads.
+/// --output-heads, --bases, --blocks.
 void add_model_options(Command& command, GraphModelOptions& options);
 /// The aggregator that the options name, or the model's usual one.
 [[nodiscard]] models::Aggregator aggregator_of(GraphModelOptions const& options);

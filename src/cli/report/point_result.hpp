@@ -8,7 +8,7 @@
 #include "cli/options/command.hpp"
 #include "cli/study/study_file.hpp"
 #include "cli/study/study_folder.hpp"
-#include "models/gnn/plan/counted_graph.hpp"
+#include "models/gnn/network/counted_graph.hpp"
 
 #include <nlohmann/json.hpp>
 #include <optional>

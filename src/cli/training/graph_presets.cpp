@@ -49,7 +49,7 @@ void complete_epoch_options(Context& context, TrainOptions& train) {
     runtime::throw_user(
         "bench epoch has no bare products of the scores of links so far: leave out --task links");
   auto const traits = models::traits_of(models::parse_model(train.model), aggregator_of(train));
-  if (traits.has_powers || traits.own)
+  if (traits.has_powers || traits.own || traits.has_relations)
     runtime::throw_user("bench epoch has no bare products of --model {} so far: take another one",
                         train.model);
   if (traits.takes_maximum)

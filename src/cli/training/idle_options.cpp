@@ -95,7 +95,7 @@ void add_operator(List& list, TrainOptions const& o, models::ModelTraits const& 
   if (reads_edges && o.mode == "minibatch")
     list.push_back({"batch-edges", "no layer multiplies by weights of edges",
                     [](auto& options) { options.batch_edges = "auto"; }});
-  if (traits.begins_dense() || reads_edges || traits.has_powers || traits.own)
+  if (traits.begins_dense() || reads_edges || traits.has_powers || traits.own || traits.has_relations)
     list.push_back({"order", fmt::format("--model {} always multiplies in the same order", o.model),
                     [](auto& options) { options.order = "auto"; }});
   auto const is_of_links = o.task == "links";
@@ -113,6 +113,9 @@ void add_operator(List& list, TrainOptions const& o, models::ModelTraits const& 
 void add_other_models(List& list, TrainOptions const& o, models::ModelTraits const& traits) {
   if (!traits.has_steps()) list.push_back({"propagation-steps", "it is for --model sgc, appnp and tag"});
   if (!traits.has_teleport) list.push_back({"teleport", "it is for --model appnp and gcnii"});
+  if (!traits.has_relations)
+    for (auto const* const option : {"bases", "blocks"})
+      list.push_back({option, "it is for --model rgcn"});
   if (!traits.has_identity_maps) list.push_back({"theta", "it is for --model gcnii"});
   if (!traits.attention)
     for (auto const* const option : {"heads", "output-heads", "attention-dropout"})
@@ -134,6 +137,8 @@ void add_pruning(List& list, TrainOptions const& o, models::ModelTraits const& t
     add("vertices can be skipped only in --schedule rows");
   else if (o.norm == "batch")
     add("--norm batch takes means over all vertices");
+  else if (traits.has_relations)
+    add("pruned rows of --model rgcn are not built so far");
   else if (traits.has_powers || traits.own)
     add(fmt::format("a layer of --model {} reads more than the neighbors of its output's vertices", o.model));
   else if (traits.attention == models::AttentionKind::transformer)
@@ -162,6 +167,7 @@ bool asks_for_nothing(Context const& context, std::string_view option) {
   if (option == "decoder") return value == "dot";
   if (option == "roc-auc" || option == "head") return value == false;
   if (option == "sampler") return value == "uniform";
+  if (option == "bases" || option == "blocks") return value == 0;
   if (option == "finish-full" || option == "batch-train-fraction" || option == "label-smoothing")
     return value == 0;
   return value == "auto";
@@ -191,6 +197,8 @@ void refuse(Context const& context, std::vector<Idle> const& idle) {
 }
 
 void require_fitting_task(TrainOptions const& o) {
+  if (o.model == "rgcn" && o.mode == "minibatch")
+    runtime::throw_user("--model rgcn has no mini-batches so far: leave out --mode minibatch");
   if (o.task == "nodes") return;
   if (o.mode == "minibatch") models::refuse(models::Refused::link_batches, "leave one of them out");
 }

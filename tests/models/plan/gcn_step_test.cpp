@@ -5,7 +5,8 @@
 
 #include "models/gnn/plan/network_step.hpp"
 
-#include "models/gnn/plan/counted_graph.hpp"
+#include "models/gnn/network/counted_graph.hpp"
+#include "models/plan/relation_cases.hpp"
 #include "models/plan/step_cases.hpp"
 #include "support/grids.hpp"
 
@@ -27,6 +28,13 @@ class NetworkStep : public ::testing::TestWithParam<std::array<int, 3>> {
 
 TEST_P(NetworkStep, ListsWhatAnEpochCommunicatesAndMultiplies) {
   for (auto const& the_case : step_cases()) {
+    SCOPED_TRACE(the_case.name);
+    expect_listed_epoch<float>(grid_, the_case);
+  }
+}
+
+TEST_P(NetworkStep, ListsEpochsOnGraphsWithRelations) {
+  for (auto const& the_case : relation_cases()) {
     SCOPED_TRACE(the_case.name);
     expect_listed_epoch<float>(grid_, the_case);
   }

@@ -10,6 +10,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 
 namespace orthant::testing {
 
@@ -20,6 +21,7 @@ struct GraphRecipe {
   std::int64_t features_per_vertex = 0; // of sparse features; 0: dense ones
   bool is_directed = false;
   bool is_weighted = false;
+  std::int64_t num_relations = 0; // of directed graphs without weights; 0: none
   bool has_feature_values = true; // of sparse features; else all are 1
   graph::LabelKind labels = graph::LabelKind::single;
   graph::PermutationKind permutation = graph::PermutationKind::twofold;
@@ -62,12 +64,13 @@ inline void fill_labels(GraphRecipe const& recipe, graph::LabelBatch& batch) {
   }
 }
 
-/// The edges of another stream, each with a weight of 1/4 to 2 if there are weights.
+/// The edges of another stream, each with a weight of 1/4 to 2 if there are weights, and with a relation if there are any.
 class EdgesWithWeights final : public graph::EdgeStream {
  public:
-  EdgesWithWeights(std::unique_ptr<graph::EdgeStream> edges, bool has_weights)
+  EdgesWithWeights(std::unique_ptr<graph::EdgeStream> edges, GraphRecipe const& recipe)
       : edges_(std::move(edges)),
-        has_weights_(has_weights) {}
+        has_weights_(recipe.is_weighted),
+        num_relations_(static_cast<std::uint64_t>(recipe.num_relations)) {}
 
   bool next(graph::EdgeBatch& batch) override {
     auto const has_edges = edges_->next(batch);
@@ -75,6 +78,11 @@ class EdgesWithWeights final : public graph::EdgeStream {
     if (has_weights_)
       for (auto const& edge : batch.edges)
         batch.weights.push_back(0.25F * static_cast<float>(1 + mixed(7, edge.source, edge.target) % 8));
+    batch.relations.clear();
+    if (num_relations_ > 0)
+      for (auto const& edge : batch.edges)
+        batch.relations.push_back(
+            static_cast<std::uint16_t>(mixed(8, edge.source, edge.target) % num_relations_));
     return has_edges;
   }
   [[nodiscard]] graph::Progress progress() const override { return edges_->progress(); }
@@ -82,6 +90,7 @@ class EdgesWithWeights final : public graph::EdgeStream {
  private:
   std::unique_ptr<graph::EdgeStream> edges_;
   bool has_weights_;
+  std::uint64_t num_relations_;
 };
 
 inline std::unique_ptr<graph::GraphSource> open_recipe(runtime::Communicator const& comm,
@@ -92,6 +101,8 @@ inline std::unique_ptr<graph::GraphSource> open_recipe(runtime::Communicator con
   parts.name = parts.format = "memory";
   parts.num_vertices = recipe.num_vertices;
   parts.is_directed = recipe.is_directed;
+  for (std::int64_t r = 0; r < recipe.num_relations; ++r)
+    parts.names.relations.push_back("r" + std::to_string(r));
   parts.edges.num_edges = recipe.num_edges;
   parts.edges.num_local_edges = edges.size();
   parts.edges.is_weighted = recipe.is_weighted;
@@ -104,7 +115,7 @@ inline std::unique_ptr<graph::GraphSource> open_recipe(runtime::Communicator con
             list.push_back(
                 {static_cast<std::int64_t>(mixed(1, e) % n), static_cast<std::int64_t>(mixed(2, e) % n)});
         });
-    return std::make_unique<EdgesWithWeights>(std::move(stream), recipe.is_weighted);
+    return std::make_unique<EdgesWithWeights>(std::move(stream), recipe);
   };
   parts.features = {recipe.features_per_vertex == 0 ? graph::FeatureKind::dense : graph::FeatureKind::sparse,
                     recipe.num_features, [=](std::int64_t batch_rows) {

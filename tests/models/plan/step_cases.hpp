@@ -308,8 +308,15 @@ traits_of_operands(graph::GraphStore const& store, models::NetworkSettings const
   auto traits = models::traits_of(store.facts(), grid.shape(), grid.coordinates(), operands.plan, settings);
   traits.num_nonzeros = [&](pmm::Placement const& placement) -> std::int64_t {
     for (std::size_t l = 0; l < operands.adjacency.size(); ++l)
-      if (operands.plan.layers[l].adjacency == placement) return num_nonzeros_of(operands.adjacency[l]);
+      if (operands.plan.layers[l].adjacency == placement)
+        return operands.relations.empty() ? num_nonzeros_of(operands.adjacency[l])
+                                          : operands.relations[l].block->num_entries();
     return operands.features.is_sparse ? *num_nonzeros_of(operands.features.sparse) : 0;
+  };
+  traits.num_pairs = [&](pmm::Placement const& placement) -> std::int64_t {
+    for (std::size_t l = 0; l < operands.relations.size(); ++l)
+      if (operands.plan.layers[l].adjacency == placement) return operands.relations[l].block->num_pairs();
+    return 0;
   };
   traits.residual_sizes = [&](models::NetworkLayerPlan const& layer, bool is_backward) {
     auto const path = operands.residual(static_cast<std::size_t>(layer.index));

@@ -3,6 +3,7 @@
 // The list of arrays beside those that a training allocates, label by label, on every grid.
 
 #include "models/gnn/network/memory_estimate.hpp"
+#include "models/plan/relation_cases.hpp"
 #include "models/plan/step_cases.hpp"
 #include "support/grids.hpp"
 #include "support/live_arrays.hpp"
@@ -67,6 +68,13 @@ TEST_P(TrainingArrays, AreThoseThatAreListed) {
     auto const can_be_double = the_case.settings.operand_format == runtime::Wire::native;
     if (!the_case.settings.has_residuals || !can_be_double) continue;
     expect_listed<double>(the_case, models::OptimizerKind::sgd);
+  }
+}
+
+TEST_P(TrainingArrays, OfGraphsWithRelationsAreThoseThatAreListed) {
+  for (auto const& the_case : relation_cases()) {
+    SCOPED_TRACE(the_case.name);
+    expect_listed<float>(the_case, models::OptimizerKind::adam);
   }
 }
 

@@ -4,9 +4,9 @@
 // Plans of batches: placements of a batch's matrices, the list of a training step, and costs on any grid. The rows of a batch lie
 // where those vertices lie in the whole graph, so a rank's part is balanced only on average.
 
+#include "models/gnn/network/counted_graph.hpp"
 #include "models/gnn/network/grid_choice.hpp"
 #include "models/gnn/network/memory_estimate.hpp"
-#include "models/gnn/plan/counted_graph.hpp"
 #include "models/gnn/plan/network_step.hpp"
 #include "sampling/batch_builder.hpp"
 

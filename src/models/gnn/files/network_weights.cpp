@@ -23,6 +23,10 @@ Architecture architecture_of(NetworkSettings const& settings) {
   if (traits.has_steps()) parts.emplace_back("propagation_steps", std::to_string(settings.num_propagations));
   if (traits.has_teleport) parts.emplace_back("teleport", fmt::format("{}", settings.teleport));
   if (traits.has_identity_maps) parts.emplace_back("theta", fmt::format("{}", settings.theta));
+  if (traits.has_relations) {
+    parts.emplace_back("bases", std::to_string(settings.num_bases));
+    parts.emplace_back("blocks", std::to_string(settings.num_blocks));
+  }
   if (weighs_neighbours(settings)) {
     parts.emplace_back("heads", std::to_string(settings.num_heads));
     parts.emplace_back("output_heads", std::to_string(settings.num_output_heads));
@@ -92,6 +96,8 @@ NetworkSettings settings_of(WeightsFacts const& facts) {
   settings.dropout = 0;
   settings.feature_norm = facts.feature_norm.value_or(FeatureNorm::none);
   set_model(settings, facts.model, facts.aggregator);
+  settings.num_bases = facts.num_bases;
+  settings.num_blocks = facts.num_blocks;
   settings.num_heads = facts.num_heads;
   settings.num_output_heads = facts.num_output_heads;
   if (facts.normalization) settings.normalization = facts.normalization;
@@ -163,6 +169,9 @@ WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesyst
       return value;
     };
     facts.num_propagations = number("propagation_steps", facts.num_propagations);
+    facts.num_bases = number("bases", facts.num_bases);
+    facts.num_blocks = number("blocks", facts.num_blocks);
+    auto const has_relations = traits_of(facts.model, facts.aggregator).has_relations;
     auto const num_weights = // of a layer, side by side
         traits_of(facts.model, facts.aggregator).has_powers ? 1 + facts.num_propagations : 1;
     auto const require_fits = [&](std::string const& parameter, std::int64_t num_rows) {
@@ -178,7 +187,9 @@ WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesyst
     std::vector<pmm::Heads> heads; // [layers]; empty without attention
     for (auto layer = 0;; ++layer) {
       auto const name = fmt::format("layer{}.weight", layer);
-      auto const weight = weight_extents(file, path, name);
+      // All weights of relations lie one below the other; that of the vertex itself has a layer's widths.
+      auto const weight =
+          weight_extents(file, path, has_relations ? fmt::format("layer{}.self_weight", layer) : name);
       if (!weight && layer == 0)
         runtime::throw_user("{} holds no weights: there is no /parameters/layer0.weight in it",
                             path.string());

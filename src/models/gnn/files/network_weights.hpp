@@ -19,7 +19,7 @@
 
 namespace orthant::models {
 
-/// Properties that a file and a network must share: model, aggregator of GraphSAGE, propagation_steps, teleport, theta, layers, norm,
+/// Properties that a file and a network must share: model, aggregator of GraphSAGE, propagation_steps, teleport, theta, bases, blocks, layers, norm,
 /// activation, residual, input_projection, head, bias, trained_features; and task, decoder and decoder_hidden if links are predicted.
 [[nodiscard]] Architecture architecture_of(NetworkSettings const& settings);
 /// Properties that a file records: those of architecture_of(), feature_norm, and the operator if it is known. For a training on a
@@ -39,6 +39,7 @@ struct WeightsFacts {
   double teleport = 0.1;                            // APPNP and GCNII
   double theta = 0.5;                               // GCNII only
   std::int64_t num_heads = 8, num_output_heads = 1; // heads of attention
+  std::int64_t num_bases = 0, num_blocks = 0;       // R-GCN
   std::vector<std::int64_t> widths;                 // [layers + 1] layer 0's input, then the layers' outputs
   std::optional<std::int64_t> projected_features;   // nullopt without an input projection
   std::optional<std::int64_t> head_classes;         // nullopt without a head

@@ -2,6 +2,7 @@
 #include "models/gnn/files/state_dict.hpp"
 
 #include "models/gnn/files/network_weights.hpp"
+#include "models/gnn/files/relation_state_dict.hpp"
 #include "models/parameters/weights_file.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/files/hdf5_output.hpp"
@@ -360,24 +361,23 @@ void export_weights(runtime::Communicator const& comm, std::filesystem::path con
     if (!comm.is_root()) return;
     auto const file = Hdf5File::open(weights);
     auto const has = [&](std::string const& parameter) { return file.contains(array_of(parameter)); };
-    auto const recorded = recorded_model(file, weights);
-    auto const model = recorded ? *recorded : model_of(has);
+    auto const model = recorded_model(file, weights).value_or(model_of(has));
     auto const jump = file.contains_attribute("/", "jump") ? file.read_text("/", "jump") : "none";
-    auto const part =
-        has("layer0.attention") ? "layers of attention" : "outputs that jump (--jump " + jump + ")";
+    auto const part = has("layer0.attention") ? "layers of attention" : "outputs that jump, --jump " + jump;
     if (has("layer0.attention") || jump != "none")
       throw_user("{} has {}, which are not exported so far: h5py reads the weights as they are",
                  weights.string(), part);
+    if (model == Model::rgcn) return export_relation_weights(file, weights, metadata_of(file), output);
     if (std::ranges::find(models_with_names, model) == models_with_names.end())
       throw_user("{}: weights of --model {} have no names of PyTorch Geometric here: export-weights takes "
                  "those of gcn, sage, graphconv and gin",
                  weights.string(), name_of(model));
     TorchNames const names{model, num_layers_of(has), norm_of(has)};
     auto const parameters = parameters_in(file, weights, names);
-    auto const is_double = std::ranges::any_of(parameters, [&](std::string const& parameter) {
+    auto const is_double = [&](std::string const& parameter) {
       return file.type(array_of(parameter)) == runtime::Hdf5Type::float64;
-    });
-    if (is_double)
+    };
+    if (std::ranges::any_of(parameters, is_double))
       write_tensors<double>(file, parameters, names, metadata_of(file), output);
     else
       write_tensors<float>(file, parameters, names, metadata_of(file), output);
@@ -388,10 +388,10 @@ void import_weights(runtime::Communicator const& comm, std::filesystem::path con
                     std::filesystem::path const& output) {
   // Every rank reads the header, so all create the same file.
   auto const file = runtime::together(comm, [&] { return SafetensorsFile(tensors); });
+  if (has_relation_weights(file)) return import_relation_weights(comm, file, tensors, output);
   auto const shapes = runtime::together(comm, [&] { return ImportedShapes(file, tensors.string()); });
-  auto const is_double = std::ranges::any_of(
-      file.tensors(), [](Tensor const& tensor) { return tensor.type == TensorType::float64; });
-  if (is_double)
+  auto const is_double = [](Tensor const& tensor) { return tensor.type == TensorType::float64; };
+  if (std::ranges::any_of(file.tensors(), is_double))
     write_weights<double>(comm, file, shapes, output);
   else
     write_weights<float>(comm, file, shapes, output);

@@ -12,8 +12,8 @@
 //
 // Source: Xu, Li, Tian, Sonobe, Kawarabayashi & Jegelka (arXiv 1806.03536), section 4.
 
+#include "models/gnn/aggregation/self_term.hpp"
 #include "models/gnn/layers/network_layer.hpp"
-#include "models/gnn/layers/self_term.hpp"
 #include "models/gnn/plan/skip_step.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
 #include "pmm/product/product.hpp"

@@ -39,6 +39,7 @@ bool has_middle_in_place(pmm::GridShape const& shape, NetworkLayerPlan const& pl
 /// Whether U, dU or dH is in the scratch.
 bool has_middle(pmm::GridShape const& shape, NetworkLayerPlan const& plan,
                 NetworkLayerOptions const& options) {
+  if (plan.relations) return false;
   if (options.shares_outputs) // dH overwrites H
     return !plan.aggregates_first && !has_middle_in_place(shape, plan);
   return plan.kind == LayerKind::convolution || copies_gradient(plan, options.needs_input_gradient);
@@ -70,11 +71,11 @@ void NetworkScratchPlan::add(pmm::StepPlan const& step, NetworkLayerPlan const& 
     middle = std::max(middle, step.block(layer.middle).num_padded);
   if (layer.num_powers > 0) powers = std::max(powers, output.num_padded);
   auto const products = products_of(layer, formats);
-  if (layer.transforms())
+  if (layer.transforms() && !layer.relations)
     for (auto const& product : {products.transform, products.weight_back})
       plan_buffers(workspace, step, product);
-  if (layer.aggregates() && !layer.reads_edges()) plan_aggregation_buffers(workspace, step, layer, formats);
-  if (layer.transforms()) plan_buffers(overlapped, step, products.transform_back);
+  if (layer.multiplies_adjacency()) plan_aggregation_buffers(workspace, step, layer, formats);
+  if (layer.transforms() && !layer.relations) plan_buffers(overlapped, step, products.transform_back);
   if (layer.has_self_weight) {
     auto const own = self_products_of(layer, formats);
     for (auto const& product : {own.transform, own.weight_back, own.transform_back})
@@ -115,7 +116,8 @@ void plan_layer_arrays(pmm::StepPlan& step, NetworkLayerPlan const& layer,
   if (!options.shares_outputs || layer.makes_logits)
     plan_matrix(step, layer.output, "orthant::models::output", pmm::Lifetime::training,
                 formats.of_output(layer.makes_logits));
-  if (layer.transforms()) plan_operand_weight(step, layer.weight, formats, layer.map_share.has_value());
+  if (layer.transforms() && !layer.relations)
+    plan_operand_weight(step, layer.weight, formats, layer.map_share.has_value());
   plan_self_arrays(step, layer);
   plan_own_arrays(step, layer);
 }
@@ -128,7 +130,7 @@ NetworkLayer<T>::NetworkLayer(pmm::ProcessGrid const& grid, NetworkLayerPlan con
     : NetworkLayer(grid, p, products_of(p, options.formats), std::move(parameters), options, scratch, memory,
                    places) {
   // Objects that make the workspace grow come first, because old and new memory exist together for a moment.
-  if (p.aggregates() && !p.reads_edges()) {
+  if (p.multiplies_adjacency()) {
     if (p.keeps_weights(aggregated_columns(grid.shape(), grid.coordinates(), p)))
       keep_weights<Sum>(graph.adjacency);
     aggregation_ =
@@ -137,7 +139,7 @@ NetworkLayer<T>::NetworkLayer(pmm::ProcessGrid const& grid, NetworkLayerPlan con
   // H is kept for dW. U is not needed after Q is computed, unless attention coefficients depend on it.
   if (options.shares_outputs && !p.aggregates_first && has_middle_in_place(grid.shape(), p))
     middle_ = middle_gradient_ = {grid, p.middle, lent(grid, p.middle, places.output_gradient)};
-  else if (p.kind == LayerKind::convolution)
+  else if (p.kind == LayerKind::convolution && !p.relations)
     middle_ = {grid, p.middle, lent(grid, p.middle, p.keeps_middle() ? memory.middle : scratch.middle)};
   if (options.shares_outputs && p.aggregates_first)
     middle_gradient_ = middle_;
@@ -145,6 +147,11 @@ NetworkLayer<T>::NetworkLayer(pmm::ProcessGrid const& grid, NetworkLayerPlan con
     middle_gradient_ = {grid, p.middle, lent(grid, p.middle, places.middle_gradient)};
   if (!p.aggregates()) return;
   if constexpr (std::is_same_v<T, Sum>) {
+    if (p.relations && !memory.relations) memory.relations = std::make_unique<RelationLayerMemory<T>>();
+    if (p.relations)
+      relations_ = std::make_unique<RelationAggregation<T>>(
+          grid, p, options.formats.wire, std::move(graph.relations), parameters_,
+          options.needs_input_gradient, scratch.workspace, scratch.relations, *memory.relations);
     if (p.teleport_site)
       aggregation_ = make_teleport_aggregation<T>(std::move(aggregation_), graph.teleport, *p.teleport_site);
     if (p.num_powers > 0)
@@ -185,7 +192,8 @@ NetworkLayer<T>::NetworkLayer(pmm::ProcessGrid const& grid, NetworkLayerPlan con
       options_(options),
       has_own_logits_(has_own_logits<T>(p)),
       parameters_(std::move(parameters)),
-      weight_(p.transforms() ? parameters_.weight : pmm::DistMatrix<Sum>(), memory.weight, p.map_share),
+      weight_(p.transforms() && !p.relations ? parameters_.weight : pmm::DistMatrix<Sum>(), memory.weight,
+              p.map_share),
       workspace_(scratch.workspace),
       output_gradient_(grid, p.output, lent(grid, p.output, places.output_gradient)),
       input_gradient_(options.needs_input_gradient
@@ -195,7 +203,7 @@ NetworkLayer<T>::NetworkLayer(pmm::ProcessGrid const& grid, NetworkLayerPlan con
     logits_ = std::make_unique<pmm::DistMatrix<Sum>>(grid, p.output, lent(grid, p.output, memory.logits));
   else
     output_ = {grid, p.output, lent(grid, p.output, places.output)};
-  if (p.transforms()) {
+  if (p.transforms() && !p.relations) {
     if (products.transform.options.result_format == runtime::format_of<T>)
       transform_.emplace(grid, products.transform, scratch.workspace);
     else
@@ -219,6 +227,11 @@ template<class Features>
 void NetworkLayer<T>::forward(runtime::DefaultExec const& exec, Features const& features) {
   if constexpr (std::is_same_v<T, Sum>)
     if (self_) self_->start(exec, features);
+  if constexpr (std::is_same_v<Features, pmm::DistMatrix<Sum>> && std::is_same_v<T, Sum>)
+    if (relations_) {
+      relations_->forward(exec, features, output_);
+      return finish_forward(exec);
+    }
   if (plan_.kind == LayerKind::dense) {
     // Q[a,c] := sum_b F[a,b] W[b,c]
     weight_.update(exec);
@@ -272,7 +285,7 @@ pmm::DistMatrix<T> const& NetworkLayer<T>::backward(runtime::DefaultExec const& 
   if constexpr (std::is_same_v<T, Sum>)
     if (self_) self_->backward(exec, features, output_gradient_);
   backward_products(exec, features);
-  if (plan_.transforms()) weight_.finish_gradient(exec, parameters_.weight_gradient);
+  if (plan_.transforms() && !plan_.relations) weight_.finish_gradient(exec, parameters_.weight_gradient);
   if constexpr (std::is_same_v<T, Sum>)
     if (self_) self_->finish_backward(exec, input_gradient_);
   return input_gradient_;
@@ -313,6 +326,8 @@ void NetworkLayer<T>::backward_in_place(runtime::DefaultExec const& exec, Featur
 template<class T>
 template<class Features>
 void NetworkLayer<T>::backward_products(runtime::DefaultExec const& exec, Features const& features) {
+  if constexpr (std::is_same_v<T, Sum>)
+    if (relations_) return relations_->backward(exec, output_gradient_, input_gradient_);
   if (options_.shares_outputs) return backward_in_place(exec, features);
   if (plan_.kind == LayerKind::dense) return backward_dense(exec, features);
   if (plan_.kind == LayerKind::propagation) {

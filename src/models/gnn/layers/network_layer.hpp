@@ -13,6 +13,8 @@
 //
 //   dense   Q = F W + 1 b^T      dW = F^T dQ      dF = dQ W^T               propagation   Q = A^ F      dF = A^^T dQ
 //
+// With relations, a layer is Q = sum_r A_r F W_r + F W' + 1 b^T (relation_aggregation.hpp).
+//
 // A share of H0 may be added to the aggregate (teleport.hpp), and W may stand for a map near the identity
 // (models/layers/propagation_terms.hpp).
 //
@@ -21,11 +23,12 @@
 //
 // Source: Kipf & Welling (arXiv 1609.02907); Plexus (arXiv 2505.04083), algorithms 1 and 2.
 
-#include "models/gnn/layers/aggregation.hpp"
-#include "models/gnn/layers/attention_aggregation.hpp"
-#include "models/gnn/layers/maximum_aggregation.hpp"
-#include "models/gnn/layers/own_aggregation.hpp"
-#include "models/gnn/layers/self_term.hpp"
+#include "models/gnn/aggregation/aggregation.hpp"
+#include "models/gnn/aggregation/attention_aggregation.hpp"
+#include "models/gnn/aggregation/maximum_aggregation.hpp"
+#include "models/gnn/aggregation/own_aggregation.hpp"
+#include "models/gnn/aggregation/relation_aggregation.hpp"
+#include "models/gnn/aggregation/self_term.hpp"
 #include "models/gnn/layers/teleport.hpp"
 #include "models/gnn/plan/network_parameters.hpp"
 #include "runtime/arrays/allocation.hpp"
@@ -70,6 +73,7 @@ struct NetworkScratch {
   SelfScratch<T> self;
   AttentionScratch<runtime::SumOf<T>> attention;
   MaximumScratch<runtime::SumOf<T>> maximum;
+  RelationScratch<runtime::SumOf<T>> relations;
   GrowingVector<runtime::SumOf<T>> powers{"orthant::models::powers"}; // A^ Y of a layer with powers of A^
   using Workspace = pmm::Workspace<runtime::SumOf<T>>;
   std::shared_ptr<Workspace> workspace = std::make_shared<Workspace>();
@@ -91,6 +95,7 @@ struct NetworkLayerMemory {
   MaximumPlaces maximum{"orthant::models::maximum_places"};
   OwnMemory<runtime::SumOf<T>> own;                                  // few models have it
   std::unique_ptr<EdgeAttentionMemory<runtime::SumOf<T>>> attention; // few models have it
+  std::unique_ptr<RelationLayerMemory<runtime::SumOf<T>>> relations;
 };
 
 /// A weight as products read it: the parameter itself, a copy rounded to T in each forward pass, or its identity map.
@@ -159,6 +164,7 @@ struct NetworkLayerGraph {
   runtime::Vector<std::int64_t> column_ids;
   ResidualPath<T> self_path;
   std::shared_ptr<Teleport<T>> teleport;
+  RelationOperand<T> relations{}; // in place of the adjacency
 };
 
 template<class T>
@@ -224,10 +230,11 @@ class NetworkLayer {
   OperandWeight<T> weight_;
   std::shared_ptr<pmm::Workspace<Sum>> workspace_;
   pmm::DistMatrix<T> middle_, middle_gradient_, output_, output_gradient_, input_gradient_;
-  std::unique_ptr<pmm::DistMatrix<Sum>> logits_;    // null: the logits are output_, or the layer makes none
-  std::unique_ptr<Aggregation<T>> aggregation_;     // null: a dense layer
-  std::optional<pmm::Product<T>> transform_;        // nullopt for propagations, and if to_logits_ is set
-  std::unique_ptr<pmm::Product<T, Sum>> to_logits_; // H W, from 16-bit operands; few layers have it
+  std::unique_ptr<pmm::DistMatrix<Sum>> logits_;      // null: the logits are output_, or the layer makes none
+  std::unique_ptr<Aggregation<T>> aggregation_;       // null: a dense layer, or one with relations
+  std::unique_ptr<RelationAggregation<T>> relations_; // null: none
+  std::optional<pmm::Product<T>> transform_;          // nullopt for propagations, and if to_logits_ is set
+  std::unique_ptr<pmm::Product<T, Sum>> to_logits_;   // H W, from 16-bit operands; few layers have it
   std::optional<pmm::Product<T, Sum>> weight_back_;
   std::optional<pmm::Product<T>> transform_back_;
   std::unique_ptr<SelfTerm<T>> self_; // null: none

@@ -12,8 +12,8 @@
 //
 // Source: He et al. (arXiv 1512.03385), equations 1 and 2.
 
+#include "models/gnn/aggregation/self_term.hpp"
 #include "models/gnn/layers/network_layer.hpp"
-#include "models/gnn/layers/self_term.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
 #include "pmm/product/product.hpp"
 

@@ -6,8 +6,8 @@
 // per site, are sent back once. In the schedule `rows` the only site is where H0 lies, unless layers keep fewer rows than H0: then
 // each number of rows is a site, to which rows of H0 are selected.
 
-#include "models/gnn/layers/aggregation.hpp"
-#include "models/gnn/layers/self_term.hpp"
+#include "models/gnn/aggregation/aggregation.hpp"
+#include "models/gnn/aggregation/self_term.hpp"
 #include "models/layers/activation.hpp"
 #include "models/layers/propagation_terms.hpp"
 #include "runtime/arrays/allocation.hpp"

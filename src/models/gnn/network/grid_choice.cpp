@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/network/grid_choice.hpp"
 
+#include "models/gnn/network/counted_graph.hpp"
 #include "models/gnn/network/memory_estimate.hpp"
-#include "models/gnn/plan/counted_graph.hpp"
 #include "models/gnn/plan/epoch_traits.hpp"
 #include "models/gnn/plan/network_products.hpp"
 #include "models/gnn/plan/network_step.hpp"

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/network/network_arrays.hpp"
 
+#include "models/gnn/aggregation/maximum_aggregation.hpp"
 #include "models/gnn/layers/jump.hpp"
-#include "models/gnn/layers/maximum_aggregation.hpp"
 #include "models/gnn/layers/network_activation.hpp"
 #include "models/gnn/layers/network_linear.hpp"
 #include "models/gnn/plan/attention_step.hpp"
 #include "models/gnn/plan/network_products.hpp"
+#include "models/gnn/plan/relation_step.hpp"
 #include "runtime/arrays/views.hpp"
 
 #include <algorithm>
@@ -136,6 +137,7 @@ void plan_network_arrays(pmm::StepPlan& step, NetworkPlan const& plan, NetworkSe
   auto scratch = scratch_of(step, plan, settings);
   reserve_attention(scratch.workspace, step, plan);
   reserve_maximum(scratch.workspace, step, plan);
+  reserve_relations(scratch.workspace, step, plan);
   scratch.list(step, formats.operand);
   plan_attention_arrays(step, plan, num_edges);
   plan_maximum_arrays(step, plan);
@@ -175,7 +177,7 @@ class OperandCopies {
         scratch_(scratch_of(step, plan, settings)) {
     for (std::size_t l = 0; l < plan.layers.size(); ++l) {
       auto const& layer = plan.layers[l];
-      if (!layer.aggregates() || layer.reads_edges()) continue;
+      if (!layer.multiplies_adjacency()) continue;
       auto const num_nonzeros = traits.num_nonzeros(layer.adjacency);
       auto const goes_back = needs_input_gradient(plan, l) || !layer.aggregates_first;
       if (layer.owners)

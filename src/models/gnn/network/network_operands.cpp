@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/network/network_operands.hpp"
 
+#include "graph/store/listed_block.hpp"
+#include "models/gnn/aggregation/self_term.hpp"
 #include "models/gnn/layers/jump.hpp"
-#include "models/gnn/layers/self_term.hpp"
 #include "models/gnn/layers/teleport.hpp"
 #include "models/gnn/operands/owned_adjacency.hpp"
+#include "models/gnn/plan/relation_step.hpp"
 #include "pmm/kernels/rounding.hpp"
 #include "pmm/matrix/relayout.hpp"
 #include "runtime/comm/together.hpp"
 
 #include <numeric>
+#include <set>
 #include <type_traits>
 #include <utility>
 
@@ -239,9 +242,27 @@ bool has_output_keys(NetworkPlan const& plan, NetworkSettings const& settings, s
          (plan.layers[l].drops_output || plan.layers[l].second || drops_start(plan, l + 1));
 }
 
+namespace {
+
+/// Lists the blocks of all layers.
+void plan_relation_operands(pmm::StepPlan& step, NetworkPlan const& plan, NetworkEpochTraits const& traits) {
+  std::set<AdjacencyKey> listed;
+  for (auto const& layer : plan.layers) {
+    auto const& layout = layer.adjacency.layout;
+    if (!listed.emplace(layout.rows, layout.columns, layer.is_even).second) continue;
+    auto const steps = relation_steps_of(step, layer, traits, runtime::Wire::native);
+    auto const num_entries = steps.sizes.entries;
+    step.add_array("a block of the store", num_entries * graph::listed_entry_bytes, pmm::Lifetime::operation);
+    pmm::plan_relation_block(step, steps.sizes.rows, steps.sizes.columns, steps.sizes.pairs, num_entries);
+  }
+}
+
+} // namespace
+
 void plan_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
                     NetworkEpochTraits const& traits) {
   auto const& first = plan.layers.front();
+  if (first.relations) return plan_relation_operands(step, plan, traits);
   if (first.owners) // one block for all layers
     return plan_owned_adjacency(step, first.reads_edges() ? without_transpose(facts) : facts,
                                 cells_of(step, first), traits.num_nonzeros(first.adjacency),
@@ -255,6 +276,7 @@ void plan_adjacency_products(pmm::StepPlan& step, graph::StoreFacts const& facts
                              NetworkEpochTraits const& traits) {
   AdjacencyBlocksPlan blocks(facts, traits.num_nonzeros);
   for (auto const& layer : plan.layers) {
+    if (!layer.multiplies_adjacency()) continue;
     if (!layer.keeps_weights(aggregated_columns(step.shape(), step.coordinates(), layer))) continue;
     if (!layer.owners) {
       for (auto const products : {AdjacencyProducts::direct, AdjacencyProducts::adjoint})
@@ -317,14 +339,20 @@ NetworkOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph:
   auto* const dropped = plan.drops_edges ? &operands.dropped : nullptr;
   AdjacencyBlocks<T> blocks(grid, store, dropped);
   // One block for all layers.
-  if (auto const& owners = plan.layers.front().owners; owners && !owned)
+  auto const has_relations = static_cast<bool>(plan.layers.front().relations);
+  if (auto const& owners = plan.layers.front().owners; owners && !owned && !has_relations)
     owned =
         plan.layers.front().reads_edges()
             ? read_edges<T>(grid, store, owners->roles, settings.gather, needs_edge_ids(settings), dropped)
             : read_owned_adjacency<T>(grid, store, owners->roles, settings.gather, dropped);
+  RelationOperands<T> relations(grid, store);
+  if (has_relations)
+    for (auto const& layer : plan.layers)
+      operands.relations.push_back(layer.owners ? relations.get(layer.owners->roles)
+                                                : relations.get(layer.adjacency, layer.is_even));
   for (auto const& layer : plan.layers)
     operands.adjacency.push_back(owned ? Adjacency<T>(*owned)
-                                 : layer.aggregates()
+                                 : layer.aggregates() && !layer.relations
                                      ? Adjacency<T>(blocks.get(layer.adjacency, layer.is_even))
                                      : Adjacency<T>());
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {

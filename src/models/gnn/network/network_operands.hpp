@@ -4,9 +4,10 @@
 // Operands of a graph network: everything that it needs of a graph or of a batch of vertices, in a plain struct that samplers fill
 // in. And its input, the features, with dropout in training.
 
-#include "models/gnn/layers/aggregation.hpp"
-#include "models/gnn/layers/self_term.hpp"
+#include "models/gnn/aggregation/aggregation.hpp"
+#include "models/gnn/aggregation/self_term.hpp"
 #include "models/gnn/operands/graph_operands.hpp"
+#include "models/gnn/operands/relation_operands.hpp"
 #include "models/gnn/operands/trained_features.hpp"
 #include "models/gnn/plan/network_settings.hpp"
 #include "runtime/arrays/allocation.hpp"
@@ -126,11 +127,15 @@ struct NetworkOperands {
   std::vector<ResidualPath<T>> jump_paths;     // [layers of plan.jump]
   // [layers] keys of the rows of plan.layers[l].output; empty without dropout
   std::vector<BlockKeys> output_keys;
+  std::vector<RelationOperand<T>> relations; // [layers] in place of `adjacency`; empty without relations
   std::vector<pmm::DroppedBlock<T>>
       dropped; // fills the values of `adjacency` in each pass; empty: values are fixed
 
   [[nodiscard]] runtime::Vector<std::int64_t> column_ids_of(std::size_t l) const {
     return column_ids.empty() ? runtime::Vector<std::int64_t>{} : column_ids[l];
+  }
+  [[nodiscard]] RelationOperand<T> relations_of(std::size_t l) const {
+    return relations.empty() ? RelationOperand<T>{} : relations[l];
   }
   [[nodiscard]] ResidualPath<T> residual(std::size_t l) const {
     return residuals.empty() ? ResidualPath<T>{} : residuals[l];

@@ -59,7 +59,9 @@ void TypedNetworkPasses<T>::require_fitting(NetworkOperands<Sum> const& operands
   if (plan.projection) require_alike("input.weight", plan.projection->weight, parameters_->projection());
   for (std::size_t l = 0; l < num_layers; ++l) {
     if (!plan.layers[l].transforms()) continue;
-    require_alike(fmt::format("layer{}.weight", l), plan.layers[l].weight, parameters_->layer(l));
+    auto const& relations = plan.layers[l].relations;
+    require_alike(fmt::format("layer{}.weight", l), relations ? relations->weight : plan.layers[l].weight,
+                  parameters_->layer(l));
     ORTHANT_REQUIRE(plan.layers[l].is_residual == operands.residual(l).exists(), "the residual of layer ", l);
     ORTHANT_REQUIRE(!plan.layers[l].reads_itself() || operands.self_path(l).exists(),
                     "the self weight of layer ", l);
@@ -71,6 +73,7 @@ template<class T>
 void TypedNetworkPasses<T>::reserve_scratch(NetworkOperands<Sum> const& operands) {
   pmm::StepPlan const step(grid_.shape(), grid_.coordinates(), sizeof(Sum));
   scratch_.reserve(scratch_of(step, plan_, settings_));
+  scratch_.relations.reserve(relation_scratch_of(grid_, plan_, operands.relations, settings_.wire));
   for (std::size_t l = 0; auto const length : shared_output_lengths(step, plan_, settings_))
     static_cast<void>(memory_[l++].output.reserve(length));
   auto const* const owned = std::get_if<OwnedAdjacency<Sum>>(&operands.adjacency.front());
@@ -126,7 +129,7 @@ void TypedNetworkPasses<T>::make_layers(NetworkOperands<Sum> const& operands) {
     options.has_bias = settings_.has_bias && plan_.layers[l].adds_bias;
     options.is_activated = is_activated(plan_, l) && activation_of(plan_, settings_, l).is_fused();
     NetworkLayerGraph<Sum> graph{operands.adjacency[l], operands.column_ids_of(l), operands.self_path(l),
-                                 teleport_};
+                                 teleport_, operands.relations_of(l)};
     layers_.emplace_back(grid_, plan_.layers[l], std::move(graph), parameters_->layer(l), options, scratch_,
                          memory_[l], places_of(plan_, shares_outputs_, l, scratch_, memory_));
     residuals_.emplace_back();

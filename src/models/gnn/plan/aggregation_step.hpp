@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operations of a layer around its products with A^: powers of A^ (gnn/layers/power_aggregation.cpp runs them), and rows of the
-// vertex itself, scaled by a trained factor (gnn/layers/aggregation.hpp). The list of a step holds them.
+// Operations of a layer around its products with A^: powers of A^ (gnn/aggregation/power_aggregation.cpp runs them), and rows of the
+// vertex itself, scaled by a trained factor (gnn/aggregation/aggregation.hpp). The list of a step holds them.
 
 #include "models/gnn/plan/epoch_traits.hpp"
 #include "models/gnn/plan/network_plan.hpp"

@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operations and arrays of an attention layer on one rank, in the schedule `rows`: gnn/layers/attention_aggregation.hpp runs
+// Operations and arrays of an attention layer on one rank, in the schedule `rows`: gnn/aggregation/attention_aggregation.hpp runs
 // them, and network_step.hpp lists them. Equations: pmm/edges/README.md. A list of a step is a pmm::StepPlan.
 
 #include "models/gnn/plan/network_settings.hpp"

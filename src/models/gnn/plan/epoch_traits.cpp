@@ -63,6 +63,12 @@ NetworkEpochTraits traits_of(graph::StoreFacts const& facts, pmm::GridShape cons
                          features = plan.features()](pmm::Placement const& placement) {
     return even_share(placement == features ? in_features : in_adjacency, shape, placement.layout);
   };
+  // At most: each entry has a pair of its own.
+  traits.num_pairs = [=, num_relations = facts.num_relations(),
+                      num_nonzeros = traits.num_nonzeros](pmm::Placement const& placement) {
+    return std::min(num_nonzeros(placement),
+                    num_relations * block_of(shape, coordinates, placement).rows.size());
+  };
   auto const sizes_between = [=, has_two_orders = facts.has_two_orders()](pmm::Placement const& input,
                                                                           pmm::Placement const& output,
                                                                           bool is_backward) {

@@ -12,7 +12,7 @@ namespace {
 
 /// In the order of the enumeration.
 constexpr std::array<std::string_view, num_built_in_models> names{
-    "gcn", "sage", "graphconv", "tag", "gin", "sgc", "appnp", "gcnii", "gat", "gatv2", "transformer"};
+    "gcn", "sage", "graphconv", "tag", "gin", "sgc", "appnp", "gcnii", "gat", "gatv2", "transformer", "rgcn"};
 
 } // namespace
 
@@ -80,6 +80,10 @@ ModelTraits traits_of(Model model, Aggregator aggregator) {
   case Model::tag:
     return {.has_powers = true,
             .graph_operator = graph::GraphOperator{Normalization::symmetric, graph::SelfLoops::dropped}};
+  case Model::rgcn:
+    return {.has_self_weights = true,
+            .has_relations = true,
+            .graph_operator = graph::GraphOperator{Normalization::none, graph::SelfLoops::as_given}};
   case Model::sage:
   case Model::graphconv:
     break;

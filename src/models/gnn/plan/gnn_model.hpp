@@ -14,6 +14,7 @@
 //              F' = relu(Q + b) W'' + b''. In the last layer W'' is the head.
 //   gat        Q = alpha F W, heads side by side       A^ = A with self loops; alpha_ij is the softmax over j of a
 //   gatv2                                              trained score of F_i and F_j (network_plan.hpp)
+//   rgcn       Q = sum_r A^_r F W_r + F W'              A^_r = D_r^-1 A_r, the mean over the neighbors of relation r
 //   transformer Q = alpha F W_v + F W_s                 A^ = A; alpha_ij is the softmax over j of <F_i W_q, F_j W_k> / sqrt(d)
 //
 // A program can register convolutions of its own, which are models as well (own_convolution.hpp).
@@ -30,7 +31,7 @@
 // weight of the concatenation [F | A^ F] is stored as two matrices; Xu, Hu, Leskovec & Jegelka (arXiv 1810.00826); Wu et al. (arXiv
 // 1902.07153), equation 8; Gasteiger, Bojchevski & Günnemann (arXiv 1810.05997), equation 4; Chen, Wei, Huang, Ding & Li (arXiv
 // 2007.02133), equation 5; Velickovic et al. (arXiv 1710.10903); Brody, Alon & Yahav (arXiv 2105.14491); Morris et al. (arXiv
-// 1810.02244), equation 5; Du, Zhang, Wu, Moura & Kar (arXiv 1710.10370), equation 3; Shi et al. (arXiv 2009.03509).
+// 1810.02244), equation 5; Schlichtkrull et al. (arXiv 1703.06103), equation 2; Du, Zhang, Wu, Moura & Kar (arXiv 1710.10370), equation 3; Shi et al. (arXiv 2009.03509).
 
 #include "graph/store/store_format.hpp"
 #include "models/gnn/plan/network_plan.hpp"
@@ -56,10 +57,11 @@ enum class Model : std::uint8_t {
   gcnii,
   gat,
   gatv2,
-  transformer
+  transformer,
+  rgcn
 };
 /// The number of models above. Registered convolutions have the values after them.
-inline constexpr auto num_built_in_models = static_cast<std::size_t>(Model::transformer) + 1;
+inline constexpr auto num_built_in_models = static_cast<std::size_t>(Model::rgcn) + 1;
 
 /// How GraphSAGE and GraphConv combine the features of neighbors.
 enum class Aggregator : std::uint8_t { mean, sum, max };
@@ -82,6 +84,7 @@ struct ModelTraits {
   bool has_teleport = false;      // alpha H0
   bool takes_maximum = false;     // over neighbors, in place of A^ F
   bool has_powers = false;        // of A^, up to K, each with a weight of its own; schedule `rows`
+  bool has_relations = false;     // a weight for each relation of the graph
   bool has_identity_maps = false; // (1 - beta) I + beta W, after a dense layer; with a head
   std::optional<graph::GraphOperator> graph_operator{}; // nullopt: the operator of the store or of the user
   std::optional<AttentionKind> attention{};             // weights of neighbors; schedule `rows`

@@ -15,12 +15,12 @@ using runtime::part_of;
 constexpr std::int64_t projection_index = -1;
 
 /// Glorot & Bengio (2010): uniform in +- sqrt(6 / (in + out)), drawn by global row and column. `number`: index of the weight
-/// within its layer. `num_weights`: matrices that lie side by side in it.
+/// within its layer. `fan`: rows plus columns of each matrix in it; 0: of the weight itself.
 template<class T>
 void draw_weight(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& weight, std::uint64_t seed,
-                 std::uint32_t layer, std::uint64_t number, std::int64_t num_weights = 1) {
+                 std::uint32_t layer, std::uint64_t number, std::int64_t fan = 0) {
   auto const extents = weight.extents();
-  auto const limit = std::sqrt(6.0 / static_cast<double>(extents.rows + extents.columns / num_weights));
+  auto const limit = std::sqrt(6.0 / static_cast<double>(fan > 0 ? fan : extents.rows + extents.columns));
   runtime::RandomStream const stream(seed, runtime::Purpose::weights, number, layer);
   pmm::fill(
       exec, weight, KOKKOS_LAMBDA(std::int64_t row, std::int64_t column) {
@@ -47,25 +47,39 @@ NetworkSettings settings_of(NetworkLayerPlan const& layer, NetworkSettings setti
   return settings;
 }
 
+/// The weight of A^ F W, or all weights of relations.
+pmm::Placement const& first_weight(NetworkLayerPlan const& layer) {
+  return layer.relations ? layer.relations->weight : layer.weight;
+}
+
+/// Rows plus columns of each matrix in that weight.
+std::int64_t fan_of(NetworkLayerPlan const& layer) {
+  if (!layer.relations) return layer.weight.extents.rows + layer.weight.extents.columns / layer.num_weights();
+  auto const& weights = layer.relations->weights;
+  return (weights.in + weights.out) / std::max<std::int64_t>(1, weights.num_blocks);
+}
+
 } // namespace
 
 std::vector<PlannedParameter> parameters_of(NetworkPlan const& plan, NetworkSettings const& settings) {
   std::vector<PlannedParameter> all;
   // A bias has one element per column of the output.
   auto const add_to = [&](bool has_bias, pmm::Placement const& weight, pmm::Placement const& output,
-                          bool has_self_weight) {
+                          pmm::Placement const* self_weight) {
     all.push_back({ParameterRole::weight, weight});
-    if (has_self_weight) all.push_back({ParameterRole::weight, weight});
+    if (self_weight != nullptr) all.push_back({ParameterRole::weight, *self_weight});
     if (has_bias) all.push_back({ParameterRole::bias, output});
   };
   auto const add = [&](pmm::Placement const& weight, pmm::Placement const& output) {
-    add_to(settings.has_bias, weight, output, false);
+    add_to(settings.has_bias, weight, output, nullptr);
   };
   if (plan.projection) add(plan.projection->weight, plan.projection->output);
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     if (plan.layers[l].transforms())
-      add_to(settings_of(plan.layers[l], settings).has_bias, plan.layers[l].weight, plan.layers[l].output,
-             plan.layers[l].has_self_weight);
+      add_to(settings_of(plan.layers[l], settings).has_bias, first_weight(plan.layers[l]),
+             plan.layers[l].output, plan.layers[l].has_self_weight ? &plan.layers[l].weight : nullptr);
+    if (auto const& relations = plan.layers[l].relations; relations && relations->weights.num_bases > 0)
+      all.push_back({ParameterRole::weight, relations->comp});
     if (is_normalised(plan, settings, l))
       for (auto const role : roles_of(settings.norm))
         all.push_back({role, plan.layers[l].output});
@@ -73,12 +87,12 @@ std::vector<PlannedParameter> parameters_of(NetworkPlan const& plan, NetworkSett
     if (auto const& attention = plan.layers[l].attention)
       all.push_back({ParameterRole::weight, {{{}, {}}, {attention->num_heads, attention->num_vector()}}});
     if (auto const& second = plan.layers[l].second) add(second->weight, second->output);
-    if (auto const& map = plan.layers[l].residual_map) add_to(false, map->weight, map->output, false);
+    if (auto const& map = plan.layers[l].residual_map) add_to(false, map->weight, map->output, nullptr);
   }
   if (plan.head) add(plan.head->weight, plan.head->output);
   if (plan.jump)
     for (auto const& map : plan.jump->maps)
-      add_to(false, map.weight, map.output, false);
+      add_to(false, map.weight, map.output, nullptr);
   if (settings.decoder_width > 0)
     for (auto const& extents :
          {pmm::Extents{settings.embedding_width, settings.decoder_width}, {settings.decoder_width, 1}})
@@ -193,7 +207,9 @@ NetworkParameters<T>::NetworkParameters(pmm::ProcessGrid const& grid, NetworkPla
     }
     auto const& attention = plan.layers[l].attention;
     layers_.push_back(make("layer" + std::to_string(l), index, settings_of(plan.layers[l], settings), 0,
-                           plan.layers[l].has_self_weight, plan.layers[l].num_weights()));
+                           plan.layers[l].has_self_weight, fan_of(plan.layers[l])));
+    if (auto const& relations = plan.layers[l].relations; relations && relations->weights.num_bases > 0)
+      add_comp(index, settings.seed, layers_.back());
     if (is_normalised(plan, settings, l)) add_norm(index, settings.norm, layers_.back());
     if (plan.layers[l].has_self_scale) add_epsilon(index, layers_.back());
     if (attention) add_attention(index, *attention, settings.seed, layers_.back());
@@ -278,13 +294,13 @@ Parameter<T> NetworkParameters<T>::place_in_array(Parameter<T>& whole, PlannedPa
 template<class T>
 NetworkLayerParameters<T> NetworkParameters<T>::make(std::string const& name, std::int64_t index,
                                                      NetworkSettings const& settings, std::uint64_t number,
-                                                     bool has_self_weight, std::int64_t num_weights) {
+                                                     bool has_self_weight, std::int64_t fan) {
   NetworkLayerParameters<T> made;
   auto const weight = add(name + ".weight", index, "orthant::models::weight");
   made.weight = weight.matrix;
   made.weight_gradient = weight.matrix_gradient;
   auto const layer = static_cast<std::uint32_t>(index);
-  draw_weight(runtime::DefaultExec(), made.weight, settings.seed, layer, number, num_weights);
+  draw_weight(runtime::DefaultExec(), made.weight, settings.seed, layer, number, fan);
   if (has_self_weight) {
     auto const own = add(name + ".self_weight", index, "orthant::models::weight");
     made.self_weight = own.matrix;
@@ -331,7 +347,16 @@ void NetworkParameters<T>::add_attention(std::int64_t index, AttentionPlan const
   layer.attention = typename NetworkLayerParameters<T>::Attention{vectors.matrix, vectors.matrix_gradient};
   if (attention.has_dots()) return;
   draw_weight(runtime::DefaultExec(), vectors.matrix, seed, static_cast<std::uint32_t>(index), 2,
-              attention.is_dynamic() ? 1 : 2);
+              vectors.matrix.extents().rows +
+                  vectors.matrix.extents().columns / (attention.is_dynamic() ? 1 : 2));
+}
+
+template<class T>
+void NetworkParameters<T>::add_comp(std::int64_t index, std::uint64_t seed,
+                                    NetworkLayerParameters<T>& layer) {
+  auto const comp = add(fmt::format("layer{}.comp", index), index, "orthant::models::weight");
+  layer.relations = typename NetworkLayerParameters<T>::Relations{comp.matrix, comp.matrix_gradient};
+  draw_weight(runtime::DefaultExec(), comp.matrix, seed, static_cast<std::uint32_t>(index), 2);
 }
 
 template<class T>

@@ -69,6 +69,10 @@ struct NetworkLayerParameters {
     pmm::DistMatrix<T> vectors, vectors_gradient; // one per head
   };
   Boxed<Attention> attention; // boxed because few models have it
+  struct Relations {
+    pmm::DistMatrix<T> comp, comp_gradient; // empty without bases
+  };
+  Boxed<Relations> relations;
 
   /// Whether gradients are partial: NetworkParameters sums them at the end of a pass.
   [[nodiscard]] bool has_partial_gradients() const {
@@ -117,7 +121,7 @@ class NetworkParameters {
   [[nodiscard]] pmm::DistMatrix<T> const& features_gradient() const { return features_gradient_; }
 
   /// All parameters, for the optimizer and for files: "input.weight", "layer0.weight", "layer0.bias", "layer0.self_weight",
-  /// "layer0.norm", "layer0.norm_shift", "layer0.norm_mean", "layer0.norm_variance", "layer0.epsilon", "layer0.attention",
+  /// "layer0.comp", "layer0.norm", "layer0.norm_shift", "layer0.norm_mean", "layer0.norm_variance", "layer0.epsilon", "layer0.attention",
   /// "layer0.second.weight", .., "layer0.residual.weight", "head.weight", "layer0.jump.weight", "decoder.weight", "decoder.second.weight", "features". Copies share memory.
   [[nodiscard]] std::vector<Parameter<T>>& list() { return list_; }
   [[nodiscard]] std::vector<Parameter<T>> const& list() const { return list_; }
@@ -125,10 +129,12 @@ class NetworkParameters {
   [[nodiscard]] std::int64_t num_numbers() const;
 
  private:
-  /// `number`: index of the weight within its layer. `num_weights`: matrices that lie side by side in the weight.
+  /// `number`: index of the weight within its layer. `fan`: rows and columns of each matrix in the weight; 0: of the weight itself.
   NetworkLayerParameters<T> make(std::string const& name, std::int64_t index, NetworkSettings const& settings,
                                  std::uint64_t number = 0, bool has_self_weight = false,
-                                 std::int64_t num_weights = 1);
+                                 std::int64_t fan = 0);
+  /// Adds the shares of the bases of relations.
+  void add_comp(std::int64_t index, std::uint64_t seed, NetworkLayerParameters<T>& layer);
   void add_attention(std::int64_t index, AttentionPlan const& attention, std::uint64_t seed,
                      NetworkLayerParameters<T>& layer);
   void add_epsilon(std::int64_t index, NetworkLayerParameters<T>& layer);

@@ -68,7 +68,19 @@ void place_with_owners(NetworkLayerPlan& layer, OwnerRoles const& owners, std::i
   if (layer.transforms()) layer.weight = {Layout{{}, {}}, {in, transformed}};
   layer.input = {whole_rows, {n, in}};
   layer.output = {whole_rows, {n, out}};
-  layer.middle = {whole_rows, {n, layer.keeps_aggregate() ? in : transformed}};
+  layer.middle = {whole_rows, {n, layer.keeps_aggregate() || layer.relations ? in : transformed}};
+}
+
+/// Weights of relations. Every rank reads all of them, so they are split over the group.
+RelationPlan plan_relations(RelationShape const& shape, std::int64_t in, std::int64_t out, Storage weight) {
+  RelationPlan plan;
+  plan.weights = {shape.num_relations, in, out, shape.num_bases, shape.num_blocks};
+  if (auto& blocks = plan.weights.num_blocks; blocks > 0 && (in % blocks != 0 || out % blocks != 0))
+    blocks = 0;
+  Layout const layout{{}, {}, weight};
+  plan.weight = {layout, plan.weights.weight()};
+  plan.comp = {layout, plan.weights.comp()};
+  return plan;
 }
 
 /// Compares the columns aggregated in one epoch, forward and backward. pmm3d and rows both aggregate the input width in both
@@ -198,7 +210,8 @@ bool reads_shards(pmm::GridShape const& shape, NetworkPlan const& plan) {
 }
 
 bool keeps_first_aggregate(NetworkPlan const& plan) {
-  return plan.layers.front().aggregates_first && !needs_input_gradient(plan, 0) && !plan.drops_edges;
+  auto const& first = plan.layers.front();
+  return first.aggregates_first && !first.relations && !needs_input_gradient(plan, 0) && !plan.drops_edges;
 }
 
 bool keeps_features(NetworkPlan const& plan) {
@@ -292,10 +305,11 @@ NetworkPlan plan_network(NetworkShape const& shape, ProductOrder order) {
     auto const must_transform = is_sparse || (l == 0 && shape.has_self_scales && !shape.projected_features &&
                                               !shape.features_need_gradient);
     auto const is_propagated = layer.kind == LayerKind::propagation || shape.has_teleport;
-    layer.aggregates_first =
-        layer.aggregates() && !must_transform && !shape.attention && shape.num_powers == 0 &&
-        (is_propagated || shape.takes_maximum || shape.own || order == ProductOrder::aggregate_first ||
-         (order == ProductOrder::automatic && aggregating_first_is_cheaper(shape, l)));
+    layer.aggregates_first = layer.aggregates() && !must_transform && !shape.attention &&
+                             shape.num_powers == 0 &&
+                             (is_propagated || shape.takes_maximum || shape.own ||
+                              shape.relations.num_relations > 0 || order == ProductOrder::aggregate_first ||
+                              (order == ProductOrder::automatic && aggregating_first_is_cheaper(shape, l)));
     auto const reads_features = l == 0 && !shape.projected_features;
     auto const is_last = l + 2 == shape.widths.size();
     auto const gives_logits = is_last && !shape.head_classes;
@@ -321,6 +335,7 @@ NetworkPlan plan_network(NetworkShape const& shape, ProductOrder order) {
       layer.adds_bias = false;
     }
     if (shape.attention) layer.attention = attention_of(*shape.attention, out, gives_logits);
+    if (shape.relations.num_relations > 0) layer.relations = plan_relations(shape.relations, in, out, weight);
     auto const third_axis = roles.c;
     if (has_owners)
       place_with_owners(layer, owners, n, in, out);

@@ -28,8 +28,10 @@
 //
 //   F_0[a,b] := sum_c X[a,c] W_in[c,b]        logits[a,c] := sum_b F_L[a,b] W_out[b,c]        W flat-sharded over a
 
+#include "models/parameters/boxed.hpp"
 #include "pmm/aggregate/aggregate.hpp"
 #include "pmm/edges/edge_block.hpp"
+#include "pmm/relations/relation_weights.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -43,29 +45,6 @@ namespace orthant::models {
 struct Convolution;
 
 // An optional value in memory of its own. Unlike std::optional it keeps objects small if most of them have no value.
-
-template<class T>
-class Boxed {
- public:
-  Boxed() = default;
-  Boxed(T value) : value_(std::make_unique<T>(std::move(value))) {} // NOLINT: as std::optional
-  Boxed(Boxed const& other) : value_(other.value_ ? std::make_unique<T>(*other.value_) : nullptr) {}
-  Boxed(Boxed&&) noexcept = default;
-  Boxed& operator=(Boxed other) noexcept {
-    value_ = std::move(other.value_);
-    return *this;
-  }
-  ~Boxed() = default;
-
-  [[nodiscard]] explicit operator bool() const { return value_ != nullptr; }
-  [[nodiscard]] T& operator*() { return *value_; }
-  [[nodiscard]] T const& operator*() const { return *value_; }
-  [[nodiscard]] T* operator->() { return value_.get(); }
-  [[nodiscard]] T const* operator->() const { return value_.get(); }
-
- private:
-  std::unique_ptr<T> value_;
-};
 
 // Attention over neighbors, before a graph is known. With H heads of d columns each, the columns of U = F W are those
 // of head 0, of head 1, ..:
@@ -153,6 +132,13 @@ enum class JumpKind : std::uint8_t { none, cat, max, mean };
 /// Products of a layer: both, only F W, or only A^ F.
 enum class LayerKind : std::uint8_t { convolution, dense, propagation };
 
+/// Weights of the relations of a graph. Layers whose widths num_blocks does not divide have full weights.
+struct RelationShape {
+  std::int64_t num_relations = 0; // 0: the layers know no relations
+  std::int64_t num_bases = 0;     // 0: none
+  std::int64_t num_blocks = 0;    // 0: none
+};
+
 struct NetworkShape {
   std::int64_t num_vertices = 0;
   std::vector<std::int64_t> widths;               // [layers + 1] layer 0's input, then the layers' outputs
@@ -170,6 +156,7 @@ struct NetworkShape {
   std::int64_t num_powers = 0;               // K of sum_k A^^k F W_k; schedule `rows`; 0: A^ F W
   std::shared_ptr<Convolution const> own{};  // a registered convolution; aggregates first
   std::optional<AttentionShape> attention{}; // weights of neighbors; schedule `rows`
+  RelationShape relations{};                 // a weight for each relation; none: A^ F W
   bool has_residuals = false;      // around hidden layers whose output is as wide as their input, except X
   JumpKind jump = JumpKind::none;  // with a head
   bool projects_residuals = false; // also around the other hidden layers, by a weight of their own
@@ -194,6 +181,12 @@ struct OwnerRoles {
   pmm::Flow backward = pmm::Flow::transpose;
   pmm::AxisSet hidden_axes{};
   std::optional<KeptBlock> kept{}; // nullopt: all vertices, the vertices of a batch, or no block at all
+};
+
+/// The product with all relations of a layer in place of A^ F W (gnn/plan/relation_step.hpp).
+struct RelationPlan {
+  pmm::RelationWeights weights;
+  pmm::Placement weight, comp; // of the parameters; comp is empty without bases
 };
 
 /// C[r,c] := sum_k A[r,k] W[k,c]: an input projection, a head, the second layer of a perceptron, or the map of a residual.
@@ -232,6 +225,7 @@ struct NetworkLayerPlan {
   std::optional<AttentionPlan> attention{}; // weights the entries of A^, a pattern; transforms first
   std::int64_t num_powers = 0; // U = [F W_0 | .. | F W_K] and Q = sum_k A^^k U_k; transforms first
   std::shared_ptr<Convolution const> own{}; // a registered convolution, in place of A^ F; aggregates first
+  Boxed<RelationPlan> relations;            // sum_r A_r F W_r in place of A^ F W
 
   /// Number of matrices that lie side by side in W.
   [[nodiscard]] std::int64_t num_weights() const {
@@ -249,7 +243,11 @@ struct NetworkLayerPlan {
   [[nodiscard]] bool aggregates() const { return kind != LayerKind::dense; }
   [[nodiscard]] bool transforms() const { return kind != LayerKind::propagation; }
   /// Whether H is kept in an array besides Q.
-  [[nodiscard]] bool keeps_aggregate() const { return kind == LayerKind::convolution && aggregates_first; }
+  [[nodiscard]] bool keeps_aggregate() const {
+    return kind == LayerKind::convolution && aggregates_first && !relations;
+  }
+  /// Whether the layer computes a product A^ F, as the products of network_products.hpp or an aggregation.
+  [[nodiscard]] bool multiplies_adjacency() const { return aggregates() && !reads_edges() && !relations; }
   /// Whether rows of the vertex itself are moved to where the aggregate lies.
   [[nodiscard]] bool reads_itself() const { return has_self_weight || has_self_scale; }
   /// Whether any of its terms reads them, including scores of attention.
@@ -271,7 +269,9 @@ struct NetworkLayerPlan {
 
   /// The operand of A^, and the product with it. Rows of the vertex itself move from the one placement to the other.
   [[nodiscard]] pmm::Placement const& aggregated() const { return aggregates_first ? input : middle; }
-  [[nodiscard]] pmm::Placement const& aggregate() const { return keeps_aggregate() ? middle : output; }
+  [[nodiscard]] pmm::Placement const& aggregate() const {
+    return keeps_aggregate() || relations ? middle : output;
+  }
   /// Number of columns of the operand of A^.
   [[nodiscard]] std::int64_t aggregated_width() const {
     return (aggregates_first ? input : output).extents.columns;

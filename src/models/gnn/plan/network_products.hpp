@@ -12,7 +12,7 @@
 namespace orthant::models {
 
 // Operations of a layer that takes the maximum over neighbors (pmm/neighbors/edge_maximum.hpp) on one rank:
-// gnn/layers/maximum_aggregation.hpp runs them, and the list of a step holds them. Axis b partitions the columns. In the schedule
+// gnn/aggregation/maximum_aggregation.hpp runs them, and the list of a step holds them. Axis b partitions the columns. In the schedule
 // `rows`, where a rank owns n rows:
 //
 //   F_a := columns(F)       p := maximum of this block       P[n] := rows^T(p), the sum over a

@@ -53,7 +53,8 @@ void use_operator(graph::GraphStore& store, NetworkSettings& settings) {
   // Layers that read edges ignore weights, as in PyG; a maximum or a function of sparse rows would be dense anyway.
   auto const traits = traits_of(settings.model, settings.aggregator);
   if (reads_edges(settings)) store.ignore_weights();
-  if ((traits.takes_maximum || traits.own) && settings.projected_width == 0) store.make_features_dense();
+  if ((traits.takes_maximum || traits.own || traits.has_relations) && settings.projected_width == 0)
+    store.make_features_dense();
   settings.normalization = normalization;
   settings.self_loops = self_loops;
 }
@@ -71,7 +72,7 @@ bool shares_outputs(NetworkPlan const& plan, NetworkSettings const& settings) {
   if (plan.layers.size() == 1 && settings.trains_features && settings.operand_format != runtime::Wire::native)
     return false;
   return std::ranges::all_of(plan.layers, [](NetworkLayerPlan const& layer) {
-    if (layer.num_powers > 0 || layer.own) return false; // they keep the operand of A^
+    if (layer.num_powers > 0 || layer.own || layer.relations) return false; // they keep the operand of A^
     return layer.owners && layer.owners->hidden_axes == pmm::AxisSet() &&
            layer.kind == LayerKind::convolution && !layer.is_residual && !layer.reads_itself() &&
            !layer.map_share && !layer.second && !layer.reads_edges();
@@ -139,6 +140,8 @@ NetworkShape shape_of(graph::StoreFacts const& facts, NetworkSettings const& set
   shape.takes_maximum = traits.takes_maximum;
   shape.num_powers = traits.has_powers ? settings.num_propagations : 0;
   shape.own = traits.own;
+  if (traits.has_relations)
+    shape.relations = {facts.num_relations(), settings.num_bases, settings.num_blocks};
   if (traits.attention)
     shape.attention = AttentionShape{*traits.attention, settings.num_heads, settings.num_output_heads};
   shape.has_sparse_features = facts.feature_kind == graph::FeatureKind::sparse;
@@ -198,6 +201,20 @@ void require_jump(NetworkSettings const& settings) {
            fmt::format("give one width, or --jump cat in place of {}", name_of(settings.jump)));
 }
 
+void require_relations(graph::StoreFacts const& facts, NetworkSettings const& settings) {
+  if (!traits_of(settings.model, settings.aggregator).has_relations) return;
+  if (facts.num_relations() == 0)
+    runtime::throw_user("--model rgcn needs a graph with relations, which partition makes of triples: give "
+                        "another --model, or partition triples");
+  if (settings.num_bases > 0 && settings.num_blocks > 0)
+    runtime::throw_user(
+        "--bases and --blocks are two ways to share the weights of relations: leave one of them out");
+  if (settings.edge_dropout > 0)
+    runtime::throw_user("--edge-dropout is not built for --model rgcn so far: leave it out");
+  if (predicts_links(settings))
+    runtime::throw_user("--task links knows no relations so far: give another --model");
+}
+
 /// Checks options that only some models support so far.
 void require_supported(NetworkSettings const& settings) {
   if (settings.model == Model::gcn) return;
@@ -212,13 +229,14 @@ NetworkPlan plan_network(graph::StoreFacts const& facts, NetworkSettings const& 
   require_supported(settings);
   require_attention(settings);
   ORTHANT_REQUIRE(!reads_edges(settings) || !facts.is_weighted, "weights that layers ignore: use_operator()");
+  require_relations(facts, settings);
   require_links(settings);
   require_jump(settings);
   auto plan = plan_network(shape_of(facts, settings), settings.order);
   auto const has_fixed_products = [&](NetworkLayerPlan const& layer) {
     auto const is_kept =
         layer.index == 0 && keeps_first_aggregate(plan); // multiplied only once, or once per epoch
-    return layer.aggregates() && !layer.reads_edges() && !plan.drops_edges && !is_kept;
+    return layer.multiplies_adjacency() && !plan.drops_edges && !is_kept;
   };
   if (settings.trains_features) train_features(plan);
   for (auto& layer : plan.layers)

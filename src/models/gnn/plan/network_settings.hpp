@@ -35,6 +35,8 @@ struct NetworkSettings {
   double dropout = 0.5;
   std::int64_t num_heads = 8;        // attention heads of hidden layers, side by side
   std::int64_t num_output_heads = 1; // heads of the layer that makes the logits: their mean
+  std::int64_t num_bases = 0;        // of the weights of R-GCN's relations; 0: each has its own
+  std::int64_t num_blocks = 0;       // on the diagonals of these weights; 0: they are full
   double attention_dropout = 0;      // of attention coefficients
   double edge_dropout = 0;           // of off-diagonal entries of A^ (pmm/neighbors/edge_dropout.hpp)
   bool has_bias = true;

@@ -6,7 +6,7 @@
 //   Q = g(F) W + b          or, with a weight for the vertex itself,          Q = g(F) W + F W' + b
 //
 // A registered convolution is a model: all options of a training, both schedules, mini-batches and weights files apply to it. g is
-// an Aggregation (gnn/layers/own_aggregation.hpp), which usually computes A^ of its own operand.
+// an Aggregation (gnn/aggregation/own_aggregation.hpp), which usually computes A^ of its own operand.
 
 #include "graph/store/store_format.hpp"
 #include "pmm/cost/step_plan.hpp"

@@ -90,7 +90,7 @@ double PrunedRows::share() const {
 bool is_prunable(NetworkPlan const& plan) {
   return std::ranges::all_of(plan.layers, [](NetworkLayerPlan const& layer) {
     auto const has_dots = layer.attention && layer.attention->has_dots();
-    return layer.owners && layer.num_powers == 0 && !layer.own && !has_dots;
+    return layer.owners && layer.num_powers == 0 && !layer.own && !layer.relations && !has_dots;
   });
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/gnn/layers/attention_aggregation.hpp"
+#include "models/gnn/aggregation/attention_aggregation.hpp"
 
-#include "models/gnn/layers/attention_scores.hpp"
+#include "models/gnn/aggregation/attention_scores.hpp"
 #include "pmm/edges/edge_products.hpp"
 #include "runtime/arrays/views.hpp"
 

@@ -15,7 +15,7 @@
 // The operand of g is the layer's whole input, placed as F; the result lies where A^ F does. A layer calls forward() before
 // backward(), and calls forward() once if it keeps g(X) of features that do not change. Each mini-batch has an object of its own.
 
-#include "models/gnn/layers/aggregation.hpp"
+#include "models/gnn/aggregation/aggregation.hpp"
 #include "models/gnn/plan/own_convolution.hpp"
 #include "runtime/error.hpp"
 

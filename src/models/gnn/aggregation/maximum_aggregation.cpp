@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/gnn/layers/maximum_aggregation.hpp"
+#include "models/gnn/aggregation/maximum_aggregation.hpp"
 
 #include "models/gnn/plan/network_products.hpp"
 #include "runtime/arrays/views.hpp"

@@ -4,7 +4,7 @@
 // The aggregation of one layer, H = A^ F and dF = A^^T dH, in either schedule: products on three axes (pmm3d), or exchanges between
 // the owners of vertices (rows; docs/design.md 2.2). An extended aggregation adds the vertex itself (below).
 
-#include "models/gnn/layers/self_term.hpp"
+#include "models/gnn/aggregation/self_term.hpp"
 #include "models/gnn/operands/owned_adjacency.hpp"
 #include "models/gnn/plan/network_products.hpp"
 #include "models/layers/activation.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/gnn/layers/own_aggregation.hpp"
+#include "models/gnn/aggregation/own_aggregation.hpp"
 
 #include <type_traits>
 

@@ -5,7 +5,7 @@
 // and the gradient of the vectors a from dQ. Each rank has whole heads of its block (pmm/edges/README.md). The backward pass reads what the
 // forward pass stored on the block: the coefficients, the values and the terms of the scores.
 
-#include "models/gnn/layers/aggregation.hpp"
+#include "models/gnn/aggregation/aggregation.hpp"
 #include "models/gnn/plan/attention_step.hpp"
 #include "pmm/aggregate/row_lists.hpp"
 #include "runtime/arrays/allocation.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/gnn/layers/self_term.hpp"
+#include "models/gnn/aggregation/self_term.hpp"
 
 #include "pmm/kernels/host_parts.hpp"
 #include "pmm/kernels/packs.hpp"

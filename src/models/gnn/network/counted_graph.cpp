@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/gnn/plan/counted_graph.hpp"
+#include "models/gnn/network/counted_graph.hpp"
 
 #include "models/gnn/operands/graph_operands.hpp"
 #include "runtime/error.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/gnn/layers/attention_scores.hpp"
+#include "models/gnn/aggregation/attention_scores.hpp"
 
 #include "pmm/kernels/host_parts.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/gnn/layers/aggregation.hpp"
+#include "models/gnn/aggregation/aggregation.hpp"
 
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/arrays/views.hpp"

@@ -4,7 +4,7 @@
 // The maximum over neighbors in place of A^ F (gnn/plan/network_products.hpp). The backward pass reads the places, that is, which neighbor
 // each maximum of the last forward pass came from.
 
-#include "models/gnn/layers/aggregation.hpp"
+#include "models/gnn/aggregation/aggregation.hpp"
 #include "models/gnn/plan/network_plan.hpp"
 #include "models/gnn/plan/network_products.hpp"
 #include "runtime/arrays/allocation.hpp"

@@ -1,0 +1,87 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// The product with all relations of a layer, forward and backward, in either schedule (gnn/plan/relation_step.hpp has the equations).
+
+#include "models/gnn/operands/relation_operands.hpp"
+#include "models/gnn/plan/network_parameters.hpp"
+#include "models/gnn/plan/relation_step.hpp"
+#include "pmm/matrix/dist_matrix.hpp"
+#include "runtime/arrays/allocation.hpp"
+
+#include <memory>
+#include <optional>
+
+namespace orthant::models {
+
+/// Memory that all layers share (RelationScratchPlan).
+template<class T>
+struct RelationScratch {
+  runtime::GrowingVector<T> input{"orthant::models::relation_input"};
+  runtime::GrowingVector<T> products{"orthant::models::relation_products"};
+  runtime::GrowingVector<T> means_gradient{"orthant::models::relation_means_gradient"};
+  runtime::GrowingVector<T> result{"orthant::models::relation_result"};
+  runtime::GrowingVector<T> parts{"orthant::models::relation_parts"};
+  runtime::GrowingVector<T> in_part{"orthant::models::relation_in_part"};
+  runtime::GrowingVector<T> gradient{"orthant::models::relation_gradient"};
+  runtime::GrowingVector<T> weight_gradient{"orthant::models::relation_weight_gradient"};
+  runtime::GrowingVector<T> comp_gradient{"orthant::models::relation_comp_gradient"};
+
+  /// Grows the arrays to the planned sizes. Call it before layers are made with this object.
+  void reserve(RelationScratchPlan const& plan);
+};
+
+/// Memory of one layer (RelationMemoryPlan).
+template<class T>
+struct RelationLayerMemory {
+  runtime::GrowingVector<T> means{"orthant::models::relation_means"};
+  runtime::GrowingVector<T> weight{"orthant::models::relation_weight"};
+  runtime::GrowingVector<T> comp{"orthant::models::relation_comp"};
+  runtime::GrowingVector<T> expanded{"orthant::models::relation_expanded"};
+};
+
+/// Scratch sizes of a network with these blocks.
+template<class T>
+[[nodiscard]] RelationScratchPlan relation_scratch_of(pmm::ProcessGrid const& grid, NetworkPlan const& plan,
+                                                      std::vector<RelationOperand<T>> const& blocks,
+                                                      runtime::Wire wire);
+
+template<class T>
+class RelationAggregation {
+ public:
+  /// In borrowed memory, which must outlive this object; `scratch` must have its full size. Not collective.
+  RelationAggregation(pmm::ProcessGrid const& grid, NetworkLayerPlan const& layer, runtime::Wire wire,
+                      RelationOperand<T> operand, NetworkLayerParameters<T> parameters,
+                      bool needs_input_gradient, std::shared_ptr<pmm::Workspace<T>> const& workspace,
+                      RelationScratch<T>& scratch, RelationLayerMemory<T>& memory);
+
+  /// to := sum_r A_r from W_r. Collective over the grid's group. Enqueues on exec.
+  void forward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from,
+               pmm::DistMatrix<T> const& to);
+  /// Writes the gradients of the weights and, if the layer needs it, that of the input, from that of the result. Both may have the same
+  /// memory. Collective over the grid's group. Enqueues on exec.
+  void backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from,
+                pmm::DistMatrix<T> const& to);
+
+ private:
+  [[nodiscard]] runtime::Vector<T> gathered(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& shard,
+                                            runtime::Vector<T> const& memory) const;
+  void gather_weights(runtime::DefaultExec const& exec);
+  /// Sums the gradient of a parameter over the group if it is sharded.
+  void sum_gradient(runtime::DefaultExec const& exec, runtime::Vector<T> const& partial,
+                    pmm::DistMatrix<T> const& shard) const;
+
+  pmm::ProcessGrid const& grid_;
+  RelationSteps s_;
+  std::shared_ptr<pmm::RelationBlock<T> const> block_;
+  NetworkLayerParameters<T> parameters_;
+  bool needs_input_gradient_;
+  pmm::RelationMemory<T> memory_;
+  runtime::Vector<T> input_, result_, parts_, in_part_; // scratch
+  runtime::Vector<T> gradient_, weight_gradient_, comp_gradient_;
+  runtime::Vector<T> weight_memory_, comp_memory_, expanded_memory_;
+  runtime::Vector<T> weight_, comp_, expanded_;       // of the last forward pass
+  std::optional<pmm::BlockRows<T>> inputs_, results_; // schedule `rows`
+};
+
+} // namespace orthant::models

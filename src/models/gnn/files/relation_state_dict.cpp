@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/gnn/files/relation_state_dict.hpp"
+
+#include "models/parameters/weights_file.hpp"
+#include "runtime/comm/together.hpp"
+#include "runtime/error.hpp"
+#include "runtime/files/hdf5_output.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace orthant::models {
+namespace {
+
+using runtime::Hdf5File;
+using runtime::SafetensorsFile;
+using runtime::Tensor;
+using runtime::TensorType;
+using runtime::throw_user;
+
+using Shape = std::vector<std::int64_t>;
+
+/// Parts of a layer, by PyTorch Geometric's names and by ours.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 4> parts{
+    {{"weight", "weight"}, {"comp", "comp"}, {"root", "self_weight"}, {"bias", "bias"}}};
+
+struct PartOfLayer {
+  std::int64_t layer = 0;
+  std::string part; // PyTorch Geometric's name
+};
+
+/// Splits "convs.1.root" or "layer1.root".
+std::optional<PartOfLayer> part_of_layer(std::string_view name) {
+  for (std::string_view const prefix : {"convs.", "layer"}) {
+    if (!name.starts_with(prefix)) continue;
+    auto const number = name.substr(prefix.size());
+    PartOfLayer found;
+    auto const [end, error] = std::from_chars(number.data(), number.data() + number.size(), found.layer);
+    auto const rest = number.substr(static_cast<std::size_t>(end - number.data()));
+    if (error != std::errc() || !rest.starts_with('.')) return std::nullopt;
+    found.part = rest.substr(1);
+    if (std::ranges::find(parts, found.part, [](auto const& part) { return part.first; }) == parts.end())
+      return std::nullopt;
+    return found;
+  }
+  return std::nullopt;
+}
+
+/// Tensors of one layer.
+struct Layer {
+  std::map<std::string, Tensor const*> tensors; // by part
+  std::int64_t num_relations = 0, in = 0, out = 0;
+  std::int64_t num_bases = 0, num_blocks = 0;
+};
+
+/// Extents of a part in a weights file.
+Shape extents_of(Layer const& layer, std::string const& part) {
+  if (part == "bias") return {layer.out};
+  if (part == "root") return {layer.in, layer.out};
+  if (part == "comp") return {layer.num_relations, layer.num_bases};
+  auto const num_matrices = layer.num_bases > 0 ? layer.num_bases : layer.num_relations;
+  return {num_matrices * layer.in, layer.num_blocks > 0 ? layer.out / layer.num_blocks : layer.out};
+}
+
+/// Shape of a part in PyTorch Geometric.
+Shape torch_shape_of(Layer const& layer, std::string const& part) {
+  if (part != "weight") return extents_of(layer, part);
+  auto const num_matrices = layer.num_bases > 0 ? layer.num_bases : layer.num_relations;
+  if (layer.num_blocks == 0) return {num_matrices, layer.in, layer.out};
+  return {num_matrices, layer.num_blocks, layer.in / layer.num_blocks, layer.out / layer.num_blocks};
+}
+
+/// The layers of a file of tensors. Checks that they belong to one network.
+class ImportedLayers {
+ public:
+  ImportedLayers(SafetensorsFile const& file, std::string path) : path_(std::move(path)) {
+    std::map<std::int64_t, Layer> layers;
+    for (auto const& tensor : file.tensors()) {
+      auto const found = part_of_layer(tensor.name);
+      if (!found)
+        throw_user("{}: '{}' is no parameter of R-GCN; known are layerL.weight, layerL.comp, layerL.root and "
+                   "layerL.bias, or convs.L in place of layerL",
+                   path_, tensor.name);
+      if (!layers[found->layer].tensors.emplace(found->part, &tensor).second)
+        throw_user("{}: '{}' is there twice, under two names", path_, tensor.name);
+    }
+    for (auto& [number, layer] : layers) {
+      if (number != std::ssize(layers_))
+        throw_user("{}: there is no layer{}.weight, but a layer {}", path_, layers_.size(), number);
+      read_shapes(number, layer);
+      layers_.push_back(layer);
+    }
+  }
+
+  [[nodiscard]] std::vector<Layer> const& all() const { return layers_; }
+  [[nodiscard]] std::int64_t num_bases() const { return most(&Layer::num_bases); }
+  [[nodiscard]] std::int64_t num_blocks() const { return most(&Layer::num_blocks); }
+
+ private:
+  [[nodiscard]] std::int64_t most(std::int64_t Layer::*count) const {
+    return std::ranges::max(layers_, {}, count).*count;
+  }
+
+  Shape const& shape(Layer const& layer, std::int64_t number, std::string const& part, std::size_t least,
+                     std::size_t most_dimensions) const {
+    auto const found = layer.tensors.find(part);
+    if (found == layer.tensors.end()) throw_user("{}: there is no layer{}.{}", path_, number, part);
+    auto const& extents = found->second->shape;
+    if (extents.size() < least || extents.size() > most_dimensions ||
+        std::ranges::find(extents, 0) != extents.end())
+      throw_user("{}: '{}' has the shape [{}]", path_, found->second->name, fmt::join(extents, ", "));
+    return extents;
+  }
+
+  void read_shapes(std::int64_t number, Layer& layer) const {
+    auto const& weight = shape(layer, number, "weight", 3, 4);
+    auto const& root = shape(layer, number, "root", 2, 2);
+    layer.in = root[0];
+    layer.out = root[1];
+    layer.num_relations = weight[0];
+    if (weight.size() == 4) layer.num_blocks = weight[1];
+    if (layer.tensors.contains("comp")) {
+      auto const& comp = shape(layer, number, "comp", 2, 2);
+      layer.num_relations = comp[0];
+      layer.num_bases = comp[1];
+    }
+    if (layer.num_bases > 0 && layer.num_blocks > 0)
+      throw_user("{}: layer{} has bases and blocks", path_, number);
+    for (auto const& [part, tensor] : layer.tensors)
+      if (auto const wanted = torch_shape_of(layer, part); tensor->shape != wanted)
+        throw_user("{}: '{}' has the shape [{}]; beside layer{}.root [{}, {}] it is [{}]", path_,
+                   tensor->name, fmt::join(tensor->shape, ", "), number, layer.in, layer.out,
+                   fmt::join(wanted, ", "));
+    if (number == 0) return;
+    auto const& before = layers_.back();
+    if (before.out != layer.in)
+      throw_user("{}: layer{}.root takes {} columns, but the layer before it gives {}", path_, number,
+                 layer.in, before.out);
+    if (before.num_relations != layer.num_relations)
+      throw_user("{}: layer{} has {} relations, and the layer before it {}", path_, number,
+                 layer.num_relations, before.num_relations);
+    if (before.tensors.contains("bias") != layer.tensors.contains("bias"))
+      throw_user("{}: either all layers have a bias or none", path_);
+  }
+
+  std::string path_;
+  std::vector<Layer> layers_;
+};
+
+std::string parameter_of(std::int64_t layer, std::string_view torch_part) {
+  auto const part = std::ranges::find(parts, torch_part, [](auto const& names) { return names.first; });
+  return fmt::format("layer{}.{}", layer, part->second);
+}
+
+Architecture architecture_of(ImportedLayers const& layers, runtime::TensorMetadata const& metadata) {
+  Architecture architecture{{"model", "rgcn"},
+                            {"bases", std::to_string(layers.num_bases())},
+                            {"blocks", std::to_string(layers.num_blocks())},
+                            {"layers", std::to_string(layers.all().size())},
+                            {"norm", "none"},
+                            {"input_projection", "no"},
+                            {"head", "no"},
+                            {"bias", layers.all().front().tensors.contains("bias") ? "yes" : "no"},
+                            {"trained_features", "no"}};
+  for (auto const* const part : {"activation", "residual", "feature_norm"})
+    if (auto const found = metadata.find(part); found != metadata.end()) architecture.push_back(*found);
+  return architecture;
+}
+
+template<class T>
+void write_weights(runtime::Communicator const& comm, SafetensorsFile const& tensors,
+                   ImportedLayers const& layers, std::filesystem::path const& output) {
+  runtime::Hdf5Output file(comm, output, "weights");
+  auto const for_each_part = [&](auto const& visit) {
+    for (std::size_t l = 0; l < layers.all().size(); ++l)
+      for (auto const& [part, tensor] : layers.all()[l].tensors)
+        visit(array_of(parameter_of(static_cast<std::int64_t>(l), part)), extents_of(layers.all()[l], part),
+              tensor->name);
+  };
+  for_each_part([&](std::string const& array, Shape const& extents, std::string const&) {
+    file.create_array(array, runtime::detail::hdf5_type_of<T>(), extents);
+  });
+  for (auto const& [part, value] : architecture_of(layers, tensors.metadata()))
+    file.write_attribute("/", part, value);
+  file.reserve_space();
+  runtime::together(comm, [&] {
+    if (!comm.is_root()) return;
+    for_each_part([&](std::string const& array, Shape const& extents, std::string const& name) {
+      auto const numbers = tensors.read<T>(name);
+      file.write(array, Hdf5File::Extents(extents.size(), 0), extents, std::span<T const>(numbers));
+    });
+  });
+  file.publish();
+}
+
+} // namespace
+
+bool has_relation_weights(SafetensorsFile const& file) {
+  return std::ranges::any_of(file.tensors(), [](Tensor const& tensor) {
+    auto const found = part_of_layer(tensor.name);
+    return found && found->part == "root";
+  });
+}
+
+void import_relation_weights(runtime::Communicator const& comm, SafetensorsFile const& file,
+                             std::filesystem::path const& path, std::filesystem::path const& output) {
+  auto const layers = runtime::together(comm, [&] { return ImportedLayers(file, path.string()); });
+  auto const is_double = std::ranges::any_of(
+      file.tensors(), [](Tensor const& tensor) { return tensor.type == TensorType::float64; });
+  if (is_double)
+    write_weights<double>(comm, file, layers, output);
+  else
+    write_weights<float>(comm, file, layers, output);
+}
+
+void export_relation_weights(Hdf5File const& file, std::filesystem::path const& path,
+                             runtime::TensorMetadata const& metadata, std::filesystem::path const& output) {
+  auto const number = [&](char const* name) {
+    std::int64_t value = 0;
+    if (!file.contains_attribute("/", name)) return value;
+    auto const text = file.read_text("/", name);
+    if (std::from_chars(text.data(), text.data() + text.size(), value).ptr != text.data() + text.size())
+      throw_user("{}: its attribute {} is '{}', which is no number", path.string(), name, text);
+    return value;
+  };
+  std::vector<std::string> arrays;
+  std::vector<Tensor> tensors;
+  for (std::int64_t l = 0; file.contains(array_of(parameter_of(l, "weight"))); ++l) {
+    auto const root = file.extents(array_of(parameter_of(l, "root")));
+    auto const weight = file.extents(array_of(parameter_of(l, "weight")));
+    Layer layer;
+    layer.in = root[0];
+    layer.out = root[1];
+    layer.num_bases = number("bases");
+    layer.num_relations = layer.num_bases > 0 ? file.extents(array_of(parameter_of(l, "comp")))[0]
+                                              : weight[0] / std::max<std::int64_t>(1, layer.in);
+    layer.num_blocks = weight[1] == layer.out ? 0 : layer.out / std::max<std::int64_t>(1, weight[1]);
+    for (auto const& [part, ours] : parts) {
+      auto const array = array_of(parameter_of(l, part));
+      if (!file.contains(array)) continue;
+      auto const type =
+          file.type(array) == runtime::Hdf5Type::float64 ? TensorType::float64 : TensorType::float32;
+      arrays.push_back(array);
+      tensors.push_back(
+          {fmt::format("convs.{}.{}", l, part), type, torch_shape_of(layer, std::string(part))});
+    }
+  }
+  for (auto const& name : file.array_names()) {
+    auto const array = name.starts_with('/') ? name : "/" + name;
+    if (array.starts_with(array_of("")) && std::ranges::find(arrays, array) == arrays.end())
+      throw_user(
+          "{} has {}, which PyTorch Geometric's RGCNConv does not have: h5py reads the weights as they are",
+          path.string(), array);
+  }
+  auto const is_double =
+      std::ranges::any_of(tensors, [](Tensor const& tensor) { return tensor.type == TensorType::float64; });
+  if (is_double)
+    runtime::write_safetensors<double>(output, tensors, metadata,
+                                       [&](std::size_t i) { return file.read_all<double>(arrays[i]); });
+  else
+    runtime::write_safetensors<float>(output, tensors, metadata,
+                                      [&](std::size_t i) { return file.read_all<float>(arrays[i]); });
+}
+
+} // namespace orthant::models

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/gnn/plan/relation_step.hpp"
+
+#include "models/gnn/plan/network_products.hpp"
+
+#include <algorithm>
+
+namespace orthant::models {
+namespace {
+
+/// Whole rows of `width` columns, which axis b splits one by one.
+pmm::BlockRowsPlan moves(NetworkLayerPlan const& layer, pmm::CellSizes const& cells, pmm::BlockSide side,
+                         std::int64_t width, runtime::Wire wire) {
+  return {layer.owners->roles, cells, side, {width, 1}, width, 0, std::nullopt, wire};
+}
+
+std::int64_t num_padded(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
+                        pmm::Placement const& placement) {
+  auto const block = block_of(shape, coordinates, placement);
+  auto const is_sharded = placement.layout.storage == pmm::Storage::flat_sharded;
+  return is_sharded ? block.num_padded * shape.size(placement.layout.third()) : block.size();
+}
+
+} // namespace
+
+RelationSteps::RelationSteps(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
+                             NetworkLayerPlan const& layer, pmm::CellSizes const& cells,
+                             RelationCounts const& counts, runtime::Wire of_messages)
+    : adjacency(layer.adjacency),
+      relations(*layer.relations),
+      wire(of_messages) {
+  auto const& weights = relations.weights;
+  sizes.pairs = counts.pairs;
+  sizes.entries = counts.entries;
+  sizes.out = weights.out;
+  if (layer.owners) {
+    auto const inputs = moves(layer, cells, pmm::BlockSide::columns, weights.in, wire);
+    auto const results = moves(layer, cells, pmm::BlockSide::rows, weights.out, wire);
+    owners = Owners{inputs, results, {shape, coordinates, inputs}, {shape, coordinates, results}};
+    sizes.columns = owners->inputs_steps.num_block;
+    sizes.rows = owners->results_steps.num_block;
+    over_parts = layer.owners->roles.b;
+    sizes.inputs = runtime::balanced_range(weights.in, shape.size(over_parts),
+                                           rank_within(shape, coordinates, over_parts));
+  } else {
+    auto const block = block_of(shape, coordinates, adjacency);
+    sizes.rows = block.rows.size();
+    sizes.columns = block.columns.size();
+    sizes.inputs = block_of(shape, coordinates, layer.input).columns;
+    over_parts = adjacency.layout.columns;
+    over_results = layer.input.layout.columns;
+    over_inputs = adjacency.layout.rows;
+  }
+  num_parts = shape.size(over_parts);
+  part = rank_within(shape, coordinates, over_parts);
+  for (int i = 0; i < num_parts; ++i)
+    part_counts.push_back(sizes.rows * runtime::balanced_range(weights.out, num_parts, i).size());
+  num_weights = num_padded(shape, coordinates, relations.weight);
+  num_comp = weights.num_bases > 0 ? num_padded(shape, coordinates, relations.comp) : 0;
+  gathers_weights = !owners && shape.size(pmm::group_axes) > 1;
+}
+
+void RelationScratchPlan::add(RelationSteps const& s, bool needs_input_gradient) {
+  auto const grow = [](std::int64_t& length, std::int64_t wanted) { length = std::max(length, wanted); };
+  auto const is_split = s.num_parts > 1;
+  auto const& weights = s.relations.weights;
+  auto const expanded = weights.expanded();
+  if (s.copies_input()) grow(input, s.sizes.num_inputs());
+  grow(products, s.sizes.num_products());
+  if (needs_input_gradient) grow(means_gradient, s.sizes.num_means());
+  if (is_split) grow(result, s.sizes.num_results());
+  if (is_split) grow(parts, s.sizes.num_results());
+  if (s.copies_result()) grow(in_part, s.num_in_part());
+  if (!weights.is_full()) grow(gradient, expanded.rows * expanded.columns);
+  if (s.gathers_weights) grow(weight_gradient, s.num_weights);
+  if (s.gathers_weights) grow(comp_gradient, s.num_comp);
+}
+
+void RelationScratchPlan::list(pmm::StepPlan& step) const {
+  for (auto const& [label, length] : {std::pair("orthant::models::relation_input", input),
+                                      {"orthant::models::relation_products", products},
+                                      {"orthant::models::relation_means_gradient", means_gradient},
+                                      {"orthant::models::relation_result", result},
+                                      {"orthant::models::relation_parts", parts},
+                                      {"orthant::models::relation_in_part", in_part},
+                                      {"orthant::models::relation_gradient", gradient},
+                                      {"orthant::models::relation_weight_gradient", weight_gradient},
+                                      {"orthant::models::relation_comp_gradient", comp_gradient}})
+    step.add_array(label, step.scalar_bytes(length));
+}
+
+RelationMemoryPlan memory_of(RelationSteps const& s) {
+  auto const& weights = s.relations.weights;
+  auto const expanded = weights.expanded();
+  return {s.sizes.num_means(), s.gathers_weights ? s.num_weights : 0, s.gathers_weights ? s.num_comp : 0,
+          weights.is_full() ? 0 : expanded.rows * expanded.columns};
+}
+
+RelationSteps relation_steps_of(pmm::StepPlan const& step, NetworkLayerPlan const& layer,
+                                NetworkEpochTraits const& traits, runtime::Wire wire) {
+  auto const cells = layer.owners ? cells_of(step, layer) : pmm::CellSizes();
+  return {step.shape(),
+          step.coordinates(),
+          layer,
+          cells,
+          {traits.num_pairs(layer.adjacency), traits.num_nonzeros(layer.adjacency)},
+          wire};
+}
+
+namespace {
+
+/// Parameters of a layer, with the padding of flat shards.
+void plan_parameter_calls(pmm::StepPlan& step, RelationSteps const& s, runtime::Operation operation) {
+  if (!s.gathers_weights) return;
+  for (auto const count : {s.num_weights, s.num_comp})
+    if (count > 0) step.add_call(operation, pmm::group_axes, step.scalar_bytes(count));
+}
+
+} // namespace
+
+void plan_relations(pmm::StepPlan& step, RelationSteps const& s) {
+  using runtime::Operation;
+  plan_parameter_calls(step, s, Operation::all_gather);
+  plan_expand_weights(step, s.relations.weights);
+  if (s.owners) plan_bring(step, s.owners->inputs);
+  plan_relation_product(step, s.adjacency, s.sizes);
+  auto const result_bytes = step.wire_bytes(s.sizes.num_results(), s.wire);
+  auto const part_bytes = step.wire_bytes(s.num_in_part(), s.wire);
+  if (s.num_parts > 1) {
+    pmm::plan_split_columns(step, s.sizes.rows, s.sizes.out);
+    step.add_call(Operation::reduce_scatter, s.over_parts, result_bytes, part_bytes);
+  }
+  if (s.owners) return plan_bring_back(step, s.owners->results);
+  if (s.num_in_part() > 0) step.add_call(Operation::all_reduce, s.over_results, part_bytes);
+}
+
+void plan_relations_backward(pmm::StepPlan& step, RelationSteps const& s, bool needs_input_gradient) {
+  using runtime::Operation;
+  if (s.owners) plan_bring(step, s.owners->results);
+  if (s.num_parts > 1) {
+    step.add_call(Operation::all_gather, s.over_parts, step.wire_bytes(s.sizes.num_results(), s.wire));
+    pmm::plan_split_columns(step, s.sizes.rows, s.sizes.out);
+  }
+  plan_relation_product_backward(step, s.adjacency, s.sizes, s.relations.weights, needs_input_gradient);
+  if (needs_input_gradient) {
+    if (s.owners)
+      plan_bring_back(step, s.owners->inputs);
+    else if (s.sizes.num_inputs() > 0)
+      step.add_call(Operation::all_reduce, s.over_inputs, step.wire_bytes(s.sizes.num_inputs(), s.wire));
+  }
+  plan_contract_gradient(step, s.relations.weights);
+  plan_parameter_calls(step, s, Operation::reduce_scatter);
+}
+
+void plan_relation_arrays(pmm::StepPlan& step, NetworkPlan const& plan, NetworkEpochTraits const& traits,
+                          runtime::Wire wire) {
+  RelationScratchPlan scratch;
+  for (std::size_t l = 0; l < plan.layers.size(); ++l) {
+    auto const& layer = plan.layers[l];
+    if (!layer.relations) continue;
+    auto const steps = relation_steps_of(step, layer, traits, wire);
+    scratch.add(steps, needs_input_gradient(plan, l));
+    auto const memory = memory_of(steps);
+    step.add_array("orthant::models::relation_means", step.scalar_bytes(memory.means));
+    step.add_array("orthant::models::relation_weight", step.scalar_bytes(memory.weight));
+    step.add_array("orthant::models::relation_comp", step.scalar_bytes(memory.comp));
+    step.add_array("orthant::models::relation_expanded", step.scalar_bytes(memory.expanded));
+  }
+  scratch.list(step);
+}
+
+void reserve_relations(pmm::WorkspacePlan& work, pmm::StepPlan const& step, NetworkPlan const& plan) {
+  for (auto const& layer : plan.layers) {
+    if (!layer.relations || !layer.owners) continue;
+    auto const steps = relation_steps_of(step, layer, NetworkEpochTraits(), runtime::Wire::native);
+    for (auto const* const rows : {&steps.owners->inputs_steps, &steps.owners->results_steps})
+      reserve_block_rows(work, *rows);
+  }
+}
+
+} // namespace orthant::models

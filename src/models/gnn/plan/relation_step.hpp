@@ -1,0 +1,105 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// The product with all relations of a layer, Q = sum_r A_r F W_r, on one rank (pmm/relations/relation_product.hpp has its local part).
+// F is gathered once, whatever the number of relations, and one sum is reduced. Only weights and their gradients grow with it.
+//
+//   pmm3d   P[c,-] := sum_r A_r[c,a] F[a,b] W_r[b,-]          partial over a and b
+//           Q[c,a] := P, summed over a in parts of its columns (reduce_scatter), then over b (all_reduce)
+//   rows    F_a := gather F     P := sum_r A_r[c,a] F_a W_r[b,-]     partial over a and b     P_b := sum over b, in parts of its columns
+//           Q := sum of P_b over a, to the owners of the rows (pmm/edges/edge_block.hpp, BlockRows)
+//
+// The backward pass gathers dP in the same way, and sums dF over c. With u = N D / P and u' = N D' / P words of F and of Q on one rank if
+// nothing were replicated, a rank sends in both passes, without weights:
+//
+//   pmm3d   2 (G_a - 1) G_b u' + 2 (G_b - 1) u' + 2 (G_c - 1) u
+//   rows    2 (G_c - 1) u + 2 (G_b - 1) G_a u' + 2 (G_a - 1) u' + 2 (1 - 1 / G_b) (u + u')
+//
+// In `pmm3d`, weights are flat-sharded over the whole group: one all_gather of the weights in a forward pass, one reduce_scatter of the
+// gradient. Without dF, the backward pass sends nothing for it. Source: derived for Orthant; arXiv 1703.06103, equation 2.
+
+#include "models/gnn/plan/epoch_traits.hpp"
+#include "models/gnn/plan/network_plan.hpp"
+#include "pmm/cost/step_plan.hpp"
+#include "pmm/edges/edge_block.hpp"
+#include "pmm/relations/relation_product.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace orthant::models {
+
+/// Pairs and entries of a block (pmm/relations/relation_block.hpp).
+struct RelationCounts {
+  std::int64_t pairs = 0, entries = 0;
+};
+
+struct RelationSteps {
+  /// `cells`: of this rank, in the schedule `rows`.
+  RelationSteps(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
+                NetworkLayerPlan const& layer, pmm::CellSizes const& cells, RelationCounts const& counts,
+                runtime::Wire wire);
+
+  /// Where the owners of rows exchange them, in the schedule `rows`.
+  struct Owners {
+    pmm::BlockRowsPlan inputs, results;
+    pmm::BlockRowsSteps inputs_steps, results_steps;
+  };
+
+  pmm::Placement adjacency;
+  RelationPlan relations;
+  pmm::RelationSizes sizes;
+  runtime::Wire wire;
+  std::optional<Owners> owners;
+  pmm::AxisSet over_parts;                // P is summed over it in parts of its columns
+  pmm::AxisSet over_results, over_inputs; // pmm3d: Q and dF are then summed over them
+  int num_parts = 1;                      // ranks of over_parts
+  std::vector<std::int64_t> part_counts;  // [num_parts] elements of P in each part
+  std::int64_t part = 0;                  // this rank's part
+  std::int64_t num_weights = 0,
+               num_comp = 0; // elements of the whole parameters, with the padding of flat shards
+  bool gathers_weights = false;
+
+  /// Elements of P's columns that are this rank's.
+  [[nodiscard]] std::int64_t num_in_part() const { return part_counts[static_cast<std::size_t>(part)]; }
+  [[nodiscard]] bool copies_input() const { return owners && owners->inputs_steps.has_copy(); }
+  [[nodiscard]] bool copies_result() const { return owners && owners->results_steps.has_copy(); }
+};
+
+/// Lengths of the arrays that all layers share.
+struct RelationScratchPlan {
+  std::int64_t input = 0;          // F, and dF, of the block
+  std::int64_t products = 0;       // Z, and dZ
+  std::int64_t means_gradient = 0; // dU
+  std::int64_t result = 0;         // P, and dP
+  std::int64_t parts = 0;          // P, part after part
+  std::int64_t in_part = 0;        // this rank's part, before its rows move to their owners
+  std::int64_t gradient = 0;       // dW
+  std::int64_t weight_gradient = 0, comp_gradient = 0; // of parameters, before they are summed
+
+  /// Raises each length to what a layer needs.
+  void add(RelationSteps const& steps, bool needs_input_gradient);
+  void list(pmm::StepPlan& step) const;
+};
+/// Lengths of the arrays of one layer.
+struct RelationMemoryPlan {
+  std::int64_t means = 0;            // U
+  std::int64_t weight = 0, comp = 0; // gathered parameters
+  std::int64_t expanded = 0;         // W, unless it is the parameter
+};
+[[nodiscard]] RelationMemoryPlan memory_of(RelationSteps const& steps);
+
+/// Steps of a layer of the whole graph on the rank of `step`.
+[[nodiscard]] RelationSteps relation_steps_of(pmm::StepPlan const& step, NetworkLayerPlan const& layer,
+                                              NetworkEpochTraits const& traits, runtime::Wire wire);
+
+/// List the forward and the backward pass.
+void plan_relations(pmm::StepPlan& step, RelationSteps const& steps);
+void plan_relations_backward(pmm::StepPlan& step, RelationSteps const& steps, bool needs_input_gradient);
+/// Lists the arrays that layers share, and the arrays of each layer.
+void plan_relation_arrays(pmm::StepPlan& step, NetworkPlan const& plan, NetworkEpochTraits const& traits,
+                          runtime::Wire wire);
+void reserve_relations(pmm::WorkspacePlan& work, pmm::StepPlan const& step, NetworkPlan const& plan);
+
+} // namespace orthant::models

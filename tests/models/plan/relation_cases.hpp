@@ -1,0 +1,45 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Cases of step_cases.hpp on a graph with relations.
+
+#include "models/plan/step_cases.hpp"
+
+#include <string>
+#include <vector>
+
+namespace orthant::testing {
+
+/// Networks on a graph with relations, in both schedules. They have no mini-batches.
+inline std::vector<StepCase> relation_cases() {
+  std::vector<StepCase> all;
+  auto const add = [&](std::string name, auto const& change) {
+    for (auto const schedule : {models::Schedule::pmm3d, models::Schedule::rows}) {
+      StepCase next;
+      next.name = name + ", " + std::string(name_of(schedule));
+      set_model(next.settings, models::Model::rgcn);
+      next.settings.set_layers(3, 9);
+      next.settings.dropout = 0;
+      next.settings.schedule = schedule;
+      next.recipe = GraphRecipe{
+          .num_vertices = 203, .num_edges = 900, .num_features = 13, .is_directed = true, .num_relations = 5};
+      change(next.settings);
+      all.push_back(std::move(next));
+    }
+  };
+  add("full weights", [](auto&) {});
+  add("bases, norm, residuals, dropout, trained features", [](auto& s) {
+    s.num_bases = 2;
+    s.norm = models::Norm::rms;
+    s.has_residuals = s.trains_features = true;
+    s.dropout = 0.4;
+  });
+  add("blocks, no bias, 16-bit wire", [](auto& s) {
+    s.num_blocks = 3;
+    s.has_bias = false;
+    s.wire = runtime::Wire::bf16;
+  });
+  return all;
+}
+
+} // namespace orthant::testing
