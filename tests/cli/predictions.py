@@ -175,9 +175,6 @@ def several_classes(ranks):
         write_npy(os.path.join(graph, "labels.npy"), (count, classes), "b", [(v + j) % 2 for v in range(count) for j in range(classes)])
         expect_success(1, ["partition", "--input", graph, "-o", store, "--random-split", "0.5,0.25,0.25"])
         runs = Evaluations(ranks, scratch, store, import_weights(tensors, scratch))
-        # The store has features in single precision.
-        wanted = flat([struct.unpack("<6f", struct.pack("<6f", *row)) for row in features])
-        logits = layer_outputs([wanted[6 * v:6 * v + 6] for v in range(count)], edges, tensors)[-1]
         indicators = [1 if z > 0 else 0 for z in flat(logits)]
         probabilities = [1 / (1 + math.exp(-z)) for z in flat(logits)]
         for path in runs.files("classes.npy"):

@@ -7,6 +7,7 @@ A file with a byte order mark, "\\r\\n", comments, repeats and self loops: its s
 """
 
 import collections
+import csv
 import gzip
 import json
 import os
@@ -91,6 +92,24 @@ def networks(ranks):
                 raise Failure(f"{model}: losses {found} and not {expected}")
 
 
+def predictions(ranks):
+    """Of vertices by their names."""
+    with tempfile.TemporaryDirectory() as folder:
+        def at(name):
+            return os.path.join(folder, name)
+        names = ["plain", 'with "quotes", a comma', "third"]
+        with open(at("t.tsv"), "w", encoding="utf-8") as file:
+            file.writelines(f"{names[v]}\tis\t{names[(v + 1) % 3]}\n" for v in range(3))
+        expect_success(1, ["partition", "--input", at("t.tsv"), "--format", "triples", "-o", at("t.h5"), "--random-features", "3",
+                           "--random-labels", "2", "--random-split", "0.4,0.3,0.3"])
+        expect_success(1, ["train", "--graph", at("t.h5"), "--epochs", "1", "--hidden", "4", "--save-weights", at("w.h5")])
+        done = expect_success(ranks, ["evaluate", "--graph", at("t.h5"), "--weights", at("w.h5"), "--predictions", at("p.csv")])
+        with open(at("p.csv"), encoding="utf-8", newline="") as file:
+            header, *rows = csv.reader(file)
+        require(header == ["vertex", "name", "class"] and [row[:2] for row in rows] == [[str(v), name] for v, name in enumerate(names)],
+                f"has {header}, {rows}", done)
+
+
 def mistakes(ranks):
     with tempfile.TemporaryDirectory() as folder:
         def at(name):
@@ -118,7 +137,7 @@ def mistakes(ranks):
 
 
 def main():
-    return attempt_all([(1, (stores,)), (1, (networks,)), (3, (networks,)), (3, (mistakes,))])
+    return attempt_all([(1, (stores,)), (1, (networks,)), (3, (networks,)), (2, (predictions,)), (3, (mistakes,))])
 
 
 if __name__ == "__main__":

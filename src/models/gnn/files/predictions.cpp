@@ -158,6 +158,7 @@ void write_predictions(pmm::ProcessGrid const& grid, graph::GraphStore const& st
   columns.num_classes = logits.extents().columns;
   columns.has_several_classes = store.facts().label_kind == graph::LabelKind::multi;
   columns.has_probabilities = has_probabilities;
+  columns.has_names = store.facts().has_vertex_names() && path.extension() == ".csv";
   if (embeddings != nullptr) columns.embedding_width = embeddings->extents().columns;
 
   RowsById<T> const logits_by_id(grid, store, logits);
@@ -175,7 +176,9 @@ void write_predictions(pmm::ProcessGrid const& grid, graph::GraphStore const& st
     auto const share = runtime::balanced_range(ids.size(), num_ranks, world.rank());
     auto const brought = logits_by_id.bring(ids);
     auto rows = runtime::together(world, [&] {
-      return rows_of(brought, {begin + share.begin, begin + share.end}, columns);
+      auto of_share = rows_of(brought, {begin + share.begin, begin + share.end}, columns);
+      if (columns.has_names) of_share.names = store.read_vertex_names(of_share.ids);
+      return of_share;
     });
     if (embeddings_by_id) rows.embeddings = embeddings_by_id->bring(ids);
     file->write(rows);

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -27,7 +28,7 @@ namespace orthant::models {
 //   .h5    /predictions   int32 [N]: the class; with several classes int8 [N x C]: 1 if the vertex has the class
 //          /probabilities [N x C], /embeddings [N x D] in the precision of the computation, if requested
 //   .npy   one array: the probabilities or the embeddings if requested, else the contents of /predictions
-//   .csv   header vertex,class[,p0,..][,e0,..], then a line per vertex; with several classes c0,.. replaces class
+//   .csv   header vertex[,name],class[,p0,..][,e0,..], then a line per vertex; with several classes c0,.. replaces class
 
 /// Columns of a file of predictions.
 struct PredictionColumns {
@@ -35,6 +36,7 @@ struct PredictionColumns {
   std::int64_t num_classes = 0;
   bool has_several_classes = false; // a vertex may have several classes
   bool has_probabilities = false;
+  bool has_names = false;           // of vertices; only .csv has them
   std::int64_t embedding_width = 0; // 0: no embeddings
 };
 
@@ -46,6 +48,7 @@ struct PredictionRows {
   std::vector<std::int8_t> indicators; // [ids x classes] 0 or 1, if it may have several
   std::vector<T> probabilities;        // [ids x classes] or empty
   std::vector<T> embeddings;           // [ids x width] or empty
+  std::vector<std::string> names;      // [ids] or empty
 };
 
 template<class T>

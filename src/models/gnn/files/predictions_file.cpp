@@ -132,6 +132,18 @@ void append(std::string& text, Number number) {
   text.append(digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr);
 }
 
+/// Appends a field of a CSV file, in quotes if it needs them (RFC 4180).
+void append_quoted(std::string& text, std::string const& field) {
+  if (field.find_first_of(",\"\r\n") == std::string::npos) {
+    text += field;
+    return;
+  }
+  text += '"';
+  for (auto const c : field)
+    text += c == '"' ? std::string("\"\"") : std::string(1, c);
+  text += '"';
+}
+
 template<class T>
 class CsvPredictions final : public PredictionFile<T> {
  public:
@@ -140,7 +152,7 @@ class CsvPredictions final : public PredictionFile<T> {
       : comm_(comm),
         columns_(columns),
         staged_(runtime::StagedFile::create(comm, path, purpose)) {
-    std::string header = "vertex";
+    std::string header = columns.has_names ? "vertex,name" : "vertex";
     auto const add = [&](char const* name, std::int64_t count) {
       for (std::int64_t j = 0; j < count; ++j)
         append(header += name, j);
@@ -180,6 +192,7 @@ class CsvPredictions final : public PredictionFile<T> {
     for (auto id = rows.ids.begin; id < rows.ids.end; ++id) {
       auto const row = static_cast<std::size_t>(id - rows.ids.begin);
       append(text, id);
+      if (columns_.has_names) append_quoted(text += ',', rows.names[row]);
       append_row(rows.classes, row);
       append_row(rows.indicators, row);
       append_row(rows.probabilities, row);
