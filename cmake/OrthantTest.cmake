@@ -21,7 +21,8 @@ set(ORTHANT_DEFAULT_DRIVERS
     graph.mistakes graph.metis
     cli.help cli.run cli.relations cli.samplers cli.terminal cli.combinations.pyg cli.combinations.few
     cli.checkpoints.goes_on cli.language_models.on_grids cli.language_models.goes_on
-    cli.study_points docs.snippet docs.checker docs.links extend.snippets examples.full_graph datasets.list datasets.karate datasets.cora slurm.trains
+    cli.study_points docs.snippet docs.checker docs.links extend.snippets examples.full_graph datasets.list datasets.karate datasets.cora datasets.wordnet datasets.wordnet_files
+    slurm.trains
     hygiene.folders hygiene.lengths hygiene.includes hygiene.names hygiene.kernels hygiene.format hygiene.text hygiene.checkers)
 
 # Drivers whose jobs mostly wait for one another, and which watch no clock: two of them run at a time.

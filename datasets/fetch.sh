@@ -44,7 +44,7 @@ known_names() {
 # them is the graph (input), how it is partitioned (options), and what to expect.
 load_recipe() { # NAME
   name=$1 base_url='' input=. edges=- licence='' download=-
-  archives=() options=()
+  archives=() options=() programs=()
   unset -f prepare
   unset counts
   declare -gA counts=()
@@ -119,6 +119,11 @@ unpack() { # ARCHIVE FOLDER
       need tar
       tar -xzf "$1" -C "$2" --no-same-owner >"$log" 2>&1 || status=$?
       ;;
+    *.deb)
+      need ar
+      need xz
+      { ar p "$1" data.tar.xz | tar -xJ -C "$2" --no-same-owner; } >"$log" 2>&1 || status=$?
+      ;;
     *) ln -s "$(realpath "$1")" "$2/" || status=$? ;;
   esac
   [ "$status" = 0 ] ||
@@ -131,7 +136,8 @@ unpack_all() { # FOLDER
   [ ! -d "$1" ] || [ -n "$force" ] || return 0
   rm -rf "$1" "$1.partial"
   mkdir -p "$1.partial" || fail "cannot make the folder $1.partial"
-  local file
+  local file program
+  for program in "${programs[@]}"; do need "$program"; done
   for file in "${archives[@]}"; do
     fetch_archive "$file"
     printf 'unpacking %s\n' "$archive"

@@ -89,8 +89,8 @@ def part_data_set(name):
     text = fetch(name, "--output", "out", *options, ORTHANT=f"{MPIRUN} 2 {ORTHANT}" if name == "cora" else ORTHANT)
     check("as expected: " in text and text.endswith(f"{store} is complete\n"), text)
     check_store(store, counts)
-    features = ("--trainable-features",) if name == "ogbn-proteins" else ()
-    text = orthant("train", "--graph", store, "--epochs", "1", "--layers", "2", "--hidden", "8", *features)
+    network = {"ogbn-proteins": ("--trainable-features",), "wordnet": ("--model", "rgcn")}.get(name, ())
+    text = orthant("train", "--graph", store, "--epochs", "1", "--layers", "2", "--hidden", "8", *network)
     check(re.search(r"last epoch +[01][.][0-9]+", text), text)
 
 
@@ -256,7 +256,7 @@ def part_download():
 
 def require_programs():
     in_zip = PART in ("mistakes", "download", "Reddit") or PART.startswith("ogbn")
-    for program in ["unzip"] * in_zip + ["curl"] * (PART == "download"):
+    for program in ["unzip"] * in_zip + ["curl"] * (PART == "download") + ["ar", "xz"] * (PART == "wordnet"):
         if not shutil.which(program):
             print(program, "is not installed")
             sys.exit(SKIPPED)

@@ -202,6 +202,40 @@ def cora(folder):
     return counts(edges, 20, 3)
 
 
-WRITERS = {"ogbn-arxiv": ogbn_arxiv, "ogbn-products": ogbn_products, "ogbn-proteins": ogbn_proteins,
+def wordnet_line(offset, kind, lexicographer_file, pointers, gloss):
+    """A line of wndb(5WN), of one word; pointers are (symbol, offset, part of speech)."""
+    frames = " 01 + 02 00" if kind == "v" else ""
+    listed = "".join(f" {symbol} {target:08d} {part} 0000" for symbol, target, part in pointers)
+    return f"{offset:08d} {lexicographer_file:02d} {kind} 01 word 0 {len(pointers):03d}{listed}{frames} | {gloss}  \n"
+
+
+def wordnet(folder):
+    """A Debian package: an archive of ar, whose member data.tar.xz has the files. Synsets of the four parts of speech in turn."""
+    draw = random.Random(10)
+    edges = {(u, v) for u, v in random_edges(10) if NUM_VERTICES - 1 not in (u, v)}  # the last synset has no pointers
+    symbol = {e: draw.choice(["@", "~", "+", "#m", "\\"]) for e in sorted(edges)}
+    texts = dict.fromkeys("nvar", "  1 This software and database is being provided to you\n")
+    for u in range(NUM_VERTICES):
+        part = "nvar"[u % 4]
+        pointers = [(symbol[e], 100 + e[1], "nvar"[e[1] % 4]) for e in sorted(edges) if e[0] == u for _ in range(2)]
+        kind = "s" if u % 8 == 2 else part
+        texts[part] += wordnet_line(100 + u, kind, 44 if u == 3 else u % 45, pointers, "a gloss; \"an example | of it\"")
+    files = io.BytesIO()
+    with tarfile.open(fileobj=files, mode="w:xz") as archive:
+        for part, suffix in zip("nvar", ("noun", "verb", "adj", "adv")):
+            member = tarfile.TarInfo(f"./usr/share/wordnet/data.{suffix}")
+            member.size = len(texts[part])
+            archive.addfile(member, io.BytesIO(texts[part].encode()))
+    with open(os.path.join(folder, "wordnet-base_3.0-37_all.deb"), "wb") as file:
+        file.write(b"!<arch>\n")
+        for name, content in (("debian-binary", b"2.0\n"), ("data.tar.xz", files.getvalue())):
+            file.write(f"{name:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(content):<10}`\n".encode())
+            file.write(content + b"\n" * (len(content) % 2))
+    tenth = NUM_VERTICES // 10
+    parts = [range(tenth), range(tenth), range(NUM_VERTICES - 2 * tenth)]
+    return counts(edges, 256, 45, parts, is_directed=True)
+
+
+WRITERS = {"wordnet": wordnet, "ogbn-arxiv": ogbn_arxiv, "ogbn-products": ogbn_products, "ogbn-proteins": ogbn_proteins,
            "ogbn-papers100M": ogbn_papers100M, "Reddit": Reddit, "isolate-3-8M": isolate_3_8M,
            "products-14M": products_14M, "europe_osm": europe_osm, "cora": cora}

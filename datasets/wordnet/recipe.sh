@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+base_url=http://deb.debian.org/debian/pool/main/w/wordnet
+archives=(wordnet-base_3.0-37_all.deb)
+input=graph
+options=(--self-loops drop) # convert.py gives one to each synset without pointers
+licence='WordNet 3.0'
+download='6.5 MB'
+edges=377592
+counts=([vertices]=117659 [nonzeros]=482202 [features]=256 [classes]=45 [train]=11765 [valid]=11765 [test]=94129)
+programs=(python3)
+
+prepare() { # FOLDER
+  python3 "$here/wordnet/convert.py" "$1/usr/share/wordnet" "$1/graph"
+}
