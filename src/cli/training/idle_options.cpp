@@ -98,13 +98,15 @@ void add_operator(List& list, TrainOptions const& o, models::ModelTraits const& 
   if (traits.begins_dense() || reads_edges || traits.has_powers || traits.own || traits.has_relations)
     list.push_back({"order", fmt::format("--model {} always multiplies in the same order", o.model),
                     [](auto& options) { options.order = "auto"; }});
+  if (traits.has_relations)
+    list.push_back({"gather", "--model rgcn moves all rows", [](auto& options) { options.gather = "all"; }});
   auto const is_of_links = o.task == "links";
   if ((traits.needs_owners() || is_of_links) && o.schedule == "pmm3d")
     list.push_back({"schedule",
                     fmt::format("{} {} needs --schedule rows, which is used instead",
                                 is_of_links ? "--task" : "--model", is_of_links ? o.task : o.model),
                     [](auto& options) { options.schedule = "rows"; }});
-  else if (o.schedule == "pmm3d")
+  else if (o.schedule == "pmm3d" && !traits.has_relations)
     list.push_back(
         {"gather", "--schedule pmm3d moves whole blocks", [](auto& options) { options.gather = "auto"; }});
 }

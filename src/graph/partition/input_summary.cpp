@@ -224,10 +224,10 @@ Estimate estimate_partition(runtime::Communicator const& comm, GraphSource const
                                    : facts.label_kind == LabelKind::single ? 8
                                                                            : 2 * facts.num_classes;
   constexpr std::string_view features = "the bytes of the features";
-  auto const feature_bytes = // half of a product that fits, so that sums also fit
+  auto const feature_bytes = // a part of a product that fits, so that sums also fit
       facts.feature_kind == FeatureKind::dense
-          ? checked_product(checked_product(facts.num_vertices, facts.num_features, features), 8, features) /
-                2
+          ? checked_product(checked_product(facts.num_vertices, facts.num_features, features), 16, features) /
+                (facts.features_have_remainders ? 2 : 4)
           : 0;
   auto const rows =
       checked_product(facts.num_vertices, vertex_bytes + label_bytes, "the bytes of the labels");

@@ -213,8 +213,8 @@ bool find_dgl_archives(Path const& folder, GraphFiles& files) {
   return true;
 }
 
-/// The lists or masks of a split if at least one of them exists. One of train alone leaves the other parts empty; else missing ones are
-/// also named.
+/// The lists or masks of a split if at least one of them exists. If only train exists, the other parts are empty.
+/// Otherwise missing files are named as well, so that they are reported.
 std::optional<GraphFiles::Lists> find_split_arrays(Path const& folder, std::string const& kind) {
   auto const file = [&](char const* part) { return part + ("_" + kind + ".npy"); };
   auto const train = file("train");

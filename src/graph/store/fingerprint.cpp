@@ -25,7 +25,8 @@ std::uint64_t hash_of(std::string_view text) {
 /// Hash of the facts that do not depend on the order of the vertices.
 std::uint64_t hash_of_facts(StoreFacts const& facts) {
   auto json = nlohmann::json::parse(facts.to_json());
-  for (auto const* key : {"permutation", "seed", "num_clusters", "name", "format"})
+  for (auto const* key :
+       {"permutation", "seed", "num_clusters", "name", "format", "features_have_remainders"})
     json.erase(key);
   auto hash = hash_of(json.dump());
   for (std::size_t i = 0; i < facts.relations.size(); ++i)

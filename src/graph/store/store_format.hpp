@@ -117,7 +117,7 @@ struct StoreFacts {
   std::int64_t num_features = 0;
   std::int64_t num_feature_entries = 0;  // sparse only
   bool features_have_values = false;     // sparse only; false: every stored entry is 1
-  bool features_have_remainders = false; // dense only: there are remainders in fp64 of what fp32 rounds off
+  bool features_have_remainders = false; // dense only: fp32 remainders of fp64 features are stored
   LabelKind label_kind = LabelKind::none;
   std::int64_t num_classes = 0;
   std::int64_t num_labelled = 0;

@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// An optional value on the heap.
+// An optional value in memory of its own. Unlike std::optional it keeps objects small if most of them have no value.
 
 #include <memory>
 #include <utility>

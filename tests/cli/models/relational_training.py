@@ -298,6 +298,7 @@ def mistakes_are_named(ranks):
         expect_mistake(ranks, [*train, path("plain.h5")], "--model rgcn needs a graph with relations")
         expect_mistake(ranks, [*train, path("g.h5"), "--bases", "2", "--blocks", "2"], "--bases and --blocks are two ways")
         expect_mistake(ranks, [*train, path("g.h5"), "--mode", "minibatch"], "--model rgcn has no mini-batches so far")
+        expect_mistake(ranks, [*train, path("g.h5"), "--bases", "4"], "--bases 4 for 3 relations shares nothing")
         tensors = drawn_tensors("full", NUM_RELATIONS)
         for change, pattern in (({"layer1.root": None}, "there is no layer1.root"),
                                 ({"layer0.bias": [0.0] * 3}, r"'layer0.bias' has the shape \[3\]; .* it is \[8\]"),

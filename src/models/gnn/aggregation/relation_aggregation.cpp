@@ -125,6 +125,9 @@ void RelationAggregation<T>::sum_gradient(DefaultExec const& exec, Vector<T> con
                                           pmm::DistMatrix<T> const& shard) const {
   if (!s_.gathers_weights) return;
   auto const count = shard.block().num_padded;
+  auto const& [rows, columns] = shard.extents();
+  auto const padding = count * grid_.size(pmm::group_axes) - rows * columns;
+  if (padding > 0) Kokkos::deep_copy(exec, part_of(partial, rows * columns, padding), T{0});
   runtime::reduce_scatter(exec, grid_.group(), part_of(partial, 0, count * grid_.size(pmm::group_axes)),
                           part_of(shard.storage(), 0, count));
 }
@@ -144,7 +147,9 @@ void RelationAggregation<T>::backward(DefaultExec const& exec, pmm::DistMatrix<T
   }
   auto const weight_gradient = s_.gathers_weights ? part_of(weight_gradient_, 0, s_.num_weights)
                                                   : parameters_.weight_gradient.storage();
-  auto const gradient = weights.is_full() ? weight_gradient : gradient_;
+  auto const expanded = weights.expanded();
+  auto const gradient =
+      weights.is_full() ? weight_gradient : part_of(gradient_, 0, expanded.rows * expanded.columns);
   auto const df = !needs_input_gradient_ ? Vector<T>()
                   : s_.copies_input()    ? part_of(input_, 0, s_.sizes.num_inputs())
                                          : part_of(to.storage(), 0, s_.sizes.num_inputs());

@@ -186,13 +186,11 @@ WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesyst
     }
     std::vector<pmm::Heads> heads; // [layers]; empty without attention
     for (auto layer = 0;; ++layer) {
-      auto const name = fmt::format("layer{}.weight", layer);
       // All weights of relations lie one below the other; that of the vertex itself has a layer's widths.
-      auto const weight =
-          weight_extents(file, path, has_relations ? fmt::format("layer{}.self_weight", layer) : name);
+      auto const name = fmt::format("layer{}.{}", layer, has_relations ? "self_weight" : "weight");
+      auto const weight = weight_extents(file, path, name);
       if (!weight && layer == 0)
-        runtime::throw_user("{} holds no weights: there is no /parameters/layer0.weight in it",
-                            path.string());
+        runtime::throw_user("{} holds no weights: there is no {} in it", path.string(), array_of(name));
       if (!weight) break;
       require_fits(name, (*weight)[0]);
       if (facts.widths.empty()) facts.widths.push_back((*weight)[0]);

@@ -133,6 +133,9 @@ class ImportedLayers {
     }
     if (layer.num_bases > 0 && layer.num_blocks > 0)
       throw_user("{}: layer{} has bases and blocks", path_, number);
+    if (layer.num_blocks > 0 && (layer.in % layer.num_blocks != 0 || layer.out % layer.num_blocks != 0))
+      throw_user("{}: '{}' has {} blocks, which do not divide the widths of layer{}.root [{}, {}]", path_,
+                 layer.tensors.at("weight")->name, layer.num_blocks, number, layer.in, layer.out);
     for (auto const& [part, tensor] : layer.tensors)
       if (auto const wanted = torch_shape_of(layer, part); tensor->shape != wanted)
         throw_user("{}: '{}' has the shape [{}]; beside layer{}.root [{}, {}] it is [{}]", path_,
@@ -146,6 +149,9 @@ class ImportedLayers {
     if (before.num_relations != layer.num_relations)
       throw_user("{}: layer{} has {} relations, and the layer before it {}", path_, number,
                  layer.num_relations, before.num_relations);
+    if (before.num_bases != layer.num_bases)
+      throw_user("{}: layer{} has {} bases, and the layer before it {}", path_, number, layer.num_bases,
+                 before.num_bases);
     if (before.tensors.contains("bias") != layer.tensors.contains("bias"))
       throw_user("{}: either all layers have a bias or none", path_);
   }
@@ -241,7 +247,9 @@ void export_relation_weights(Hdf5File const& file, std::filesystem::path const& 
     layer.num_bases = number("bases");
     layer.num_relations = layer.num_bases > 0 ? file.extents(array_of(parameter_of(l, "comp")))[0]
                                               : weight[0] / std::max<std::int64_t>(1, layer.in);
-    layer.num_blocks = weight[1] == layer.out ? 0 : layer.out / std::max<std::int64_t>(1, weight[1]);
+    layer.num_blocks = number("blocks");
+    if (layer.num_blocks > 0 && (layer.in % layer.num_blocks != 0 || layer.out % layer.num_blocks != 0))
+      layer.num_blocks = 0;
     for (auto const& [part, ours] : parts) {
       auto const array = array_of(parameter_of(l, part));
       if (!file.contains(array)) continue;

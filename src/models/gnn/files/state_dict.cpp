@@ -370,7 +370,7 @@ void export_weights(runtime::Communicator const& comm, std::filesystem::path con
     if (model == Model::rgcn) return export_relation_weights(file, weights, metadata_of(file), output);
     if (std::ranges::find(models_with_names, model) == models_with_names.end())
       throw_user("{}: weights of --model {} have no names of PyTorch Geometric here: export-weights takes "
-                 "those of gcn, sage, graphconv and gin",
+                 "those of gcn, sage, graphconv, gin and rgcn",
                  weights.string(), name_of(model));
     TorchNames const names{model, num_layers_of(has), norm_of(has)};
     auto const parameters = parameters_in(file, weights, names);

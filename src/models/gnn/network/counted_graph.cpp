@@ -64,7 +64,8 @@ Exactness exactness_without_counts(pmm::GridShape const& shape, NetworkPlan cons
                                    NetworkSettings const& settings) {
   if (is_alone(shape)) return Exactness::exact;
   if (predicts_links(settings) || has_relayouts(plan)) return Exactness::about;
-  auto const is_between_owners = plan.layers.front().owners.has_value();
+  auto const& first = plan.layers.front();
+  auto const is_between_owners = first.owners && !first.relations; // with relations all rows move
   return is_between_owners && settings.gather != pmm::Gather::all ? Exactness::at_most : Exactness::exact;
 }
 
@@ -76,7 +77,7 @@ CountedGraph::CountedGraph(graph::GraphStore const& store, pmm::GridShape const&
       settings_(settings) {
   if (is_alone(shape)) return;
   auto const& owners = plan.layers.front().owners;
-  if (owners && settings.gather != pmm::Gather::all)
+  if (owners && !plan.layers.front().relations && settings.gather != pmm::Gather::all)
     needed_ = count_needed(store, shape, owners->roles, settings.gather);
   if (!has_relayouts(plan)) return;
   auto const n = store.facts().num_vertices;

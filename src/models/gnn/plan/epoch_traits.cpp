@@ -63,11 +63,13 @@ NetworkEpochTraits traits_of(graph::StoreFacts const& facts, pmm::GridShape cons
                          features = plan.features()](pmm::Placement const& placement) {
     return even_share(placement == features ? in_features : in_adjacency, shape, placement.layout);
   };
-  // At most: each entry has a pair of its own.
-  traits.num_pairs = [=, num_relations = facts.num_relations(),
-                      num_nonzeros = traits.num_nonzeros](pmm::Placement const& placement) {
-    return std::min(num_nonzeros(placement),
-                    num_relations * block_of(shape, coordinates, placement).rows.size());
+  // As if the entries of each relation were spread evenly, and met different rows as far as there are any.
+  traits.num_pairs = [=, relation_entries = facts.relation_entries](pmm::Placement const& placement) {
+    auto const num_rows = block_of(shape, coordinates, placement).rows.size();
+    auto num_pairs = std::int64_t{0};
+    for (auto const count : relation_entries)
+      num_pairs += std::min(num_rows, even_share(count, shape, placement.layout));
+    return num_pairs;
   };
   auto const sizes_between = [=, has_two_orders = facts.has_two_orders()](pmm::Placement const& input,
                                                                           pmm::Placement const& output,

@@ -258,6 +258,7 @@ NetworkPlan with_num_vertices(NetworkPlan plan, std::int64_t num_vertices) {
 }
 
 NetworkPlan plan_of_batch(NetworkPlan const& plan, std::int64_t num_vertices) {
+  ORTHANT_REQUIRE(!plan.layers.front().relations, "batches have no relations");
   auto of_batch = with_num_vertices(plan, num_vertices);
   if (of_batch.trained_features) {
     of_batch.trained_features->picks_rows = true;

@@ -44,8 +44,6 @@ namespace orthant::models {
 
 struct Convolution;
 
-// An optional value in memory of its own. Unlike std::optional it keeps objects small if most of them have no value.
-
 // Attention over neighbors, before a graph is known. With H heads of d columns each, the columns of U = F W are those
 // of head 0, of head 1, ..:
 //

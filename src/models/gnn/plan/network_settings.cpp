@@ -209,6 +209,10 @@ void require_relations(graph::StoreFacts const& facts, NetworkSettings const& se
   if (settings.num_bases > 0 && settings.num_blocks > 0)
     runtime::throw_user(
         "--bases and --blocks are two ways to share the weights of relations: leave one of them out");
+  if (settings.num_bases > facts.num_relations())
+    runtime::throw_user(
+        "--bases {} for {} relations shares nothing: give fewer, or 0 for a weight per relation",
+        settings.num_bases, facts.num_relations());
   if (settings.edge_dropout > 0)
     runtime::throw_user("--edge-dropout is not built for --model rgcn so far: leave it out");
   if (predicts_links(settings))

@@ -39,7 +39,7 @@ struct RelationSteps {
   /// `cells`: of this rank, in the schedule `rows`.
   RelationSteps(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
                 NetworkLayerPlan const& layer, pmm::CellSizes const& cells, RelationCounts const& counts,
-                runtime::Wire wire);
+                runtime::Wire of_messages);
 
   /// Where the owners of rows exchange them, in the schedule `rows`.
   struct Owners {
