@@ -181,6 +181,44 @@ TEST(NetworkStepOfAGrid, SumsOver1024RanksAreTheClosedForms) {
   EXPECT_EQ(totals.counted.at("group"), 1024 * 2 * 8); // squared norms of two weights
 }
 
+/// Two layers of relations, 64-32-16 wide, without weights of the vertex itself, on X x Y x Z = 4 x 2 x 4.
+GridTotals totals_of_relations(models::Schedule schedule, std::int64_t num_relations) {
+  models::NetworkSettings settings;
+  settings.has_bias = false;
+  settings.schedule = schedule;
+  models::NetworkShape shape;
+  shape.num_vertices = TwoLayers::n;
+  shape.widths = {64, 32, 16};
+  shape.relations.num_relations = num_relations;
+  shape.schedule = schedule;
+  auto const plan = models::plan_network(shape, models::ProductOrder::automatic);
+  return totals_of({1, 4, 2, 4}, plan, settings, {});
+}
+
+// gnn/plan/relation_step.hpp: words of activations do not depend on the number of relations.
+TEST(NetworkStepOfAGrid, SentBytesOfRelationsAreTheClosedForms) {
+  constexpr auto n = TwoLayers::n;
+  for (auto const num_relations : {1, 5, 40}) {
+    SCOPED_TRACE(num_relations);
+    auto const planes = totals_of_relations(models::Schedule::pmm3d, num_relations).sent;
+    // Layer 0, a = x, b = y, c = z: 2 (Ga-1) Gb u' along x, 2 (Gb-1) u' along y, and no dF.
+    // Layer 1, a = z, b = x, c = y: 2 (Ga-1) Gb u' along z, 2 (Gb-1) u' along x, 2 (Gc-1) u along y.
+    // Loss: logits [y,z], along z three numbers a row, on 4 copies of the rows; along y a double, on all ranks.
+    EXPECT_EQ(planes.at("x"), 4 * (2 * 3 * 2 * n * 32 + 2 * 3 * n * 16));
+    EXPECT_EQ(planes.at("y"), 4 * (2 * 1 * n * 32 + 2 * 1 * n * 32) + 8 * 32 * 2 * 1 / 2);
+    EXPECT_EQ(planes.at("z"), 4 * (2 * 3 * 4 * n * 16 + 2 * 3 * 3 * n * 4));
+
+    auto const owners = totals_of_relations(models::Schedule::rows, num_relations).sent;
+    // (a, b, c) = (x, y, z) in both layers. Layer 0 sends no dF. The parameters are gathered and their gradients summed over all axes.
+    auto const numbers = std::int64_t{num_relations} * (64 * 32 + 32 * 16);
+    auto const over_c = 3 * n * 64 + 2 * 3 * n * 32;
+    auto const over_b = 2 * 1 * 4 * n * (32 + 16) + n * (64 + 2 * 32) / 2 + n * (2 * 32 + 2 * 16) / 2;
+    auto const over_a = 2 * 3 * n * (32 + 16);
+    EXPECT_EQ(owners.at("x") + owners.at("y") + owners.at("z"),
+              4 * (over_c + over_b + over_a) + 4 * 2 * numbers * 31);
+  }
+}
+
 // Sent: an all_reduce over G ranks sends 2 (G-1)/G of what it counts, a gather or reduce_scatter (G-1)/G
 // (docs/design.md 2.2: 4 (Ga-1) u + 2 (Gb-1) u' + 2 (Gc-1) u of a layer in the middle).
 TEST(NetworkStepOfAGrid, SentBytesOf1024RanksAreTheClosedForms) {
