@@ -174,14 +174,17 @@ std::string describe_weights(std::string const& path, models::WeightsFacts const
   fmt::format_to(out, "model       {}, {} layers {}\n",
                  file.contains_attribute("/", "model") ? file.read_text("/", "model") : "gcn (not recorded)",
                  facts.widths.size() - 1, widths_text(facts));
-  fmt::format_to(out, "parts       bias {}, norm {}, residual {}, jump {}, feature norm {}{}\n",
+  auto const shared = facts.num_bases > 0    ? fmt::format(", {} bases", facts.num_bases)
+                      : facts.num_blocks > 0 ? fmt::format(", {} blocks", facts.num_blocks)
+                                             : std::string();
+  fmt::format_to(out, "parts       bias {}, norm {}, residual {}, jump {}, feature norm {}{}{}\n",
                  facts.has_bias ? "yes" : "no", models::name_of(facts.norm),
                  models::name_of_residuals(facts.has_residuals, facts.projects_residuals),
                  models::name_of(facts.jump),
                  !facts.feature_norm                               ? "not recorded"
                  : *facts.feature_norm == models::FeatureNorm::row ? "row"
                                                                    : "none",
-                 facts.has_features ? ", trained features" : "");
+                 facts.has_features ? ", trained features" : "", shared);
   if (file.contains_attribute("/", "dense_libraries"))
     fmt::format_to(out, "multiplied  by {}\n", names_of_libraries(file.read_text("/", "dense_libraries")));
   text += parameters_text(file);

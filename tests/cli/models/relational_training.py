@@ -323,6 +323,8 @@ def weights_go_to_pytorch_geometric_and_back(ranks):
                                    "--compute-dtype", "fp64", "--save-weights", path("w.h5"), "--force", *share])
             expect_success(ranks, ["export-weights", path("w.h5"), "-o", path("w.safetensors"), "--force"])
             expect_success(ranks, ["import-weights", path("w.safetensors"), "-o", path("back.h5"), "--force"])
+            done = expect_success(ranks, ["info", path("back.h5")])
+            require(not share or f", {share[1]} {share[0][2:]}" in done.stdout, f"does not know {share}", done)
             losses = []
             for weights in ("w.h5", "back.h5"):
                 done = expect_success(ranks, ["evaluate", "--graph", path("g.h5"), "--weights", path(weights), "--compute-dtype", "fp64",
