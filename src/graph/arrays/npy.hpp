@@ -47,6 +47,7 @@ class NpyArray {
   /// "<i8", "|u1", ..
   [[nodiscard]] std::string const& type() const { return type_; }
   /// False for bool: a mask in place of ids is a mistake.
+  [[nodiscard]] bool is_fp64() const { return type_[1] == 'f' && element_bytes_ == 8; }
   [[nodiscard]] bool is_integer() const { return type_[1] == 'i' || type_[1] == 'u'; }
   [[nodiscard]] std::string const& name() const { return bytes_->name(); }
   [[nodiscard]] bool has_random_access() const { return bytes_->has_random_access(); }

@@ -132,7 +132,7 @@ class NpyFeatureStream final : public FeatureStream {
   NpyFeatureStream(OpenArray const& features, Range rows, std::int64_t batch_rows)
       : array_(features()),
         cursor_(rows, batch_rows),
-        is_double_(array_.element_bytes() == 8 && !array_.is_integer()) {}
+        is_double_(array_.is_fp64()) {}
 
   Progress progress() const override { return cursor_.progress_of(array_); }
 

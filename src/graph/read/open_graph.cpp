@@ -208,7 +208,7 @@ void Opener::build_features() {
     auto const rows = npy_share(head, num_vertices, share);
     parts.features = {FeatureKind::dense, head.shape()[1],
                       [=](std::int64_t batch_rows) { return read_npy_features(array, rows, batch_rows); },
-                      head.element_bytes() == 8 && !head.is_integer()};
+                      head.is_fp64()};
   } else if (attributes.sparse) {
     auto const arrays = *attributes.sparse;
     auto const num_columns = attributes.num_sparse_columns;

@@ -28,21 +28,10 @@ LocalPass pass_of_zeros(std::int64_t bytes) {
 
 LocalProduct sparse(char const* formula, Form form, Placement const& left, std::int64_t m, std::int64_t n,
                     std::int64_t k, std::int64_t num_nonzeros) {
-  LocalProduct product;
-  product.formula = formula;
-  product.form = form;
+  auto product = dense_product(formula, form, m, n, k);
   product.left = left;
   product.is_sparse = true;
-  product.m = m;
-  product.n = n;
-  product.k = k;
   product.num_nonzeros = num_nonzeros;
-  return product;
-}
-
-LocalProduct dense(char const* formula, Form form, std::int64_t m, std::int64_t n, std::int64_t k) {
-  auto product = sparse(formula, form, {{{}, {}}, {m, k}}, m, n, k, 0);
-  product.is_sparse = false;
   return product;
 }
 
@@ -102,7 +91,7 @@ void relation_product_backward(DefaultExec const& exec, runtime::Instruments& in
 void plan_relation_product(StepPlan& step, Placement const& adjacency, RelationSizes const& s) {
   auto const width = s.inputs.size();
   step.add_product(sparse("U = S F", Form::product, adjacency, s.pairs, width, s.columns, s.entries));
-  step.add_product(dense("Z = U W", Form::product, s.pairs, s.out, width));
+  step.add_product(dense_product("Z = U W", Form::product, s.pairs, s.out, width));
   step.add_product(sparse("P = G Z", Form::product, adjacency, s.rows, s.out, s.pairs, s.pairs));
 }
 
@@ -112,9 +101,9 @@ void plan_relation_product_backward(StepPlan& step, Placement const& adjacency, 
   auto const all = shape.expanded();
   step.add_product(sparse("dZ = G^T dP", Form::right_grad, adjacency, s.pairs, s.out, s.rows, s.pairs));
   step.add_pass(pass_of_zeros(step.scalar_bytes(all.rows * all.columns)));
-  step.add_product(dense("dW = U^T dZ", Form::right_grad, width, s.out, s.pairs));
+  step.add_product(dense_product("dW = U^T dZ", Form::right_grad, width, s.out, s.pairs));
   if (!needs_input_gradient) return;
-  step.add_product(dense("dU = dZ W^T", Form::left_grad, s.pairs, width, s.out));
+  step.add_product(dense_product("dU = dZ W^T", Form::left_grad, s.pairs, width, s.out));
   step.add_product(sparse("dF = S^T dU", Form::right_grad, adjacency, s.columns, width, s.pairs, s.entries));
 }
 

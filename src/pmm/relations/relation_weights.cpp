@@ -33,20 +33,32 @@ struct BasisMatrices {
   [[nodiscard]] std::int64_t flops() const { return 2 * relations * bases * size; }
 };
 
-LocalProduct product_of(char const* formula, Form form, std::int64_t m, std::int64_t n, std::int64_t k) {
+/// Calls body(place in W, place in the blocks or -1) for all elements of W, in kernels. Counts as a pass.
+template<class T, class Body>
+void for_each_element(DefaultExec const& exec, runtime::Instruments& instruments,
+                      RelationWeights const& shape, Body const& body) {
+  BlockPlaces const place{shape.in, shape.out, shape.num_blocks};
+  auto const out = shape.out;
+  instruments.passes.add(pass_of_blocks(shape, sizeof(T)));
+  Kokkos::parallel_for(
+      "orthant::pmm::relation_blocks",
+      Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, shape.num_relations * shape.in * out),
+      KOKKOS_LAMBDA(std::int64_t i) { body(i, place(i / out, i % out)); });
+}
+
+} // namespace
+
+LocalProduct dense_product(char const* formula, Form form, std::int64_t m, std::int64_t n, std::int64_t k) {
   auto const is_transposed = form == Form::right_grad;
-  Placement const left{{{}, {}}, {is_transposed ? k : m, is_transposed ? m : k}};
   LocalProduct product;
   product.formula = formula;
   product.form = form;
-  product.left = left;
+  product.left = {{{}, {}}, {is_transposed ? k : m, is_transposed ? m : k}};
   product.m = m;
   product.n = n;
   product.k = k;
   return product;
 }
-
-} // namespace
 
 template<class T>
 void expand_weights(DefaultExec const& exec, runtime::Instruments& instruments, RelationWeights const& shape,
@@ -57,15 +69,10 @@ void expand_weights(DefaultExec const& exec, runtime::Instruments& instruments, 
     return local_gemm<T>(exec, 1, Transpose::no, as_matrix(comp, s.relations, s.bases), Transpose::no,
                          as_matrix(weight, s.bases, s.size), 0, as_matrix(expanded, s.relations, s.size));
   }
-  BlockPlaces const place{shape.in, shape.out, shape.num_blocks};
-  auto const out = shape.out;
-  instruments.passes.add(pass_of_blocks(shape, sizeof(T)));
-  Kokkos::parallel_for(
-      "orthant::pmm::relation_blocks",
-      Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, shape.num_relations * shape.in * out),
-      KOKKOS_LAMBDA(std::int64_t i) {
-        auto const from = place(i / out, i % out);
-        expanded(static_cast<std::size_t>(i)) = from < 0 ? T{0} : weight(static_cast<std::size_t>(from));
+  for_each_element<T>(
+      exec, instruments, shape, KOKKOS_LAMBDA(std::int64_t i, std::int64_t in_blocks) {
+        expanded(static_cast<std::size_t>(i)) =
+            in_blocks < 0 ? T{0} : weight(static_cast<std::size_t>(in_blocks));
       });
 }
 
@@ -83,15 +90,10 @@ void contract_gradient(DefaultExec const& exec, runtime::Instruments& instrument
     return local_gemm<T>(exec, 1, Transpose::no, dw, Transpose::yes, as_matrix(weight, s.bases, s.size), 0,
                          as_matrix(comp_gradient, s.relations, s.bases));
   }
-  BlockPlaces const place{shape.in, shape.out, shape.num_blocks};
-  auto const out = shape.out;
-  instruments.passes.add(pass_of_blocks(shape, sizeof(T)));
-  Kokkos::parallel_for(
-      "orthant::pmm::relation_blocks",
-      Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, shape.num_relations * shape.in * out),
-      KOKKOS_LAMBDA(std::int64_t i) {
-        auto const to = place(i / out, i % out);
-        if (to >= 0) weight_gradient(static_cast<std::size_t>(to)) = gradient(static_cast<std::size_t>(i));
+  for_each_element<T>(
+      exec, instruments, shape, KOKKOS_LAMBDA(std::int64_t i, std::int64_t in_blocks) {
+        if (in_blocks >= 0)
+          weight_gradient(static_cast<std::size_t>(in_blocks)) = gradient(static_cast<std::size_t>(i));
       });
 }
 
@@ -99,15 +101,15 @@ void plan_expand_weights(StepPlan& step, RelationWeights const& shape) {
   if (shape.is_full()) return;
   if (shape.num_blocks > 0) return step.add_pass(pass_of_blocks(shape, step.scalar_bytes(1)));
   BasisMatrices const s(shape);
-  step.add_product(product_of("W = a V", Form::product, s.relations, s.size, s.bases));
+  step.add_product(dense_product("W = a V", Form::product, s.relations, s.size, s.bases));
 }
 
 void plan_contract_gradient(StepPlan& step, RelationWeights const& shape) {
   if (shape.is_full()) return;
   if (shape.num_blocks > 0) return step.add_pass(pass_of_blocks(shape, step.scalar_bytes(1)));
   BasisMatrices const s(shape);
-  step.add_product(product_of("dV = a^T dW", Form::right_grad, s.bases, s.size, s.relations));
-  step.add_product(product_of("da = dW V^T", Form::left_grad, s.relations, s.bases, s.size));
+  step.add_product(dense_product("dV = a^T dW", Form::right_grad, s.bases, s.size, s.relations));
+  step.add_product(dense_product("da = dW V^T", Form::left_grad, s.relations, s.bases, s.size));
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \

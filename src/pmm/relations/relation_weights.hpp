@@ -1,11 +1,11 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Weights of the relations of one layer, W_r [in x out], r = 0 .. R-1, one below the other: W [R in x out]. They are trained in one of
+// Weights of the relations of one layer, W_r [in x out] for r = 0 .. R-1, one below the other in one matrix W [R in x out]. They are trained in one of
 // three forms (Schlichtkrull et al., arXiv 1703.06103, section 2.2):
 //
 //   full             weight [R in x out]              W_r = weight_r
-//   basis            weight [B in x out], comp [R x B] W_r = sum_b comp_rb weight_b
+//   basis            weight [B in x out], comp [R x B]   W_r = sum_b comp_rb weight_b
 //   block-diagonal   weight [R in x out / K]           W_r = diag(Q_r1, .., Q_rK), Q_rk [in / K x out / K] one below the other
 //
 // As flat row-major memory these are the arrays of PyTorch Geometric's RGCNConv: [R, in, out], [B, in, out] with [R, B], and
@@ -41,12 +41,16 @@ struct RelationWeights {
 template<class T>
 void expand_weights(DefaultExec const& exec, runtime::Instruments& instruments, RelationWeights const& shape,
                     Vector<T> const& weight, Vector<T> const& comp, Vector<T> const& expanded);
-/// weight_gradient and comp_gradient := the gradients by `weight` and `comp` of a loss whose gradient by W is `gradient`.
+/// Converts `gradient`, that of a loss by W, to its gradients by `weight` and, if there are bases, by `comp`. Not for full weights.
+/// Enqueues on exec.
 template<class T>
 void contract_gradient(DefaultExec const& exec, runtime::Instruments& instruments,
                        RelationWeights const& shape, Vector<T> const& gradient, Vector<T> const& weight,
                        Vector<T> const& comp, Vector<T> const& weight_gradient,
                        Vector<T> const& comp_gradient);
+/// A product of whole matrices in this rank's memory, for lists: C [m x n], summed over k.
+[[nodiscard]] LocalProduct dense_product(char const* formula, Form form, std::int64_t m, std::int64_t n,
+                                         std::int64_t k);
 /// List both.
 void plan_expand_weights(StepPlan& step, RelationWeights const& shape);
 void plan_contract_gradient(StepPlan& step, RelationWeights const& shape);

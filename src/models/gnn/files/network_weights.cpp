@@ -154,6 +154,19 @@ std::optional<Model> recorded_model(Hdf5File const& file, std::filesystem::path 
   return parse_model(name);
 }
 
+template<class Number>
+Number recorded_number(Hdf5File const& file, std::filesystem::path const& path, char const* name,
+                       Number otherwise) {
+  if (!file.contains_attribute("/", name)) return otherwise;
+  auto const text = file.read_text("/", name);
+  if (std::from_chars(text.data(), text.data() + text.size(), otherwise).ptr != text.data() + text.size())
+    runtime::throw_user("{}: its attribute {} is '{}', which is no number", path.string(), name, text);
+  return otherwise;
+}
+template std::int64_t recorded_number(Hdf5File const&, std::filesystem::path const&, char const*,
+                                      std::int64_t);
+template double recorded_number(Hdf5File const&, std::filesystem::path const&, char const*, double);
+
 WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesystem::path const& path) {
   return runtime::together(comm, [&] {
     auto const file = Hdf5File::open(path);
@@ -161,12 +174,7 @@ WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesyst
     auto const recorded = recorded_model(file, path);
     facts.model = recorded.value_or(facts.model);
     auto const number = [&](char const* name, auto otherwise) {
-      if (!file.contains_attribute("/", name)) return otherwise;
-      auto const text = file.read_text("/", name);
-      auto value = otherwise;
-      if (std::from_chars(text.data(), text.data() + text.size(), value).ptr != text.data() + text.size())
-        runtime::throw_user("{}: its attribute {} is '{}', which is no number", path.string(), name, text);
-      return value;
+      return recorded_number(file, path, name, otherwise);
     };
     facts.num_propagations = number("propagation_steps", facts.num_propagations);
     facts.num_bases = number("bases", facts.num_bases);

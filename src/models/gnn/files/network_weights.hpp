@@ -77,6 +77,12 @@ struct WeightsFacts {
 [[nodiscard]] std::optional<Model> recorded_model(runtime::Hdf5File const& file,
                                                   std::filesystem::path const& path);
 
+/// The number in an attribute of the file, or `otherwise` if there is no such attribute. Throws UserError if it is no number.
+/// Number: std::int64_t or double. Not collective.
+template<class Number>
+[[nodiscard]] Number recorded_number(runtime::Hdf5File const& file, std::filesystem::path const& path,
+                                     char const* name, Number otherwise);
+
 /// Reads the architecture. Collective over `comm`. Throws UserError if the file is not a weights file.
 [[nodiscard]] WeightsFacts read_weights_facts(runtime::Communicator const& comm,
                                               std::filesystem::path const& path);

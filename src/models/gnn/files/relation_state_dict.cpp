@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/files/relation_state_dict.hpp"
 
+#include "models/gnn/files/network_weights.hpp"
 #include "models/parameters/weights_file.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
@@ -59,6 +60,10 @@ struct Layer {
   std::int64_t num_relations = 0, in = 0, out = 0;
   std::int64_t num_bases = 0, num_blocks = 0;
 };
+
+bool divides(std::int64_t num_blocks, Layer const& layer) {
+  return num_blocks > 0 && layer.in % num_blocks == 0 && layer.out % num_blocks == 0;
+}
 
 /// Extents of a part in a weights file.
 Shape extents_of(Layer const& layer, std::string const& part) {
@@ -133,7 +138,7 @@ class ImportedLayers {
     }
     if (layer.num_bases > 0 && layer.num_blocks > 0)
       throw_user("{}: layer{} has bases and blocks", path_, number);
-    if (layer.num_blocks > 0 && (layer.in % layer.num_blocks != 0 || layer.out % layer.num_blocks != 0))
+    if (layer.num_blocks > 0 && !divides(layer.num_blocks, layer))
       throw_user("{}: '{}' has {} blocks, which do not divide the widths of layer{}.root [{}, {}]", path_,
                  layer.tensors.at("weight")->name, layer.num_blocks, number, layer.in, layer.out);
     for (auto const& [part, tensor] : layer.tensors)
@@ -228,14 +233,8 @@ void import_relation_weights(runtime::Communicator const& comm, SafetensorsFile 
 
 void export_relation_weights(Hdf5File const& file, std::filesystem::path const& path,
                              runtime::TensorMetadata const& metadata, std::filesystem::path const& output) {
-  auto const number = [&](char const* name) {
-    std::int64_t value = 0;
-    if (!file.contains_attribute("/", name)) return value;
-    auto const text = file.read_text("/", name);
-    if (std::from_chars(text.data(), text.data() + text.size(), value).ptr != text.data() + text.size())
-      throw_user("{}: its attribute {} is '{}', which is no number", path.string(), name, text);
-    return value;
-  };
+  auto const num_bases = recorded_number<std::int64_t>(file, path, "bases", 0);
+  auto const num_blocks = recorded_number<std::int64_t>(file, path, "blocks", 0);
   std::vector<std::string> arrays;
   std::vector<Tensor> tensors;
   for (std::int64_t l = 0; file.contains(array_of(parameter_of(l, "weight"))); ++l) {
@@ -244,12 +243,10 @@ void export_relation_weights(Hdf5File const& file, std::filesystem::path const& 
     Layer layer;
     layer.in = root[0];
     layer.out = root[1];
-    layer.num_bases = number("bases");
+    layer.num_bases = num_bases;
     layer.num_relations = layer.num_bases > 0 ? file.extents(array_of(parameter_of(l, "comp")))[0]
                                               : weight[0] / std::max<std::int64_t>(1, layer.in);
-    layer.num_blocks = number("blocks");
-    if (layer.num_blocks > 0 && (layer.in % layer.num_blocks != 0 || layer.out % layer.num_blocks != 0))
-      layer.num_blocks = 0;
+    layer.num_blocks = divides(num_blocks, layer) ? num_blocks : 0;
     for (auto const& [part, ours] : parts) {
       auto const array = array_of(parameter_of(l, part));
       if (!file.contains(array)) continue;

@@ -8,7 +8,7 @@
 //   layerL.self_weight   convs.L.root     [i, o]
 //   layerL.bias          convs.L.bias     [o]
 //
-// layerL in place of convs.L is read as well. The memory of each array is the same in both files.
+// import also reads layerL in place of convs.L. Each array has the same numbers in the same order in both files.
 
 #include "runtime/comm/communicator.hpp"
 #include "runtime/files/hdf5_file.hpp"

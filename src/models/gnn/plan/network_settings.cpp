@@ -237,6 +237,13 @@ NetworkPlan plan_network(graph::StoreFacts const& facts, NetworkSettings const& 
   require_links(settings);
   require_jump(settings);
   auto plan = plan_network(shape_of(facts, settings), settings.order);
+  if (settings.num_blocks > 0 && std::ranges::none_of(plan.layers, [](NetworkLayerPlan const& layer) {
+        return layer.relations && layer.relations->weights.num_blocks > 0;
+      }))
+    runtime::throw_user(
+        "--blocks {} divides the widths of no layer: give a common divisor of a layer's input and "
+        "output, or 0 for full weights",
+        settings.num_blocks);
   auto const has_fixed_products = [&](NetworkLayerPlan const& layer) {
     auto const is_kept =
         layer.index == 0 && keeps_first_aggregate(plan); // multiplied only once, or once per epoch

@@ -4,19 +4,24 @@
 // The product with all relations of a layer, Q = sum_r A_r F W_r, on one rank (pmm/relations/relation_product.hpp has its local part).
 // F is gathered once, whatever the number of relations, and one sum is reduced. Only weights and their gradients grow with it.
 //
-//   pmm3d   P[c,-] := sum_r A_r[c,a] F[a,b] W_r[b,-]          partial over a and b
-//           Q[c,a] := P, summed over a in parts of its columns (reduce_scatter), then over b (all_reduce)
-//   rows    F_a := gather F     P := sum_r A_r[c,a] F_a W_r[b,-]     partial over a and b     P_b := sum over b, in parts of its columns
-//           Q := sum of P_b over a, to the owners of the rows (pmm/edges/edge_block.hpp, BlockRows)
+//   pmm3d   P[c,-] := sum_r A_r[c,a] F[a,b] W_r[b,-]      local; the addends of P lie on the ranks along a and b
+//           Q[c,a] := sum of P over a (reduce_scatter: each rank keeps its columns), then over b (all_reduce)
 //
-// The backward pass gathers dP in the same way, and sums dF over c. With u = N D / P and u' = N D' / P words of F and of Q on one rank if
-// nothing were replicated, a rank sends in both passes, without weights:
+//   rows    F_a    := the rows of F that the block's columns name (BlockRows, pmm/edges/edge_block.hpp)
+//           P      := sum_r A_r[c,a] F_a W_r[b,-]          local; the addends of P lie on the ranks along a and b
+//           P_b    := sum of P over b (reduce_scatter: each rank keeps its columns)
+//           Q      := sum of P_b over a, sent to the owners of the rows
+//
+// The backward pass gathers dP in the same way, and sums dF over c. Let u = N D / P and u' = N D' / P be the numbers of F and of Q that
+// each of P ranks has if nothing is replicated. In both passes together a rank sends, besides weights:
 //
 //   pmm3d   2 (G_a - 1) G_b u' + 2 (G_b - 1) u' + 2 (G_c - 1) u
 //   rows    2 (G_c - 1) u + 2 (G_b - 1) G_a u' + 2 (G_a - 1) u' + 2 (1 - 1 / G_b) (u + u')
 //
+// Nothing is sent for dF if the layer needs none.
+//
 // In `pmm3d`, weights are flat-sharded over the whole group: one all_gather of the weights in a forward pass, one reduce_scatter of the
-// gradient. Without dF, the backward pass sends nothing for it. Source: derived for Orthant; arXiv 1703.06103, equation 2.
+// gradient. Source: derived for Orthant; arXiv 1703.06103, equation 2.
 
 #include "models/gnn/plan/epoch_traits.hpp"
 #include "models/gnn/plan/network_plan.hpp"
@@ -52,16 +57,16 @@ struct RelationSteps {
   pmm::RelationSizes sizes;
   runtime::Wire wire;
   std::optional<Owners> owners;
-  pmm::AxisSet over_parts;                // P is summed over it in parts of its columns
+  pmm::AxisSet over_parts;                // axis of the reduce_scatter of P's columns
   pmm::AxisSet over_results, over_inputs; // pmm3d: Q and dF are then summed over them
-  int num_parts = 1;                      // ranks of over_parts
-  std::vector<std::int64_t> part_counts;  // [num_parts] elements of P in each part
-  std::int64_t part = 0;                  // this rank's part
+  int num_parts = 1;                      // ranks along over_parts
+  std::vector<std::int64_t> part_counts;  // [num_parts] elements of P in each rank's columns
+  std::int64_t part = 0;                  // this rank's place along over_parts
   std::int64_t num_weights = 0,
                num_comp = 0; // elements of the whole parameters, with the padding of flat shards
   bool gathers_weights = false;
 
-  /// Elements of P's columns that are this rank's.
+  /// Elements of P in this rank's columns.
   [[nodiscard]] std::int64_t num_in_part() const { return part_counts[static_cast<std::size_t>(part)]; }
   [[nodiscard]] bool copies_input() const { return owners && owners->inputs_steps.has_copy(); }
   [[nodiscard]] bool copies_result() const { return owners && owners->results_steps.has_copy(); }
@@ -73,8 +78,8 @@ struct RelationScratchPlan {
   std::int64_t products = 0;       // Z, and dZ
   std::int64_t means_gradient = 0; // dU
   std::int64_t result = 0;         // P, and dP
-  std::int64_t parts = 0;          // P, part after part
-  std::int64_t in_part = 0;        // this rank's part, before its rows move to their owners
+  std::int64_t parts = 0;          // P, whose columns are split for a message
+  std::int64_t in_part = 0;        // this rank's columns of P, before its rows move to their owners
   std::int64_t gradient = 0;       // dW
   std::int64_t weight_gradient = 0, comp_gradient = 0; // of parameters, before they are summed
 
