@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-base_url=http://deb.debian.org/debian/pool/main/w/wordnet
+# No base_url: Debian's package manager fetches the package (README.md).
 archives=(wordnet-base_3.0-37_all.deb)
 input=graph
 options=(--self-loops drop) # convert.py gives one to each synset without pointers
