@@ -202,7 +202,7 @@ def windows(ranks):
         with open(text, "w", encoding="utf-8") as file:
             file.write("abcabdacbdabcddcba" * 30)
         expect_success(1, ["tokenize", "--input", text, "-o", tokens])
-        expect_success(1, ["train-lm", "--tokens", tokens, "--layers", "1", "--hidden", "16", "--heads", "2", "--sequence", "16", "--steps", "40",
+        expect_success(1, ["train-lm", "--tokens", tokens, "--layers", "1", "--hidden", "16", "--heads", "4", "--sequence", "16", "--steps", "40",
                            "--global-batch", "8", "--eval-every", "0", "--save-weights", weights])
 
         def loss(ranks, *more):
