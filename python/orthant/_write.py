@@ -36,7 +36,7 @@ class GraphFolder:
         return self.path
 
 
-def write(graph: Any, folder: PathLike, *, weight: Weight = True, split: int = 0, source: Optional[str] = None,
+def write(graph: Any, folder: PathLike, *, weight: Weight = True, split: Optional[int] = None, source: Optional[str] = None,
           target: Optional[str] = None, vertices: Optional[Any] = None, names: Optional[bool] = None,
           force: bool = False, **arrays: Any) -> GraphFolder:
     """Writes a graph as a folder of .npy arrays, which `partition` reads.
@@ -44,7 +44,7 @@ def write(graph: Any, folder: PathLike, *, weight: Weight = True, split: int = 0
     graph: Data of PyTorch Geometric; a graph of DGL or NetworkX; a square matrix of SciPy (entry [i, j] is the edge from
     i to j); a table of edges of pandas or Arrow, or a dict of columns; or a dict of arrays with "edge_index".
     weight: True takes edge_weight, weight, w or a one-column edge_attr if the graph has it; a name takes that
-    attribute; False takes none. split: column of masks that have one column per split.
+    attribute; False takes none. split: the one column that is written of masks that have one column per split; by default all.
     source, target: columns of a table of edges; by default source and target, src and dst, from and to, or the first
     two. Columns that are neither these nor the weight are not written, with a warning. vertices: table of the vertices,
     whose first column, or named index, holds their names. names: True treats whole numbers in a table as names; by
@@ -200,7 +200,7 @@ def _features(x: Any, count: int) -> Dict[str, Array]:
     return {"x": array.reshape(count, -1)}
 
 
-def _split(arrays: Dict[str, Any], count: int, column: int) -> Dict[str, Array]:
+def _split(arrays: Dict[str, Any], count: int, column: Optional[int]) -> Dict[str, Array]:
     """All three masks or lists, because the program wants all of them; those that are missing are empty."""
     kind = "mask" if any(f"{part}_mask" in arrays for part in ("train", "val", "test")) else "idx"
     present = [part for part in ("train", "val", "test") if f"{part}_{kind}" in arrays]
@@ -212,8 +212,10 @@ def _split(arrays: Dict[str, Any], count: int, column: int) -> Dict[str, Array]:
             array = to_numpy(arrays[f"{part}_{kind}"])
         if kind == "mask":
             array = _with_dimensions(array, count, f"{part}_mask")
-            if array.ndim == 2:
-                array = array[:, 0 if array.shape[1] == 1 else column]
+            if array.ndim == 2 and array.shape[1] == 1:
+                array = array[:, 0]
+            elif array.ndim == 2 and column is not None:
+                array = array[:, column]
             array = array.astype(bool)
         elif part in present:
             array = _checked_ids(array, count, f"{part}_idx")

@@ -56,6 +56,9 @@ def test_one_column_of_several_splits(blocks):
     orthant.write({**blocks, "train_mask": masks}, "graph", split=1)
 
     assert np.array_equal(load("train_mask"), masks[:, 1])
+    orthant.write({**blocks, "train_mask": masks}, "graph", force=True)
+    assert np.array_equal(load("train_mask"), masks)
+    assert load("val_mask").shape == (120,)
 
 
 def test_lists_replace_masks(blocks):

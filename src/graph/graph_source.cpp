@@ -20,6 +20,7 @@ class AssembledSource final : public GraphSource {
     facts_.label_kind = parts_.labels.kind;
     facts_.num_classes = parts_.labels.num_classes;
     facts_.has_split = static_cast<bool>(parts_.split.read);
+    facts_.num_splits = facts_.has_split ? parts_.split.count : 0;
     facts_.split_name = parts_.split.name;
     facts_.name = parts_.name;
     facts_.format = parts_.format;
@@ -54,9 +55,9 @@ class AssembledSource final : public GraphSource {
     ORTHANT_REQUIRE(batch_rows > 0 && parts_.labels.open != nullptr);
     return parts_.labels.open(batch_rows);
   }
-  SplitShare split() const override {
-    ORTHANT_REQUIRE(facts_.has_split);
-    return parts_.split.read();
+  SplitShare split(std::int64_t number) const override {
+    ORTHANT_REQUIRE(0 <= number && number < facts_.num_splits);
+    return parts_.split.read(number);
   }
   NameList const* vertex_names() const override { return parts_.names.vertices.get(); }
 

@@ -57,6 +57,7 @@ struct GraphFacts {
   LabelKind label_kind = LabelKind::none;
   std::int64_t num_classes = 0;
   bool has_split = false;
+  std::int64_t num_splits = 0;
   std::string split_name;             // "public", "time", "random", ..; empty without a split
   std::string name;                   // of the data set, from meta.json or the file
   std::string format;                 // "ogb", "edgelist", "mtx", "npy", "rmat", "karate", ..
@@ -178,7 +179,8 @@ class GraphSource {
   /// data.
   [[nodiscard]] virtual std::unique_ptr<FeatureStream> features(std::int64_t batch_rows) const = 0;
   [[nodiscard]] virtual std::unique_ptr<LabelStream> labels(std::int64_t batch_rows) const = 0;
-  [[nodiscard]] virtual SplitShare split() const = 0;
+  /// `number` is from 0 to facts().num_splits - 1.
+  [[nodiscard]] virtual SplitShare split(std::int64_t number) const = 0;
   /// Names of all vertices by original id on rank 0 if facts().has_names, otherwise nullptr.
   [[nodiscard]] virtual NameList const* vertex_names() const { return nullptr; }
 };
@@ -209,7 +211,8 @@ struct LabelPart {
 
 struct SplitPart {
   std::string name;
-  std::function<SplitShare()> read; // empty if there is no split
+  std::function<SplitShare(std::int64_t number)> read; // empty if there is no split
+  std::int64_t count = 1;
 };
 
 struct NamesPart {
@@ -249,6 +252,7 @@ class EmptyStream final : public BatchStream<Batch> {
 inline constexpr std::int64_t most_vertices = std::int64_t{1} << 40; // 1.1e12
 inline constexpr std::int64_t most_edges = std::int64_t{1} << 44;    // number of listed edges
 inline constexpr std::int64_t most_relations = 65'535;               // 16-bit numbers
+inline constexpr std::int64_t most_splits = 1'000; // whose sizes are among the facts of a store
 /// Number of classes and of feature columns, which are 32-bit numbers in the store.
 inline constexpr std::int64_t most_columns = std::numeric_limits<std::int32_t>::max();
 /// Largest number of classes and of feature columns that a generator creates.

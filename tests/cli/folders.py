@@ -173,7 +173,7 @@ def expect_late_mistake(scratch, files, pattern):
 def wrong(_):
     base = LAYOUTS["pyg"][0]
     cases = [
-        ({"train_mask.npy": npy("|b1", (COUNT, 2), [0] * (2 * COUNT))}, r"train_mask\.npy: shape \[10, 2\] is that of 2 splits, one per column, .* save the same column of each such mask, a\[:, 0\]"),
+        ({"train_mask.npy": npy("|b1", (COUNT, 0), [])}, r"train_mask\.npy: shape \[10, 0\]; \[vertices\], or \[vertices, splits\]"),
         ({"val_mask.npy": npy("|b1", (COUNT - 1,), [0] * (COUNT - 1))}, r"val_mask\.npy says 9"),
         ({"test_mask.npy": None}, r"has a part of a split but no test_mask\.npy: a split needs train, valid \(or val\) and test"),
         ({"train_mask.npy": None, "test_mask.npy": None}, r"has a part of a split but no train_mask\.npy"),

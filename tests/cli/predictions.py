@@ -23,7 +23,7 @@ import hdf5  # noqa: E402
 KARATE = sys.argv[2]
 PLACES = {1: [("1x1x1x1", "pmm3d"), ("1x1x1x1", "rows")], 2: [("1x2x1x1", "pmm3d"), ("1x1x2x1", "pmm3d"), ("1x1x1x2", "rows")],
           4: [("1x2x2x1", "pmm3d"), ("1x1x2x2", "pmm3d"), ("1x2x1x2", "rows")]}
-LETTERS = {"<i4": "i", "|i1": "b", "<f4": "f", "<f8": "d"}
+LETTERS = {"<i4": "i", "<i8": "q", "|i1": "b", "<f4": "f", "<f8": "d"}
 
 
 def check(condition, what):
@@ -43,7 +43,7 @@ def read_npy(path):
 
 
 def write_npy(path, shape, letter, values):
-    descr = {letter: descr for descr, letter in LETTERS.items()} | {"q": "<i8"}
+    descr = {letter: descr for descr, letter in LETTERS.items()}
     text = f"{{'descr': '{descr[letter]}', 'fortran_order': False, 'shape': {shape}, }}"
     text += " " * ((-len(text) - 11) % 64) + "\n"
     with open(path, "wb") as file:

@@ -49,6 +49,18 @@ def require_same(written, documented, what):
     check(set(documented) <= set(written), f"{what}: in the page and not written: {sorted(set(documented) - set(written))}")
 
 
+def write_splits(folder):
+    """A ring with two splits."""
+    count, columns = 12, 2
+    os.makedirs(folder)
+    write_npy(os.path.join(folder, "edge_index.npy"), (2, count), "q", [*range(count), *((v + 1) % count for v in range(count))])
+    write_npy(os.path.join(folder, "x.npy"), (count, 1), "f", [v / 8 for v in range(count)])
+    write_npy(os.path.join(folder, "y.npy"), (count,), "q", [v % 2 for v in range(count)])
+    for part, name in enumerate(("train", "val", "test")):
+        write_npy(os.path.join(folder, f"{name}_mask.npy"), (count, columns), "b",
+                  [int((v // 2 + split) % 3 == part) for v in range(count) for split in range(columns)])
+
+
 def metrics(_):
     page = rows_of("metrics.md")
     with tempfile.TemporaryDirectory() as scratch:
@@ -74,6 +86,9 @@ def metrics(_):
         run(2, train + ["--seeds", "2"])
         os.sched_setaffinity(0, cores)
         run(2, train + ["--mode", "minibatch", "--batch", "50", "--roc-auc", "--measure-top", "2"])
+        write_splits(at("masks"))
+        expect_success(1, ["partition", "--input", at("masks"), "-o", at("masks.h5")])
+        run(1, ["train", "--graph", at("masks.h5"), *FEW, "--split", "all"])
         run(2, ["evaluate", "--graph", store, "--weights", weights])
         links = ["--task", "links", "--graph", at("l.h5")]
         expect_success(1, ["partition", "--input", graph, "-o", at("l.h5"), "--edge-split", "0.1,0.1"])
@@ -254,7 +269,8 @@ def store(_):
         with open(at("typed/triples.txt"), "w", encoding="utf-8") as file:
             file.write("a r b\nb s a\n")
         write_npy(at("typed/x.npy"), (2, 1), "d", [0.1, 0.2])  # no fp32 numbers
-        jobs = [["--input", at("graph")], ["--input", at("graph"), "--edge-split", "0.2,0.2"], ["--input", at("typed")], ["--input", at("weighted.txt"), "--directed", "--random-labels", "2", "--random-split", "0.5,0.2,0.3"]]
+        write_splits(at("masks"))
+        jobs = [["--input", at("masks")], ["--input", at("graph")], ["--input", at("graph"), "--edge-split", "0.2,0.2"], ["--input", at("typed")], ["--input", at("weighted.txt"), "--directed", "--random-labels", "2", "--random-split", "0.5,0.2,0.3"]]
         written, facts, named = set(), set(), set()
         for place, arguments in enumerate(jobs):
             path = at(f"{place}.h5")

@@ -251,7 +251,8 @@ def read_npy_attributes(reader, folder):
 
 def read_mask(reader, array):
     kind, shape, values = array
-    require(len(shape) == 1 and kind[1] in "biu" and set(values) <= {0, 1}, "a mask")
+    require(len(shape) == 1 or len(shape) == 2 and shape[1] == 1, "a mask of one split")
+    require(kind[1] in "biu" and set(values) <= {0, 1}, "a mask")
     reader.vertex_counts.append(shape[0])
     return {vertex for vertex, value in enumerate(values) if value}
 

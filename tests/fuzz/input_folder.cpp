@@ -79,6 +79,7 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
     if (facts.num_vertices > 100'000) return;
     if (facts.feature_kind != graph::FeatureKind::none) drain<graph::FeatureBatch>(source->features(batch));
     if (facts.label_kind != graph::LabelKind::none) drain<graph::LabelBatch>(source->labels(batch));
-    if (facts.has_split) static_cast<void>(source->split());
+    for (std::int64_t number = 0; number < facts.num_splits; ++number)
+      static_cast<void>(source->split(number));
   });
 }

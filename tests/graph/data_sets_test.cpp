@@ -78,7 +78,7 @@ TEST_P(DataSets, CanBeRead) {
     if (facts.feature_kind != FeatureKind::none)
       testing::drain(*source->features(4096),
                      [&](FeatureBatch const& batch) { num_rows += batch.rows.size(); });
-    if (facts.has_split) split = source->split();
+    if (facts.has_split) split = source->split(0);
   });
   EXPECT_EQ(runtime::all_reduced(comm, num_edges), expected.num_edges);
   EXPECT_EQ(runtime::all_reduced(comm, num_rows), facts.num_features > 0 ? expected.num_vertices : 0);

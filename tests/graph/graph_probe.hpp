@@ -101,7 +101,7 @@ inline WholeGraph read_whole(runtime::Communicator const& comm, graph::GraphSour
         mine.indicator.insert(mine.indicator.end(), batch.indicator.begin(), batch.indicator.end());
       });
     if (facts.has_split) {
-      auto const split = source.split();
+      auto const split = source.split(0);
       mine.train = split.train;
       mine.valid = split.valid;
       mine.test = split.test;

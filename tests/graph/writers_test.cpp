@@ -218,9 +218,9 @@ class FailingSource final : public GraphSource {
   [[nodiscard]] std::unique_ptr<LabelStream> labels(std::int64_t rows) const override {
     return whole_->labels(rows);
   }
-  [[nodiscard]] SplitShare split() const override {
+  [[nodiscard]] SplitShare split(std::int64_t number) const override {
     if (fails_) throw std::bad_alloc();
-    return whole_->split();
+    return whole_->split(number);
   }
 
  private:

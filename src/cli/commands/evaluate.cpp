@@ -70,14 +70,42 @@ struct EvaluateOptions : TrainOptions {
 };
 
 /// Options of train that evaluate uses: options of the evaluation, then options of the network, which must match the weights.
-constexpr std::array<std::string_view, 35> used_by_evaluate{
-    "graph",     "dataset",    "seed",         "grid",           "schedule",
-    "normalize", "self-loops", "gemm-math",    "gemm-table",     "compute-dtype",
-    "preset",    "model",      "layers",       "hidden",         "aggregator",
-    "norm",      "residual",   "bias",         "head",           "input-projection",
-    "teleport",  "theta",      "heads",        "task",           "propagation-steps",
-    "jump",      "decoder",    "output-heads", "decoder-hidden", "embedding",
-    "bases",     "blocks",     "activation",   "force-memory",   "feature-norm"};
+constexpr std::array<std::string_view, 36> used_by_evaluate{"graph",
+                                                            "split",
+                                                            "dataset",
+                                                            "seed",
+                                                            "grid",
+                                                            "schedule",
+                                                            "normalize",
+                                                            "self-loops",
+                                                            "gemm-math",
+                                                            "gemm-table",
+                                                            "compute-dtype",
+                                                            "preset",
+                                                            "model",
+                                                            "layers",
+                                                            "hidden",
+                                                            "aggregator",
+                                                            "norm",
+                                                            "residual",
+                                                            "bias",
+                                                            "head",
+                                                            "input-projection",
+                                                            "teleport",
+                                                            "theta",
+                                                            "heads",
+                                                            "task",
+                                                            "propagation-steps",
+                                                            "jump",
+                                                            "decoder",
+                                                            "output-heads",
+                                                            "decoder-hidden",
+                                                            "embedding",
+                                                            "bases",
+                                                            "blocks",
+                                                            "activation",
+                                                            "force-memory",
+                                                            "feature-norm"};
 
 /// Network of the weights as options of train.
 models::Architecture network_of(models::WeightsFacts const& weights) {

@@ -75,6 +75,18 @@ std::string describe_relations(graph::StoreFacts const& facts) {
   return text;
 }
 
+std::string describe_splits(graph::StoreFacts const& facts) {
+  constexpr std::int64_t most_shown = 20;
+  auto text = fmt::format("splits      {}; the line above is split 0\n", facts.num_splits());
+  for (std::int64_t number = 1; number < std::min(facts.num_splits(), most_shown); ++number) {
+    auto const& [train, valid, test] = facts.sizes_of_splits[static_cast<std::size_t>(number)];
+    text += fmt::format("  {:>5}  train {}, valid {}, test {}\n", number, train, valid, test);
+  }
+  if (facts.num_splits() > most_shown)
+    text += fmt::format("  and {} more\n", facts.num_splits() - most_shown);
+  return text;
+}
+
 std::string describe(graph::StoreFacts const& facts) {
   std::string text;
   auto const out = std::back_inserter(text);
@@ -105,6 +117,7 @@ std::string describe(graph::StoreFacts const& facts) {
                    facts.split_sizes[0], facts.split_sizes[1], facts.split_sizes[2]);
   else
     fmt::format_to(out, "\nsplit       none\n");
+  if (facts.num_splits() > 1) text += describe_splits(facts);
   if (facts.has_links())
     fmt::format_to(out, "links       held out: valid {}, test {}, and as many negatives of each\n",
                    facts.num_held_out[1], facts.num_held_out[2]);

@@ -20,18 +20,23 @@ TrainEnd train_once(TrainOptions const& options, Context& context) {
   return options.mode == "minibatch" ? train_minibatch(options, context) : train_full(options, context);
 }
 
-/// Throws UserError for options of a single training: each seed would overwrite the same files.
+/// "--seeds 5" or "--split all".
+std::string text_of_several(TrainOptions const& o) {
+  return o.split == "all" ? "--split all" : fmt::format("--seeds {}", o.seeds);
+}
+
+/// Throws UserError for options of a single training: each training would overwrite the same files.
 void require_no_files(TrainOptions const& o) {
   for (auto const& [option, value] : {std::pair("--save-weights", &o.save_weights),
                                       {"--save-best", &o.save_best},
                                       {"--checkpoint", &o.checkpoint}})
     if (!value->empty())
-      runtime::throw_user("{} is for one training: leave it out with --seeds {}", option, o.seeds);
+      runtime::throw_user("{} is for one training: leave it out with {}", option, text_of_several(o));
   if (o.resume != "never")
-    runtime::throw_user("--resume is for one training: leave it out with --seeds {}", o.seeds);
+    runtime::throw_user("--resume is for one training: leave it out with {}", text_of_several(o));
   if (o.eval_every == 0)
-    runtime::throw_user("--seeds {} goes by evaluations; give --eval-every the number of epochs between them",
-                        o.seeds);
+    runtime::throw_user("{} goes by evaluations; give --eval-every the number of epochs between them",
+                        text_of_several(o));
 }
 
 struct Spread {
@@ -50,12 +55,16 @@ Spread spread_of(std::vector<double> const& numbers) {
   return spread;
 }
 
-/// Reports mean and deviation over the seeds: accuracies (areas under the ROC curve for links) of the last epoch, and of the best one by
+/// Reports mean and deviation over the seeds and splits: accuracies (areas under the ROC curve for links) of the last epoch, and of the best one by
 /// --monitor.
-void report_spread(Context& context, TrainOptions const& options,
+void report_spread(Context& context, TrainOptions const& options, std::int64_t num_splits,
                    std::vector<models::TrainProgress> const& seeds) {
   auto record = nlohmann::ordered_json{{"first_seed", options.seed}, {"num_seeds", options.seeds}};
-  say(context, "\n{} seeds, mean and deviation\n", options.seeds);
+  if (options.split == "all") record["num_splits"] = num_splits;
+  std::string counts;
+  if (num_splits > 1) counts = fmt::format("{} splits", num_splits);
+  if (options.seeds > 1) counts += fmt::format("{}{} seeds", counts.empty() ? "" : " of ", options.seeds);
+  say(context, "\n{}, mean and deviation\n", counts);
   auto const is_of_links = options.task == "links";
   say(context, "{:<12}{:>18}{:>18}{:>18}\n", is_of_links ? "ROC-AUC" : "accuracy", is_of_links ? "" : "train",
       "valid", "test");
@@ -83,24 +92,46 @@ void report_spread(Context& context, TrainOptions const& options,
   context.metrics.write("seeds", record);
 }
 
-int train_seeds(TrainOptions options, Context& context) {
+/// Trains with each seed on each of these splits.
+int train_several(TrainOptions options, std::vector<std::string> const& splits, Context& context) {
   require_no_files(options);
   auto const asked = options;
   options.dataset_seed = options.seed;
-  std::vector<models::TrainProgress> seeds;
-  for (; std::ssize(seeds) < asked.seeds; ++options.seed) {
-    say(context, "{}seed      {}\n", seeds.empty() ? "" : "\n", options.seed);
-    auto const end = train_once(options, context);
-    if (!end.progress) return end.status;
-    seeds.push_back(*end.progress);
+  std::vector<models::TrainProgress> ends;
+  for (auto const& split : splits) {
+    options.split = split;
+    options.seed = asked.seed;
+    for (; options.seed < asked.seed + asked.seeds; ++options.seed) {
+      if (!ends.empty()) say(context, "\n");
+      if (splits.size() > 1) say(context, "split     {}\n", split);
+      if (asked.seeds > 1) say(context, "seed      {}\n", options.seed);
+      auto const end = train_once(options, context);
+      if (!end.progress) return end.status;
+      ends.push_back(*end.progress);
+    }
   }
-  report_spread(context, asked, seeds);
+  report_spread(context, asked, std::ssize(splits), ends);
   return runtime::exit_done;
+}
+
+/// The splits of --split. Collective.
+std::vector<std::string> splits_of(TrainOptions const& options, Context const& context) {
+  if (options.split != "all") return {options.split};
+  auto const count = options.graph.empty()
+                         ? 1
+                         : graph::GraphStore::open(context.world(), options.graph).facts().num_splits();
+  std::vector<std::string> splits{"0"};
+  for (std::int64_t number = 1; number < count; ++number)
+    splits.push_back(fmt::format("{}", number));
+  return splits;
 }
 
 int run(TrainOptions options, Context& context) {
   settle_idle_options(context, options);
-  return options.seeds == 1 ? train_once(options, context).status : train_seeds(options, context);
+  auto const splits = splits_of(options, context);
+  if (options.seeds > 1 || splits.size() > 1) return train_several(options, splits, context);
+  options.split = splits.front();
+  return train_once(options, context).status;
 }
 
 } // namespace

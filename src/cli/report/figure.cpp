@@ -154,6 +154,7 @@ void begin_run(json const& line, RunFile& file) {
   auto const options = found == line.end() ? json() : *found;
   run.length = number(options, "epochs").value_or(number(options, "steps").value_or(0));
   file.num_seeds = number(options, "seeds").value_or(1);
+  if (line.contains("split")) file.num_seeds = 2; // or more: --split all
   file.has_ended = false;
 }
 

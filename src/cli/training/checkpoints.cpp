@@ -134,7 +134,8 @@ models::Identity identity_of_options(nlohmann::ordered_json const& run_record,
   for (auto const& [name, value] : run_record.at("configuration").items())
     if (std::ranges::find(free_options, name) == free_options.end() &&
         std::ranges::find(always_free, name) == always_free.end()) {
-      auto const is_usual = name == "monitor" && value == "accuracy"; // older checkpoints do not record it
+      auto const is_usual = (name == "monitor" && value == "accuracy") ||
+                            (name == "split" && value == "0"); // older checkpoints do not record it
       auto const source = run_record.at("sources").at(name).get<std::string>();
       identity.push_back({"--" + name, value.is_string() ? value.get<std::string>() : value.dump(),
                           group_of(name, source), is_usual || source == "default"});

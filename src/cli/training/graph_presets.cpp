@@ -13,13 +13,36 @@ namespace orthant::cli {
 namespace {
 
 /// Options of train that an epoch depends on, and groups of which it uses all options.
-constexpr std::array<std::string_view, 29> used{
-    "Model",         "graph",        "dataset",     "mode",          "task",
-    "grid",          "machine",      "measure-top", "preset",        "optimizer",
-    "weight-decay",  "clip-norm",    "epochs",      "seed",          "weight-decay-first-layer",
-    "compute-dtype", "gemm-math",    "gemm-table",  "comm-dtype",    "weight-decay-last-layer",
-    "overlap",       "order",        "schedule",    "operand-dtype", "gather",
-    "device-graph",  "force-memory", "lr",          "betas"};
+constexpr std::array<std::string_view, 30> used{"split",
+                                                "Model",
+                                                "graph",
+                                                "dataset",
+                                                "mode",
+                                                "task",
+                                                "grid",
+                                                "machine",
+                                                "measure-top",
+                                                "preset",
+                                                "optimizer",
+                                                "weight-decay",
+                                                "clip-norm",
+                                                "epochs",
+                                                "seed",
+                                                "weight-decay-first-layer",
+                                                "compute-dtype",
+                                                "gemm-math",
+                                                "gemm-table",
+                                                "comm-dtype",
+                                                "weight-decay-last-layer",
+                                                "overlap",
+                                                "order",
+                                                "schedule",
+                                                "operand-dtype",
+                                                "gather",
+                                                "device-graph",
+                                                "force-memory",
+                                                "lr",
+                                                "betas"};
 
 /// Applies the preset except its number of epochs.
 void take_preset(Context& context, TrainOptions& train) {

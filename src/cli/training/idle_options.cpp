@@ -51,6 +51,7 @@ std::vector<Idle> mistakes(TrainOptions const& o) {
   if (o.loss != "focal") idle.push_back({"focal-gamma", "is for --loss focal: leave it out, or give that"});
   if (o.task == "links") {
     idle.push_back({"roc-auc", "is always found with --task links: leave it out"});
+    idle.push_back({"split", "is of vertices: leave it out with --task links"});
     for (auto const* const option : {"class-weights", "label-smoothing", "loss"})
       idle.push_back({option, "is of classes of vertices: leave it out with --task links"});
   }
@@ -165,6 +166,7 @@ bool asks_for_nothing(Context const& context, std::string_view option) {
   if (option == "activation") return value == "relu";
   if (option == "prune") return value != "on";
   if (option == "monitor") return value == "accuracy";
+  if (option == "split") return value == "0" || value == 0;
   if (option == "loss") return value == "cross-entropy";
   if (option == "decoder") return value == "dot";
   if (option == "roc-auc" || option == "head") return value == false;

@@ -173,7 +173,14 @@ TrainEnd train_in_full(TrainOptions const& options, Context& context) {
 graph::GraphStore open_graph_of(runtime::Communicator const& world, TrainOptions const& options) {
   if (options.graph.empty() == options.dataset.empty())
     runtime::throw_user("give one of --graph graph.h5 and --dataset karate|sbm|rmat|grid2d|ring[:k=v,..]");
-  if (!options.graph.empty()) return graph::GraphStore::open(world, options.graph);
+  if (options.split == "all") runtime::throw_user("--split all is for train: give the number of a split");
+  auto const split = std::stoll(options.split);
+  if (!options.graph.empty()) {
+    auto store = graph::GraphStore::open(world, options.graph);
+    store.use_split(split);
+    return store;
+  }
+  if (split > 0) runtime::throw_user("--split {}: --dataset makes one split, number 0: leave it out", split);
   graph::PartitionOptions how;
   how.seed = static_cast<std::uint64_t>(options.dataset_seed.value_or(options.seed));
   return make_graph_in_memory(

@@ -153,6 +153,10 @@ void add_options(Command& command, TrainOptions& o) {
                  "Task: nodes (predict the classes of vertices) or links (predict the edges that partition "
                  "--edge-split held out, with --decoder)",
                  one_of({"nodes", "links"}));
+  command.number_or_word("--split", o.split,
+                         "Split of a store with several, from 0; all: train on each, and print mean and "
+                         "standard deviation of the accuracies",
+                         {"all"}, whole_number(0, graph::most_splits - 1));
   add_grid(command, o);
   add_model(command, o);
   add_optimiser(command, o);

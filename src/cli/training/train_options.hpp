@@ -21,6 +21,7 @@ struct TrainOptions : GraphModelOptions, GridOptions, OptimizerOptions, WeightOp
   std::string graph;   // a store
   std::string dataset; // or a built-in data set: "karate", "sbm:vertices=1000,.."
   std::string mode = "full";
+  std::string split = "0"; // or "all"
   std::string task = "nodes";
   std::int64_t embedding = 64;                // output width for --task links
   std::string decoder = "dot";                // function that scores a pair of embeddings

@@ -309,6 +309,8 @@ void begin_metrics(Context& context, pmm::ProcessGrid const& grid, TrainOptions 
   record["grid"] = grid.shape().to_string();
   record["schedule"] = std::string(models::name_of(schedule));
   record["seed"] = options.seed;
+  if (auto const& asked = record["configuration"]; asked.contains("split") && asked["split"] == "all")
+    record["split"] = std::stoll(options.split);
   checkpoints.prepare_metrics(record);
   record.update(more);
   context.metrics.write("run", record);

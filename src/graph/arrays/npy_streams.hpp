@@ -59,8 +59,8 @@ void check_sparse_arrays(SparseArrays const& arrays, std::int64_t num_rows);
 [[nodiscard]] std::vector<std::int64_t> read_npy_vertices(NpyArray array, Share share,
                                                           std::int64_t num_vertices);
 
-/// The vertices of this share that a mask selects: [N] of bool, or of integers 0 and 1.
-[[nodiscard]] std::vector<std::int64_t> read_npy_mask(NpyArray array, Share share);
+/// The vertices of this share that a mask selects: [N], or this column of [N, splits], of bool, or of integers 0 and 1.
+[[nodiscard]] std::vector<std::int64_t> read_npy_mask(NpyArray array, Share share, std::int64_t column);
 
 /// The split of the vertices `rows`, from an array with one number per vertex: 1 train, 2 valid, 3 test, 0 none.
 [[nodiscard]] SplitShare read_npy_split(NpyArray array, Range rows);

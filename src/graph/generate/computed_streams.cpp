@@ -68,7 +68,7 @@ SplitPart random_split(std::int64_t num_vertices, std::array<double, 3> fraction
   std::array<std::int64_t, 3> const ends{cut(train), cut(train + valid), cut(train + valid + test)};
   runtime::KeyedBijection const order(static_cast<std::uint64_t>(num_vertices),
                                       RandomStream(seed, Purpose::split).key());
-  auto const read = [rows = rows_of(num_vertices, share), order, ends] {
+  auto const read = [rows = rows_of(num_vertices, share), order, ends](std::int64_t) {
     SplitShare share_of_rank;
     for (auto vertex = rows.begin; vertex < rows.end; ++vertex) {
       auto const place = static_cast<std::int64_t>(order(static_cast<std::uint64_t>(vertex)));

@@ -300,7 +300,7 @@ std::unique_ptr<GraphSource> karate_club(runtime::Communicator const& comm, std:
       }};
   auto const seeds =
       num_classes == 2 ? std::vector<std::int64_t>{0, 33} : std::vector<std::int64_t>{0, 4, 8, 24};
-  parts.split = {"karate", [=] {
+  parts.split = {"karate", [=](std::int64_t) {
                    SplitShare split;
                    for (auto vertex = rows.begin; vertex < rows.end; ++vertex) {
                      bool const is_seed = std::ranges::find(seeds, vertex) != seeds.end();

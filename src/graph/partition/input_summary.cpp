@@ -123,7 +123,10 @@ std::string describe_split(StoreFacts const& facts) {
   if (!facts.has_split) return "none\n";
   auto const& [train, valid, test] = facts.split_sizes;
   return fmt::format("{}: train {}, valid {}, test {}; {} vertices in none\n", facts.split_name, train, valid,
-                     test, facts.num_vertices - train - valid - test);
+                     test, facts.num_vertices - train - valid - test) +
+         (facts.num_splits() > 1
+              ? fmt::format("splits       {}; the sizes are those of split 0\n", facts.num_splits())
+              : std::string());
 }
 
 } // namespace

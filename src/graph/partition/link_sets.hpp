@@ -70,7 +70,7 @@ class SourceWithoutHeldOut final : public GraphSource {
   [[nodiscard]] std::unique_ptr<LabelStream> labels(std::int64_t batch_rows) const override {
     return source_.labels(batch_rows);
   }
-  [[nodiscard]] SplitShare split() const override { return source_.split(); }
+  [[nodiscard]] SplitShare split(std::int64_t number) const override { return source_.split(number); }
   [[nodiscard]] NameList const* vertex_names() const override { return source_.vertex_names(); }
 
  private:

@@ -72,19 +72,26 @@ inline std::string folder(char const* group, Order order) {
   return std::string(group) + (order == Order::p1 ? "/p1" : "/p2");
 }
 
-/// Writes this rank's share of an array with one value per position, converted to T. Collective.
+/// Writes this rank's share of a row of an array with one value per position, converted to T. Collective.
 template<class T>
-void write_column(StoreWriter& writer, std::string const& name, runtime::Hdf5Type type,
-                  Placement const& placement, std::span<std::int64_t const> values) {
+void write_row(StoreWriter& writer, std::string const& name, std::int64_t row, Placement const& placement,
+               std::span<std::int64_t const> values) {
   auto const& comm = writer.comm();
-  writer.create_array(name, type, {placement.num_vertices});
   auto const mine = PositionOwners{placement.num_vertices, comm.size()}.range(comm.rank());
   runtime::together(comm, [&] {
     std::vector<T> narrow(values.size());
     std::transform(values.begin(), values.end(), narrow.begin(),
                    [](std::int64_t value) { return static_cast<T>(value); });
-    writer.write(name, 0, mine.begin, std::span<T const>(narrow));
+    writer.write(name, row, mine.begin, std::span<T const>(narrow));
   });
+}
+
+/// The same for a new array of one row. Collective.
+template<class T>
+void write_column(StoreWriter& writer, std::string const& name, runtime::Hdf5Type type,
+                  Placement const& placement, std::span<std::int64_t const> values) {
+  writer.create_array(name, type, {placement.num_vertices});
+  write_row<T>(writer, name, 0, placement, values);
 }
 
 /// Writes 32-bit integers if all values are below `bound` and `bound` fits, otherwise 64-bit integers. Collective.

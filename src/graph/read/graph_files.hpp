@@ -95,6 +95,7 @@ struct Opener {
   Attributes attributes;
   EdgeTextFormat text_format;
   SourceParts parts;
+  std::int64_t num_splits = 1;                // columns of the masks
   std::vector<ArchiveMember> members;         // members that are read
   std::vector<std::string> notes;             // for InputFiles
   std::shared_ptr<TripleNames const> triples; // on rank 0

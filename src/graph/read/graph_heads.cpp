@@ -284,16 +284,21 @@ void Opener::require_whole_split() {
 
 void Opener::read_mask_heads() {
   if (!files.split_masks || files.split_text || input.random_split) return;
+  std::string first; // the first mask of several splits
   for (auto const& path : *files.split_masks) {
     if (path.empty()) continue;
     NpyArray const mask(path);
-    if (auto const& shape = mask.shape(); shape.size() == 2)
-      runtime::throw_user(
-          "{}: shape [{}, {}] is that of {} splits, one per column, and a mask of one split is "
-          "wanted: save the same column of each such mask, a[:, 0] for the first split",
-          mask.name(), shape[0], shape[1], shape[1]);
-    if (!mask.is_list()) mask.fail_shape("[vertices]");
-    vertices.add(mask.num_elements(), mask.name());
+    auto const& shape = mask.shape();
+    if (shape.empty() || shape.size() > 2 || (shape.size() == 2 && (shape[1] < 1 || shape[1] > most_splits)))
+      mask.fail_shape(fmt::format("[vertices], or [vertices, splits] of 1 to {} splits,", most_splits));
+    vertices.add(shape[0], mask.name());
+    if (mask.is_list()) continue; // a part of every split
+    if (!first.empty() && shape[1] != num_splits)
+      throw_user("{} has {} column{} and {} has {}: masks of several splits have a column per split, as many "
+                 "in each",
+                 mask.name(), shape[1], shape[1] == 1 ? "" : "s", first, num_splits);
+    first = mask.name();
+    num_splits = shape[1];
   }
 }
 

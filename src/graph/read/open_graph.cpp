@@ -99,7 +99,7 @@ std::unique_ptr<GraphSource> open_graph(runtime::Communicator const& comm, Input
       comm.instruments().position); // one rank may have more to read than others
   Share const share{comm.rank(), comm.size()};
   auto opener = runtime::together(comm, [&] {
-    Opener result{input, find_graph_files(input), share, {}, {}, {}, {}, {}, {}, {}};
+    Opener result{input, find_graph_files(input), share, {}, {}, {}, {}, 1, {}, {}, {}};
     result.read_heads();
     result.parts.name = result.files.meta.name;
     if (files != nullptr && comm.is_root()) *files = result.describe_files();
@@ -258,12 +258,13 @@ void Opener::build_split() {
   if (!files.split_text && attributes.split) {
     auto const types = attributes.split;
     auto const rows = npy_share(types(), num_vertices, share);
-    parts.split = {"node_types", [=] { return read_npy_split(types(), rows); }};
+    parts.split = {"node_types", [=](std::int64_t) { return read_npy_split(types(), rows); }};
     return;
   }
   if (!files.split_text && !files.split_npy && !files.split_masks) return;
   parts.split.name = files.split_name;
-  parts.split.read = [share = share, num_vertices, files = files] {
+  parts.split.count = files.split_masks && !files.split_text ? num_splits : 1;
+  parts.split.read = [share = share, num_vertices, files = files](std::int64_t number) {
     SplitShare result;
     std::array const lists{&result.train, &result.valid, &result.test};
     auto const& paths = files.split_text    ? *files.split_text
@@ -277,7 +278,7 @@ void Opener::build_split() {
         if (static_cast<std::int64_t>(part) % share.count == share.index) // each list is read by one rank
           *lists[part] = read_text_vertices(path, num_vertices);
       } else if (files.split_masks)
-        *lists[part] = read_npy_mask(NpyArray(path), share);
+        *lists[part] = read_npy_mask(NpyArray(path), share, number);
       else
         *lists[part] = read_npy_vertices(NpyArray(path), share, num_vertices);
     }

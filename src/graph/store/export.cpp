@@ -363,7 +363,7 @@ std::unique_ptr<GraphSource> open_store_as_source(Communicator const& comm, Grap
                                                    held->indicator.begin() + last * facts.num_classes);
                         });
                   }};
-  if (facts.has_split) parts.split = {facts.split_name, [held] { return held->split; }};
+  if (facts.has_split) parts.split = {facts.split_name, [held](std::int64_t) { return held->split; }};
   return assemble_source(std::move(parts));
 }
 

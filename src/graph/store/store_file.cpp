@@ -49,7 +49,8 @@ std::vector<Expected> plain_arrays(StoreFacts const& facts) {
     if (facts.label_kind == LabelKind::single) arrays.push_back({"/labels/" + order, {Hdf5Type::int32}, {n}});
     if (facts.label_kind == LabelKind::multi)
       arrays.push_back({"/labels/" + order, {Hdf5Type::int8}, {facts.num_classes, n}});
-    if (facts.has_split) arrays.push_back({"/split/" + order, {Hdf5Type::uint8}, {n}});
+    if (auto const count = facts.num_splits(); count > 0)
+      arrays.push_back({"/split/" + order, {Hdf5Type::uint8}, count > 1 ? Extents{count, n} : Extents{n}});
   }
   if (facts.feature_kind == FeatureKind::dense)
     arrays.push_back({"/features/dense", {Hdf5Type::float32}, {facts.num_features, n}});

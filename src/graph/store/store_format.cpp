@@ -110,7 +110,8 @@ std::string StoreFacts::to_json() const {
   json["has_split"] = has_split;
   json["split_name"] = split_name;
   json["split_sizes"] = split_sizes;
-  if (has_links()) json["num_held_out"] = num_held_out; // other stores do not change
+  if (num_splits() > 1) json["sizes_of_splits"] = sizes_of_splits; // other stores do not change
+  if (has_links()) json["num_held_out"] = num_held_out;            // other stores do not change
   if (num_relations() > 0) {
     json["num_relations"] = num_relations();
     json["relation_name_bytes"] = relation_name_bytes;
@@ -146,8 +147,14 @@ class Members {
     return text;
   }
   [[nodiscard]] std::array<std::int64_t, 3> three_integers(char const* key) const {
-    if (!at(key).is_array() || at(key).size() != 3) runtime::throw_user("'{}' must be three integers", key);
-    return {integer_of(at(key)[0], key), integer_of(at(key)[1], key), integer_of(at(key)[2], key)};
+    return three_integers_of(at(key), key);
+  }
+  [[nodiscard]] std::vector<std::array<std::int64_t, 3>> lists_of_three(char const* key) const {
+    if (!at(key).is_array()) runtime::throw_user("'{}' must be a list", key);
+    std::vector<std::array<std::int64_t, 3>> lists;
+    for (auto const& each : at(key))
+      lists.push_back(three_integers_of(each, key));
+    return lists;
   }
 
  private:
@@ -155,6 +162,10 @@ class Members {
     auto const found = json_.find(key);
     if (found == json_.end()) runtime::throw_user("there is no '{}'", key);
     return *found;
+  }
+  [[nodiscard]] static std::array<std::int64_t, 3> three_integers_of(Json const& list, char const* key) {
+    if (!list.is_array() || list.size() != 3) runtime::throw_user("'{}' must be three integers", key);
+    return {integer_of(list[0], key), integer_of(list[1], key), integer_of(list[2], key)};
   }
   [[nodiscard]] static std::int64_t integer_of(Json const& value, char const* key) {
     bool const fits = value.is_number_integer() && (!value.is_number_unsigned() ||
@@ -194,6 +205,7 @@ StoreFacts parse_facts(std::string const& text) {
   facts.has_split = members.boolean("has_split");
   facts.split_name = members.text("split_name");
   facts.split_sizes = members.three_integers("split_sizes");
+  if (members.has("sizes_of_splits")) facts.sizes_of_splits = members.lists_of_three("sizes_of_splits");
   if (members.has("num_held_out")) facts.num_held_out = members.three_integers("num_held_out");
   if (members.has("num_relations")) {
     auto const count = members.integer("num_relations");
@@ -223,6 +235,22 @@ StoreFacts StoreFacts::from_json(std::string const& text, std::string const& fil
   return facts;
 }
 
+std::string StoreFacts::contradiction_of_splits() const {
+  auto all = sizes_of_splits;
+  if (all.size() == 1 || (all.size() > 1 && all.front() != split_sizes))
+    return "sizes_of_splits has one split, or begins with another one than split_sizes";
+  all.push_back(split_sizes);
+  for (auto const& sizes : all) {
+    auto left = has_split ? num_vertices : 0;
+    for (auto const size : sizes) {
+      if (size < 0 || size > left)
+        return fmt::format("one of {} in split_sizes or sizes_of_splits is not between 0 and {}", size, left);
+      left -= size;
+    }
+  }
+  return {};
+}
+
 std::string StoreFacts::contradiction() const {
   constexpr auto any = std::numeric_limits<std::int64_t>::max();
   constexpr auto most_links = any / 2; // so that their sum does not overflow
@@ -247,10 +275,7 @@ std::string StoreFacts::contradiction() const {
       Bounds{"num_feature_entries", num_feature_entries, 0, feature_kind == FeatureKind::sparse ? any : 0},
       Bounds{"num_classes", num_classes, is_multi ? 1 : 0, has_labels ? most_columns : 0},
       Bounds{"num_labelled", num_labelled, 0, has_labels ? num_vertices : 0},
-      Bounds{"the first of split_sizes", split_sizes[0], 0, has_split ? num_vertices : 0},
-      Bounds{"the second of split_sizes", split_sizes[1], 0, has_split ? num_vertices - split_sizes[0] : 0},
-      Bounds{"the third of split_sizes", split_sizes[2], 0,
-             has_split ? num_vertices - split_sizes[0] - split_sizes[1] : 0},
+      Bounds{"the number of sizes_of_splits", std::ssize(sizes_of_splits), 0, has_split ? most_splits : 0},
       Bounds{"the first of num_held_out", num_held_out[0], 0, 0},
       Bounds{"the second of num_held_out", num_held_out[1], 0, is_symmetric ? most_links : 0},
       Bounds{"the third of num_held_out", num_held_out[2], 0, is_symmetric ? most_links : 0},
@@ -259,6 +284,7 @@ std::string StoreFacts::contradiction() const {
   for (auto const& [what, value, low, high] : bounds)
     if (value < low || value > high)
       return fmt::format("{} is {}; it must be between {} and {}", what, value, low, high);
+  if (auto wrong = contradiction_of_splits(); !wrong.empty()) return wrong;
   if (is_symmetric && (num_entries - num_self_loops) % 2 != 0)
     return fmt::format("a symmetric matrix of {} entries, {} of them self loops", num_entries,
                        num_self_loops);

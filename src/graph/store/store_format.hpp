@@ -16,7 +16,8 @@
 //   /vertices/{p1,p2}/original_ids, degrees, weight_sums (if weighted), positions_in_other_order,
 //                     clusters int32 (if there are clusters)
 //   /features/dense float [D x N] in order p2, each column contiguous; /features/remainders alike, of features in fp64; /features/sparse like a topology
-//   /labels/{p1,p2} int32 [N], or int8 [C x N] if multi-label; /split/{p1,p2} uint8 [N], bits of Split
+//   /labels/{p1,p2} int32 [N], or int8 [C x N] if multi-label; /split/{p1,p2} uint8 [N], bits of Split, or
+//                     [S x N] of S splits
 //   /relations/names/{offsets,text}, num_entries int64 [R] if edges have relations; /vertices/names/{offsets,text} by original id if
 //                     vertices have names: int64 [names + 1] and uint8, name i is the text from offset i to offset i + 1
 //   /links/{valid,test}/{positives,negatives} int32 or int64 [2 x n] positions in p1, sorted, if edges were held out
@@ -26,6 +27,7 @@
 
 #include "graph/graph_source.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <iterator>
@@ -123,7 +125,8 @@ struct StoreFacts {
   std::int64_t num_labelled = 0;
   bool has_split = false;
   std::string split_name;
-  std::array<std::int64_t, 3> split_sizes{};  // train, valid, test
+  std::array<std::int64_t, 3> split_sizes{}; // train, valid, test of the split in use; in the file of split 0
+  std::vector<std::array<std::int64_t, 3>> sizes_of_splits{}; // if there are several splits
   std::array<std::int64_t, 3> num_held_out{}; // edges not in A, by Split; also number of negatives; 0: none
 
   /// Names in the order of their numbers, and the number of entries of each; empty for a graph without relations. In the file they are
@@ -144,9 +147,14 @@ struct StoreFacts {
   [[nodiscard]] bool has_odd_topology() const { return has_two_orders() && !is_symmetric; }
   [[nodiscard]] std::int64_t num_relations() const { return std::ssize(relations); }
   [[nodiscard]] bool has_vertex_names() const { return vertex_name_bytes > 0; }
-  /// Version of a store with these facts: 2 if it has relations, names of vertices or remainders of features.
+  [[nodiscard]] std::int64_t num_splits() const {
+    return has_split ? std::max<std::int64_t>(1, std::ssize(sizes_of_splits)) : 0;
+  }
+  /// Version of a store with these facts: 2 if it has relations, names of vertices, remainders of features or several splits.
   [[nodiscard]] std::int64_t version() const {
-    return num_relations() > 0 || has_vertex_names() || features_have_remainders ? 2 : 1;
+    bool const is_new =
+        num_relations() > 0 || has_vertex_names() || features_have_remainders || num_splits() > 1;
+    return is_new ? 2 : 1;
   }
   /// True if edges were held out for link prediction.
   [[nodiscard]] bool has_links() const { return num_held_out[1] + num_held_out[2] > 0; }
@@ -167,6 +175,7 @@ struct StoreFacts {
                                             std::string const& file = "a graph store");
   /// A sentence that describes a contradiction among these facts; empty if there is none.
   [[nodiscard]] std::string contradiction() const;
+  [[nodiscard]] std::string contradiction_of_splits() const;
 };
 
 } // namespace orthant::graph

@@ -22,7 +22,8 @@ struct GraphStore::State {
   explicit State(StoreFile opened) : file(std::move(opened)), facts_in_use(file.facts()) {}
 
   StoreFile file;
-  StoreFacts facts_in_use; // facts of the file, with the chosen operator
+  StoreFacts facts_in_use; // facts of the file, with the chosen operator and split
+  std::int64_t split = 0;
 
   [[nodiscard]] StoreFacts const& facts() const { return facts_in_use; }
 
@@ -266,15 +267,33 @@ std::vector<std::int8_t> GraphStore::read_label_indicator(Order order, Range row
   return result;
 }
 
-std::vector<std::uint8_t> GraphStore::read_mask(Split split, Order order, Range rows) const {
-  if (!facts().has_split) return std::vector<std::uint8_t>(index(rows.size()));
+void GraphStore::use_split(std::int64_t number) {
+  auto& facts = state_->facts_in_use;
+  auto const count = facts.num_splits();
+  if (number > 0 && number >= count)
+    runtime::throw_user("--split {}: {} has {}{}", number, name(),
+                        count == 0   ? std::string("no split")
+                        : count == 1 ? fmt::format("one split, '{}', which is number 0", facts.split_name)
+                                     : fmt::format("{} splits, numbers 0 to {}", count, count - 1),
+                        count == 1 ? "; partition stores several from masks [vertices, splits]" : "");
+  state_->split = number;
+  if (count > 1) facts.split_sizes = facts.sizes_of_splits[index(number)];
+}
+
+std::vector<std::uint8_t> GraphStore::read_split(std::int64_t number, Order order, Range rows) const {
   auto const name = state_->array("/split", order, "");
-  auto bits = read_checked<std::uint8_t>(state_->file, name, 0, rows);
+  auto bits = read_checked<std::uint8_t>(state_->file, name, number, rows);
   constexpr std::uint8_t most_bits = 1U << static_cast<unsigned>(Split::test);
   require_between(state_->file, name, std::span<std::uint8_t const>(bits), rows.begin, std::uint8_t{0},
                   most_bits);
   if (std::ranges::any_of(bits, [](std::uint8_t bit) { return std::popcount(bit) > 1; }))
     runtime::throw_user("{} is damaged: {} puts a vertex in two parts of the split", this->name(), name);
+  return bits;
+}
+
+std::vector<std::uint8_t> GraphStore::read_mask(Split split, Order order, Range rows) const {
+  if (!facts().has_split) return std::vector<std::uint8_t>(index(rows.size()));
+  auto bits = read_split(state_->split, order, rows);
   for (auto& bit : bits)
     bit = bit >> static_cast<int>(split) & 1U;
   return bits;

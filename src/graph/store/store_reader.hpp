@@ -95,8 +95,13 @@ class GraphStore {
   [[nodiscard]] std::vector<std::int32_t> read_labels(Order order, Range rows) const;
   /// Indicators 0, 1 or -1 = unknown, row-major [rows.size() x classes.size()]. LabelKind::multi only.
   [[nodiscard]] std::vector<std::int8_t> read_label_indicator(Order order, Range rows, Range classes) const;
-  /// 1 if the vertex is in that part of the split, otherwise 0. All 0 if the store has no split.
+  /// From this call on, this split is read and described; before it, split 0. Throws UserError if there is no such split. Not collective,
+  /// but all ranks must set the same split.
+  void use_split(std::int64_t number);
+  /// 1 if the vertex is in that part of the split in use, otherwise 0. All 0 if the store has no split.
   [[nodiscard]] std::vector<std::uint8_t> read_mask(Split split, Order order, Range rows) const;
+  /// The parts of any split as bits: 1 train, 2 valid, 4 test. The store must have that split.
+  [[nodiscard]] std::vector<std::uint8_t> read_split(std::int64_t number, Order order, Range rows) const;
 
   /// Original ids p[i] for i in the range. Random numbers are keyed by them.
   [[nodiscard]] std::vector<std::int64_t> read_original_ids(Order order, Range rows) const;

@@ -156,6 +156,20 @@ class Verifier {
     }
   }
 
+  /// Hash of the parts of a split at these positions, whose sizes are added to `sizes`.
+  [[nodiscard]] std::uint64_t sum_of_split(std::int64_t number, Order order, Range rows,
+                                           std::span<std::int64_t const> ids,
+                                           std::array<std::int64_t, 3>& sizes) const {
+    auto const bits = store_.read_split(number, order, rows);
+    std::uint64_t sum = 0;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      sum += hash_of(ids[i], number, bits[i]);
+      for (std::size_t part = 0; part < sizes.size(); ++part)
+        sizes[part] += bits[i] >> part & 1U;
+    }
+    return sum;
+  }
+
   /// Compares the data that both orders have about a vertex: degree, sum of weights, labels, parts of the split.
   void compare_attributes() {
     auto const n_classes = facts_.label_kind == LabelKind::multi ? facts_.num_classes : 0;
@@ -164,7 +178,7 @@ class Verifier {
     for (auto const order : orders()) {
       auto& sum = sums[static_cast<std::size_t>(order)];
       std::int64_t num_labelled = 0;
-      std::array<std::int64_t, 3> split_sizes{};
+      std::vector<std::array<std::int64_t, 3>> sizes(static_cast<std::size_t>(facts_.num_splits()));
       auto& rows_sum = degrees_by_row_[static_cast<std::size_t>(order)];
       for_each_piece([&](Range rows) {
         auto const ids = store_.read_original_ids(order, rows);
@@ -205,18 +219,16 @@ class Verifier {
             take_label(i, c, labels[i]);
         }
         num_labelled += std::ranges::count(is_labelled, true);
-        for (auto const part : {Split::train, Split::valid, Split::test}) {
-          auto const mask = store_.read_mask(part, order, rows);
-          for (std::size_t i = 0; i < ids.size(); ++i) {
-            sum[3] += mask[i] * hash_of(ids[i], static_cast<int>(part));
-            split_sizes[static_cast<std::size_t>(part)] += mask[i];
-          }
-        }
+        for (std::size_t number = 0; number < sizes.size(); ++number)
+          sum[3] += sum_of_split(static_cast<std::int64_t>(number), order, rows, ids, sizes[number]);
       });
       claim_fact("num_labelled", static_cast<std::uint64_t>(num_labelled), facts_.num_labelled);
-      for (std::size_t part = 0; part < split_sizes.size(); ++part)
-        claim_fact(fmt::format("the size of split '{}'", graph::name_of(static_cast<Split>(part))),
-                   static_cast<std::uint64_t>(split_sizes[part]), facts_.split_sizes[part]);
+      for (std::size_t number = 0; number < sizes.size(); ++number)
+        for (std::size_t part = 0; part < 3; ++part)
+          claim_fact(fmt::format("the size of split '{}'{}", graph::name_of(static_cast<Split>(part)),
+                                 sizes.size() > 1 ? fmt::format(" number {}", number) : ""),
+                     static_cast<std::uint64_t>(sizes[number][part]),
+                     sizes.size() > 1 ? facts_.sizes_of_splits[number][part] : facts_.split_sizes[part]);
     }
     if (!facts_.has_two_orders()) return;
     for (std::size_t i = 0; i < what.size(); ++i)

@@ -168,7 +168,7 @@ void Writer::write_labels() const {
 }
 
 std::array<std::int64_t, 3> Writer::write_split() const {
-  auto share = together(comm, [&] { return source.split(); });
+  auto share = together(comm, [&] { return source.split(0); });
   auto const name = facts.split_name.empty() ? std::string("default") : facts.split_name;
   if (is_ogb()) output.make_folder(fs::path("split") / name);
   std::array<std::int64_t, 3> sizes{};
