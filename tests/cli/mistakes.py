@@ -120,6 +120,7 @@ MISTAKES = [
     (["partition", "--input", "none", "--vertices", "9", "-o", "none.h5"], r"--vertices is for graphs of --generate: leave it out"),
     (["partition", "--generate", "rmat", "--weights", "ignore", "-o", "none.h5"], r"--weights is for graphs of --input: leave it out"),
     (["partition", "--generate", "rmat", "--add-inverse", "-o", "none.h5"], r"--add-inverse is for graphs of --input: leave it out"),
+    (["partition", "--generate", "rmat", "--names", "-o", "none.h5"], r"--names is for graphs of --input: leave it out"),
     (["partition", "--generate", "rmt", "-o", "none.h5"], r"'rmt' is none of rmat, sbm, grid2d, ring; did you mean 'rmat'"),
     (["partition", "--generate", "ring", "--vertices", "3", "--edges", "9", "--classes", "2", "-o", "none.h5"], r"a ring of 3 vertices has at most"),
     (["partition", "--input", "none", "-o", "none.h5", "--split", "a", "--random-split", "0.5,0.2,0.3"], r"--split a names a split of the input, and --random"),

@@ -1,13 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // An edge list, plain or compressed, as its reader probes it and as two ranks read their shares. The first
-// byte says whether comments, a column of weights or a base of 1 are expected; the text follows. The same text is also read as triples.
+// byte says whether comments, a column of weights or a base of 1 are expected; the text follows. The same text is also read as edges between names and
+// as triples.
 
 #include "fuzz/fuzz_target.hpp"
 #include "graph/text/text_edges.hpp"
-#include "graph/text/text_triples.hpp"
+#include "graph/text/text_names.hpp"
 
-#include <memory>
+#include <filesystem>
+
+namespace {
+
+/// Reads two shares of edges between names.
+void check(std::filesystem::path const& path, orthant::graph::EdgeTextProbe const& probe,
+           orthant::graph::NamedLines lines) {
+  using namespace orthant::graph;
+  for (std::int64_t rank = 0; rank < 2; ++rank) {
+    auto const found = read_named_edges(path, {rank, 2}, probe, lines, EdgeTextFormat::Weights::read);
+    auto const num_edges = found.edges.size();
+    if (lines == NamedLines::weighted_edges && found.weights.size() != num_edges) __builtin_trap();
+    if (lines == NamedLines::triples && found.edge_relations.size() != num_edges) __builtin_trap();
+    for (auto const& ends : found.edges)
+      for (auto const end : ends)
+        if (end >= found.vertices.size()) __builtin_trap();
+  }
+}
+
+} // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
   using namespace orthant;
@@ -18,18 +38,14 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
   auto const text = fuzz::text_of(data + 1, size - 1);
   auto const path = folder.write(text.starts_with("\x1f\x8b") ? "edge.csv.gz" : "edge.csv", text);
 
-  fuzz::accept_or_refuse([&] { static_cast<void>(graph::probe_text_edges(path)); });
-  fuzz::accept_or_refuse([&] {
-    auto const names = std::make_shared<graph::TripleNames>(graph::scan_triples(path));
-    auto const stream = graph::read_triples(path, names, true, 7);
-    std::int64_t num_edges = 0;
-    for (graph::EdgeBatch batch; stream->next(batch); num_edges += std::ssize(batch.edges))
-      for (auto const& edge : batch.edges)
-        if (edge.source < 0 || edge.source >= names->vertices.size() || edge.target < 0 ||
-            edge.target >= names->vertices.size())
-          __builtin_trap();
-    if (num_edges != 2 * names->num_triples) __builtin_trap();
-  });
+  for (bool const all_names : {false, true})
+    fuzz::accept_or_refuse([&] {
+      auto const probe = graph::probe_text_edges(path, all_names);
+      if (probe.has_names)
+        check(path, probe,
+              probe.num_columns == 3 ? graph::NamedLines::weighted_edges : graph::NamedLines::edges);
+    });
+  fuzz::accept_or_refuse([&] { check(path, graph::probe_triples(path), graph::NamedLines::triples); });
   graph::EdgeTextFormat format;
   format.has_comments = (flags & 1) != 0;
   format.first_id = (flags & 2) != 0 ? 1 : 0;

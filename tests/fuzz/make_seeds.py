@@ -99,6 +99,8 @@ seeds = {
         "gzip": b"\x00" + gzip.compress(b"0,1\n1,2\n", mtime=0),
         "two_members": b"\x00" + gzip.compress(b"0,1\n", mtime=0) + gzip.compress(b"1,2\n", mtime=0),
         "long_number": b"\x1012345678901234567890 1\n", "one_based": b"\x021 2\n2 100\n", "empty": b"\x00",
+        "names": b"\x00source,target,weight\n\"a, \"\"b\"\"\",c,1\nc,d,2e3\n", "dicts": b"\x00a b {'weight': 2.5}\nb c {'weight': 1}\n",
+        "triples": b"\x00head\trelation\ttail\na\tr\tb\nb\ts\t\"1\"^^x\n", "quoted_numbers": b"\x04\"0\";\"1\";\"2.5\"\n",
     },
     "table_text": {
         "features": b"\x010,1.5\n-2e3,3\n4,5\n", "classes": b"\x000\nnan\n-1\n", "floats": b"\x000.0\n1.0\n2.0\n",

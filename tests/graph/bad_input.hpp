@@ -12,9 +12,39 @@
 #include <functional>
 #include <gtest/gtest.h>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace orthant::graph {
+
+/// The text with a few random bytes changed, dropped, doubled or cut off; the same for equal numbers.
+inline std::string mutant(std::string text, std::uint64_t number) {
+  auto const draw = [&](std::size_t bound) {
+    number = number * 6364136223846793005ULL + 1442695040888963407ULL;
+    return static_cast<std::size_t>(number >> 33) % bound;
+  };
+  constexpr std::string_view bytes = "\"'{},;|\t \n\r-+.0195eDx%#\\\x01\xff";
+  for (auto changes = 1 + draw(4); changes > 0 && !text.empty(); --changes) {
+    auto const place = draw(text.size());
+    switch (draw(5)) {
+    case 0:
+      text[place] = bytes[draw(bytes.size())];
+      break;
+    case 1:
+      text.erase(place, 1 + draw(4));
+      break;
+    case 2:
+      text.insert(place, 1, bytes[draw(bytes.size())]);
+      break;
+    case 3:
+      text.insert(place, text.substr(place, 1 + draw(12)));
+      break;
+    default:
+      if (draw(4) == 0) text.resize(place);
+    }
+  }
+  return text;
+}
 
 class BadInput : public ::testing::Test {
  protected:

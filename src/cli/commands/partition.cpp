@@ -42,6 +42,7 @@ struct PartitionOptions {
   std::string normalize = "sym";
   bool directed = false;
   bool add_inverse = false;
+  bool names = false;
   std::string duplicates = "drop";
   std::string self_loops = "keep";
   std::string weights = "use";
@@ -64,6 +65,7 @@ graph::Input input_of(PartitionOptions const& options) {
   input.split = options.split;
   input.is_directed = options.directed;
   input.adds_inverse = options.add_inverse;
+  input.names_only = options.names;
   input.use_weights = options.weights == "use";
   input.random_features = options.random_features;
   input.random_labels = options.random_labels;
@@ -104,8 +106,8 @@ void require_one_source(Context const& context, PartitionOptions const& options)
     runtime::throw_user(
         "partition: name the graph to read with --input PATH, or one to generate with --generate rmat");
   static constexpr std::array of_generated{"vertices", "edges", "features", "classes"};
-  static constexpr std::array of_input{"format",          "add-inverse",   "weights",     "split",
-                                       "random-features", "random-labels", "random-split"};
+  static constexpr std::array of_input{"format", "names",           "add-inverse",   "weights",
+                                       "split",  "random-features", "random-labels", "random-split"};
   auto const& sources = context.run_record.at("sources");
   auto const refuse = [&](std::span<char const* const> names, char const* wanted) {
     for (auto const* const name : names)
@@ -331,6 +333,8 @@ std::unique_ptr<Command> make_partition() {
   command->option("--format", options->format,
                   "Format of the input: auto, ogb, edgelist, mtx, npy or triples",
                   one_of({"auto", "ogb", "edgelist", "mtx", "npy", "triples"}));
+  command->flag("--names", options->names,
+                "Read all ends of an edge list as names of vertices; otherwise its first edge decides");
   command->output("-o,--output", options->output, "Store to write (HDF5)");
   command->option("--permute", options->permute,
                   "Order of the vertices: double (balanced blocks), single, none, cluster (balanced, "

@@ -178,12 +178,13 @@ bool find_npy_edges(Path const& folder, GraphFiles& files) {
   return true;
 }
 
-bool find_triples(Path const& folder, GraphFiles& files) {
+/// Looks for NAME.csv, NAME.tsv or NAME.txt.
+bool find_table(Path const& folder, std::string const& name, Topology topology, GraphFiles& files) {
   std::optional<Path> found;
-  for (auto const* const name : {"triples.tsv", "triples.txt", "triples.csv"})
-    if (!found) found = find_text(folder, name);
+  for (auto const* const ending : {".tsv", ".txt", ".csv"})
+    if (!found) found = find_text(folder, name + ending);
   if (!found) return false;
-  files.topology = Topology::triples;
+  files.topology = topology;
   files.edges = *found;
   return true;
 }
@@ -300,9 +301,12 @@ GraphFiles find_in_folder(Input const& input) {
   bool const may_be_ogb = (format == automatic && kind != "npy") || format == ogb;
   bool const may_be_npy = format == automatic || format == npy;
   bool is_found = may_be_ogb && (find_ogb(input.path / "raw", files) || find_ogb(input.path, files));
-  if (!is_found && (format == automatic || format == triples)) is_found = find_triples(input.path, files);
+  if (!is_found && (format == automatic || format == triples))
+    is_found = find_table(input.path, "triples", Topology::triples, files);
   if (!is_found && may_be_npy)
     is_found = find_npy_edges(input.path, files) || find_npy_edges(input.path / "npy", files);
+  if (!is_found && (format == automatic || format == edgelist))
+    is_found = find_table(input.path, "edges", Topology::edge_list, files);
   auto const use_single = [&](Topology topology, std::initializer_list<std::string_view> endings) {
     auto const single = find_single(input.path, endings);
     if (!single) return false;
@@ -319,9 +323,8 @@ GraphFiles find_in_folder(Input const& input) {
   if (!is_found)
     throw_user(
         "{} is not a graph in a known format; looked for raw/edge.csv[.gz], raw/data.npz, edge.csv[.gz], "
-        "data.npz, triples.tsv, edge_index.npy, npy/edge_index.npy, one *.mtx[.gz], one *.txt, *.tsv, *.el "
-        "or "
-        "*.edges[.gz], one *_graph.npz",
+        "data.npz, triples.tsv, edge_index.npy, npy/edge_index.npy, edges.csv, one *.mtx[.gz], one *.txt, "
+        "*.tsv, *.el or *.edges[.gz], one *_graph.npz",
         input.path.string());
 
   add_npy_attributes(input.path, files);

@@ -8,7 +8,7 @@
 #include "graph/graph_source.hpp"
 #include "graph/read/open_graph.hpp"
 #include "graph/text/text_edges.hpp"
-#include "graph/text/text_triples.hpp"
+#include "graph/text/text_names.hpp"
 
 #include <array>
 #include <cstdint>
@@ -38,7 +38,16 @@ struct DataSetMeta {
 
 struct GraphFiles {
   using Path = std::filesystem::path;
-  enum class Topology : std::uint8_t { ogb_text, ogb_npz, npy, scipy_npz, edge_list, matrix_market, triples };
+  enum class Topology : std::uint8_t {
+    ogb_text,
+    ogb_npz,
+    npy,
+    scipy_npz,
+    edge_list,
+    named_edges, // an edge list with names in place of ids
+    matrix_market,
+    triples
+  };
 
   Topology topology{};
   Path edges;                        // edge.csv[.gz], data.npz, edge_index.npy, an edge list, the .mtx ..
@@ -95,10 +104,11 @@ struct Opener {
   Attributes attributes;
   EdgeTextFormat text_format;
   SourceParts parts;
-  std::int64_t num_splits = 1;                // columns of the masks
-  std::vector<ArchiveMember> members;         // members that are read
-  std::vector<std::string> notes;             // for InputFiles
-  std::shared_ptr<TripleNames const> triples; // on rank 0
+  std::int64_t num_splits = 1;             // columns of the masks
+  std::vector<ArchiveMember> members;      // members that are read
+  std::vector<std::string> notes;          // for InputFiles
+  EdgeTextProbe probe;                     // of an edge list
+  std::shared_ptr<NamedEdges const> named; // edges between names
 
   [[nodiscard]] bool is_text_topology() const {
     using enum GraphFiles::Topology;
@@ -121,12 +131,18 @@ struct Opener {
 
   [[nodiscard]] InputFiles describe_files() const;
 
-  /// Takes the names that rank 0 has found in a file of triples.
-  void use_triples(std::int64_t num_vertices, std::int64_t num_triples, std::vector<std::string> relations);
+  [[nodiscard]] bool has_names() const {
+    using enum GraphFiles::Topology;
+    return files.topology == triples || files.topology == named_edges;
+  }
+  /// Reads this rank's share of a file with names.
+  [[nodiscard]] NamedEdges read_names() const;
+  /// Takes what all ranks together have found in such a file.
+  void use_names(std::int64_t num_vertices, std::int64_t num_edges, std::vector<std::string> relations);
 
   // Called when the number of vertices is known.
   void build_edges();
-  void build_triples();
+  void build_named_edges();
   [[nodiscard]] EndArrays edge_ends() const;
   void build_features();
   void build_labels(std::int64_t num_classes);

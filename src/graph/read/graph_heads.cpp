@@ -58,9 +58,14 @@ void Opener::read_heads() {
   if (input.num_vertices > 0) vertices.add(input.num_vertices, "the given number of vertices");
   if (input.adds_inverse && files.topology != Topology::triples)
     throw_user("--add-inverse: {} has no relations; --format triples reads some", input.path.string());
-  if (files.topology == Topology::triples)
+  bool const is_list = files.topology == Topology::edge_list || files.topology == Topology::triples;
+  if (input.names_only && !is_list)
+    throw_user("--names is for edge lists: {} has numbers", files.edges.string());
+  if (files.topology == Topology::triples) {
     parts.format = "triples";
-  else if (is_text_topology())
+    probe = probe_triples(files.edges);
+    if (probe.lines_to_skip > 0) note_names_line(files.edges);
+  } else if (is_text_topology())
     read_text_topology();
   else if (files.topology == Topology::scipy_npz)
     read_scipy_topology();
@@ -75,9 +80,18 @@ void Opener::read_heads() {
   parts.is_directed = has_relations || (input.is_directed && parts.is_directed);
 }
 
-void Opener::use_triples(std::int64_t num_vertices, std::int64_t num_triples,
-                         std::vector<std::string> relations) {
+NamedEdges Opener::read_names() const {
+  auto const lines = files.topology == Topology::triples ? NamedLines::triples
+                     : probe.num_columns == 3            ? NamedLines::weighted_edges
+                                                         : NamedLines::edges;
+  return read_named_edges(files.edges, share, probe, lines, text_format.weights);
+}
+
+void Opener::use_names(std::int64_t num_vertices, std::int64_t num_edges,
+                       std::vector<std::string> relations) {
   auto const file = files.edges.string();
+  bool const has_relations = files.topology == Topology::triples;
+  if (num_edges == 0) throw_user("{} has no {}", file, has_relations ? "triples" : "edges");
   if (vertices.count >= 0 && vertices.count != num_vertices)
     throw_user(
         "{} says {} vertices, but {} names {}: a row per named vertex is wanted, in the order in which the "
@@ -85,18 +99,20 @@ void Opener::use_triples(std::int64_t num_vertices, std::int64_t num_triples,
         vertices.source, vertices.count, file, num_vertices);
   vertices.add(num_vertices, file);
   auto& edges = parts.edges;
-  if (edges.num_edges >= 0 && edges.num_edges != num_triples)
-    throw_user("{} says {} edges, but {} has {}", edges.promised_by, edges.num_edges, file, num_triples);
-  edges.num_edges = num_triples * (input.adds_inverse ? 2 : 1);
-  edges.num_local_edges = share.index == 0 ? edges.num_edges : 0;
+  if (edges.num_edges >= 0 && edges.num_edges != num_edges)
+    throw_user("{} says {} edges, but {} has {}", edges.promised_by, edges.num_edges, file, num_edges);
+  std::int64_t const copies = input.adds_inverse ? 2 : 1;
+  edges.num_edges = num_edges * copies;
+  edges.num_local_edges = std::ssize(named->edges) * copies;
   edges.promised_by = file;
+  auto const count = std::ssize(relations);
+  if (count > most_relations) throw_user("{} has more than {} relations", file, most_relations);
   if (input.adds_inverse) {
-    auto const count = relations.size();
     std::set<std::string> const given(relations.begin(), relations.end());
-    if (2 * std::ssize(relations) > most_relations)
+    if (2 * count > most_relations)
       throw_user("--add-inverse: {} has {} relations, and a graph at most {}", file, count, most_relations);
-    for (std::size_t r = 0; r < count; ++r) {
-      auto name = "rev_" + relations[r];
+    for (std::int64_t r = 0; r < count; ++r) {
+      auto name = "rev_" + relations[static_cast<std::size_t>(r)];
       if (given.contains(name))
         throw_user("--add-inverse: {} has the relation {} already: leave --add-inverse out", file, name);
       relations.push_back(std::move(name));
@@ -104,7 +120,6 @@ void Opener::use_triples(std::int64_t num_vertices, std::int64_t num_triples,
   }
   parts.names.relations = std::move(relations);
   parts.names.has_names = true;
-  if (triples) parts.names.vertices = {triples, &triples->vertices.names()};
 }
 
 void Opener::compare_with_meta() {
@@ -136,18 +151,25 @@ void Opener::read_text_topology() {
     text_format.first_byte = head.first_byte;
     text_format.lines_to_skip = head.num_lines;
   } else if (files.topology == Topology::edge_list) {
-    auto const probe = probe_text_edges(files.edges);
+    probe = probe_text_edges(files.edges, input.names_only);
     if (probe.num_columns == 0) throw_user("{} has no edges", files.edges.string());
     parts.format = "edgelist";
     text_format.has_comments = true;
+    text_format.has_dicts = probe.has_dicts;
+    text_format.may_have_names = true;
     text_format.weights = probe.num_columns == 3 ? weights : Weights::absent;
     text_format.first_byte = probe.first_byte;
     text_format.lines_to_skip = probe.lines_to_skip;
     if (probe.lines_to_skip > 0) note_names_line(files.edges);
+    if (probe.has_names) {
+      files.topology = Topology::named_edges;
+      notes.push_back(
+          fmt::format("vertices have names, such as in the first edge, \"{}\"", probe.first_edge));
+    }
   } else {
     parts.format = "ogb";
     if (has_names_line(files.edges)) {
-      auto const probe = probe_text_edges(files.edges);
+      probe = probe_text_edges(files.edges);
       text_format.first_byte = probe.first_byte;
       text_format.lines_to_skip = probe.lines_to_skip;
       note_names_line(files.edges);

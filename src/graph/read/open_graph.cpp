@@ -4,6 +4,7 @@
 #include "graph/generate/computed_streams.hpp"
 #include "graph/path_entry.hpp"
 #include "graph/read/graph_files.hpp"
+#include "graph/read/number_names.hpp"
 #include "graph/text/text_blocks.hpp"
 #include "graph/text/text_tables.hpp"
 #include "runtime/comm/collectives.hpp"
@@ -52,25 +53,26 @@ void scan_edges(runtime::Communicator const& comm, Opener& opener) {
   }
 }
 
-/// Finds the names in a file of triples, which rank 0 reads completely. Collective.
-void scan_names(runtime::Communicator const& comm, Opener& opener) {
-  std::array<std::int64_t, 2> counts{}; // vertices, triples
-  std::string joined;                   // names of relations, one per line
-  runtime::together(comm, [&] {
-    if (!comm.is_root()) return;
-    auto found = std::make_shared<TripleNames>(scan_triples(opener.files.edges));
-    counts = {found->vertices.size(), found->num_triples};
-    auto const& names = found->relations.names();
-    for (std::int64_t r = 0; r < names.size(); ++r)
-      (joined += names[r]) += '\n';
-    opener.triples = std::move(found);
-  });
-  runtime::broadcast(runtime::host, comm, std::span(counts), 0);
-  broadcast_text(comm, joined, 0);
-  std::vector<std::string> relations;
-  for (std::size_t begin = 0; begin < joined.size(); begin += relations.back().size() + 1)
-    relations.push_back(joined.substr(begin, joined.find('\n', begin) - begin));
-  runtime::together(comm, [&] { opener.use_triples(counts[0], counts[1], std::move(relations)); });
+/// Reads a file with names: each rank its share. Collective.
+void read_names(runtime::Communicator const& comm, Opener& opener) {
+  auto const edges =
+      std::make_shared<NamedEdges>(runtime::together(comm, [&] { return opener.read_names(); }));
+  opener.named = edges;
+  auto vertices = number_names(comm, edges->vertices.names());
+  auto relations = number_names(comm, edges->relations.names());
+  edges->vertices = {};
+  edges->vertex_ids = std::move(vertices.ids);
+  edges->relation_ids = std::move(relations.ids);
+  std::string joined; // names of relations, one per line
+  for (std::int64_t r = 0; r < relations.all.size(); ++r)
+    (joined += relations.all[r]) += '\n';
+  runtime::broadcast_text(comm, joined, 0);
+  std::vector<std::string> names;
+  for (std::size_t begin = 0; begin < joined.size(); begin += names.back().size() + 1)
+    names.push_back(joined.substr(begin, joined.find('\n', begin) - begin));
+  auto const num_edges = runtime::all_reduced(comm, std::ssize(edges->edges));
+  runtime::together(comm, [&] { opener.use_names(vertices.count, num_edges, std::move(names)); });
+  if (comm.is_root()) opener.parts.names.vertices = std::make_shared<NameList const>(std::move(vertices.all));
 }
 
 /// Finds the number of classes, one above the largest class, by reading all labels once. Collective.
@@ -99,17 +101,14 @@ std::unique_ptr<GraphSource> open_graph(runtime::Communicator const& comm, Input
       comm.instruments().position); // one rank may have more to read than others
   Share const share{comm.rank(), comm.size()};
   auto opener = runtime::together(comm, [&] {
-    Opener result{input, find_graph_files(input), share, {}, {}, {}, {}, 1, {}, {}, {}};
+    Opener result{input, find_graph_files(input), share, {}, {}, {}, {}, 1, {}, {}, {}, {}};
     result.read_heads();
     result.parts.name = result.files.meta.name;
     if (files != nullptr && comm.is_root()) *files = result.describe_files();
     return result;
   });
   check_stored_members(comm, opener.members);
-  if (opener.files.topology == GraphFiles::Topology::triples) scan_names(comm, opener);
-  if (files != nullptr && opener.triples && opener.triples->has_header)
-    files->notes.push_back(opener.files.edges.filename().string() +
-                           " begins with a line of names, which is ignored");
+  if (opener.has_names()) read_names(comm, opener);
   if (opener.vertices.count < 0) scan_edges(comm, opener);
   opener.parts.num_vertices = opener.vertices.count;
   runtime::together(comm, [&] {
@@ -138,16 +137,16 @@ std::unique_ptr<GraphSource> open_graph(runtime::Communicator const& comm, Input
 
 using Topology = GraphFiles::Topology;
 
-void Opener::build_triples() {
-  parts.edges.open = [path = files.edges, names = triples, adds_inverse = input.adds_inverse](
-                         std::int64_t batch_size) -> std::unique_ptr<EdgeStream> {
-    if (!names) return std::make_unique<EmptyStream<EdgeBatch>>();
-    return read_triples(path, names, adds_inverse, batch_size);
+void Opener::build_named_edges() {
+  auto const num_relations = std::ssize(parts.names.relations) / (input.adds_inverse ? 2 : 1);
+  parts.edges.open = [edges = named, adds_inverse = input.adds_inverse,
+                      num_relations](std::int64_t batch_size) {
+    return stream_of(edges, adds_inverse, num_relations, batch_size);
   };
 }
 
 void Opener::build_edges() {
-  if (files.topology == Topology::triples) return build_triples();
+  if (has_names()) return build_named_edges();
   auto& edges = parts.edges;
   auto const num_vertices = parts.num_vertices;
   if (is_text_topology()) {

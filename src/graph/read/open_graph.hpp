@@ -10,8 +10,10 @@
 //              valid_idx, val_idx, valid_mask or val_mask, test_idx or test_mask; or a folder with NAME_graph.npz,
 //              a SciPy matrix in coordinates, and NAME_data.npz, as the Deep Graph Library publishes Reddit
 //   mtx        a file *.mtx[.gz], or one that starts with %%MatrixMarket
-//   edgelist   any other text file: "source target [weight]" per line, '#' and '%' start comments
-//   triples    only if requested: a text file of directed edges with relations, "head relation tail" per line (text/text_triples.hpp).
+//   edgelist   any other text file: "source target [weight]" per line, '#' and '%' start comments; ends are numbers, or names if the first
+//              edge has names (text/edge_probe.hpp). automatic recognizes a folder with edges.csv, edges.tsv or edges.txt, and .npy files as
+//              in npy, whose rows are in the order in which the names of the vertices appear
+//   triples    only if requested: a text file of directed edges with relations, "head relation tail" per line (text/text_names.hpp).
 //              automatic recognizes a folder with triples.tsv, triples.txt or triples.csv, and .npy files as in npy, whose rows are in
 //              the order in which the names of the vertices appear
 //
@@ -48,6 +50,8 @@ struct Input {
   /// True adds the inverse of each relation: relation r of R gets r + R with the name rev_NAME, and each edge its reverse with that
   /// relation. Throws UserError for a graph without relations.
   bool adds_inverse = false;
+  /// True reads all ends of an edge list as names, also if they are numbers.
+  bool names_only = false;
   /// If false, weights in the file are ignored (the third column of an edge list, the values of an .mtx).
   bool use_weights = true;
   /// Ids of an edge list must be below this; 0: one above the largest id.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/text/text_edges.hpp"
 
+#include "graph/text/edge_probe.hpp"
 #include "graph/text/text_blocks.hpp"
 #include "graph/text/text_scanner.hpp"
 #include "graph/text/text_tables.hpp"
@@ -25,21 +26,6 @@ bool is_comment(char c) {
 /// The character after the '\n' of this line.
 char const* next_line(char const* p) {
   return text::line_end(p) + 1;
-}
-
-struct FieldCount {
-  std::int64_t num_fields = 0;
-  std::int64_t num_words = 0; // columns that begin like a name
-};
-
-FieldCount count_fields(char const* p) {
-  FieldCount count;
-  while (*p != '\n') {
-    ++count.num_fields;
-    if (std::isalpha(static_cast<unsigned char>(*p)) != 0 || *p == '"' || *p == '_') ++count.num_words;
-    p = text::skip_separator(text::field_end(p));
-  }
-  return count;
 }
 
 class TextEdgeStream final : public EdgeStream {
@@ -90,7 +76,7 @@ class TextEdgeStream final : public EdgeStream {
       auto const* const line = p;
       p = text::skip_blanks(p);
       Edge edge;
-      auto const* after = text::parse_natural(p, edge.source);
+      auto const* after = text::parse_id(p, edge.source);
       if (after == nullptr) [[unlikely]] {
         if (*p == '\n' || (format_.has_comments && is_comment(*p))) {
           p = next_line(p);
@@ -100,7 +86,7 @@ class TextEdgeStream final : public EdgeStream {
       }
       p = text::skip_separator(after);
       if (p == after) explain(line);
-      after = text::parse_natural(p, edge.target);
+      after = text::parse_id(p, edge.target);
       if (after == nullptr) explain(line);
       edge.source -= first;
       edge.target -= first;
@@ -108,7 +94,10 @@ class TextEdgeStream final : public EdgeStream {
           static_cast<std::uint64_t>(edge.target) >= num_vertices)
         explain(line);
       p = after;
-      if (format_.weights != Weights::absent) p = parse_weight(line, p, weights, count);
+      if (format_.has_dicts)
+        p = parse_dict(line, p, weights, count);
+      else if (format_.weights != Weights::absent)
+        p = parse_weight(line, p, weights, count);
       p = text::skip_blanks(p);
       if (*p != '\n') explain(line);
       edges[count++] = edge;
@@ -124,7 +113,9 @@ class TextEdgeStream final : public EdgeStream {
     if (*start == '\n') explain(line);
     if (format_.weights == Weights::passed_over) return text::field_end(start);
     float weight = 0;
-    auto const* const after = text::parse_float(start, weight);
+    bool const is_quoted = *start == '"';
+    auto const* after = text::parse_float(start + (is_quoted ? 1 : 0), weight);
+    if (is_quoted && after != nullptr) after = *after == '"' ? after + 1 : nullptr;
     if (after == nullptr || !std::isfinite(weight)) explain(line);
     if (format_.has_whole_weights && weight != std::trunc(weight))
       blocks_.fail(line, fmt::format("the weight in \"{}\" is no integer, as the first line says",
@@ -133,10 +124,27 @@ class TextEdgeStream final : public EdgeStream {
     return after;
   }
 
+  /// The attributes of an edge as NetworkX writes them. Returns the end of the line.
+  char const* parse_dict(char const* line, char const* p, float* weights, std::size_t index) {
+    p = text::skip_separator(p);
+    auto const* end = text::line_end(p);
+    std::string_view dict(p, static_cast<std::size_t>(end - p));
+    while (dict.ends_with('\r') || dict.ends_with(' '))
+      dict.remove_suffix(1);
+    if (dict.empty() ? format_.weights == Weights::read : !dict.starts_with('{') || !dict.ends_with('}'))
+      explain(line);
+    if (format_.weights == Weights::read && !find_dict_weight(dict, weights[index]))
+      blocks_.fail(line, fmt::format("no finite number follows 'weight' in \"{}\", as in the first line",
+                                     text::excerpt(line)));
+    return end;
+  }
+
   /// Finds the mistake in the line and throws a UserError.
   [[noreturn]] void explain(char const* line) const {
     auto const* p = text::skip_blanks(line);
     for (auto const* const which : {"source", "target"}) {
+      bool const is_quoted = *p == '"';
+      p += is_quoted ? 1 : 0;
       bool const is_negative = *p == '-' && text::is_digit(p[1]);
       if (is_negative)
         blocks_.fail(line, fmt::format("negative {} id in \"{}\"", which, text::excerpt(line)));
@@ -156,8 +164,10 @@ class TextEdgeStream final : public EdgeStream {
       if (id < format_.first_id)
         blocks_.fail(line, fmt::format("{} id {} is too small: ids start at {} in this format", which, id,
                                        format_.first_id));
+      bool const is_open = is_quoted && *p != '"';
+      p += is_quoted && !is_open ? 1 : 0;
       auto const* const after = text::skip_separator(p);
-      if (after == p && *p != '\n')
+      if (is_open || (after == p && *p != '\n'))
         blocks_.fail(line, fmt::format("the {} is not a vertex id in \"{}\"; {} is wanted", which,
                                        text::excerpt(line), wanted()));
       p = after;
@@ -165,8 +175,10 @@ class TextEdgeStream final : public EdgeStream {
     blocks_.fail(line, fmt::format("\"{}\" is not an edge; {} is wanted", text::excerpt(line), wanted()));
   }
 
-  char const* wanted() const {
-    return format_.weights == Weights::absent ? "\"source target\"" : "\"source target weight\"";
+  std::string wanted() const {
+    bool const has_two = format_.weights == Weights::absent;
+    return fmt::format("\"source target{}\"{}", has_two ? "" : " weight",
+                       format_.may_have_names ? " in whole numbers (or --names, if ends are names)" : "");
   }
 
   TextBlocks blocks_;
@@ -211,36 +223,6 @@ std::unique_ptr<EdgeStream> read_text_edges_with_weights(std::filesystem::path c
                                                          EdgeTextFormat const& format,
                                                          std::int64_t batch_size) {
   return std::make_unique<WeightedTextEdges>(path, weights, format, batch_size);
-}
-
-EdgeTextProbe probe_text_edges(std::filesystem::path const& path) {
-  TextBlocks blocks(path, {});
-  EdgeTextProbe probe;
-  std::int64_t num_lines = 0;
-  for (auto block = blocks.next(); !block.empty(); block = blocks.next()) {
-    for (auto const* line = block.data(); line != block.data() + block.size(); line = next_line(line)) {
-      auto const* p = text::skip_blanks(line);
-      auto const line_index = num_lines++;
-      if (*p == '\n' || is_comment(*p)) continue;
-      auto const [num_fields, num_words] = count_fields(p);
-      if (num_words == num_fields && num_fields >= 2 && probe.lines_to_skip == 0) {
-        probe.lines_to_skip = line_index + 1;
-        probe.first_byte = blocks.byte_of(next_line(line));
-        continue;
-      }
-      if (num_words == num_fields && num_fields == 3)
-        blocks.fail(line, fmt::format("\"{}\" has names in place of vertex ids; --format triples reads lines "
-                                      "\"head relation tail\"",
-                                      text::excerpt(line)));
-      if (num_fields < 2 || num_fields > 3)
-        blocks.fail(line, fmt::format("\"{}\" has {} columns; an edge list has \"source target\" or \"source "
-                                      "target weight\"",
-                                      text::excerpt(line), num_fields));
-      probe.num_columns = num_fields;
-      return probe;
-    }
-  }
-  return probe;
 }
 
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads edges from lines of text: "source target [weight]", separated by blanks, tabs or a comma. One parser serves OGB's edge.csv, edge
+// Reads edges from lines of text: "source target [weight]", separated by blanks, tabs, ',', ';' or '|'. One parser serves OGB's edge.csv, edge
 // lists and MatrixMarket.
 
 #include "graph/graph_source.hpp"
@@ -21,6 +21,8 @@ struct EdgeTextFormat {
   std::int64_t num_vertices = 0; // ids are below first_id + num_vertices
   bool has_comments = false;     // lines that start with '#' or '%'; empty lines are always skipped
   Weights weights = Weights::absent;
+  bool has_dicts = false;         // the weight is in a dict of NetworkX (edge_probe.hpp)
+  bool may_have_names = false;    // with --names, for messages
   bool has_whole_weights = false; // if true, a fractional weight is an error
   std::int64_t first_byte = 0;    // end of a header of another kind (plain files)
   std::int64_t lines_to_skip = 0; // end of such a header in a .gz file
@@ -37,16 +39,6 @@ struct EdgeTextFormat {
                                                                        std::filesystem::path const& weights,
                                                                        EdgeTextFormat const& format,
                                                                        std::int64_t batch_size);
-
-/// Properties of an edge list that its beginning shows.
-struct EdgeTextProbe {
-  std::int64_t num_columns = 0; // 0: there is no line of numbers
-  std::int64_t first_byte = 0;  // begin of the lines of numbers (uncompressed)
-  std::int64_t lines_to_skip = 0;
-};
-/// Reads up to the first line of numbers. One line before it may contain column names: every field begins with a letter, a quote or '_'.
-/// Throws UserError if the first line of numbers has neither two nor three columns.
-[[nodiscard]] EdgeTextProbe probe_text_edges(std::filesystem::path const& path);
 
 // The head of a MatrixMarket file (Boisvert, Pozo, Remington, NIST 1996): banner, comments, sizes. It is followed by lines of edges with
 // ids from 1; "row column" is "source target".

@@ -3,7 +3,7 @@
 //
 // Fast parsing of numbers in lines of text. Each function reads at a pointer inside a block in which every line ends in '\n'
 // (text_blocks.hpp), and never reads beyond that. It returns the first character that it did not use, or nullptr if there is no such
-// number. Numbers are separated by blanks and tabs, and at most one comma. A '\r' counts as a blank only at the end of a line; elsewhere
+// number. Numbers are separated by blanks and tabs, and at most one of ',', ';' and '|'. A '\r' counts as a blank only at the end of a line; elsewhere
 // other readers would end the line there.
 
 #include <algorithm>
@@ -17,9 +17,12 @@ namespace orthant::graph::text {
 inline bool is_blank(char c) {
   return c == ' ' || c == '\t' || c == '\r';
 }
+inline bool is_mark(char c) {
+  return c == ',' || c == ';' || c == '|';
+}
 /// True if a field ends here.
 inline bool is_end(char const* p) {
-  return is_blank(*p) || *p == ',' || *p == '\n';
+  return is_blank(*p) || is_mark(*p) || *p == '\n';
 }
 inline bool is_digit(char c) {
   return static_cast<unsigned char>(c - '0') < 10;
@@ -34,7 +37,7 @@ inline char const* skip_blanks(char const* p) {
 /// Skips the separator between two numbers. Returns p if there is none.
 inline char const* skip_separator(char const* p) {
   p = skip_blanks(p);
-  return *p == ',' ? skip_blanks(p + 1) : p;
+  return is_mark(*p) ? skip_blanks(p + 1) : p;
 }
 
 /// The end of the field that begins at `p`.
@@ -75,6 +78,13 @@ inline char const* parse_natural(char const* p, std::int64_t& value) {
   if (p - begin > 18) return nullptr;
   value = static_cast<std::int64_t>(result);
   return p;
+}
+
+/// The same for a number that may be in quotes, as in CSV files.
+inline char const* parse_id(char const* p, std::int64_t& value) {
+  if (*p != '"') return parse_natural(p, value);
+  auto const* const after = parse_natural(p + 1, value);
+  return after != nullptr && *after == '"' ? after + 1 : nullptr;
 }
 
 /// A decimal number, "nan" or "inf", rounded to the nearest float. A mantissa below 2^24 over a power of ten up to 10^10 is one exact

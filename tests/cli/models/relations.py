@@ -130,7 +130,7 @@ def mistakes(ranks):
                 (triples + [at("cut.tsv.gz")], r"cut\.tsv\.gz.* end early"),
                 (triples + [at("t.tsv"), "--duplicates", "keep"], r"--duplicates keep: equal edges of one relation are always merged"),
                 (triples + [at("t.tsv"), "--edge-split", "0.1,0.1"], r"--edge-split holds out edges of undirected graphs without relations"),
-                (["partition", "--input", at("n.txt"), "-o", at("none.h5")], r"n\.txt:2: \"b s c\" has names in place of vertex ids; --format triples reads"),
+                (["partition", "--input", at("n.txt"), "-o", at("none.h5")], r"n\.txt:1: \"a r b\" has names in place of vertex ids; --format triples reads"),
                 (["partition", "--input", at("e.txt"), "--add-inverse", "-o", at("none.h5")], r"--add-inverse: .*e\.txt has no relations"),
                 (["export", at("t.h5"), "-o", at("out")], r"t\.h5 has relations, which no format of export can hold")):
             expect_mistake(ranks, arguments, pattern)

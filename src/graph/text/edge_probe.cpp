@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/text/edge_probe.hpp"
+
+#include "graph/text/text_blocks.hpp"
+#include "graph/text/text_fields.hpp"
+#include "graph/text/text_scanner.hpp"
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <vector>
+
+namespace orthant::graph {
+
+namespace {
+
+/// A line of the file that is neither empty nor a comment.
+struct DataLine {
+  std::string text; // ends in '\n'
+  std::int64_t number = 0;
+  std::int64_t end_byte = 0; // of the next line
+};
+
+std::vector<DataLine> first_lines(std::filesystem::path const& path, std::size_t wanted) {
+  TextBlocks blocks(path, {});
+  std::vector<DataLine> lines;
+  std::int64_t number = 0;
+  for (auto block = blocks.next(); !block.empty(); block = blocks.next()) {
+    auto const* const end = block.data() + block.size();
+    for (auto const* line = block.data(); line != end; line = text::line_end(line) + 1) {
+      ++number;
+      auto const* const p = text::skip_blanks(line);
+      if (*p == '\n' || *p == '#' || *p == '%') continue;
+      auto const* const after = text::line_end(line) + 1;
+      lines.push_back({std::string(p, after), number, blocks.byte_of(after)});
+      if (lines.size() == wanted) return lines;
+    }
+  }
+  return lines;
+}
+
+/// The two ends of a line, if they are ids, and the place behind them.
+char const* skip_ids(char const* p) {
+  std::int64_t id = 0;
+  auto const* const first = text::parse_id(p, id);
+  if (first == nullptr) return nullptr;
+  auto const* const second = text::skip_separator(first);
+  if (second == first) return nullptr;
+  auto const* const after = text::parse_id(second, id);
+  return after != nullptr && text::is_end(after) ? after : nullptr;
+}
+
+bool is_natural(std::string_view field) {
+  return !field.empty() && std::ranges::all_of(field, [](char c) { return text::is_digit(c); });
+}
+
+bool is_word(std::string_view field) {
+  if (field.empty() || is_number(field)) return false;
+  auto const first = static_cast<unsigned char>(field.front());
+  return std::isalpha(first) != 0 || first == '_' || first >= 0x80;
+}
+
+/// The separator of an edge in names. A dict at the end may hold other separators.
+char separator_of_edge(std::string const& line) {
+  auto head = line;
+  if (auto const brace = line.find('{'); brace != std::string::npos && line.find('}') != std::string::npos)
+    head = line.substr(0, brace) + '\n';
+  auto const separator = TextFields::separator_of(head.c_str(), 2, 3);
+  auto const count = std::ssize(TextFields(separator, true).cut(line.c_str()));
+  constexpr std::int64_t most = 1000; // for the message
+  return count == 2 || count == 3 ? separator : TextFields::separator_of(head.c_str(), 2, most);
+}
+
+/// The fields of a line, cut as the line itself suggests.
+struct CutLine {
+  explicit CutLine(std::string const& line)
+      : cutter(separator_of_edge(line), true),
+        fields(cutter.cut(line.c_str())) {}
+  TextFields cutter;
+  std::span<std::string_view const> fields;
+};
+
+/// True if the first line has names of columns.
+bool is_header(std::vector<DataLine> const& lines, bool all_names) {
+  auto const& line = lines.front().text;
+  CutLine const cut(line);
+  auto const& fields = cut.fields;
+  if (fields.size() < 2) return false;
+  if (is_header_pair(fields[0], fields[1])) return true;
+  if (lines.size() < 2) return false;
+  if (!all_names && std::ranges::all_of(fields, is_word) && skip_ids(lines[1].text.c_str()) != nullptr)
+    return true;
+  CutLine const next(lines[1].text);
+  return fields.size() == 3 && next.fields.size() == 3 && is_word(fields[2]) && is_number(next.fields[2]);
+}
+
+class Probe {
+ public:
+  Probe(std::filesystem::path const& path, DataLine const& line) : path_(path), line_(line) {}
+
+  /// Sets the columns of a line of numbers. Returns false if its ends are no ids.
+  bool take_numbers(EdgeTextProbe& probe) const {
+    auto const* const after = skip_ids(line_.text.c_str());
+    if (after == nullptr) return false;
+    auto const* p = text::skip_separator(after);
+    probe.has_dicts = *p == '{';
+    std::int64_t count = 2;
+    float weight = 0;
+    if (probe.has_dicts)
+      count += find_dict_weight(p, weight) ? 1 : 0;
+    else
+      for (; *p != '\n'; p = text::skip_separator(text::field_end(p)))
+        ++count;
+    require_columns(count);
+    probe.num_columns = count;
+    return true;
+  }
+
+  void take_names(EdgeTextProbe& probe, bool all_names) const {
+    CutLine const cut(line_.text);
+    auto const& fields = cut.fields;
+    require_columns(std::ssize(fields));
+    require_ends(fields, all_names);
+    probe.has_names = true;
+    probe.separator = cut.cutter.separator();
+    probe.first_edge = excerpt();
+    probe.num_columns = std::ssize(fields);
+    if (fields.size() < 3) return;
+    probe.has_dicts = fields[2].starts_with('{');
+    float weight = 0;
+    if (probe.has_dicts)
+      probe.num_columns = find_dict_weight(fields[2], weight) ? 3 : 2;
+    else if (!is_number(fields[2]))
+      fail(fmt::format("\"{}\" has names in place of vertex ids; --format triples reads lines "
+                       "\"head relation tail\"",
+                       excerpt()));
+  }
+
+ private:
+  void require_columns(std::int64_t count) const {
+    if (count != 2 && count != 3)
+      fail(
+          fmt::format("\"{}\" has {} columns; an edge list has \"source target\" or \"source target weight\"",
+                      excerpt(), count));
+  }
+  void require_ends(std::span<std::string_view const> fields, bool all_names) const {
+    if (all_names) return;
+    for (std::size_t i = 0; i < 2; ++i) {
+      auto const* const which = i == 0 ? "source" : "target";
+      auto const& field = fields[i];
+      if (is_number(field) && is_number(fields[1 - i]) && field.starts_with('-'))
+        fail(fmt::format("negative {} id in \"{}\"", which, excerpt()));
+      if (is_number(fields[1 - i]) && !(is_natural(field) && field.size() <= 18))
+        fail(fmt::format(
+            "the {} is not a vertex id in \"{}\"; \"source target\" in whole numbers is wanted, or "
+            "--names, which reads all ends as names",
+            which, excerpt()));
+    }
+  }
+  [[nodiscard]] std::string excerpt() const { return text::excerpt(line_.text.c_str()); }
+  [[noreturn]] void fail(std::string const& reason) const {
+    runtime::throw_user("{}:{}: {}", path_.string(), line_.number, reason);
+  }
+
+  std::filesystem::path const& path_;
+  DataLine const& line_;
+};
+
+} // namespace
+
+bool is_number(std::string_view field) {
+  double value = 0;
+  bool const has_plus = field.size() > 1 && field[0] == '+' && field[1] != '-';
+  auto const* const begin = field.data() + (has_plus ? 1 : 0);
+  auto const* const end = field.data() + field.size();
+  auto const [after, error] = std::from_chars(begin, end, value);
+  return error != std::errc::invalid_argument && after == end && !field.empty();
+}
+
+bool is_header_pair(std::string_view first, std::string_view second) {
+  using Pair = std::array<std::string_view, 2>;
+  constexpr std::array<Pair, 19> pairs{
+      Pair{"source", "target"}, Pair{"source", "dest"},     Pair{"source", "destination"},
+      Pair{"src", "dst"},       Pair{"src", "dest"},        Pair{"src", "target"},
+      Pair{"from", "to"},       Pair{"head", "tail"},       Pair{"subject", "object"},
+      Pair{"start", "end"},     Pair{"sender", "receiver"}, Pair{"node1", "node2"},
+      Pair{"id1", "id2"},       Pair{"vertex1", "vertex2"}, Pair{"name1", "name2"},
+      Pair{"nodea", "nodeb"},   Pair{"citing", "cited"},    Pair{"cited", "citing"},
+      Pair{"parent", "child"}};
+  auto const reduced = [](std::string_view field) {
+    std::string word;
+    for (auto const c : field)
+      if (std::isalnum(static_cast<unsigned char>(c)) != 0)
+        word += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return word;
+  };
+  auto const a = reduced(first);
+  auto const b = reduced(second);
+  for (auto const& [from, to] : pairs)
+    for (std::string_view const more : {"", "id", "node", "nodeid", "name"})
+      if (a.size() == from.size() + more.size() && a.starts_with(from) && a.ends_with(more) &&
+          b.size() == to.size() + more.size() && b.starts_with(to) && b.ends_with(more))
+        return true;
+  return false;
+}
+
+bool find_dict_weight(std::string_view dict, float& weight) {
+  for (std::string_view const key : {"'weight'", "\"weight\""}) {
+    auto const found = dict.find(key);
+    if (found == std::string_view::npos) continue;
+    auto rest = dict.substr(found + key.size());
+    auto const skip = [&](char c) {
+      while (!rest.empty() && (rest.front() == ' ' || rest.front() == c))
+        rest.remove_prefix(1);
+    };
+    skip(':');
+    auto const [after, error] = std::from_chars(rest.data(), rest.data() + rest.size(), weight);
+    return error == std::errc{} && std::isfinite(weight);
+  }
+  return false;
+}
+
+EdgeTextProbe probe_text_edges(std::filesystem::path const& path, bool all_names) {
+  auto lines = first_lines(path, 2);
+  EdgeTextProbe probe;
+  if (lines.empty()) return probe;
+  if ((all_names || skip_ids(lines[0].text.c_str()) == nullptr) && is_header(lines, all_names)) {
+    probe.first_byte = lines[0].end_byte;
+    probe.lines_to_skip = lines[0].number;
+    lines.erase(lines.begin());
+    if (lines.empty()) return probe;
+  }
+  Probe const line(path, lines[0]);
+  if (all_names || !line.take_numbers(probe)) line.take_names(probe, all_names);
+  return probe;
+}
+
+} // namespace orthant::graph

@@ -1,0 +1,44 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// How to read an edge list, from its first lines. A line is one of numbers if both of its ends are whole numbers, which may be in quotes.
+// The first line is one of names of columns if
+//   - its first two fields are usual names of columns, such as "source,target" or "src dst" (is_header_pair), or
+//   - each of its fields is a word, and the next line is one of numbers, or
+//   - it has three fields, its third one is no number, and that of the next line is.
+// The next line, or else the first one, decides: its ends are both whole numbers, or neither of them is a number and all ends are names.
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace orthant::graph {
+
+struct EdgeTextProbe {
+  std::int64_t num_columns = 0; // 2, or 3 with weights; 0: there is no edge
+  std::int64_t first_byte = 0;  // begin of the lines after the names of columns (uncompressed)
+  std::int64_t lines_to_skip = 0;
+  bool has_names = false; // in place of ids
+  bool has_dicts = false; // NetworkX: lines end in a dict, whose 'weight' is the third column
+  char separator = ' ';   // with names
+  std::string first_edge; // with names: for messages
+};
+
+/// Reads the first two lines that are neither empty nor comments. With `all_names`, numbers are names as well. Throws UserError if the first
+/// edge has neither two nor three columns, if only one of its ends is a number, or if one is a number but no id.
+[[nodiscard]] EdgeTextProbe probe_text_edges(std::filesystem::path const& path, bool all_names = false);
+
+/// True if two fields are usual names of the columns of an edge's ends, whatever their case: "source" and "target", ":START_ID" and ":END_ID".
+[[nodiscard]] bool is_header_pair(std::string_view first, std::string_view second);
+
+/// The finite number that `field` is, or nothing.
+[[nodiscard]] bool is_number(std::string_view field);
+
+// Attributes of an edge as NetworkX writes them: {'weight': 2.5, 'kind': 'x'}.
+
+/// Sets the number after 'weight' or "weight" in the text of a dict. Returns false if there is none.
+[[nodiscard]] bool find_dict_weight(std::string_view dict, float& weight);
+
+} // namespace orthant::graph

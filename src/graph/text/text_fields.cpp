@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/text/text_fields.hpp"
+
+#include <fmt/format.h>
+
+namespace orthant::graph {
+
+std::span<std::string_view const> TextFields::cut(char const* p) {
+  fields_.clear();
+  has_bad_quote_ = false;
+  for (;;) {
+    while (is_padding(*p))
+      ++p;
+    if (separator_ == separator_blanks && *p == '\n' && !fields_.empty()) return fields_;
+    auto const* const after = *p == '"' ? take_quoted(p) : nullptr;
+    p = after != nullptr ? after : take_plain(p);
+    if (*p == '\n') return fields_;
+    ++p;
+  }
+}
+
+/// Takes the field at `p` up to the separator, and returns the place of that.
+char const* TextFields::take_plain(char const* p) {
+  bool const is_rest = has_dicts_ && *p == '{' && fields_.size() == 2;
+  auto const* const begin = p;
+  while (is_rest ? *p != '\n' : !is_end(*p))
+    ++p;
+  auto const* end = p;
+  while (end > begin && is_padding(end[-1]))
+    --end;
+  fields_.emplace_back(begin, static_cast<std::size_t>(end - begin));
+  return p;
+}
+
+/// The same for a field in quotes. Returns nullptr if the quote at `p` does not enclose the field.
+char const* TextFields::take_quoted(char const* p) {
+  auto const* const begin = p + 1;
+  bool has_quotes = false;
+  auto const* end = begin;
+  for (; *end != '\n'; ++end) {
+    if (*end != '"') continue;
+    if (end[1] != '"') break;
+    has_quotes = true;
+    ++end;
+  }
+  auto const* after = *end == '\n' ? end : end + 1;
+  if (separator_ != separator_blanks)
+    while (is_padding(*after))
+      ++after;
+  if (*end == '\n' || (!is_end(*after) && *after != '\r')) {
+    has_bad_quote_ = has_bad_quote_ || separator_ == ',' || separator_ == ';';
+    return nullptr;
+  }
+  std::string_view const content(begin, static_cast<std::size_t>(end - begin));
+  if (!has_quotes) {
+    fields_.push_back(content);
+    return *after == '\r' ? after + 1 : after;
+  }
+  auto& copy = unescaped_.emplace_back();
+  for (std::size_t i = 0; i < content.size(); i += content[i] == '"' ? 2 : 1)
+    copy += content[i];
+  fields_.emplace_back(copy);
+  return *after == '\r' ? after + 1 : after;
+}
+
+std::string TextFields::separator_text() const {
+  if (separator_ == '\t') return "tabs";
+  if (separator_ == separator_blanks) return "blanks";
+  return fmt::format("'{}'", separator_);
+}
+
+char TextFields::separator_of(char const* line, std::int64_t fewest, std::int64_t most) {
+  for (auto const candidate : {'\t', '|', ';', ','}) {
+    auto const count = std::ssize(TextFields(candidate).cut(line));
+    if (count >= fewest && count <= most) return candidate;
+  }
+  return separator_blanks;
+}
+
+} // namespace orthant::graph

@@ -1,0 +1,58 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Cuts lines of text into fields, as in CSV files. A field may be in quotes: then it may hold the separator, and "" stands for a quote. If ','
+// or ';' separate fields, a quote at the begin of a field must have its counterpart at the end; otherwise, quotes that do not enclose a whole
+// field are part of it. Blanks around fields are dropped.
+
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace orthant::graph {
+
+/// The separator that stands for any number of blanks and tabs.
+inline constexpr char separator_blanks = ' ';
+
+class TextFields {
+ public:
+  /// With `has_dicts`, a third field that begins with '{' extends to the end of the line.
+  explicit TextFields(char separator, bool has_dicts = false)
+      : separator_(separator),
+        has_dicts_(has_dicts) {}
+
+  /// The fields of the line at `p`, which ends in '\n'. They are valid until forget() if the line is.
+  std::span<std::string_view const> cut(char const* p);
+  /// True if the last line has a quote at the begin of a field without a counterpart.
+  [[nodiscard]] bool has_bad_quote() const { return has_bad_quote_; }
+  /// Frees the text of fields with quotes inside.
+  void forget() { unescaped_.clear(); }
+
+  [[nodiscard]] char separator() const { return separator_; }
+  /// For messages: "tabs", "blanks", "','".
+  [[nodiscard]] std::string separator_text() const;
+
+  /// The first of tab, '|', ';' and ',' that cuts the line into `fewest` to `most` fields, else blanks.
+  [[nodiscard]] static char separator_of(char const* line, std::int64_t fewest, std::int64_t most);
+
+ private:
+  [[nodiscard]] bool is_padding(char c) const {
+    return (c == ' ' || c == '\t' || c == '\r') && (c != separator_ || separator_ == separator_blanks);
+  }
+  [[nodiscard]] bool is_end(char c) const {
+    return c == '\n' || c == separator_ || (c == '\t' && separator_ == separator_blanks);
+  }
+  char const* take_plain(char const* p);
+  char const* take_quoted(char const* p);
+
+  char separator_;
+  bool has_dicts_;
+  bool has_bad_quote_ = false;
+  std::vector<std::string_view> fields_;
+  std::deque<std::string> unescaped_;
+};
+
+} // namespace orthant::graph

@@ -1,0 +1,53 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reads edges whose ends are names: "source target [weight]" per line (edge_probe.hpp), or triples "head relation tail". Each rank reads its
+// share of the lines once and keeps their edges, with numbers for the names in the order in which they appear in the share. read/number_names
+// turns these into numbers of the whole file. Lines that begin with '#' or '%' are comments.
+
+#include "graph/graph_source.hpp"
+#include "graph/text/edge_probe.hpp"
+#include "graph/text/name_table.hpp"
+#include "graph/text/text_blocks.hpp"
+#include "graph/text/text_edges.hpp"
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+namespace orthant::graph {
+
+/// The edges of one share of a file, and its names in the order in which they appear, line by line, source before target.
+struct NamedEdges {
+  NameTable vertices;
+  NameTable relations;
+  std::vector<std::array<std::uint32_t, 2>> edges; // numbers of source and target in `vertices`
+  std::vector<float> weights;                      // one per edge if weights are read
+  std::vector<std::uint16_t> edge_relations;       // numbers in `relations` if the lines are triples
+
+  // Numbers in the whole file of the names of this share.
+  std::vector<std::int64_t> vertex_ids;
+  std::vector<std::int64_t> relation_ids;
+};
+
+enum class NamedLines : std::uint8_t { edges, weighted_edges, triples };
+
+/// Reads a share. Throws a UserError with the line if it is wrong, or if there are more than most_relations relations. Memory: 8 bytes per
+/// edge, 4 per weight and 2 per relation, the names, and at most 40 bytes for each name.
+[[nodiscard]] NamedEdges read_named_edges(std::filesystem::path const& path, Share share,
+                                          EdgeTextProbe const& probe, NamedLines lines,
+                                          EdgeTextFormat::Weights weights);
+
+/// Finds the separator and the first line of a file of triples. A first line of names of columns, such as "head relation tail" or "subject
+/// predicate object", is a header.
+[[nodiscard]] EdgeTextProbe probe_triples(std::filesystem::path const& path);
+
+/// The edges of a share in numbers of the whole file. With `adds_inverse`, each triple (u, r, v) is followed by (v, r + R, u), where R is the
+/// number of relations of the file.
+[[nodiscard]] std::unique_ptr<EdgeStream> stream_of(std::shared_ptr<NamedEdges const> edges,
+                                                    bool adds_inverse, std::int64_t num_relations,
+                                                    std::int64_t batch_size);
+
+} // namespace orthant::graph
