@@ -108,6 +108,8 @@ seeds = {
         "huge": b"\x001e400\ninf\n-inf\n", "empty": b"\x00",
     },
     "matrix_market": {
+        "metis": b"4 2\n2\n1 4\n\n2\n", "metis_weights": b"% c\n3 2 111 2\n5 1 2 2 7\n5 1 2 1 7 3 1.5\n5 1 2 2 1.5\n",
+        "skew": b"%%MatrixMarket matrix coordinate real skew-symmetric\n2 2 1\n2 1 1.5D+03\n",
         "pattern": b"%%MatrixMarket matrix coordinate pattern symmetric\n% comment\n3 3 2\n2 1\n3 2\n",
         "real": b"%%MatrixMarket matrix coordinate real general\n2 2 2\n1 2 0.5\n2 1 1e-2\n",
         "array": b"%%MatrixMarket matrix array real general\n2 2\n1\n2\n3\n4\n",

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A MatrixMarket file: its head, then its entries as the head describes them.
+// A MatrixMarket file: its head, then its entries as the head describes them. The same text is also read as a graph file of METIS.
 
 #include "fuzz/fuzz_target.hpp"
+#include "graph/text/metis_graph.hpp"
 #include "graph/text/text_edges.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
@@ -11,6 +12,20 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
   static fuzz::ScratchFolder const folder;
   auto const text = fuzz::text_of(data, size);
   auto const path = folder.write(text.starts_with("\x1f\x8b") ? "graph.mtx.gz" : "graph.mtx", text);
+  fuzz::accept_or_refuse([&] {
+    auto const head = graph::read_metis_head(path);
+    std::int64_t first = 0;
+    for (std::int64_t rank = 0; rank < 2; ++rank) {
+      auto const stream = graph::read_metis_edges(path, {rank, 2}, head, {first, true, true}, 3);
+      for (graph::EdgeBatch batch; stream->next(batch);) {
+        if (batch.weights.size() != batch.edges.size()) __builtin_trap();
+        for (auto const& edge : batch.edges)
+          if (edge.source >= head.num_vertices || edge.target < 0 || edge.target >= head.num_vertices)
+            __builtin_trap();
+      }
+      first += graph::count_metis_lines(path, {rank, 2}, head);
+    }
+  });
   return fuzz::accept_or_refuse([&] {
     static_cast<void>(graph::is_matrix_market(path));
     auto const head = graph::read_matrix_market_head(path);

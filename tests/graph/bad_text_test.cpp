@@ -128,8 +128,12 @@ TEST_F(BadInput, MatrixMarketThatIsNoGraph) {
   EXPECT_THAT(told("%%MatrixMarket matrix array real general\n2 2\n"),
               HasSubstr("m.mtx:1: \"array\" is not a graph"));
   EXPECT_THAT(told("%%MatrixMarket matrix coordinate complex general\n"), HasSubstr("m.mtx:1: \"complex\""));
-  EXPECT_THAT(told("%%MatrixMarket matrix coordinate real skew-symmetric\n"),
-              HasSubstr("m.mtx:1: \"skew-symmetric\""));
+  EXPECT_THAT(told("%%MatrixMarket matrix coordinate real hermitian\n"), HasSubstr("m.mtx:1: \"hermitian\""));
+  EXPECT_THAT(told("%%MatrixMarket matrix coordinate real general\n3 3 1\n1 2 1.5D+\n"),
+              HasSubstr("m.mtx:3"));
+  EXPECT_THAT(told("%%MatrixMarket matrix coordinate real general\n3 3 1\n1 2 1.5DD3\n"),
+              HasSubstr("m.mtx:3"));
+  EXPECT_THAT(told("%%MatrixMarket matrix coordinate real general\n3 3 1\n1 2 1D99\n"), HasSubstr("m.mtx:3"));
   EXPECT_THAT(told("%%MatrixMarket matrix coordinate real general\n%\n3 4 1\n1 1 1\n"),
               HasSubstr("m.mtx:3: the matrix has 3 rows and 4 columns"));
   EXPECT_THAT(told("%%MatrixMarket matrix coordinate real general\n3 3\n"),

@@ -158,6 +158,28 @@ TEST(MatrixMarket, FormsAndFields) {
   EXPECT_THAT(weighted_whole.weights, ElementsAre(2.5f, -1.0f));
 }
 
+TEST(MatrixMarket, SkewSymmetryIsAPatternAndExponentsMayBeOfFortran) {
+  auto const comm = world();
+  ScratchFolder const folder(comm);
+  InputFiles files;
+  auto const skew = open_graph(
+      comm,
+      {.path = folder.write(
+           "s.mtx", "%%MatrixMarket matrix coordinate real skew-symmetric\n3 3 2\n2 1 0.5\n3 1 -2\n")},
+      &files);
+  auto const fortran = open_graph(
+      comm, {.path = folder.write(
+                 "f.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 4\n1 1 1.5D+03\n1 2 -2d-1\n2 1 "
+                          "1.2345678901D0\n2 2 7.\n")});
+  auto const whole = read_whole(comm, *skew);
+
+  EXPECT_THAT(whole.edges, ElementsAre(Edge{1, 0}, Edge{2, 0}));
+  EXPECT_TRUE(whole.weights.empty());
+  EXPECT_FALSE(skew->facts().is_directed);
+  if (comm.is_root()) EXPECT_THAT(files.notes, ElementsAre(::testing::HasSubstr("skew-symmetric")));
+  EXPECT_THAT(read_whole(comm, *fortran).weights, ElementsAre(1500.0F, -0.2F, 1.2345678901F, 7.0F));
+}
+
 TEST(NpyFolder, TypesSparseFeaturesWeightsAndMissingLabels) {
   auto const comm = world();
   ScratchFolder const folder(comm);

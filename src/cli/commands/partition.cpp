@@ -331,8 +331,8 @@ std::unique_ptr<Command> make_partition() {
                   one_of(generator_kinds()));
   add_generator_options(*command, options->generated);
   command->option("--format", options->format,
-                  "Format of the input: auto, ogb, edgelist, mtx, npy or triples",
-                  one_of({"auto", "ogb", "edgelist", "mtx", "npy", "triples"}));
+                  "Format of the input: auto, ogb, edgelist, mtx, metis, npy or triples",
+                  one_of({"auto", "ogb", "edgelist", "mtx", "metis", "npy", "triples"}));
   command->flag("--names", options->names,
                 "Read all ends of an edge list as names of vertices; otherwise its first edge decides");
   command->output("-o,--output", options->output, "Store to write (HDF5)");

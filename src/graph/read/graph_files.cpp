@@ -316,6 +316,8 @@ GraphFiles find_in_folder(Input const& input) {
   };
   if (!is_found && (format == automatic || format == mtx))
     is_found = use_single(Topology::matrix_market, {".mtx", ".mtx.gz"});
+  if (!is_found && (format == automatic || format == metis))
+    is_found = use_single(Topology::metis, {".graph", ".graph.gz"});
   if (!is_found && (format == automatic || format == edgelist))
     is_found = use_single(Topology::edge_list,
                           {".txt", ".txt.gz", ".tsv", ".tsv.gz", ".el", ".el.gz", ".edges", ".edges.gz"});
@@ -323,8 +325,8 @@ GraphFiles find_in_folder(Input const& input) {
   if (!is_found)
     throw_user(
         "{} is not a graph in a known format; looked for raw/edge.csv[.gz], raw/data.npz, edge.csv[.gz], "
-        "data.npz, triples.tsv, edge_index.npy, npy/edge_index.npy, edges.csv, one *.mtx[.gz], one *.txt, "
-        "*.tsv, *.el or *.edges[.gz], one *_graph.npz",
+        "data.npz, triples.tsv, edge_index.npy, npy/edge_index.npy, edges.csv, one *.mtx[.gz], one "
+        "*.graph[.gz], one *.txt, *.tsv, *.el or *.edges[.gz], one *_graph.npz",
         input.path.string());
 
   add_npy_attributes(input.path, files);
@@ -353,7 +355,10 @@ GraphFiles find_single_file(Input const& input) {
   bool const is_mtx =
       input.format == mtx || (input.format == automatic &&
                               (is_called(".mtx") || is_called(".mtx.gz") || is_matrix_market(input.path)));
+  bool const is_metis =
+      input.format == metis || (input.format == automatic && (is_called(".graph") || is_called(".graph.gz")));
   files.topology = is_mtx                    ? Topology::matrix_market
+                   : is_metis                ? Topology::metis
                    : input.format == triples ? Topology::triples
                                              : Topology::edge_list;
   if (!input.split.empty()) throw_user("{} is a file and has no splits", input.path.string());
@@ -364,15 +369,16 @@ GraphFiles find_single_file(Input const& input) {
 
 InputFormat parse_input_format(std::string_view word) {
   using enum InputFormat;
-  constexpr std::array<std::pair<std::string_view, InputFormat>, 6> known{{{"auto", automatic},
+  constexpr std::array<std::pair<std::string_view, InputFormat>, 7> known{{{"auto", automatic},
                                                                            {"ogb", ogb},
                                                                            {"edgelist", edgelist},
                                                                            {"mtx", mtx},
+                                                                           {"metis", metis},
                                                                            {"npy", npy},
                                                                            {"triples", triples}}};
   for (auto const& [name, format] : known)
     if (name == word) return format;
-  throw_user("unknown format \"{}\"; known: auto, ogb, edgelist, mtx, npy, triples", word);
+  throw_user("unknown format \"{}\"; known: auto, ogb, edgelist, mtx, metis, npy, triples", word);
 }
 
 GraphFiles find_graph_files(Input const& input) {

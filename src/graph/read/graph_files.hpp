@@ -7,6 +7,7 @@
 #include "graph/arrays/zip_archive.hpp"
 #include "graph/graph_source.hpp"
 #include "graph/read/open_graph.hpp"
+#include "graph/text/metis_graph.hpp"
 #include "graph/text/text_edges.hpp"
 #include "graph/text/text_names.hpp"
 
@@ -46,6 +47,7 @@ struct GraphFiles {
     edge_list,
     named_edges, // an edge list with names in place of ids
     matrix_market,
+    metis,
     triples
   };
 
@@ -108,6 +110,8 @@ struct Opener {
   std::vector<ArchiveMember> members;      // members that are read
   std::vector<std::string> notes;          // for InputFiles
   EdgeTextProbe probe;                     // of an edge list
+  MetisHead metis;                         // of a graph file of METIS
+  std::int64_t first_metis_vertex = 0;     // of this rank's share
   std::shared_ptr<NamedEdges const> named; // edges between names
 
   [[nodiscard]] bool is_text_topology() const {
@@ -118,6 +122,7 @@ struct Opener {
   // Headers and small files, read by every rank.
   void read_heads();
   void read_text_topology();
+  void read_metis_topology();
   void read_array_topology();
   void read_scipy_topology();
   void read_dgl_data();
@@ -143,6 +148,7 @@ struct Opener {
   // Called when the number of vertices is known.
   void build_edges();
   void build_named_edges();
+  void build_metis_edges();
   [[nodiscard]] EndArrays edge_ends() const;
   void build_features();
   void build_labels(std::int64_t num_classes);

@@ -65,7 +65,9 @@ void Opener::read_heads() {
     parts.format = "triples";
     probe = probe_triples(files.edges);
     if (probe.lines_to_skip > 0) note_names_line(files.edges);
-  } else if (is_text_topology())
+  } else if (files.topology == Topology::metis)
+    read_metis_topology();
+  else if (is_text_topology())
     read_text_topology();
   else if (files.topology == Topology::scipy_npz)
     read_scipy_topology();
@@ -147,7 +149,10 @@ void Opener::read_text_topology() {
     parts.edges.promised_by = "the head of " + files.edges.string();
     text_format.first_id = 1;
     text_format.has_comments = true;
-    text_format.weights = head.has_values ? weights : Weights::absent;
+    text_format.weights = !head.has_values ? Weights::absent : head.is_skew ? Weights::passed_over : weights;
+    if (head.is_skew)
+      notes.push_back(
+          "the matrix is skew-symmetric: its pattern is read, and its values, which change sign, are not");
     text_format.first_byte = head.first_byte;
     text_format.lines_to_skip = head.num_lines;
   } else if (files.topology == Topology::edge_list) {
@@ -181,6 +186,25 @@ void Opener::read_text_topology() {
     }
   }
   parts.edges.is_weighted = text_format.weights == Weights::read || (files.edge_weights && input.use_weights);
+}
+
+void Opener::read_metis_topology() {
+  auto const file = files.edges.string();
+  parts.format = "metis";
+  metis = read_metis_head(files.edges);
+  vertices.add(metis.num_vertices, "the head of " + file);
+  parts.edges.num_edges = metis.num_edges;
+  parts.edges.promised_by = "the head of " + file;
+  parts.edges.is_weighted = metis.has_weights && input.use_weights;
+  if (metis.num_edges == 0) throw_user("{} has no edges", file);
+  auto const claim =
+      fmt::format("the head of {} says {} vertices and {} edges", file, metis.num_vertices, metis.num_edges);
+  constexpr std::int64_t edge_bytes = 4; // "2 " in two lines
+  require_text_room(files.edges, metis.num_edges, edge_bytes, claim);
+  require_text_room(files.edges, metis.num_vertices, 1, claim);
+  if (metis.num_passed_over > 0)
+    notes.push_back(
+        fmt::format("{} numbers per vertex, its size or weights, are ignored", metis.num_passed_over));
 }
 
 void Opener::read_array_topology() {

@@ -4,6 +4,7 @@
 #include "graph/generate/computed_streams.hpp"
 #include "graph/path_entry.hpp"
 #include "graph/read/graph_files.hpp"
+#include "graph/read/metis_check.hpp"
 #include "graph/read/number_names.hpp"
 #include "graph/text/text_blocks.hpp"
 #include "graph/text/text_tables.hpp"
@@ -101,7 +102,7 @@ std::unique_ptr<GraphSource> open_graph(runtime::Communicator const& comm, Input
       comm.instruments().position); // one rank may have more to read than others
   Share const share{comm.rank(), comm.size()};
   auto opener = runtime::together(comm, [&] {
-    Opener result{input, find_graph_files(input), share, {}, {}, {}, {}, 1, {}, {}, {}, {}};
+    Opener result{input, find_graph_files(input), share, {}, {}, {}, {}, 1, {}, {}, {}, {}, {}, {}};
     result.read_heads();
     result.parts.name = result.files.meta.name;
     if (files != nullptr && comm.is_root()) *files = result.describe_files();
@@ -109,6 +110,8 @@ std::unique_ptr<GraphSource> open_graph(runtime::Communicator const& comm, Input
   });
   check_stored_members(comm, opener.members);
   if (opener.has_names()) read_names(comm, opener);
+  if (opener.files.topology == GraphFiles::Topology::metis)
+    opener.first_metis_vertex = check_metis_graph(comm, opener.files.edges, opener.metis);
   if (opener.vertices.count < 0) scan_edges(comm, opener);
   opener.parts.num_vertices = opener.vertices.count;
   runtime::together(comm, [&] {
@@ -145,8 +148,16 @@ void Opener::build_named_edges() {
   };
 }
 
+void Opener::build_metis_edges() {
+  MetisLines const lines{first_metis_vertex, false, parts.edges.is_weighted};
+  parts.edges.open = [path = files.edges, share = share, head = metis, lines](std::int64_t batch_size) {
+    return read_metis_edges(path, share, head, lines, batch_size);
+  };
+}
+
 void Opener::build_edges() {
   if (has_names()) return build_named_edges();
+  if (files.topology == Topology::metis) return build_metis_edges();
   auto& edges = parts.edges;
   auto const num_vertices = parts.num_vertices;
   if (is_text_topology()) {

@@ -10,6 +10,7 @@
 //              valid_idx, val_idx, valid_mask or val_mask, test_idx or test_mask; or a folder with NAME_graph.npz,
 //              a SciPy matrix in coordinates, and NAME_data.npz, as the Deep Graph Library publishes Reddit
 //   mtx        a file *.mtx[.gz], or one that starts with %%MatrixMarket
+//   metis      a file *.graph[.gz] of METIS or KaHIP (text/metis_graph.hpp), or a folder with one
 //   edgelist   any other text file: "source target [weight]" per line, '#' and '%' start comments; ends are numbers, or names if the first
 //              edge has names (text/edge_probe.hpp). automatic recognizes a folder with edges.csv, edges.tsv or edges.txt, and .npy files as
 //              in npy, whose rows are in the order in which the names of the vertices appear
@@ -34,9 +35,9 @@
 
 namespace orthant::graph {
 
-enum class InputFormat : std::uint8_t { automatic, ogb, edgelist, mtx, npy, triples };
+enum class InputFormat : std::uint8_t { automatic, ogb, edgelist, mtx, metis, npy, triples };
 
-/// Accepts "auto", "ogb", "edgelist", "mtx", "npy", "triples". Throws UserError on another word.
+/// Accepts "auto", "ogb", "edgelist", "mtx", "metis", "npy", "triples". Throws UserError on another word.
 [[nodiscard]] InputFormat parse_input_format(std::string_view word);
 
 struct Input {

@@ -5,11 +5,6 @@
 
 namespace orthant::graph {
 
-namespace {
-constexpr int number_bits = 40; // of a number plus 1; the other bits are the first ones of the hash
-constexpr std::uint64_t number_mask = (std::uint64_t{1} << number_bits) - 1;
-} // namespace
-
 std::int64_t NameTable::find_or_add(std::string_view name, std::uint64_t hash) {
   if (2 * static_cast<std::size_t>(size() + 1) > slots_.size()) grow();
   auto const mask = slots_.size() - 1;

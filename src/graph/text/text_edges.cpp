@@ -115,6 +115,7 @@ class TextEdgeStream final : public EdgeStream {
     float weight = 0;
     bool const is_quoted = *start == '"';
     auto const* after = text::parse_float(start + (is_quoted ? 1 : 0), weight);
+    if (after != nullptr && (*after == 'D' || *after == 'd')) after = parse_fortran(start, weight);
     if (is_quoted && after != nullptr) after = *after == '"' ? after + 1 : nullptr;
     if (after == nullptr || !std::isfinite(weight)) explain(line);
     if (format_.has_whole_weights && weight != std::trunc(weight))
@@ -122,6 +123,16 @@ class TextEdgeStream final : public EdgeStream {
                                      text::excerpt(line)));
     weights[index] = weight;
     return after;
+  }
+
+  /// A number with an exponent of Fortran, such as 1.5D+03. Returns nullptr if it is none.
+  static char const* parse_fortran(char const* start, float& weight) {
+    std::string field(start, text::field_end(start));
+    for (auto& c : field)
+      if (c == 'D' || c == 'd') c = 'e';
+    auto const size = static_cast<std::ptrdiff_t>(field.size());
+    field += '\n';
+    return text::parse_float(field.c_str(), weight) == field.c_str() + size ? start + size : nullptr;
   }
 
   /// The attributes of an edge as NetworkX writes them. Returns the end of the line.
@@ -258,10 +269,11 @@ void read_banner(TextBlocks const& blocks, char const* line, MatrixMarketHead& h
   expect(object, {"matrix"});
   expect(form, {"coordinate"});
   expect(field, {"pattern", "real", "integer", "double"});
-  expect(symmetry, {"general", "symmetric"});
+  expect(symmetry, {"general", "symmetric", "skew-symmetric"});
   head.has_values = field != "pattern";
   head.has_integers = field == "integer";
-  head.is_symmetric = symmetry == "symmetric";
+  head.is_skew = symmetry == "skew-symmetric";
+  head.is_symmetric = symmetry == "symmetric" || head.is_skew;
 }
 
 void read_sizes(TextBlocks const& blocks, char const* line, MatrixMarketHead& head) {

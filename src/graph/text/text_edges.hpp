@@ -49,6 +49,7 @@ struct MatrixMarketHead {
   bool has_values = false;   // real or integer; false: pattern
   bool has_integers = false; // values are integers
   bool is_symmetric = false; // one triangle is listed and stands for both
+  bool is_skew = false;      // skew-symmetric: the other triangle has the opposite sign
   std::int64_t first_byte = 0;
   std::int64_t num_lines = 0; // lines of the head
 };
@@ -56,7 +57,7 @@ struct MatrixMarketHead {
 /// True if the file begins with "%%MatrixMarket".
 [[nodiscard]] bool is_matrix_market(std::filesystem::path const& path);
 
-/// Throws a UserError "file:line: .." if the head is wrong, or if the matrix is not a graph: array, complex, skew-symmetric, hermitian, or
+/// Throws a UserError "file:line: .." if the head is wrong, or if the matrix is not a graph: array, complex, hermitian, or
 /// not square.
 [[nodiscard]] MatrixMarketHead read_matrix_market_head(std::filesystem::path const& path);
 

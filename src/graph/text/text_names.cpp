@@ -76,7 +76,7 @@ class NamedReader {
     Pending next{line, {fields[0], fields[target]}, {}};
     for (std::size_t i = 0; i < 2; ++i) {
       next.hashes[i] = NameTable::hash_of(next.ends[i]);
-      edges_.vertices.prefetch(next.hashes[i]);
+      edges_.vertices.prefetch_slot(next.hashes[i]);
     }
     pending_.push_back(next);
     if (lines_ == NamedLines::weighted_edges && weights_ == Weights::read)
@@ -87,6 +87,12 @@ class NamedReader {
   }
 
   void add_pending() {
+    for (auto const& next : pending_)
+      for (auto const hash : next.hashes)
+        edges_.vertices.prefetch_place(hash);
+    for (auto const& next : pending_)
+      for (auto const hash : next.hashes)
+        edges_.vertices.prefetch_text(hash);
     for (auto const& [line, ends, hashes] : pending_) {
       auto& edge = edges_.edges.emplace_back();
       for (std::size_t i = 0; i < 2; ++i) {

@@ -1,0 +1,45 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reads the graph files of METIS, which KaHIP and others use as well: a line "n m [fmt [ncon]]" for n vertices and m edges, and then a line
+// per vertex with its neighbors, counted from 1, so that each edge is listed twice. The digits of fmt say whether lines begin with a size of
+// the vertex, then with ncon weights of it (both are ignored), and whether a weight follows each neighbor. An empty line is a vertex without
+// neighbors; lines that begin with '%' are comments. Source: the manual of METIS 5, section 4.1.
+
+#include "graph/graph_source.hpp"
+#include "graph/text/text_blocks.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+
+namespace orthant::graph {
+
+struct MetisHead {
+  std::int64_t num_vertices = 0;
+  std::int64_t num_edges = 0;
+  std::int64_t num_passed_over = 0; // numbers before the neighbors: the size and the weights of a vertex
+  bool has_weights = false;         // of edges
+  std::int64_t first_byte = 0;      // behind the head
+  std::int64_t num_lines = 0;       // of the head, with the comments before it
+};
+
+/// Throws a UserError "file:line: .." if the head is wrong.
+[[nodiscard]] MetisHead read_metis_head(std::filesystem::path const& path);
+
+/// Number of lines of this share after the head that are not comments.
+[[nodiscard]] std::int64_t count_metis_lines(std::filesystem::path const& path, Share share,
+                                             MetisHead const& head);
+
+struct MetisLines {
+  std::int64_t first_vertex = 0; // of this share: the number of such lines before it
+  bool lists_both =
+      false; // true: the edges of both directions, false: of each edge the one from the smaller vertex
+  bool reads_weights = false;
+};
+/// The edges of a share. Throws a UserError with the line if it is wrong, or if there are more lines than vertices.
+[[nodiscard]] std::unique_ptr<EdgeStream> read_metis_edges(std::filesystem::path const& path, Share share,
+                                                           MetisHead const& head, MetisLines lines,
+                                                           std::int64_t batch_size);
+
+} // namespace orthant::graph
