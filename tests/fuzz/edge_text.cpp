@@ -13,14 +13,13 @@
 namespace {
 
 /// Reads two shares of edges between names.
-void check(std::filesystem::path const& path, orthant::graph::EdgeTextProbe const& probe,
-           orthant::graph::NamedLines lines) {
+void check(std::filesystem::path const& path, orthant::graph::EdgeTextProbe const& probe) {
   using namespace orthant::graph;
   for (std::int64_t rank = 0; rank < 2; ++rank) {
-    auto const found = read_named_edges(path, {rank, 2}, probe, lines, EdgeTextFormat::Weights::read);
+    auto const found = read_named_edges(path, {rank, 2}, probe, EdgeTextFormat::Weights::read);
     auto const num_edges = found.edges.size();
-    if (lines == NamedLines::weighted_edges && found.weights.size() != num_edges) __builtin_trap();
-    if (lines == NamedLines::triples && found.edge_relations.size() != num_edges) __builtin_trap();
+    if (probe.weight && found.weights.size() != num_edges) __builtin_trap();
+    if (probe.relation && found.edge_relations.size() != num_edges) __builtin_trap();
     for (auto const& ends : found.edges)
       for (auto const end : ends)
         if (end >= found.vertices.size()) __builtin_trap();
@@ -41,11 +40,9 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
   for (bool const all_names : {false, true})
     fuzz::accept_or_refuse([&] {
       auto const probe = graph::probe_text_edges(path, all_names);
-      if (probe.has_names)
-        check(path, probe,
-              probe.num_columns == 3 ? graph::NamedLines::weighted_edges : graph::NamedLines::edges);
+      if (probe.has_names) check(path, probe);
     });
-  fuzz::accept_or_refuse([&] { check(path, graph::probe_triples(path), graph::NamedLines::triples); });
+  fuzz::accept_or_refuse([&] { check(path, graph::probe_triples(path)); });
   graph::EdgeTextFormat format;
   format.has_comments = (flags & 1) != 0;
   format.first_id = (flags & 2) != 0 ? 1 : 0;

@@ -15,7 +15,7 @@ namespace {
 using namespace orthant;
 
 /// Names that a reader looks for; others would only fill the folder.
-constexpr std::array<std::string_view, 24> known_names{"meta.json",
+constexpr std::array<std::string_view, 29> known_names{"meta.json",
                                                        "raw/edge.csv",
                                                        "raw/edge-weight.csv",
                                                        "raw/num-node-list.csv",
@@ -38,7 +38,12 @@ constexpr std::array<std::string_view, 24> known_names{"meta.json",
                                                        "train_idx.npy",
                                                        "g_graph.npz",
                                                        "g_data.npz",
-                                                       "graph.mtx"};
+                                                       "graph.mtx",
+                                                       "graph.graph",
+                                                       "edges.csv",
+                                                       "meta.yaml",
+                                                       "nodes.csv",
+                                                       "triples.tsv"};
 
 void write_files(fuzz::ScratchFolder const& folder, std::string_view input) {
   constexpr std::string_view mark = "--- ";

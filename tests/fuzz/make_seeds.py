@@ -136,6 +136,9 @@ seeds = {
                      train_idx_dot_npy=npy("<i8", (1,), [0], "<q"), val_idx_dot_npy=npy("<i8", (1,), [1], "<q"),
                      test_idx_dot_npy=npy("<i8", (1,), [3], "<q"), graph_dot_bin=b"\0"),
         "market": files(graph_dot_mtx="%%MatrixMarket matrix coordinate pattern general\n3 3 1\n1 2\n"),
+        "names": files(edges_dot_csv="a,b\nb,c\nc,d\n", x_dot_npy=features), "metis": files(graph_dot_graph="4 2\n2\n1 4\n\n2\n", x_dot_npy=features),
+        "csv": files(meta_dot_yaml="edge_data:\n- file_name: edges.csv\nnode_data:\n- file_name: nodes.csv\n",
+                     nodes_dot_csv='node_id,label,feat,train_mask\na,0,"1,2",True\nb,,"3, 4",False\n', edges_dot_csv="src_id,dst_id,weight\na,b,0.5\n"),
         "nothing": b"",
     },
     "store": {

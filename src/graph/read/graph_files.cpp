@@ -305,6 +305,7 @@ GraphFiles find_in_folder(Input const& input) {
     is_found = find_table(input.path, "triples", Topology::triples, files);
   if (!is_found && may_be_npy)
     is_found = find_npy_edges(input.path, files) || find_npy_edges(input.path / "npy", files);
+  if (!is_found && format == automatic) is_found = find_csv_data_set(input.path, files);
   if (!is_found && (format == automatic || format == edgelist))
     is_found = find_table(input.path, "edges", Topology::edge_list, files);
   auto const use_single = [&](Topology topology, std::initializer_list<std::string_view> endings) {
@@ -325,12 +326,14 @@ GraphFiles find_in_folder(Input const& input) {
   if (!is_found)
     throw_user(
         "{} is not a graph in a known format; looked for raw/edge.csv[.gz], raw/data.npz, edge.csv[.gz], "
-        "data.npz, triples.tsv, edge_index.npy, npy/edge_index.npy, edges.csv, one *.mtx[.gz], one "
+        "data.npz, triples.tsv, edge_index.npy, npy/edge_index.npy, meta.yaml, edges.csv, one *.mtx[.gz], "
+        "one "
         "*.graph[.gz], one *.txt, *.tsv, *.el or *.edges[.gz], one *_graph.npz",
         input.path.string());
 
-  add_npy_attributes(input.path, files);
-  add_npy_attributes(root / "npy", files);
+  if (!files.csv)
+    for (auto const& folder : {input.path, root / "npy"})
+      add_npy_attributes(folder, files);
   choose_split(root, input.split, files);
   if (files.meta.name.empty()) files.meta.name = root.filename().string();
   return files;

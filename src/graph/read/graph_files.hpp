@@ -6,6 +6,7 @@
 #include "graph/arrays/npy_streams.hpp"
 #include "graph/arrays/zip_archive.hpp"
 #include "graph/graph_source.hpp"
+#include "graph/read/csv_data_set.hpp"
 #include "graph/read/open_graph.hpp"
 #include "graph/text/metis_graph.hpp"
 #include "graph/text/text_edges.hpp"
@@ -48,6 +49,7 @@ struct GraphFiles {
     named_edges, // an edge list with names in place of ids
     matrix_market,
     metis,
+    csv_data_set,
     triples
   };
 
@@ -63,6 +65,7 @@ struct GraphFiles {
   std::optional<Path> label_npz;     // node-label.npz
   std::optional<Path> label_npy;     // labels.npy, y.npy or label.npy
   std::optional<Path> dgl_data;      // NAME_data.npz
+  std::optional<CsvMeta> csv;        // meta.yaml of a CSVDataset
   using Lists = std::array<Path, 3>; // train, valid, test; an empty path is an empty part
   std::optional<Lists> split_text;   // split/NAME/train.csv[.gz] ..
   std::optional<Lists> split_npy;    // train_idx.npy ..
@@ -75,6 +78,9 @@ struct GraphFiles {
 /// split, or if an entry exists but is not accessible. An array whose companions are missing is returned, so that opening the files reports
 /// the missing ones.
 [[nodiscard]] GraphFiles find_graph_files(Input const& input);
+
+/// Looks for meta.yaml of a CSVDataset (csv_data_set.hpp).
+bool find_csv_data_set(std::filesystem::path const& folder, GraphFiles& files);
 
 // How open_graph converts files to parts, on each rank alone: first the facts from headers and small files (graph_heads.cpp), then, when
 // the number of vertices is known, the streams (open_graph.cpp).
@@ -110,6 +116,7 @@ struct Opener {
   std::vector<ArchiveMember> members;      // members that are read
   std::vector<std::string> notes;          // for InputFiles
   EdgeTextProbe probe;                     // of an edge list
+  CsvVertices csv;                         // of a CSVDataset
   MetisHead metis;                         // of a graph file of METIS
   std::int64_t first_metis_vertex = 0;     // of this rank's share
   std::shared_ptr<NamedEdges const> named; // edges between names
@@ -123,6 +130,7 @@ struct Opener {
   void read_heads();
   void read_text_topology();
   void read_metis_topology();
+  void read_csv_topology();
   void read_array_topology();
   void read_scipy_topology();
   void read_dgl_data();
@@ -138,10 +146,10 @@ struct Opener {
 
   [[nodiscard]] bool has_names() const {
     using enum GraphFiles::Topology;
-    return files.topology == triples || files.topology == named_edges;
+    return files.topology == triples || files.topology == named_edges || files.topology == csv_data_set;
   }
   /// Reads this rank's share of a file with names.
-  [[nodiscard]] NamedEdges read_names() const;
+  [[nodiscard]] NamedEdges read_names();
   /// Takes what all ranks together have found in such a file.
   void use_names(std::int64_t num_vertices, std::int64_t num_edges, std::vector<std::string> relations);
 
@@ -153,6 +161,9 @@ struct Opener {
   void build_features();
   void build_labels(std::int64_t num_classes);
   void build_split();
+  [[nodiscard]] bool build_csv_features();
+  [[nodiscard]] bool build_csv_labels(std::int64_t num_classes);
+  [[nodiscard]] bool build_csv_split();
   void require_vertex_lines(std::filesystem::path const& path, std::int64_t num_columns) const;
 };
 

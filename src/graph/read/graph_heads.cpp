@@ -67,6 +67,8 @@ void Opener::read_heads() {
     if (probe.lines_to_skip > 0) note_names_line(files.edges);
   } else if (files.topology == Topology::metis)
     read_metis_topology();
+  else if (files.topology == Topology::csv_data_set)
+    read_csv_topology();
   else if (is_text_topology())
     read_text_topology();
   else if (files.topology == Topology::scipy_npz)
@@ -82,11 +84,11 @@ void Opener::read_heads() {
   parts.is_directed = has_relations || (input.is_directed && parts.is_directed);
 }
 
-NamedEdges Opener::read_names() const {
-  auto const lines = files.topology == Topology::triples ? NamedLines::triples
-                     : probe.num_columns == 3            ? NamedLines::weighted_edges
-                                                         : NamedLines::edges;
-  return read_named_edges(files.edges, share, probe, lines, text_format.weights);
+NamedEdges Opener::read_names() {
+  if (files.csv && share.index == 0) scan_csv_vertices(csv);
+  using Weights = EdgeTextFormat::Weights;
+  auto const weights = input.use_weights ? Weights::read : Weights::passed_over;
+  return read_named_edges(files.edges, share, probe, weights, std::exchange(csv.ids, {}));
 }
 
 void Opener::use_names(std::int64_t num_vertices, std::int64_t num_edges,

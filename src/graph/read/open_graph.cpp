@@ -54,6 +54,20 @@ void scan_edges(runtime::Communicator const& comm, Opener& opener) {
   }
 }
 
+/// Takes the numbers of vertices and features that rank 0 has found, whose names come first. Collective.
+void share_csv_table(runtime::Communicator const& comm, Opener& opener, NumberedNames const& names) {
+  auto& table = opener.csv;
+  std::array<std::int64_t, 2> counts{table.num_vertices, table.num_features};
+  runtime::broadcast(runtime::host, comm, std::span(counts), 0);
+  table.num_vertices = counts[0];
+  table.num_features = counts[1];
+  runtime::together(comm, [&] {
+    if (comm.is_root() && names.count > table.num_vertices)
+      throw_user("{} has an edge of the vertex {}, which {} does not list", opener.files.edges.string(),
+                 names.all[table.num_vertices], table.path.string());
+  });
+}
+
 /// Reads a file with names: each rank its share. Collective.
 void read_names(runtime::Communicator const& comm, Opener& opener) {
   auto const edges =
@@ -71,6 +85,7 @@ void read_names(runtime::Communicator const& comm, Opener& opener) {
   std::vector<std::string> names;
   for (std::size_t begin = 0; begin < joined.size(); begin += names.back().size() + 1)
     names.push_back(joined.substr(begin, joined.find('\n', begin) - begin));
+  if (opener.files.csv) share_csv_table(comm, opener, vertices);
   auto const num_edges = runtime::all_reduced(comm, std::ssize(edges->edges));
   runtime::together(comm, [&] { opener.use_names(vertices.count, num_edges, std::move(names)); });
   if (comm.is_root()) opener.parts.names.vertices = std::make_shared<NameList const>(std::move(vertices.all));
@@ -102,7 +117,7 @@ std::unique_ptr<GraphSource> open_graph(runtime::Communicator const& comm, Input
       comm.instruments().position); // one rank may have more to read than others
   Share const share{comm.rank(), comm.size()};
   auto opener = runtime::together(comm, [&] {
-    Opener result{input, find_graph_files(input), share, {}, {}, {}, {}, 1, {}, {}, {}, {}, {}, {}};
+    Opener result{input, find_graph_files(input), share, {}, {}, {}, {}, 1, {}, {}, {}, {}, {}, {}, {}};
     result.read_heads();
     result.parts.name = result.files.meta.name;
     if (files != nullptr && comm.is_root()) *files = result.describe_files();
@@ -201,6 +216,8 @@ void Opener::build_features() {
   auto const num_vertices = parts.num_vertices;
   if (input.random_features > 0) {
     parts.features = random_features(num_vertices, input.random_features, input.seed, share);
+  } else if (build_csv_features()) {
+    return;
   } else if (files.feature_text) {
     auto const path = *files.feature_text;
     auto const num_columns = count_text_columns(path);
@@ -234,6 +251,8 @@ void Opener::build_labels(std::int64_t num_classes) {
   auto const num_vertices = parts.num_vertices;
   if (input.random_labels > 0) {
     parts.labels = random_labels(num_vertices, input.random_labels, input.seed, share);
+  } else if (build_csv_labels(num_classes)) {
+    return;
   } else if (files.label_text) {
     auto const path = *files.label_text;
     auto const num_columns = count_text_columns(path);
@@ -265,6 +284,7 @@ void Opener::build_split() {
     parts.split = random_split(num_vertices, *input.random_split, input.seed, share);
     return;
   }
+  if (build_csv_split()) return;
   if (!files.split_text && attributes.split) {
     auto const types = attributes.split;
     auto const rows = npy_share(types(), num_vertices, share);
@@ -294,99 +314,6 @@ void Opener::build_split() {
     }
     return result;
   };
-}
-
-// Lists the files of the input that are read, and the other files next to them: InputFiles.
-
-namespace {
-
-namespace fs = std::filesystem;
-using Paths = std::vector<fs::path>;
-
-void add(Paths& paths, std::optional<fs::path> const& path) {
-  if (path) paths.push_back(*path);
-}
-
-Paths feature_files(GraphFiles const& files, bool has_own) {
-  Paths paths;
-  add(paths, files.feature_text);
-  if (!paths.empty() || has_own) return paths; // in the archive of the edges
-  add(paths, files.feature_npy);
-  if (files.sparse_npy && paths.empty())
-    for (auto const* const name : {"x_indptr.npy", "x_indices.npy", "x_data.npy", "x_shape.npy"})
-      paths.push_back(*files.sparse_npy / name);
-  return paths;
-}
-
-Paths label_files(GraphFiles const& files) {
-  Paths paths;
-  for (auto const& path : {files.label_text, files.label_npz, files.label_npy})
-    if (paths.empty()) add(paths, path);
-  return paths;
-}
-
-Paths split_files(GraphFiles const& files) {
-  for (auto const& lists : {files.split_text, files.split_npy, files.split_masks})
-    if (lists) {
-      Paths paths(lists->begin(), lists->end());
-      std::erase(paths, fs::path());
-      return paths;
-    }
-  return {};
-}
-
-/// Adds the unused entries of `folder`: entries on the path to a file that is read are left out.
-void add_unused(fs::path const& folder, fs::path const& root, Paths const& used,
-                std::vector<std::string>& unused) {
-  std::set<fs::path> on_the_way(used.begin(), used.end());
-  for (auto const& path : used)
-    for (auto parent = path.parent_path(); parent != parent.root_path() && !parent.empty();
-         parent = parent.parent_path())
-      on_the_way.insert(parent);
-  std::error_code ignored; // a folder that cannot be listed has no entries
-  for (auto const& name : runtime::folder_entries(folder, ignored)) {
-    auto const path = folder / name;
-    if (name.starts_with('.') || on_the_way.contains(path)) continue;
-    unused.push_back(path.lexically_relative(root).string() + (fs::is_directory(path, ignored) ? "/" : ""));
-  }
-}
-
-} // namespace
-
-InputFiles Opener::describe_files() const {
-  Paths used{files.edges};
-  if (parts.edges.is_weighted && files.edge_weights) add(used, files.edge_weights);
-  for (auto const& path : {files.num_nodes, files.num_edges, files.dgl_data})
-    add(used, path);
-  auto const append = [&](Paths const& paths) { used.insert(used.end(), paths.begin(), paths.end()); };
-  auto const is_archive = files.topology == GraphFiles::Topology::ogb_npz && attributes.features;
-  if (input.random_features == 0) append(feature_files(files, is_archive));
-  if (input.random_labels == 0 && !files.dgl_data) append(label_files(files));
-  if (!input.random_split && !files.dgl_data) append(split_files(files));
-  if (!files.meta.path.empty()) used.push_back(files.meta.path);
-
-  InputFiles result;
-  result.notes = notes;
-  auto const is_folder = fs::is_directory(input.path);
-  auto root = fs::absolute(input.path).lexically_normal();
-  if (root.filename().empty()) root = root.parent_path();
-  std::set<fs::path> folders;
-  for (auto& path : used) {
-    path = fs::absolute(path).lexically_normal();
-    auto const is_text = path.extension() == ".csv" || path.extension() == ".gz";
-    if (path != fs::absolute(files.edges).lexically_normal() && is_text && has_names_line(path))
-      result.notes.push_back(path.filename().string() + " begins with a line of names, which is ignored");
-    result.read.push_back(is_folder ? path.lexically_relative(root).string() : path.filename().string());
-    // Folders outside `root` are not part of the input.
-    for (auto folder = path.parent_path(); folder.string().size() > root.string().size();
-         folder = folder.parent_path())
-      folders.insert(folder);
-  }
-  if (!is_folder) return result;
-  folders.insert(root);
-  for (auto const& folder : folders)
-    add_unused(folder, root, used, result.unused);
-  return result;
 }
 
 } // namespace orthant::graph

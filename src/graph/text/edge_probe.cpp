@@ -11,7 +11,7 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
-#include <optional>
+#include <span>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -131,6 +131,7 @@ class Probe {
     probe.separator = cut.cutter.separator();
     probe.first_edge = excerpt();
     probe.num_columns = std::ssize(fields);
+    probe.wanted = "an edge is \"source target\"";
     if (fields.size() < 3) return;
     probe.has_dicts = fields[2].starts_with('{');
     float weight = 0;
@@ -140,6 +141,9 @@ class Probe {
       fail(fmt::format("\"{}\" has names in place of vertex ids; --format triples reads lines "
                        "\"head relation tail\"",
                        excerpt()));
+    if (probe.num_columns < 3) return;
+    probe.weight = 2;
+    probe.wanted = "an edge is \"source target weight\"";
   }
 
  private:

@@ -8,9 +8,11 @@
 //   - it has three fields, its third one is no number, and that of the next line is.
 // The next line, or else the first one, decides: its ends are both whole numbers, or neither of them is a number and all ends are names.
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <span>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -22,8 +24,15 @@ struct EdgeTextProbe {
   std::int64_t lines_to_skip = 0;
   bool has_names = false; // in place of ids
   bool has_dicts = false; // NetworkX: lines end in a dict, whose 'weight' is the third column
-  char separator = ' ';   // with names
-  std::string first_edge; // with names: for messages
+
+  // With names.
+  char separator = ' ';
+  bool has_comments = true;
+  std::array<std::size_t, 2> ends{0, 1}; // columns of source and target
+  std::optional<std::size_t> weight;     // columns, if there are such
+  std::optional<std::size_t> relation;
+  std::string first_edge; // for messages
+  std::string wanted;     // for messages
 };
 
 /// Reads the first two lines that are neither empty nor comments. With `all_names`, numbers are names as well. Throws UserError if the first

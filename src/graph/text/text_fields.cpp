@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/text/text_fields.hpp"
 
+#include <charconv>
 #include <fmt/format.h>
+#include <system_error>
 
 namespace orthant::graph {
 
@@ -67,6 +69,19 @@ std::string TextFields::separator_text() const {
   if (separator_ == '\t') return "tabs";
   if (separator_ == separator_blanks) return "blanks";
   return fmt::format("'{}'", separator_);
+}
+
+bool read_number(std::string_view field, float& value) {
+  bool const has_plus =
+      field.size() > 1 && field[0] == '+' && field[1] != '-'; // from_chars does not accept '+'
+  if (has_plus) field.remove_prefix(1);
+  auto const* const end = field.data() + field.size();
+  auto const [after, error] = std::from_chars(field.data(), end, value);
+  if (error != std::errc::result_out_of_range) return error == std::errc{} && after == end;
+  double wide = 0; // of a number that is 0 or infinite as a float
+  auto const [wide_after, wide_error] = std::from_chars(field.data(), end, wide);
+  value = static_cast<float>(wide);
+  return wide_error == std::errc{} && wide_after == end;
 }
 
 char TextFields::separator_of(char const* line, std::int64_t fewest, std::int64_t most) {

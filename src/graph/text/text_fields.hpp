@@ -55,4 +55,7 @@ class TextFields {
   std::deque<std::string> unescaped_;
 };
 
+/// Reads a decimal number, rounded to the nearest float. Returns false if the field is anything else, or too large for a double.
+[[nodiscard]] bool read_number(std::string_view field, float& value);
+
 } // namespace orthant::graph

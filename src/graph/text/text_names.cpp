@@ -7,12 +7,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <span>
 #include <string>
-#include <system_error>
 #include <utility>
 
 namespace orthant::graph {
@@ -22,22 +20,25 @@ namespace {
 using Weights = EdgeTextFormat::Weights;
 using Fields = std::span<std::string_view const>;
 
-bool is_skipped(char const* line) {
+constexpr std::size_t longest_name = 4096;
+
+bool is_skipped(char const* line, bool has_comments) {
   auto const first = *text::skip_blanks(line);
-  return first == '\n' || first == '#' || first == '%';
+  return first == '\n' || (has_comments && (first == '#' || first == '%'));
 }
 
 /// Reads the lines of one share.
 class NamedReader {
  public:
-  NamedReader(std::filesystem::path const& path, Share share, EdgeTextProbe const& probe, NamedLines lines,
-              Weights weights)
+  NamedReader(std::filesystem::path const& path, Share share, EdgeTextProbe const& probe, Weights weights,
+              NameTable vertices)
       : blocks_(path, share, is_gzip(path) ? 0 : probe.first_byte),
         fields_(probe.separator, probe.has_dicts),
-        lines_(lines),
-        has_dicts_(probe.has_dicts),
-        weights_(weights),
-        lines_to_skip_(is_gzip(path) ? probe.lines_to_skip : 0) {}
+        probe_(probe),
+        reads_weights_(probe.weight && weights == Weights::read),
+        lines_to_skip_(is_gzip(path) ? probe.lines_to_skip : 0) {
+    edges_.vertices = std::move(vertices);
+  }
 
   NamedEdges read() {
     for (auto block = blocks_.next(); !block.empty(); block = blocks_.next()) {
@@ -45,7 +46,7 @@ class NamedReader {
       for (auto const* line = block.data(); line != end; line = text::line_end(line) + 1)
         if (lines_to_skip_ > 0)
           --lines_to_skip_;
-        else if (!is_skipped(line))
+        else if (!is_skipped(line, probe_.has_comments))
           take(line);
       add_pending();
     }
@@ -59,29 +60,28 @@ class NamedReader {
     std::array<std::uint64_t, 2> hashes;
   };
 
-  [[nodiscard]] std::size_t num_columns() const { return lines_ == NamedLines::edges ? 2 : 3; }
-  [[nodiscard]] bool is_triples() const { return lines_ == NamedLines::triples; }
-
   void take(char const* line) {
     auto const fields = fields_.cut(line);
+    auto const count = std::ssize(fields);
     bool const has_columns =
-        fields.size() == num_columns() || (has_dicts_ && lines_ == NamedLines::edges && fields.size() == 3);
+        count == probe_.num_columns || (probe_.has_dicts && !probe_.weight && count == 3);
     if (fields_.has_bad_quote())
       fail(line,
            "a quote is not closed, or text follows the closing one (a line break inside quotes is not read)");
-    if (!has_columns) fail_columns(line, std::ssize(fields));
-    auto const target = is_triples() ? std::size_t{2} : std::size_t{1};
-    for (std::size_t i = 0; i < num_columns(); ++i)
-      if (fields[i].empty()) fail(line, fmt::format("the {} is empty", column_name(i)));
-    Pending next{line, {fields[0], fields[target]}, {}};
+    if (!has_columns) fail_columns(line, count);
+    auto const [source, target] = probe_.ends;
+    bool const is_triple = probe_.relation.has_value();
+    require_field(line, fields[source], is_triple ? "head" : "source");
+    if (is_triple) require_field(line, fields[*probe_.relation], "relation");
+    require_field(line, fields[target], is_triple ? "tail" : "target");
+    Pending next{line, {fields[source], fields[target]}, {}};
     for (std::size_t i = 0; i < 2; ++i) {
       next.hashes[i] = NameTable::hash_of(next.ends[i]);
       edges_.vertices.prefetch_slot(next.hashes[i]);
     }
     pending_.push_back(next);
-    if (lines_ == NamedLines::weighted_edges && weights_ == Weights::read)
-      edges_.weights.push_back(weight_of(line, fields[2]));
-    if (is_triples()) edges_.edge_relations.push_back(relation_of(line, fields[1]));
+    if (reads_weights_) edges_.weights.push_back(weight_of(line, fields[*probe_.weight]));
+    if (is_triple) edges_.edge_relations.push_back(relation_of(line, fields[*probe_.relation]));
     constexpr std::size_t batch = 64; // slots that are requested from memory at once
     if (pending_.size() == batch) add_pending();
   }
@@ -120,56 +120,34 @@ class NamedReader {
 
   [[nodiscard]] float weight_of(char const* line, std::string_view field) const {
     float weight = 0;
-    if (has_dicts_) {
+    if (probe_.has_dicts) {
       if (!find_dict_weight(field, weight)) fail(line, "no finite number follows 'weight'");
-      return weight;
+    } else if (!read_number(field, weight) || !std::isfinite(weight)) {
+      fail(line, "the weight is not a finite number");
     }
-    double wide = 0;
-    if (field.starts_with('+')) field.remove_prefix(1);
-    auto const* const end = field.data() + field.size();
-    auto const [after, error] = std::from_chars(field.data(), end, weight);
-    bool is_whole = after == end && error == std::errc{};
-    if (error == std::errc::result_out_of_range) { // of float
-      auto const [wide_after, wide_error] = std::from_chars(field.data(), end, wide);
-      is_whole = wide_after == end && wide_error == std::errc{};
-      weight = static_cast<float>(wide);
-    }
-    if (!is_whole || !std::isfinite(weight)) fail(line, "the weight is not a finite number");
     return weight;
   }
 
-  /// Throws UserError unless the name can be part of a line of text.
+  void require_field(char const* line, std::string_view field, char const* name) const {
+    if (field.empty()) fail(line, fmt::format("the {} is empty", name));
+  }
   void require_name(char const* line, std::string_view name) const {
-    constexpr std::size_t longest = 4096;
-    if (name.size() > longest)
-      blocks_.fail(line, fmt::format("a name of {} bytes; at most {} are wanted", name.size(), longest));
-    if (std::ranges::any_of(name, [](unsigned char c) { return c < ' ' || c == 127; }))
-      fail(line, "a name holds a control character");
-  }
-
-  [[nodiscard]] char const* column_name(std::size_t i) const {
-    constexpr std::array<char const*, 3> of_triple{"head", "relation", "tail"};
-    constexpr std::array<char const*, 3> of_edge{"source", "target", "weight"};
-    return is_triples() ? of_triple[i] : of_edge[i];
-  }
-  [[nodiscard]] char const* wanted() const {
-    return is_triples()                  ? "a triple is \"head relation tail\""
-           : lines_ == NamedLines::edges ? "an edge is \"source target\""
-                                         : "an edge is \"source target weight\"";
+    if (name.size() > longest_name)
+      blocks_.fail(line, fmt::format("a name of {} bytes; at most {} are wanted", name.size(), longest_name));
+    if (!is_vertex_name(name)) fail(line, "a name holds a control character");
   }
   [[noreturn]] void fail(char const* line, std::string const& reason) const {
-    blocks_.fail(line, fmt::format("{} in \"{}\"; {}", reason, text::excerpt(line), wanted()));
+    blocks_.fail(line, fmt::format("{} in \"{}\"; {}", reason, text::excerpt(line), probe_.wanted));
   }
   [[noreturn]] void fail_columns(char const* line, std::int64_t count) const {
     blocks_.fail(line, fmt::format("\"{}\" has {} column{} separated by {}; {}", text::excerpt(line), count,
-                                   count == 1 ? "" : "s", fields_.separator_text(), wanted()));
+                                   count == 1 ? "" : "s", fields_.separator_text(), probe_.wanted));
   }
 
   TextBlocks blocks_;
   TextFields fields_;
-  NamedLines lines_;
-  bool has_dicts_;
-  Weights weights_;
+  EdgeTextProbe const& probe_;
+  bool reads_weights_;
   std::int64_t lines_to_skip_;
   std::vector<Pending> pending_;
   NamedEdges edges_;
@@ -226,8 +204,13 @@ bool is_triple_header(Fields fields) {
 } // namespace
 
 NamedEdges read_named_edges(std::filesystem::path const& path, Share share, EdgeTextProbe const& probe,
-                            NamedLines lines, Weights weights) {
-  return NamedReader(path, share, probe, lines, weights).read();
+                            Weights weights, NameTable vertices) {
+  return NamedReader(path, share, probe, weights, std::move(vertices)).read();
+}
+
+bool is_vertex_name(std::string_view name) {
+  return !name.empty() && name.size() <= longest_name &&
+         std::ranges::none_of(name, [](unsigned char c) { return c < ' ' || c == 127; });
 }
 
 EdgeTextProbe probe_triples(std::filesystem::path const& path) {
@@ -238,9 +221,12 @@ EdgeTextProbe probe_triples(std::filesystem::path const& path) {
     for (auto const* line = block.data(); line != block.data() + block.size();
          line = text::line_end(line) + 1) {
       ++number;
-      if (is_skipped(line)) continue;
+      if (is_skipped(line, true)) continue;
       probe.has_names = true;
       probe.num_columns = 3;
+      probe.ends = {0, 2};
+      probe.relation = 1;
+      probe.wanted = "a triple is \"head relation tail\"";
       probe.separator = TextFields::separator_of(line, 3, 3);
       TextFields fields(probe.separator);
       auto const cut = fields.cut(line);

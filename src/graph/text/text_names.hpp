@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 namespace orthant::graph {
@@ -32,13 +33,14 @@ struct NamedEdges {
   std::vector<std::int64_t> relation_ids;
 };
 
-enum class NamedLines : std::uint8_t { edges, weighted_edges, triples };
-
-/// Reads a share. Throws a UserError with the line if it is wrong, or if there are more than most_relations relations. Memory: 8 bytes per
-/// edge, 4 per weight and 2 per relation, the names, and at most 40 bytes for each name.
+/// Reads a share. `vertices` has names that precede those of the share. Throws a UserError with the line if it is wrong, or if there are more
+/// than most_relations relations. Memory: 8 bytes per edge, 4 per weight and 2 per relation, the names, and at most 40 bytes for each name.
 [[nodiscard]] NamedEdges read_named_edges(std::filesystem::path const& path, Share share,
-                                          EdgeTextProbe const& probe, NamedLines lines,
-                                          EdgeTextFormat::Weights weights);
+                                          EdgeTextProbe const& probe, EdgeTextFormat::Weights weights,
+                                          NameTable vertices = {});
+
+/// True if a name is not empty and can be part of a line of text: without control characters, and of at most 4096 bytes.
+[[nodiscard]] bool is_vertex_name(std::string_view name);
 
 /// Finds the separator and the first line of a file of triples. A first line of names of columns, such as "head relation tail" or "subject
 /// predicate object", is a header.

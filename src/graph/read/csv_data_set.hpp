@@ -1,0 +1,68 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// A CSVDataset of the Deep Graph Library: a folder with meta.yaml, a table of vertices and a table of edges. Vertex i is the i-th line of the
+// table of vertices, whatever its id is: ids are names. Columns that are read: of vertices the id, feat (a list of numbers in quotes), label,
+// train_mask, val_mask and test_mask; of edges both ends and weight. Rank 0 reads the table of vertices; all ranks read that of edges.
+
+#include "graph/graph_source.hpp"
+#include "graph/text/edge_probe.hpp"
+#include "graph/text/name_table.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace orthant::graph {
+
+/// What meta.yaml says about a graph with one kind of vertices and one kind of edges.
+struct CsvMeta {
+  std::filesystem::path vertices;
+  std::filesystem::path edges;
+  char separator = ',';
+  std::string id = "node_id";
+  std::string source = "src_id";
+  std::string target = "dst_id";
+};
+
+/// Reads folder/meta.yaml, the part of YAML that the documentation of the library uses. Throws a UserError with the line if it cannot be
+/// read, if there are several kinds of vertices or edges, or many graphs.
+[[nodiscard]] CsvMeta read_csv_meta(std::filesystem::path const& folder);
+
+/// The table of vertices.
+struct CsvVertices {
+  std::filesystem::path path;
+  char separator = ',';
+  std::size_t num_columns = 0;
+  std::size_t id = 0; // columns
+  std::optional<std::size_t> features;
+  std::optional<std::size_t> label;
+  std::array<std::optional<std::size_t>, 3> masks; // train, valid, test
+  std::vector<std::string> unused;                 // names of columns
+  std::int64_t num_vertices = 0;                   // on rank 0 until they are broadcast
+  std::int64_t num_features = 0;
+  NameTable ids; // on rank 0, until the edges are read
+
+  [[nodiscard]] bool has_split() const { return masks[0] || masks[1] || masks[2]; }
+};
+
+/// Reads the names of the columns.
+[[nodiscard]] CsvVertices read_csv_columns(CsvMeta const& meta);
+/// Reads the ids, and counts vertices and features. Throws UserError if an id occurs twice. For rank 0.
+void scan_csv_vertices(CsvVertices& table);
+
+[[nodiscard]] EdgeTextProbe probe_csv_edges(CsvMeta const& meta);
+
+// Streams of the whole table, for rank 0.
+[[nodiscard]] std::unique_ptr<FeatureStream> read_csv_features(CsvVertices const& table,
+                                                               std::int64_t batch_rows);
+[[nodiscard]] std::unique_ptr<LabelStream> read_csv_labels(CsvVertices const& table, std::int64_t num_classes,
+                                                           std::int64_t batch_rows);
+[[nodiscard]] SplitShare read_csv_split(CsvVertices const& table);
+
+} // namespace orthant::graph

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/read/csv_data_set.hpp"
+
+#include "graph/text/text_blocks.hpp"
+#include "graph/text/text_fields.hpp"
+#include "graph/text/text_scanner.hpp"
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace orthant::graph {
+
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && text::is_blank(text.front()))
+    text.remove_prefix(1);
+  while (!text.empty() && text::is_blank(text.back()))
+    text.remove_suffix(1);
+  return text;
+}
+
+std::string without_quotes(std::string_view value) {
+  bool const is_quoted =
+      value.size() >= 2 && (value.front() == '"' || value.front() == '\'') && value.back() == value.front();
+  return std::string(is_quoted ? value.substr(1, value.size() - 2) : value);
+}
+
+/// Lines "key: value" at the begin of the file and in the items of its lists.
+class YamlLines {
+ public:
+  using Values = std::map<std::string, std::string>;
+
+  explicit YamlLines(std::filesystem::path const& path) {
+    TextBlocks blocks(path, {});
+    for (auto block = blocks.next(); !block.empty(); block = blocks.next())
+      for (auto const* line = block.data(); line != block.data() + block.size();
+           line = text::line_end(line) + 1)
+        take(blocks, line);
+  }
+
+  Values top;
+  std::map<std::string, std::vector<Values>> lists;
+
+ private:
+  void take(TextBlocks const& blocks, char const* line) {
+    std::string_view content(line, static_cast<std::size_t>(text::line_end(line) - line));
+    auto const comment = content.find('#');
+    if (comment == 0 || (comment != std::string_view::npos && text::is_blank(content[comment - 1])))
+      content = content.substr(0, comment);
+    auto const indent = content.find_first_not_of(' ');
+    content = trimmed(content);
+    if (content.empty() || content == "---") return;
+    bool const is_item = content.starts_with("- ");
+    if (is_item) content = trimmed(content.substr(2));
+    auto const colon = content.find(": ");
+    bool const ends = content.ends_with(':');
+    bool const is_pair = (colon != std::string_view::npos || ends) && content.front() != '[';
+    auto const fail = [&] {
+      blocks.fail(line, fmt::format("\"{}\" is not understood; lines \"key: value\" are wanted",
+                                    text::excerpt(line)));
+    };
+    if (is_item && !is_pair && !list_.empty() && !lists[list_].empty())
+      return; // of a list inside an item, as etype
+    if (!is_pair) fail();
+    auto const key = without_quotes(
+        trimmed(content.substr(0, ends && colon == std::string_view::npos ? content.size() - 1 : colon)));
+    auto const value = ends && colon == std::string_view::npos
+                           ? std::string()
+                           : without_quotes(trimmed(content.substr(colon + 1)));
+    if (indent == 0 && !is_item) {
+      list_ = value.empty() ? key : std::string();
+      if (!list_.empty())
+        lists[list_];
+      else if (!top.try_emplace(key, value).second)
+        blocks.fail(line, fmt::format("{} is given twice", key));
+      return;
+    }
+    if (list_.empty()) fail();
+    auto& items = lists[list_];
+    if (is_item) items.emplace_back();
+    if (items.empty()) fail();
+    if (!items.back().try_emplace(key, value).second)
+      blocks.fail(line, fmt::format("{} is given twice", key));
+  }
+
+  std::string list_; // that the lines belong to
+};
+
+std::string value_of(YamlLines::Values const& values, std::string const& key, std::string const& otherwise) {
+  auto const found = values.find(key);
+  return found == values.end() ? otherwise : found->second;
+}
+
+} // namespace
+
+CsvMeta read_csv_meta(std::filesystem::path const& folder) {
+  auto const path = folder / "meta.yaml";
+  YamlLines yaml(path);
+  CsvMeta meta;
+  auto const separator = value_of(yaml.top, "separator", ",");
+  if (separator == "\\t")
+    meta.separator = '\t';
+  else if (separator.size() == 1 && std::string_view(",;|\t ").find(separator[0]) != std::string_view::npos)
+    meta.separator = separator[0];
+  else
+    runtime::throw_user("{}: the separator \"{}\" is not read; it must be one of , ; | a tab or a blank",
+                        path.string(), separator);
+  if (yaml.lists.contains("graph_data"))
+    runtime::throw_user("{}: a data set of many graphs (graph_data); a single graph is wanted",
+                        path.string());
+  auto const only = [&](std::string const& list, char const* what) -> YamlLines::Values const& {
+    auto const& items = yaml.lists[list];
+    if (items.size() != 1)
+      runtime::throw_user("{}: {} has {} kinds of {}; only data sets with one kind are read", path.string(),
+                          list, items.size(), what);
+    if (!items[0].contains("file_name")) runtime::throw_user("{}: {} has no file_name", path.string(), list);
+    return items[0];
+  };
+  auto const& vertices = only("node_data", "vertices");
+  auto const& edges = only("edge_data", "edges");
+  meta.vertices = folder / vertices.at("file_name");
+  meta.edges = folder / edges.at("file_name");
+  meta.id = value_of(vertices, "node_id_field", meta.id);
+  meta.source = value_of(edges, "src_id_field", meta.source);
+  meta.target = value_of(edges, "dst_id_field", meta.target);
+  return meta;
+}
+
+} // namespace orthant::graph
