@@ -127,7 +127,7 @@ inline std::unique_ptr<graph::GraphSource> open_recipe(runtime::Communicator con
                     return std::make_unique<graph::ComputedRows<graph::LabelBatch>>(
                         rows, batch_rows, [=](graph::LabelBatch& batch) { fill_labels(recipe, batch); });
                   }};
-  parts.split = {"thirds", [=] {
+  parts.split = {"thirds", [=](std::int64_t) {
                    graph::SplitShare split;
                    for (auto row = rows.begin; row < rows.end; ++row)
                      (row % recipe.train_every == 0 ? split.train
