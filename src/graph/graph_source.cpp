@@ -26,6 +26,8 @@ class AssembledSource final : public GraphSource {
     facts_.format = parts_.format;
     facts_.relations = parts_.names.relations;
     facts_.has_names = parts_.names.has_names;
+    facts_.vertex_types = parts_.names.types;
+    facts_.relation_ends = parts_.names.ends;
   }
 
   GraphFacts const& facts() const override { return facts_; }

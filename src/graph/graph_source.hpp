@@ -45,6 +45,19 @@ enum class FeatureKind : std::uint8_t { none, dense, sparse };
 /// single: one class per vertex. multi: a 0/1 matrix, where a vertex may have several classes.
 enum class LabelKind : std::uint8_t { none, single, multi };
 
+/// A type of vertices. Their original ids are contiguous: those of the first type, of the second, ..
+struct VertexType {
+  std::string name;
+  std::int64_t count = 0;
+  std::int64_t num_features = 0; // columns; the others are 0. 0: vertices of this type have no features
+
+  friend bool operator==(VertexType const&, VertexType const&) = default;
+};
+/// Types of the sources and of the targets of a relation.
+struct RelationEnds {
+  std::int64_t source = 0, target = 0;
+};
+
 /// Properties of a graph. Equal on all ranks.
 struct GraphFacts {
   std::int64_t num_vertices = 0; // at least 1, never unknown
@@ -63,6 +76,8 @@ struct GraphFacts {
   std::string format;                 // "ogb", "edgelist", "mtx", "npy", "rmat", "karate", ..
   std::vector<std::string> relations; // names in the order of their numbers; empty if edges have no relation
   bool has_names = false;             // of vertices
+  std::vector<VertexType> vertex_types;    // empty: all vertices are alike
+  std::vector<RelationEnds> relation_ends; // [relations] if vertices have types
 
   [[nodiscard]] bool has_relations() const { return !relations.empty(); }
 };
@@ -219,6 +234,8 @@ struct NamesPart {
   std::vector<std::string> relations;       // as in GraphFacts
   bool has_names = false;                   // as in GraphFacts
   std::shared_ptr<NameList const> vertices; // on rank 0
+  std::vector<VertexType> types;            // as in GraphFacts
+  std::vector<RelationEnds> ends;           // as in GraphFacts
 };
 
 struct SourceParts {
@@ -253,6 +270,7 @@ inline constexpr std::int64_t most_vertices = std::int64_t{1} << 40; // 1.1e12
 inline constexpr std::int64_t most_edges = std::int64_t{1} << 44;    // number of listed edges
 inline constexpr std::int64_t most_relations = 65'535;               // 16-bit numbers
 inline constexpr std::int64_t most_splits = 1'000; // whose sizes are among the facts of a store
+inline constexpr std::int64_t most_vertex_types = 1000;
 /// Number of classes and of feature columns, which are 32-bit numbers in the store.
 inline constexpr std::int64_t most_columns = std::numeric_limits<std::int32_t>::max();
 /// Largest number of classes and of feature columns that a generator creates.

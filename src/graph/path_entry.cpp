@@ -34,6 +34,14 @@ bool has_entry(std::filesystem::path const& path) {
   return false;
 }
 
+std::optional<std::filesystem::path> find_first(std::filesystem::path const& folder,
+                                                std::initializer_list<char const*> names) {
+  std::optional<std::filesystem::path> found;
+  for (auto const* const name : names)
+    if (has_entry(folder / name) && !found) found = folder / name;
+  return found;
+}
+
 bool is_folder_name(std::string_view name) {
   return !name.empty() && name != "." && name != ".." && name.find('/') == std::string_view::npos;
 }

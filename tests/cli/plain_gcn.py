@@ -9,6 +9,13 @@ import os
 import struct
 
 
+def nested(shape, numbers):
+    if len(shape) == 1:
+        return numbers
+    size = len(numbers) // shape[0]
+    return [nested(shape[1:], numbers[i * size:(i + 1) * size]) for i in range(shape[0])]
+
+
 def read_safetensors(path):
     with open(path, "rb") as file:
         data = file.read()
@@ -20,9 +27,7 @@ def read_safetensors(path):
         begin, end = (8 + length + offset for offset in entry["data_offsets"])
         code = {"F32": "f", "F64": "d"}[entry["dtype"]]
         numbers = struct.unpack(f"<{(end - begin) // struct.calcsize(code)}{code}", data[begin:end])
-        shape = entry["shape"]
-        tensors[name] = (numbers if len(shape) == 1
-                         else [numbers[row * shape[1]:(row + 1) * shape[1]] for row in range(shape[0])])
+        tensors[name] = nested(entry["shape"], numbers)
     return tensors, about
 
 

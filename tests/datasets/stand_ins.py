@@ -134,6 +134,57 @@ def ogbn_papers100M(folder):
     return counts(edges, 128, 50, split, is_directed=True)
 
 
+TYPES = {"author": 25, "field_of_study": 8, "institution": 5, "paper": NUM_VERTICES}
+RELATIONS = (("author", "affiliated_with", "institution"), ("author", "writes", "paper"), ("paper", "cites", "paper"),
+             ("paper", "has_topic", "field_of_study"))
+
+
+def typed_edges(seed):
+    """Edges of each relation, with repeats and self loops, and the entries of A + I with all inverses."""
+    draw, entries, edges = random.Random(seed), 0, {}
+    for source, name, target in RELATIONS:
+        ends = [(draw.randrange(TYPES[source]), draw.randrange(TYPES[target])) for _ in range(90)]
+        edges[source, name, target] = [(TYPES[source] - 1, TYPES[target] - 1), *ends, ends[0]]
+        pairs = set(edges[source, name, target])
+        entries += len({pair for u, v in pairs if u != v for pair in ((u, v), (v, u))} if source == target else pairs) * (1 if source == target else 2)
+    return edges, entries + sum(TYPES.values())
+
+
+def ogbn_mag(folder):
+    edges, nonzeros = typed_edges(31)
+    split = split_of(31)
+    members = {"mag/RELEASE_v1.txt": "", "mag/raw/nodetype-has-feat.csv.gz": "author,field_of_study,institution,paper\nFalse,False,False,True\n",
+               "mag/raw/num-node-dict.csv.gz": lines([TYPES, TYPES.values()]), "mag/raw/triplet-type-list.csv.gz": lines(edges),
+               "mag/raw/node-feat/paper/node-feat.csv.gz": lines([v / 8, -v] for v in range(NUM_VERTICES)),
+               "mag/raw/node-feat/paper/node_year.csv.gz": lines([2000 + v] for v in range(NUM_VERTICES)),
+               "mag/raw/node-label/paper/node-label.csv.gz": lines([v % 7] for v in range(NUM_VERTICES)),
+               "mag/split/time/nodetype-has-split.csv.gz": "author,field_of_study,institution,paper\nFalse,False,False,True\n"}
+    for names, ends in edges.items():
+        members[f"mag/raw/relations/{'___'.join(names)}/edge.csv.gz"] = lines(ends)
+        members[f"mag/raw/relations/{'___'.join(names)}/edge_reltype.csv.gz"] = lines([0] for _ in ends)
+        members[f"mag/raw/relations/{'___'.join(names)}/num-edge-list.csv.gz"] = f"{len(ends)}\n"
+    for part, vertices in zip(("train", "valid", "test"), split):
+        members[f"mag/split/time/paper/{part}.csv.gz"] = lines([v] for v in vertices)
+    write_zip(os.path.join(folder, "mag.zip"), members)
+    return {"vertices": sum(TYPES.values()), "nonzeros": nonzeros, "features": 2, "classes": 7, **dict(zip(("train", "valid", "test"), map(len, split)))}
+
+
+def igb_het_tiny(folder):
+    edges, nonzeros = typed_edges(32)
+    members = {"tiny/processed/paper/node_label_19.npy": npy("<f4", (NUM_VERTICES,), [v % 5 for v in range(NUM_VERTICES)]),
+               "tiny/processed/paper/node_label_2K.npy": npy("<f4", (NUM_VERTICES,), [v % 50 for v in range(NUM_VERTICES)])}
+    for name, count in TYPES.items():
+        members[f"tiny/processed/{name}/node_feat.npy"] = npy("<f4", (count, 3), [v / 4 for v in range(3 * count)])
+    for names, ends in edges.items():
+        members[f"tiny/processed/{'__'.join(names)}/edge_index.npy"] = npy("<i4", (len(ends), 2), [end for edge in ends for end in edge])
+    with tarfile.open(os.path.join(folder, "igb_heterogeneous_tiny.tar.gz"), "w:gz") as archive:
+        for name, content in members.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return {"vertices": sum(TYPES.values()), "nonzeros": nonzeros, "features": 3, "classes": 5, "train": 36, "valid": 12, "test": 12}
+
+
 def Reddit(folder):
     """Two archives of arrays: a SciPy matrix with both directions of each edge, and what the vertices have."""
     pairs = {(u, v) for u, v in random_edges(5) if u != v}
@@ -237,5 +288,6 @@ def wordnet(folder):
 
 
 WRITERS = {"wordnet": wordnet, "ogbn-arxiv": ogbn_arxiv, "ogbn-products": ogbn_products, "ogbn-proteins": ogbn_proteins,
+           "ogbn-mag": ogbn_mag, "igb-het-tiny": igb_het_tiny,
            "ogbn-papers100M": ogbn_papers100M, "Reddit": Reddit, "isolate-3-8M": isolate_3_8M,
            "products-14M": products_14M, "europe_osm": europe_osm, "cora": cora}

@@ -207,7 +207,10 @@ def weights(_):
         expect_success(1, ["partition", "--input", at("triples.tsv"), "--format", "triples", "-o", at("r.h5"), "--random-features", "3",
                            "--random-labels", "2", "--random-split", "0.5,0.2,0.3"])
         expect_success(1, ["train", "--graph", at("r.h5"), *FEW, "--model", "rgcn", "--bases", "2", "--save-weights", at("rw.h5")])
-        paths = [at(name) for name in ("rw.h5", "a.h5", "b.h5", "s.h5", "i.h5", "appnp.h5", "gcnii.h5", "w.h5", "lw.h5", "lm.h5")]
+        write_types(at("types"))
+        expect_success(1, ["partition", "--input", at("types"), "-o", at("y.h5")])
+        expect_success(1, ["train", "--graph", at("y.h5"), *FEW, "--model", "rgcn", "--save-weights", at("yw.h5")])
+        paths = [at(name) for name in ("yw.h5", "rw.h5", "a.h5", "b.h5", "s.h5", "i.h5", "appnp.h5", "gcnii.h5", "w.h5", "lw.h5", "lm.h5")]
         checkpoints = [os.path.join(at(folder), "latest") for folder in "cd"]
         written = {re.sub(r"layer\d+", "layerN", name) for path in paths for name in arrays(path)}
         require_same(written, documented["Arrays of weights"], "arrays of weights")
@@ -257,6 +260,15 @@ def predictions(_):
             check(read_npy(at("p.npy"))[0] == shape, f"shape {read_npy(at('p.npy'))[0]}")
 
 
+def write_types(folder):
+    """A graph of two types, one of them without features."""
+    for name, shape, letter, values in (("a__r__b/edge_index", (2, 3), "q", [0, 1, 2, 0, 1, 0]), ("b__s__a/edge_index", (2, 2), "q", [0, 1, 2, 0]),
+                                        ("b/x", (2, 2), "f", [0.5, 1, 2, 4]), ("b/y", (2,), "q", [0, 1]), ("b/train_idx", (2,), "q", [0, 1])):
+        path = os.path.join(folder, name + ".npy")
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        write_npy(path, shape, letter, values)
+
+
 def store(_):
     page = rows_of("store.md")
     with tempfile.TemporaryDirectory() as scratch:
@@ -270,7 +282,8 @@ def store(_):
             file.write("a r b\nb s a\n")
         write_npy(at("typed/x.npy"), (2, 1), "d", [0.1, 0.2])  # no fp32 numbers
         write_splits(at("masks"))
-        jobs = [["--input", at("masks")], ["--input", at("graph")], ["--input", at("graph"), "--edge-split", "0.2,0.2"], ["--input", at("typed")], ["--input", at("weighted.txt"), "--directed", "--random-labels", "2", "--random-split", "0.5,0.2,0.3"]]
+        write_types(at("types"))
+        jobs = [["--input", at("types")], ["--input", at("masks")], ["--input", at("graph")], ["--input", at("graph"), "--edge-split", "0.2,0.2"], ["--input", at("typed")], ["--input", at("weighted.txt"), "--directed", "--random-labels", "2", "--random-split", "0.5,0.2,0.3"]]
         written, facts, named = set(), set(), set()
         for place, arguments in enumerate(jobs):
             path = at(f"{place}.h5")

@@ -37,7 +37,7 @@ struct Training {
   pmm::ProcessGrid grid{fuzz::single_rank(), {1, 1, 1, 1}};
   std::vector<models::Parameter<float>> parameters = parameters_of(grid);
   models::ParameterUpdate<float> update{grid, parameters, {}};
-  models::TrainingState<float> state{grid, parameters, update, {}};
+  models::TrainingState<float> state{grid, parameters, update};
 };
 
 Training& training() {

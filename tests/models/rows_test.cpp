@@ -348,25 +348,5 @@ TEST(RowsSchedule, SentBytesOf1024RanksAreTheClosedForms) {
   EXPECT_EQ(sent, 4 * (activations + weights) + 8 * doubles);
 }
 
-TEST(TrainedFeatures, HaveTheOrderOfTheirSchedule) {
-  models::NetworkSettings settings;
-  settings.trains_features = true;
-  auto facts = facts_of(100, 500, 8, 3);
-  facts.permutation = graph::PermutationKind::twofold;
-  auto const of_planes = models::order_of_features(settings, facts);
-  settings.schedule = models::Schedule::rows;
-  auto const of_owners = models::order_of_features(settings, facts);
-  ASSERT_EQ(of_planes.size(), 1U);
-  ASSERT_EQ(of_owners.size(), 1U);
-  EXPECT_EQ(of_planes[0].first, of_owners[0].first);
-  EXPECT_NE(of_planes[0].second, of_owners[0].second);
-  EXPECT_EQ(models::record_of(settings, facts).back(), of_owners[0]);
-  facts.permutation = graph::PermutationKind::single; // both orders are one
-  EXPECT_TRUE(models::order_of_features(settings, facts).empty());
-  settings.trains_features = false;
-  facts.permutation = graph::PermutationKind::twofold;
-  EXPECT_TRUE(models::order_of_features(settings, facts).empty());
-}
-
 } // namespace
 } // namespace orthant::testing

@@ -292,7 +292,8 @@ int bench(EpochOptions const& options, Context& context) {
   auto operands = models::make_full_graph_operands<T>(grid, store, plan, model_settings);
   auto const adjacency = operands.adjacency; // shares the memory of the blocks
   auto const parameters = std::make_shared<models::NetworkParameters<T>>(grid, plan, model_settings);
-  if (model_settings.trains_features) parameters->add_features(operands.features.dense);
+  if (model_settings.trains_features)
+    parameters->add_features(operands.features.dense, operands.features.ids, model_settings);
   models::GraphNetwork<T> model(grid, model_settings, parameters);
   model.rebind(std::move(operands));
   settings.eval_every = 0;

@@ -245,14 +245,9 @@ void evaluate(EvaluateOptions options, Context& context) {
   require_same_network(context, weights, options);
   require_layer(weights, options);
   require_outputs_of_links(weights, options);
-  if (weights.has_features)
-    runtime::throw_user(
-        "{} has features that were trained, which evaluate does not use yet; train evaluates them "
-        "itself (--eval-every)",
-        options.weights);
-
   auto settings = model_of(weights, options);
   settings.keeps_outputs = options.embeddings.has_value();
+  settings.trains_features = weights.has_features;
   models::use_operator(store, settings);
   require_operator(context, store, settings, precision_of<T>);
   auto const schedule = models::name_of(settings.schedule);

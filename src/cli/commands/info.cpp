@@ -56,6 +56,19 @@ void describe_job(Context& context) {
   std::fflush(stdout);
 }
 
+/// Types of vertices with their numbers of vertices and of features.
+std::string describe_types(graph::StoreFacts const& facts) {
+  auto text = fmt::format("types       {}\n", facts.num_types());
+  std::size_t width = 0;
+  for (auto const& type : facts.vertex_types)
+    width = std::max(width, type.name.size());
+  for (auto const& type : facts.vertex_types)
+    text += fmt::format("         {:<{}}  {} vertices, {}\n", type.name, width, type.count,
+                        type.num_features > 0 ? fmt::format("{} features", type.num_features)
+                                              : std::string("a trained table"));
+  return text;
+}
+
 /// Relations with their numbers of entries, the first ones of many.
 std::string describe_relations(graph::StoreFacts const& facts) {
   constexpr std::int64_t most_shown = 100;
@@ -95,6 +108,7 @@ std::string describe(graph::StoreFacts const& facts) {
   fmt::format_to(out, "entries     {} of A, {} self loops among them; {}{}\n", facts.num_entries,
                  facts.num_self_loops, facts.is_symmetric ? "symmetric" : "directed",
                  facts.is_weighted ? ", weighted" : "");
+  if (facts.num_types() > 0) text += describe_types(facts);
   if (facts.num_relations() > 0) text += describe_relations(facts);
   if (facts.has_vertex_names()) text += "names       of all vertices\n";
   fmt::format_to(out, "degree      mean {:.2f}, largest {}\n",

@@ -331,8 +331,8 @@ std::unique_ptr<Command> make_partition() {
                   one_of(generator_kinds()));
   add_generator_options(*command, options->generated);
   command->option("--format", options->format,
-                  "Format of the input: auto, ogb, edgelist, mtx, metis, npy or triples",
-                  one_of({"auto", "ogb", "edgelist", "mtx", "metis", "npy", "triples"}));
+                  "Format of the input: auto, ogb, edgelist, mtx, metis, npy, triples or typed",
+                  one_of({"auto", "ogb", "edgelist", "mtx", "metis", "npy", "triples", "typed"}));
   command->flag("--names", options->names,
                 "Read all ends of an edge list as names of vertices; otherwise its first edge decides");
   command->output("-o,--output", options->output, "Store to write (HDF5)");
@@ -348,7 +348,7 @@ std::unique_ptr<Command> make_partition() {
   command->flag("--directed", options->directed,
                 "Keep the direction of edges; otherwise each counts both ways");
   command->flag("--add-inverse", options->add_inverse,
-                "With relations (--format triples): add the inverse of each as rev_NAME, and its edges");
+                "With relations: add the inverse of each as rev_NAME, and its edges");
   command->option(
       "--duplicates", options->duplicates,
       "Repeated edges: drop (an edge counts once, and its weights are added, as in OGB and PyG) or keep",

@@ -316,9 +316,7 @@ int train(TrainLmOptions const& options, Context& context) {
   describe_placement(context, model, shape.expert);
   say(context, "memory    {} per rank predicted{}\n\n", bytes_text(predicted), text_of_imbalance);
 
-  auto const no_other_order = [](pmm::IndexOrder, runtime::Range) { return std::vector<std::int64_t>(); };
-  ResumableRun<T> run(checkpoints, grid, no_other_order, training.parameters(), training.update(),
-                      weight_files.keeps_best());
+  ResumableRun<T> run(checkpoints, grid, training.parameters(), training.update(), weight_files.keeps_best());
   // No check can fail from here on, so files are written now.
   auto record = context.run_record;
   record["grid"] = models::grid_text(grid.shape());

@@ -128,14 +128,13 @@ class Checkpoints {
 template<class T>
 class ResumableRun {
  public:
-  /// Loads the checkpoint, if any. `row_numbers`: natural row numbers of parameters whose rows are stored in another order. All
-  /// references must outlive this object. Collective. Throws UserError if the checkpoint cannot be read.
-  ResumableRun(Checkpoints& checkpoints, pmm::ProcessGrid const& grid, models::RowNumbers const& row_numbers,
+  /// Loads the checkpoint, if any. All references must outlive this object. Collective. Throws UserError if the checkpoint cannot be read.
+  ResumableRun(Checkpoints& checkpoints, pmm::ProcessGrid const& grid,
                std::vector<models::Parameter<T>> const& parameters, models::ParameterUpdate<T>& update,
                bool keeps_best)
       : checkpoints_(checkpoints) {
     if (!checkpoints.is_on() && !keeps_best) return;
-    state_.emplace(grid, parameters, update, row_numbers);
+    state_.emplace(grid, parameters, update);
     if (checkpoints.is_on()) start_ = checkpoints.resume(*state_);
   }
 

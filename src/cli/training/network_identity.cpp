@@ -88,13 +88,6 @@ std::int64_t host_copy_bytes(pmm::ProcessGrid const& grid, models::NetworkPlan c
                          writes_checkpoints);
 }
 
-models::Architecture record_of_checkpoint(models::NetworkSettings const& settings) {
-  auto record = models::record_of(settings);
-  if (settings.trains_features) // weights files use another order
-    record.emplace_back("order_of_features", "natural, of a checkpoint");
-  return record;
-}
-
 template std::int64_t host_copy_bytes<float>(pmm::ProcessGrid const&, models::NetworkPlan const&,
                                              models::NetworkSettings const&, bool);
 template std::int64_t host_copy_bytes<double>(pmm::ProcessGrid const&, models::NetworkPlan const&,

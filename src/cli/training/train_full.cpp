@@ -62,12 +62,12 @@ TrainEnd train_in_full(TrainOptions const& options, Context& context) {
   auto const machine = machine_of(world, options.machine);
   auto weight_files = weight_files_of(context, options);
   Checkpoints checkpoints(context, options, {"epoch", options.epochs, options.patience}, options);
-  if (!options.init_from.empty())
-    models::require_architecture(world, options.init_from, models::architecture_of(model_settings));
 
   auto opened = open_measured_graph(world, options);
   auto& store = opened.store;
   models::use_operator(store, model_settings);
+  if (!options.init_from.empty())
+    models::require_architecture(world, options.init_from, models::architecture_of(model_settings));
   require_operator(context, store, model_settings, precision_of<T>);
   if (is_first_seed(options)) warn_of_data(context, store);
   judge_by(weight_files, options, store);
@@ -82,9 +82,6 @@ TrainEnd train_in_full(TrainOptions const& options, Context& context) {
   pmm::ProcessGrid const grid(world, chosen.choice.shape);
   model_settings.schedule = chosen.choice.schedule;
   model_settings.hidden_axes = hidden_axes(grid, options.overlap);
-  if (!options.init_from.empty() && !models::matches_any("features", options.init_skip))
-    models::require_architecture(world, options.init_from,
-                                 models::order_of_features(model_settings, store.facts()));
   auto const plan = models::plan_network(store, model_settings);
   identify(checkpoints, options, grid, store);
   auto estimate = models::estimate_memory<T>(grid, store.facts(), plan, model_settings, settings.optimizer);
@@ -113,8 +110,7 @@ TrainEnd train_in_full(TrainOptions const& options, Context& context) {
     say(context, "model     {}, {} layers, {} parameters, {}\n\n", options.model, model_settings.num_layers(),
         model.num_parameters(), options.compute_dtype);
 
-    ResumableRun<T> resumable(checkpoints, grid, models::original_ids_of(store), model.parameters(), update,
-                              weight_files.keeps_best());
+    ResumableRun<T> resumable(checkpoints, grid, model.parameters(), update, weight_files.keeps_best());
     // No check can fail from here on, so files are written now.
     auto facts = nlohmann::ordered_json::object();
     if (!chosen.record.is_null()) facts["measured"] = chosen.record;
@@ -127,11 +123,10 @@ TrainEnd train_in_full(TrainOptions const& options, Context& context) {
     EpochLines lines(context, options);
     auto const result = resumable.run(
         trainer, [&](runtime::EpochRecord const& epoch) { lines.write(epoch); },
-        record_of_checkpoint(model_settings));
+        models::record_of(model_settings));
     lines.finish();
     auto const save = [&] {
-      weight_files.save(grid, model.parameters(), record_of_weights(model_settings, store.facts()),
-                        resumable.best());
+      weight_files.save(grid, model.parameters(), record_of_weights(model_settings), resumable.best());
     };
     if (!resumable.stopped_by().empty()) {
       auto const stop = stop_of(resumable, weight_files, options);

@@ -93,12 +93,12 @@ TrainEnd train(TrainOptions const& options, Context& context) {
   auto const machine = machine_of(world, options.machine);
   auto weight_files = weight_files_of(context, options);
   Checkpoints checkpoints(context, options, {"epoch", options.epochs, options.patience}, options);
-  if (!options.init_from.empty())
-    models::require_architecture(world, options.init_from, models::architecture_of(model_settings));
 
   auto opened = open_measured_graph(world, options);
   auto& store = opened.store;
   models::use_operator(store, model_settings);
+  if (!options.init_from.empty())
+    models::require_architecture(world, options.init_from, models::architecture_of(model_settings));
   require_operator(context, store, model_settings, precision_of<T>,
                    batch_edges_of(options, store.facts()) == "renormalize" ? graph::Neighborhood::within_batch
                                                                            : graph::Neighborhood::whole);
@@ -134,8 +134,7 @@ TrainEnd train(TrainOptions const& options, Context& context) {
   if (!options.init_from.empty())
     models::load_weights(grid, options.init_from, trainer.parameters(), options.init_skip);
 
-  ResumableRun<T> run(checkpoints, grid, models::original_ids_of(store), trainer.parameters(),
-                      trainer.update(), weight_files.keeps_best());
+  ResumableRun<T> run(checkpoints, grid, trainer.parameters(), trainer.update(), weight_files.keeps_best());
 
   auto const num_kept = trainer.num_kept_neighbours();
   nlohmann::ordered_json facts{{"batches", record_of_batches(options, trainer.sampler(), batches, num_kept)}};
@@ -163,11 +162,10 @@ TrainEnd train(TrainOptions const& options, Context& context) {
         mapped.reset(); // the arrays of batches have their final size
         lines.write(epoch);
       },
-      record_of_checkpoint(model_settings));
+      models::record_of(model_settings));
   lines.finish();
   auto const save = [&] {
-    weight_files.save(grid, trainer.parameters(), record_of_weights(model_settings, store.facts()),
-                      run.best());
+    weight_files.save(grid, trainer.parameters(), record_of_weights(model_settings), run.best());
   };
   if (!run.stopped_by().empty()) {
     auto const stop = stop_of(run, weight_files, options);

@@ -52,8 +52,7 @@ void judge_by(WeightFiles& files, TrainOptions const& options, graph::GraphStore
 void require_fitting_types(TrainOptions const& options);
 
 /// Record of a training in a weights file: the architecture, and the libraries that multiplied.
-[[nodiscard]] models::Architecture record_of_weights(models::NetworkSettings const& settings,
-                                                     graph::StoreFacts const& facts);
+[[nodiscard]] models::Architecture record_of_weights(models::NetworkSettings const& settings);
 
 /// Prints a result to stdout on rank 0.
 template<class... Args>
@@ -168,8 +167,5 @@ void identify(Checkpoints& checkpoints, TrainOptions const& options, pmm::Proces
 template<class T>
 [[nodiscard]] std::int64_t host_copy_bytes(pmm::ProcessGrid const& grid, models::NetworkPlan const& plan,
                                            models::NetworkSettings const& settings, bool writes_checkpoints);
-
-/// Record of the architecture in a checkpoint.
-[[nodiscard]] models::Architecture record_of_checkpoint(models::NetworkSettings const& settings);
 
 } // namespace orthant::cli

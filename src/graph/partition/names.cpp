@@ -50,6 +50,20 @@ std::int64_t write_list(StoreWriter& writer, std::string const& group, NameList 
   return sizes[1];
 }
 
+/// Writes the types of the ends of relations, two arrays. Collective.
+void write_ends(StoreWriter& writer, StoreFacts const& facts) {
+  for (auto const* const array : relation_ends_arrays) {
+    writer.create_array(array, Hdf5Type::int64, {facts.num_relations()});
+    runtime::together(writer.comm(), [&] {
+      if (!writer.comm().is_root()) return;
+      std::vector<std::int64_t> types;
+      for (auto const& [source, target] : facts.relation_ends)
+        types.push_back(array == relation_ends_arrays[0] ? source : target);
+      writer.write(array, 0, 0, std::span<std::int64_t const>(types));
+    });
+  }
+}
+
 } // namespace
 
 void write_names(StoreWriter& writer, GraphSource const& source, StoreFacts& facts) {
@@ -64,6 +78,7 @@ void write_names(StoreWriter& writer, GraphSource const& source, StoreFacts& fac
     runtime::together(comm, [&] {
       if (comm.is_root()) writer.write(array, 0, 0, std::span<std::int64_t const>(facts.relation_entries));
     });
+    if (facts.num_types() > 0) write_ends(writer, facts);
   }
   if (!source.facts().has_names) return;
   auto const* const names = source.vertex_names();

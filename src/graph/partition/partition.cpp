@@ -55,6 +55,8 @@ class Partitioner {
     facts.is_symmetric = !given.is_directed;
     facts.is_weighted = given.is_weighted;
     facts.relations = given.relations;
+    facts.vertex_types = given.vertex_types;
+    facts.relation_ends = given.relation_ends;
     facts.permutation = options.permutation;
     facts.normalization = options.normalization;
     facts.seed = options.seed;

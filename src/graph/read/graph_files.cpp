@@ -161,14 +161,6 @@ bool find_ogb(Path const& folder, GraphFiles& files) {
   return true;
 }
 
-/// The first of these files that exists.
-std::optional<Path> find_first(Path const& folder, std::initializer_list<char const*> names) {
-  std::optional<Path> found;
-  for (auto const* const name : names) // checks each, because an inaccessible file is an error
-    if (auto const file = find_file(folder, name); file && !found) found = file;
-  return found;
-}
-
 bool find_npy_edges(Path const& folder, GraphFiles& files) {
   auto const edges = find_file(folder, "edge_index.npy");
   if (!edges) return false;
@@ -372,16 +364,17 @@ GraphFiles find_single_file(Input const& input) {
 
 InputFormat parse_input_format(std::string_view word) {
   using enum InputFormat;
-  constexpr std::array<std::pair<std::string_view, InputFormat>, 7> known{{{"auto", automatic},
+  constexpr std::array<std::pair<std::string_view, InputFormat>, 8> known{{{"auto", automatic},
                                                                            {"ogb", ogb},
                                                                            {"edgelist", edgelist},
                                                                            {"mtx", mtx},
                                                                            {"metis", metis},
                                                                            {"npy", npy},
-                                                                           {"triples", triples}}};
+                                                                           {"triples", triples},
+                                                                           {"typed", typed}}};
   for (auto const& [name, format] : known)
     if (name == word) return format;
-  throw_user("unknown format \"{}\"; known: auto, ogb, edgelist, mtx, metis, npy, triples", word);
+  throw_user("unknown format \"{}\"; known: auto, ogb, edgelist, mtx, metis, npy, triples, typed", word);
 }
 
 GraphFiles find_graph_files(Input const& input) {

@@ -6,6 +6,7 @@
 #include "graph/read/graph_files.hpp"
 #include "graph/read/metis_check.hpp"
 #include "graph/read/number_names.hpp"
+#include "graph/read/typed_graph.hpp"
 #include "graph/text/text_blocks.hpp"
 #include "graph/text/text_tables.hpp"
 #include "runtime/comm/collectives.hpp"
@@ -113,6 +114,8 @@ std::unique_ptr<GraphSource> open_graph(runtime::Communicator const& comm, Input
       runtime::checked_range(input.random_labels, 0, most_generated_columns, "the number of random classes"));
   static_cast<void>(runtime::checked_range(input.random_features, 0, most_generated_columns,
                                            "the number of random features"));
+  if (runtime::together(comm, [&] { return is_typed_graph(input); }))
+    return open_typed_graph(comm, input, files);
   runtime::WorkingScope const working(
       comm.instruments().position); // one rank may have more to read than others
   Share const share{comm.rank(), comm.size()};

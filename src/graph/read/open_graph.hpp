@@ -35,9 +35,9 @@
 
 namespace orthant::graph {
 
-enum class InputFormat : std::uint8_t { automatic, ogb, edgelist, mtx, metis, npy, triples };
+enum class InputFormat : std::uint8_t { automatic, ogb, edgelist, mtx, metis, npy, triples, typed };
 
-/// Accepts "auto", "ogb", "edgelist", "mtx", "metis", "npy", "triples". Throws UserError on another word.
+/// Accepts "auto", "ogb", "edgelist", "mtx", "metis", "npy", "triples", "typed". Throws UserError on another word.
 [[nodiscard]] InputFormat parse_input_format(std::string_view word);
 
 struct Input {

@@ -67,6 +67,8 @@ std::vector<Expected> plain_arrays(StoreFacts const& facts) {
   if (auto const count = facts.num_relations(); count > 0) {
     add_names("/relations/names", count, facts.relation_name_bytes);
     arrays.push_back({"/relations/num_entries", {Hdf5Type::int64}, {count}});
+    for (auto const* const array : relation_ends_arrays)
+      if (facts.num_types() > 0) arrays.push_back({array, {Hdf5Type::int64}, {count}});
   }
   if (facts.has_vertex_names()) add_names("/vertices/names", n, facts.vertex_name_bytes);
   return arrays;
@@ -319,6 +321,11 @@ void StoreFile::read_relations() {
   if (count == 0) return;
   facts.relations = read_names(*this, "/relations/names", {0, count});
   facts.relation_entries = read_integers(*this, "/relations/num_entries", {0, count}, 0, facts.num_entries);
+  if (facts.num_types() == 0) return;
+  auto const last = facts.num_types() - 1;
+  auto const targets = read_integers(*this, relation_ends_arrays[1], {0, count}, 0, last);
+  for (auto const source : read_integers(*this, relation_ends_arrays[0], {0, count}, 0, last))
+    facts.relation_ends.push_back({source, targets[facts.relation_ends.size()]});
 }
 
 void StoreFile::open_bytes() {

@@ -117,6 +117,8 @@ std::string StoreFacts::to_json() const {
     json["relation_name_bytes"] = relation_name_bytes;
   }
   if (has_vertex_names()) json["vertex_name_bytes"] = vertex_name_bytes;
+  for (auto const& [type_name, count, num_columns] : vertex_types)
+    json["vertex_types"].push_back({{"name", type_name}, {"count", count}, {"num_features", num_columns}});
   return json.dump(-1, ' ', false, Json::error_handler_t::replace); // a name may not be valid UTF-8
 }
 
@@ -155,6 +157,13 @@ class Members {
     for (auto const& each : at(key))
       lists.push_back(three_integers_of(each, key));
     return lists;
+  }
+  [[nodiscard]] std::vector<Members> objects(char const* key) const {
+    if (!at(key).is_array()) runtime::throw_user("'{}' must be a list", key);
+    std::vector<Members> all;
+    for (auto const& each : at(key))
+      all.emplace_back(each);
+    return all;
   }
 
  private:
@@ -215,6 +224,9 @@ StoreFacts parse_facts(std::string const& text) {
     facts.relation_name_bytes = members.integer("relation_name_bytes");
   }
   if (members.has("vertex_name_bytes")) facts.vertex_name_bytes = members.integer("vertex_name_bytes");
+  if (members.has("vertex_types"))
+    for (auto const& type : members.objects("vertex_types"))
+      facts.vertex_types.push_back({type.text("name"), type.integer("count"), type.integer("num_features")});
   return facts;
 }
 
@@ -250,6 +262,48 @@ std::string StoreFacts::contradiction_of_splits() const {
   }
   return {};
 }
+
+bool StoreFacts::has_bare_types() const {
+  auto const is_bare = [](VertexType const& type) { return type.num_features == 0; };
+  return num_features > 0 && std::ranges::any_of(vertex_types, is_bare);
+}
+
+Range StoreFacts::ids_of_type(std::int64_t type) const {
+  Range ids;
+  for (std::int64_t t = 0; t <= type; ++t)
+    ids = {ids.end, ids.end + vertex_types[static_cast<std::size_t>(t)].count};
+  return ids;
+}
+
+std::int64_t StoreFacts::type_of(std::int64_t original_id) const {
+  std::int64_t type = 0;
+  for (auto end = std::int64_t{0}; type < num_types(); ++type)
+    if ((end += vertex_types[static_cast<std::size_t>(type)].count) > original_id) break;
+  return type;
+}
+
+namespace {
+
+/// What is wrong with the types of vertices; empty if nothing is.
+std::string wrong_types(StoreFacts const& facts) {
+  if (facts.num_types() == 0) return {};
+  if (facts.num_types() > most_vertex_types || facts.num_relations() == 0)
+    return fmt::format("{} types of vertices and {} relations", facts.num_types(), facts.num_relations());
+  std::int64_t total = 0;
+  for (auto const& type : facts.vertex_types) {
+    if (type.count < 0 || type.count > facts.num_vertices - total)
+      return fmt::format("the type {} has {} vertices", type.name, type.count);
+    total += type.count;
+    if (type.num_features < 0 || type.num_features > facts.num_features)
+      return fmt::format("the type {} has {} of {} features", type.name, type.num_features,
+                         facts.num_features);
+  }
+  if (total != facts.num_vertices)
+    return fmt::format("{} vertices of all types, but {} vertices", total, facts.num_vertices);
+  return {};
+}
+
+} // namespace
 
 std::string StoreFacts::contradiction() const {
   constexpr auto any = std::numeric_limits<std::int64_t>::max();
@@ -290,6 +344,7 @@ std::string StoreFacts::contradiction() const {
                        num_self_loops);
   if (num_relations() > 0 && (is_weighted || is_symmetric))
     return "a graph with relations that has weights or is symmetric";
+  if (auto const wrong = wrong_types(*this); !wrong.empty()) return wrong;
   if (features_have_remainders && feature_kind != FeatureKind::dense)
     return "features_have_remainders is true, but the features are not dense";
   if (features_have_values && feature_kind != FeatureKind::sparse)

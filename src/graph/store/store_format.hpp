@@ -18,7 +18,8 @@
 //   /features/dense float [D x N] in order p2, each column contiguous; /features/remainders alike, of features in fp64; /features/sparse like a topology
 //   /labels/{p1,p2} int32 [N], or int8 [C x N] if multi-label; /split/{p1,p2} uint8 [N], bits of Split, or
 //                     [S x N] of S splits
-//   /relations/names/{offsets,text}, num_entries int64 [R] if edges have relations; /vertices/names/{offsets,text} by original id if
+//   /relations/names/{offsets,text}, num_entries int64 [R] if edges have relations; source_types and target_types int64 [R] if vertices
+//                     have types, which are ranges of original ids (facts); /vertices/names/{offsets,text} by original id if
 //                     vertices have names: int64 [names + 1] and uint8, name i is the text from offset i to offset i + 1
 //   /links/{valid,test}/{positives,negatives} int32 or int64 [2 x n] positions in p1, sorted, if edges were held out
 //   /checksums/..                 CRC-32 of every 1,024 elements of each array above
@@ -41,6 +42,9 @@ namespace orthant::graph {
 /// Newest version that is read and written.
 inline constexpr std::int64_t store_version = 2;
 inline constexpr std::int64_t most_clusters = std::int64_t{1} << 24;
+/// Arrays of RelationEnds.
+inline constexpr std::array<char const*, 2> relation_ends_arrays{"/relations/source_types",
+                                                                 "/relations/target_types"};
 
 /// The two orders in which rows and columns are stored: position i holds the vertex with original id p[i].
 enum class Order : std::uint8_t { p1, p2 };
@@ -133,8 +137,11 @@ struct StoreFacts {
   /// arrays: to_json() has only their number.
   std::vector<std::string> relations{};
   std::vector<std::int64_t> relation_entries{};
-  std::int64_t relation_name_bytes = 0; // of all names
-  std::int64_t vertex_name_bytes = 0;   // of all names; 0: vertices have no names
+  std::int64_t relation_name_bytes = 0;   // of all names
+  std::int64_t vertex_name_bytes = 0;     // of all names; 0: vertices have no names
+  std::vector<VertexType> vertex_types{}; // empty: all vertices are alike
+  std::vector<RelationEnds>
+      relation_ends{}; // [relations] if vertices have types; in the file they are arrays
 
   std::string name;   // name of the data set
   std::string format; // input format
@@ -147,6 +154,13 @@ struct StoreFacts {
   [[nodiscard]] bool has_odd_topology() const { return has_two_orders() && !is_symmetric; }
   [[nodiscard]] std::int64_t num_relations() const { return std::ssize(relations); }
   [[nodiscard]] bool has_vertex_names() const { return vertex_name_bytes > 0; }
+  [[nodiscard]] std::int64_t num_types() const { return std::ssize(vertex_types); }
+  /// Whether vertices of some types have no features, and those of others have.
+  [[nodiscard]] bool has_bare_types() const;
+  /// Original ids of a type.
+  [[nodiscard]] Range ids_of_type(std::int64_t type) const;
+  /// The type of a vertex. There must be types.
+  [[nodiscard]] std::int64_t type_of(std::int64_t original_id) const;
   [[nodiscard]] std::int64_t num_splits() const {
     return has_split ? std::max<std::int64_t>(1, std::ssize(sizes_of_splits)) : 0;
   }

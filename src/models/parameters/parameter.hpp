@@ -9,8 +9,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <span>
+#include <memory>
 #include <string>
+#include <vector>
 
 namespace orthant::models {
 
@@ -23,12 +24,14 @@ enum class ParameterRole : std::uint8_t {
   embedding,
   scalar,
   norm_shift,
-  statistic
+  statistic,
+  type_bias // a row for each type of vertices
 };
 
 /// Whether such a parameter has one number per column of its placement; otherwise it is a matrix.
 [[nodiscard]] constexpr bool is_vector(ParameterRole role) {
-  return role != ParameterRole::weight && role != ParameterRole::embedding;
+  return role != ParameterRole::weight && role != ParameterRole::embedding &&
+         role != ParameterRole::type_bias;
 }
 /// Number of elements on this rank, with padding, of a parameter with this block.
 [[nodiscard]] inline std::int64_t length_of(ParameterRole role, pmm::Block const& block) {
@@ -57,8 +60,12 @@ struct Parameter {
   std::int64_t layer = 0; // layer 0 has a separate weight decay
   pmm::DistMatrix<T> matrix, matrix_gradient;
   pmm::DistVector<T> vector, vector_gradient;
-  bool is_of_expert = false; // the weight of one expert: other ranks along the expert axis have empty pieces
-  bool is_frozen = false;    // keeps its value; gradients are neither summed over batches nor used
+  bool is_of_expert = false;  // the weight of one expert: other ranks along the expert axis have empty pieces
+  std::int64_t num_fixed = 0; // elements over the whole grid whose gradient is 0: they keep their values
+  /// Row i of the matrix's block is row (*row_numbers)[i] in files: features of vertices are there by original id. Null: rows keep their
+  /// numbers.
+  std::shared_ptr<std::vector<std::int64_t> const> row_numbers{};
+  bool is_frozen = false; // keeps its value; gradients are neither summed over batches nor used
 
   [[nodiscard]] bool is_vector() const { return models::is_vector(role); }
   [[nodiscard]] bool is_statistic() const { return role == ParameterRole::statistic; }
@@ -74,9 +81,9 @@ struct Parameter {
   [[nodiscard]] bool is_first_along_experts(pmm::ProcessGrid const& grid) const {
     return is_of_expert || grid.coordinate(pmm::Axis::expert) == 0;
   }
-  /// Number of elements over the whole grid; replicas count once.
+  /// Number of elements over the whole grid, without fixed ones; replicas count once.
   [[nodiscard]] std::int64_t num_numbers() const {
-    return is_vector() ? vector.length() : matrix.extents().rows * matrix.extents().columns;
+    return is_vector() ? vector.length() : matrix.extents().rows * matrix.extents().columns - num_fixed;
   }
 };
 
@@ -107,11 +114,10 @@ template<class T>
   return product;
 }
 
-/// work(begin, counts, offset) for each box of this rank's piece; `offset` is the position of the box in the piece. With
-/// `row_numbers`, row i of the block is row `row_numbers[i]` of the global array, and each row has separate boxes; by default rows
-/// keep the numbers of the matrix.
+/// work(begin, counts, offset) for each box of this rank's piece; `offset` is the position of the box in the piece. With row numbers
+/// each row has separate boxes.
 template<class T, class Work>
-void for_each_box(Parameter<T> const& parameter, std::span<std::int64_t const> row_numbers, Work&& work) {
+void for_each_box(Parameter<T> const& parameter, Work&& work) {
   using Extents = runtime::Hdf5File::Extents;
   if (parameter.is_vector()) {
     auto const range = parameter.vector.range();
@@ -125,18 +131,14 @@ void for_each_box(Parameter<T> const& parameter, std::span<std::int64_t const> r
     auto const row = place / width;
     auto const column = place % width;
     auto const left = block.num_stored - done;
-    auto const is_whole_rows = row_numbers.empty() && column == 0 && left >= width;
+    auto const is_whole_rows = !parameter.row_numbers && column == 0 && left >= width;
     auto const num_rows = is_whole_rows ? left / width : 1;
     auto const num_columns = is_whole_rows ? width : std::min(width - column, left);
-    auto const first_row =
-        row_numbers.empty() ? block.rows.begin + row : row_numbers[static_cast<std::size_t>(row)];
+    auto const first_row = parameter.row_numbers ? (*parameter.row_numbers)[static_cast<std::size_t>(row)]
+                                                 : block.rows.begin + row;
     work(Extents{first_row, block.columns.begin + column}, Extents{num_rows, num_columns}, done);
     done += num_rows * num_columns;
   }
-}
-template<class T, class Work>
-void for_each_box(Parameter<T> const& parameter, Work&& work) {
-  for_each_box(parameter, {}, std::forward<Work>(work));
 }
 
 } // namespace orthant::models

@@ -178,11 +178,19 @@ void load_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& pat
         runtime::throw_user("{}: {} has shape {}, but the model needs {}{}", path.string(), name,
                             shape_text(found), shape_text(wanted),
                             advice_to_skip(file, path, parameters, skip));
+      // Releases before 0.9 wrote such rows in an order of the store.
+      if (parameter.row_numbers && file.contains_attribute("/", "order_of_features"))
+        runtime::throw_user("{}: {} are in another order than that of the original ids; leave them out with "
+                            "--init-skip {}, or train them anew",
+                            path.string(), name, parameter.name);
       auto const values = Kokkos::create_mirror_view(parameter.value());
       Kokkos::deep_copy(values, parameter.value()); // keeps the padding of a shard
       for_each_box(parameter, [&](auto const& begin, auto const& counts, std::int64_t offset) {
         std::span<T> const read(values.data() + offset, num_elements(counts));
-        read_merged(file, parameter.name, begin, counts, read);
+        if (parameter.row_numbers)
+          file.read(name, begin, counts, read);
+        else
+          read_merged(file, parameter.name, begin, counts, read);
         if (!std::ranges::all_of(read, [](T value) { return std::isfinite(value); }))
           runtime::throw_user("{}: {} holds a weight that is infinite or not a number", path.string(), name);
       });

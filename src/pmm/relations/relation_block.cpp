@@ -131,11 +131,13 @@ RelationBlock<T> make_relation_block(ProcessGrid const& grid, AxisSet columns, T
   std::iota(one_each.begin(), one_each.end(), Offset{0});
   block.sums_back =
       fixed(SparseBlock<T>{csr_of<T>(num_pairs, entries.num_rows, one_each, pairs.rows), {}, {}});
+  block.num_selves = entries.num_selves;
+  block.ones = to_device("orthant::pmm::relation_ones", std::vector<T>(index(block.num_self_pairs()), T{1}));
   return block;
 }
 
 void plan_relation_block(StepPlan& step, std::int64_t num_rows, std::int64_t num_columns,
-                         std::int64_t num_pairs, std::int64_t num_entries) {
+                         std::int64_t num_pairs, std::int64_t num_self_pairs, std::int64_t num_entries) {
   auto const plan_csr = [&](std::int64_t rows, std::int64_t entries) {
     step.add_array("orthant::pmm::relation_offsets", (rows + 1) * std::int64_t{sizeof(Offset)});
     step.add_array("orthant::pmm::relation_columns", entries * std::int64_t{sizeof(LocalColumn)});
@@ -145,6 +147,7 @@ void plan_relation_block(StepPlan& step, std::int64_t num_rows, std::int64_t num
   plan_transposed(step, num_columns, num_entries, false);
   plan_csr(num_rows, num_pairs);
   plan_csr(num_pairs, num_pairs);
+  step.add_array("orthant::pmm::relation_ones", step.scalar_bytes(num_self_pairs));
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \

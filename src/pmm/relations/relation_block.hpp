@@ -28,6 +28,8 @@ namespace orthant::pmm {
 struct TypedEntries {
   std::int64_t num_rows = 0, num_columns = 0;
   std::int64_t num_relations = 0;
+  std::int64_t num_selves =
+      0; // self relations among them, the last ones: they have entries of a vertex and itself
   std::vector<std::int64_t> row_offsets; // [num_rows + 1]
   std::vector<std::int32_t> columns;     // [entries], ascending within a row
   std::vector<std::uint16_t> relations;  // [entries], less than num_relations
@@ -38,10 +40,16 @@ struct RelationBlock {
   LocalSpmm<T> means, means_back;        // S and its transpose
   LocalSpmm<T> sums, sums_back;          // G and its transpose
   std::vector<std::int64_t> first_pairs; // [relations + 1]
+  std::int64_t num_selves = 0;           // self relations among them, the last ones
+  Vector<T> ones;                        // one for each pair of a self relation
 
   [[nodiscard]] std::int64_t num_rows() const { return sums.block().csr.num_rows; }
   [[nodiscard]] std::int64_t num_columns() const { return means.block().csr.num_columns; }
   [[nodiscard]] std::int64_t num_pairs() const { return first_pairs.back(); }
+  /// Number of pairs of self relations.
+  [[nodiscard]] std::int64_t num_self_pairs() const {
+    return num_pairs() - first_pairs[first_pairs.size() - 1 - static_cast<std::size_t>(num_selves)];
+  }
   [[nodiscard]] std::int64_t num_entries() const { return means.block().csr.num_nonzeros(); }
   [[nodiscard]] Range pairs_of(std::int64_t relation) const {
     auto const r = static_cast<std::size_t>(relation);
@@ -57,6 +65,6 @@ template<class T>
 
 /// Lists the arrays of a RelationBlock.
 void plan_relation_block(StepPlan& step, std::int64_t num_rows, std::int64_t num_columns,
-                         std::int64_t num_pairs, std::int64_t num_entries);
+                         std::int64_t num_pairs, std::int64_t num_self_pairs, std::int64_t num_entries);
 
 } // namespace orthant::pmm

@@ -17,9 +17,50 @@ void multiply(DefaultExec const& exec, runtime::Instruments& instruments, LocalS
                as_matrix(c, csr.num_rows, width));
 }
 
-/// This rank's rows of W_r.
-Range rows_of_weight(RelationWeights const& shape, std::int64_t relation, Range inputs) {
-  return {relation * shape.in + inputs.begin, relation * shape.in + inputs.end};
+/// W_r of all relations, also of those from a vertex to itself.
+template<class T>
+class Weights {
+ public:
+  Weights(RelationWeights const& shape, Range inputs, RelationParameters<T> const& parameters)
+      : shape_(shape),
+        inputs_(inputs),
+        expanded_(as_matrix(parameters.expanded, shape.expanded().rows, shape.out)),
+        roots_(as_matrix(parameters.roots, shape.roots().rows, shape.out)),
+        biases_(as_matrix(parameters.biases, shape.biases().rows, shape.out)) {}
+
+  /// This rank's rows.
+  [[nodiscard]] Panel<T> operator()(std::int64_t relation) const {
+    auto const place = relation < shape_.num_relations ? relation : relation - shape_.num_relations;
+    auto const first = place * shape_.in;
+    return (relation < shape_.num_relations ? expanded_ : roots_)
+        .rows({first + inputs_.begin, first + inputs_.end});
+  }
+  /// The bias of a self relation, a row.
+  [[nodiscard]] Panel<T> bias(std::int64_t relation) const {
+    auto const row = relation - shape_.num_relations;
+    return biases_.rows({row, row + 1});
+  }
+  [[nodiscard]] bool has_bias(std::int64_t relation) const {
+    return adds_biases(shape_, inputs_) && relation >= shape_.num_relations;
+  }
+
+ private:
+  RelationWeights shape_;
+  Range inputs_;
+  Panel<T> expanded_, roots_, biases_;
+};
+
+/// A column of ones.
+template<class T>
+Panel<T> ones_of(RelationBlock<T> const& block, Range pairs) {
+  return Panel<T>(as_matrix(block.ones, block.num_self_pairs(), 1)).rows({0, pairs.size()});
+}
+
+std::int64_t num_gradients(RelationWeights const& shape) {
+  std::int64_t count = 0;
+  for (auto const& [rows, columns] : {shape.expanded(), shape.roots(), shape.biases()})
+    count += rows * columns;
+  return count;
 }
 
 LocalPass pass_of_zeros(std::int64_t bytes) {
@@ -40,68 +81,78 @@ LocalProduct sparse(char const* formula, Form form, Placement const& left, std::
 template<class T>
 void relation_product(DefaultExec const& exec, runtime::Instruments& instruments,
                       RelationBlock<T> const& block, RelationWeights const& shape, Range inputs,
-                      Vector<T> const& f, Vector<T> const& weight, RelationMemory<T> const& memory,
-                      Vector<T> const& p) {
+                      Vector<T> const& f, RelationParameters<T> const& parameters,
+                      RelationMemory<T> const& memory, Vector<T> const& p) {
   multiply(exec, instruments, block.means, inputs.size(), f, memory.means);
   Panel<T> const u = as_matrix(memory.means, block.num_pairs(), inputs.size());
   Panel<T> const z = as_matrix(memory.products, block.num_pairs(), shape.out);
-  Panel<T> const w = as_matrix(weight, shape.expanded().rows, shape.out);
-  for (std::int64_t r = 0; r < shape.num_relations; ++r) {
+  Weights<T> const w(shape, inputs, parameters);
+  for (std::int64_t r = 0; r < shape.num_relations + shape.num_selves; ++r) {
     auto const pairs = block.pairs_of(r);
     if (pairs.size() == 0) continue;
-    local_gemm<T>(exec, 1, Transpose::no, u.rows(pairs), Transpose::no,
-                  w.rows(rows_of_weight(shape, r, inputs)), 0, z.rows(pairs));
+    local_gemm<T>(exec, 1, Transpose::no, u.rows(pairs), Transpose::no, w(r), 0, z.rows(pairs));
+    if (w.has_bias(r))
+      local_gemm<T>(exec, 1, Transpose::no, ones_of(block, pairs), Transpose::no, w.bias(r), 1,
+                    z.rows(pairs));
   }
   instruments.flops.dense += 2 * block.num_pairs() * inputs.size() * shape.out;
+  if (adds_biases(shape, inputs)) instruments.flops.dense += 2 * block.num_self_pairs() * shape.out;
   multiply(exec, instruments, block.sums, shape.out, memory.products, p);
 }
 
 template<class T>
 void relation_product_backward(DefaultExec const& exec, runtime::Instruments& instruments,
                                RelationBlock<T> const& block, RelationWeights const& shape, Range inputs,
-                               Vector<T> const& p_gradient, Vector<T> const& weight,
-                               RelationMemory<T> const& memory, Vector<T> const& weight_gradient,
+                               Vector<T> const& p_gradient, RelationParameters<T> const& parameters,
+                               RelationMemory<T> const& memory, RelationParameters<T> const& gradients,
                                Vector<T> const& f_gradient) {
   auto const num_pairs = block.num_pairs();
-  auto const& [rows_of_all, out] = shape.expanded();
+  auto const out = shape.out;
   multiply(exec, instruments, block.sums_back, out, p_gradient, memory.products);
   Panel<T> const u = as_matrix(memory.means, num_pairs, inputs.size());
   Panel<T> const dz = as_matrix(memory.products, num_pairs, out);
-  Panel<T> const w = as_matrix(weight, rows_of_all, out);
-  Panel<T> const dw = as_matrix(weight_gradient, rows_of_all, out);
+  Weights<T> const w(shape, inputs, parameters), dw(shape, inputs, gradients);
   auto const needs_input_gradient = f_gradient.extent(0) > 0;
   // Rows of other ranks, and relations without pairs, have the gradient 0.
-  instruments.passes.add(pass_of_zeros(rows_of_all * out * static_cast<std::int64_t>(sizeof(T))));
-  Kokkos::deep_copy(exec, weight_gradient, T{0});
-  for (std::int64_t r = 0; r < shape.num_relations; ++r) {
+  instruments.passes.add(pass_of_zeros(num_gradients(shape) * static_cast<std::int64_t>(sizeof(T))));
+  for (auto const& gradient : {gradients.expanded, gradients.roots, gradients.biases})
+    if (gradient.extent(0) > 0) Kokkos::deep_copy(exec, gradient, T{0});
+  for (std::int64_t r = 0; r < shape.num_relations + shape.num_selves; ++r) {
     auto const pairs = block.pairs_of(r);
     if (pairs.size() == 0 || inputs.size() == 0) continue;
-    auto const rows = rows_of_weight(shape, r, inputs);
-    local_gemm<T>(exec, 1, Transpose::yes, u.rows(pairs), Transpose::no, dz.rows(pairs), 0, dw.rows(rows));
+    local_gemm<T>(exec, 1, Transpose::yes, u.rows(pairs), Transpose::no, dz.rows(pairs), 0, dw(r));
+    if (w.has_bias(r))
+      local_gemm<T>(exec, 1, Transpose::yes, ones_of(block, pairs), Transpose::no, dz.rows(pairs), 0,
+                    dw.bias(r));
     if (!needs_input_gradient) continue;
     Panel<T> const du = as_matrix(memory.means_gradient, num_pairs, inputs.size());
-    local_gemm<T>(exec, 1, Transpose::no, dz.rows(pairs), Transpose::yes, w.rows(rows), 0, du.rows(pairs));
+    local_gemm<T>(exec, 1, Transpose::no, dz.rows(pairs), Transpose::yes, w(r), 0, du.rows(pairs));
   }
   auto const flops = 2 * num_pairs * inputs.size() * out;
   instruments.flops.dense += needs_input_gradient ? 2 * flops : flops;
+  if (adds_biases(shape, inputs)) instruments.flops.dense += 2 * block.num_self_pairs() * out;
   if (needs_input_gradient)
     multiply(exec, instruments, block.means_back, inputs.size(), memory.means_gradient, f_gradient);
 }
 
-void plan_relation_product(StepPlan& step, Placement const& adjacency, RelationSizes const& s) {
+void plan_relation_product(StepPlan& step, Placement const& adjacency, RelationSizes const& s,
+                           RelationWeights const& shape) {
   auto const width = s.inputs.size();
   step.add_product(sparse("U = S F", Form::product, adjacency, s.pairs, width, s.columns, s.entries));
   step.add_product(dense_product("Z = U W", Form::product, s.pairs, s.out, width));
+  if (adds_biases(shape, s.inputs))
+    step.add_product(dense_product("Z = Z + 1 b", Form::product, s.self_pairs, s.out, 1));
   step.add_product(sparse("P = G Z", Form::product, adjacency, s.rows, s.out, s.pairs, s.pairs));
 }
 
 void plan_relation_product_backward(StepPlan& step, Placement const& adjacency, RelationSizes const& s,
                                     RelationWeights const& shape, bool needs_input_gradient) {
   auto const width = s.inputs.size();
-  auto const all = shape.expanded();
   step.add_product(sparse("dZ = G^T dP", Form::right_grad, adjacency, s.pairs, s.out, s.rows, s.pairs));
-  step.add_pass(pass_of_zeros(step.scalar_bytes(all.rows * all.columns)));
+  step.add_pass(pass_of_zeros(step.scalar_bytes(num_gradients(shape))));
   step.add_product(dense_product("dW = U^T dZ", Form::right_grad, width, s.out, s.pairs));
+  if (adds_biases(shape, s.inputs))
+    step.add_product(dense_product("db = 1^T dZ", Form::right_grad, 1, s.out, s.self_pairs));
   if (!needs_input_gradient) return;
   step.add_product(dense_product("dU = dZ W^T", Form::left_grad, s.pairs, width, s.out));
   step.add_product(sparse("dF = S^T dU", Form::right_grad, adjacency, s.columns, width, s.pairs, s.entries));
@@ -109,11 +160,12 @@ void plan_relation_product_backward(StepPlan& step, Placement const& adjacency, 
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template void relation_product(DefaultExec const&, runtime::Instruments&, RelationBlock<T> const&,         \
-                                 RelationWeights const&, Range, Vector<T> const&, Vector<T> const&,          \
-                                 RelationMemory<T> const&, Vector<T> const&);                                \
+                                 RelationWeights const&, Range, Vector<T> const&,                            \
+                                 RelationParameters<T> const&, RelationMemory<T> const&, Vector<T> const&);  \
   template void relation_product_backward(                                                                   \
       DefaultExec const&, runtime::Instruments&, RelationBlock<T> const&, RelationWeights const&, Range,     \
-      Vector<T> const&, Vector<T> const&, RelationMemory<T> const&, Vector<T> const&, Vector<T> const&);
+      Vector<T> const&, RelationParameters<T> const&, RelationMemory<T> const&,                              \
+      RelationParameters<T> const&, Vector<T> const&);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 #undef ORTHANT_INSTANTIATE

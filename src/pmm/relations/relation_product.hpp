@@ -3,12 +3,12 @@
 //
 // The product of one rank's block of relations, with weights W_r that are all in memory (relation_block.hpp has the equations):
 //
-//   P := sum_r A_r F W_r           forward:  U := S F, Z_r := U_r W_r, P := G Z
+//   P := sum_r A_r F W_r           forward:  U := S F, Z_r := U_r W_r (+ 1 b_s^T for a self relation s), P := G Z
 //   dW_r := (A_r F)^T dP           backward: dZ := G^T dP, dW_r := U_r^T dZ_r, dU_r := dZ_r W_r^T, dF := S^T dU
 //   dF := sum_r A_r^T dP W_r^T
 //
 // This rank's columns of F are a range of the rows of every W_r. P is partial over the ranks with other columns of F, and dW has zeros
-// in the rows of other ranks.
+// in the rows of other ranks. Biases are added on the rank that has the first column of F.
 
 #include "pmm/relations/relation_block.hpp"
 #include "pmm/relations/relation_weights.hpp"
@@ -22,7 +22,8 @@ namespace orthant::pmm {
 struct RelationSizes {
   std::int64_t rows = 0, columns = 0; // of the block
   std::int64_t pairs = 0, entries = 0;
-  Range inputs; // this rank's columns of F
+  std::int64_t self_pairs = 0; // among pairs
+  Range inputs;                // this rank's columns of F
   std::int64_t out = 0;
 
   [[nodiscard]] std::int64_t num_inputs() const { return columns * inputs.size(); } // elements of F
@@ -30,10 +31,26 @@ struct RelationSizes {
   [[nodiscard]] std::int64_t num_products() const { return pairs * out; }           // of Z
   [[nodiscard]] std::int64_t num_results() const { return rows * out; }             // of P
 };
+/// Whether the rank with these columns of F adds biases.
+[[nodiscard]] inline bool adds_biases(RelationWeights const& shape, Range inputs) {
+  return shape.has_self_biases && inputs.begin == 0;
+}
 template<class T>
 [[nodiscard]] RelationSizes sizes_of(RelationBlock<T> const& block, Range inputs, std::int64_t out) {
-  return {block.num_rows(), block.num_columns(), block.num_pairs(), block.num_entries(), inputs, out};
+  return {block.num_rows(),
+          block.num_columns(),
+          block.num_pairs(),
+          block.num_entries(),
+          block.num_self_pairs(),
+          inputs,
+          out};
 }
+
+/// W [R in x out], and roots and biases of self relations; or their gradients.
+template<class T>
+struct RelationParameters {
+  Vector<T> expanded, roots, biases;
+};
 
 /// Memory of a product: U, which the backward pass reads; Z and then dZ; dU.
 template<class T>
@@ -41,22 +58,23 @@ struct RelationMemory {
   Vector<T> means, products, means_gradient;
 };
 
-/// f [columns x inputs], weight [R in x out], p [rows x out], row-major. Enqueue on exec. p must not overlap f.
+/// f [columns x inputs], p [rows x out], row-major. Enqueue on exec. p must not overlap f.
 template<class T>
 void relation_product(DefaultExec const& exec, runtime::Instruments& instruments,
                       RelationBlock<T> const& block, RelationWeights const& shape, Range inputs,
-                      Vector<T> const& f, Vector<T> const& weight, RelationMemory<T> const& memory,
-                      Vector<T> const& p);
-/// Writes all of weight_gradient [R in x out], and f_gradient unless it is empty.
+                      Vector<T> const& f, RelationParameters<T> const& parameters,
+                      RelationMemory<T> const& memory, Vector<T> const& p);
+/// Writes all of the gradients of the parameters, and f_gradient unless it is empty.
 template<class T>
 void relation_product_backward(DefaultExec const& exec, runtime::Instruments& instruments,
                                RelationBlock<T> const& block, RelationWeights const& shape, Range inputs,
-                               Vector<T> const& p_gradient, Vector<T> const& weight,
-                               RelationMemory<T> const& memory, Vector<T> const& weight_gradient,
+                               Vector<T> const& p_gradient, RelationParameters<T> const& parameters,
+                               RelationMemory<T> const& memory, RelationParameters<T> const& gradients,
                                Vector<T> const& f_gradient);
 
 /// List both. `adjacency`: placement of A.
-void plan_relation_product(StepPlan& step, Placement const& adjacency, RelationSizes const& sizes);
+void plan_relation_product(StepPlan& step, Placement const& adjacency, RelationSizes const& sizes,
+                           RelationWeights const& shape);
 void plan_relation_product_backward(StepPlan& step, Placement const& adjacency, RelationSizes const& sizes,
                                     RelationWeights const& shape, bool needs_input_gradient);
 

@@ -129,16 +129,6 @@ def tensors_of(library, path):
     return {name: torch.tensor(array.values, dtype=torch.float64).reshape(array.shape) for name, array in arrays.items()}
 
 
-def rows_of_vertices(library, store, weights):
-    """The row of each vertex in trained features, or None without them."""
-    with hdf5.File(library, weights) as file:
-        order = file.text("order_of_features").split(",")[0] if "/parameters/features" in file.names() else None
-    if order is None:
-        return None
-    with hdf5.File(library, store) as file:
-        return torch.argsort(torch.tensor(file.read(f"/vertices/{order}/original_ids").values))
-
-
 def is_statistic(name):
     return name.endswith(("norm_mean", "norm_variance"))
 
@@ -157,7 +147,7 @@ def set_at_random(library, path, seed):
 
 
 def step_of_program(library, scratch, graph, settings, number):
-    """Weights before the step, loss, gradients, and rows of trained features; or the sentence of a refusal."""
+    """Weights before the step, loss and gradients; or the sentence of a refusal."""
     before, after, metrics = (os.path.join(scratch, f"{number}-{name}") for name in ("before.h5", "after.h5", "m.jsonl"))
     words = ["train", "--graph", graph.store, *words_of(settings), "--dropout", "0", "--compute-dtype", "fp64", "--eval-every", "0"]
     done = run(1, [*words, "--epochs", "0", "--save-weights", before])
@@ -172,7 +162,7 @@ def step_of_program(library, scratch, graph, settings, number):
         loss = [event["loss"] for event in map(json.loads, file) if event["event"] == "epoch"][0]
     start, end = tensors_of(library, before), tensors_of(library, after)
     gradients = {name: start[name] - end[name] for name in start if not is_statistic(name)}
-    return start, loss, gradients, rows_of_vertices(library, graph.store, before)
+    return start, loss, gradients
 
 
 def loss_of(settings, logits, labels):
@@ -193,9 +183,9 @@ def loss_of(settings, logits, labels):
     return (terms * weights).mean()
 
 
-def step_of_pyg(graph, settings, start, rows):
+def step_of_pyg(graph, settings, start):
     parameters = {name: numbers.clone().requires_grad_(not is_statistic(name)) for name, numbers in start.items()}
-    features = graph.features if rows is None else parameters["features"][rows]
+    features = parameters.get("features", graph.features)
     logits = Network(settings, parameters, graph.edges, graph.weights).logits(features)
     loss = loss_of(settings, logits[graph.train], graph.labels[graph.train])
     loss.backward()
@@ -209,8 +199,8 @@ def one_step_is_that_of_pyg(_, title, number, settings, library, scratch, graphs
         refused.append(found)
         print(f"     {title}: {found}")
         return
-    start, loss, gradients, rows = found
-    expected_loss, expected = step_of_pyg(graph, settings, start, rows)
+    start, loss, gradients = found
+    expected_loss, expected = step_of_pyg(graph, settings, start)
     unused = [name for name, gradient in expected.items() if gradient is None]
     if unused:
         raise Failure(f"PyTorch Geometric's network does not use {', '.join(unused)}")

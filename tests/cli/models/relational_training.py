@@ -88,14 +88,18 @@ class Layer:
             result = plus(result, product(product(mean, rows), weight))
         return result
 
+    def own_step(self, gradient):
+        """The gradient by the input through the vertex itself, and those of root and bias."""
+        gradients = {"root": product(transposed(self.rows), gradient), "bias": [sum(column) for column in zip(*gradient)]}
+        return product(gradient, transposed(self.parts["root"])), gradients
+
     def step(self, gradient):
         """One step of Adam; the gradient by the input."""
-        of_input = product(gradient, transposed(self.parts["root"]))
+        of_input, gradients = self.own_step(gradient)
         of_weights = []
         for mean, weight in zip(self.means, self.weights()):
             of_weights.append(product(transposed(product(mean, self.rows)), gradient))
             of_input = plus(of_input, product(transposed(mean), product(gradient, transposed(weight))))
-        gradients = {"root": product(transposed(self.rows), gradient), "bias": [sum(column) for column in zip(*gradient)]}
         weight = self.parts["weight"]
         dot = lambda a, b: sum(x * y for row, other in zip(a, b) for x, y in zip(row, other))
         if "comp" in self.parts:
@@ -118,8 +122,14 @@ class Layer:
 
 def losses_of(edges, features, labels, train, num_relations, tensors, epochs):
     layers = [Layer(edges, len(features), num_relations, tensors, number) for number in range(2)]
+    return losses_of_layers(layers, features, labels, train, epochs)
+
+
+def losses_of_layers(layers, features, labels, train, epochs, table=None):
+    """`table`: trains the features, of which it has the rows."""
     losses = []
     for _ in range(epochs):
+        features = table.rows if table else features
         hidden = layers[0].forward(features)
         logits = layers[1].forward([[max(x, 0.0) for x in row] for row in hidden])
         shares = [softmax(row) for row in logits]
@@ -127,7 +137,9 @@ def losses_of(edges, features, labels, train, num_relations, tensors, epochs):
         gradient = [[(p - (c == labels[v])) / len(train) if v in train else 0.0 for c, p in enumerate(row)]
                     for v, row in enumerate(shares)]
         gradient = layers[1].step(gradient)
-        layers[0].step([[g if x > 0 else 0.0 for g, x in zip(*rows)] for rows in zip(gradient, hidden)])
+        gradient = layers[0].step([[g if x > 0 else 0.0 for g, x in zip(*rows)] for rows in zip(gradient, hidden)])
+        if table:
+            table.step(gradient)
     return losses
 
 

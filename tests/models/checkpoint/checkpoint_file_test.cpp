@@ -151,7 +151,7 @@ TEST_F(CheckpointFile, AnotherPrecisionIsConverted) {
   auto const store = store_of_dataset(world_, graph_text);
   models::GraphNetwork<float> network(grid_, store, model_);
   models::ParameterUpdate<float> update(grid_, network.parameters(), settings_);
-  models::TrainingState<float> state(grid_, network.parameters(), update, models::original_ids_of(store));
+  models::TrainingState<float> state(grid_, network.parameters(), update);
 
   auto const point = models::resume_newest(scratch_.file(""), state, allow_all);
 

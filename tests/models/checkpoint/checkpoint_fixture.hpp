@@ -64,7 +64,7 @@ struct FullTraining {
         loss(models::make_vertex_loss<double>(grid, store, network.plan().logits())),
         update(std::make_shared<Update>(grid, network.parameters(), settings)),
         trainer(grid, network, loss, settings, update),
-        state(grid, network.parameters(), *update, models::original_ids_of(store)) {}
+        state(grid, network.parameters(), *update) {}
   graph::GraphStore store;
   models::GraphNetwork<double> network;
   pmm::RowLoss<double> loss;
@@ -79,7 +79,7 @@ struct BatchTraining {
                 models::TrainSettings const& settings, models::MiniBatchSettings const& batches)
       : store(store_of_dataset(grid.world(), graph_text)),
         trainer(grid, store, model, settings, batches),
-        state(grid, trainer.parameters(), trainer.update(), models::original_ids_of(store)) {}
+        state(grid, trainer.parameters(), trainer.update()) {}
   graph::GraphStore store;
   models::MiniBatchNetwork<double> trainer;
   models::TrainingState<double> state;

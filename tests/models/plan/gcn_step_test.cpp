@@ -181,6 +181,27 @@ TEST(NetworkStepOfAGrid, SumsOver1024RanksAreTheClosedForms) {
   EXPECT_EQ(totals.counted.at("group"), 1024 * 2 * 8); // squared norms of two weights
 }
 
+// R-GCN of the Open Graph Benchmark on ogbn-mag: a table of 128 columns for three types, seven relations, four types of vertices.
+TEST(NetworkStepOfAGrid, ParametersOfTypedGraphsAreThePublishedNumber) {
+  graph::StoreFacts facts;
+  facts.vertex_types = {
+      {"author", 1'134'649, 0}, {"field", 59'965, 0}, {"institution", 8'740, 0}, {"paper", 736'389, 128}};
+  for (auto const& type : facts.vertex_types)
+    facts.num_vertices += type.count;
+  facts.feature_kind = graph::FeatureKind::dense;
+  facts.num_features = 128;
+  facts.num_classes = 349;
+  facts.relations.resize(7);
+  models::NetworkSettings settings;
+  set_model(settings, models::Model::rgcn);
+  settings.set_layers(2, 64);
+  settings.trains_features = true;
+  std::int64_t count = -736'389 * 128; // of papers, which are not trained
+  for (auto const& parameter : models::parameters_of(models::plan_network(facts, settings), settings))
+    count += parameter.num_numbers();
+  EXPECT_EQ(count, 154'366'772);
+}
+
 /// Two layers of relations, 64-32-16 wide, without weights of the vertex itself, on X x Y x Z = 4 x 2 x 4.
 GridTotals totals_of_relations(models::Schedule schedule, std::int64_t num_relations) {
   models::NetworkSettings settings;

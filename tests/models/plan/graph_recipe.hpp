@@ -22,6 +22,7 @@ struct GraphRecipe {
   bool is_directed = false;
   bool is_weighted = false;
   std::int64_t num_relations = 0; // of directed graphs without weights; 0: none
+  bool has_types = false;         // of vertices: three, one of them without features
   bool has_feature_values = true; // of sparse features; else all are 1
   graph::LabelKind labels = graph::LabelKind::single;
   graph::PermutationKind permutation = graph::PermutationKind::twofold;
@@ -103,6 +104,12 @@ inline std::unique_ptr<graph::GraphSource> open_recipe(runtime::Communicator con
   parts.is_directed = recipe.is_directed;
   for (std::int64_t r = 0; r < recipe.num_relations; ++r)
     parts.names.relations.push_back("r" + std::to_string(r));
+  if (recipe.has_types) {
+    auto const some = recipe.num_vertices / 5;
+    parts.names.types = {{"a", some, recipe.num_features}, {"b", 3 * some, 0}};
+    parts.names.types.push_back({"c", recipe.num_vertices - 4 * some, recipe.num_features - 1});
+    parts.names.ends.resize(parts.names.relations.size());
+  }
   parts.edges.num_edges = recipe.num_edges;
   parts.edges.num_local_edges = edges.size();
   parts.edges.is_weighted = recipe.is_weighted;

@@ -39,6 +39,19 @@ inline std::vector<StepCase> relation_cases() {
     s.has_bias = false;
     s.wire = runtime::Wire::bf16;
   });
+  for (auto const schedule : {models::Schedule::pmm3d, models::Schedule::rows})
+    for (auto const has_bases : {false, true}) {
+      StepCase next = all.front();
+      next.name = std::string("types of vertices and a table, ") + std::string(name_of(schedule));
+      next.settings.schedule = schedule;
+      next.settings.num_bases = has_bases ? 2 : 0;
+      next.settings.has_bias = !has_bases;
+      next.recipe->has_types = true;
+      next.settings.trains_features = true; // as use_operator() finds
+      next.settings.num_fixed_rows = 83;
+      next.settings.num_types = 3;
+      all.push_back(std::move(next));
+    }
   return all;
 }
 

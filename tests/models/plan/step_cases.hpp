@@ -310,12 +310,20 @@ traits_of_operands(graph::GraphStore const& store, models::NetworkSettings const
     for (std::size_t l = 0; l < operands.adjacency.size(); ++l)
       if (operands.plan.layers[l].adjacency == placement)
         return operands.relations.empty() ? num_nonzeros_of(operands.adjacency[l])
-                                          : operands.relations[l].block->num_entries();
+                                          : operands.relations[l].block->num_entries() -
+                                                operands.relations[l].block->num_self_pairs();
     return operands.features.is_sparse ? *num_nonzeros_of(operands.features.sparse) : 0;
   };
   traits.num_pairs = [&](pmm::Placement const& placement) -> std::int64_t {
     for (std::size_t l = 0; l < operands.relations.size(); ++l)
-      if (operands.plan.layers[l].adjacency == placement) return operands.relations[l].block->num_pairs();
+      if (auto const& block = operands.relations[l].block; operands.plan.layers[l].adjacency == placement)
+        return block->num_pairs() - block->num_self_pairs();
+    return 0;
+  };
+  traits.num_self_pairs = [&](pmm::Placement const& placement) -> std::int64_t {
+    for (std::size_t l = 0; l < operands.relations.size(); ++l)
+      if (operands.plan.layers[l].adjacency == placement)
+        return operands.relations[l].block->num_self_pairs();
     return 0;
   };
   traits.residual_sizes = [&](models::NetworkLayerPlan const& layer, bool is_backward) {

@@ -18,10 +18,18 @@ using namespace orthant::pmm;
 
 constexpr std::int64_t num_rows = 23, num_columns = 19;
 constexpr auto tolerance = 1e-12;
-constexpr RelationWeights shape{.num_relations = 4, .in = 6, .out = 4, .num_bases = 0, .num_blocks = 0};
+constexpr RelationWeights shape{.num_relations = 4,
+                                .in = 6,
+                                .out = 4,
+                                .num_bases = 0,
+                                .num_blocks = 0,
+                                .num_selves = 2,
+                                .has_self_biases = true};
+constexpr auto num_all = shape.num_relations + shape.num_selves;
 
-/// Relation 2 has no entries, and the others leave some rows out.
+/// Relation 2 has no entries, and the others leave some rows out. Self relations are those of even and of odd rows.
 bool has_entry(std::int64_t r, std::int64_t i, std::int64_t j) {
+  if (r >= shape.num_relations) return i == j && i % 2 == r - shape.num_relations;
   return r != 2 && is_entry(70 + static_cast<std::uint64_t>(r), i, j);
 }
 
@@ -33,10 +41,10 @@ std::int64_t count_of(std::int64_t r, std::int64_t i) {
 }
 
 TypedEntries entries_of(Range columns) {
-  TypedEntries entries{num_rows, columns.size(), shape.num_relations, {0}, {}, {}};
+  TypedEntries entries{num_rows, columns.size(), num_all, shape.num_selves, {0}, {}, {}};
   for (std::int64_t i = 0; i < num_rows; ++i) {
     for (auto j = columns.begin; j < columns.end; ++j)
-      for (std::int64_t r = 0; r < shape.num_relations; ++r)
+      for (std::int64_t r = 0; r < num_all; ++r)
         if (has_entry(r, i, j)) {
           entries.columns.push_back(static_cast<std::int32_t>(j - columns.begin));
           entries.relations.push_back(static_cast<std::uint16_t>(r));
@@ -61,7 +69,7 @@ double number(std::vector<double> const& matrix, std::int64_t width, std::int64_
 /// Calls visit(r, i, j, share) for all entries, with share = 1 / c_ir.
 template<class Visit>
 void for_each_entry(Visit const& visit) {
-  for (std::int64_t r = 0; r < shape.num_relations; ++r)
+  for (std::int64_t r = 0; r < num_all; ++r)
     for (std::int64_t i = 0; i < num_rows; ++i)
       for (std::int64_t j = 0; j < num_columns; ++j)
         if (has_entry(r, i, j)) visit(r, i, j, 1.0 / static_cast<double>(count_of(r, i)));
@@ -90,6 +98,8 @@ TEST_P(RelationProducts, AndTheirAdjointsAreThoseOfTheEquations) {
   auto const block = make_relation_block<double>(grid_, Axis::x, entries_of(columns));
   auto const f = reals(81, num_columns, shape.in);
   auto const w = reals(82, shape.expanded().rows, shape.out);
+  auto const roots = reals(84, shape.roots().rows, shape.out);
+  auto const biases = reals(85, shape.biases().rows, shape.out);
   auto const dp = reals(83, num_rows, shape.out);
   std::vector<double> own_f;
   for (auto j = columns.begin; j < columns.end; ++j)
@@ -102,32 +112,46 @@ TEST_P(RelationProducts, AndTheirAdjointsAreThoseOfTheEquations) {
   RelationMemory<double> const memory{zeros(sizes.num_means()), zeros(sizes.num_products()),
                                       zeros(sizes.num_means())};
   auto const p = zeros(sizes.num_results());
-  auto const weight = device_copy(w);
+  RelationParameters<double> const parameters{device_copy(w), device_copy(roots), device_copy(biases)};
 
-  relation_product(exec, instruments, block, shape, inputs, device_copy(own_f), weight, memory, p);
+  relation_product(exec, instruments, block, shape, inputs, device_copy(own_f), parameters, memory, p);
   runtime::all_reduce(exec, grid_.over({Axis::x, Axis::y}), p);
 
   std::vector<double> expected_p(static_cast<std::size_t>(num_rows * shape.out));
-  std::vector<double> expected_dw(w.size()), expected_df(f.size());
+  // Of W and of the roots, one below the other.
+  auto all_weights = w;
+  all_weights.insert(all_weights.end(), roots.begin(), roots.end());
+  std::vector<double> expected_dw(all_weights.size()), expected_df(f.size()), expected_db(biases.size());
   for_each_entry([&](std::int64_t r, std::int64_t i, std::int64_t j, double share) {
+    for (std::int64_t o = 0; r >= shape.num_relations && o < shape.out; ++o) {
+      auto const place = static_cast<std::size_t>((r - shape.num_relations) * shape.out + o);
+      expected_p[static_cast<std::size_t>(i * shape.out + o)] += biases[place];
+      expected_db[place] += number(dp, shape.out, i, o);
+    }
     for (std::int64_t k = 0; k < shape.in; ++k)
       for (std::int64_t o = 0; o < shape.out; ++o) {
         auto const place = static_cast<std::size_t>((r * shape.in + k) * shape.out + o);
         expected_p[static_cast<std::size_t>(i * shape.out + o)] +=
-            share * number(f, shape.in, j, k) * w[place];
+            share * number(f, shape.in, j, k) * all_weights[place];
         expected_dw[place] += share * number(f, shape.in, j, k) * number(dp, shape.out, i, o);
         expected_df[static_cast<std::size_t>(j * shape.in + k)] +=
-            share * number(dp, shape.out, i, o) * w[place];
+            share * number(dp, shape.out, i, o) * all_weights[place];
       }
   });
   expect_equal(p, expected_p, "P");
 
-  auto const dw =
-      device_copy(std::vector<double>(w.size(), 7.0)); // overwritten, also where there are no entries
+  // Overwritten, also where there are no entries.
+  auto const sevens = [](std::size_t count) { return device_copy(std::vector<double>(count, 7.0)); };
+  RelationParameters<double> const gradients{sevens(w.size()), sevens(roots.size()), sevens(biases.size())};
   auto const df = zeros(sizes.num_inputs());
-  relation_product_backward(exec, instruments, block, shape, inputs, device_copy(dp), weight, memory, dw, df);
-  runtime::all_reduce(exec, grid_.over({Axis::x, Axis::y}), dw);
-  expect_equal(dw, expected_dw, "dW");
+  relation_product_backward(exec, instruments, block, shape, inputs, device_copy(dp), parameters, memory,
+                            gradients, df);
+  for (auto const& gradient : {gradients.expanded, gradients.roots, gradients.biases})
+    runtime::all_reduce(exec, grid_.over({Axis::x, Axis::y}), gradient);
+  auto const first_root = expected_dw.begin() + std::ssize(w);
+  expect_equal(gradients.expanded, {expected_dw.begin(), first_root}, "dW");
+  expect_equal(gradients.roots, {first_root, expected_dw.end()}, "the gradient of the roots");
+  expect_equal(gradients.biases, expected_db, "the gradient of the biases");
   std::vector<double> own_df;
   for (auto j = columns.begin; j < columns.end; ++j)
     for (auto k = inputs.begin; k < inputs.end; ++k)

@@ -14,6 +14,13 @@
 
 namespace orthant::models {
 
+/// An empty array for each label.
+template<class T>
+[[nodiscard]] ByRelationPart<runtime::GrowingVector<T>> grown(ByRelationPart<char const*> const& labels) {
+  using Memory = runtime::GrowingVector<T>;
+  return {Memory(labels[0]), Memory(labels[1]), Memory(labels[2]), Memory(labels[3])};
+}
+
 /// Memory that all layers share (RelationScratchPlan).
 template<class T>
 struct RelationScratch {
@@ -24,8 +31,7 @@ struct RelationScratch {
   runtime::GrowingVector<T> parts{"orthant::models::relation_parts"};
   runtime::GrowingVector<T> in_part{"orthant::models::relation_in_part"};
   runtime::GrowingVector<T> gradient{"orthant::models::relation_gradient"};
-  runtime::GrowingVector<T> weight_gradient{"orthant::models::relation_weight_gradient"};
-  runtime::GrowingVector<T> comp_gradient{"orthant::models::relation_comp_gradient"};
+  ByRelationPart<runtime::GrowingVector<T>> gradients = grown<T>(relation_gradient_labels);
 
   /// Grows the arrays to the planned sizes. Call it before layers are made with this object.
   void reserve(RelationScratchPlan const& plan);
@@ -35,8 +41,7 @@ struct RelationScratch {
 template<class T>
 struct RelationLayerMemory {
   runtime::GrowingVector<T> means{"orthant::models::relation_means"};
-  runtime::GrowingVector<T> weight{"orthant::models::relation_weight"};
-  runtime::GrowingVector<T> comp{"orthant::models::relation_comp"};
+  ByRelationPart<runtime::GrowingVector<T>> gathered = grown<T>(relation_labels);
   runtime::GrowingVector<T> expanded{"orthant::models::relation_expanded"};
 };
 
@@ -51,7 +56,7 @@ class RelationAggregation {
  public:
   /// In borrowed memory, which must outlive this object; `scratch` must have its full size. Not collective.
   RelationAggregation(pmm::ProcessGrid const& grid, NetworkLayerPlan const& layer, runtime::Wire wire,
-                      RelationOperand<T> operand, NetworkLayerParameters<T> parameters,
+                      RelationOperand<T> operand, NetworkLayerParameters<T> const& parameters,
                       bool needs_input_gradient, std::shared_ptr<pmm::Workspace<T>> const& workspace,
                       RelationScratch<T>& scratch, RelationLayerMemory<T>& memory);
 
@@ -64,23 +69,22 @@ class RelationAggregation {
                 pmm::DistMatrix<T> const& to);
 
  private:
-  [[nodiscard]] runtime::Vector<T> gathered(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& shard,
-                                            runtime::Vector<T> const& memory) const;
   void gather_weights(runtime::DefaultExec const& exec);
-  /// Sums the gradient of a parameter over the group if it is sharded.
-  void sum_gradient(runtime::DefaultExec const& exec, runtime::Vector<T> const& partial,
-                    pmm::DistMatrix<T> const& shard) const;
+  [[nodiscard]] pmm::RelationParameters<T> parameters_in_use() const;
+  /// Sums the gradients of the parameters over the group if they are sharded.
+  void sum_gradients(runtime::DefaultExec const& exec) const;
 
   pmm::ProcessGrid const& grid_;
   RelationSteps s_;
   std::shared_ptr<pmm::RelationBlock<T> const> block_;
-  NetworkLayerParameters<T> parameters_;
+  typename NetworkLayerParameters<T>::Relations parameters_;
   bool needs_input_gradient_;
   pmm::RelationMemory<T> memory_;
   runtime::Vector<T> input_, result_, parts_, in_part_; // scratch
-  runtime::Vector<T> gradient_, weight_gradient_, comp_gradient_;
-  runtime::Vector<T> weight_memory_, comp_memory_, expanded_memory_;
-  runtime::Vector<T> weight_, comp_, expanded_;       // of the last forward pass
+  runtime::Vector<T> gradient_, expanded_memory_;
+  // Where the products read whole parameters, and write their gradients.
+  ByRelationPart<runtime::Vector<T>> whole_, whole_gradients_;
+  runtime::Vector<T> expanded_;                       // W of the last forward pass
   std::optional<pmm::BlockRows<T>> inputs_, results_; // schedule `rows`
 };
 

@@ -79,6 +79,7 @@ BatchMaker<T>::BatchMaker(pmm::ProcessGrid const& grid, graph::GraphStore const&
   }
   if (plan_.trained_features) {
     trained_features_ = features.dense;
+    trains_row_ = features.trains_row;
     return;
   }
   if (!has_sparse_features_) {
@@ -322,6 +323,7 @@ InputFeatures<T> BatchMaker<T>::features_of(pmm::Placement const& placement, Hos
   if (plan_.trained_features) {
     auto const range = range_of(placement.layout.rows, placement.layout.row_order);
     features.dense = trained_features_;
+    features.trains_row = trains_row_;
     features.rows =
         feature_rows(grid_, trained_features_.placement(), batch.sample.vertices[range].positions);
     return features;

@@ -121,11 +121,12 @@ class BatchMaker {
   std::size_t owned_rows_ = 0, owned_columns_ = 0; // ranges of the builder, in the schedule `rows`
 
   bool has_sparse_features_;
-  pmm::DistMatrix<T> trained_features_; // empty unless they are trained
-  std::int64_t num_feature_columns_;    // of this rank's block
-  std::int64_t num_label_columns_;      // columns of the indicator; 0 with one class per vertex
-  HostNumbers<T> feature_values_;       // of the dense block, or of its non-zeros
-  HostNumbers<T> feature_scale_;        // sparse features: scales of the rows
+  pmm::DistMatrix<T> trained_features_;     // empty unless they are trained
+  runtime::Vector<std::int8_t> trains_row_; // of InputFeatures
+  std::int64_t num_feature_columns_;        // of this rank's block
+  std::int64_t num_label_columns_;          // columns of the indicator; 0 with one class per vertex
+  HostNumbers<T> feature_values_;           // of the dense block, or of its non-zeros
+  HostNumbers<T> feature_scale_;            // sparse features: scales of the rows
   HostNumbers<runtime::Offset> feature_offsets_;
   HostNumbers<runtime::LocalColumn> feature_columns_;
   pmm::RowTargets targets_; // of the whole graph, on the host; views of the three members below

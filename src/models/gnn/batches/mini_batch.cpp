@@ -48,11 +48,10 @@ MiniBatchNetwork<T>::MiniBatchNetwork(pmm::ProcessGrid const& grid, graph::Graph
   if (has_full_graph)
     operands = make_full_graph_operands<T>(grid, store, whole, of_whole);
   else
-    operands.features =
-        read_input_features<T>(grid, store, plan_.stored_features(), model_settings.feature_norm);
+    operands.features = read_input_features<T>(grid, store, plan_.stored_features(), model_settings);
   operands.features.may_move = false; // batches are also made from them
   auto const features = operands.features;
-  if (model_settings.trains_features) parameters_->add_features(features.dense);
+  if (model_settings.trains_features) parameters_->add_features(features.dense, features.ids, model_settings);
   ORTHANT_ASSERT_SAME(grid.world(), num_parameters());
   update_ = std::make_shared<ParameterUpdate<T>>(grid, parameters_->list(), settings_);
   if (has_full_graph) {

@@ -26,6 +26,7 @@ Architecture architecture_of(NetworkSettings const& settings) {
   if (traits.has_relations) {
     parts.emplace_back("bases", std::to_string(settings.num_bases));
     parts.emplace_back("blocks", std::to_string(settings.num_blocks));
+    if (settings.num_types > 1) parts.emplace_back("types", std::to_string(settings.num_types));
   }
   if (weighs_neighbours(settings)) {
     parts.emplace_back("heads", std::to_string(settings.num_heads));
@@ -51,24 +52,11 @@ Architecture architecture_of(NetworkSettings const& settings) {
   return parts;
 }
 
-Architecture order_of_features(NetworkSettings const& settings, graph::StoreFacts const& facts) {
-  if (!settings.trains_features || !facts.has_two_orders()) return {};
-  return {{"order_of_features",
-           settings.schedule == Schedule::rows ? "p1, of --schedule rows" : "p2, of --schedule pmm3d"}};
-}
-
 Architecture record_of(NetworkSettings const& settings) {
   auto record = architecture_of(settings);
   record.emplace_back("feature_norm", settings.feature_norm == FeatureNorm::row ? "row" : "none");
   if (settings.normalization) record.emplace_back("normalization", graph::name_of(*settings.normalization));
   if (settings.self_loops) record.emplace_back("self_loops", graph::name_of(*settings.self_loops));
-  return record;
-}
-
-Architecture record_of(NetworkSettings const& settings, graph::StoreFacts const& facts) {
-  auto record = record_of(settings);
-  for (auto const& part : order_of_features(settings, facts))
-    record.push_back(part);
   return record;
 }
 
@@ -179,6 +167,8 @@ WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesyst
     facts.num_propagations = number("propagation_steps", facts.num_propagations);
     facts.num_bases = number("bases", facts.num_bases);
     facts.num_blocks = number("blocks", facts.num_blocks);
+    facts.num_types = number("types", facts.num_types);
+    if (facts.num_types < 1) runtime::throw_user("{}: {} types of vertices", path.string(), facts.num_types);
     auto const has_relations = traits_of(facts.model, facts.aggregator).has_relations;
     auto const num_weights = // of a layer, side by side
         traits_of(facts.model, facts.aggregator).has_powers ? 1 + facts.num_propagations : 1;
@@ -195,8 +185,13 @@ WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesyst
     std::vector<pmm::Heads> heads; // [layers]; empty without attention
     for (auto layer = 0;; ++layer) {
       // All weights of relations lie one below the other; that of the vertex itself has a layer's widths.
-      auto const name = fmt::format("layer{}.{}", layer, has_relations ? "self_weight" : "weight");
-      auto const weight = weight_extents(file, path, name);
+      auto const has_roots = has_relations && facts.num_types > 1; // one below the other
+      auto const name = fmt::format("layer{}.{}", layer,
+                                    has_roots       ? "roots"
+                                    : has_relations ? "self_weight"
+                                                    : "weight");
+      auto weight = weight_extents(file, path, name);
+      if (weight && has_roots) (*weight)[0] /= facts.num_types;
       if (!weight && layer == 0)
         runtime::throw_user("{} holds no weights: there is no {} in it", path.string(), array_of(name));
       if (!weight) break;
@@ -227,7 +222,7 @@ WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesyst
     facts.theta = number("theta", facts.theta);
     if (file.contains_attribute("/", "aggregator"))
       facts.aggregator = parse_aggregator(file.read_text("/", "aggregator"));
-    facts.has_bias = file.contains(array_of("layer0.bias"));
+    facts.has_bias = file.contains(array_of("layer0.bias")) || file.contains(array_of("layer0.biases"));
     facts.has_features = file.contains(array_of("features"));
     // A single layer that makes the logits has no scale, whatever its norm.
     facts.norm = file.contains_attribute("/", "norm")           ? parse_norm(file.read_text("/", "norm"))

@@ -22,13 +22,8 @@ namespace orthant::models {
 /// Properties that a file and a network must share: model, aggregator of GraphSAGE, propagation_steps, teleport, theta, bases, blocks, layers, norm,
 /// activation, residual, input_projection, head, bias, trained_features; and task, decoder and decoder_hidden if links are predicted.
 [[nodiscard]] Architecture architecture_of(NetworkSettings const& settings);
-/// Properties that a file records: those of architecture_of(), feature_norm, and the operator if it is known. For a training on a
-/// store also the order of the rows of trained features.
+/// Properties that a file records: those of architecture_of(), feature_norm, and the operator if it is known.
 [[nodiscard]] Architecture record_of(NetworkSettings const& settings);
-[[nodiscard]] Architecture record_of(NetworkSettings const& settings, graph::StoreFacts const& facts);
-/// The part of record_of() that a training must share with its initial weights: the order of the rows of trained features. It
-/// depends on the schedule if the store has two orders.
-[[nodiscard]] Architecture order_of_features(NetworkSettings const& settings, graph::StoreFacts const& facts);
 
 /// Architecture of the network in a weights file.
 struct WeightsFacts {
@@ -40,6 +35,7 @@ struct WeightsFacts {
   double theta = 0.5;                               // GCNII only
   std::int64_t num_heads = 8, num_output_heads = 1; // heads of attention
   std::int64_t num_bases = 0, num_blocks = 0;       // R-GCN
+  std::int64_t num_types = 1;                       // of vertices, with a root each; R-GCN
   std::vector<std::int64_t> widths;                 // [layers + 1] layer 0's input, then the layers' outputs
   std::optional<std::int64_t> projected_features;   // nullopt without an input projection
   std::optional<std::int64_t> head_classes;         // nullopt without a head

@@ -22,7 +22,8 @@ GraphNetwork<T>::GraphNetwork(pmm::ProcessGrid const& grid, graph::GraphStore co
   parameters_ = std::make_shared<NetworkParameters<T>>(grid, plan, settings);
   passes_ = make_network_passes<T>(grid, settings, parameters_);
   auto operands = make_full_graph_operands<T>(grid, store, plan, settings);
-  if (settings.trains_features) parameters_->add_features(operands.features.dense);
+  if (settings.trains_features)
+    parameters_->add_features(operands.features.dense, operands.features.ids, settings);
   rebind(std::move(operands));
 }
 

@@ -32,25 +32,28 @@ pmm::LocalSpmm<T> with_own_values(pmm::SparseBlock<T> block, GrowingVector<T>& m
 
 template<class T>
 InputFeatures<T> read_input_features(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
-                                     pmm::Placement const& placement, FeatureNorm norm) {
+                                     pmm::Placement const& placement, NetworkSettings const& settings) {
   InputFeatures<T> features;
   features.is_sparse = store.facts().feature_kind == graph::FeatureKind::sparse;
   features.keys = read_block_keys(grid, store, placement);
   if (features.is_sparse) {
-    features.sparse = read_sparse_features<T>(grid, store, placement, norm);
+    features.sparse = read_sparse_features<T>(grid, store, placement, settings.feature_norm);
     return features;
   }
   auto whole = placement;
   whole.layout.storage = pmm::Storage::replicated;
-  features.dense = read_dense_features<T>(grid, store, whole, norm);
-  if (placement.layout.storage == pmm::Storage::flat_sharded) {
-    pmm::DistMatrix<T> shard(grid, placement, "orthant::models::trained_features");
-    auto const first = static_cast<std::size_t>(shard.block().first);
-    auto const count = static_cast<std::size_t>(shard.block().num_stored);
-    Kokkos::deep_copy(Kokkos::subview(shard.storage(), std::pair(std::size_t{0}, count)),
-                      Kokkos::subview(features.dense.storage(), std::pair(first, first + count)));
-    features.dense = shard;
-  }
+  features.dense = read_dense_features<T>(grid, store, whole, settings.feature_norm);
+  if (placement.layout.storage != pmm::Storage::flat_sharded) return features;
+  features.ids = std::make_shared<std::vector<std::int64_t> const>(runtime::together(grid.group(), [&] {
+    return store.read_original_ids(order_of(whole.layout.row_order), features.dense.block().rows);
+  }));
+  if (settings.num_fixed_rows)
+    features.trains_row = draw_table(store.facts(), *features.ids, features.dense, settings.seed);
+  pmm::DistMatrix<T> shard(grid, placement, "orthant::models::trained_features");
+  auto const& [first, count] = std::pair(shard.block().first, shard.block().num_stored);
+  Kokkos::deep_copy(runtime::part_of(shard.storage(), 0, count),
+                    runtime::part_of(features.dense.storage(), first, count));
+  features.dense = shard;
   return features;
 }
 
@@ -86,6 +89,8 @@ void plan_input_features(pmm::StepPlan& step, graph::StoreFacts const& facts, Ne
   auto const plan_features = is_reordered ? plan_reordered_features : plan_dense_features;
   if (placement.layout.storage != pmm::Storage::flat_sharded) return plan_features(step, whole, lifetime);
   plan_matrix(step, placement, "orthant::models::trained_features");
+  if (plan.trained_features->has_fixed_rows)
+    step.add_array("orthant::models::trains_row", step.block(whole).rows.size());
   plan_features(step, whole, pmm::Lifetime::operation);
 }
 
@@ -126,14 +131,12 @@ void NetworkInput<T>::bind_dense(pmm::Placement const& read, runtime::Vector<T> 
     if (features_.are_trained()) return;
     pmm::round_numbers(runtime::DefaultExec(), features.storage(), dense_.storage());
   }
-  features = {};
-  read_ = {};
+  features = read_ = {};
 }
 
 template<class T>
 void NetworkInput<T>::release() {
-  features_.dense = {};
-  read_ = {};
+  features_.dense = read_ = {};
   dense_ = {};
   rounded_numbers_ = GrowingVector<T>(rounded_label);
 }
@@ -144,8 +147,7 @@ void NetworkInput<T>::bind(InputFeatures<Sum> features, pmm::Placement const& re
   features_ = std::move(features);
   uses_dropped_ = false;
   read_ = {};
-  dense_ = {};
-  dropped_dense_ = {};
+  dense_ = dropped_dense_ = {};
   dropped_sparse_ = {};
   if (!features_.is_sparse) bind_dense(read, room);
   if (dropout_probability == 0) return;
@@ -199,11 +201,13 @@ void NetworkInput<T>::backward(runtime::DefaultExec const& exec, Dropout const& 
 template<class T>
 void NetworkInput<T>::write_gradient(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& gradient,
                                      pmm::DistMatrix<Sum> const& of_parameter) const {
-  if (gathered_rows_) return spread_gradient(exec, gradient, *gathered_rows_, of_parameter);
-  if constexpr (!std::is_same_v<T, Sum>)
+  if (gathered_rows_)
+    spread_gradient(exec, gradient, *gathered_rows_, of_parameter);
+  else if constexpr (!std::is_same_v<T, Sum>)
     pmm::widen_numbers(exec, gradient.storage(), of_parameter.storage());
   else if (gradient.storage().data() != of_parameter.storage().data())
     copy_numbers(exec, gradient, of_parameter);
+  if (features_.trains_row.extent(0) > 0) clear_fixed_rows(exec, of_parameter, features_.trains_row);
 }
 
 template class NetworkInput<float>;
@@ -211,9 +215,9 @@ template class NetworkInput<double>;
 template class NetworkInput<runtime::Bf16Number>;
 template class NetworkInput<runtime::Fp16Number>;
 template InputFeatures<float> read_input_features(pmm::ProcessGrid const&, graph::GraphStore const&,
-                                                  pmm::Placement const&, FeatureNorm);
+                                                  pmm::Placement const&, NetworkSettings const&);
 template InputFeatures<double> read_input_features(pmm::ProcessGrid const&, graph::GraphStore const&,
-                                                   pmm::Placement const&, FeatureNorm);
+                                                   pmm::Placement const&, NetworkSettings const&);
 
 namespace {
 
@@ -251,9 +255,9 @@ void plan_relation_operands(pmm::StepPlan& step, NetworkPlan const& plan, Networ
     auto const& layout = layer.adjacency.layout;
     if (!listed.emplace(layout.rows, layout.columns, layer.is_even).second) continue;
     auto const steps = relation_steps_of(step, layer, traits, runtime::Wire::native);
-    auto const num_entries = steps.sizes.entries;
-    step.add_array("a block of the store", num_entries * graph::listed_entry_bytes, pmm::Lifetime::operation);
-    pmm::plan_relation_block(step, steps.sizes.rows, steps.sizes.columns, steps.sizes.pairs, num_entries);
+    auto const& s = steps.sizes;
+    step.add_array("a block of the store", s.entries * graph::listed_entry_bytes, pmm::Lifetime::operation);
+    pmm::plan_relation_block(step, s.rows, s.columns, s.pairs, s.self_pairs, s.entries);
   }
 }
 
@@ -322,7 +326,7 @@ NetworkOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph:
                                             NetworkPlan const& plan, NetworkSettings const& settings) {
   // Features last: features that are rounded are only held until they are bound.
   auto operands = make_full_graph_operands<T>(grid, store, plan, settings, InputFeatures<T>{}, std::nullopt);
-  operands.features = read_input_features<T>(grid, store, plan.stored_features(), settings.feature_norm);
+  operands.features = read_input_features<T>(grid, store, plan.stored_features(), settings);
   operands.features.may_move = true;
   return operands;
 }
@@ -348,8 +352,9 @@ NetworkOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph:
   RelationOperands<T> relations(grid, store);
   if (has_relations)
     for (auto const& layer : plan.layers)
-      operands.relations.push_back(layer.owners ? relations.get(layer.owners->roles)
-                                                : relations.get(layer.adjacency, layer.is_even));
+      operands.relations.push_back(
+          layer.owners ? relations.get(layer.owners->roles, layer.relations->self_types)
+                       : relations.get(layer.adjacency, layer.relations->self_types, layer.is_even));
   for (auto const& layer : plan.layers)
     operands.adjacency.push_back(owned ? Adjacency<T>(*owned)
                                  : layer.aggregates() && !layer.relations

@@ -32,16 +32,21 @@ struct InputFeatures {
   BlockKeys keys;        // keys of their dropout
   bool may_move = false; // dense features may move to the network's memory: no other object reads them
   std::optional<FeatureRows> rows{}; // of trained features that a batch reads; nullopt: all
+  std::shared_ptr<std::vector<std::int64_t> const>
+      ids{}; // [rows of the block] original ids, of trained features
+  runtime::Vector<std::int8_t>
+      trains_row{}; // [rows of the block] of trained features: 0 if it keeps its values; empty: all are trained
 
   [[nodiscard]] bool are_trained() const { return dense.layout().storage == pmm::Storage::flat_sharded; }
 };
 
-/// Reads the features with this placement. Flat-sharded features are trained, and start from the stored values.
+/// Reads the features with this placement. Flat-sharded features are trained, and start from the stored values, or if only rows of types
+/// without features are trained, from random values there (Glorot; each type's rows are a matrix).
 /// Collective over the grid's group.
 template<class T>
-[[nodiscard]] InputFeatures<T> read_input_features(pmm::ProcessGrid const& grid,
-                                                   graph::GraphStore const& store,
-                                                   pmm::Placement const& placement, FeatureNorm norm);
+[[nodiscard]] InputFeatures<T>
+read_input_features(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                    pmm::Placement const& placement, NetworkSettings const& settings);
 
 /// List the arrays of the features of a graph or a batch, and the arrays of a NetworkInput with dropout. `num_nonzeros`: of sparse
 /// features. `lifetime`: of dense features that are not trained (lifetime_of_features()).

@@ -60,7 +60,7 @@ void TypedNetworkPasses<T>::require_fitting(NetworkOperands<Sum> const& operands
   for (std::size_t l = 0; l < num_layers; ++l) {
     if (!plan.layers[l].transforms()) continue;
     auto const& relations = plan.layers[l].relations;
-    require_alike(fmt::format("layer{}.weight", l), relations ? relations->weight : plan.layers[l].weight,
+    require_alike(fmt::format("layer{}.weight", l), relations ? relations->weight() : plan.layers[l].weight,
                   parameters_->layer(l));
     ORTHANT_REQUIRE(plan.layers[l].is_residual == operands.residual(l).exists(), "the residual of layer ", l);
     ORTHANT_REQUIRE(!plan.layers[l].reads_itself() || operands.self_path(l).exists(),

@@ -30,14 +30,6 @@ inline constexpr pmm::IndexOrder order_p2{"p2"};
   return order == order_p1 ? graph::Order::p1 : graph::Order::p2;
 }
 
-/// Returns a function that gives the original ids of the vertices at positions of an order. It is not collective, and throws
-/// UserError if the store cannot be read. `store` must outlive it.
-[[nodiscard]] inline auto original_ids_of(graph::GraphStore const& store) {
-  return [&store](pmm::IndexOrder order, runtime::Range rows) {
-    return store.read_original_ids(order_of(order), rows);
-  };
-}
-
 /// Scaling of features as they are read. row: the features of each vertex are scaled to sum 1; zero rows stay zero.
 enum class FeatureNorm : std::uint8_t { none, row };
 [[nodiscard]] FeatureNorm parse_feature_norm(std::string_view word);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/operands/relation_operands.hpp"
 
+#include "graph/store/listed_block.hpp"
 #include "models/gnn/operands/owned_adjacency.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
@@ -10,43 +11,113 @@
 namespace orthant::models {
 namespace {
 
-template<class T>
-std::shared_ptr<pmm::RelationBlock<T> const> made(pmm::ProcessGrid const& grid,
-                                                  graph::GraphStore const& store, pmm::AxisSet columns,
-                                                  graph::CsrBlock block) {
+/// Where the vertex of each row of a block is itself a column.
+struct OwnPlaces {
+  std::vector<std::int64_t> columns; // [rows] -1: outside the block
+  std::vector<std::int64_t> ids;     // [rows] original ids
+};
+
+pmm::TypedEntries entries_of(graph::CsrBlock block, std::int64_t num_relations) {
   pmm::TypedEntries entries;
   entries.num_rows = std::ssize(block.row_offsets) - 1;
   entries.num_columns = block.columns_range.size();
-  entries.num_relations = store.facts().num_relations();
+  entries.num_relations = num_relations;
   entries.row_offsets = std::move(block.row_offsets);
   entries.columns = std::move(block.columns);
   entries.relations = std::move(block.relations);
   ORTHANT_REQUIRE(entries.relations.size() == entries.columns.size(), entries.relations.size(),
                   " relations of ", entries.columns.size(), " entries");
+  return entries;
+}
+
+/// Adds self relation s = 0, 1, .. to the vertices of the type self_types[s], as relation R + s.
+pmm::TypedEntries with_selves(pmm::TypedEntries const& given, graph::StoreFacts const& facts,
+                              std::vector<std::int64_t> const& self_types, OwnPlaces const& places) {
+  std::vector<std::vector<std::uint16_t>> selves(static_cast<std::size_t>(facts.num_types()));
+  for (std::size_t s = 0; s < self_types.size(); ++s)
+    selves[static_cast<std::size_t>(self_types[s])].push_back(
+        static_cast<std::uint16_t>(given.num_relations + static_cast<std::int64_t>(s)));
+  pmm::TypedEntries all;
+  all.num_rows = given.num_rows;
+  all.num_columns = given.num_columns;
+  all.num_selves = std::ssize(self_types);
+  all.num_relations = given.num_relations + all.num_selves;
+  all.row_offsets.push_back(0);
+  auto const put = [&](std::int64_t column, std::uint16_t relation) {
+    all.columns.push_back(static_cast<std::int32_t>(column));
+    all.relations.push_back(relation);
+  };
+  for (std::size_t row = 0; row < places.columns.size(); ++row) {
+    auto const own = places.columns[row];
+    auto const add_selves = [&] {
+      for (auto const relation : selves[static_cast<std::size_t>(facts.type_of(places.ids[row]))])
+        put(own, relation);
+    };
+    bool is_due = own >= 0;
+    for (auto e = given.row_offsets[row]; e < given.row_offsets[row + 1]; ++e) {
+      auto const column = given.columns[static_cast<std::size_t>(e)];
+      if (is_due && column > own) {
+        add_selves();
+        is_due = false;
+      }
+      put(column, given.relations[static_cast<std::size_t>(e)]);
+    }
+    if (is_due) add_selves();
+    all.row_offsets.push_back(std::ssize(all.columns));
+  }
+  return all;
+}
+
+template<class T>
+std::shared_ptr<pmm::RelationBlock<T> const> made(pmm::ProcessGrid const& grid, pmm::AxisSet columns,
+                                                  pmm::TypedEntries const& entries) {
   return std::make_shared<pmm::RelationBlock<T> const>(pmm::make_relation_block<T>(grid, columns, entries));
 }
 
 } // namespace
 
 template<class T>
-RelationOperand<T> RelationOperands<T>::get(pmm::Placement const& placement, bool is_even) {
+RelationOperand<T> RelationOperands<T>::get(pmm::Placement const& placement,
+                                            std::vector<std::int64_t> const& self_types, bool is_even) {
   auto const& layout = placement.layout;
   AdjacencyKey const key{layout.rows, layout.columns, is_even};
   if (auto const known = blocks_.find(key); known != blocks_.end()) return known->second;
   auto const parity = is_even ? graph::Parity::even : graph::Parity::odd;
   auto const range = pmm::block_of(grid_, placement);
-  auto block =
-      runtime::together(grid_.group(), [&] { return store_.read_block(parity, range.rows, range.columns); });
-  RelationOperand<T> const operand{made<T>(grid_, store_, layout.columns, std::move(block)), {}};
+  auto const& facts = store_.facts();
+  auto const entries = runtime::together(grid_.group(), [&] {
+    auto read = entries_of(store_.read_block(parity, range.rows, range.columns), facts.num_relations());
+    if (self_types.empty()) return read;
+    OwnPlaces places{store_.read_other_positions(row_order(parity), range.rows),
+                     store_.read_original_ids(row_order(parity), range.rows)};
+    for (auto& place : places.columns)
+      place = range.columns.contains(place) ? place - range.columns.begin : -1;
+    return with_selves(read, facts, self_types, places);
+  });
+  RelationOperand<T> const operand{made<T>(grid_, layout.columns, entries), {}};
   return blocks_.emplace(key, operand).first->second;
 }
 
 template<class T>
-RelationOperand<T> RelationOperands<T>::get(pmm::Roles const& roles) {
+RelationOperand<T> RelationOperands<T>::get(pmm::Roles const& roles,
+                                            std::vector<std::int64_t> const& self_types) {
   AdjacencyKey const key{roles.c, roles.a, true};
   if (auto const known = blocks_.find(key); known != blocks_.end()) return known->second;
   auto owned = read_owned_block(grid_, store_, roles);
-  RelationOperand<T> const operand{made<T>(grid_, store_, roles.a, std::move(owned.csr)), owned.sizes};
+  auto const& facts = store_.facts();
+  auto entries = entries_of(std::move(owned.csr), facts.num_relations());
+  if (!self_types.empty())
+    entries = runtime::together(grid_.group(), [&] {
+      auto const rows = block_rows(grid_.shape(), grid_.coordinates(), roles, facts.num_vertices);
+      graph::ListPlaces const columns(
+          block_columns(grid_.shape(), grid_.coordinates(), roles, facts.num_vertices));
+      OwnPlaces places{{}, read_owned_ids(store_, rows)};
+      for (auto const& range : rows)
+        for (auto position = range.begin; position < range.end; ++position)
+          places.columns.push_back(columns(position));
+      return with_selves(entries, facts, self_types, places);
+    });
+  RelationOperand<T> const operand{made<T>(grid_, roles.a, entries), owned.sizes};
   return blocks_.emplace(key, operand).first->second;
 }
 

@@ -10,6 +10,7 @@
 
 #include <map>
 #include <memory>
+#include <vector>
 
 namespace orthant::models {
 
@@ -29,10 +30,11 @@ class RelationOperands {
       : grid_(grid),
         store_(store) {}
 
-  /// The block with this placement, in the schedule `pmm3d`. Collective over the grid's group.
-  [[nodiscard]] RelationOperand<T> get(pmm::Placement const& placement, bool is_even);
+  /// The block with this placement, in the schedule `pmm3d`. `self_types`: as in RelationShape. Collective over the grid's group.
+  [[nodiscard]] RelationOperand<T> get(pmm::Placement const& placement,
+                                       std::vector<std::int64_t> const& self_types, bool is_even);
   /// The block of the whole graph in the schedule `rows`. Collective over the grid's group.
-  [[nodiscard]] RelationOperand<T> get(pmm::Roles const& roles);
+  [[nodiscard]] RelationOperand<T> get(pmm::Roles const& roles, std::vector<std::int64_t> const& self_types);
 
  private:
   pmm::ProcessGrid const& grid_;

@@ -4,14 +4,19 @@
 #include "models/parameters/device_copy.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/comm/collectives.hpp"
+#include "runtime/numbers/random.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace orthant::models {
 namespace {
 
 using runtime::DefaultExec;
+
+/// Layer number by which a table is drawn; layers count from 0, and -1 is the input projection.
+constexpr auto table_number = static_cast<std::uint32_t>(-2);
 
 /// Place in a shard of element k of this rank's part of X.
 struct ShardPlaces {
@@ -145,6 +150,48 @@ void spread_gradient(DefaultExec const& exec, pmm::DistMatrix<T> const& gradient
                CopyRun<T, Sum>{gradient.storage().data() + rows.first_in(place), to.data(), false});
 }
 
+template<class T>
+runtime::Vector<std::int8_t> draw_table(graph::StoreFacts const& facts, std::vector<std::int64_t> const& ids,
+                                        pmm::DistMatrix<T> const& features, std::uint64_t seed) {
+  auto const& block = features.block();
+  runtime::RandomStream const stream(seed, runtime::Purpose::weights, 0, table_number);
+  std::vector<std::int8_t> trains_row;
+  auto const mirror = Kokkos::create_mirror_view(features.storage());
+  Kokkos::deep_copy(mirror, features.storage());
+  for (std::size_t row = 0; row < ids.size(); ++row) {
+    auto const& type = facts.vertex_types[static_cast<std::size_t>(facts.type_of(ids[row]))];
+    trains_row.push_back(type.num_features == 0 ? 1 : 0);
+    if (type.num_features > 0) continue;
+    auto const limit = std::sqrt(6.0 / static_cast<double>(type.count + facts.num_features));
+    auto const width = static_cast<std::size_t>(block.columns.size());
+    for (std::size_t i = 0; i < width; ++i) {
+      auto const column = static_cast<std::uint64_t>(block.columns.begin) + i;
+      auto const u = stream.template uniform<double>(static_cast<std::uint64_t>(ids[row]), column);
+      mirror(row * width + i) = static_cast<T>(limit * (2 * u - 1));
+    }
+  }
+  Kokkos::deep_copy(features.storage(), mirror);
+  return to_vector<std::int8_t>("orthant::models::trains_row", trains_row);
+}
+
+template<class T>
+void clear_fixed_rows(DefaultExec const& exec, pmm::DistMatrix<T> const& gradient,
+                      runtime::Vector<std::int8_t> const& trains_row) {
+  auto const& block = gradient.block();
+  auto const first = block.first;
+  auto const width = std::max<std::int64_t>(1, block.columns.size());
+  auto const numbers = gradient.storage();
+  gradient.grid().passes().add(
+      {"clear_fixed_rows", 0, block.num_stored * static_cast<std::int64_t>(sizeof(T))});
+  Kokkos::parallel_for(
+      "orthant::models::clear_fixed_rows",
+      Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, block.num_stored),
+      KOKKOS_LAMBDA(std::int64_t k) {
+        if (trains_row(static_cast<std::size_t>((first + k) / width)) == 0)
+          numbers(static_cast<std::size_t>(k)) = T{0};
+      });
+}
+
 void plan_gather_features(pmm::StepPlan& step, pmm::Placement const& x, std::int64_t num_own) {
   auto const bytes = step.scalar_bytes(num_own);
   step.add_pass({"gather_features", bytes, bytes});
@@ -171,5 +218,14 @@ template void gather_features(DefaultExec const&, pmm::DistMatrix<float> const&,
                               pmm::DistMatrix<float> const&);
 template void gather_features(DefaultExec const&, pmm::DistMatrix<double> const&, FeatureRows const&,
                               pmm::DistMatrix<double> const&);
+
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template runtime::Vector<std::int8_t> draw_table(                                                          \
+      graph::StoreFacts const&, std::vector<std::int64_t> const&, pmm::DistMatrix<T> const&, std::uint64_t); \
+  template void clear_fixed_rows(DefaultExec const&, pmm::DistMatrix<T> const&,                              \
+                                 runtime::Vector<std::int8_t> const&);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+#undef ORTHANT_INSTANTIATE
 
 } // namespace orthant::models

@@ -10,6 +10,7 @@
 // Packed numbers of the ranks, one after the other, are X: both the rows of a batch and the shards ascend. dX is the same on all
 // ranks along t, so the backward pass sends nothing.
 
+#include "graph/store/store_format.hpp"
 #include "pmm/cost/step_plan.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
 
@@ -44,6 +45,17 @@ void gather_features(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const&
 template<class T, class Sum>
 void spread_gradient(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& gradient,
                      FeatureRows const& rows, pmm::DistMatrix<Sum> const& shards_gradient);
+
+/// Fills the rows of types without features (Glorot: each type's rows are a matrix), and returns which rows these are: 1, else 0. `ids`:
+/// original ids of the block's rows. `features` are replicated.
+template<class T>
+[[nodiscard]] runtime::Vector<std::int8_t> draw_table(graph::StoreFacts const& facts,
+                                                      std::vector<std::int64_t> const& ids,
+                                                      pmm::DistMatrix<T> const& features, std::uint64_t seed);
+/// gradient := 0 in the other rows. `gradient`: a shard. Enqueues on exec.
+template<class T>
+void clear_fixed_rows(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& gradient,
+                      runtime::Vector<std::int8_t> const& trains_row);
 
 /// List the passes and the call of these functions. `num_own`: elements of the rows in this rank's shard. `format`: of dX.
 void plan_gather_features(pmm::StepPlan& step, pmm::Placement const& x, std::int64_t num_own);

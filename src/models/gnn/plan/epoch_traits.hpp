@@ -39,6 +39,8 @@ struct NetworkEpochTraits {
   CountNonzeros num_nonzeros = [](pmm::Placement const&) { return std::int64_t{0}; };
   /// Number of pairs of a relation and a row with such a neighbor in this rank's block of A (pmm/relations/relation_block.hpp).
   CountNonzeros num_pairs = [](pmm::Placement const&) { return std::int64_t{0}; };
+  /// The same for self relations.
+  CountNonzeros num_self_pairs = [](pmm::Placement const&) { return std::int64_t{0}; };
   /// Numbers of rows that this rank moves for the residual of a layer. They follow from the row orders, not from the layouts alone.
   /// `is_backward`: the move of dF. Default sizes make no call.
   std::function<pmm::RelayoutSizes(NetworkLayerPlan const&, bool is_backward)> residual_sizes =

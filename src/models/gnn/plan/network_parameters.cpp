@@ -13,7 +13,6 @@ using runtime::part_of;
 
 /// Layer number of the input projection, by which its weights are drawn; layers count from 0.
 constexpr std::int64_t projection_index = -1;
-
 /// Glorot & Bengio (2010): uniform in +- sqrt(6 / (in + out)), drawn by global row and column. `number`: index of the weight
 /// within its layer. `fan`: rows plus columns of each matrix in it; 0: of the weight itself.
 template<class T>
@@ -30,7 +29,7 @@ void draw_weight(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& wei
       });
 }
 
-/// Parameters in one array begin at multiples of this many elements, as separate arrays would: kernels load 16 bytes at once.
+/// Parameters in one array begin at multiples of this many elements: kernels load 16 bytes at once.
 constexpr std::int64_t numbers_apart = 16;
 
 /// Scale, shift, running mean and variance, as far as the norm has them.
@@ -41,15 +40,15 @@ std::vector<ParameterRole> roles_of(Norm norm) {
   return {norm_scale};
 }
 
-/// Settings of one layer. A convolution with an identity map has no bias (arXiv 2007.02133, equation 5).
+/// Settings of one layer. Identity maps have no bias (arXiv 2007.02133, equation 5), and types of vertices their own.
 NetworkSettings settings_of(NetworkLayerPlan const& layer, NetworkSettings settings) {
-  if (layer.map_share) settings.has_bias = false;
+  if (layer.map_share || (layer.relations && !layer.relations->self_types.empty())) settings.has_bias = false;
   return settings;
 }
 
-/// The weight of A^ F W, or all weights of relations.
+/// W, or all weights of relations.
 pmm::Placement const& first_weight(NetworkLayerPlan const& layer) {
-  return layer.relations ? layer.relations->weight : layer.weight;
+  return layer.relations ? layer.relations->weight() : layer.weight;
 }
 
 /// Rows plus columns of each matrix in that weight.
@@ -63,7 +62,6 @@ std::int64_t fan_of(NetworkLayerPlan const& layer) {
 
 std::vector<PlannedParameter> parameters_of(NetworkPlan const& plan, NetworkSettings const& settings) {
   std::vector<PlannedParameter> all;
-  // A bias has one element per column of the output.
   auto const add_to = [&](bool has_bias, pmm::Placement const& weight, pmm::Placement const& output,
                           pmm::Placement const* self_weight) {
     all.push_back({ParameterRole::weight, weight});
@@ -78,8 +76,9 @@ std::vector<PlannedParameter> parameters_of(NetworkPlan const& plan, NetworkSett
     if (plan.layers[l].transforms())
       add_to(settings_of(plan.layers[l], settings).has_bias, first_weight(plan.layers[l]),
              plan.layers[l].output, plan.layers[l].has_self_weight ? &plan.layers[l].weight : nullptr);
-    if (auto const& relations = plan.layers[l].relations; relations && relations->weights.num_bases > 0)
-      all.push_back({ParameterRole::weight, relations->comp});
+    if (auto const& relations = plan.layers[l].relations)
+      for (std::size_t i = 1; i < num_relation_parts; ++i) // all but the weight
+        if (relations->parts[i].extents.rows > 0) all.push_back({relation_roles[i], relations->parts[i]});
     if (is_normalised(plan, settings, l))
       for (auto const role : roles_of(settings.norm))
         all.push_back({role, plan.layers[l].output});
@@ -160,6 +159,7 @@ void plan_parameter_arrays(pmm::StepPlan& step, std::vector<PlannedParameter> co
     };
     switch (role) {
     case ParameterRole::weight:
+    case ParameterRole::type_bias:
       plan_matrix(step, placement, "orthant::models::weight");
       plan_matrix(step, placement, "orthant::models::weight_gradient");
       break;
@@ -193,23 +193,22 @@ NetworkParameters<T>::NetworkParameters(pmm::ProcessGrid const& grid, NetworkPla
       values_(grid, length_of_all(planned_), "orthant::models::parameters"),
       gradients_(grid, length_of_all(planned_), "orthant::models::parameter_gradients") {
   if (plan.projection) projection_ = make("input", projection_index, settings);
+  std::size_t last_dense = 0;
   auto without_bias = settings;
   without_bias.has_bias = false;
-  std::size_t last_dense = 0;
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     auto const index = plan.layers[l].index;
-    if (plan.layers[l].transforms()) {
-      last_dense = l;
-    } else {
+    if (!plan.layers[l].transforms()) {
       // A propagation has no parameters; the bias that it may add is that of the dense layer before it.
       layers_.push_back(plan.layers[l].adds_bias ? layers_[last_dense] : NetworkLayerParameters<T>());
       continue;
     }
+    last_dense = l;
     auto const& attention = plan.layers[l].attention;
     layers_.push_back(make("layer" + std::to_string(l), index, settings_of(plan.layers[l], settings), 0,
                            plan.layers[l].has_self_weight, fan_of(plan.layers[l])));
-    if (auto const& relations = plan.layers[l].relations; relations && relations->weights.num_bases > 0)
-      add_comp(index, settings.seed, layers_.back());
+    if (auto const& relations = plan.layers[l].relations)
+      add_relations(index, *relations, settings.seed, layers_.back());
     if (is_normalised(plan, settings, l)) add_norm(index, settings.norm, layers_.back());
     if (plan.layers[l].has_self_scale) add_epsilon(index, layers_.back());
     if (attention) add_attention(index, *attention, settings.seed, layers_.back());
@@ -352,11 +351,21 @@ void NetworkParameters<T>::add_attention(std::int64_t index, AttentionPlan const
 }
 
 template<class T>
-void NetworkParameters<T>::add_comp(std::int64_t index, std::uint64_t seed,
-                                    NetworkLayerParameters<T>& layer) {
-  auto const comp = add(fmt::format("layer{}.comp", index), index, "orthant::models::weight");
-  layer.relations = typename NetworkLayerParameters<T>::Relations{comp.matrix, comp.matrix_gradient};
-  draw_weight(runtime::DefaultExec(), comp.matrix, seed, static_cast<std::uint32_t>(index), 2);
+void NetworkParameters<T>::add_relations(std::int64_t index, RelationPlan const& relations,
+                                         std::uint64_t seed, NetworkLayerParameters<T>& layer) {
+  typename NetworkLayerParameters<T>::Relations parts;
+  parts[0] = {layer.weight, layer.weight_gradient};
+  for (std::size_t i = 1; i < num_relation_parts; ++i) {
+    if (relations.parts[i].extents.rows == 0) continue;
+    auto const made =
+        add(fmt::format("layer{}.{}", index, relation_names[i]), index, "orthant::models::weight");
+    parts[i] = {made.matrix, made.matrix_gradient};
+    auto const is_roots = i == index_of(RelationPart::roots);
+    if (made.role == ParameterRole::weight)
+      draw_weight(runtime::DefaultExec(), made.matrix, seed, static_cast<std::uint32_t>(index),
+                  is_roots ? 1 : 2, is_roots ? relations.weights.in + relations.weights.out : 0);
+  }
+  layer.relations = std::move(parts);
 }
 
 template<class T>
@@ -367,10 +376,14 @@ void NetworkParameters<T>::add_epsilon(std::int64_t index, NetworkLayerParameter
 }
 
 template<class T>
-void NetworkParameters<T>::add_features(pmm::DistMatrix<T> const& features) {
+void NetworkParameters<T>::add_features(pmm::DistMatrix<T> const& features,
+                                        std::shared_ptr<std::vector<std::int64_t> const> ids,
+                                        NetworkSettings const& settings) {
   features_gradient_ =
       pmm::DistMatrix<T>(features.grid(), features.placement(), "orthant::models::feature_gradient");
   list_.push_back({"features", ParameterRole::embedding, 0, features, features_gradient_, {}, {}});
+  list_.back().row_numbers = std::move(ids);
+  list_.back().num_fixed = settings.num_fixed_rows.value_or(0) * features.extents().columns;
 }
 
 template<class T>

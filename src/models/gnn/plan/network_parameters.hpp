@@ -11,6 +11,7 @@
 #include "models/gnn/links/link_decoder.hpp"
 #include "models/gnn/plan/network_plan.hpp"
 #include "models/gnn/plan/network_settings.hpp"
+#include "models/gnn/plan/relation_step.hpp"
 #include "models/layers/hidden_norm.hpp"
 #include "models/parameters/parameter.hpp"
 #include "pmm/matrix/flat_array.hpp"
@@ -69,9 +70,10 @@ struct NetworkLayerParameters {
     pmm::DistMatrix<T> vectors, vectors_gradient; // one per head
   };
   Boxed<Attention> attention; // boxed because few models have it
-  struct Relations {
-    pmm::DistMatrix<T> comp, comp_gradient; // empty without bases
+  struct RelationParameter {
+    pmm::DistMatrix<T> value, gradient; // empty: there is none
   };
+  using Relations = ByRelationPart<RelationParameter>;
   Boxed<Relations> relations;
 
   /// Whether gradients are partial: NetworkParameters sums them at the end of a pass.
@@ -93,8 +95,9 @@ class NetworkParameters {
   /// object. Not collective.
   NetworkParameters(pmm::ProcessGrid const& grid, NetworkPlan const& plan, NetworkSettings const& settings);
 
-  /// Also trains these features, as the last entry of list(). At most one call.
-  void add_features(pmm::DistMatrix<T> const& features);
+  /// Also trains these features, as the last entry of list(). `ids`: original ids of the block's rows. At most one call.
+  void add_features(pmm::DistMatrix<T> const& features, std::shared_ptr<std::vector<std::int64_t> const> ids,
+                    NetworkSettings const& settings);
 
   /// Whether all parameters lie in one array (schedule `rows`).
   [[nodiscard]] bool are_in_one_array() const { return values_.whole().extent(0) > 0; }
@@ -121,7 +124,7 @@ class NetworkParameters {
   [[nodiscard]] pmm::DistMatrix<T> const& features_gradient() const { return features_gradient_; }
 
   /// All parameters, for the optimizer and for files: "input.weight", "layer0.weight", "layer0.bias", "layer0.self_weight",
-  /// "layer0.comp", "layer0.norm", "layer0.norm_shift", "layer0.norm_mean", "layer0.norm_variance", "layer0.epsilon", "layer0.attention",
+  /// "layer0.comp", "layer0.roots", "layer0.biases", "layer0.norm", "layer0.norm_shift", "layer0.norm_mean", "layer0.norm_variance", "layer0.epsilon", "layer0.attention",
   /// "layer0.second.weight", .., "layer0.residual.weight", "head.weight", "layer0.jump.weight", "decoder.weight", "decoder.second.weight", "features". Copies share memory.
   [[nodiscard]] std::vector<Parameter<T>>& list() { return list_; }
   [[nodiscard]] std::vector<Parameter<T>> const& list() const { return list_; }
@@ -133,8 +136,9 @@ class NetworkParameters {
   NetworkLayerParameters<T> make(std::string const& name, std::int64_t index, NetworkSettings const& settings,
                                  std::uint64_t number = 0, bool has_self_weight = false,
                                  std::int64_t fan = 0);
-  /// Adds the shares of the bases of relations.
-  void add_comp(std::int64_t index, std::uint64_t seed, NetworkLayerParameters<T>& layer);
+  /// Adds the parameters of relations besides the weight.
+  void add_relations(std::int64_t index, RelationPlan const& relations, std::uint64_t seed,
+                     NetworkLayerParameters<T>& layer);
   void add_attention(std::int64_t index, AttentionPlan const& attention, std::uint64_t seed,
                      NetworkLayerParameters<T>& layer);
   void add_epsilon(std::int64_t index, NetworkLayerParameters<T>& layer);

@@ -74,12 +74,22 @@ void place_with_owners(NetworkLayerPlan& layer, OwnerRoles const& owners, std::i
 /// Weights of relations. Every rank reads all of them, so they are split over the group.
 RelationPlan plan_relations(RelationShape const& shape, std::int64_t in, std::int64_t out, Storage weight) {
   RelationPlan plan;
-  plan.weights = {shape.num_relations, in, out, shape.num_bases, shape.num_blocks};
+  plan.weights = {shape.num_relations,
+                  in,
+                  out,
+                  shape.num_bases,
+                  shape.num_blocks,
+                  std::ssize(shape.self_types),
+                  shape.has_biases && !shape.self_types.empty()};
   if (auto& blocks = plan.weights.num_blocks; blocks > 0 && (in % blocks != 0 || out % blocks != 0))
     blocks = 0;
   Layout const layout{{}, {}, weight};
-  plan.weight = {layout, plan.weights.weight()};
-  plan.comp = {layout, plan.weights.comp()};
+  auto const& weights = plan.weights;
+  plan.parts = {{{layout, weights.weight()},
+                 {layout, weights.comp()},
+                 {layout, weights.roots()},
+                 {layout, weights.biases()}}};
+  plan.self_types = shape.self_types;
   return plan;
 }
 
@@ -198,8 +208,8 @@ void train_features(NetworkPlan& plan) {
   shards.layout.storage = Storage::flat_sharded;
   plan.trained_features = TrainedFeatures{shards};
   auto const& first = plan.layers.front();
-  auto const is_in_products_only =
-      plan.projection || !(first.reads_itself() || first.reads_edges() || first.is_residual);
+  auto const is_in_products_only = plan.projection || !(first.reads_itself() || first.reads_edges() ||
+                                                        first.relations || first.is_residual);
   if (!first.owners && is_in_products_only) features = shards;
 }
 
@@ -336,7 +346,10 @@ NetworkPlan plan_network(NetworkShape const& shape, ProductOrder order) {
       layer.adds_bias = false;
     }
     if (shape.attention) layer.attention = attention_of(*shape.attention, out, gives_logits);
-    if (shape.relations.num_relations > 0) layer.relations = plan_relations(shape.relations, in, out, weight);
+    if (shape.relations.num_relations > 0) {
+      layer.relations = plan_relations(shape.relations, in, out, weight);
+      if (!layer.relations->self_types.empty()) layer.has_self_weight = layer.adds_bias = false;
+    }
     auto const third_axis = roles.c;
     if (has_owners)
       place_with_owners(layer, owners, n, in, out);

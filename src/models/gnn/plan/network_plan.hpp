@@ -33,11 +33,11 @@
 #include "pmm/edges/edge_block.hpp"
 #include "pmm/relations/relation_weights.hpp"
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace orthant::models {
@@ -94,7 +94,7 @@ struct AttentionPlan {
 [[nodiscard]] AttentionPlan attention_of(AttentionShape const& shape, std::int64_t num_columns,
                                          bool makes_logits);
 
-/// How the matrices of vertices are distributed, which determines the communication.
+/// How the matrices of vertices are distributed.
 enum class Schedule : std::uint8_t { pmm3d, rows };
 
 /// Accepts "pmm3d" or "rows". Throws UserError for other words.
@@ -135,6 +135,9 @@ struct RelationShape {
   std::int64_t num_relations = 0; // 0: the layers know no relations
   std::int64_t num_bases = 0;     // 0: none
   std::int64_t num_blocks = 0;    // 0: none
+  std::vector<std::int64_t>
+      self_types{};        // [self relations] types of their vertices; empty: one weight for all vertices
+  bool has_biases = false; // of self relations
 };
 
 struct NetworkShape {
@@ -181,10 +184,13 @@ struct OwnerRoles {
   std::optional<KeptBlock> kept{}; // nullopt: all vertices, the vertices of a batch, or no block at all
 };
 
-/// The product with all relations of a layer in place of A^ F W (gnn/plan/relation_step.hpp).
+/// The product with all relations in place of A^ F W (gnn/plan/relation_step.hpp).
 struct RelationPlan {
   pmm::RelationWeights weights;
-  pmm::Placement weight, comp; // of the parameters; comp is empty without bases
+  std::array<pmm::Placement, 4>
+      parts; // of the parameters (RelationPart); without rows: there is no such parameter
+  std::vector<std::int64_t> self_types; // as in RelationShape
+  [[nodiscard]] pmm::Placement const& weight() const { return parts.front(); }
 };
 
 /// C[r,c] := sum_k A[r,k] W[k,c]: an input projection, a head, the second layer of a perceptron, or the map of a residual.
@@ -218,8 +224,7 @@ struct NetworkLayerPlan {
   Boxed<LinearPlan> second;                   // second layer of a perceptron, after the activation
   Boxed<LinearPlan> residual_map;             // F W_r, which a residual adds in place of F
   bool takes_maximum = false;                 // in place of A^ F; aggregates first
-  std::int64_t least_weighted_width =
-      0; // least width per rank whose aggregation keeps weights of non-zeros; 0: never
+  std::int64_t least_weighted_width = 0; // per rank, whose aggregation keeps weights of non-zeros; 0: never
   std::optional<AttentionPlan> attention{}; // weights the entries of A^, a pattern; transforms first
   std::int64_t num_powers = 0; // U = [F W_0 | .. | F W_K] and Q = sum_k A^^k U_k; transforms first
   std::shared_ptr<Convolution const> own{}; // a registered convolution, in place of A^ F; aggregates first
@@ -258,9 +263,7 @@ struct NetworkLayerPlan {
   [[nodiscard]] pmm::Placement const& residual_source() const {
     return residual_map ? residual_map->output : input;
   }
-
-  /// Whether products with A^ and its adjoint keep weights of non-zeros, with `width` columns on this rank
-  /// (pmm/spmm/local_spmm.hpp).
+  /// Whether products with A^ keep weights of non-zeros, with `width` columns on this rank (pmm/spmm/local_spmm.hpp).
   [[nodiscard]] bool keeps_weights(std::int64_t width) const {
     return least_weighted_width > 0 && width >= least_weighted_width;
   }
@@ -278,15 +281,16 @@ struct NetworkLayerPlan {
 
 /// H0, which layers that aggregate add to their result (gnn/layers/teleport.hpp).
 struct TeleportPlan {
-  std::size_t first_layer = 0;       // first layer that adds H0; H0 is its input
+  std::size_t first_layer = 0;       // that adds H0; H0 is its input
   bool drops_start = false;          // whether that layer reads dropout(H0)
   std::vector<pmm::Placement> sites; // distinct placements at which H0 is added
 };
 
-/// Features that are trained: a parameter of the whole graph, flat-sharded over its third axis.
+/// Features that are trained: a parameter of the whole graph.
 struct TrainedFeatures {
-  pmm::Placement shards;
-  bool picks_rows = false; // a batch: the network reads a copy of some rows
+  pmm::Placement shards;       // flat-sharded over the third axis
+  bool picks_rows = false;     // a batch: the network reads a copy of some rows
+  bool has_fixed_rows = false; // the other rows are a table for vertices without features
 };
 
 /// Jumping knowledge. The last layer's result is read by the head itself.

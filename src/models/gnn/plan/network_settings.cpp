@@ -57,6 +57,13 @@ void use_operator(graph::GraphStore& store, NetworkSettings& settings) {
     store.make_features_dense();
   settings.normalization = normalization;
   settings.self_loops = self_loops;
+  auto const& facts = store.facts();
+  settings.num_types = facts.num_types();
+  if (!facts.has_bare_types() || settings.trains_features) return;
+  settings.trains_features = true;
+  settings.num_fixed_rows = 0;
+  for (auto const& type : facts.vertex_types)
+    if (type.num_features > 0) *settings.num_fixed_rows += type.count;
 }
 
 bool is_normalised(NetworkPlan const& plan, NetworkSettings const& settings, std::size_t l) {
@@ -116,6 +123,17 @@ void set_kinds(NetworkShape& shape, ModelTraits const& traits, NetworkSettings c
 
 } // namespace
 
+namespace {
+
+/// A relation from every vertex to itself for each type of vertices; none if all vertices are alike.
+std::vector<std::int64_t> self_types_of(graph::StoreFacts const& facts) {
+  std::vector<std::int64_t> types(facts.num_types() > 1 ? static_cast<std::size_t>(facts.num_types()) : 0);
+  std::iota(types.begin(), types.end(), std::int64_t{0});
+  return types;
+}
+
+} // namespace
+
 NetworkShape shape_of(graph::StoreFacts const& facts, NetworkSettings const& settings) {
   ORTHANT_REQUIRE(settings.num_layers() > 0, "a GCN needs a layer");
   NetworkShape shape;
@@ -141,7 +159,8 @@ NetworkShape shape_of(graph::StoreFacts const& facts, NetworkSettings const& set
   shape.num_powers = traits.has_powers ? settings.num_propagations : 0;
   shape.own = traits.own;
   if (traits.has_relations)
-    shape.relations = {facts.num_relations(), settings.num_bases, settings.num_blocks};
+    shape.relations = {facts.num_relations(), settings.num_bases, settings.num_blocks, self_types_of(facts),
+                       settings.has_bias};
   if (traits.attention)
     shape.attention = AttentionShape{*traits.attention, settings.num_heads, settings.num_output_heads};
   shape.has_sparse_features = facts.feature_kind == graph::FeatureKind::sparse;
@@ -250,6 +269,7 @@ NetworkPlan plan_network(graph::StoreFacts const& facts, NetworkSettings const& 
     return layer.multiplies_adjacency() && !plan.drops_edges && !is_kept;
   };
   if (settings.trains_features) train_features(plan);
+  if (settings.num_fixed_rows) plan.trained_features->has_fixed_rows = true;
   for (auto& layer : plan.layers)
     if (has_fixed_products(layer))
       layer.least_weighted_width =

@@ -41,6 +41,9 @@ struct NetworkSettings {
   double edge_dropout = 0;           // of off-diagonal entries of A^ (pmm/neighbors/edge_dropout.hpp)
   bool has_bias = true;
   bool trains_features = false;
+  /// Rows of trained features that keep their values; the others are a table for vertices without features. nullopt: all rows are trained.
+  std::optional<std::int64_t> num_fixed_rows{};
+  std::int64_t num_types = 0; // of vertices
   FeatureNorm feature_norm = FeatureNorm::none;
   std::optional<graph::Normalization> normalization{}; // nullopt: the store's
   std::optional<graph::SelfLoops> self_loops{};        // nullopt: the model's default, or the store's

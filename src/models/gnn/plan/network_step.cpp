@@ -76,6 +76,9 @@ class EpochList {
     if (num_gathered_) plan_spread_gradient(step_, plan_.stored_features(), *num_gathered_, format_);
     if (settings_.trains_features && !num_gathered_ && !plan_.projection && format_ == runtime::Wire::native)
       pmm::plan_copy(step_, plan_.features()); // else it is widened to a copy
+    if (settings_.num_fixed_rows)
+      step_.add_pass(
+          {"clear_fixed_rows", 0, step_.scalar_bytes(step_.block(plan_.stored_features()).num_stored)});
     pmm::plan_flat_sum(step_, num_parameters_);
   }
 

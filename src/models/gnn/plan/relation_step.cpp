@@ -31,6 +31,7 @@ RelationSteps::RelationSteps(pmm::GridShape const& shape, pmm::Coordinates const
       wire(of_messages) {
   auto const& weights = relations.weights;
   sizes.pairs = counts.pairs;
+  sizes.self_pairs = counts.self_pairs;
   sizes.entries = counts.entries;
   sizes.out = weights.out;
   if (layer.owners) {
@@ -55,8 +56,9 @@ RelationSteps::RelationSteps(pmm::GridShape const& shape, pmm::Coordinates const
   part = rank_within(shape, coordinates, over_parts);
   for (int i = 0; i < num_parts; ++i)
     part_counts.push_back(sizes.rows * runtime::balanced_range(weights.out, num_parts, i).size());
-  num_weights = num_padded(shape, coordinates, relations.weight);
-  num_comp = weights.num_bases > 0 ? num_padded(shape, coordinates, relations.comp) : 0;
+  for (std::size_t i = 0; i < num_relation_parts; ++i)
+    if (auto const& placement = relations.parts[i]; placement.extents.rows > 0)
+      lengths[i] = num_padded(shape, coordinates, placement);
   gathers_weights = !owners && shape.size(pmm::group_axes) > 1;
 }
 
@@ -72,8 +74,8 @@ void RelationScratchPlan::add(RelationSteps const& s, bool needs_input_gradient)
   if (is_split) grow(parts, s.sizes.num_results());
   if (s.copies_result()) grow(in_part, s.num_in_part());
   if (!weights.is_full()) grow(gradient, expanded.rows * expanded.columns);
-  if (s.gathers_weights) grow(weight_gradient, s.num_weights);
-  if (s.gathers_weights) grow(comp_gradient, s.num_comp);
+  for (std::size_t i = 0; i < num_relation_parts && s.gathers_weights; ++i)
+    grow(gradients[i], s.lengths[i]);
 }
 
 void RelationScratchPlan::list(pmm::StepPlan& step) const {
@@ -83,28 +85,26 @@ void RelationScratchPlan::list(pmm::StepPlan& step) const {
                                       {"orthant::models::relation_result", result},
                                       {"orthant::models::relation_parts", parts},
                                       {"orthant::models::relation_in_part", in_part},
-                                      {"orthant::models::relation_gradient", gradient},
-                                      {"orthant::models::relation_weight_gradient", weight_gradient},
-                                      {"orthant::models::relation_comp_gradient", comp_gradient}})
+                                      {"orthant::models::relation_gradient", gradient}})
     step.add_array(label, step.scalar_bytes(length));
+  for (std::size_t i = 0; i < num_relation_parts; ++i)
+    step.add_array(relation_gradient_labels[i], step.scalar_bytes(gradients[i]));
 }
 
 RelationMemoryPlan memory_of(RelationSteps const& s) {
   auto const& weights = s.relations.weights;
   auto const expanded = weights.expanded();
-  return {s.sizes.num_means(), s.gathers_weights ? s.num_weights : 0, s.gathers_weights ? s.num_comp : 0,
+  return {s.sizes.num_means(), s.gathers_weights ? s.lengths : ByRelationPart<std::int64_t>{},
           weights.is_full() ? 0 : expanded.rows * expanded.columns};
 }
 
 RelationSteps relation_steps_of(pmm::StepPlan const& step, NetworkLayerPlan const& layer,
                                 NetworkEpochTraits const& traits, runtime::Wire wire) {
   auto const cells = layer.owners ? cells_of(step, layer) : pmm::CellSizes();
-  return {step.shape(),
-          step.coordinates(),
-          layer,
-          cells,
-          {traits.num_pairs(layer.adjacency), traits.num_nonzeros(layer.adjacency)},
-          wire};
+  auto const self_pairs = layer.relations->self_types.empty() ? 0 : traits.num_self_pairs(layer.adjacency);
+  RelationCounts const counts{traits.num_pairs(layer.adjacency) + self_pairs, self_pairs,
+                              traits.num_nonzeros(layer.adjacency) + self_pairs};
+  return {step.shape(), step.coordinates(), layer, cells, counts, wire};
 }
 
 namespace {
@@ -112,7 +112,7 @@ namespace {
 /// Parameters of a layer, with the padding of flat shards.
 void plan_parameter_calls(pmm::StepPlan& step, RelationSteps const& s, runtime::Operation operation) {
   if (!s.gathers_weights) return;
-  for (auto const count : {s.num_weights, s.num_comp})
+  for (auto const count : s.lengths)
     if (count > 0) step.add_call(operation, pmm::group_axes, step.scalar_bytes(count));
 }
 
@@ -123,7 +123,7 @@ void plan_relations(pmm::StepPlan& step, RelationSteps const& s) {
   plan_parameter_calls(step, s, Operation::all_gather);
   plan_expand_weights(step, s.relations.weights);
   if (s.owners) plan_bring(step, s.owners->inputs);
-  plan_relation_product(step, s.adjacency, s.sizes);
+  plan_relation_product(step, s.adjacency, s.sizes, s.relations.weights);
   auto const result_bytes = step.wire_bytes(s.sizes.num_results(), s.wire);
   auto const part_bytes = step.wire_bytes(s.num_in_part(), s.wire);
   if (s.num_parts > 1) {
@@ -162,8 +162,8 @@ void plan_relation_arrays(pmm::StepPlan& step, NetworkPlan const& plan, NetworkE
     scratch.add(steps, needs_input_gradient(plan, l));
     auto const memory = memory_of(steps);
     step.add_array("orthant::models::relation_means", step.scalar_bytes(memory.means));
-    step.add_array("orthant::models::relation_weight", step.scalar_bytes(memory.weight));
-    step.add_array("orthant::models::relation_comp", step.scalar_bytes(memory.comp));
+    for (std::size_t i = 0; i < num_relation_parts; ++i)
+      step.add_array(relation_labels[i], step.scalar_bytes(memory.gathered[i]));
     step.add_array("orthant::models::relation_expanded", step.scalar_bytes(memory.expanded));
   }
   scratch.list(step);

@@ -25,10 +25,12 @@
 
 #include "models/gnn/plan/epoch_traits.hpp"
 #include "models/gnn/plan/network_plan.hpp"
+#include "models/parameters/parameter.hpp"
 #include "pmm/cost/step_plan.hpp"
 #include "pmm/edges/edge_block.hpp"
 #include "pmm/relations/relation_product.hpp"
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -37,8 +39,20 @@ namespace orthant::models {
 
 /// Pairs and entries of a block (pmm/relations/relation_block.hpp).
 struct RelationCounts {
-  std::int64_t pairs = 0, entries = 0;
+  std::int64_t pairs = 0, self_pairs = 0, entries = 0;
 };
+
+/// Parameters of a layer with relations (pmm/relations/relation_weights.hpp).
+enum class RelationPart : std::uint8_t { weight, comp, roots, biases };
+inline constexpr std::size_t num_relation_parts = 4;
+[[nodiscard]] constexpr std::size_t index_of(RelationPart part) {
+  return static_cast<std::size_t>(part);
+}
+template<class T>
+using ByRelationPart = std::array<T, num_relation_parts>;
+inline constexpr ByRelationPart<char const*> relation_names{"weight", "comp", "roots", "biases"};
+inline constexpr ByRelationPart<ParameterRole> relation_roles{
+    ParameterRole::weight, ParameterRole::weight, ParameterRole::weight, ParameterRole::type_bias};
 
 struct RelationSteps {
   /// `cells`: of this rank, in the schedule `rows`.
@@ -62,8 +76,7 @@ struct RelationSteps {
   int num_parts = 1;                      // ranks along over_parts
   std::vector<std::int64_t> part_counts;  // [num_parts] elements of P in each rank's columns
   std::int64_t part = 0;                  // this rank's place along over_parts
-  std::int64_t num_weights = 0,
-               num_comp = 0; // elements of the whole parameters, with the padding of flat shards
+  ByRelationPart<std::int64_t> lengths{}; // of the whole parameters, with the padding of flat shards
   bool gathers_weights = false;
 
   /// Elements of P in this rank's columns.
@@ -74,14 +87,14 @@ struct RelationSteps {
 
 /// Lengths of the arrays that all layers share.
 struct RelationScratchPlan {
-  std::int64_t input = 0;          // F, and dF, of the block
-  std::int64_t products = 0;       // Z, and dZ
-  std::int64_t means_gradient = 0; // dU
-  std::int64_t result = 0;         // P, and dP
-  std::int64_t parts = 0;          // P, whose columns are split for a message
-  std::int64_t in_part = 0;        // this rank's columns of P, before its rows move to their owners
-  std::int64_t gradient = 0;       // dW
-  std::int64_t weight_gradient = 0, comp_gradient = 0; // of parameters, before they are summed
+  std::int64_t input = 0;                   // F, and dF, of the block
+  std::int64_t products = 0;                // Z, and dZ
+  std::int64_t means_gradient = 0;          // dU
+  std::int64_t result = 0;                  // P, and dP
+  std::int64_t parts = 0;                   // P, whose columns are split for a message
+  std::int64_t in_part = 0;                 // this rank's columns of P, before its rows move to their owners
+  std::int64_t gradient = 0;                // dW
+  ByRelationPart<std::int64_t> gradients{}; // of parameters, before they are summed
 
   /// Raises each length to what a layer needs.
   void add(RelationSteps const& steps, bool needs_input_gradient);
@@ -89,10 +102,17 @@ struct RelationScratchPlan {
 };
 /// Lengths of the arrays of one layer.
 struct RelationMemoryPlan {
-  std::int64_t means = 0;            // U
-  std::int64_t weight = 0, comp = 0; // gathered parameters
-  std::int64_t expanded = 0;         // W, unless it is the parameter
+  std::int64_t means = 0;                  // U
+  ByRelationPart<std::int64_t> gathered{}; // parameters
+  std::int64_t expanded = 0;               // W, unless it is the parameter
 };
+/// Labels of the arrays of parameters and of their gradients.
+inline constexpr ByRelationPart<char const*> relation_labels{
+    "orthant::models::relation_weight", "orthant::models::relation_comp", "orthant::models::relation_roots",
+    "orthant::models::relation_biases"};
+inline constexpr ByRelationPart<char const*> relation_gradient_labels{
+    "orthant::models::relation_weight_gradient", "orthant::models::relation_comp_gradient",
+    "orthant::models::relation_roots_gradient", "orthant::models::relation_biases_gradient"};
 [[nodiscard]] RelationMemoryPlan memory_of(RelationSteps const& steps);
 
 /// Steps of a layer of the whole graph on the rank of `step`.

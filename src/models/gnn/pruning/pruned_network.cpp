@@ -155,9 +155,9 @@ PrunedNetwork<T>::PrunedNetwork(pmm::ProcessGrid const& grid, graph::GraphStore 
   std::optional<BlockOfLayers<T>> whole_block;
   if (evaluates || rows.needs_whole_block())
     whole_block = make_whole_block<T>(grid, store, plan_, model_settings, rows.block);
-  auto features = read_input_features<T>(grid, store, plan_.stored_features(), model_settings.feature_norm);
+  auto features = read_input_features<T>(grid, store, plan_.stored_features(), model_settings);
   if (model_settings.trains_features) {
-    parameters_->add_features(features.dense);
+    parameters_->add_features(features.dense, features.ids, model_settings);
     trained_features_ = features;
   }
   update_ = std::make_shared<ParameterUpdate<T>>(grid, parameters_->list(), settings);
@@ -186,10 +186,10 @@ void PrunedNetwork<T>::make_whole(std::optional<BlockOfLayers<T>> block, InputFe
 template<class T>
 Scores PrunedNetwork<T>::evaluate() {
   if (!whole_)
-    make_whole(std::nullopt, model_settings_.trains_features
-                                 ? trained_features_
-                                 : read_input_features<T>(grid_, store_, plan_.stored_features(),
-                                                          model_settings_.feature_norm));
+    make_whole(std::nullopt,
+               model_settings_.trains_features
+                   ? trained_features_
+                   : read_input_features<T>(grid_, store_, plan_.stored_features(), model_settings_));
   return whole_->trainer.evaluate();
 }
 

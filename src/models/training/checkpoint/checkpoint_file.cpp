@@ -52,14 +52,13 @@ template<class T>
 std::uint64_t read_piece(pmm::ProcessGrid const& grid, runtime::ByteSource& bytes,
                          runtime::Hdf5Array const& array, Tensor<T> const& tensor, std::vector<T>& to) {
   std::uint64_t sum = 0;
-  for_each_box(
-      tensor.place, tensor.row_numbers, [&](auto const& begin, auto const& counts, std::int64_t offset) {
-        auto const part = std::span(to).subspan(static_cast<std::size_t>(offset), num_elements(counts));
-        if (array.type == Hdf5Type::float32)
-          read_box<float>(bytes, array, begin, counts, part, sum);
-        else
-          read_box<double>(bytes, array, begin, counts, part, sum);
-      });
+  for_each_box(tensor.place, [&](auto const& begin, auto const& counts, std::int64_t offset) {
+    auto const part = std::span(to).subspan(static_cast<std::size_t>(offset), num_elements(counts));
+    if (array.type == Hdf5Type::float32)
+      read_box<float>(bytes, array, begin, counts, part, sum);
+    else
+      read_box<double>(bytes, array, begin, counts, part, sum);
+  });
   return counts_here(grid, tensor.place) ? sum : 0;
 }
 
@@ -114,16 +113,15 @@ void CheckpointOutput<T>::write() {
     auto const& tensor = tensors_[i];
     if (!counts_here(*grid_, tensor.place)) continue;
     auto const& extents = facts_.tensors[i].extents;
-    for_each_box(
-        tensor.place, tensor.row_numbers, [&](auto const& begin, auto const& counts, std::int64_t offset) {
-          auto const part = host_numbers_[i].subspan(static_cast<std::size_t>(offset), num_elements(counts));
-          if (!std::ranges::all_of(part, [](T number) { return std::isfinite(number); }))
-            runtime::throw_user("no checkpoint is written: {} holds a number that is infinite or not a "
-                                "number",
-                                tensor.name);
-          sums_[i] += runtime::sum_of_box(extents, begin, counts, part);
-          file_.write(tensor.name, begin, counts, part);
-        });
+    for_each_box(tensor.place, [&](auto const& begin, auto const& counts, std::int64_t offset) {
+      auto const part = host_numbers_[i].subspan(static_cast<std::size_t>(offset), num_elements(counts));
+      if (!std::ranges::all_of(part, [](T number) { return std::isfinite(number); }))
+        runtime::throw_user("no checkpoint is written: {} holds a number that is infinite or not a "
+                            "number",
+                            tensor.name);
+      sums_[i] += runtime::sum_of_box(extents, begin, counts, part);
+      file_.write(tensor.name, begin, counts, part);
+    });
   }
   file_.sync();
 }

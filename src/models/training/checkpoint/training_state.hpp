@@ -10,17 +10,12 @@
 #include "models/training/parameter_update.hpp"
 
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <memory>
-#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace orthant::models {
-
-/// Returns the natural numbers of rows (of vertices: original ids) at a range of positions in an order.
-using RowNumbers = std::function<std::vector<std::int64_t>(pmm::IndexOrder, runtime::Range)>;
 
 /// Host copies of this rank's pieces of all parameters, in their order.
 template<class T>
@@ -30,18 +25,19 @@ using HostCopy = std::vector<std::vector<T>>;
 template<class T>
 struct Tensor {
   std::string name;
-  Parameter<T> place;                        // parameter with the same placement
-  std::span<std::int64_t const> row_numbers; // for for_each_box()
-  runtime::Vector<T> numbers;                // empty for parameters of the best epoch, which are on the host
+  Parameter<T> place;         // parameter with the same placement
+  runtime::Vector<T> numbers; // empty for parameters of the best epoch, which are on the host
 };
 
 template<class T>
 class TrainingState {
  public:
-  /// Calls `row_numbers` for each order of rows of a parameter except the natural one; it must not be collective, and may throw on
-  /// one rank. `update` must outlive the state. Collective over the grid's world.
+  /// `update` must outlive the state.
   TrainingState(pmm::ProcessGrid const& grid, std::vector<Parameter<T>> parameters,
-                ParameterUpdate<T>& update, RowNumbers const& row_numbers);
+                ParameterUpdate<T>& update)
+      : grid_(&grid),
+        parameters_(std::move(parameters)),
+        update_(&update) {}
 
   [[nodiscard]] pmm::ProcessGrid const& grid() const { return *grid_; }
   [[nodiscard]] ParameterUpdate<T>& update() const { return *update_; }
@@ -56,12 +52,9 @@ class TrainingState {
   void keep_best();
 
  private:
-  [[nodiscard]] std::span<std::int64_t const> row_numbers_of(Parameter<T> const& parameter) const;
-
   pmm::ProcessGrid const* grid_;
   std::vector<Parameter<T>> parameters_;
   ParameterUpdate<T>* update_;
-  std::map<std::string, std::vector<std::int64_t>> row_numbers_; // by name of the parameter
   std::shared_ptr<HostCopy<T> const> best_;
 };
 

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/read/typed_files.hpp"
+
+#include "graph/path_entry.hpp"
+#include "graph/text/text_blocks.hpp"
+#include "runtime/error.hpp"
+#include "runtime/files/temporary_path.hpp"
+
+#include <algorithm>
+#include <fmt/ranges.h>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+namespace orthant::graph {
+
+using runtime::throw_user;
+
+namespace {
+
+namespace fs = std::filesystem;
+using Path = fs::path;
+
+std::vector<std::string> folders_in(Path const& folder) {
+  std::vector<std::string> names;
+  if (!has_entry(folder) || !fs::is_directory(folder)) return names;
+  for (auto const& name : runtime::folder_entries(folder))
+    if (has_entry(folder / name) && fs::is_directory(folder / name)) names.push_back(name);
+  return names;
+}
+
+/// SOURCE, NAME and TARGET of a folder's name: "a__writes__b" or, as OGB has it, "a___writes___b".
+std::optional<RelationFiles> relation_of(std::string const& folder) {
+  for (std::string const separator : {"___", "__"}) {
+    auto const first = folder.find(separator);
+    if (first == std::string::npos) continue;
+    auto const second = folder.find(separator, first + separator.size());
+    if (second == std::string::npos || folder.find(separator, second + separator.size()) != std::string::npos)
+      continue;
+    RelationFiles relation{folder.substr(0, first),
+                           folder.substr(first + separator.size(), second - first - separator.size()),
+                           folder.substr(second + separator.size())};
+    if (!relation.source.empty() && !relation.name.empty() && !relation.target.empty()) return relation;
+  }
+  return std::nullopt;
+}
+
+/// Folders of relations in `folder`, by name. Each must have one of these files.
+std::vector<RelationFiles> find_relations(Path const& folder) {
+  std::vector<RelationFiles> relations;
+  for (auto const& name : folders_in(folder)) {
+    auto relation = relation_of(name);
+    if (!relation) continue;
+    auto const edges = find_first(folder / name, {"edge_index.npy", "edge.csv.gz", "edge.csv"});
+    if (!edges) continue;
+    relation->edges = *edges;
+    relation->is_text = edges->extension() != ".npy";
+    relations.push_back(*relation);
+  }
+  return relations;
+}
+
+/// The folder that has the folders of relations.
+std::optional<Path> find_root(Path const& folder) {
+  for (auto const& candidate :
+       {folder, folder / "processed", folder / "raw" / "relations", folder / "relations"})
+    if (!find_relations(candidate).empty()) return candidate;
+  return std::nullopt;
+}
+
+/// The two lines of num-node-dict.csv: names of types, and their counts.
+std::map<std::string, std::int64_t> read_counts(Path const& path) {
+  TextBlocks blocks(path, {});
+  std::string text;
+  for (auto block = blocks.next(); !block.empty() && text.size() < (std::size_t{1} << 20);
+       block = blocks.next())
+    text += block;
+  std::istringstream lines(text);
+  std::array<std::vector<std::string>, 2> rows;
+  for (auto& row : rows) {
+    std::string line;
+    std::getline(lines, line);
+    while (line.ends_with('\r'))
+      line.pop_back();
+    std::istringstream fields(line);
+    for (std::string field; std::getline(fields, field, ',');)
+      row.push_back(field);
+  }
+  std::map<std::string, std::int64_t> counts;
+  if (rows[0].size() != rows[1].size())
+    throw_user("{}: {} names of types and {} counts", path.string(), rows[0].size(), rows[1].size());
+  for (std::size_t i = 0; i < rows[0].size(); ++i) {
+    auto const& digits = rows[1][i];
+    constexpr std::size_t most_digits = 15;
+    if (digits.empty() || digits.size() > most_digits ||
+        !std::ranges::all_of(digits, [](char c) { return '0' <= c && c <= '9'; }))
+      throw_user("{}: \"{}\" is no number of vertices", path.string(), digits);
+    counts[rows[0][i]] = std::stoll(digits);
+  }
+  return counts;
+}
+
+/// {"num_nodes": {"author": 10, ..}} of meta.json; other members are not read.
+std::map<std::string, std::int64_t> read_meta_counts(Path const& path) {
+  std::map<std::string, std::int64_t> counts;
+  std::ifstream file(path);
+  auto const json = nlohmann::json::parse(file, nullptr, false);
+  if (!json.is_object()) throw_user("{}: a JSON object is wanted", path.string());
+  auto const found = json.find("num_nodes");
+  if (found == json.end()) return counts;
+  if (!found->is_object())
+    throw_user("{}: num_nodes must be an object: a number for each type of vertices", path.string());
+  for (auto const& [type, count] : found->items()) {
+    if (!count.is_number_unsigned() || count.get<std::uint64_t>() > static_cast<std::uint64_t>(most_vertices))
+      throw_user("{}: num_nodes of {} must be a whole number from 0 to 2^40", path.string(), type);
+    counts[type] = count.get<std::int64_t>();
+  }
+  return counts;
+}
+
+/// The arrays of one type in the layout of PyTorch Geometric.
+void find_arrays(Path const& folder, TypeFiles& type) {
+  using Kind = SplitFiles::Kind;
+  type.feature_npy = find_first(folder, {"x.npy", "feat.npy", "node_feat.npy"});
+  type.label_npy =
+      find_first(folder, {"y.npy", "labels.npy", "label.npy", "node_label.npy", "node_label_19.npy"});
+  for (auto const& [kind, ending] : {std::pair(Kind::masks, "_mask.npy"), {Kind::arrays, "_idx.npy"}}) {
+    auto const file = [&](std::string const& part) { return folder / (part + ending); };
+    if (!has_entry(file("train"))) continue;
+    auto const valid = has_entry(file("val")) ? file("val") : file("valid");
+    auto const only_train = !has_entry(valid) && !has_entry(file("test"));
+    type.split = {
+        kind, "npy", 1, {file("train"), only_train ? Path() : valid, only_train ? Path() : file("test")}};
+    return;
+  }
+}
+
+/// The tables of one type in OGB's layout. `root` has raw/ and split/.
+void find_tables(Path const& raw, Path const& splits, std::string const& split, TypeFiles& type) {
+  auto const features = raw / "node-feat" / type.name;
+  auto const labels = raw / "node-label" / type.name;
+  if (has_entry(features)) type.feature_text = find_first(features, {"node-feat.csv.gz", "node-feat.csv"});
+  if (has_entry(labels)) type.label_text = find_first(labels, {"node-label.csv.gz", "node-label.csv"});
+  auto const folder = splits / split / type.name;
+  if (split.empty() || !has_entry(folder)) return;
+  auto const list = [&](std::string const& part) {
+    auto const plain = folder / (part + ".csv");
+    return has_entry(plain) ? plain : folder / (part + ".csv.gz");
+  };
+  type.split = {SplitFiles::Kind::text, split, 1, {list("train"), list("valid"), list("test")}};
+}
+
+} // namespace
+
+InputFiles TypedFiles::describe(std::filesystem::path const& folder) const {
+  InputFiles result;
+  auto const add = [&](Path const& path) {
+    if (!path.empty()) result.read.push_back(path.lexically_relative(folder).string());
+  };
+  for (auto const& path : others)
+    add(path);
+  for (auto const& relation : relations)
+    add(relation.edges);
+  for (auto const& type : types) {
+    for (auto const& path : {type.feature_npy, type.feature_text, type.label_npy, type.label_text})
+      add(path.value_or(Path()));
+    for (auto const& path : type.split.paths)
+      add(path);
+  }
+  return result;
+}
+
+bool has_typed_files(std::filesystem::path const& folder) {
+  return fs::is_directory(folder) && find_root(folder).has_value();
+}
+
+TypedFiles find_typed_files(Input const& input) {
+  auto const& folder = input.path;
+  auto const root = find_root(folder);
+  if (!root)
+    throw_user("{} has no edges of a graph of several types; looked for SOURCE__NAME__TARGET/edge_index.npy "
+               "there and in processed/, and for SOURCE___NAME___TARGET/edge.csv[.gz] in raw/relations/",
+               folder.string());
+  TypedFiles files;
+  auto absolute = fs::absolute(folder).lexically_normal();
+  if (absolute.filename().empty()) absolute = absolute.parent_path();
+  files.name = absolute.filename().string();
+  files.relations = find_relations(*root);
+  if (std::ssize(files.relations) > most_relations / 2)
+    throw_user("{} has {} relations; a graph has at most {}", root->string(), files.relations.size(),
+               most_relations / 2);
+  std::set<std::string> names;
+  for (auto const& relation : files.relations) {
+    names.insert(relation.source);
+    names.insert(relation.target);
+  }
+  auto const is_ogb = root->filename() == "relations";
+  auto const raw = is_ogb ? root->parent_path() : *root;
+  auto const splits = raw.filename() == "raw" ? raw.parent_path() / "split" : raw / "split";
+  std::map<std::string, std::int64_t> counts;
+  if (auto const path = find_first(raw, {"num-node-dict.csv.gz", "num-node-dict.csv", "meta.json"})) {
+    counts = path->extension() == ".json" ? read_meta_counts(*path) : read_counts(*path);
+    files.others.push_back(*path);
+  }
+  auto const split_names = folders_in(splits);
+  auto split = input.split;
+  if (split.empty() && !split_names.empty()) split = split_names.front();
+  if (!split.empty() && std::ranges::count(split_names, split) == 0)
+    throw_user("{} has no split \"{}\"; it has {}", folder.string(), split,
+               split_names.empty() ? std::string("none") : fmt::format("{}", fmt::join(split_names, ", ")));
+  for (auto const& [name, count] : counts)
+    names.insert(name);
+  for (auto const& name : names) {
+    TypeFiles type{name};
+    if (auto const found = counts.find(name); found != counts.end())
+      type.count.add(found->second, files.others.front().string());
+    if (is_ogb)
+      find_tables(raw, splits, split, type);
+    else if (has_entry(raw / name))
+      find_arrays(raw / name, type);
+    files.types.push_back(std::move(type));
+  }
+  return files;
+}
+
+} // namespace orthant::graph

@@ -1,0 +1,288 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Graphs whose vertices have types: typed_graphs.py PROGRAM [RANKS ..]
+
+The same graph in the layouts of PyTorch Geometric and of OGB gives the same store, byte by byte from 1 and 3 ranks. Losses of 20 steps
+of Adam are those of the equations of arXiv 1703.06103 with a root and a bias for each type (OGB's R-GCN), and a trained table
+for types without features: in fp64, on several grids, in both schedules. RANKS: compares losses on these numbers of ranks alone.
+"""
+
+import gzip
+import json
+import os
+import random
+import re
+import shutil
+import sys
+import tempfile
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from plain_gcn import read_safetensors  # noqa: E402
+from program import Failure, attempt_all, expect_mistake, expect_success, require, run  # noqa: E402
+from relational_training import (GRIDS, RATE, SCHEDULES, Layer, events_of, flat, losses_of_layers, plus, product,  # noqa: E402
+                                 require_close, transposed, write_npy)
+
+TYPES = {"author": (17, 0), "field": (5, 3), "inst": (4, 0), "paper": (23, 5)}  # vertices and features
+RELATIONS = {("author", "affiliated_with", "inst"): 25, ("author", "writes", "paper"): 40, ("paper", "cites", "paper"): 35,
+             ("paper", "has_topic", "field"): 30}
+NUM_CLASSES, HIDDEN, WIDTH = 4, 6, 5
+OFFSETS = {name: sum(count for other, (count, _) in TYPES.items() if other < name) for name in TYPES}
+COUNT = sum(count for count, _ in TYPES.values())
+
+
+class Graph:
+    def __init__(self):
+        draw = random.Random("types")
+        self.edges = {}
+        for (source, name, target), count in RELATIONS.items():
+            ends = [(draw.randrange(TYPES[source][0]), draw.randrange(TYPES[target][0])) for _ in range(count)]
+            self.edges[source, name, target] = [(TYPES[source][0] - 1, TYPES[target][0] - 1), *ends]
+        self.features = {name: [[draw.uniform(-1, 1) for _ in range(width)] for _ in range(count)]
+                         for name, (count, width) in TYPES.items() if width}
+        self.labels = [v % NUM_CLASSES for v in range(TYPES["paper"][0])]
+        order = draw.sample(range(len(self.labels)), len(self.labels))
+        self.split = {"train": sorted(order[:12]), "valid": sorted(order[12:17]), "test": sorted(order[17:])}
+
+    def relations(self):
+        """With those that --add-inverse makes: (name, edges by ids of the whole graph)."""
+        found = []
+        for (source, name, target), edges in self.edges.items():
+            ids = [(OFFSETS[source] + s, OFFSETS[target] + t) for s, t in edges]
+            back = [(t, s) for s, t in ids]
+            found.append((f"{source}__{name}__{target}", ids + back if source == target else ids))
+        for (source, name, target), edges in self.edges.items():
+            if source != target:
+                found.append((f"{target}__rev_{name}__{source}", [(OFFSETS[target] + t, OFFSETS[source] + s) for s, t in edges]))
+        return found
+
+    def write_arrays(self, folder):
+        """As PyTorch Geometric's HeteroData has them; one relation in the form of IGB, [edges, 2]."""
+        for (source, name, target), edges in self.edges.items():
+            path = os.path.join(folder, f"{source}__{name}__{target}")
+            os.makedirs(path)
+            rows = name == "writes"
+            write_npy(os.path.join(path, "edge_index.npy"), (len(edges), 2) if rows else (2, len(edges)), "q",
+                      flat([list(edge) for edge in edges] if rows else [list(ends) for ends in zip(*edges)]))
+        for name, rows in self.features.items():
+            os.makedirs(os.path.join(folder, name))
+            write_npy(os.path.join(folder, name, "x.npy"), (len(rows), len(rows[0])), "d", flat(rows))
+        write_npy(os.path.join(folder, "paper", "y.npy"), (len(self.labels),), "q", self.labels)
+        for part, vertices in self.split.items():
+            write_npy(os.path.join(folder, "paper", {"valid": "val"}.get(part, part) + "_mask.npy"), (len(self.labels),), "?",
+                      [v in vertices for v in range(len(self.labels))])
+
+    def write_tables(self, folder):
+        """As OGB has them."""
+        def write(path, lines):
+            path = os.path.join(folder, path)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with gzip.open(path, "wt", encoding="utf-8") as file:
+                file.writelines(line + "\n" for line in lines)
+        write("raw/num-node-dict.csv.gz", [",".join(TYPES), ",".join(str(count) for count, _ in TYPES.values())])
+        write("raw/triplet-type-list.csv.gz", [",".join(names) for names in self.edges])
+        for names, edges in self.edges.items():
+            write(f"raw/relations/{'___'.join(names)}/edge.csv.gz", [f"{s},{t}" for s, t in edges])
+        for name, rows in self.features.items():
+            write(f"raw/node-feat/{name}/node-feat.csv.gz", [",".join(map(repr, row)) for row in rows])
+        write("raw/node-label/paper/node-label.csv.gz", [str(label) for label in self.labels])
+        for part, vertices in self.split.items():
+            write(f"split/time/paper/{part}.csv.gz", [str(v) for v in vertices])
+
+
+def content(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def stores(_):
+    graph = Graph()
+    with tempfile.TemporaryDirectory() as scratch:
+        path = lambda name: os.path.join(scratch, name)
+        graph.write_arrays(path("arrays"))
+        graph.write_tables(path("tables"))
+        for more in ([], ["--add-inverse"]):
+            for layout in ("arrays", "tables"):
+                for ranks in (1, 3):
+                    expect_success(ranks, ["partition", "--input", path(layout), "-o", path(f"{layout}{ranks}.h5"), "--force", *more])
+                done = expect_success(2, ["info", "--verify", path(f"{layout}1.h5")])
+                require(content(path(f"{layout}1.h5")) == content(path(f"{layout}3.h5")), f"{layout}: stores differ", done)
+                types = re.findall(r"^ +(\S+) +(\d+) vertices, (\d+ features|a trained table)$", done.stdout, re.M)
+                wanted = [(name, str(count), f"{width} features" if width else "a trained table") for name, (count, width) in TYPES.items()]
+                require(types == wanted, f"{layout}: types {types}", done)
+                found = re.findall(r"^ +\d+  (\S+) +(\d+) entries$", done.stdout, re.M)
+                relations = graph.relations() if more else [("__".join(names), edges) for names, edges in graph.edges.items()]
+                require(found == [(name, str(len(set(edges)))) for name, edges in relations], f"{layout}: relations {found}", done)
+
+
+class TypedLayer(Layer):
+    """Q_i = sum_r 1 / c_ir sum_{j in N_r(i)} F_j W_r + F_i W_t(i) + b_t(i)."""
+
+    def forward(self, rows):
+        self.rows = rows
+        result = [[x + b for x, b in zip(product([row], self.parts["root"][t])[0], self.parts["bias"][t])]
+                  for row, t in zip(rows, self.types)]
+        for mean, weight in zip(self.means, self.weights()):
+            result = plus(result, product(product(mean, rows), weight))
+        return result
+
+    def own_step(self, gradient):
+        """The gradient by the input through the vertex itself, and those of roots and biases."""
+        of_input = [product([row], transposed(self.parts["root"][t]))[0] for row, t in zip(gradient, self.types)]
+        roots, biases = [], []
+        for t in range(len(TYPES)):
+            own = [v for v, other in enumerate(self.types) if other == t]
+            roots.append(product(transposed([self.rows[v] for v in own]), [gradient[v] for v in own]))
+            biases.append([sum(column) for column in zip(*(gradient[v] for v in own))])
+        return of_input, {"root": roots, "bias": biases}
+
+
+class Table(Layer):
+    """Features, whose rows of the types without features are trained."""
+
+    def __init__(self, rows, trained):
+        self.steps, self.moments, self.rows, self.trained = 0, {}, rows, trained
+
+    def step(self, gradient):
+        self.steps += 1
+        self.rows = [self.updated(("row", v), row, slope) if v in self.trained else row
+                     for v, (row, slope) in enumerate(zip(self.rows, gradient))]
+
+
+def losses_are_those_of_the_equations(ranks, form):
+    graph = Graph()
+    with tempfile.TemporaryDirectory() as scratch:
+        path = lambda name: os.path.join(scratch, name)
+        graph.write_arrays(path("g"))
+        expect_success(1, ["partition", "--input", path("g"), "--add-inverse", "--permute", "none", "-o", path("natural.h5")])
+        expect_success(1, ["partition", "--input", path("g"), "--add-inverse", "-o", path("g.h5")])
+        share = {"full": [], "bases": ["--bases", "3"]}[form]
+        train = ["train", "--model", "rgcn", "--layers", "2", "--hidden", str(HIDDEN), "--compute-dtype", "fp64", "--seed", "5", *share]
+        # Without a step: the weights from which all others begin.
+        expect_success(1, [*train, "--graph", path("natural.h5"), "--epochs", "1", "--lr", "1e-300", "--save-weights", path("w.h5"), "--dropout", "0"])
+        expect_success(1, ["export-weights", path("w.h5"), "-o", path("w.safetensors")])
+        lists = lambda value: [lists(part) for part in value] if isinstance(value, (list, tuple)) else value
+        tensors = {name: lists(value) for name, value in read_safetensors(path("w.safetensors"))[0].items()}
+        types = [t for t, name in enumerate(TYPES) for _ in range(TYPES[name][0])]
+        rows = tensors.pop("features")
+        for name, features in graph.features.items():
+            for v, row in enumerate(features):
+                wanted = row + [0.0] * (WIDTH - len(row))
+                if any(abs(x - y) > 1e-15 for x, y in zip(rows[OFFSETS[name] + v], wanted)):
+                    raise Failure(f"{name} {v} has {rows[OFFSETS[name] + v]}, not {wanted}")
+        names = {name.replace("convs.", "layer"): value for name, value in tensors.items()}
+        edges = [(s, r, t) for r, (_, pairs) in enumerate(graph.relations()) for s, t in pairs]
+        layers = [TypedLayer(edges, COUNT, len(graph.relations()), names, number) for number in range(2)]
+        for layer in layers:
+            layer.types = types
+        table = Table(rows, {v for v, t in enumerate(types) if not list(TYPES.values())[t][1]})
+        first = OFFSETS["paper"]
+        labels = [graph.labels[v - first] if v >= first else 0 for v in range(COUNT)]
+        expected = losses_of_layers(layers, rows, labels, {first + v for v in graph.split["train"]}, 20, table)
+        for grid in GRIDS[ranks]:
+            for schedule in SCHEDULES:
+                metrics = path(f"{grid}-{schedule}.jsonl")
+                expect_success(ranks, [*train, "--graph", path("g.h5"), "--epochs", "20", "--lr", str(RATE), "--dropout", "0", "--grid", grid,
+                                       "--schedule", schedule, "--metrics", metrics])
+                found = [event["loss"] for event in events_of(metrics) if event["event"] == "epoch"]
+                require_close(found, expected, f"{form} on {grid}, {schedule}")
+
+
+def grids_agree_with_dropout(ranks):
+    graph = Graph()
+    with tempfile.TemporaryDirectory() as scratch:
+        path = lambda name: os.path.join(scratch, name)
+        graph.write_arrays(path("g"))
+        expect_success(1, ["partition", "--input", path("g"), "--add-inverse", "-o", path("g.h5")])
+
+        def losses(count, grid, schedule):
+            metrics = path(f"{count}-{grid}-{schedule}.jsonl")
+            expect_success(count, ["train", "--graph", path("g.h5"), "--model", "rgcn", "--compute-dtype", "fp64", "--hidden", "8", "--dropout", "0.4",
+                                   "--norm", "layer", "--residual", "project", "--blocks", "2", "--epochs", "20", "--grid", grid, "--schedule", schedule,
+                                   "--metrics", metrics])
+            return [event["loss"] for event in events_of(metrics) if event["event"] == "epoch"]
+        expected = losses(1, "1x1x1x1", "rows")
+        for grid in GRIDS[ranks]:
+            for schedule in SCHEDULES:
+                require_close(losses(ranks, grid, schedule), expected, f"{grid}, {schedule}")
+
+
+def parameters_are_counted(_):
+    """As of ogbn-mag's published R-GCN: the table, W_r of all relations, roots and biases of all types."""
+    graph = Graph()
+    with tempfile.TemporaryDirectory() as scratch:
+        path = lambda name: os.path.join(scratch, name)
+        graph.write_arrays(path("g"))
+        expect_success(1, ["partition", "--input", path("g"), "--add-inverse", "-o", path("g.h5")])
+        done = expect_success(1, ["train", "--graph", path("g.h5"), "--model", "rgcn", "--layers", "2", "--hidden", str(HIDDEN), "--epochs", "1"])
+        table = WIDTH * sum(count for count, width in TYPES.values() if width == 0)
+        per_layer = [len(graph.relations()) * i * o + len(TYPES) * (i + 1) * o for i, o in ((WIDTH, HIDDEN), (HIDDEN, NUM_CLASSES))]
+        require(f", {table + sum(per_layer)} parameters," in done.stdout, f"not {table + sum(per_layer)} parameters", done)
+
+
+def weights_are_read_again(ranks):
+    graph = Graph()
+    with tempfile.TemporaryDirectory() as scratch:
+        path = lambda name: os.path.join(scratch, name)
+        graph.write_arrays(path("g"))
+        expect_success(1, ["partition", "--input", path("g"), "--add-inverse", "-o", path("g.h5")])
+        train = ["train", "--graph", path("g.h5"), "--model", "rgcn", "--layers", "2", "--hidden", "8", "--dropout", "0", "--compute-dtype", "fp64",
+                 "--eval-every", "0"]
+        expect_success(ranks, [*train, "--schedule", "pmm3d", "--epochs", "5", "--save-weights", path("w.h5")])
+        done = expect_success(1, ["evaluate", "--graph", path("g.h5"), "--weights", path("w.h5"), "--compute-dtype", "fp64", "--metrics", path("e.jsonl")])
+        read = events_of(path("e.jsonl"))[-1]["train_loss"]
+        # The loss of the next step, which begins with these weights.
+        expect_success(ranks, [*train, "--epochs", "6", "--metrics", path("m.jsonl"), "--force"])
+        trained = [event["loss"] for event in events_of(path("m.jsonl")) if event["event"] == "epoch"][-1]
+        require(abs(trained - read) <= 1e-12, f"{trained} and {read}", done)
+        expect_success(1, [*train, "--epochs", "1", "--metrics", path("m.jsonl"), "--force", "--init-from", path("w.h5"), "--schedule", "rows"])
+        again = [event["loss"] for event in events_of(path("m.jsonl")) if event["event"] == "epoch"]
+        require(abs(again[0] - read) <= 1e-12, f"{again} and {read}", done)
+        done = expect_success(1, ["info", path("w.h5")])
+        require("roots" in done.stdout and "features" in done.stdout, "does not show them", done)
+
+
+def mistakes(ranks):
+    graph = Graph()
+    with tempfile.TemporaryDirectory() as scratch:
+        path = lambda name: os.path.join(scratch, name)
+
+        def changed(name, change):
+            graph.write_arrays(path(name))
+            change(path(name))
+            return ["partition", "--input", path(name), "-o", path("none.h5")]
+
+        def lie(folder):
+            write_npy(os.path.join(folder, "paper__has_topic__field", "edge_index.npy"), (2, 2), "q", [0, 1, 4, 5])
+
+        def label(folder):
+            write_npy(os.path.join(folder, "field", "y.npy"), (5,), "q", [0, 1, 2, 3, 0])
+
+        def shape(folder):
+            write_npy(os.path.join(folder, "paper__has_topic__field", "edge_index.npy"), (3, 3), "q", [0] * 9)
+
+        def count(folder):
+            with open(os.path.join(folder, "meta.json"), "w", encoding="utf-8") as file:
+                json.dump({"num_nodes": {"paper": 22}}, file)
+
+        def empty(folder):
+            for names in graph.edges:
+                shutil.rmtree(os.path.join(folder, "__".join(names)))
+        for arguments, pattern in (
+                (changed("label", label), r"vertices of the types field and paper have labels"),
+                (changed("shape", shape), r"edge_index\.npy.*\[2, edges\] or \[edges, 2\]"),
+                (changed("count", count), r"meta\.json says 22 vertices, but .*paper/x\.npy says 23"),
+                (changed("empty", empty) + ["--format", "typed"], r"has no edges of a graph of several types; looked for"),
+                (changed("fine", lambda _: None) + ["--random-features", "3"], r"a graph of several types: leave out --random-features")):
+            expect_mistake(ranks, arguments, pattern)
+        done = run(ranks, changed("lie", lie))
+        require(done.returncode == 2 and "an edge from paper 1 to field 5, but there are 5 vertices of the type field" in done.stderr,
+                "takes an id beyond its type", done)
+
+
+if __name__ == "__main__":
+    asked = [int(word) for word in sys.argv[2:]]
+    jobs = [(ranks, (losses_are_those_of_the_equations, form)) for ranks in asked or (1, 2, 4) for form in ("full", "bases")]
+    jobs += [(ranks, (grids_agree_with_dropout,)) for ranks in asked or (2, 3, 4)]
+    if not asked:
+        jobs += [(1, (stores,)), (1, (parameters_are_counted,)), (2, (weights_are_read_again,)), (3, (mistakes,))]
+    sys.exit(attempt_all(jobs))
