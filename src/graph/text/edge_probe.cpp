@@ -129,7 +129,9 @@ class Probe {
     require_ends(fields, all_names);
     probe.has_names = true;
     probe.separator = cut.cutter.separator();
-    probe.first_edge = excerpt();
+    auto shown = line_.text;
+    std::ranges::replace(shown, '\t', ' ');
+    probe.first_edge = text::excerpt(shown.c_str());
     probe.num_columns = std::ssize(fields);
     probe.wanted = "an edge is \"source target\"";
     if (fields.size() < 3) return;

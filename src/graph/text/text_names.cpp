@@ -89,9 +89,6 @@ class NamedReader {
   void add_pending() {
     for (auto const& next : pending_)
       for (auto const hash : next.hashes)
-        edges_.vertices.prefetch_place(hash);
-    for (auto const& next : pending_)
-      for (auto const hash : next.hashes)
         edges_.vertices.prefetch_text(hash);
     for (auto const& [line, ends, hashes] : pending_) {
       auto& edge = edges_.edges.emplace_back();
