@@ -28,7 +28,7 @@ void add_model_options(Command& command, GraphModelOptions& o) {
       "linear layer); appnp (a perceptron, then steps with a teleport back to it); gcnii (deep: "
       "a share of the first layer in each, and weights near the identity); gat or gatv2 (attention over the "
       "neighbors); transformer (attention by dot products, beside a weight for the vertex itself); rgcn (a "
-      "weight for each relation of the graph)" +
+      "weight for each relation of the graph); rsage (GraphSAGE per relation)" +
           summaries,
       one_of(models::model_names()));
   command.option(
@@ -62,13 +62,14 @@ void add_model_options(Command& command, GraphModelOptions& o) {
                  "Number of attention heads in the output layer; the logits are the mean over them",
                  whole_number(1, most_heads));
   constexpr std::int64_t most_shares = 65'535; // as many as relations
-  command.option("--bases", o.bases,
-                 "Number of matrices of which the weight of each relation of --model rgcn is a trained "
-                 "combination; 0: each relation has a matrix of its own",
-                 whole_number(0, most_shares));
+  command.option(
+      "--bases", o.bases,
+      "Number of matrices of which the weight of each relation of --model rgcn or rsage is a trained "
+      "combination; 0: each relation has a matrix of its own",
+      whole_number(0, most_shares));
   command.option(
       "--blocks", o.blocks,
-      "Number of blocks on the diagonal of each relation's weight in --model rgcn; 0: full weights. "
+      "Number of blocks on the diagonal of each relation's weight in --model rgcn or rsage; 0: full weights. "
       "A layer whose widths are not multiples of it has full weights",
       whole_number(0, most_shares));
 }

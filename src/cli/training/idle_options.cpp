@@ -100,7 +100,8 @@ void add_operator(List& list, TrainOptions const& o, models::ModelTraits const& 
     list.push_back({"order", fmt::format("--model {} always multiplies in the same order", o.model),
                     [](auto& options) { options.order = "auto"; }});
   if (traits.has_relations)
-    list.push_back({"gather", "--model rgcn moves all rows", [](auto& options) { options.gather = "all"; }});
+    list.push_back({"gather", fmt::format("--model {} moves all rows", o.model),
+                    [](auto& options) { options.gather = "all"; }});
   auto const is_of_links = o.task == "links";
   if ((traits.needs_owners() || is_of_links) && o.schedule == "pmm3d")
     list.push_back({"schedule",
@@ -118,7 +119,7 @@ void add_other_models(List& list, TrainOptions const& o, models::ModelTraits con
   if (!traits.has_teleport) list.push_back({"teleport", "it is for --model appnp and gcnii"});
   if (!traits.has_relations)
     for (auto const* const option : {"bases", "blocks"})
-      list.push_back({option, "it is for --model rgcn"});
+      list.push_back({option, "it is for --model rgcn and rsage"});
   if (!traits.has_identity_maps) list.push_back({"theta", "it is for --model gcnii"});
   if (!traits.attention)
     for (auto const* const option : {"heads", "output-heads", "attention-dropout"})
@@ -141,7 +142,7 @@ void add_pruning(List& list, TrainOptions const& o, models::ModelTraits const& t
   else if (o.norm == "batch")
     add("--norm batch takes means over all vertices");
   else if (traits.has_relations)
-    add("pruned rows of --model rgcn are not built so far");
+    add(fmt::format("pruned rows of --model {} are not built so far", o.model));
   else if (traits.has_powers || traits.own)
     add(fmt::format("a layer of --model {} reads more than the neighbors of its output's vertices", o.model));
   else if (traits.attention == models::AttentionKind::transformer)
@@ -201,8 +202,8 @@ void refuse(Context const& context, std::vector<Idle> const& idle) {
 }
 
 void require_fitting_task(TrainOptions const& o) {
-  if (o.model == "rgcn" && o.mode == "minibatch")
-    runtime::throw_user("--model rgcn has no mini-batches so far: leave out --mode minibatch");
+  if ((o.model == "rgcn" || o.model == "rsage") && o.mode == "minibatch")
+    runtime::throw_user("--model {} has no mini-batches so far: leave out --mode minibatch", o.model);
   if (o.task == "nodes") return;
   if (o.mode == "minibatch") models::refuse(models::Refused::link_batches, "leave one of them out");
 }

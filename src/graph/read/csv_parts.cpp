@@ -54,7 +54,8 @@ bool Opener::build_csv_split() {
   if (!csv.has_split()) return false;
   parts.split.name = "masks";
   parts.split.read = [table = csv, is_reader = share.index == 0](std::int64_t) {
-    return is_reader ? read_csv_split(table) : SplitShare{{}, {}, {}, {"train_mask", "val_mask", "test_mask"}};
+    return is_reader ? read_csv_split(table)
+                     : SplitShare{{}, {}, {}, {"train_mask", "val_mask", "test_mask"}};
   };
   return true;
 }

@@ -269,6 +269,7 @@ bool StoreFacts::has_bare_types() const {
 }
 
 Range StoreFacts::ids_of_type(std::int64_t type) const {
+  if (num_types() == 0) return {0, num_vertices};
   Range ids;
   for (std::int64_t t = 0; t <= type; ++t)
     ids = {ids.end, ids.end + vertex_types[static_cast<std::size_t>(t)].count};

@@ -157,9 +157,9 @@ struct StoreFacts {
   [[nodiscard]] std::int64_t num_types() const { return std::ssize(vertex_types); }
   /// Whether vertices of some types have no features, and those of others have.
   [[nodiscard]] bool has_bare_types() const;
-  /// Original ids of a type.
+  /// Original ids of a type. Without types all vertices have type 0.
   [[nodiscard]] Range ids_of_type(std::int64_t type) const;
-  /// The type of a vertex. There must be types.
+  /// The type of a vertex.
   [[nodiscard]] std::int64_t type_of(std::int64_t original_id) const;
   [[nodiscard]] std::int64_t num_splits() const {
     return has_split ? std::max<std::int64_t>(1, std::ssize(sizes_of_splits)) : 0;

@@ -83,7 +83,7 @@ def weights_know_how_they_propagate(ranks):
             expect_mistake(1, ["train", "--graph", store, *other, *model, "--init-from", weights],
                            r"another architecture: its (propagation_steps|theta)")
             expect_mistake(1, ["export-weights", weights, "-o", os.path.join(scratch, "w.safetensors")],
-                           r"export-weights takes those of gcn, sage, graphconv, gin and rgcn")
+                           r"export-weights takes those of gcn, sage, graphconv, gin, rgcn and rsage")
 
 
 def weights_know_their_operator(ranks):
@@ -292,7 +292,7 @@ def mistakes(ranks):
             (["--normalize", "sym", "--self-loops", "keep"], r"--self-loops keep needs --normalize none"),
             (["--self-loops", "keep"], r"--self-loops keep needs --normalize none"),
             (["--activation", "selu"], r"'selu' is none of relu, elu, gelu, silu, leaky_relu, tanh"),
-            (["--model", "appnpp"], r"'appnpp' is none of gcn, sage, graphconv, tag, gin, sgc, appnp, gcnii, gat, gatv2, transformer, rgcn; did you mean 'appnp'"),
+            (["--model", "appnpp"], r"'appnpp' is none of gcn, sage, graphconv, tag, gin, sgc, appnp, gcnii, gat, gatv2, transformer, rgcn, rsage; did you mean 'appnp'"),
             ([*APPNP, "--propagation-steps", "0"], r"--propagation-steps: is 0, but must be at least 1"),
             ([*APPNP, "--teleport", "1.5"], r"--teleport: is 1.5, but must be at least 0 and at most 1"),
             ([*GCNII, "--theta", "0"], r"--theta: is 0, but must be more than 0"),

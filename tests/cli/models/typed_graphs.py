@@ -3,8 +3,8 @@
 """Graphs whose vertices have types: typed_graphs.py PROGRAM [RANKS ..]
 
 The same graph in the layouts of PyTorch Geometric and of OGB gives the same store, byte by byte from 1 and 3 ranks. Losses of 20 steps
-of Adam are those of the equations of arXiv 1703.06103 with a root and a bias for each type (OGB's R-GCN), and a trained table
-for types without features: in fp64, on several grids, in both schedules. RANKS: compares losses on these numbers of ranks alone.
+of Adam are those of the equations of arXiv 1703.06103 with a root and a bias for each type (OGB's R-GCN), or each relation (GraphSAGE per
+relation), and a trained table for types without features: in fp64, on several grids, in both schedules. RANKS: compares losses on these numbers of ranks alone.
 """
 
 import gzip
@@ -115,22 +115,26 @@ def stores(_):
 
 
 class TypedLayer(Layer):
-    """Q_i = sum_r 1 / c_ir sum_{j in N_r(i)} F_j W_r + F_i W_t(i) + b_t(i)."""
+    """Q_i = sum_r 1 / c_ir sum_{j in N_r(i)} F_j W_r + sum_s (F_i W_s + b_s), s: the roots of vertex i, a list in `roots_of`."""
 
     def forward(self, rows):
         self.rows = rows
-        result = [[x + b for x, b in zip(product([row], self.parts["root"][t])[0], self.parts["bias"][t])]
-                  for row, t in zip(rows, self.types)]
+        result = [[0.0] * len(self.parts["bias"][0]) for _ in rows]
+        for v, roots in enumerate(self.roots_of):
+            for s in roots:
+                result[v] = [sum(terms) for terms in zip(result[v], product([rows[v]], self.parts["root"][s])[0], self.parts["bias"][s])]
         for mean, weight in zip(self.means, self.weights()):
             result = plus(result, product(product(mean, rows), weight))
         return result
 
     def own_step(self, gradient):
         """The gradient by the input through the vertex itself, and those of roots and biases."""
-        of_input = [product([row], transposed(self.parts["root"][t]))[0] for row, t in zip(gradient, self.types)]
+        of_input = [[0.0] * len(self.rows[0]) for _ in self.rows]
         roots, biases = [], []
-        for t in range(len(TYPES)):
-            own = [v for v, other in enumerate(self.types) if other == t]
+        for s, root in enumerate(self.parts["root"]):
+            own = [v for v, others in enumerate(self.roots_of) if s in others]
+            for v in own:
+                of_input[v] = [x + y for x, y in zip(of_input[v], product([gradient[v]], transposed(root))[0])]
             roots.append(product(transposed([self.rows[v] for v in own]), [gradient[v] for v in own]))
             biases.append([sum(column) for column in zip(*(gradient[v] for v in own))])
         return of_input, {"root": roots, "bias": biases}
@@ -155,8 +159,8 @@ def losses_are_those_of_the_equations(ranks, form):
         graph.write_arrays(path("g"))
         expect_success(1, ["partition", "--input", path("g"), "--add-inverse", "--permute", "none", "-o", path("natural.h5")])
         expect_success(1, ["partition", "--input", path("g"), "--add-inverse", "-o", path("g.h5")])
-        share = {"full": [], "bases": ["--bases", "3"]}[form]
-        train = ["train", "--model", "rgcn", "--layers", "2", "--hidden", str(HIDDEN), "--compute-dtype", "fp64", "--seed", "5", *share]
+        share = ["--bases", "3"] if form == "bases" else []
+        train = ["train", "--model", "rsage" if form == "sage" else "rgcn", "--layers", "2", "--hidden", str(HIDDEN), "--compute-dtype", "fp64", "--seed", "5", *share]
         # Without a step: the weights from which all others begin.
         expect_success(1, [*train, "--graph", path("natural.h5"), "--epochs", "1", "--lr", "1e-300", "--save-weights", path("w.h5"), "--dropout", "0"])
         expect_success(1, ["export-weights", path("w.h5"), "-o", path("w.safetensors")])
@@ -172,8 +176,11 @@ def losses_are_those_of_the_equations(ranks, form):
         names = {name.replace("convs.", "layer"): value for name, value in tensors.items()}
         edges = [(s, r, t) for r, (_, pairs) in enumerate(graph.relations()) for s, t in pairs]
         layers = [TypedLayer(edges, COUNT, len(graph.relations()), names, number) for number in range(2)]
+        of_types = [[t] for t in range(len(TYPES))]
+        if form == "sage":  # the roots of relations into the type
+            of_types = [[r for r, (relation, _) in enumerate(graph.relations()) if relation.endswith("__" + name)] for name in TYPES]
         for layer in layers:
-            layer.types = types
+            layer.roots_of = [of_types[t] for t in types]
         table = Table(rows, {v for v, t in enumerate(types) if not list(TYPES.values())[t][1]})
         first = OFFSETS["paper"]
         labels = [graph.labels[v - first] if v >= first else 0 for v in range(COUNT)]
@@ -281,7 +288,7 @@ def mistakes(ranks):
 
 if __name__ == "__main__":
     asked = [int(word) for word in sys.argv[2:]]
-    jobs = [(ranks, (losses_are_those_of_the_equations, form)) for ranks in asked or (1, 2, 4) for form in ("full", "bases")]
+    jobs = [(ranks, (losses_are_those_of_the_equations, form)) for ranks in asked or (1, 2, 4) for form in ("full", "bases", "sage")]
     jobs += [(ranks, (grids_agree_with_dropout,)) for ranks in asked or (2, 3, 4)]
     if not asked:
         jobs += [(1, (stores,)), (1, (parameters_are_counted,)), (2, (weights_are_read_again,)), (3, (mistakes,))]

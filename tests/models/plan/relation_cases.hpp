@@ -49,7 +49,7 @@ inline std::vector<StepCase> relation_cases() {
       next.recipe->has_types = true;
       next.settings.trains_features = true; // as use_operator() finds
       next.settings.num_fixed_rows = 83;
-      next.settings.num_types = 3;
+      next.settings.num_roots = 3;
       all.push_back(std::move(next));
     }
   return all;

@@ -26,7 +26,7 @@ Architecture architecture_of(NetworkSettings const& settings) {
   if (traits.has_relations) {
     parts.emplace_back("bases", std::to_string(settings.num_bases));
     parts.emplace_back("blocks", std::to_string(settings.num_blocks));
-    if (settings.num_types > 1) parts.emplace_back("types", std::to_string(settings.num_types));
+    if (settings.num_roots > 0) parts.emplace_back("roots", std::to_string(settings.num_roots));
   }
   if (weighs_neighbours(settings)) {
     parts.emplace_back("heads", std::to_string(settings.num_heads));
@@ -167,8 +167,8 @@ WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesyst
     facts.num_propagations = number("propagation_steps", facts.num_propagations);
     facts.num_bases = number("bases", facts.num_bases);
     facts.num_blocks = number("blocks", facts.num_blocks);
-    facts.num_types = number("types", facts.num_types);
-    if (facts.num_types < 1) runtime::throw_user("{}: {} types of vertices", path.string(), facts.num_types);
+    facts.num_roots = number("roots", facts.num_roots);
+    if (facts.num_roots < 0) runtime::throw_user("{}: {} roots", path.string(), facts.num_roots);
     auto const has_relations = traits_of(facts.model, facts.aggregator).has_relations;
     auto const num_weights = // of a layer, side by side
         traits_of(facts.model, facts.aggregator).has_powers ? 1 + facts.num_propagations : 1;
@@ -185,13 +185,13 @@ WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesyst
     std::vector<pmm::Heads> heads; // [layers]; empty without attention
     for (auto layer = 0;; ++layer) {
       // All weights of relations lie one below the other; that of the vertex itself has a layer's widths.
-      auto const has_roots = has_relations && facts.num_types > 1; // one below the other
+      auto const has_roots = has_relations && facts.num_roots > 0; // one below the other
       auto const name = fmt::format("layer{}.{}", layer,
                                     has_roots       ? "roots"
                                     : has_relations ? "self_weight"
                                                     : "weight");
       auto weight = weight_extents(file, path, name);
-      if (weight && has_roots) (*weight)[0] /= facts.num_types;
+      if (weight && has_roots) (*weight)[0] /= facts.num_roots;
       if (!weight && layer == 0)
         runtime::throw_user("{} holds no weights: there is no {} in it", path.string(), array_of(name));
       if (!weight) break;

@@ -28,9 +28,9 @@ using runtime::throw_user;
 
 using Shape = std::vector<std::int64_t>;
 
-/// Parts of a layer by PyTorch Geometric's names, and by ours without and with types of vertices.
+/// Parts of a layer by PyTorch Geometric's names, and by ours with one root and with several.
 struct PartNames {
-  std::string_view torch, ours, ours_typed;
+  std::string_view torch, ours, ours_of_several;
 };
 constexpr std::array<PartNames, 4> parts{{{"weight", "weight", "weight"},
                                           {"comp", "comp", "comp"},
@@ -65,7 +65,7 @@ struct Layer {
   std::map<std::string, Tensor const*> tensors; // by part
   std::int64_t num_relations = 0, in = 0, out = 0;
   std::int64_t num_bases = 0, num_blocks = 0;
-  std::int64_t num_types = 0; // of vertices, each with its root and bias; 0: one for all
+  std::int64_t num_roots = 0; // of types or relations, each with its bias; 0: one for all vertices
 };
 
 bool divides(std::int64_t num_blocks, Layer const& layer) {
@@ -74,8 +74,8 @@ bool divides(std::int64_t num_blocks, Layer const& layer) {
 
 /// Extents of a part in a weights file.
 Shape extents_of(Layer const& layer, std::string const& part) {
-  if (part == "bias") return layer.num_types > 0 ? Shape{layer.num_types, layer.out} : Shape{layer.out};
-  if (part == "root") return {std::max<std::int64_t>(1, layer.num_types) * layer.in, layer.out};
+  if (part == "bias") return layer.num_roots > 0 ? Shape{layer.num_roots, layer.out} : Shape{layer.out};
+  if (part == "root") return {std::max<std::int64_t>(1, layer.num_roots) * layer.in, layer.out};
   if (part == "comp") return {layer.num_relations, layer.num_bases};
   auto const num_matrices = layer.num_bases > 0 ? layer.num_bases : layer.num_relations;
   return {num_matrices * layer.in, layer.num_blocks > 0 ? layer.out / layer.num_blocks : layer.out};
@@ -83,7 +83,7 @@ Shape extents_of(Layer const& layer, std::string const& part) {
 
 /// Shape of a part in PyTorch Geometric.
 Shape torch_shape_of(Layer const& layer, std::string const& part) {
-  if (part == "root" && layer.num_types > 0) return {layer.num_types, layer.in, layer.out};
+  if (part == "root" && layer.num_roots > 0) return {layer.num_roots, layer.in, layer.out};
   if (part != "weight") return extents_of(layer, part);
   auto const num_matrices = layer.num_bases > 0 ? layer.num_bases : layer.num_relations;
   if (layer.num_blocks == 0) return {num_matrices, layer.in, layer.out};
@@ -135,7 +135,7 @@ class ImportedLayers {
   void read_shapes(std::int64_t number, Layer& layer) const {
     auto const& weight = shape(layer, number, "weight", 3, 4);
     auto const& root = shape(layer, number, "root", 2, 3);
-    if (root.size() == 3) layer.num_types = root[0];
+    if (root.size() == 3) layer.num_roots = root[0];
     layer.in = root[root.size() - 2];
     layer.out = root.back();
     layer.num_relations = weight[0];
@@ -163,9 +163,9 @@ class ImportedLayers {
     if (before.num_relations != layer.num_relations)
       throw_user("{}: layer{} has {} relations, and the layer before it {}", path_, number,
                  layer.num_relations, before.num_relations);
-    if (before.num_types != layer.num_types)
-      throw_user("{}: layer{} has roots of {} types, and the layer before it of {}", path_, number,
-                 layer.num_types, before.num_types);
+    if (before.num_roots != layer.num_roots)
+      throw_user("{}: layer{} has {} roots, and the layer before it {}", path_, number, layer.num_roots,
+                 before.num_roots);
     if (before.num_bases != layer.num_bases)
       throw_user("{}: layer{} has {} bases, and the layer before it {}", path_, number, layer.num_bases,
                  before.num_bases);
@@ -177,13 +177,15 @@ class ImportedLayers {
   std::vector<Layer> layers_;
 };
 
-std::string parameter_of(std::int64_t layer, std::string_view torch_part, bool is_typed) {
+std::string parameter_of(std::int64_t layer, std::string_view torch_part, bool has_several) {
   auto const part = std::ranges::find(parts, torch_part, &PartNames::torch);
-  return fmt::format("layer{}.{}", layer, is_typed ? part->ours_typed : part->ours);
+  return fmt::format("layer{}.{}", layer, has_several ? part->ours_of_several : part->ours);
 }
 
 Architecture architecture_of(ImportedLayers const& layers, runtime::TensorMetadata const& metadata) {
-  Architecture architecture{{"model", "rgcn"},
+  auto const model = metadata.find("model");
+  auto const is_sage = model != metadata.end() && model->second == name_of(Model::rsage);
+  Architecture architecture{{"model", std::string(name_of(is_sage ? Model::rsage : Model::rgcn))},
                             {"bases", std::to_string(layers.num_bases())},
                             {"blocks", std::to_string(layers.num_blocks())},
                             {"layers", std::to_string(layers.all().size())},
@@ -192,8 +194,8 @@ Architecture architecture_of(ImportedLayers const& layers, runtime::TensorMetada
                             {"head", "no"},
                             {"bias", layers.all().front().tensors.contains("bias") ? "yes" : "no"},
                             {"trained_features", "no"}};
-  if (auto const types = layers.all().front().num_types; types > 0)
-    architecture.emplace_back("types", std::to_string(types));
+  if (auto const roots = layers.all().front().num_roots; roots > 0)
+    architecture.emplace_back("roots", std::to_string(roots));
   for (auto const* const part : {"activation", "residual", "feature_norm"})
     if (auto const found = metadata.find(part); found != metadata.end()) architecture.push_back(*found);
   return architecture;
@@ -206,7 +208,7 @@ void write_weights(runtime::Communicator const& comm, SafetensorsFile const& ten
   auto const for_each_part = [&](auto const& visit) {
     for (std::size_t l = 0; l < layers.all().size(); ++l)
       for (auto const& [part, tensor] : layers.all()[l].tensors)
-        visit(array_of(parameter_of(static_cast<std::int64_t>(l), part, layers.all()[l].num_types > 0)),
+        visit(array_of(parameter_of(static_cast<std::int64_t>(l), part, layers.all()[l].num_roots > 0)),
               extents_of(layers.all()[l], part), tensor->name);
   };
   for_each_part([&](std::string const& array, Shape const& extents, std::string const&) {
@@ -249,9 +251,9 @@ void export_relation_weights(Hdf5File const& file, std::filesystem::path const& 
                              runtime::TensorMetadata const& metadata, std::filesystem::path const& output) {
   auto const num_bases = recorded_number<std::int64_t>(file, path, "bases", 0);
   auto const num_blocks = recorded_number<std::int64_t>(file, path, "blocks", 0);
-  auto const num_types = recorded_number<std::int64_t>(file, path, "types", 0);
+  auto const num_roots = recorded_number<std::int64_t>(file, path, "roots", 0);
   auto const name_of_part = [&](std::int64_t layer, std::string_view part) {
-    return array_of(parameter_of(layer, part, num_types > 0));
+    return array_of(parameter_of(layer, part, num_roots > 0));
   };
   std::vector<std::string> arrays;
   std::vector<Tensor> tensors;
@@ -261,20 +263,20 @@ void export_relation_weights(Hdf5File const& file, std::filesystem::path const& 
     arrays.push_back(array);
     tensors.push_back({name, type, shape});
   };
-  if (num_types > 0 && file.contains(array_of(table_name)))
+  if (num_roots > 0 && file.contains(array_of(table_name)))
     add(array_of(table_name), table_name, file.extents(array_of(table_name)));
   for (std::int64_t l = 0; file.contains(name_of_part(l, "weight")); ++l) {
     auto const root = file.extents(name_of_part(l, "root"));
     auto const weight = file.extents(name_of_part(l, "weight"));
     Layer layer;
-    layer.num_types = num_types;
-    layer.in = root[0] / std::max<std::int64_t>(1, num_types);
+    layer.num_roots = num_roots;
+    layer.in = root[0] / std::max<std::int64_t>(1, num_roots);
     layer.out = root[1];
     layer.num_bases = num_bases;
     layer.num_relations = layer.num_bases > 0 ? file.extents(name_of_part(l, "comp"))[0]
                                               : weight[0] / std::max<std::int64_t>(1, layer.in);
     layer.num_blocks = divides(num_blocks, layer) ? num_blocks : 0;
-    for (auto const& [part, ours, ours_typed] : parts)
+    for (auto const& [part, ours, ours_of_several] : parts)
       if (auto const array = name_of_part(l, part); file.contains(array))
         add(array, fmt::format("convs.{}.{}", l, part), torch_shape_of(layer, std::string(part)));
   }

@@ -27,8 +27,7 @@ using runtime::throw_user;
 
 using Name = std::pair<std::string_view, std::string_view>;
 
-/// Names of parameters, with * for the number of the layer: of GCNConv, of SAGEConv, of GraphConv, of GINConv with an MLP, and common
-/// to all models. Our head is the second part of GIN's last perceptron.
+/// Names of parameters of some convolutions, and of all, with * for the layer. Our head is the second part of GIN's last perceptron.
 constexpr std::array<Name, 2> names_of_gcn{
     {{"layer*.weight", "convs.*.lin.weight"}, {"layer*.bias", "convs.*.bias"}}};
 constexpr std::array<Name, 3> names_of_sage{{{"layer*.weight", "convs.*.lin_l.weight"},
@@ -363,14 +362,15 @@ void export_weights(runtime::Communicator const& comm, std::filesystem::path con
     auto const has = [&](std::string const& parameter) { return file.contains(array_of(parameter)); };
     auto const model = recorded_model(file, weights).value_or(model_of(has));
     auto const jump = file.contains_attribute("/", "jump") ? file.read_text("/", "jump") : "none";
-    auto const part = has("layer0.attention") ? "layers of attention" : "outputs that jump, --jump " + jump;
     if (has("layer0.attention") || jump != "none")
       throw_user("{} has {}, which are not exported so far: h5py reads the weights as they are",
-                 weights.string(), part);
-    if (model == Model::rgcn) return export_relation_weights(file, weights, metadata_of(file), output);
+                 weights.string(),
+                 has("layer0.attention") ? "layers of attention" : "outputs that jump, --jump " + jump);
+    if (traits_of(model, Aggregator::mean).has_relations)
+      return export_relation_weights(file, weights, metadata_of(file), output);
     if (std::ranges::find(models_with_names, model) == models_with_names.end())
       throw_user("{}: weights of --model {} have no names of PyTorch Geometric here: export-weights takes "
-                 "those of gcn, sage, graphconv, gin and rgcn",
+                 "those of gcn, sage, graphconv, gin, rgcn and rsage",
                  weights.string(), name_of(model));
     TorchNames const names{model, num_layers_of(has), norm_of(has)};
     auto const parameters = parameters_in(file, weights, names);

@@ -6,6 +6,7 @@
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace orthant::models {
@@ -33,7 +34,8 @@ pmm::TypedEntries entries_of(graph::CsrBlock block, std::int64_t num_relations) 
 /// Adds self relation s = 0, 1, .. to the vertices of the type self_types[s], as relation R + s.
 pmm::TypedEntries with_selves(pmm::TypedEntries const& given, graph::StoreFacts const& facts,
                               std::vector<std::int64_t> const& self_types, OwnPlaces const& places) {
-  std::vector<std::vector<std::uint16_t>> selves(static_cast<std::size_t>(facts.num_types()));
+  std::vector<std::vector<std::uint16_t>> selves(
+      static_cast<std::size_t>(std::max<std::int64_t>(1, facts.num_types())));
   for (std::size_t s = 0; s < self_types.size(); ++s)
     selves[static_cast<std::size_t>(self_types[s])].push_back(
         static_cast<std::uint16_t>(given.num_relations + static_cast<std::int64_t>(s)));

@@ -12,7 +12,8 @@ namespace {
 
 /// In the order of the enumeration.
 constexpr std::array<std::string_view, num_built_in_models> names{
-    "gcn", "sage", "graphconv", "tag", "gin", "sgc", "appnp", "gcnii", "gat", "gatv2", "transformer", "rgcn"};
+    "gcn",   "sage", "graphconv", "tag",         "gin",  "sgc",  "appnp",
+    "gcnii", "gat",  "gatv2",     "transformer", "rgcn", "rsage"};
 
 } // namespace
 
@@ -83,6 +84,11 @@ ModelTraits traits_of(Model model, Aggregator aggregator) {
   case Model::rgcn:
     return {.has_self_weights = true,
             .has_relations = true,
+            .graph_operator = graph::GraphOperator{Normalization::none, graph::SelfLoops::as_given}};
+  case Model::rsage:
+    return {.has_self_weights = true,
+            .has_relations = true,
+            .has_relation_roots = true,
             .graph_operator = graph::GraphOperator{Normalization::none, graph::SelfLoops::as_given}};
   case Model::sage:
   case Model::graphconv:

@@ -58,10 +58,11 @@ enum class Model : std::uint8_t {
   gat,
   gatv2,
   transformer,
-  rgcn
+  rgcn,
+  rsage
 };
 /// The number of models above. Registered convolutions have the values after them.
-inline constexpr auto num_built_in_models = static_cast<std::size_t>(Model::rgcn) + 1;
+inline constexpr auto num_built_in_models = static_cast<std::size_t>(Model::rsage) + 1;
 
 /// How GraphSAGE and GraphConv combine the features of neighbors.
 enum class Aggregator : std::uint8_t { mean, sum, max };
@@ -77,15 +78,16 @@ enum class Aggregator : std::uint8_t { mean, sum, max };
 [[nodiscard]] std::string_view name_of(Aggregator aggregator);
 
 struct ModelTraits {
-  bool has_self_weights = false;  // W' of each layer
-  bool has_self_scales = false;   // epsilon of each layer
-  bool has_perceptrons = false;   // W'' of each layer; without a jump it is the head in the last layer
-  bool has_propagations = false;  // K products by A^ without weights, after dense layers
-  bool has_teleport = false;      // alpha H0
-  bool takes_maximum = false;     // over neighbors, in place of A^ F
-  bool has_powers = false;        // of A^, up to K, each with a weight of its own; schedule `rows`
-  bool has_relations = false;     // a weight for each relation of the graph
-  bool has_identity_maps = false; // (1 - beta) I + beta W, after a dense layer; with a head
+  bool has_self_weights = false;   // W' of each layer
+  bool has_self_scales = false;    // epsilon of each layer
+  bool has_perceptrons = false;    // W'' of each layer; without a jump it is the head in the last layer
+  bool has_propagations = false;   // K products by A^ without weights, after dense layers
+  bool has_teleport = false;       // alpha H0
+  bool takes_maximum = false;      // over neighbors, in place of A^ F
+  bool has_powers = false;         // of A^, up to K, each with a weight of its own; schedule `rows`
+  bool has_relations = false;      // a weight for each relation of the graph
+  bool has_relation_roots = false; // and a W' and a bias for each; else one, or one for each type of vertices
+  bool has_identity_maps = false;  // (1 - beta) I + beta W, after a dense layer; with a head
   std::optional<graph::GraphOperator> graph_operator{}; // nullopt: the operator of the store or of the user
   std::optional<AttentionKind> attention{};             // weights of neighbors; schedule `rows`
   std::shared_ptr<Convolution const> own{};             // a registered convolution

@@ -44,6 +44,23 @@ void choose_operator(NetworkSettings& settings, std::string_view normalize, std:
   if (self_loops != "auto") settings.self_loops = graph::parse_self_loops(self_loops);
 }
 
+namespace {
+
+/// Types of the vertices of self relations (RelationShape): one relation for each relation and the type of its targets, or one for each
+/// type; none if all vertices share a weight.
+std::vector<std::int64_t> self_types_of(graph::StoreFacts const& facts, ModelTraits const& traits) {
+  std::vector<std::int64_t> types;
+  if (traits.has_relation_roots)
+    for (std::int64_t r = 0; r < facts.num_relations(); ++r)
+      types.push_back(facts.num_types() > 0 ? facts.relation_ends[static_cast<std::size_t>(r)].target : 0);
+  else if (facts.num_types() > 1)
+    for (std::int64_t t = 0; t < facts.num_types(); ++t)
+      types.push_back(t);
+  return types;
+}
+
+} // namespace
+
 void use_operator(graph::GraphStore& store, NetworkSettings& settings) {
   auto const stored = store.facts().graph_operator();
   auto const normalization = settings.normalization.value_or(stored.normalization);
@@ -58,7 +75,7 @@ void use_operator(graph::GraphStore& store, NetworkSettings& settings) {
   settings.normalization = normalization;
   settings.self_loops = self_loops;
   auto const& facts = store.facts();
-  settings.num_types = facts.num_types();
+  settings.num_roots = traits.has_relations ? std::ssize(self_types_of(facts, traits)) : 0;
   if (!facts.has_bare_types() || settings.trains_features) return;
   settings.trains_features = true;
   settings.num_fixed_rows = 0;
@@ -123,17 +140,6 @@ void set_kinds(NetworkShape& shape, ModelTraits const& traits, NetworkSettings c
 
 } // namespace
 
-namespace {
-
-/// A relation from every vertex to itself for each type of vertices; none if all vertices are alike.
-std::vector<std::int64_t> self_types_of(graph::StoreFacts const& facts) {
-  std::vector<std::int64_t> types(facts.num_types() > 1 ? static_cast<std::size_t>(facts.num_types()) : 0);
-  std::iota(types.begin(), types.end(), std::int64_t{0});
-  return types;
-}
-
-} // namespace
-
 NetworkShape shape_of(graph::StoreFacts const& facts, NetworkSettings const& settings) {
   ORTHANT_REQUIRE(settings.num_layers() > 0, "a GCN needs a layer");
   NetworkShape shape;
@@ -159,8 +165,8 @@ NetworkShape shape_of(graph::StoreFacts const& facts, NetworkSettings const& set
   shape.num_powers = traits.has_powers ? settings.num_propagations : 0;
   shape.own = traits.own;
   if (traits.has_relations)
-    shape.relations = {facts.num_relations(), settings.num_bases, settings.num_blocks, self_types_of(facts),
-                       settings.has_bias};
+    shape.relations = {facts.num_relations(), settings.num_bases, settings.num_blocks,
+                       self_types_of(facts, traits), settings.has_bias};
   if (traits.attention)
     shape.attention = AttentionShape{*traits.attention, settings.num_heads, settings.num_output_heads};
   shape.has_sparse_features = facts.feature_kind == graph::FeatureKind::sparse;
@@ -223,8 +229,10 @@ void require_jump(NetworkSettings const& settings) {
 void require_relations(graph::StoreFacts const& facts, NetworkSettings const& settings) {
   if (!traits_of(settings.model, settings.aggregator).has_relations) return;
   if (facts.num_relations() == 0)
-    runtime::throw_user("--model rgcn needs a graph with relations, which partition makes of triples: give "
-                        "another --model, or partition triples");
+    runtime::throw_user(
+        "--model {} needs a graph with relations, which partition makes of triples and of folders of "
+        "several types: give another --model, or partition such a graph",
+        name_of(settings.model));
   if (settings.num_bases > 0 && settings.num_blocks > 0)
     runtime::throw_user(
         "--bases and --blocks are two ways to share the weights of relations: leave one of them out");
@@ -233,7 +241,8 @@ void require_relations(graph::StoreFacts const& facts, NetworkSettings const& se
         "--bases {} for {} relations shares nothing: give fewer, or 0 for a weight per relation",
         settings.num_bases, facts.num_relations());
   if (settings.edge_dropout > 0)
-    runtime::throw_user("--edge-dropout is not built for --model rgcn so far: leave it out");
+    runtime::throw_user("--edge-dropout is not built for --model {} so far: leave it out",
+                        name_of(settings.model));
   if (predicts_links(settings))
     runtime::throw_user("--task links knows no relations so far: give another --model");
 }

@@ -43,7 +43,7 @@ struct NetworkSettings {
   bool trains_features = false;
   /// Rows of trained features that keep their values; the others are a table for vertices without features. nullopt: all rows are trained.
   std::optional<std::int64_t> num_fixed_rows{};
-  std::int64_t num_types = 0; // of vertices
+  std::int64_t num_roots = 0; // of relations or types, each with a W' and a bias; 0: one for all vertices
   FeatureNorm feature_norm = FeatureNorm::none;
   std::optional<graph::Normalization> normalization{}; // nullopt: the store's
   std::optional<graph::SelfLoops> self_loops{};        // nullopt: the model's default, or the store's
