@@ -145,6 +145,19 @@ TEST_F(BadInput, MatrixMarketThatIsNoGraph) {
   EXPECT_THAT(told("%%MatrixMarket matrix coordinate real general\n3 3 1\n1 2 nan\n"), HasSubstr("m.mtx:3"));
 }
 
+TEST_F(BadInput, MatrixMarketThatIsDamagedIsReadOrRefused) {
+  std::string const text =
+      "%%MatrixMarket matrix coordinate real skew-symmetric\n% c\n4 4 3\n2 1 1.5D+03\n3 1 -2\n4 3 .5\n";
+  int num_refused = 0;
+  for (std::uint64_t i = 0; i < 200; ++i) {
+    folder_.write("m.mtx", mutant(text, i));
+    auto const told = message_of("m.mtx");
+    EXPECT_THAT(told, ::testing::AnyOf("accepted", HasSubstr("m.mtx")));
+    num_refused += told != "accepted" ? 1 : 0;
+  }
+  EXPECT_GT(num_refused, 50);
+}
+
 TEST_F(BadInput, TextOfTwoOrFourBytesPerCharacter) {
   auto const wide = [](std::string const& text, std::string const& mark, std::size_t before,
                        std::size_t after) {
