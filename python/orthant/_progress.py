@@ -5,7 +5,7 @@ import os
 import sys
 from typing import Any, Dict, Optional
 
-_SCORES = ("val_acc", "val_roc_auc", "val_loss")
+_SCORES = ("val_acc", "val_roc_auc", "val_r2", "val_loss")
 
 
 class Progress:

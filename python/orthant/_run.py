@@ -145,7 +145,7 @@ class Run:
         metrics = self.metrics
         unit = "epoch" if "epoch" in metrics else "step"
         panels = [panel for panel in (("loss", ("loss", "val_loss", "test_loss")),
-                                      ("accuracy", ("train_acc", "val_acc", "test_acc")))
+                                      ("accuracy", ("train_acc", "val_acc", "test_acc")), ("R2", ("train_r2", "val_r2", "test_r2")))
                   if any(name in metrics for name in panel[1])]
         figure, axes = pyplot.subplots(1, max(len(panels), 1), figsize=(5 * max(len(panels), 1), 3.5), squeeze=False)
         for axis, (title, names) in zip(axes[0], panels):
@@ -179,7 +179,7 @@ class Run:
             return f"<Run of {self.folder}: no epochs>"
         unit = "epoch" if "epoch" in metrics else "step"
         words = [f"{unit} {int(metrics[unit][-1])}"]
-        for name in ("loss", "val_acc", "test_acc", "val_loss"):
+        for name in ("loss", "val_acc", "test_acc", "val_r2", "test_r2", "val_loss"):
             known = metrics[name][~np.isnan(metrics[name])] if name in metrics else np.empty(0)
             words += [f"{name} {known[-1]:.4g}"] if known.size else []
         words += [f"best {unit} {result['best_' + unit]}"] if result.get("best_" + unit) else []

@@ -19,6 +19,7 @@ class AssembledSource final : public GraphSource {
     facts_.features_have_remainders = parts_.features.have_remainders;
     facts_.label_kind = parts_.labels.kind;
     facts_.num_classes = parts_.labels.num_classes;
+    facts_.class_names = parts_.labels.names;
     facts_.has_split = static_cast<bool>(parts_.split.read);
     facts_.num_splits = facts_.has_split ? parts_.split.count : 0;
     facts_.split_name = parts_.split.name;

@@ -42,8 +42,8 @@ struct Edge {
 
 enum class FeatureKind : std::uint8_t { none, dense, sparse };
 
-/// single: one class per vertex. multi: a 0/1 matrix, where a vertex may have several classes.
-enum class LabelKind : std::uint8_t { none, single, multi };
+/// single: one class per vertex. multi: a 0/1 matrix, where a vertex may have several classes. real: targets of regression.
+enum class LabelKind : std::uint8_t { none, single, multi, real };
 
 /// A type of vertices. Their original ids are contiguous: those of the first type, of the second, ..
 struct VertexType {
@@ -68,7 +68,8 @@ struct GraphFacts {
   std::int64_t num_features = 0;
   bool features_have_remainders = false; // dense features in fp64
   LabelKind label_kind = LabelKind::none;
-  std::int64_t num_classes = 0;
+  std::int64_t num_classes = 0;         // LabelKind::real: number of targets of a vertex
+  std::vector<std::string> class_names; // in the order of their numbers; empty if classes are only numbers
   bool has_split = false;
   std::int64_t num_splits = 0;
   std::string split_name;             // "public", "time", "random", ..; empty without a split
@@ -130,6 +131,7 @@ struct LabelBatch {
   Range rows;
   std::vector<std::int64_t> classes;  // [rows.size()], -1 = none; LabelKind::single
   std::vector<std::int8_t> indicator; // [rows.size() x C], 1, 0 or -1 = unknown; LabelKind::multi
+  std::vector<double> targets;        // [rows.size() x C], nan = none; LabelKind::real
 };
 
 /// This rank's share of the three lists of vertices, in any order. A vertex may be in at most one list, and only once; code that builds
@@ -222,6 +224,7 @@ struct LabelPart {
   LabelKind kind = LabelKind::none;
   std::int64_t num_classes = 0;
   std::function<std::unique_ptr<LabelStream>(std::int64_t batch_rows)> open;
+  std::vector<std::string> names{}; // as in GraphFacts
 };
 
 struct SplitPart {
@@ -269,6 +272,7 @@ class EmptyStream final : public BatchStream<Batch> {
 inline constexpr std::int64_t most_vertices = std::int64_t{1} << 40; // 1.1e12
 inline constexpr std::int64_t most_edges = std::int64_t{1} << 44;    // number of listed edges
 inline constexpr std::int64_t most_relations = 65'535;               // 16-bit numbers
+inline constexpr std::int64_t most_class_names = 65'536;             // which every rank holds
 inline constexpr std::int64_t most_splits = 1'000; // whose sizes are among the facts of a store
 inline constexpr std::int64_t most_vertex_types = 1000;
 /// Number of classes and of feature columns, which are 32-bit numbers in the store.

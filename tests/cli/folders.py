@@ -180,7 +180,6 @@ def wrong(_):
         ({"edge_index.npy": npy("<i8", (len(EDGES), 2), lists(EDGES))}, r"edge_index\.npy: shape \[13, 2\]; \[2, edges\]"),
         ({"edge_index.npy": npy("<f4", (2, len(EDGES)), [0.0] * (2 * len(EDGES)))}, r"type '<f4'; vertex ids are integers"),
         ({"x.npy": npy("<f4", (COUNT,), [0.0] * COUNT)}, r"x\.npy: shape \[10\]; \[vertices, features\]"),
-        ({"y.npy": npy("<f4", (COUNT,), [0.5] * COUNT)}, r"y\.npy: label 0\.5 at element 0"),
         ({"y.npy": npy("<i8", (COUNT + 1,), [0] * (COUNT + 1))}, r"x\.npy says 10 vertices, but .*y\.npy says 11"),
         ({"edge_attr.npy": npy("<f4", (5,), [0.0] * 5)}, r"edge_attr\.npy: shape \[5\]; \[13\], one weight an edge"),
     ]

@@ -370,7 +370,7 @@ def mistakes(ranks):
                 (few + ["--label-smoothing", "1"], r"--label-smoothing"),
                 (few + ["--label-smoothing", "-0.1"], r"--label-smoothing"),
                 (few + ["--focal-gamma", "1"], r"--focal-gamma is for --loss focal"),
-                (few + ["--loss", "hinge"], r"'hinge' is none of cross-entropy, binary, focal"),
+                (few + ["--loss", "hinge"], r"'hinge' is none of auto, cross-entropy, binary, focal, mse, mae, huber"),
                 (few + ["--patience", "-1"], r"at least 0"),
                 (few + ["--eval-every", "0", "--roc-auc"], r"--roc-auc is what evaluations find, and --eval-every 0 has none")):
             expect_mistake(ranks, arguments, pattern)

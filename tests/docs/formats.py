@@ -61,6 +61,12 @@ def write_splits(folder):
                   [int((v // 2 + split) % 3 == part) for v in range(count) for split in range(columns)])
 
 
+def write_targets(folder):
+    """The same ring with targets of regression."""
+    write_splits(folder)
+    write_npy(os.path.join(folder, "y.npy"), (12,), "d", [v / 4 for v in range(12)])
+
+
 def metrics(_):
     page = rows_of("metrics.md")
     with tempfile.TemporaryDirectory() as scratch:
@@ -89,6 +95,10 @@ def metrics(_):
         write_splits(at("masks"))
         expect_success(1, ["partition", "--input", at("masks"), "-o", at("masks.h5")])
         run(1, ["train", "--graph", at("masks.h5"), *FEW, "--split", "all"])
+        write_targets(at("targets"))
+        expect_success(1, ["partition", "--input", at("targets"), "-o", at("targets.h5")])
+        run(1, ["train", "--graph", at("targets.h5"), *FEW, "--save-weights", at("targets-w.h5")])
+        run(1, ["evaluate", "--graph", at("targets.h5"), "--weights", at("targets-w.h5")])
         run(2, ["evaluate", "--graph", store, "--weights", weights])
         links = ["--task", "links", "--graph", at("l.h5")]
         expect_success(1, ["partition", "--input", graph, "-o", at("l.h5"), "--edge-split", "0.1,0.1"])
@@ -250,11 +260,11 @@ def predictions(_):
         expect_success(1, ["train", "--graph", at("g.h5"), *FEW, "--save-weights", at("w.h5")])
         evaluate = ["evaluate", "--graph", at("g.h5"), "--weights", at("w.h5"), "--force", "--predictions"]
         expect_success(2, evaluate + [at("p.h5"), "--probabilities", "--embeddings", "1"])
-        require_same(arrays(at("p.h5")), page["FILE.h5"], "arrays")
+        require_same({*arrays(at("p.h5")), "/class_names/offsets", "/class_names/text"}, page["FILE.h5"], "arrays")
         expect_success(2, evaluate + [at("p.csv"), "--probabilities", "--embeddings", "1"])
         with open(at("p.csv"), encoding="utf-8", newline="") as file:
             columns = next(csv.reader(file))
-        require_same({re.sub(r"^([pec])\d+$", r"\1J", name) for name in columns} | {"cJ", "name"}, page["FILE.csv"], "columns")
+        require_same({re.sub(r"^([pec])\d+$", r"\1J", name) for name in columns} | {"cJ", "yJ", "name"}, page["FILE.csv"], "columns")
         for arguments, shape in (([], (60,)), (["--probabilities"], (60, 2)), (["--embeddings", "0"], (60, 8))):
             expect_success(2, evaluate + [at("p.npy"), *arguments])
             check(read_npy(at("p.npy"))[0] == shape, f"shape {read_npy(at('p.npy'))[0]}")
@@ -282,6 +292,7 @@ def store(_):
             file.write("a r b\nb s a\n")
         write_npy(at("typed/x.npy"), (2, 1), "d", [0.1, 0.2])  # no fp32 numbers
         write_splits(at("masks"))
+        write_npy(at("masks/y.npy"), (12,), "q", [10, 20] * 6)  # names
         write_types(at("types"))
         jobs = [["--input", at("types")], ["--input", at("masks")], ["--input", at("graph")], ["--input", at("graph"), "--edge-split", "0.2,0.2"], ["--input", at("typed")], ["--input", at("weighted.txt"), "--directed", "--random-labels", "2", "--random-split", "0.5,0.2,0.3"]]
         written, facts, named = set(), set(), set()

@@ -79,8 +79,10 @@ def require_counts(text, ours):
         return None
     problems = [wanted(r"vertices +(\d+)", [ours.num_vertices])]
     if ours.labels is not None:
-        known = [label for label in ours.labels if (label != -1 if isinstance(label, int) else set(label) != {-1})]
-        problems.append(wanted(r"(\d+) classes, (\d+) vertices labelled", [ours.num_classes, len(known)]))
+        none = {None} if ours.has_targets else {-1}
+        known = [label for label in ours.labels if (label != -1 if isinstance(label, int) else set(label) != none)]
+        kind = "targets of regression" if ours.has_targets else "classes"
+        problems.append(wanted(rf"(\d+) {kind}, (\d+) vertices labelled", [ours.num_classes, len(known)]))
     if ours.split is not None:
         problems.append(wanted(r"train (\d+), valid (\d+), test (\d+)", [len(part) for part in ours.split]))
     return next((problem for problem in problems if problem), None)

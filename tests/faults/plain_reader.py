@@ -22,7 +22,8 @@ class Graph:
     is_weighted: bool = False
     features: list = None  # rows of {column: value}
     num_features: int = 0
-    labels: list = None  # a class or -1 each, or rows of 1, 0, -1
+    labels: list = None  # a class or -1 each, or rows of 1, 0, -1, or of targets or None
+    has_targets: bool = False
     num_classes: int = 0
     split: list = None  # three sets
 
@@ -97,10 +98,17 @@ class Reader:
         self.graph.num_classes = max(self.graph.labels, default=-1) + 1
 
     def add_label_array(self, array):
-        _, shape, values = array
+        kind, shape, values = array
         require(len(shape) in (1, 2), "shape of labels")
         width = shape[1] if len(shape) == 2 else 1
         require(width > 0, "labels without columns")
+        if kind[1] == "f" and any(math.isfinite(value) and value != value // 1 for value in values):  # targets of regression
+            require("num_classes" not in self.meta or self.meta["num_classes"] == 0, "classes")
+            require(not any(map(math.isinf, values)), "targets")
+            self.vertex_counts.append(shape[0])
+            self.graph.labels = [[None if math.isnan(value) else value for value in values[i * width:(i + 1) * width]] for i in range(shape[0])]
+            self.graph.num_classes, self.graph.has_targets = width, True
+            return
         self.add_labels([values[i * width:(i + 1) * width] for i in range(shape[0])])
 
     def finish(self):
@@ -118,7 +126,12 @@ class Reader:
         require(set(self.edge_counts) <= {len(graph.edges)}, f"counts of edges {self.edge_counts}")
         graph.num_vertices = self.vertex_counts[0]
         require(0 <= min(ids) and max(ids) < graph.num_vertices, "ids")
-        if graph.labels is not None:
+        if graph.labels is not None and not graph.has_targets:
+            if not meta.get("num_classes") and graph.labels and isinstance(graph.labels[0], int):
+                numbers = sorted({label for label in graph.labels if label >= 0})
+                if numbers and numbers[-1] >= 10 and 2 * len(numbers) < numbers[-1] + 1:  # names of classes
+                    graph.labels = [numbers.index(label) if label >= 0 else -1 for label in graph.labels]
+                    graph.num_classes = len(numbers)
             if "num_classes" in meta:
                 require(type(meta["num_classes"]) is int and graph.num_classes <= meta["num_classes"], "num_classes")
                 is_multi = graph.labels and isinstance(graph.labels[0], list)

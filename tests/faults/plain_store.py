@@ -173,7 +173,7 @@ class Store:
             entries = self.matrix("/features/sparse", n, facts["num_features"])
             require(len(entries) == facts["num_feature_entries"], "number of entries of the features")
         kind, classes = facts["label_kind"], facts["num_classes"]
-        require(kind in ("none", "single", "multi"), "label_kind")
+        require(kind in ("none", "single", "multi", "real"), "label_kind")
         by_vertex = []
         for order in self.orders:
             columns = []

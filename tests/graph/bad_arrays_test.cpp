@@ -122,6 +122,7 @@ TEST_F(BadInput, IntegersOfTheWrongKind) {
   EXPECT_THAT(message_of("b"), HasSubstr("edge_index.npy: type '|b1'; vertex ids are integers"));
   write_npy("f");
   write_array<double>("f/labels.npy", "<f8", {4}, {0, 1 - 1e-12, 0, 1}); // 1 as a float
+  folder_.write("f/meta.json", R"({"num_classes": 2})");
   EXPECT_THAT(message_of("f"), HasSubstr("labels.npy: label 0.999999999999 at element 1"));
 }
 

@@ -81,7 +81,7 @@ TEST_F(BadInput, FeaturesThatAreNotFinite) {
 
 TEST_F(BadInput, LabelsOutOfRange) {
   write_ogb("g");
-  folder_.write("g/raw/node-label.csv.gz", "0\n1\n9\n0\n1\n");
+  folder_.write("g/raw/node-label.csv.gz", "0\n1\n9\n0\n1\n"); // from 10 on they would be names
   EXPECT_THAT(message_of("g"), HasSubstr("node-label.csv.gz:3: label 9 is out of range"));
   folder_.write("g/raw/node-label.csv.gz", "0\n-2\n1\n0\n1\n");
   EXPECT_THAT(message_of("g"), HasSubstr("node-label.csv.gz:2: label -2 is out of range"));
@@ -97,7 +97,8 @@ TEST_F(BadInput, LabelsOutOfRange) {
   write_npy("n");
   write_array<std::int64_t>("n/labels.npy", "<i8", {4}, {0, 1, -2, 1});
   EXPECT_THAT(message_of("n"), HasSubstr("labels.npy: label -2 at element 2 (byte 144) is out of range"));
-  write_array<float>("n/labels.npy", "<f4", {4}, {0, 1.5f, 0, 1});
+  write_array<float>("n/labels.npy", "<f4", {4}, {0, 1.5f, 0, 1}); // targets, unless classes are counted
+  folder_.write("n/meta.json", R"({"num_classes": 2})");
   EXPECT_THAT(message_of("n"), HasSubstr("labels.npy: label 1.5 at element 1"));
   write_ogb("u");
   folder_.write("u/raw/node-label.csv.gz", "nan\nnan\nnan\nnan\nnan\n");

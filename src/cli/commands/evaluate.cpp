@@ -70,7 +70,8 @@ struct EvaluateOptions : TrainOptions {
 };
 
 /// Options of train that evaluate uses: options of the evaluation, then options of the network, which must match the weights.
-constexpr std::array<std::string_view, 36> used_by_evaluate{"graph",
+constexpr std::array<std::string_view, 37> used_by_evaluate{"loss",
+                                                            "graph",
                                                             "split",
                                                             "dataset",
                                                             "seed",
@@ -107,8 +108,8 @@ constexpr std::array<std::string_view, 36> used_by_evaluate{"graph",
                                                             "force-memory",
                                                             "feature-norm"};
 
-/// Network of the weights as options of train.
-models::Architecture network_of(models::WeightsFacts const& weights) {
+/// Network of the weights as options of train. `task`: value of --task; of vertices, weights do not record which.
+models::Architecture network_of(models::WeightsFacts const& weights, std::string const& task) {
   auto const settings = models::settings_of(weights);
   auto parts = models::architecture_of(settings);
   for (auto& [part, value] : parts)
@@ -124,7 +125,7 @@ models::Architecture network_of(models::WeightsFacts const& weights) {
   if (models::predicts_links(settings))
     parts.emplace_back("embedding", fmt::format("{}", settings.embedding_width));
   else
-    parts.emplace_back("task", "nodes");
+    parts.emplace_back("task", task == "links" ? "nodes" : task);
   return parts;
 }
 
@@ -140,7 +141,8 @@ void require_same_network(Context& context, models::WeightsFacts const& weights,
   trained.input_projection = settings.projected_width > 0;
   trained.task = models::predicts_links(settings) ? "links" : "nodes";
   trained.decoder = settings.decoder_width > 0 ? "mlp" : "dot";
-  require_given_network(context, options.weights, network_of(weights), options_without_meaning(trained));
+  require_given_network(context, options.weights, network_of(weights, options.task),
+                        options_without_meaning(trained));
   settle_idle_options(context, trained);
   options.normalize = trained.normalize;
   options.self_loops = trained.self_loops;
@@ -215,6 +217,8 @@ void report(Context& context, models::Scores const& scores) {
   record["val_loss"] = scores[1].loss;
   record["test_loss"] = scores[2].loss;
   context.metrics.write("evaluate", record);
+  if (merit_of(scores) == Merit::r2)
+    return say(context, "{}", regression_table({{"these weights", &scores}}));
   if (!context.world().is_root()) return;
   // 39 characters per line, for narrow terminals.
   std::string text;
@@ -244,6 +248,10 @@ void evaluate(EvaluateOptions options, Context& context) {
   require_fitting_widths(weights, store, options.weights);
   require_same_network(context, weights, options);
   require_layer(weights, options);
+  auto const is_real = !weights.predicts_links && store.facts().label_kind == graph::LabelKind::real;
+  if (is_real && options.probabilities)
+    runtime::throw_user("--probabilities are of classes, and {} has targets of regression: leave it out",
+                        store.name());
   require_outputs_of_links(weights, options);
   auto settings = model_of(weights, options);
   settings.keeps_outputs = options.embeddings.has_value();
@@ -269,7 +277,9 @@ void evaluate(EvaluateOptions options, Context& context) {
                       settings.seed);
     if (settings.decoder_width > 0) link_loss->use_decoder(model.shared_parameters()->decoder());
   } else {
-    loss.emplace(models::make_vertex_loss<T>(grid, store, model.plan().logits()));
+    models::VertexLossSettings of_loss;
+    if (is_real) of_loss.function = models::parse_loss_function(options.loss);
+    loss.emplace(models::make_vertex_loss<T>(grid, store, model.plan().logits(), of_loss));
   }
   models::load_weights(grid, options.weights, model.parameters());
   runtime::PhaseTimes phases;
@@ -284,7 +294,7 @@ void evaluate(EvaluateOptions options, Context& context) {
         options.embeddings ? &model.output_of_layer(static_cast<std::size_t>(*options.embeddings)) : nullptr;
     models::write_predictions(grid, store, logits, options.probabilities, embeddings, options.predictions);
   }
-  if (loss) models::judge_by_areas<T>(grid, store, logits.placement())(logits, scores);
+  if (loss && !is_real) models::judge_by_areas<T>(grid, store, logits.placement())(logits, scores);
   report(context, scores);
 }
 

@@ -89,14 +89,10 @@ std::string describe_relations(graph::StoreFacts const& facts) {
 }
 
 std::string describe_splits(graph::StoreFacts const& facts) {
-  constexpr std::int64_t most_shown = 20;
   auto text = fmt::format("splits      {}; the line above is split 0\n", facts.num_splits());
-  for (std::int64_t number = 1; number < std::min(facts.num_splits(), most_shown); ++number) {
-    auto const& [train, valid, test] = facts.sizes_of_splits[static_cast<std::size_t>(number)];
-    text += fmt::format("  {:>5}  train {}, valid {}, test {}\n", number, train, valid, test);
-  }
-  if (facts.num_splits() > most_shown)
-    text += fmt::format("  and {} more\n", facts.num_splits() - most_shown);
+  auto const& sizes = facts.sizes_of_splits;
+  for (std::size_t k = 1; k < sizes.size(); ++k)
+    text += fmt::format("  {:>5}  train {}, valid {}, test {}\n", k, sizes[k][0], sizes[k][1], sizes[k][2]);
   return text;
 }
 
@@ -125,12 +121,15 @@ std::string describe(graph::StoreFacts const& facts) {
                    facts.features_have_values ? "" : ", all 1");
   fmt::format_to(out, "\nlabels      {}", graph::name_of(facts.label_kind));
   if (facts.label_kind != graph::LabelKind::none)
-    fmt::format_to(out, ", {} classes, {} vertices labelled", facts.num_classes, facts.num_labelled);
+    fmt::format_to(out, ", {} {}, {} vertices labelled", facts.num_classes,
+                   facts.label_kind == graph::LabelKind::real ? "targets of regression" : "classes",
+                   facts.num_labelled);
+  if (facts.has_class_names()) text += "\nclasses     " + graph::some_of(facts.class_names);
   if (facts.has_split)
     fmt::format_to(out, "\nsplit       {}: train {}, valid {}, test {}\n", facts.split_name,
                    facts.split_sizes[0], facts.split_sizes[1], facts.split_sizes[2]);
   else
-    fmt::format_to(out, "\nsplit       none\n");
+    text += "\nsplit       none\n";
   if (facts.num_splits() > 1) text += describe_splits(facts);
   if (facts.has_links())
     fmt::format_to(out, "links       held out: valid {}, test {}, and as many negatives of each\n",
@@ -222,12 +221,13 @@ std::string describe_weights(std::string const& path, models::WeightsFacts const
 /// Position of a training in epochs, and its best epoch.
 std::string describe_epochs(models::TrainProgress const& progress) {
   auto const of_split = [](models::Scores const& scores, graph::Split split) {
-    return scores[static_cast<std::size_t>(split)].accuracy();
+    return scores[static_cast<std::size_t>(split)].merit();
   };
   auto text = fmt::format("next        epoch {}, step {}; the last whole epoch had the loss {:.6f}\n",
                           progress.epoch, progress.step + 1, progress.last_loss);
   if (progress.best.epoch > 0)
-    text += fmt::format("best        epoch {}, accuracy valid {:.4f}, test {:.4f}\n", progress.best.epoch,
+    text += fmt::format("best        epoch {}, {} valid {:.4f}, test {:.4f}\n", progress.best.epoch,
+                        progress.best.scores[0].is_of_numbers ? "R2" : "accuracy",
                         of_split(progress.best.scores, graph::Split::valid),
                         of_split(progress.best.scores, graph::Split::test));
   return text;

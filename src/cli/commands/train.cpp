@@ -5,6 +5,7 @@
 #include "cli/commands/subcommands.hpp"
 #include "cli/training/checkpoints.hpp"
 #include "cli/training/idle_options.hpp"
+#include "cli/training/scores_text.hpp"
 #include "cli/training/train_modes.hpp"
 #include "cli/training/train_settings.hpp"
 
@@ -55,7 +56,7 @@ Spread spread_of(std::vector<double> const& numbers) {
   return spread;
 }
 
-/// Reports mean and deviation over the seeds and splits: accuracies (areas under the ROC curve for links) of the last epoch, and of the best one by
+/// Reports mean and deviation over the seeds and splits: accuracies (areas under the ROC curve for links, R2 for regression) of the last epoch, and of the best one by
 /// --monitor.
 void report_spread(Context& context, TrainOptions const& options, std::int64_t num_splits,
                    std::vector<models::TrainProgress> const& seeds) {
@@ -66,8 +67,8 @@ void report_spread(Context& context, TrainOptions const& options, std::int64_t n
   if (options.seeds > 1) counts += fmt::format("{}{} seeds", counts.empty() ? "" : " of ", options.seeds);
   say(context, "\n{}, mean and deviation\n", counts);
   auto const is_of_links = options.task == "links";
-  say(context, "{:<12}{:>18}{:>18}{:>18}\n", is_of_links ? "ROC-AUC" : "accuracy", is_of_links ? "" : "train",
-      "valid", "test");
+  say(context, "{:<12}{:>18}{:>18}{:>18}\n", name_of(merit_of(*seeds.front().last)),
+      is_of_links ? "" : "train", "valid", "test");
   auto const has_best = std::ranges::all_of(seeds, [](models::TrainProgress const& progress) {
     return progress.best.scores[static_cast<std::size_t>(graph::Split::valid)].num_counted > 0;
   });

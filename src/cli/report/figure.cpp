@@ -243,6 +243,11 @@ std::vector<PanelFields> fields_of(std::string const& unit) {
        {{"train_acc", "train", Stroke::solid, true},
         {"val_acc", "validation", Stroke::dashed},
         {"test_acc", "test", Stroke::dotted, true}}},
+      {"R2",
+       1,
+       {{"train_r2", "train", Stroke::solid, true},
+        {"val_r2", "validation", Stroke::dashed},
+        {"test_r2", "test", Stroke::dotted, true}}},
       {"ROC-AUC, %",
        100,
        {{"val_roc_auc", "validation", Stroke::dashed}, {"test_roc_auc", "test", Stroke::dotted, true}}}};
@@ -285,6 +290,7 @@ RunState state_of(Run const& run) {
   for (auto const& [key, name] :
        {std::pair("loss", std::string("loss")), std::pair("val_loss", std::string("validation loss")),
         std::pair("val_acc", std::string("validation accuracy")),
+        std::pair("val_r2", std::string("validation R2")),
         std::pair("val_roc_auc", std::string("validation ROC-AUC")),
         std::pair("seconds", "seconds per " + run.unit),
         std::pair("tokens_per_second", std::string("tokens per second"))})

@@ -137,7 +137,11 @@ models::Identity identity_of_options(nlohmann::ordered_json const& run_record,
       auto const is_usual = (name == "monitor" && value == "accuracy") ||
                             (name == "split" && value == "0"); // older checkpoints do not record it
       auto const source = run_record.at("sources").at(name).get<std::string>();
-      identity.push_back({"--" + name, value.is_string() ? value.get<std::string>() : value.dump(),
+      auto const is_usual_loss = name == "loss" && value == "auto"; // "cross-entropy" in older checkpoints
+      identity.push_back({"--" + name,
+                          is_usual_loss       ? "cross-entropy"
+                          : value.is_string() ? value.get<std::string>()
+                                              : value.dump(),
                           group_of(name, source), is_usual || source == "default"});
     }
   return identity;

@@ -43,7 +43,7 @@ std::vector<Idle> mistakes(TrainOptions const& o) {
         {"roc-auc", "is what evaluations find, and --eval-every 0 has none: leave one of them out"});
     idle.push_back({"monitor", "compares evaluations, and --eval-every 0 has none: leave one of them out"});
   }
-  if (o.task == "nodes")
+  if (o.task != "links")
     for (auto const* const option : {"embedding", "decoder", "decoder-hidden"})
       idle.push_back({option, "is for --task links: leave it out, or give that"});
   else if (o.decoder == "dot")
@@ -168,7 +168,6 @@ bool asks_for_nothing(Context const& context, std::string_view option) {
   if (option == "prune") return value != "on";
   if (option == "monitor") return value == "accuracy";
   if (option == "split") return value == "0" || value == 0;
-  if (option == "loss") return value == "cross-entropy";
   if (option == "decoder") return value == "dot";
   if (option == "roc-auc" || option == "head") return value == false;
   if (option == "sampler") return value == "uniform";
@@ -204,7 +203,7 @@ void refuse(Context const& context, std::vector<Idle> const& idle) {
 void require_fitting_task(TrainOptions const& o) {
   if ((o.model == "rgcn" || o.model == "rsage") && o.mode == "minibatch")
     runtime::throw_user("--model {} has no mini-batches so far: leave out --mode minibatch", o.model);
-  if (o.task == "nodes") return;
+  if (o.task != "links") return;
   if (o.mode == "minibatch") models::refuse(models::Refused::link_batches, "leave one of them out");
 }
 

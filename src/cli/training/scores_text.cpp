@@ -31,6 +31,9 @@ nlohmann::ordered_json links_json(models::Scores const& scores) {
 nlohmann::ordered_json scores_json(models::Scores const& scores) {
   auto const& [train, valid, test] = scores;
   if (are_of_links(scores)) return links_json(scores);
+  if (train.is_of_numbers)
+    return {{"train_r2", train.r2},   {"val_r2", valid.r2},   {"test_r2", test.r2},
+            {"train_mae", train.mae}, {"val_mae", valid.mae}, {"test_mae", test.mae}};
   nlohmann::ordered_json record{
       {"train_acc", train.accuracy()},    {"val_acc", valid.accuracy()},    {"test_acc", test.accuracy()},
       {"train_macro_f1", train.macro_f1}, {"val_macro_f1", valid.macro_f1}, {"test_macro_f1", test.macro_f1},
@@ -64,10 +67,32 @@ std::string link_table(std::vector<std::pair<std::string, models::Scores const*>
   return text;
 }
 
-std::string monitored_text(std::string_view monitor, bool is_of_links) {
+std::string regression_table(std::vector<std::pair<std::string, models::Scores const*>> const& named_scores) {
+  auto text = fmt::format("{:<9}{:>10}{:>10}{:>10}\n", "", "train", "valid", "test");
+  for (auto const& [name, scores] : named_scores) {
+    auto const& [train, valid, test] = *scores;
+    text += name + '\n';
+    text += fmt::format("{:<9}{:>10.4f}{:>10.4f}{:>10.4f}\n", "  R2", train.r2, valid.r2, test.r2);
+    text += fmt::format("{:<9}{:>10.4g}{:>10.4g}{:>10.4g}\n", "  MAE", train.mae, valid.mae, test.mae);
+    text += fmt::format("{:<9}{:>10.4g}{:>10.4g}{:>10.4g}\n", "  loss", train.loss, valid.loss, test.loss);
+    text += fmt::format("{:<9}{:>10}{:>10}{:>10}\n", "  targets", train.num_counted, valid.num_counted,
+                        test.num_counted);
+  }
+  return text;
+}
+
+std::string_view name_of(Merit merit) {
+  return merit == Merit::roc_auc ? "ROC-AUC" : merit == Merit::r2 ? "R2" : "accuracy";
+}
+
+Merit merit_of(models::Scores const& scores) {
+  return are_of_links(scores) ? Merit::roc_auc : scores[0].is_of_numbers ? Merit::r2 : Merit::accuracy;
+}
+
+std::string monitored_text(std::string_view monitor, Merit merit) {
   if (monitor == "loss") return "loss";
-  auto const* const merit = is_of_links ? "ROC-AUC" : "accuracy";
-  return monitor == "both" ? fmt::format("{} and loss", merit) : merit;
+  if (monitor == "mae") return "MAE";
+  return fmt::format("{}{}", name_of(merit), monitor == "both" ? " and loss" : "");
 }
 
 std::string area_text(std::optional<double> area) {
@@ -78,7 +103,9 @@ std::string majority_text(models::Scores const& scores) {
   constexpr auto near = 0.01;
   auto const split = scores[2].num_counted > 0 ? graph::Split::test : graph::Split::valid;
   auto const& score = scores[static_cast<std::size_t>(split)];
-  if (score.num_counted == 0 || std::abs(score.accuracy() - score.majority_share()) > near) return {};
+  if (score.num_counted == 0 || score.is_of_numbers ||
+      std::abs(score.accuracy() - score.majority_share()) > near)
+    return {};
   return fmt::format(
       "the {} accuracy, {:.4f}, is about that of always giving the most frequent answer, {:.4f}\n",
       graph::name_of(split), score.accuracy(), score.majority_share());

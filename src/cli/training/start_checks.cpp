@@ -2,6 +2,7 @@
 #include "cli/training/start_checks.hpp"
 
 #include "cli/machine/device_memory.hpp"
+#include "cli/training/train_options.hpp"
 #include "cli/training/train_settings.hpp"
 #include "graph/checks/data_check.hpp"
 #include "graph/partition/input_summary.hpp"
@@ -112,6 +113,29 @@ graph::GraphStore make_graph_in_memory(
     runtime::require_memory(world, "a graph that each rank makes for itself", needed);
   }
   return graph::partition_in_memory(world, make_source, how);
+}
+
+void require_fitting_labels(graph::GraphStore const& store, TrainOptions const& o) {
+  auto const kind = store.facts().label_kind;
+  if (o.task == "links" || kind == graph::LabelKind::none) return;
+  auto const is_real = kind == graph::LabelKind::real;
+  auto const* const held = is_real ? "targets of regression" : "classes";
+  if (o.task == (is_real ? "classification" : "regression"))
+    runtime::throw_user("--task {}: {} has {}{}; leave it out", o.task, store.name(), held,
+                        is_real ? "" : ", and targets are numbers that are not all integers");
+  auto const is_of_numbers = [](std::string const& word) {
+    return word == "mse" || word == "mae" || word == "huber" || word == "r2";
+  };
+  auto const refuse_unless = [&](bool fits, std::string const& option) {
+    if (!fits)
+      runtime::throw_user("{} is for {}, and {} has {}: leave it out", option,
+                          is_real ? "classes" : "targets of regression", store.name(), held);
+  };
+  refuse_unless(o.loss == "auto" || is_of_numbers(o.loss) == is_real, "--loss " + o.loss);
+  refuse_unless(is_real || !is_of_numbers(o.monitor), "--monitor " + o.monitor);
+  refuse_unless(!is_real || o.class_weights == "none", "--class-weights " + o.class_weights);
+  refuse_unless(!is_real || o.label_smoothing == 0, fmt::format("--label-smoothing {}", o.label_smoothing));
+  refuse_unless(!is_real || !o.roc_auc, "--roc-auc");
 }
 
 } // namespace orthant::cli

@@ -18,6 +18,8 @@
 
 namespace orthant::cli {
 
+struct TrainOptions;
+
 template<class T>
 inline constexpr auto precision_of =
     std::is_same_v<T, float> ? graph::Precision::fp32 : graph::Precision::fp64;
@@ -71,5 +73,8 @@ class ResidentPeak {
     runtime::Communicator const& world,
     std::function<std::unique_ptr<graph::GraphSource>(runtime::Communicator const&)> const& make_source,
     graph::PartitionOptions const& how, bool is_forced);
+
+/// Throws UserError if --task, --loss or another option does not go with the labels of the store: classes, or targets of regression.
+void require_fitting_labels(graph::GraphStore const& store, TrainOptions const& options);
 
 } // namespace orthant::cli

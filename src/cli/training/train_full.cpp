@@ -173,15 +173,18 @@ graph::GraphStore open_graph_of(runtime::Communicator const& world, TrainOptions
   if (!options.graph.empty()) {
     auto store = graph::GraphStore::open(world, options.graph);
     store.use_split(split);
+    require_fitting_labels(store, options);
     return store;
   }
   if (split > 0) runtime::throw_user("--split {}: --dataset makes one split, number 0: leave it out", split);
   graph::PartitionOptions how;
   how.seed = static_cast<std::uint64_t>(options.dataset_seed.value_or(options.seed));
-  return make_graph_in_memory(
+  auto store = make_graph_in_memory(
       world,
       [&](runtime::Communicator const& self) { return graph::open_dataset(self, options.dataset, how.seed); },
       how, options.force_memory);
+  require_fitting_labels(store, options);
+  return store;
 }
 
 MeasuredGraph open_measured_graph(runtime::Communicator const& world, TrainOptions const& options) {

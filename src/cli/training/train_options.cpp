@@ -150,9 +150,10 @@ void add_options(Command& command, TrainOptions& o) {
   add_data(command, o);
   command.option("--mode", o.mode, "full (graph) or minibatch", one_of({"full", "minibatch"}));
   command.option("--task", o.task,
-                 "Task: nodes (predict the classes of vertices) or links (predict the edges that partition "
-                 "--edge-split held out, with --decoder)",
-                 one_of({"nodes", "links"}));
+                 "Task: nodes (predict the classes of vertices, or the targets if the store has numbers), "
+                 "classification or regression (the same, and refuse the other), or links (predict the edges "
+                 "that partition --edge-split held out, with --decoder)",
+                 one_of({"nodes", "classification", "regression", "links"}));
   command.number_or_word("--split", o.split,
                          "Split of a store with several, from 0; all: train on each, and print mean and "
                          "standard deviation of the accuracies",
@@ -171,9 +172,10 @@ void add_options(Command& command, TrainOptions& o) {
                "per vertex; it sends and sorts one score per vertex and class");
   command.option(
       "--monitor", o.monitor,
-      "Validation figure that decides the best epoch and --patience: accuracy (links: ROC-AUC), loss, or "
-      "both (best if neither was ever better; an improvement of either counts for --patience)",
-      one_of({"accuracy", "loss", "both"}));
+      "Validation figure that decides the best epoch and --patience: accuracy (links: ROC-AUC, regression: "
+      "R2), loss, both (best if neither was ever better; an improvement of either counts for --patience), or "
+      "with regression r2 or mae",
+      one_of({"accuracy", "loss", "both", "r2", "mae"}));
   command.option("--patience", o.patience,
                  "Stop after N evaluations without improvement of --monitor; 0: never",
                  whole_number(0, most_epochs));
@@ -193,11 +195,13 @@ void add_options(Command& command, TrainOptions& o) {
                  "Label smoothing E in training: the target is 1 - E for the vertex's class plus E / C for "
                  "each of the C classes (E / 2 in a binary or focal loss); evaluations use plain labels",
                  in_range(0, 0.999));
-  command.option("--loss", o.loss,
-                 "Loss of training vertices: cross-entropy (binary if vertices have several classes), binary "
-                 "(cross-entropy of each class on its own), or focal (binary, with a lower weight for terms "
-                 "that are predicted well)",
-                 one_of({"cross-entropy", "binary", "focal"}));
+  command.option(
+      "--loss", o.loss,
+      "Loss of training vertices: cross-entropy (binary if vertices have several classes), binary "
+      "(cross-entropy of each class on its own), or focal (binary, with a lower weight for terms "
+      "that are predicted well); with regression mse (squared error), mae (absolute error) or huber; "
+      "auto: cross-entropy, or mse",
+      one_of({"auto", "cross-entropy", "binary", "focal", "mse", "mae", "huber"}));
   command.option("--focal-gamma", o.focal_gamma, "Exponent G of the factor (1 - p)^G of --loss focal",
                  in_range(0, 10));
   add_computing(command, o);

@@ -52,7 +52,7 @@ struct TrainOptions : GraphModelOptions, GridOptions, OptimizerOptions, WeightOp
   std::optional<double> weight_decay_last_layer;
   std::string class_weights = "none";
   double label_smoothing = 0;
-  std::string loss = "cross-entropy";
+  std::string loss = "auto"; // cross-entropy, or mse with targets of regression
   double focal_gamma = 2;
   std::int64_t epochs = 100;
   std::int64_t seeds = 1;                   // number of trainings, with seeds --seed, --seed + 1, ..

@@ -173,17 +173,21 @@ void judge_by(WeightFiles& files, TrainOptions const& options, graph::GraphStore
     runtime::throw_user(
         "--lr-schedule plateau goes by the loss of validation {}, and {} has none; give another one", what,
         store.name());
-  files.judge_by_nothing(fmt::format("goes by the {} of validation {}, and {} has none; leave it out",
-                                     monitored_text(options.monitor, is_of_links), what, store.name()));
+  files.judge_by_nothing(fmt::format(
+      "goes by the {} of validation {}, and {} has none; leave it out",
+      monitored_text(options.monitor, is_of_links                                          ? Merit::roc_auc
+                                      : store.facts().label_kind == graph::LabelKind::real ? Merit::r2
+                                                                                           : Merit::accuracy),
+      what, store.name()));
 }
 
 void describe_graph(Context const& context, graph::GraphStore const& store) {
   auto const& facts = store.facts();
-  say(context,
-      "graph     {}: {} vertices, {} non-zeros, {} {}features, {} classes; train/valid/test {}/{}/{}\n",
+  say(context, "graph     {}: {} vertices, {} non-zeros, {} {}features, {} {}; train/valid/test {}/{}/{}\n",
       facts.name.empty() ? store.name() : facts.name, facts.num_vertices, facts.num_entries,
       facts.num_features, facts.feature_kind == graph::FeatureKind::sparse ? "sparse " : "",
-      facts.num_classes, facts.split_sizes[0], facts.split_sizes[1], facts.split_sizes[2]);
+      facts.num_classes, facts.label_kind == graph::LabelKind::real ? "targets of regression" : "classes",
+      facts.split_sizes[0], facts.split_sizes[1], facts.split_sizes[2]);
 }
 
 namespace {
@@ -195,13 +199,15 @@ void report_scores(Context const& context, models::TrainResult const& result, Tr
   };
   if (result.has_stopped_early)
     say(context, "\nstopped after epoch {}: the validation {} {} not better in {} evaluations (--patience)\n",
-        result.progress.epoch - 1, monitored_text(options.monitor, options.task == "links"),
+        result.progress.epoch - 1,
+        monitored_text(options.monitor, merit_of(result.progress.last.value_or(models::Scores()))),
         options.monitor == "both" ? "were" : "was", result.progress.num_without_gain);
   if (auto const& progress = result.progress; progress.last) {
     std::vector shown{std::pair(std::string("last epoch"), &*progress.last)};
     if (has_best(progress))
       shown.emplace_back(fmt::format("best (epoch {})", progress.best.epoch), &progress.best.scores);
     if (are_of_links(*progress.last)) return say(context, "\n{}", link_table(shown));
+    if (merit_of(*progress.last) == Merit::r2) return say(context, "\n{}", regression_table(shown));
     say(context, "\n{:<18}{:>7}{:>7}{:>7}\n", "accuracy", "train", "valid", "test");
     for (auto const& [name, scores] : shown) {
       auto const& [train, valid, test] = *scores;
@@ -363,9 +369,10 @@ EpochLines::EpochLines(Context& context, TrainOptions const& options)
 void EpochLines::write(runtime::EpochRecord const& epoch) {
   context_.metrics.write(epoch);
   auto const is_of_links = epoch.score("val_mrr") || epoch.score("test_mrr");
-  auto const valid = epoch.score(is_of_links ? "val_roc_auc" : "val_acc");
-  auto const test = epoch.score(is_of_links ? "test_roc_auc" : "test_acc");
-  auto const is_evaluated = is_of_links || epoch.score("train_acc").has_value();
+  auto const is_of_numbers = epoch.score("train_r2").has_value();
+  auto const valid = epoch.score(is_of_links ? "val_roc_auc" : is_of_numbers ? "val_r2" : "val_acc");
+  auto const test = epoch.score(is_of_links ? "test_roc_auc" : is_of_numbers ? "test_r2" : "test_acc");
+  auto const is_evaluated = is_of_links || is_of_numbers || epoch.score("train_acc").has_value();
   auto const is_bar = progress_.style() == runtime::ProgressStyle::bar;
   if (valid && test) last_scores_ = {*valid, *test};
   if (!is_bar && !is_evaluated && epoch.epoch % log_every_ != 0 && epoch.epoch != num_epochs_) return;

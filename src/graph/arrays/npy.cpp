@@ -183,6 +183,40 @@ std::optional<std::int64_t> bytes_of_type(std::string_view type) {
   return std::nullopt;
 }
 
+/// Size of "<U5" (four bytes per character) or "|S5".
+std::optional<std::int64_t> bytes_of_text(std::string_view type) {
+  constexpr std::int64_t longest = std::int64_t{1} << 16;
+  bool const is_unicode = type.starts_with("<U");
+  if (!is_unicode && !type.starts_with("|S")) return std::nullopt;
+  std::int64_t length = 0;
+  auto const* const end = type.data() + type.size();
+  auto const [last, error] = std::from_chars(type.data() + 2, end, length);
+  if (error != std::errc{} || last != end || length < 1 || length > longest) return std::nullopt;
+  return is_unicode ? 4 * length : length;
+}
+
+/// Appends a character in UTF-8. Returns false if there is no such character.
+bool append_utf8(std::string& text, std::uint32_t c) {
+  auto const tail = [&](int shift) { text.push_back(static_cast<char>(0x80 | (c >> shift & 0x3f))); };
+  if (c >= 0x110000 || (c >= 0xd800 && c < 0xe000)) return false;
+  if (c < 0x80) {
+    text.push_back(static_cast<char>(c));
+  } else if (c < 0x800) {
+    text.push_back(static_cast<char>(0xc0 | c >> 6));
+    tail(0);
+  } else if (c < 0x10000) {
+    text.push_back(static_cast<char>(0xe0 | c >> 12));
+    tail(6);
+    tail(0);
+  } else {
+    text.push_back(static_cast<char>(0xf0 | c >> 18));
+    tail(12);
+    tail(6);
+    tail(0);
+  }
+  return true;
+}
+
 /// IEEE half to float.
 float widen_half(std::uint16_t half) {
   auto const sign = static_cast<std::uint32_t>(half & 0x8000u) << 16;
@@ -238,7 +272,7 @@ std::string to_string(std::vector<std::int64_t> const& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
-NpyArray::NpyArray(std::unique_ptr<runtime::ByteSource> bytes) : bytes_(std::move(bytes)) {
+NpyArray::NpyArray(std::unique_ptr<runtime::ByteSource> bytes, bool may_be_text) : bytes_(std::move(bytes)) {
   constexpr std::string_view magic = "\x93NUMPY";
   std::array<std::byte, 12> start{};
   auto const available = std::min(bytes_->size(), std::int64_t{12});
@@ -263,16 +297,17 @@ NpyArray::NpyArray(std::unique_ptr<runtime::ByteSource> bytes) : bytes_(std::mov
   std::string header(static_cast<std::size_t>(length), '\0');
   bytes_->read(begin, std::as_writable_bytes(std::span(header)));
   header_cost_ = bytes_->bytes_read();
-  take_header(parse_npy_header(header, name()));
+  take_header(parse_npy_header(header, name()), may_be_text);
 }
 
-void NpyArray::take_header(NpyHeader header) {
+void NpyArray::take_header(NpyHeader header, bool may_be_text) {
   type_ = std::move(header.type);
   if (type_.starts_with('>'))
     throw_user(
         "{}: numbers are big-endian ('{}'); save it as little-endian: a.astype(a.dtype.newbyteorder('<'))",
         name(), type_);
-  auto const element_bytes = bytes_of_type(type_);
+  auto element_bytes = bytes_of_type(type_);
+  if (may_be_text && !element_bytes) element_bytes = bytes_of_text(type_);
   if (!element_bytes)
     throw_user("{}: type '{}' cannot be read; integers, bool, float16, float32 and float64 can", name(),
                type_);
@@ -295,8 +330,27 @@ std::int64_t NpyArray::byte_of(std::int64_t index) const {
   return data_begin_ + index * element_bytes_;
 }
 
+void NpyArray::read(std::int64_t first, std::span<std::string> out) {
+  ORTHANT_REQUIRE(is_text());
+  buffer_.resize(static_cast<std::size_t>(element_bytes_));
+  auto const width = is_text() && type_[1] == 'U' ? sizeof(std::uint32_t) : 1;
+  for (auto& text : out) {
+    bytes_->read(byte_of(first), std::span(buffer_));
+    text.clear();
+    for (std::size_t at = 0; at < buffer_.size(); at += width) {
+      std::uint32_t c = 0;
+      std::memcpy(&c, buffer_.data() + at, width);
+      if (c == 0) break;
+      if (!append_utf8(text, c))
+        throw_user("{}: element {} (byte {}) is no text", name(), first, byte_of(first));
+    }
+    ++first;
+  }
+}
+
 template<class T>
 void NpyArray::read_as(std::int64_t first, std::span<T> out) {
+  ORTHANT_REQUIRE(!is_text());
   ORTHANT_REQUIRE(first >= 0 && first + static_cast<std::int64_t>(out.size()) <= num_elements());
   constexpr std::string_view native_type = std::is_integral_v<T> ? "<i8" : sizeof(T) == 8 ? "<f8" : "<f4";
   if (type_ == native_type) return bytes_->read(byte_of(first), std::as_writable_bytes(out));

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Arrays in NumPy's .npy format (numpy.lib.format): a header with type, order and shape, followed by the numbers. Supports versions 1 to 3,
-// little-endian, C order. Any range of elements can be read alone and is converted to the requested type.
+// little-endian, C order. Any range of elements can be read alone and is converted to the requested type. Texts ("<U5", "|S5") are read
+// only where they are asked for.
 
 #include "runtime/files/byte_source.hpp"
 
@@ -36,9 +37,11 @@ class NpyArray {
  public:
   /// Reads the header. Throws UserError if there is no valid header, if the type, order or byte order is not supported, or if the shape
   /// does not match the number of bytes. Uses at most 64 KiB of memory.
-  explicit NpyArray(std::unique_ptr<runtime::ByteSource> bytes);
+  /// `may_be_text`: the array may have texts in place of numbers.
+  explicit NpyArray(std::unique_ptr<runtime::ByteSource> bytes, bool may_be_text = false);
   /// The array in a file.
-  explicit NpyArray(std::filesystem::path const& path) : NpyArray(runtime::open_file_bytes(path)) {}
+  explicit NpyArray(std::filesystem::path const& path, bool may_be_text = false)
+      : NpyArray(runtime::open_file_bytes(path), may_be_text) {}
 
   [[nodiscard]] std::vector<std::int64_t> const& shape() const { return shape_; }
   [[nodiscard]] std::int64_t num_elements() const { return num_elements_; }
@@ -49,6 +52,8 @@ class NpyArray {
   /// False for bool: a mask in place of ids is a mistake.
   [[nodiscard]] bool is_fp64() const { return type_[1] == 'f' && element_bytes_ == 8; }
   [[nodiscard]] bool is_integer() const { return type_[1] == 'i' || type_[1] == 'u'; }
+  [[nodiscard]] bool is_real() const { return type_[1] == 'f'; }
+  [[nodiscard]] bool is_text() const { return type_[1] == 'U' || type_[1] == 'S'; }
   [[nodiscard]] std::string const& name() const { return bytes_->name(); }
   [[nodiscard]] bool has_random_access() const { return bytes_->has_random_access(); }
   [[nodiscard]] std::int64_t element_bytes() const { return element_bytes_; }
@@ -63,12 +68,14 @@ class NpyArray {
   /// Reads elements of any type, rounded to the nearest float or double.
   void read(std::int64_t first, std::span<float> out);
   void read(std::int64_t first, std::span<double> out);
+  /// Reads texts as UTF-8. The array must have texts.
+  void read(std::int64_t first, std::span<std::string> out);
 
   /// Throws a UserError with the file, its shape, and the expected shape `wanted` ("[N, features]").
   [[noreturn]] void fail_shape(std::string const& wanted) const;
 
  private:
-  void take_header(NpyHeader header);
+  void take_header(NpyHeader header, bool may_be_text);
   template<class T>
   void read_as(std::int64_t first, std::span<T> out);
 

@@ -88,7 +88,7 @@ LabelsOfParts read_labels(Communicator const& comm, GraphStore const& store) {
 
 void check_labels(Communicator const& comm, GraphStore const& store, std::vector<std::string>& warnings) {
   auto const& facts = store.facts();
-  if (facts.label_kind == LabelKind::none) return;
+  if (facts.label_kind == LabelKind::none || facts.label_kind == LabelKind::real) return;
   auto const [all, parts] = read_labels(comm, store);
   auto const is_multi = facts.label_kind == LabelKind::multi;
   auto const describe = [&](LabelRange const& labels, std::string_view what) {

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <string>
@@ -195,77 +196,27 @@ void write_sparse_features(StoreWriter& writer, GraphSource const& source, Place
       builder.write(writer, "/features/sparse", Values::where_needed, nullptr, [](double) {});
 }
 
-/// Throws a UserError with the first vertex if a vertex is in two parts of a split or twice in one. `bits` belong to the vertices from
-/// `first` on: bit p is set if part p lists the vertex, bit p + 3 if it lists it again. Collective.
-void require_parts_apart(Communicator const& comm, std::span<std::int64_t const> bits, std::int64_t first,
-                         std::array<std::string, 3> const& names, std::string const& split) {
-  constexpr std::int64_t parts_mask = 7;
-  auto const is_wrong = [](std::int64_t b) { return b > parts_mask || (b & (b - 1)) != 0; };
-  auto const found = std::ranges::find_if(bits, is_wrong);
-  constexpr std::int64_t num_masks = 64;
-  auto const mine = found == bits.end() ? std::numeric_limits<std::int64_t>::max()
-                                        : (first + (found - bits.begin())) * num_masks + *found;
-  auto const least = runtime::all_reduced(comm, mine, runtime::Reduction::min);
-  if (least == std::numeric_limits<std::int64_t>::max()) return;
-  std::vector<std::string> listing;
-  std::string again;
-  for (std::size_t part = 0; part < names.size(); ++part) {
-    if ((least >> part & 1) != 0) listing.push_back(names[part]);
-    if ((least >> (part + names.size()) & 1) != 0) again = names[part];
+/// Writes labels of several columns; returns the number of this rank's vertices with one that is_label() accepts.
+template<class T, class IsLabel>
+std::int64_t write_label_columns(StoreWriter& writer, GraphSource const& source, Placement const& placement,
+                                 StoreFacts const& facts, std::vector<T> LabelBatch::*rows,
+                                 IsLabel const& is_label) {
+  std::int64_t num_labelled = 0;
+  auto const width = facts.num_classes;
+  for (auto const order : orders_of(placement)) {
+    num_labelled = 0;
+    RowSlab<T> slab(writer.comm(), facts.num_vertices, width);
+    auto const stream = source.labels(rows_per_batch(width * static_cast<std::int64_t>(sizeof(T))));
+    for_each_batch<LabelBatch>(writer.comm(), *stream, facts.num_vertices, placement.of(order),
+                               [&](LabelBatch const& batch, std::vector<std::int64_t> const& places) {
+                                 auto const& labels = batch.*rows;
+                                 slab.add(places, labels);
+                                 for (auto row = labels.begin(); row != labels.end(); row += width)
+                                   num_labelled += std::any_of(row, row + width, is_label);
+                               });
+    slab.write(writer, folder("/labels", order), sizeof(T) == 1 ? Hdf5Type::int8 : Hdf5Type::float64);
   }
-  if (listing.size() > 1)
-    throw_user("{}: vertex {} is in {}; a vertex may be in one part only", split, least / num_masks,
-               fmt::join(listing, " and "));
-  throw_user("{}: {} lists vertex {} twice", split, again, least / num_masks);
-}
-
-/// The parts of one split as bits of this rank's block of vertices, and their sizes over all ranks. Throws UserError if a vertex is in two
-/// parts. Collective.
-std::vector<std::int64_t> split_bits(Communicator const& comm, GraphSource const& source,
-                                     Placement const& placement, std::int64_t split_number,
-                                     std::array<std::int64_t, 3>& sizes) {
-  auto const n = placement.num_vertices;
-  auto const share = together(comm, [&] { return source.split(split_number); });
-  std::array<std::vector<std::int64_t> const*, 3> const lists{&share.train, &share.valid, &share.test};
-  for (std::size_t part = 0; part < lists.size(); ++part)
-    sizes[part] = runtime::all_reduced(comm, static_cast<std::int64_t>(lists[part]->size()));
-
-  struct Member {
-    std::int64_t vertex;
-    std::int64_t part;
-  };
-  constexpr auto num_parts = static_cast<std::int64_t>(lists.size());
-  // For a vertex, bit p means that part p lists it, and bit p + 3 that part p lists it again.
-  std::vector<std::int64_t> bits(placement.positions[0].size());
-  std::size_t part = 0;
-  std::size_t next = 0;
-  exchange<Member>(
-      comm,
-      [&](Outbox<Member>& outbox) {
-        for (; part < lists.size(); ++part, next = 0)
-          for (; next < lists[part]->size(); ++next) {
-            if (outbox.is_full()) return true;
-            auto const vertex = (*lists[part])[next];
-            if (vertex < 0 || vertex >= n)
-              throw_user("{} lists vertex {} of a graph of {} vertices", name_of(static_cast<Split>(part)),
-                         vertex, n);
-            outbox.push(block_owner(n, comm.size(), vertex), {vertex, static_cast<std::int64_t>(part)});
-          }
-        return false;
-      },
-      [&](std::span<Member const> arrived) {
-        for (auto const& [vertex, number] : arrived) {
-          auto& mask = bits[index(vertex - placement.vertices.begin)];
-          auto const bit = std::int64_t{1} << number;
-          mask |= (mask & bit) == 0 ? bit : bit << num_parts;
-        }
-      });
-  auto const& facts = source.facts();
-  auto const name = facts.num_splits == 1
-                        ? fmt::format("the split '{}'", facts.split_name)
-                        : fmt::format("the split '{}', number {}", facts.split_name, split_number);
-  require_parts_apart(comm, bits, placement.vertices.begin, share.names, name);
-  return bits;
+  return num_labelled;
 }
 
 } // namespace
@@ -324,20 +275,11 @@ void write_labels(StoreWriter& writer, GraphSource const& source, Placement cons
   std::int64_t num_labelled = 0;
 
   if (facts.label_kind == LabelKind::multi) {
-    for (auto const order : orders_of(placement)) {
-      num_labelled = 0;
-      RowSlab<std::int8_t> slab(comm, n, facts.num_classes);
-      auto const stream = source.labels(rows_per_batch(facts.num_classes));
-      for_each_batch<LabelBatch>(
-          comm, *stream, n, placement.of(order),
-          [&](LabelBatch const& batch, std::vector<std::int64_t> const& places) {
-            slab.add(places, batch.indicator);
-            auto const width = static_cast<std::ptrdiff_t>(facts.num_classes);
-            for (auto row = batch.indicator.begin(); row != batch.indicator.end(); row += width)
-              num_labelled += std::any_of(row, row + width, [](auto v) { return v >= 0; });
-          });
-      slab.write(writer, folder("/labels", order), Hdf5Type::int8);
-    }
+    num_labelled = write_label_columns<std::int8_t>(writer, source, placement, facts, &LabelBatch::indicator,
+                                                    [](std::int8_t label) { return label >= 0; });
+  } else if (facts.label_kind == LabelKind::real) {
+    num_labelled = write_label_columns<double>(writer, source, placement, facts, &LabelBatch::targets,
+                                               [](double target) { return !std::isnan(target); });
   } else {
     std::vector<std::int64_t> classes(placement.positions[0].size(), -1);
     struct Label {
@@ -368,28 +310,6 @@ void write_labels(StoreWriter& writer, GraphSource const& source, Placement cons
                                  to_positions(comm, n, placement.of(order), classes));
   }
   facts.num_labelled = runtime::all_reduced(comm, num_labelled);
-}
-
-void write_split(StoreWriter& writer, GraphSource const& source, Placement const& placement,
-                 StoreFacts& facts) {
-  facts.has_split = source.facts().has_split;
-  facts.split_name = source.facts().split_name;
-  auto const num_splits = source.facts().num_splits;
-  std::vector<std::array<std::int64_t, 3>> sizes;
-  for (std::int64_t number = 0; number < num_splits; ++number) {
-    auto const bits = split_bits(writer.comm(), source, placement, number, sizes.emplace_back());
-    for (auto const order : orders_of(placement)) {
-      auto const name = folder("/split", order);
-      if (number == 0)
-        writer.create_array(name, Hdf5Type::uint8,
-                            num_splits > 1 ? runtime::Hdf5File::Extents{num_splits, facts.num_vertices}
-                                           : runtime::Hdf5File::Extents{facts.num_vertices});
-      write_row<std::uint8_t>(writer, name, number, placement,
-                              to_positions(writer.comm(), facts.num_vertices, placement.of(order), bits));
-    }
-  }
-  if (num_splits > 0) facts.split_sizes = sizes.front();
-  if (num_splits > 1) facts.sizes_of_splits = std::move(sizes);
 }
 
 } // namespace orthant::graph

@@ -17,6 +17,7 @@
 #include <fmt/ranges.h>
 #include <iterator>
 #include <numeric>
+#include <span>
 #include <string_view>
 #include <sys/statvfs.h>
 
@@ -107,9 +108,14 @@ std::string plural(std::int64_t count, char const* one, char const* many) {
 
 std::string describe_labels(InputSummary const& summary, StoreFacts const& facts) {
   if (facts.label_kind == LabelKind::none) return "none\n";
+  if (facts.label_kind == LabelKind::real)
+    return fmt::format("{} per vertex, for regression; {} of {} vertices have one\n",
+                       plural(facts.num_classes, "target", "targets"), facts.num_labelled,
+                       facts.num_vertices);
   auto text = fmt::format("{} classes{}, {} of {} vertices labelled", facts.num_classes,
                           facts.label_kind == LabelKind::multi ? ", several per vertex" : "",
                           facts.num_labelled, facts.num_vertices);
+  if (!facts.class_names.empty()) text += "; named " + some_of(facts.class_names);
   if (summary.num_empty_classes > 0) {
     auto const rest = summary.num_empty_classes - static_cast<std::int64_t>(summary.empty_classes.size());
     text += fmt::format("; no vertex has {} {}{}", summary.num_empty_classes == 1 ? "class" : "the classes",
@@ -130,6 +136,13 @@ std::string describe_split(StoreFacts const& facts) {
 }
 
 } // namespace
+
+std::string some_of(std::vector<std::string> const& names) {
+  auto const shown = std::min(names.size(), most_named);
+  auto const first = std::span(names).first(shown);
+  return fmt::format("{}{}", fmt::join(first, ", "),
+                     shown < names.size() ? fmt::format(" and {} more", names.size() - shown) : "");
+}
 
 void summarize_degrees(runtime::Communicator const& comm, std::span<std::int64_t const> degrees,
                        InputSummary& summary) {
@@ -152,7 +165,9 @@ void summarize_degrees(runtime::Communicator const& comm, std::span<std::int64_t
 void summarize_labels(runtime::Communicator const& comm, GraphSource const& source, InputSummary& summary) {
   auto const& facts = source.facts();
   constexpr auto most_classes = std::int64_t{1} << 24;
-  if (facts.label_kind == LabelKind::none || facts.num_classes > most_classes) return;
+  if (facts.label_kind == LabelKind::none || facts.label_kind == LabelKind::real ||
+      facts.num_classes > most_classes)
+    return;
   auto const num_classes = static_cast<std::size_t>(facts.num_classes);
   std::vector<std::int64_t> counts(num_classes);
   runtime::together(comm, [&] {
@@ -225,6 +240,7 @@ Estimate estimate_partition(runtime::Communicator const& comm, GraphSource const
   std::int64_t const vertex_bytes = has_two_orders ? 24 : 8;
   std::int64_t const label_bytes = facts.label_kind == LabelKind::none     ? 0
                                    : facts.label_kind == LabelKind::single ? 8
+                                   : facts.label_kind == LabelKind::real   ? 16 * facts.num_classes
                                                                            : 2 * facts.num_classes;
   constexpr std::string_view features = "the bytes of the features";
   auto const feature_bytes = // a part of a product that fits, so that sums also fit

@@ -93,6 +93,8 @@ struct Estimate {
 void require_disk_space(runtime::Communicator const& comm, std::filesystem::path const& output,
                         std::int64_t needed);
 
+/// The first names, and how many more there are.
+[[nodiscard]] std::string some_of(std::vector<std::string> const& names);
 /// "1.5 GiB", "312 KiB".
 [[nodiscard]] std::string bytes_text(std::int64_t bytes);
 

@@ -80,6 +80,13 @@ void write_names(StoreWriter& writer, GraphSource const& source, StoreFacts& fac
     });
     if (facts.num_types() > 0) write_ends(writer, facts);
   }
+  if (auto const& classes = source.facts().class_names; !classes.empty()) {
+    NameList names;
+    for (auto const& name : classes)
+      names.add(name);
+    facts.class_names = classes;
+    facts.class_name_bytes = write_list(writer, "/labels/names", names);
+  }
   if (!source.facts().has_names) return;
   auto const* const names = source.vertex_names();
   facts.vertex_name_bytes = write_list(writer, "/vertices/names", names != nullptr ? *names : NameList());

@@ -31,7 +31,7 @@ class RelationCounts {
   std::vector<std::uint64_t> counts_;
 };
 
-/// Writes names and counts of the relations in `facts`, and the names of the vertices of the source, if there are any, and sets the sizes
+/// Writes names and counts of the relations in `facts`, and the names of classes and vertices of the source, if there are any, and sets the sizes
 /// of their texts in `facts`. Collective.
 void write_names(StoreWriter& writer, GraphSource const& source, StoreFacts& facts);
 

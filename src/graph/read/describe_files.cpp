@@ -36,6 +36,7 @@ Paths label_files(GraphFiles const& files) {
   Paths paths;
   for (auto const& path : {files.label_text, files.label_npz, files.label_npy})
     if (paths.empty()) add(paths, path);
+  if (!paths.empty()) add(paths, files.class_list);
   return paths;
 }
 

@@ -326,6 +326,7 @@ GraphFiles find_in_folder(Input const& input) {
   if (!files.csv)
     for (auto const& folder : {input.path, root / "npy"})
       add_npy_attributes(folder, files);
+  files.class_list = find_first(root, {"classes.csv"});
   choose_split(root, input.split, files);
   if (files.meta.name.empty()) files.meta.name = root.filename().string();
   return files;

@@ -66,6 +66,7 @@ struct GraphFiles {
   std::optional<Path> label_npy;     // labels.npy, y.npy or label.npy
   std::optional<Path> dgl_data;      // NAME_data.npz
   std::optional<CsvMeta> csv;        // meta.yaml of a CSVDataset
+  std::optional<Path> class_list;    // classes.csv
   using Lists = std::array<Path, 3>; // train, valid, test; an empty path is an empty part
   std::optional<Lists> split_text;   // split/NAME/train.csv[.gz] ..
   std::optional<Lists> split_npy;    // train_idx.npy ..
@@ -160,6 +161,11 @@ struct Opener {
   [[nodiscard]] EndArrays edge_ends() const;
   void build_features();
   void build_labels(std::int64_t num_classes);
+  /// Decides what the labels are, for which all are read once unless meta.json has the number of classes, and builds their part. Returns a
+  /// note for the user, or an empty text. Collective.
+  [[nodiscard]] std::string find_labels(runtime::Communicator const& comm);
+  [[nodiscard]] std::string find_classes(runtime::Communicator const& comm, std::int64_t declared);
+  void name_classes(std::vector<std::string> names);
   void build_split();
   [[nodiscard]] bool build_csv_features();
   [[nodiscard]] bool build_csv_labels(std::int64_t num_classes);

@@ -308,12 +308,13 @@ void Opener::read_attributes() {
   if (files.label_npz)
     labels = use_member(*files.label_npz, "node_label.npy");
   else if (files.label_npy)
-    labels = array_file(*files.label_npy);
+    labels = [path = *files.label_npy] { return NpyArray(path, true); };
   if (!labels) return;
   auto const array = labels();
   auto const& shape = array.shape();
   if (shape.empty() || shape.size() > 2 || (shape.size() == 2 && (shape[1] < 1 || shape[1] > most_columns)))
     array.fail_shape("[vertices], or [vertices, classes] of 1 to 2^31 - 1 classes,");
+  if (array.is_text() && array.num_elements() != shape[0]) array.fail_shape("[vertices] of names");
   vertices.add(array.shape()[0], array.name());
 }
 

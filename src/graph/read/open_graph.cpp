@@ -92,20 +92,6 @@ void read_names(runtime::Communicator const& comm, Opener& opener) {
   if (comm.is_root()) opener.parts.names.vertices = std::make_shared<NameList const>(std::move(vertices.all));
 }
 
-/// Finds the number of classes, one above the largest class, by reading all labels once. Collective.
-std::int64_t scan_classes(runtime::Communicator const& comm, Opener& opener) {
-  std::int64_t largest = -1;
-  runtime::together(comm, [&] {
-    // A file with more classes than vertices is refused as a mistake.
-    opener.build_labels(std::min(opener.parts.num_vertices, most_columns));
-    if (opener.parts.labels.kind != LabelKind::single) return;
-    auto const stream = opener.parts.labels.open(scan_batch);
-    for (LabelBatch batch; stream->next(batch);)
-      largest = std::max(largest, std::ranges::max(batch.classes));
-  });
-  return runtime::all_reduced(comm, largest, runtime::Reduction::max) + 1;
-}
-
 } // namespace
 
 std::unique_ptr<GraphSource> open_graph(runtime::Communicator const& comm, Input const& input,
@@ -137,15 +123,14 @@ std::unique_ptr<GraphSource> open_graph(runtime::Communicator const& comm, Input
     opener.build_features();
     opener.build_split();
   });
+  auto const note = opener.find_labels(comm);
+  if (files != nullptr && !note.empty()) files->notes.push_back(note);
   auto const& declared = opener.files.meta.num_classes;
-  bool const is_declared = declared.value_or(0) > 0 || input.random_labels > 0;
-  auto const num_classes = is_declared ? declared.value_or(0) : scan_classes(comm, opener);
-  runtime::together(comm, [&] { opener.build_labels(num_classes); });
   auto const& labels = opener.parts.labels;
   if (labels.kind == LabelKind::single && labels.num_classes < 1)
     throw_user("{}: no vertex has a label", input.path.string());
   if (declared && input.random_labels == 0 && labels.kind != LabelKind::none &&
-      labels.num_classes != *declared)
+      labels.kind != LabelKind::real && labels.num_classes != *declared)
     throw_user("{} says {} classes, but the labels have {}", opener.files.meta.path.string(), *declared,
                labels.num_classes);
   auto const& features = opener.parts.features;

@@ -175,6 +175,7 @@ struct Held {
   std::vector<float> values;
   std::vector<std::int64_t> classes;
   std::vector<std::int8_t> indicator; // [vertices x C]
+  std::vector<double> targets;        // [vertices x C]
   SplitShare split;
 };
 
@@ -182,7 +183,7 @@ struct Held {
 struct Sent {
   std::int64_t vertex;
   std::int32_t place;
-  float value;
+  double value;
 };
 
 /// Sends numbers to the owners of vertices. produce(row, emit) is called for this rank's positions of order p2 in turn and calls
@@ -197,7 +198,9 @@ void send_by_row(Communicator const& comm, Held const& held, Range positions, Pr
         for (; next < positions.end && !outbox.is_full(); ++next) {
           auto const vertex = held.ids[index(next - positions.begin)];
           auto const owner = block_owner(held.num_vertices, comm.size(), vertex);
-          produce(next, [&](std::int32_t place, float value) { outbox.push(owner, {vertex, place, value}); });
+          produce(next, [&](std::int32_t place, double value) {
+            outbox.push(owner, {vertex, place, value});
+          });
         }
         return next < positions.end;
       },
@@ -222,8 +225,8 @@ void fetch_dense(Communicator const& comm, GraphStore const& store, Range positi
             emit(static_cast<std::int32_t>(column),
                  strip[index((position - positions.begin) * columns.size() + column - columns.begin)]);
         },
-        [&](std::size_t row, std::int32_t column, float value) {
-          held.dense[row * index(width) + index(column)] = value;
+        [&](std::size_t row, std::int32_t column, double value) {
+          held.dense[row * index(width) + index(column)] = static_cast<float>(value);
         });
   }
 }
@@ -240,7 +243,9 @@ void fetch_sparse(Communicator const& comm, GraphStore const& store, Range posit
         for (auto k = block.row_offsets[r]; k < block.row_offsets[r + 1]; ++k)
           emit(block.columns[index(k)], block.values.empty() ? 1.0F : block.values[index(k)]);
       },
-      [&](std::size_t row, std::int32_t column, float value) { rows[row].emplace_back(column, value); });
+      [&](std::size_t row, std::int32_t column, double value) {
+        rows[row].emplace_back(column, static_cast<float>(value));
+      });
   held.offsets.push_back(0);
   for (auto& row : rows) {
     std::sort(row.begin(), row.end());
@@ -260,7 +265,7 @@ void fetch_labels(Communicator const& comm, GraphStore const& store, Range posit
     send_by_row(
         comm, held, positions,
         [&](std::int64_t position, auto&& emit) { emit(labels[index(position - positions.begin)], 0.0F); },
-        [&](std::size_t row, std::int32_t label, float) { held.classes[row] = label; });
+        [&](std::size_t row, std::int32_t label, double) { held.classes[row] = label; });
   } else if (facts.label_kind == LabelKind::multi) {
     auto const width = facts.num_classes;
     held.indicator.assign(index(held.vertices.size() * width), -1);
@@ -274,8 +279,21 @@ void fetch_labels(Communicator const& comm, GraphStore const& store, Range posit
             emit(static_cast<std::int32_t>(c),
                  static_cast<float>(labels[index((position - positions.begin) * width + c)]));
         },
-        [&](std::size_t row, std::int32_t c, float value) {
+        [&](std::size_t row, std::int32_t c, double value) {
           held.indicator[row * index(width) + index(c)] = static_cast<std::int8_t>(value);
+        });
+  } else if (facts.label_kind == LabelKind::real) {
+    auto const width = facts.num_classes;
+    held.targets.resize(index(held.vertices.size() * width));
+    auto const targets = together(comm, [&] { return store.read_targets(Order::p2, positions, {0, width}); });
+    send_by_row(
+        comm, held, positions,
+        [&](std::int64_t position, auto&& emit) {
+          for (std::int64_t c = 0; c < width; ++c)
+            emit(static_cast<std::int32_t>(c), targets[index((position - positions.begin) * width + c)]);
+        },
+        [&](std::size_t row, std::int32_t c, double value) {
+          held.targets[row * index(width) + index(c)] = value;
         });
   }
 }
@@ -291,7 +309,7 @@ void fetch_split(Communicator const& comm, GraphStore const& store, Range positi
         [&](std::int64_t position, auto&& emit) {
           if (mask[index(position - positions.begin)] != 0) emit(0, 0.0F);
         },
-        [&](std::size_t row, std::int32_t, float) {
+        [&](std::size_t row, std::int32_t, double) {
           list.push_back(held.vertices.begin + static_cast<std::int64_t>(row));
         });
     std::sort(list.begin(), list.end());
@@ -358,11 +376,15 @@ std::unique_ptr<GraphSource> open_store_as_source(Communicator const& comm, Grap
                           auto const last = wanted.end - held->vertices.begin;
                           if (facts.label_kind == LabelKind::single)
                             batch.classes.assign(held->classes.begin() + first, held->classes.begin() + last);
+                          else if (facts.label_kind == LabelKind::real)
+                            batch.targets.assign(held->targets.begin() + first * facts.num_classes,
+                                                 held->targets.begin() + last * facts.num_classes);
                           else
                             batch.indicator.assign(held->indicator.begin() + first * facts.num_classes,
                                                    held->indicator.begin() + last * facts.num_classes);
                         });
                   }};
+  parts.labels.names = facts.class_names;
   if (facts.has_split) parts.split = {facts.split_name, [held](std::int64_t) { return held->split; }};
   return assemble_source(std::move(parts));
 }

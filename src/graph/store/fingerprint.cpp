@@ -29,6 +29,8 @@ std::uint64_t hash_of_facts(StoreFacts const& facts) {
        {"permutation", "seed", "num_clusters", "name", "format", "features_have_remainders"})
     json.erase(key);
   auto hash = hash_of(json.dump());
+  for (auto const& name : facts.class_names)
+    hash = mixed(hash + hash_of(name));
   for (std::size_t i = 0; i < facts.relations.size(); ++i)
     hash = mixed(hash + hash_of(facts.relations[i]) + static_cast<std::uint64_t>(facts.relation_entries[i]));
   return hash;
@@ -49,6 +51,12 @@ std::uint64_t sum_of_vertices(GraphStore const& store, Range rows) {
   if (facts.label_kind == LabelKind::multi)
     add(store.read_label_indicator(order, rows, {0, facts.num_classes}),
         static_cast<std::size_t>(facts.num_classes));
+  if (facts.label_kind == LabelKind::real) {
+    std::vector<std::uint64_t> bits;
+    for (auto const target : store.read_targets(order, rows, {0, facts.num_classes}))
+      bits.push_back(std::bit_cast<std::uint64_t>(target));
+    add(bits, static_cast<std::size_t>(facts.num_classes));
+  }
   if (facts.has_split)
     for (auto const split : {Split::train, Split::valid, Split::test})
       add(store.read_mask(split, order, rows), 1);

@@ -49,6 +49,8 @@ std::vector<Expected> plain_arrays(StoreFacts const& facts) {
     if (facts.label_kind == LabelKind::single) arrays.push_back({"/labels/" + order, {Hdf5Type::int32}, {n}});
     if (facts.label_kind == LabelKind::multi)
       arrays.push_back({"/labels/" + order, {Hdf5Type::int8}, {facts.num_classes, n}});
+    if (facts.label_kind == LabelKind::real)
+      arrays.push_back({"/labels/" + order, {Hdf5Type::float64}, {facts.num_classes, n}});
     if (auto const count = facts.num_splits(); count > 0)
       arrays.push_back({"/split/" + order, {Hdf5Type::uint8}, count > 1 ? Extents{count, n} : Extents{n}});
   }
@@ -71,6 +73,7 @@ std::vector<Expected> plain_arrays(StoreFacts const& facts) {
       if (facts.num_types() > 0) arrays.push_back({array, {Hdf5Type::int64}, {count}});
   }
   if (facts.has_vertex_names()) add_names("/vertices/names", n, facts.vertex_name_bytes);
+  if (facts.has_class_names()) add_names("/labels/names", facts.num_classes, facts.class_name_bytes);
   return arrays;
 }
 
@@ -117,10 +120,6 @@ std::vector<TiledGroup> tiled_groups(StoreFacts const& facts) {
 
 std::string links_array(Split part, LinkKind kind) {
   return fmt::format("/links/{}/{}", name_of(part), kind == LinkKind::positive ? "positives" : "negatives");
-}
-
-std::vector<std::string> order_names(StoreFacts const& facts) {
-  return facts.has_two_orders() ? std::vector<std::string>{"p1", "p2"} : std::vector<std::string>{"p1"};
 }
 
 std::vector<std::string> plain_array_names(StoreFacts const& facts) {
@@ -254,7 +253,7 @@ std::int64_t num_bytes(Hdf5Array const& array) {
 std::vector<std::string> tables_to_hold(StoreCatalogue const& catalogue) {
   std::vector<std::pair<std::int64_t, std::string>> tables;
   for (auto const& [name, array] : catalogue.arrays)
-    if (name.starts_with("/relations/") ||
+    if (name.starts_with("/relations/") || name.starts_with("/labels/names/") ||
         (!name.starts_with("/checksums/") && name.find("/tile_") != std::string::npos))
       tables.emplace_back(num_bytes(array), name);
   std::ranges::sort(tables);
@@ -303,7 +302,7 @@ StoreFile StoreFile::open(runtime::Communicator const& comm, std::filesystem::pa
     return opened;
   });
   file.hold_tables(comm);
-  together(comm, [&] { file.read_relations(); });
+  together(comm, [&] { file.read_facts_in_arrays(); });
   return file;
 }
 
@@ -311,12 +310,13 @@ StoreFile StoreFile::take(Hdf5File file) {
   auto image = file.image();
   StoreFile taken(file.name(), catalogue_of(file, static_cast<std::int64_t>(image.size())));
   taken.image_ = std::move(image);
-  taken.read_relations();
+  taken.read_facts_in_arrays();
   return taken;
 }
 
-void StoreFile::read_relations() {
+void StoreFile::read_facts_in_arrays() {
   auto& facts = catalogue_.facts;
+  if (facts.has_class_names()) facts.class_names = read_names(*this, "/labels/names", {0, facts.num_classes});
   auto const count = facts.num_relations();
   if (count == 0) return;
   facts.relations = read_names(*this, "/relations/names", {0, count});

@@ -35,7 +35,7 @@ struct StoreCatalogue {
 
 /// Tables of at most this many bytes in all are sent to all ranks; larger ones are read by rectangle.
 inline constexpr std::int64_t most_table_bytes_held = std::int64_t{8} << 20;
-/// Names of the tables, and of the arrays of relations, that are sent: the smallest first, as long as they fit.
+/// Names of the tables, and of the arrays of relations and names of classes, that are sent: the smallest first, as long as they fit.
 [[nodiscard]] std::vector<std::string> tables_to_hold(StoreCatalogue const& catalogue);
 
 class StoreFile {
@@ -79,7 +79,7 @@ class StoreFile {
         catalogue_(std::move(catalogue)) {}
   void open_bytes();
   void hold_tables(runtime::Communicator const& comm);
-  void read_relations();
+  void read_facts_in_arrays(); // relations and names of classes
   void read_bytes(std::string const& name, runtime::Hdf5Type type, std::int64_t row, Range elements,
                   std::span<std::byte> out) const;
   void read_at(std::string const& array, std::int64_t offset, std::span<std::byte> out) const;
@@ -107,7 +107,9 @@ struct TiledGroup {
 [[nodiscard]] std::vector<TiledGroup> tiled_groups(StoreFacts const& facts);
 
 /// "p1" and, if the store has two orders, "p2".
-[[nodiscard]] std::vector<std::string> order_names(StoreFacts const& facts);
+[[nodiscard]] inline std::vector<std::string> order_names(StoreFacts const& facts) {
+  return facts.has_two_orders() ? std::vector<std::string>{"p1", "p2"} : std::vector<std::string>{"p1"};
+}
 
 /// Names of the arrays with one value per vertex, or one row per class or feature: all arrays that are not tiled, without their checksums.
 [[nodiscard]] std::vector<std::string> plain_array_names(StoreFacts const& facts);

@@ -32,8 +32,10 @@ constexpr std::array<std::pair<std::string_view, SelfLoops>, 3> self_loop_words{
     {{"add", SelfLoops::added}, {"keep", SelfLoops::as_given}, {"drop", SelfLoops::dropped}}};
 constexpr std::array<std::pair<std::string_view, FeatureKind>, 3> feature_kinds{
     {{"none", FeatureKind::none}, {"dense", FeatureKind::dense}, {"sparse", FeatureKind::sparse}}};
-constexpr std::array<std::pair<std::string_view, LabelKind>, 3> label_kinds{
-    {{"none", LabelKind::none}, {"single", LabelKind::single}, {"multi", LabelKind::multi}}};
+constexpr std::array<std::pair<std::string_view, LabelKind>, 4> label_kinds{{{"none", LabelKind::none},
+                                                                             {"single", LabelKind::single},
+                                                                             {"multi", LabelKind::multi},
+                                                                             {"real", LabelKind::real}}};
 
 template<class Enum>
 Enum parse(Words<Enum> words, std::string_view word, char const* what) {
@@ -117,6 +119,7 @@ std::string StoreFacts::to_json() const {
     json["relation_name_bytes"] = relation_name_bytes;
   }
   if (has_vertex_names()) json["vertex_name_bytes"] = vertex_name_bytes;
+  if (has_class_names()) json["class_name_bytes"] = class_name_bytes;
   for (auto const& [type_name, count, num_columns] : vertex_types)
     json["vertex_types"].push_back({{"name", type_name}, {"count", count}, {"num_features", num_columns}});
   return json.dump(-1, ' ', false, Json::error_handler_t::replace); // a name may not be valid UTF-8
@@ -223,6 +226,7 @@ StoreFacts parse_facts(std::string const& text) {
     facts.relations.resize(static_cast<std::size_t>(count));
     facts.relation_name_bytes = members.integer("relation_name_bytes");
   }
+  if (members.has("class_name_bytes")) facts.class_name_bytes = members.integer("class_name_bytes");
   if (members.has("vertex_name_bytes")) facts.vertex_name_bytes = members.integer("vertex_name_bytes");
   if (members.has("vertex_types"))
     for (auto const& type : members.objects("vertex_types"))
@@ -317,7 +321,8 @@ std::string StoreFacts::contradiction() const {
   };
   bool const has_features = feature_kind != FeatureKind::none;
   bool const has_labels = label_kind != LabelKind::none;
-  bool const is_multi = label_kind == LabelKind::multi;
+  bool const has_columns = label_kind == LabelKind::multi || label_kind == LabelKind::real;
+  bool const may_be_named = label_kind == LabelKind::single && num_classes <= most_class_names;
   std::array const bounds{
       Bounds{"num_vertices", num_vertices, 1, most_vertices},
       Bounds{"num_entries", num_entries, 0, any},
@@ -328,13 +333,15 @@ std::string StoreFacts::contradiction() const {
       Bounds{"num_clusters", num_clusters, 0, std::min(num_vertices, most_clusters)},
       Bounds{"num_features", num_features, has_features ? 1 : 0, has_features ? most_columns : 0},
       Bounds{"num_feature_entries", num_feature_entries, 0, feature_kind == FeatureKind::sparse ? any : 0},
-      Bounds{"num_classes", num_classes, is_multi ? 1 : 0, has_labels ? most_columns : 0},
+      Bounds{"num_classes", num_classes, has_columns ? 1 : 0, has_labels ? most_columns : 0},
       Bounds{"num_labelled", num_labelled, 0, has_labels ? num_vertices : 0},
       Bounds{"the number of sizes_of_splits", std::ssize(sizes_of_splits), 0, has_split ? most_splits : 0},
       Bounds{"the first of num_held_out", num_held_out[0], 0, 0},
       Bounds{"the second of num_held_out", num_held_out[1], 0, is_symmetric ? most_links : 0},
       Bounds{"the third of num_held_out", num_held_out[2], 0, is_symmetric ? most_links : 0},
       Bounds{"relation_name_bytes", relation_name_bytes, num_relations(), num_relations() > 0 ? any : 0},
+      Bounds{"class_name_bytes", class_name_bytes, has_class_names() ? num_classes : 0,
+             may_be_named ? any : 0},
       Bounds{"vertex_name_bytes", vertex_name_bytes, has_vertex_names() ? num_vertices : 0, any}};
   for (auto const& [what, value, low, high] : bounds)
     if (value < low || value > high)

@@ -16,7 +16,7 @@
 //   /vertices/{p1,p2}/original_ids, degrees, weight_sums (if weighted), positions_in_other_order,
 //                     clusters int32 (if there are clusters)
 //   /features/dense float [D x N] in order p2, each column contiguous; /features/remainders alike, of features in fp64; /features/sparse like a topology
-//   /labels/{p1,p2} int32 [N], or int8 [C x N] if multi-label; /split/{p1,p2} uint8 [N], bits of Split, or
+//   /labels/{p1,p2} int32 [N], int8 [C x N] if multi-label, or float64 [C x N] if real; /labels/names like names of relations; /split/{p1,p2} uint8 [N], bits of Split, or
 //                     [S x N] of S splits
 //   /relations/names/{offsets,text}, num_entries int64 [R] if edges have relations; source_types and target_types int64 [R] if vertices
 //                     have types, which are ranges of original ids (facts); /vertices/names/{offsets,text} by original id if
@@ -125,7 +125,7 @@ struct StoreFacts {
   bool features_have_values = false;     // sparse only; false: every stored entry is 1
   bool features_have_remainders = false; // dense only: fp32 remainders of fp64 features are stored
   LabelKind label_kind = LabelKind::none;
-  std::int64_t num_classes = 0;
+  std::int64_t num_classes = 0; // LabelKind::real: number of targets of a vertex
   std::int64_t num_labelled = 0;
   bool has_split = false;
   std::string split_name;
@@ -142,6 +142,9 @@ struct StoreFacts {
   std::vector<VertexType> vertex_types{}; // empty: all vertices are alike
   std::vector<RelationEnds>
       relation_ends{}; // [relations] if vertices have types; in the file they are arrays
+  /// In the order of the classes; empty if these are only numbers. In the file they are an array.
+  std::vector<std::string> class_names{};
+  std::int64_t class_name_bytes = 0; // of all names
 
   std::string name;   // name of the data set
   std::string format; // input format
@@ -164,10 +167,12 @@ struct StoreFacts {
   [[nodiscard]] std::int64_t num_splits() const {
     return has_split ? std::max<std::int64_t>(1, std::ssize(sizes_of_splits)) : 0;
   }
-  /// Version of a store with these facts: 2 if it has relations, names of vertices, remainders of features or several splits.
+  [[nodiscard]] bool has_class_names() const { return class_name_bytes > 0; }
+  /// Version of a store with these facts: 2 if it has relations, names of vertices or classes, remainders of features, several splits
+  /// or targets of regression.
   [[nodiscard]] std::int64_t version() const {
-    bool const is_new =
-        num_relations() > 0 || has_vertex_names() || features_have_remainders || num_splits() > 1;
+    bool const is_new = num_relations() > 0 || has_vertex_names() || has_class_names() ||
+                        features_have_remainders || num_splits() > 1 || label_kind == LabelKind::real;
     return is_new ? 2 : 1;
   }
   /// True if edges were held out for link prediction.

@@ -267,6 +267,21 @@ std::vector<std::int8_t> GraphStore::read_label_indicator(Order order, Range row
   return result;
 }
 
+std::vector<double> GraphStore::read_targets(Order order, Range rows, Range columns) const {
+  ORTHANT_REQUIRE(facts().label_kind == LabelKind::real, name(), " has no targets of regression");
+  std::vector<double> result(index(rows.size() * columns.size()));
+  auto const name = state_->array("/labels", order, "");
+  for (auto column = columns.begin; column < columns.end; ++column) {
+    auto const values = read_checked<double>(state_->file, name, column, rows);
+    for (std::size_t row = 0; row < values.size(); ++row) {
+      if (std::isinf(values[row]))
+        runtime::throw_user("{} is damaged: {} has an infinite number", this->name(), name);
+      result[row * index(columns.size()) + index(column - columns.begin)] = values[row];
+    }
+  }
+  return result;
+}
+
 void GraphStore::use_split(std::int64_t number) {
   auto& facts = state_->facts_in_use;
   auto const count = facts.num_splits();

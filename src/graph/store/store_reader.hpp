@@ -95,6 +95,8 @@ class GraphStore {
   [[nodiscard]] std::vector<std::int32_t> read_labels(Order order, Range rows) const;
   /// Indicators 0, 1 or -1 = unknown, row-major [rows.size() x classes.size()]. LabelKind::multi only.
   [[nodiscard]] std::vector<std::int8_t> read_label_indicator(Order order, Range rows, Range classes) const;
+  /// Targets of regression, nan = none, row-major [rows.size() x columns.size()]. LabelKind::real only.
+  [[nodiscard]] std::vector<double> read_targets(Order order, Range rows, Range columns) const;
   /// From this call on, this split is read and described; before it, split 0. Throws UserError if there is no such split. Not collective,
   /// but all ranks must set the same split.
   void use_split(std::int64_t number);

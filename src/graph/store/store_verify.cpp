@@ -218,6 +218,13 @@ class Verifier {
           for (std::size_t i = 0; i < ids.size(); ++i)
             take_label(i, c, labels[i]);
         }
+        for (std::int64_t c = 0; facts_.label_kind == LabelKind::real && c < facts_.num_classes; ++c) {
+          auto const targets = store_.read_targets(order, rows, {c, c + 1});
+          for (std::size_t i = 0; i < ids.size(); ++i) {
+            sum[2] += hash_of(ids[i], c, std::bit_cast<std::uint64_t>(targets[i]));
+            if (!std::isnan(targets[i])) is_labelled[i] = true;
+          }
+        }
         num_labelled += std::ranges::count(is_labelled, true);
         for (std::size_t number = 0; number < sizes.size(); ++number)
           sum[3] += sum_of_split(static_cast<std::int64_t>(number), order, rows, ids, sizes[number]);

@@ -37,8 +37,8 @@ runtime::FileName name_of(std::filesystem::path const& path) {
 
 template<class T>
 constexpr char const* npy_type() {
-  if constexpr (std::is_same_v<T, float>)
-    return "<f4";
+  if constexpr (std::is_floating_point_v<T>)
+    return sizeof(T) == 8 ? "<f8" : "<f4";
   else
     return sizeof(T) == 8 ? "<i8" : sizeof(T) == 4 ? "<i4" : "|i1";
 }
@@ -188,6 +188,7 @@ template class ParallelArray<std::int64_t>;
 template class ParallelArray<std::int32_t>;
 template class ParallelArray<std::int8_t>;
 template class ParallelArray<float>;
+template class ParallelArray<double>;
 
 PlaceAmongRanks place_after_earlier_ranks(runtime::Communicator const& comm, std::int64_t count) {
   return {runtime::scanned(comm, count), runtime::all_reduced(comm, count)};
@@ -243,7 +244,7 @@ void remove_graph(fs::path const& folder) {
     fs::remove_all(folder / name);
   for (auto const* const name : {"edges.txt", "edge_index.npy", "edge_weight.npy", "x.npy", "x_indptr.npy",
                                  "x_indices.npy", "x_data.npy", "x_shape.npy", "labels.npy", "train_idx.npy",
-                                 "valid_idx.npy", "test_idx.npy", "meta.json"})
+                                 "valid_idx.npy", "test_idx.npy", "classes.csv", "meta.json"})
     fs::remove(folder / name);
 }
 
@@ -332,7 +333,8 @@ void write_meta(runtime::Communicator const& comm, fs::path const& folder, Graph
     json["num_nodes"] = facts.num_vertices;
     json["num_edge_lines"] = num_edges;
     if (facts.feature_kind != FeatureKind::none) json["num_features"] = facts.num_features;
-    if (facts.label_kind != LabelKind::none) json["num_classes"] = facts.num_classes;
+    if (facts.label_kind != LabelKind::none && facts.label_kind != LabelKind::real)
+      json["num_classes"] = facts.num_classes;
     if (facts.has_split) json["splits"][facts.split_name] = split_sizes;
     auto const path = folder / "meta.json";
     runtime::WritableFile file(path, runtime::WritableFile::Mode::create, {"graph", final_place(path)});

@@ -68,6 +68,7 @@ struct Writer {
   void write_text_features() const;
   void write_dense_features() const;
   void write_sparse_features(fs::path const& target) const;
+  void write_class_names() const;
   void write_labels() const;
   std::array<std::int64_t, 3> write_split() const;
 };
@@ -130,11 +131,34 @@ void Writer::write_sparse_features(fs::path const& target) const {
   shape.finish();
 }
 
+/// One line per class, as Python's csv module writes it.
+void Writer::write_class_names() const {
+  ParallelText file(comm, folder / "classes.csv");
+  std::string text = "id,class\n";
+  for (std::size_t c = 0; c < facts.class_names.size(); ++c) {
+    text += fmt::format("{},\"", c);
+    for (auto const letter : facts.class_names[c])
+      text += letter == '"' ? std::string("\"\"") : std::string(1, letter);
+    text += "\"\n";
+  }
+  if (comm.is_root()) file.append(text);
+  file.finish();
+}
+
 void Writer::write_labels() const {
   bool const is_single = facts.label_kind == LabelKind::single;
   auto const num_columns = is_single ? std::int64_t{1} : facts.num_classes;
   auto const stream = source.labels(rows_for(num_columns));
-  if (is_ogb()) {
+  if (!facts.class_names.empty()) write_class_names();
+  if (facts.label_kind == LabelKind::real) {
+    auto const shape =
+        num_columns == 1 ? std::vector{facts.num_vertices} : std::vector{facts.num_vertices, num_columns};
+    ParallelArray<double> array(comm, folder / "labels.npy", shape);
+    for_each_batch(comm, *stream, options, "labels", [&](LabelBatch const& batch) {
+      array.write(batch.rows.begin * num_columns, std::span(batch.targets));
+    });
+    array.finish();
+  } else if (is_ogb()) {
     ParallelText file(comm, folder / "raw" / "node-label.csv.gz");
     std::string text;
     for_each_batch(comm, *stream, options, "labels", [&](LabelBatch const& batch) {
@@ -213,6 +237,8 @@ void write_graph(Communicator const& comm, GraphSource const& source, fs::path c
   runtime::WorkingScope const working(
       comm.instruments().position); // one rank may have more to do than others
   auto const& facts = source.facts();
+  if (facts.label_kind == LabelKind::real && options.format == OutputFormat::ogb)
+    throw_user("targets of regression have no files in the format ogb: take npy");
   OutputFolder output(comm, target, options.replaces_output);
   auto const& folder = output.path();
   Writer const writer{comm, source, output, folder, options, facts};

@@ -26,10 +26,20 @@ char const* text_of_not_finite(double loss) {
 void add_scores(Scores const& scores, runtime::EpochRecord& record) {
   auto const& [train, valid, test] = scores;
   auto const is_of_links = valid.ranking || test.ranking;
-  if (!is_of_links) record.scores = {{"train_acc", train.accuracy()}};
   auto const add = [&](char const* name, SplitScore const& of, double value) {
     if (of.num_counted > 0) record.scores.emplace_back(name, value);
   };
+  if (train.is_of_numbers) {
+    record.scores = {{"train_r2", train.r2}, {"train_mae", train.mae}};
+    add("val_r2", valid, valid.r2);
+    add("val_mae", valid, valid.mae);
+    add("val_loss", valid, valid.loss);
+    add("test_r2", test, test.r2);
+    add("test_mae", test, test.mae);
+    add("test_loss", test, test.loss);
+    return;
+  }
+  if (!is_of_links) record.scores = {{"train_acc", train.accuracy()}};
   add("val_acc", valid, valid.accuracy());
   add("test_acc", test, test.accuracy());
   add("val_loss", valid, valid.loss);
@@ -54,20 +64,22 @@ void add_scores(Scores const& scores, runtime::EpochRecord& record) {
 } // namespace
 
 Monitor parse_monitor(std::string_view word) {
-  if (word == "accuracy") return Monitor::accuracy;
+  if (word == "accuracy" || word == "r2") return Monitor::accuracy;
   if (word == "loss") return Monitor::loss;
   if (word == "both") return Monitor::both;
-  runtime::throw_user("--monitor is accuracy, loss or both, not '{}'", word);
+  if (word == "mae") return Monitor::absolute_error;
+  runtime::throw_user("--monitor is accuracy, loss, both, r2 or mae, not '{}'", word);
 }
 
 void TrainProgress::add_evaluation(Monitor monitor, std::int64_t after_epoch, Scores const& scores) {
   auto const& valid = scores[static_cast<std::size_t>(graph::Split::valid)];
-  auto const merit = valid.merit();
+  auto const merit = monitor == Monitor::absolute_error ? -valid.mae : valid.merit();
   auto const is_both = monitor == Monitor::both;
   auto const raises = [&](double most) { return is_both ? merit >= most : merit > most; };
   auto const lowers = [&](double least) { return is_both ? valid.loss <= least : valid.loss < least; };
   auto const is_better = [&](double most, double least) {
-    return (monitor == Monitor::loss || raises(most)) && (monitor == Monitor::accuracy || lowers(least));
+    return (monitor == Monitor::loss || raises(most)) &&
+           ((monitor != Monitor::loss && !is_both) || lowers(least));
   };
   auto is_best = true;
   auto has_gain = true;

@@ -19,11 +19,11 @@
 
 namespace orthant::models {
 
-/// Criterion for the best evaluation: accuracy of the validation part (links: ROC-AUC), its loss, or both. See
-/// TrainProgress::add_evaluation().
-enum class Monitor : std::uint8_t { accuracy, loss, both };
+/// Criterion for the best evaluation: accuracy of the validation part (links: ROC-AUC, regression: R2), its loss, both, or the mean
+/// absolute error of a regression. See TrainProgress::add_evaluation().
+enum class Monitor : std::uint8_t { accuracy, loss, both, absolute_error };
 
-/// Accepts "accuracy", "loss" or "both". Throws UserError for other words.
+/// Accepts "accuracy", "loss", "both", "r2" (as accuracy) or "mae". Throws UserError for other words.
 [[nodiscard]] Monitor parse_monitor(std::string_view word);
 
 struct TrainSettings {
@@ -60,7 +60,7 @@ struct BestEpoch {
 
 /// Best values of the validation part over all evaluations; the two may come from different evaluations.
 struct ValidationRecords {
-  double merit = 0; // largest SplitScore::merit()
+  double merit = 0; // largest SplitScore::merit(), or with Monitor::absolute_error -mae
   double loss = 0;  // smallest loss
 };
 

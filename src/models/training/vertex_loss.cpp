@@ -47,6 +47,15 @@ pmm::RowTargets read_targets(graph::GraphStore const& store, pmm::Placement cons
         to_vector<std::int32_t>("orthant::models::classes", store.read_labels(order, block.stored_rows));
     return targets;
   }
+  if (store.facts().label_kind == graph::LabelKind::real) {
+    auto const numbers = store.read_targets(order, block.stored_rows, block.columns);
+    targets.numbers = runtime::Matrix<double>("orthant::models::numbers", splits.size(),
+                                              static_cast<std::size_t>(block.columns.size()));
+    auto const mirror = Kokkos::create_mirror_view(targets.numbers);
+    std::copy(numbers.begin(), numbers.end(), mirror.data());
+    Kokkos::deep_copy(targets.numbers, mirror);
+    return targets;
+  }
   auto const indicator = store.read_label_indicator(order, block.stored_rows, block.columns);
   targets.indicator = runtime::Matrix<std::int8_t>("orthant::models::label_indicator", splits.size(),
                                                    static_cast<std::size_t>(block.columns.size()));
@@ -93,10 +102,13 @@ ClassWeights parse_class_weights(std::string_view word) {
 }
 
 LossFunction parse_loss_function(std::string_view word) {
-  if (word == "cross-entropy") return LossFunction::cross_entropy;
+  if (word == "auto" || word == "cross-entropy") return LossFunction::cross_entropy;
   if (word == "binary") return LossFunction::binary;
   if (word == "focal") return LossFunction::focal;
-  runtime::throw_user("--loss is cross-entropy, binary or focal, not '{}'", word);
+  if (word == "mse") return LossFunction::squared_error;
+  if (word == "mae") return LossFunction::absolute_error;
+  if (word == "huber") return LossFunction::huber;
+  runtime::throw_user("--loss is auto, cross-entropy, binary, focal, mse, mae or huber, not '{}'", word);
 }
 
 Scores scores_of(std::span<pmm::GroupScore const> groups) {
@@ -107,21 +119,29 @@ Scores scores_of(std::span<pmm::GroupScore const> groups) {
 }
 
 pmm::LossKind loss_kind_of(graph::StoreFacts const& facts, bool trains_entries) {
+  if (facts.label_kind == graph::LabelKind::real) return pmm::LossKind::real;
   if (facts.label_kind != graph::LabelKind::single) return pmm::LossKind::binary;
   return trains_entries ? pmm::LossKind::one_hot : pmm::LossKind::softmax;
 }
 
-void plan_vertex_loss_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts,
-                             pmm::Placement const& logits) {
+void plan_target_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, pmm::Placement const& logits) {
   auto const block = step.block(logits);
   auto const num_rows = block.stored_rows.size();
   auto const kind = loss_kind_of(facts);
   step.add_array("orthant::models::splits", num_rows);
   if (kind == pmm::LossKind::softmax)
     step.add_array("orthant::models::classes", num_rows * std::int64_t{sizeof(std::int32_t)});
+  else if (kind == pmm::LossKind::real)
+    step.add_array("orthant::models::numbers",
+                   num_rows * block.columns.size() * std::int64_t{sizeof(double)});
   else
     step.add_array("orthant::models::label_indicator", num_rows * block.columns.size());
-  pmm::plan_loss_arrays(step, logits, kind);
+}
+
+void plan_vertex_loss_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts,
+                             pmm::Placement const& logits) {
+  plan_target_arrays(step, facts, logits);
+  pmm::plan_loss_arrays(step, logits, loss_kind_of(facts));
 }
 
 pmm::RowTargets read_vertex_targets(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
@@ -146,6 +166,8 @@ pmm::RowLoss<T> make_vertex_loss(pmm::ProcessGrid const& grid, graph::GraphStore
     loss.set_class_weights(balanced_weights<T>(grid, store));
   if (settings.label_smoothing > 0) loss.set_label_smoothing(settings.label_smoothing);
   if (settings.function == LossFunction::focal) loss.set_focal_gamma(settings.focal_gamma);
+  if (settings.function == LossFunction::absolute_error) loss.set_number_loss(pmm::NumberLoss::absolute);
+  if (settings.function == LossFunction::huber) loss.set_number_loss(pmm::NumberLoss::huber);
   return loss;
 }
 

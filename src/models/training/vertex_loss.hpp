@@ -41,8 +41,10 @@ struct SplitScore : pmm::GroupScore {
   [[nodiscard]] double accuracy() const {
     return num_counted == 0 ? 0.0 : static_cast<double>(num_correct) / static_cast<double>(num_counted);
   }
-  /// Value by which the best epoch is chosen: the accuracy, or the area under the ROC curve for links.
-  [[nodiscard]] double merit() const { return ranking ? roc_auc.value_or(0) : accuracy(); }
+  /// Value by which the best epoch is chosen: the accuracy, the area under the ROC curve for links, or R2 for regression.
+  [[nodiscard]] double merit() const {
+    return ranking ? roc_auc.value_or(0) : is_of_numbers ? r2 : accuracy();
+  }
   /// Accuracy of predicting the most frequent class for every vertex.
   [[nodiscard]] double majority_share() const {
     return num_counted == 0 ? 0.0 : static_cast<double>(num_most_frequent) / static_cast<double>(num_counted);
@@ -56,6 +58,8 @@ using Scores = std::array<SplitScore, num_splits>;
 /// Kind of loss for the labels of this graph. `trains_entries`: training uses a binary loss even if vertices have one class.
 [[nodiscard]] pmm::LossKind loss_kind_of(graph::StoreFacts const& facts, bool trains_entries = false);
 
+/// Lists the arrays of read_vertex_targets().
+void plan_target_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, pmm::Placement const& logits);
 /// Lists the arrays of make_vertex_loss().
 void plan_vertex_loss_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts,
                              pmm::Placement const& logits);
@@ -73,9 +77,10 @@ enum class ClassWeights : std::uint8_t { none, balanced };
 /// Accepts "none" or "balanced". Throws UserError for other words.
 [[nodiscard]] ClassWeights parse_class_weights(std::string_view word);
 /// Loss of training vertices (pmm/rows/row_loss.hpp). cross_entropy: over the classes; binary if vertices may have several. binary: the
-/// cross-entropy of each class on its own. focal: binary, with a lower weight for terms that are predicted well.
-enum class LossFunction : std::uint8_t { cross_entropy, binary, focal };
-/// Accepts "cross-entropy", "binary" or "focal". Throws UserError for other words.
+/// cross-entropy of each class on its own. focal: binary, with a lower weight for terms that are predicted well. The others are losses of
+/// numbers; with targets of regression, cross_entropy stands for the default, squared_error.
+enum class LossFunction : std::uint8_t { cross_entropy, binary, focal, squared_error, absolute_error, huber };
+/// Accepts "auto" (cross_entropy), "cross-entropy", "binary", "focal", "mse", "mae" or "huber". Throws UserError for other words.
 [[nodiscard]] LossFunction parse_loss_function(std::string_view word);
 /// Options of the loss of training vertices. Scores do not use them.
 struct VertexLossSettings {
@@ -85,7 +90,9 @@ struct VertexLossSettings {
   double focal_gamma = 2;
 
   /// True if training uses a binary loss even if vertices have one class.
-  [[nodiscard]] bool trains_entries() const { return function != LossFunction::cross_entropy; }
+  [[nodiscard]] bool trains_entries() const {
+    return function == LossFunction::binary || function == LossFunction::focal;
+  }
 };
 
 /// The loss of a store's vertices, for logits with this placement. Reads the targets of this rank's rows. Collective over the

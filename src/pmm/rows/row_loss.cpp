@@ -5,6 +5,7 @@
 #include "pmm/kernels/row_kernels_host.hpp"
 #include "pmm/rows/class_counts.hpp"
 #include "pmm/rows/entry_loss_kernels.hpp"
+#include "pmm/rows/number_loss_kernels.hpp"
 #include "pmm/rows/row_loss_kernels.hpp"
 #include "runtime/comm/together.hpp"
 
@@ -61,7 +62,10 @@ void RowLoss<T>::check(RowTargets const& targets) const {
   auto const num_rows = static_cast<std::size_t>(block_.stored_rows.size());
   ORTHANT_REQUIRE(targets.groups.extent(0) == num_rows, targets.groups.extent(0), " groups for ", num_rows,
                   " rows of ", placement_.to_string());
-  if (scores_entries())
+  if (has_numbers())
+    ORTHANT_REQUIRE(targets.numbers.size() == num_rows * static_cast<std::size_t>(block_.columns.size()),
+                    targets.numbers.size(), " numbers for ", num_rows, " rows of ", placement_.to_string());
+  else if (scores_entries())
     ORTHANT_REQUIRE(targets.indicator.extent(0) == num_rows &&
                         targets.indicator.extent(1) == static_cast<std::size_t>(block_.columns.size()),
                     "an indicator of ", targets.indicator.extent(0), " x ", targets.indicator.extent(1),
@@ -78,7 +82,8 @@ typename RowLoss<T>::LocalCounts RowLoss<T>::count(RowTargets const& targets) co
   result.num_bad =
       detail::count_bad_rows(DefaultExec(), targets, num_groups_, is_single ? placement_.extents.columns : 0);
   if (result.num_bad > 0) return result; // count_rows() would index out of range
-  auto const sums = detail::count_rows(DefaultExec(), targets, is_single);
+  auto const sums = has_numbers() ? detail::count_numbers(DefaultExec(), targets)
+                                  : detail::count_rows(DefaultExec(), targets, is_single);
   std::copy_n(sums.counted, result.counted.size(), result.counted.begin());
   return result;
 }
@@ -90,16 +95,21 @@ typename RowLoss<T>::LocalCounts RowLoss<T>::count(HostTargets const& rows) cons
   ORTHANT_REQUIRE(rows.groups.size() == num_rows && (!is_single || rows.classes.size() == num_rows),
                   rows.groups.size(), " groups and ", rows.classes.size(), " classes on the host for ",
                   num_rows, " rows");
-  ORTHANT_REQUIRE(rows.weights.empty() || rows.weights.size() == num_rows, rows.weights.size(),
-                  " weights on the host for ", num_rows, " rows");
+  ORTHANT_REQUIRE(rows.weights.empty() || rows.weights.size() == num_rows, rows.weights.size(), " weights");
+  auto const width = has_numbers() ? static_cast<std::size_t>(block_.columns.size()) : 0;
+  ORTHANT_REQUIRE(rows.numbers.size() == num_rows * width, rows.numbers.size(), " numbers on the host");
   LocalCounts result;
   for (std::size_t i = 0; i < rows.groups.size(); ++i) {
     auto const group = rows.groups[i];
     auto const label = is_single ? rows.classes[i] : 0;
     if (group < no_row_group || group >= num_groups_ || label < -1 || label >= placement_.extents.columns)
       ++result.num_bad;
-    else if (group >= 0 && label >= 0)
-      result.counted[static_cast<std::size_t>(group)] += rows.weights.empty() ? 1 : rows.weights[i];
+    else if (group >= 0 && label >= 0) {
+      auto const of_row = rows.numbers.subspan(i * width, width);
+      auto const count = has_numbers() ? std::ranges::count_if(of_row, detail::is_number) : 1;
+      result.counted[static_cast<std::size_t>(group)] +=
+          static_cast<double>(count) * (rows.weights.empty() ? 1 : rows.weights[i]);
+    }
   }
   return result;
 }
@@ -115,7 +125,8 @@ void RowLoss<T>::set_targets(RowTargets const& targets) {
   });
   use(targets, local);
   auto const counts = std::span(local.counted).first(static_cast<std::size_t>(num_groups_));
-  // Every rank of the class axis has counted the same rows.
+  // Every rank of the class axis has counted the same rows, but its own numbers.
+  if (has_numbers()) runtime::all_reduce(runtime::host, grid_->over(placement_.layout.columns), counts);
   runtime::all_reduce(runtime::host, grid_->over(placement_.layout.rows), counts);
   if (placement_.layout.storage == Storage::row_sharded)
     runtime::all_reduce(runtime::host, grid_->over(placement_.layout.third()), counts);
@@ -158,18 +169,6 @@ void RowLoss<T>::set_class_weights(Vector<T> const& weights) {
   auto const on_host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), weights);
   for (std::size_t j = 0; j < on_host.extent(0); ++j)
     sum_of_weights_ += static_cast<double>(on_host(j));
-}
-
-template<class T>
-void RowLoss<T>::set_label_smoothing(double e) {
-  ORTHANT_REQUIRE(0 <= e && e < 1, "label smoothing of ", e);
-  smoothing_ = e;
-}
-
-template<class T>
-void RowLoss<T>::set_focal_gamma(double gamma) {
-  ORTHANT_REQUIRE(trains_entries() && gamma >= 0, "a focal loss with gamma ", gamma);
-  focal_gamma_ = gamma;
 }
 
 template<class T>
@@ -287,7 +286,7 @@ void RowLoss<T>::run_softmax_loss(DefaultExec const& exec, Matrix<T> const& logi
 
 template<class T>
 std::int64_t RowLoss<T>::num_terms(std::int64_t num_counted) const {
-  return trains_entries() ? num_counted * placement_.extents.columns : num_counted;
+  return trains_entries() && !has_numbers() ? num_counted * placement_.extents.columns : num_counted;
 }
 
 template<class T>
@@ -308,7 +307,10 @@ void RowLoss<T>::loss_and_gradient(DefaultExec const& exec, DistMatrix<T> const&
   auto const of_gradient = static_cast<T>(scale * gradient_scale);
   auto const sum = runtime::number_at(loss, 0);
   detail::LossPasses const passes(block_, sizeof(T));
-  if (trains_entries()) {
+  if (has_numbers()) {
+    detail::number_loss_and_gradient(exec, z, targets_, number_loss_, of_gradient, dz, sum);
+    grid_->passes().add(passes.number_loss());
+  } else if (trains_entries()) {
     detail::BinaryTargets<T> const how{targets_.classes.data(),    kind_ == LossKind::one_hot,
                                        block_.columns.begin,       class_weights_.data(),
                                        static_cast<T>(smoothing_), static_cast<T>(focal_gamma_)};
@@ -319,8 +321,9 @@ void RowLoss<T>::loss_and_gradient(DefaultExec const& exec, DistMatrix<T> const&
     grid_->passes().add(passes.softmax_loss());
   }
   if (loss.extent(0) > 1) {
-    // A binary loss is also summed over the class axis, so only the first rank of that axis counts the rows.
-    auto const counts = !trains_entries() || grid_->coordinate(placement_.layout.columns) == 0;
+    // If the loss is also summed over the class axis, only the first rank counts the rows; each counts its numbers.
+    auto const counts =
+        !trains_entries() || has_numbers() || grid_->coordinate(placement_.layout.columns) == 0;
     Kokkos::parallel_for("orthant::pmm::set_count", detail::RowPolicy(exec, 0, 1),
                          detail::SetNumber{runtime::number_at(loss, 1), counts ? num_local_loss_rows_ : 0});
   }
@@ -342,6 +345,12 @@ template<class T>
 std::vector<GroupScore> RowLoss<T>::evaluate(DefaultExec const& exec, DistMatrix<T> const& logits) {
   require_planned(logits);
   auto const z = logits.local();
+  if (has_numbers()) {
+    grid_->passes().add(detail::LossPasses(block_, sizeof(T)).score_numbers());
+    auto const reduce = [&](std::span<double> sums) { reduce_sums(runtime::host, sums, true); };
+    return detail::scores_of_numbers(exec, z, targets_, number_loss_, num_groups_, placement_.extents.columns,
+                                     block_.columns.begin, reduce);
+  }
   detail::GroupSums sums;
   auto const num_classes = placement_.extents.columns;
   detail::LossPasses const passes(block_, sizeof(T));

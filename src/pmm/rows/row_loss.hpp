@@ -19,6 +19,10 @@
 // y by (1 - e) y + e / 2. The focal loss (Lin et al., arXiv 1708.02002, equation 4) multiplies each term by (1 - p)^gamma, where
 // p = s y + (1 - s) (1 - y) and s = sigmoid(z). If rows have one class, y_ij = [j = y] (LossKind::one_hot).
 //
+// Regression, with a target y per entry (LossKind::real) and r = z - y; an entry without a target (nan) adds nothing and has no gradient:
+//   squared r^2, derivative 2 r      absolute |r|, sign(r)      huber r^2 / 2 and r if |r| <= 1, else |r| - 1/2 and sign(r)
+// as MSELoss, L1Loss and HuberLoss of PyTorch. n is then the number of targets, and scores are R2 and MAE.
+//
 // Every row belongs to one group or to none; the caller decides what groups mean. n is the global number of rows of
 // the group that have a label, and the loss of the group is the mean over these rows. Only the rows of group 0 have a
 // gradient; the other groups are only scored. Sums over rows are in double.
@@ -46,6 +50,7 @@ class LossPasses {
         groups_(num_rows_ * std::int64_t{sizeof(std::int8_t)}),
         classes_(num_rows_ * std::int64_t{sizeof(std::int32_t)}),
         indicator_(num_logits_ * std::int64_t{sizeof(std::int8_t)}),
+        numbers_(num_logits_ * std::int64_t{sizeof(double)}),
         maxima_(num_rows_ * scalar_bytes),
         sums_(2 * num_rows_ * scalar_bytes),                                          // s_i and z_iy - m_i
         arg_maxima_(num_rows_ * std::int64_t{sizeof(runtime::ValueIndex<double>)}) {} // as large as for float
@@ -100,6 +105,13 @@ class LossPasses {
             .bytes_written = logits_,
             .exponentials = 2 * num_logits_};
   }
+  [[nodiscard]] LocalPass number_loss() const {
+    return {"number_loss_and_gradient", logits_ + groups_ + numbers_, logits_};
+  }
+  /// Sums of the targets, and then of their deviations and residuals, a column at a time.
+  [[nodiscard]] LocalPass score_numbers() const {
+    return {"score_numbers", logits_ + 2 * (groups_ + numbers_), 0};
+  }
   [[nodiscard]] LocalPass count_entries() const {
     return {"count_entries", logits_ + groups_ + indicator_, 0};
   }
@@ -111,7 +123,7 @@ class LossPasses {
 
  private:
   std::int64_t num_rows_, num_logits_;
-  std::int64_t logits_, groups_, classes_, indicator_, maxima_, sums_, arg_maxima_; // bytes
+  std::int64_t logits_, groups_, classes_, indicator_, numbers_, maxima_, sums_, arg_maxima_; // bytes
 };
 
 } // namespace orthant::pmm::detail
@@ -128,6 +140,7 @@ struct RowTargets {
   Vector<std::int32_t> classes;           // [rows] global class, -1 = no label; single label
   runtime::Matrix<std::int8_t> indicator; // [rows x classes of the block] 1, 0, -1 = unknown; multi-label
   Vector<double> weights{};               // [rows] weights of losses, only for batches; empty if all are 1
+  runtime::Matrix<double> numbers{};      // [rows x columns of the block] targets, nan = none; regression
 };
 
 /// RowTargets in host memory, without the indicator.
@@ -135,11 +148,14 @@ struct HostTargets {
   std::span<std::int8_t const> groups;
   std::span<std::int32_t const> classes;
   std::span<double const> weights{};
+  std::span<double const> numbers{};
 };
 
 /// softmax: one class per row. binary: any number of classes per row. one_hot: one class per row, trained with the binary loss and
-/// scored as softmax is.
-enum class LossKind : std::uint8_t { softmax, binary, one_hot };
+/// scored as softmax is. real: a number per entry.
+enum class LossKind : std::uint8_t { softmax, binary, one_hot, real };
+/// Loss of a number.
+enum class NumberLoss : std::uint8_t { squared, absolute, huber };
 
 /// q_ij = of_label w_y [j = y] + of_classes w_j.
 template<class T>
@@ -167,6 +183,10 @@ struct GroupScore {
   double micro_f1 = 0;
   std::int64_t num_most_frequent = 0;  // num_correct if the most frequent label were always predicted
   std::int64_t num_most_predicted = 0; // single label: rows with the most frequent prediction
+  bool is_of_numbers = false;          // regression: num_counted targets, and these scores
+  /// Mean over the columns of 1 - sum r^2 / sum (y - mean y)^2; of a constant column 1 if all r are 0, else 0, as in scikit-learn.
+  double r2 = 0;
+  double mae = 0; // mean of |r| over all targets
 };
 
 /// Loss of the rows of distributed logits. Scratch memory is allocated at construction, and if rebind() finds more rows
@@ -200,9 +220,20 @@ class RowLoss {
 
   /// From now on loss_and_gradient(), but not evaluate(), smooths labels by e. Copies of this object also do. Throws
   /// Error unless 0 <= e < 1.
-  void set_label_smoothing(double e);
+  void set_label_smoothing(double e) {
+    ORTHANT_REQUIRE(0 <= e && e < 1, "label smoothing of ", e);
+    smoothing_ = e;
+  }
   /// From now on loss_and_gradient(), but not evaluate(), is the focal loss. Throws Error if the loss is softmax, or gamma < 0.
-  void set_focal_gamma(double gamma);
+  void set_focal_gamma(double gamma) {
+    ORTHANT_REQUIRE(trains_entries() && gamma >= 0, "a focal loss with gamma ", gamma);
+    focal_gamma_ = gamma;
+  }
+  /// Selects the loss of numbers, also for evaluate(); before, it is squared. Throws Error unless the loss is of numbers.
+  void set_number_loss(NumberLoss loss) {
+    ORTHANT_REQUIRE(has_numbers(), "a loss of numbers for logits of classes");
+    number_loss_ = loss;
+  }
 
   /// Number of labeled rows of the group on all ranks. Throws Error if the targets are not set, or were set by
   /// set_batch_targets().
@@ -251,7 +282,8 @@ class RowLoss {
                        Matrix<T> const& gradient, T scale);
   /// Whether loss_and_gradient(), and whether evaluate(), sums over entries.
   [[nodiscard]] bool trains_entries() const { return kind_ != LossKind::softmax; }
-  [[nodiscard]] bool scores_entries() const { return kind_ == LossKind::binary; }
+  [[nodiscard]] bool scores_entries() const { return kind_ == LossKind::binary || has_numbers(); }
+  [[nodiscard]] bool has_numbers() const { return kind_ == LossKind::real; }
   void run_softmax_loss(DefaultExec const& exec, Matrix<T> const& logits, Matrix<T> const& gradient, T scale,
                         runtime::Number<double> const& loss);
   /// The divisor of the mean: n, or n C for a binary loss.
@@ -272,6 +304,7 @@ class RowLoss {
   double sum_of_weights_ = 0; // of classes
   double smoothing_ = 0;      // e
   double focal_gamma_ = 0;
+  NumberLoss number_loss_ = NumberLoss::squared;
   Vector<T> row_scalars_;                            // memory of row_max_ and sum_and_target_
   Vector<runtime::ValueIndex<T>> row_value_indices_; // memory of row_arg_max_
   Vector<T> row_max_;                                // [rows]

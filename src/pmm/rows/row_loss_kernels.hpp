@@ -35,11 +35,34 @@ struct GroupSums {
   }
 };
 
+/// Sums over the targets of one column of a regression, per group of rows (number_loss_kernels.hpp).
+struct NumberSums {
+  enum Part { deviations, squares, absolutes, losses, num_parts };
+  double of[max_row_groups][num_parts];
+
+  KOKKOS_FUNCTION NumberSums() {
+    for (auto& group : of)
+      for (auto& part : group)
+        part = 0;
+  }
+  KOKKOS_FUNCTION NumberSums& operator+=(NumberSums const& other) {
+    for (int g = 0; g < max_row_groups; ++g)
+      for (int part = 0; part < num_parts; ++part)
+        of[g][part] += other.of[g][part];
+    return *this;
+  }
+};
+
 } // namespace orthant::pmm::detail
 
 template<>
 struct Kokkos::reduction_identity<orthant::pmm::detail::GroupSums> {
   KOKKOS_FUNCTION static orthant::pmm::detail::GroupSums sum() { return {}; }
+};
+
+template<>
+struct Kokkos::reduction_identity<orthant::pmm::detail::NumberSums> {
+  KOKKOS_FUNCTION static orthant::pmm::detail::NumberSums sum() { return {}; }
 };
 
 namespace orthant::pmm::detail {

@@ -44,6 +44,8 @@ void plan_loss(StepPlan& step, Placement const& logits, LossKind kind, bool coun
   if (kind == LossKind::softmax) {
     plan_softmax(step, logits, true);
     step.add_pass(passes.softmax_loss());
+  } else if (kind == LossKind::real) {
+    step.add_pass(passes.number_loss());
   } else {
     step.add_pass(passes.binary_loss(kind == LossKind::one_hot));
   }
@@ -52,6 +54,12 @@ void plan_loss(StepPlan& step, Placement const& logits, LossKind kind, bool coun
 
 void plan_scores(StepPlan& step, Placement const& logits, LossKind kind, int num_groups) {
   auto const passes = passes_of(step, logits);
+  if (kind == LossKind::real) { // evaluate_numbers(): two sums, then four
+    plan_sums(step, logits.layout, kind, num_groups * 2 * logits.extents.columns);
+    plan_sums(step, logits.layout, kind, num_groups * 4 * logits.extents.columns);
+    step.add_pass(passes.score_numbers());
+    return;
+  }
   if (kind == LossKind::one_hot) kind = LossKind::softmax;
   if (kind == LossKind::softmax) {
     plan_softmax(step, logits, false);
@@ -67,7 +75,7 @@ void plan_scores(StepPlan& step, Placement const& logits, LossKind kind, int num
 }
 
 void plan_loss_arrays(StepPlan& step, Placement const& logits, LossKind kind) {
-  if (kind == LossKind::binary) return;
+  if (kind == LossKind::binary || kind == LossKind::real) return;
   auto const num_rows = step.block(logits).stored_rows.size();
   step.add_array("orthant::pmm::RowLoss/row_scalars", step.scalar_bytes(3 * num_rows));
   step.add_array("orthant::pmm::RowLoss/row_arg_max",

@@ -58,10 +58,14 @@ inline void fill_features(GraphRecipe const& recipe, graph::FeatureBatch& batch)
 inline void fill_labels(GraphRecipe const& recipe, graph::LabelBatch& batch) {
   batch.classes.clear();
   batch.indicator.clear();
+  batch.targets.clear();
   for (auto row = batch.rows.begin; row < batch.rows.end; ++row) {
     if (recipe.labels == graph::LabelKind::single) batch.classes.push_back(row % num_classes);
     for (std::int64_t c = 0; recipe.labels == graph::LabelKind::multi && c < num_classes; ++c)
       batch.indicator.push_back(static_cast<std::int8_t>(mixed(6, row, c) % 2));
+    for (std::int64_t c = 0; recipe.labels == graph::LabelKind::real && c < num_classes; ++c) // some are none
+      batch.targets.push_back(mixed(7, row, c) % 5 == 0 ? std::nan("")
+                                                        : static_cast<double>(mixed(8, row, c) % 9) / 4);
   }
 }
 

@@ -113,6 +113,9 @@ inline std::vector<StepCase> step_cases() {
   several.labels = graph::LabelKind::multi;
   several.normalization = graph::Normalization::none;
   add("several classes per vertex", as_it_is).recipe = several;
+  auto numbers = several;
+  numbers.labels = graph::LabelKind::real;
+  add("targets of regression", as_it_is).recipe = numbers;
 
   add("sage", [](auto& s) { set_model(s, models::Model::sage); });
   add("sage, all parts, directed, transform first", [&](auto& s) {

@@ -20,14 +20,12 @@ using pmm::IndexOrder;
 
 /// to[i,:] := from[rows[i],:]
 template<class T>
-void gather_rows(std::span<T const> from, std::vector<std::int32_t> const& rows, std::int64_t num_columns,
-                 std::vector<T>& to) {
-  runtime::resize_for_writing(to, rows.size() * static_cast<std::size_t>(num_columns));
-  auto* target = to.data();
-  for (auto const row : rows) {
-    std::copy_n(from.data() + row * num_columns, num_columns, target);
-    target += num_columns;
-  }
+void gather_rows(std::span<T const> from, std::vector<std::int32_t> const& rows,
+                 std::integral auto num_columns, std::vector<T>& to) {
+  auto const width = static_cast<std::size_t>(num_columns);
+  runtime::resize_for_writing(to, rows.size() * width);
+  for (auto* target = to.data(); auto const row : rows)
+    target = std::copy_n(from.data() + static_cast<std::size_t>(row) * width, width, target);
 }
 
 } // namespace
@@ -45,11 +43,13 @@ BatchMaker<T>::BatchMaker(pmm::ProcessGrid const& grid, graph::GraphStore const&
       builder_(grid.group(), store, sampler, edges),
       has_sparse_features_(features.is_sparse),
       num_feature_columns_(pmm::block_of(grid, plan.features()).columns.size()),
-      num_label_columns_(static_cast<std::int64_t>(targets.indicator.extent(1))),
+      num_label_columns_(targets.indicator.extent(1)),
+      num_number_columns_(targets.numbers.extent(1)),
       targets_(targets),
       splits_(targets.groups),
       classes_(targets.classes),
-      indicator_(runtime::Vector<std::int8_t>(targets.indicator.data(), targets.indicator.size())) {
+      indicator_(runtime::Vector<std::int8_t>(targets.indicator.data(), targets.indicator.size())),
+      numbers_(runtime::Vector<double>(targets.numbers.data(), targets.numbers.size())) {
   for_each_vertex_matrix(plan_, [&](pmm::Placement const& placement) {
     add_range(placement.layout.rows, placement.layout.row_order);
   });
@@ -130,9 +130,9 @@ void BatchMaker<T>::fill(std::int64_t epoch, std::int64_t index, HostBatch<T>& b
 
   auto const& logit_rows = rows_of(plan_.logits().layout, batch.sample).positions;
   gather_rows(splits_.values(), logit_rows, 1, batch.splits);
-  if (num_label_columns_ == 0 && !classes_.values().empty())
-    gather_rows(classes_.values(), logit_rows, 1, batch.classes);
+  if (!classes_.values().empty()) gather_rows(classes_.values(), logit_rows, 1, batch.classes);
   gather_rows(indicator_.values(), logit_rows, num_label_columns_, batch.indicator);
+  gather_rows(numbers_.values(), logit_rows, num_number_columns_, batch.numbers);
   auto const& weight_of = batch.sample.keys.loss_weights;
   batch.loss_weights.clear();
   if (!weight_of.empty()) {
@@ -386,11 +386,12 @@ NetworkOperands<T> BatchMaker<T>::operands(HostBatch<T>& batch) const {
 
 template<class T>
 pmm::RowTargets BatchMaker<T>::targets(HostBatch<T>& batch) const {
+  auto const num_rows = batch.splits.size();
   return {lent("orthant::models::batch/splits", batch.splits),
           lent("orthant::models::batch/classes", batch.classes),
-          lent_matrix("orthant::models::batch/indicator", batch.indicator, batch.splits.size(),
-                      static_cast<std::size_t>(num_label_columns_)),
-          lent("orthant::models::batch/loss_weights", batch.loss_weights)};
+          lent_matrix("orthant::models::batch/indicator", batch.indicator, num_rows, num_label_columns_),
+          lent("orthant::models::batch/loss_weights", batch.loss_weights),
+          lent_matrix("orthant::models::batch/numbers", batch.numbers, num_rows, num_number_columns_)};
 }
 
 template class BatchMaker<float>;

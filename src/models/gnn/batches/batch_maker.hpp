@@ -7,7 +7,7 @@
 //   maker.fill(epoch, index, batch);         // any thread: host memory only, zero bytes sent
 //   network.unbind();
 //   network.rebind(maker.operands(batch));    // main thread: Views on this memory (on a device: copies), and the rows to exchange
-//   loss.set_batch_targets(maker.targets(batch), {batch.splits, batch.classes});
+//   loss.set_batch_targets(maker.targets(batch), {batch.splits, batch.classes, batch.loss_weights, batch.numbers});
 
 #include "models/gnn/batches/batch_edges.hpp"
 #include "models/gnn/network/network_operands.hpp"
@@ -47,6 +47,7 @@ struct HostBatch {
   std::vector<std::int32_t> classes;  // [rows] or empty
   std::vector<std::int8_t> indicator; // [rows x classes of the block] or empty
   std::vector<double> loss_weights;   // [rows] or empty
+  std::vector<double> numbers;        // [rows x targets of the block] or empty
   double seconds = 0;                 // duration of fill()
 };
 
@@ -124,15 +125,17 @@ class BatchMaker {
   pmm::DistMatrix<T> trained_features_;     // empty unless they are trained
   runtime::Vector<std::int8_t> trains_row_; // of InputFeatures
   std::int64_t num_feature_columns_;        // of this rank's block
-  std::int64_t num_label_columns_;          // columns of the indicator; 0 with one class per vertex
+  std::size_t num_label_columns_;           // columns of the indicator; 0 with one class per vertex
+  std::size_t num_number_columns_;          // targets of regression
   HostNumbers<T> feature_values_;           // of the dense block, or of its non-zeros
   HostNumbers<T> feature_scale_;            // sparse features: scales of the rows
   HostNumbers<runtime::Offset> feature_offsets_;
   HostNumbers<runtime::LocalColumn> feature_columns_;
-  pmm::RowTargets targets_; // of the whole graph, on the host; views of the three members below
+  pmm::RowTargets targets_; // of the whole graph, on the host; views of the four members below
   HostNumbers<std::int8_t> splits_;
   HostNumbers<std::int32_t> classes_;
   HostNumbers<std::int8_t> indicator_;
+  HostNumbers<double> numbers_;
 };
 
 extern template class BatchMaker<float>;

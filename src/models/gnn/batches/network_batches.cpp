@@ -186,7 +186,8 @@ std::uint64_t NetworkBatches<T>::next(std::int64_t epoch, runtime::PhaseTimes& p
   network_.unbind();
   network_.rebind(maker_->operands(batch));
   loss_.rebind(network_.plan().logits());
-  loss_.set_batch_targets(maker_->targets(batch), {batch.splits, batch.classes, batch.loss_weights});
+  loss_.set_batch_targets(maker_->targets(batch),
+                          {batch.splits, batch.classes, batch.loss_weights, batch.numbers});
   return dropout_key(epoch, batch.sample.index);
 }
 

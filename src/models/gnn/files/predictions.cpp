@@ -128,6 +128,10 @@ PredictionRows<T> rows_of(std::vector<T> const& logits, runtime::Range ids,
   PredictionRows<T> rows;
   rows.ids = ids;
   auto const width = static_cast<std::size_t>(columns.num_classes);
+  if (columns.has_numbers) {
+    rows.numbers = logits;
+    return rows;
+  }
   if (columns.has_probabilities) rows.probabilities.resize(logits.size());
   if (columns.has_several_classes) {
     for (auto const logit : logits)
@@ -157,6 +161,8 @@ void write_predictions(pmm::ProcessGrid const& grid, graph::GraphStore const& st
   columns.num_vertices = store.facts().num_vertices;
   columns.num_classes = logits.extents().columns;
   columns.has_several_classes = store.facts().label_kind == graph::LabelKind::multi;
+  columns.has_numbers = store.facts().label_kind == graph::LabelKind::real;
+  columns.class_names = store.facts().class_names;
   columns.has_probabilities = has_probabilities;
   columns.has_names = store.facts().has_vertex_names() && path.extension() == ".csv";
   if (embeddings != nullptr) columns.embedding_width = embeddings->extents().columns;

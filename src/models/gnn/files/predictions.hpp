@@ -5,6 +5,7 @@
 //
 //   one class       class_i = arg max_j z_ij, the smallest j of equal ones      p_ij = exp(z_ij) / sum_k exp(z_ik)
 //   several         i has class j if z_ij > 0                                   p_ij = 1 / (1 + exp(-z_ij))
+//   regression      the prediction of target j is z_ij
 
 #include "graph/store/store_reader.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
@@ -25,19 +26,23 @@ namespace orthant::models {
 
 // A file with one row per vertex, by original id, written by all ranks together. Its extension gives the format:
 //
-//   .h5    /predictions   int32 [N]: the class; with several classes int8 [N x C]: 1 if the vertex has the class
+//   .h5    /predictions   int32 [N]: the class; with several classes int8 [N x C]: 1 if the vertex has the class; of regression [N x T]
+//          /class_names   int64 offsets and uint8 text of the names of classes, as in a store, if they have names
 //          /probabilities [N x C], /embeddings [N x D] in the precision of the computation, if requested
 //   .npy   one array: the probabilities or the embeddings if requested, else the contents of /predictions
-//   .csv   header vertex[,name],class[,p0,..][,e0,..], then a line per vertex; with several classes c0,.. replaces class
+//   .csv   header vertex[,name],class[,p0,..][,e0,..], then a line per vertex; with several classes c0,.. replaces class, of regression
+//          y0,..; classes are names if they have names
 
 /// Columns of a file of predictions.
 struct PredictionColumns {
   std::int64_t num_vertices = 0;
   std::int64_t num_classes = 0;
   bool has_several_classes = false; // a vertex may have several classes
+  bool has_numbers = false;         // regression
   bool has_probabilities = false;
   bool has_names = false;           // of vertices; only .csv has them
   std::int64_t embedding_width = 0; // 0: no embeddings
+  std::vector<std::string> class_names{};
 };
 
 /// The columns for a range of vertices.
@@ -46,6 +51,7 @@ struct PredictionRows {
   runtime::Range ids;
   std::vector<std::int32_t> classes;   // [ids] if each vertex has one class
   std::vector<std::int8_t> indicators; // [ids x classes] 0 or 1, if it may have several
+  std::vector<T> numbers;              // [ids x targets] of regression
   std::vector<T> probabilities;        // [ids x classes] or empty
   std::vector<T> embeddings;           // [ids x width] or empty
   std::vector<std::string> names;      // [ids] or empty

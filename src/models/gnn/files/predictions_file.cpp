@@ -26,7 +26,9 @@ class Hdf5Predictions final : public PredictionFile<T> {
         columns_(columns),
         file_(comm, path, purpose) {
     auto const n = columns.num_vertices;
-    if (columns.has_several_classes)
+    if (columns.has_numbers)
+      file_.create_array("/predictions", runtime::detail::hdf5_type_of<T>(), {n, columns.num_classes});
+    else if (columns.has_several_classes)
       file_.create_array("/predictions", runtime::Hdf5Type::int8, {n, columns.num_classes});
     else
       file_.create_array("/predictions", runtime::Hdf5Type::int32, {n});
@@ -34,13 +36,29 @@ class Hdf5Predictions final : public PredictionFile<T> {
       file_.create_array("/probabilities", runtime::detail::hdf5_type_of<T>(), {n, columns.num_classes});
     if (columns.embedding_width > 0)
       file_.create_array("/embeddings", runtime::detail::hdf5_type_of<T>(), {n, columns.embedding_width});
+    graph::NameList names;
+    for (auto const& name : columns.class_names)
+      names.add(name);
+    if (names.size() > 0) {
+      file_.create_array("/class_names/offsets", runtime::Hdf5Type::int64, {names.size() + 1});
+      file_.create_array("/class_names/text", runtime::Hdf5Type::uint8, {std::ssize(names.text)});
+    }
     file_.reserve_space();
+    runtime::together(comm, [&] {
+      if (!comm.is_root() || names.size() == 0) return;
+      file_.write("/class_names/offsets", {0}, {names.size() + 1},
+                  std::span<std::int64_t const>(names.offsets));
+      std::vector<std::uint8_t> const bytes(names.text.begin(), names.text.end());
+      file_.write("/class_names/text", {0}, {std::ssize(bytes)}, std::span<std::uint8_t const>(bytes));
+    });
   }
 
   void write(PredictionRows<T> const& rows) override {
     runtime::together(comm_, [&] {
       if (rows.ids.size() == 0) return;
-      if (columns_.has_several_classes)
+      if (columns_.has_numbers)
+        write_matrix("/predictions", rows.ids, rows.numbers, columns_.num_classes);
+      else if (columns_.has_several_classes)
         write_matrix("/predictions", rows.ids, rows.indicators, columns_.num_classes);
       else
         file_.write("/predictions", {rows.ids.begin}, {rows.ids.size()}, std::span(rows.classes));
@@ -72,7 +90,7 @@ class NpyPredictions final : public PredictionFile<T> {
       : comm_(comm),
         columns_(columns),
         staged_(runtime::StagedFile::create(comm, path, purpose)) {
-    auto const is_real = columns.has_probabilities || columns.embedding_width > 0;
+    auto const is_real = columns.has_probabilities || columns.embedding_width > 0 || columns.has_numbers;
     auto const* const type = is_real                       ? (sizeof(T) == sizeof(float) ? "<f4" : "<f8")
                              : columns.has_several_classes ? "|i1"
                                                            : "<i4";
@@ -101,6 +119,8 @@ class NpyPredictions final : public PredictionFile<T> {
     runtime::together(comm_, [&] {
       if (columns_.embedding_width > 0)
         write_values(rows.ids, rows.embeddings);
+      else if (columns_.has_numbers)
+        write_values(rows.ids, rows.numbers);
       else if (columns_.has_probabilities)
         write_values(rows.ids, rows.probabilities);
       else if (columns_.has_several_classes)
@@ -157,7 +177,9 @@ class CsvPredictions final : public PredictionFile<T> {
       for (std::int64_t j = 0; j < count; ++j)
         append(header += name, j);
     };
-    if (columns.has_several_classes)
+    if (columns.has_numbers)
+      add(",y", columns.num_classes);
+    else if (columns.has_several_classes)
       add(",c", columns.num_classes);
     else
       header += ",class";
@@ -193,7 +215,11 @@ class CsvPredictions final : public PredictionFile<T> {
       auto const row = static_cast<std::size_t>(id - rows.ids.begin);
       append(text, id);
       if (columns_.has_names) append_quoted(text += ',', rows.names[row]);
-      append_row(rows.classes, row);
+      if (columns_.class_names.empty())
+        append_row(rows.classes, row);
+      else
+        append_quoted(text += ',', columns_.class_names[static_cast<std::size_t>(rows.classes[row])]);
+      append_row(rows.numbers, row);
       append_row(rows.indicators, row);
       append_row(rows.probabilities, row);
       append_row(rows.embeddings, row);

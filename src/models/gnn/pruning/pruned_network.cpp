@@ -59,13 +59,7 @@ void plan_pruned_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, N
 
 /// Lists the targets of the kept rows. The scratch of the loss is shared with the loss of all rows.
 void plan_pruned_targets(pmm::StepPlan& step, graph::StoreFacts const& facts, pmm::Placement const& logits) {
-  auto const block = step.block(logits);
-  auto const num_rows = block.stored_rows.size();
-  step.add_array("orthant::models::splits", num_rows);
-  if (loss_kind_of(facts) == pmm::LossKind::softmax)
-    step.add_array("orthant::models::classes", num_rows * std::int64_t{sizeof(std::int32_t)});
-  else
-    step.add_array("orthant::models::label_indicator", num_rows * block.columns.size());
+  plan_target_arrays(step, facts, logits);
 }
 
 /// Lists the arrays of a training without a network on all rows.

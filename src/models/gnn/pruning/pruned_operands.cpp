@@ -191,14 +191,17 @@ pmm::RowTargets pruned_targets(pmm::RowTargets const& targets, PrunedRows const&
   kept.groups = picked("orthant::models::splits", targets.groups, places);
   if (targets.classes.extent(0) > 0)
     kept.classes = picked("orthant::models::classes", targets.classes, places);
-  auto const num_classes = targets.indicator.extent(1);
-  if (num_classes == 0) return kept;
-  using Flat = runtime::Vector<std::int8_t>;
-  auto const label = "orthant::models::label_indicator";
-  kept.indicator = runtime::Matrix<std::int8_t>(std::string(label), places.size(), num_classes);
-  Kokkos::deep_copy(
-      Flat(kept.indicator.data(), kept.indicator.size()),
-      picked(label, Flat(targets.indicator.data(), targets.indicator.size()), places, num_classes));
+  auto const keep = [&]<class Number>(char const* label, runtime::Matrix<Number> const& from,
+                                      runtime::Matrix<Number>& to) {
+    auto const num_columns = from.extent(1);
+    if (num_columns == 0) return;
+    using Flat = runtime::Vector<Number>;
+    to = runtime::Matrix<Number>(std::string(label), places.size(), num_columns);
+    Kokkos::deep_copy(Flat(to.data(), to.size()),
+                      picked(label, Flat(from.data(), from.size()), places, num_columns));
+  };
+  keep("orthant::models::label_indicator", targets.indicator, kept.indicator);
+  keep("orthant::models::numbers", targets.numbers, kept.numbers);
   return kept;
 }
 

@@ -86,6 +86,7 @@ Json json_of(Scores const& scores) {
                     {"macro_f1", split.macro_f1},
                     {"micro_f1", split.micro_f1},
                     {"most_frequent", split.num_most_frequent}});
+    if (split.is_of_numbers) list.back().update({{"r2", split.r2}, {"mae", split.mae}});
     if (split.roc_auc) list.back()["roc_auc"] = *split.roc_auc;
     if (split.ranking) list.back()["ranking"] = {{"mrr", split.ranking->mrr}, {"hits", split.ranking->hits}};
   }
@@ -102,6 +103,11 @@ Scores scores_of(Json const& list) {
     scores[s].macro_f1 = split.value("macro_f1", 0.0); // absent in older files
     scores[s].micro_f1 = split.value("micro_f1", 0.0);
     scores[s].num_most_frequent = split.contains("most_frequent") ? whole(split.at("most_frequent")) : 0;
+    if (split.contains("r2")) {
+      scores[s].is_of_numbers = true;
+      scores[s].r2 = split.at("r2").get<double>();
+      scores[s].mae = split.at("mae").get<double>();
+    }
     if (split.contains("roc_auc")) scores[s].roc_auc = split.at("roc_auc").get<double>();
     if (!split.contains("ranking")) continue;
     auto const& ranking = split.at("ranking");
