@@ -56,7 +56,9 @@ TEST_F(MetisFiles, OfTheManualAreRead) {
   InputFiles files;
   static_cast<void>(
       open_graph(comm_, {.path = folder_.write("m.graph", with_sizes_and_three_weights)}, &files));
-  if (comm_.is_root()) EXPECT_THAT(files.notes, ::testing::Contains(HasSubstr("4 numbers per vertex")));
+  if (comm_.is_root()) {
+    EXPECT_THAT(files.notes, ::testing::Contains(HasSubstr("4 numbers per vertex")));
+  }
 }
 
 TEST_F(MetisFiles, HaveAnEmptyLineForAVertexWithoutNeighbors) {
