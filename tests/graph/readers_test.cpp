@@ -176,7 +176,9 @@ TEST(MatrixMarket, SkewSymmetryIsAPatternAndExponentsMayBeOfFortran) {
   EXPECT_THAT(whole.edges, ElementsAre(Edge{1, 0}, Edge{2, 0}));
   EXPECT_TRUE(whole.weights.empty());
   EXPECT_FALSE(skew->facts().is_directed);
-  if (comm.is_root()) EXPECT_THAT(files.notes, ElementsAre(::testing::HasSubstr("skew-symmetric")));
+  if (comm.is_root()) {
+    EXPECT_THAT(files.notes, ElementsAre(::testing::HasSubstr("skew-symmetric")));
+  }
   EXPECT_THAT(read_whole(comm, *fortran).weights, ElementsAre(1500.0F, -0.2F, 1.2345678901F, 7.0F));
 }
 
