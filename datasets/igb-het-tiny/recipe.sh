@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-base_url=https://igb-public.s3.us-east-2.amazonaws.com/igb-heterogeneous
+base_url=https://igb-public-awsopen.s3.amazonaws.com/igb-heterogeneous
 archives=(igb_heterogeneous_tiny.tar.gz)
 input=tiny
 options=(--add-inverse --random-split 0.6,0.2,0.2) # as IGB's loader, which draws other vertices

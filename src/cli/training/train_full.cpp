@@ -67,7 +67,7 @@ TrainEnd train_in_full(TrainOptions const& options, Context& context) {
   auto& store = opened.store;
   models::use_operator(store, model_settings);
   if (!options.init_from.empty())
-    models::require_architecture(world, options.init_from, models::architecture_of(model_settings));
+    models::require_architecture(world, options.init_from, architecture_of_init(options, model_settings));
   require_operator(context, store, model_settings, precision_of<T>);
   if (is_first_seed(options)) warn_of_data(context, store);
   judge_by(weight_files, options, store);

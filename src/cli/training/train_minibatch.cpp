@@ -98,7 +98,7 @@ TrainEnd train(TrainOptions const& options, Context& context) {
   auto& store = opened.store;
   models::use_operator(store, model_settings);
   if (!options.init_from.empty())
-    models::require_architecture(world, options.init_from, models::architecture_of(model_settings));
+    models::require_architecture(world, options.init_from, architecture_of_init(options, model_settings));
   require_operator(context, store, model_settings, precision_of<T>,
                    batch_edges_of(options, store.facts()) == "renormalize" ? graph::Neighborhood::within_batch
                                                                            : graph::Neighborhood::whole);

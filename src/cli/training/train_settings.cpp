@@ -188,6 +188,11 @@ void describe_graph(Context const& context, graph::GraphStore const& store) {
       facts.num_features, facts.feature_kind == graph::FeatureKind::sparse ? "sparse " : "",
       facts.num_classes, facts.label_kind == graph::LabelKind::real ? "targets of regression" : "classes",
       facts.split_sizes[0], facts.split_sizes[1], facts.split_sizes[2]);
+  if (!facts.has_bare_types()) return;
+  std::vector<std::string> bare;
+  for (auto const& type : facts.vertex_types)
+    if (type.num_features == 0) bare.push_back(fmt::format("{} {}", type.count, type.name));
+  say(context, "table     a trained row for each of {}, which have no features\n", fmt::join(bare, ", "));
 }
 
 namespace {
@@ -305,6 +310,14 @@ models::Architecture record_of_weights(models::NetworkSettings const& settings) 
   auto record = models::record_of(settings);
   record.push_back(gemm_record());
   return record;
+}
+
+models::Architecture architecture_of_init(TrainOptions const& options,
+                                          models::NetworkSettings const& settings) {
+  auto parts = models::architecture_of(settings);
+  if (models::matches_any("features", options.init_skip))
+    std::erase_if(parts, [](auto const& part) { return part.first == "trained_features"; });
+  return parts;
 }
 
 void begin_metrics(Context& context, pmm::ProcessGrid const& grid, TrainOptions const& options,

@@ -54,6 +54,10 @@ void require_fitting_types(TrainOptions const& options);
 /// Record of a training in a weights file: the architecture, and the libraries that multiplied.
 [[nodiscard]] models::Architecture record_of_weights(models::NetworkSettings const& settings);
 
+/// What the weights of --init-from must share with the network, without parts that --init-skip leaves out.
+[[nodiscard]] models::Architecture architecture_of_init(TrainOptions const& options,
+                                                        models::NetworkSettings const& settings);
+
 /// Prints a result to stdout on rank 0.
 template<class... Args>
 void say(Context const& context, fmt::format_string<Args...> format, Args&&... args) {

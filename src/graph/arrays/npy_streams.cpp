@@ -141,10 +141,9 @@ class NpyFeatureStream final : public FeatureStream {
     batch.rows = cursor_.advance();
     batch.dense.resize(static_cast<std::size_t>(batch.rows.size() * num_columns));
     auto const first = batch.rows.begin * num_columns;
-    if (is_double_)
-      read_with_remainders(first, batch);
-    else
-      array_.read(first, std::span(batch.dense));
+    batch.remainders.clear(); // the batch may come from features in fp64
+    if (!is_double_) array_.read(first, std::span(batch.dense));
+    if (is_double_) read_with_remainders(first, batch);
     check_finite(array_, batch.dense, first, "feature");
     return batch.rows.size() > 0;
   }

@@ -23,11 +23,13 @@ namespace {
 namespace fs = std::filesystem;
 using Path = fs::path;
 
-std::vector<std::string> folders_in(Path const& folder) {
+/// Names of the folders in `folder`, if there are any. Entries that `is_wanted` does not accept are not looked at.
+template<class IsWanted>
+std::vector<std::string> folders_in(Path const& folder, IsWanted const& is_wanted) {
   std::vector<std::string> names;
   if (!has_entry(folder) || !fs::is_directory(folder)) return names;
   for (auto const& name : runtime::folder_entries(folder))
-    if (has_entry(folder / name) && fs::is_directory(folder / name)) names.push_back(name);
+    if (is_wanted(name) && has_entry(folder / name) && fs::is_directory(folder / name)) names.push_back(name);
   return names;
 }
 
@@ -47,12 +49,12 @@ std::optional<RelationFiles> relation_of(std::string const& folder) {
   return std::nullopt;
 }
 
-/// Folders of relations in `folder`, by name. Each must have one of these files.
+/// Folders of relations in `folder`, by name: those with a file of edges.
 std::vector<RelationFiles> find_relations(Path const& folder) {
   std::vector<RelationFiles> relations;
-  for (auto const& name : folders_in(folder)) {
+  for (auto const& name :
+       folders_in(folder, [](std::string const& entry) { return relation_of(entry).has_value(); })) {
     auto relation = relation_of(name);
-    if (!relation) continue;
     auto const edges = find_first(folder / name, {"edge_index.npy", "edge.csv.gz", "edge.csv"});
     if (!edges) continue;
     relation->edges = *edges;
@@ -60,6 +62,27 @@ std::vector<RelationFiles> find_relations(Path const& folder) {
     relations.push_back(*relation);
   }
   return relations;
+}
+
+/// Throws UserError if a folder of edges has a name that is no relation's, or if two are of one relation.
+void require_relations(Path const& folder, std::vector<RelationFiles> const& relations) {
+  auto const seems_one = [](std::string const& name) {
+    return name.find("__") != std::string::npos && !relation_of(name);
+  };
+  for (auto const& name : folders_in(folder, seems_one))
+    if (find_first(folder / name, {"edge_index.npy", "edge.csv.gz", "edge.csv"}))
+      throw_user("{} has edges, but its name is not SOURCE__NAME__TARGET", (folder / name).string());
+  std::set<std::string> names;
+  for (auto const& relation : relations)
+    if (!names.insert(relation.full_name()).second)
+      throw_user("{} has two folders of the relation {}", folder.string(), relation.full_name());
+}
+
+/// Throws UserError unless the name can be that of a folder and be part of a line of text.
+void require_type_name(std::string const& name, Path const& file) {
+  if (!is_folder_name(name) || name.size() > 255 ||
+      std::ranges::any_of(name, [](unsigned char c) { return c < ' ' || c == 127; }))
+    throw_user("{}: a type of vertices has a name that is not that of a folder", file.string());
 }
 
 /// The folder that has the folders of relations.
@@ -97,7 +120,8 @@ std::map<std::string, std::int64_t> read_counts(Path const& path) {
     if (digits.empty() || digits.size() > most_digits ||
         !std::ranges::all_of(digits, [](char c) { return '0' <= c && c <= '9'; }))
       throw_user("{}: \"{}\" is no number of vertices", path.string(), digits);
-    counts[rows[0][i]] = std::stoll(digits);
+    if (!counts.emplace(rows[0][i], std::stoll(digits)).second)
+      throw_user("{}: the type {} is there twice", path.string(), rows[0][i]);
   }
   return counts;
 }
@@ -173,7 +197,11 @@ InputFiles TypedFiles::describe(std::filesystem::path const& folder) const {
 }
 
 bool has_typed_files(std::filesystem::path const& folder) {
-  return fs::is_directory(folder) && find_root(folder).has_value();
+  try {
+    return fs::is_directory(folder) && find_root(folder).has_value();
+  } catch (fs::filesystem_error const& failure) {
+    throw_user("cannot read {}: {}", failure.path1().string(), failure.code().message());
+  }
 }
 
 TypedFiles find_typed_files(Input const& input) {
@@ -188,6 +216,7 @@ TypedFiles find_typed_files(Input const& input) {
   if (absolute.filename().empty()) absolute = absolute.parent_path();
   files.name = absolute.filename().string();
   files.relations = find_relations(*root);
+  require_relations(*root, files.relations);
   if (std::ssize(files.relations) > most_relations / 2)
     throw_user("{} has {} relations; a graph has at most {}", root->string(), files.relations.size(),
                most_relations / 2);
@@ -196,7 +225,7 @@ TypedFiles find_typed_files(Input const& input) {
     names.insert(relation.source);
     names.insert(relation.target);
   }
-  auto const is_ogb = root->filename() == "relations";
+  auto const is_ogb = files.relations.front().is_text;
   auto const raw = is_ogb ? root->parent_path() : *root;
   auto const splits = raw.filename() == "raw" ? raw.parent_path() / "split" : raw / "split";
   std::map<std::string, std::int64_t> counts;
@@ -204,14 +233,19 @@ TypedFiles find_typed_files(Input const& input) {
     counts = path->extension() == ".json" ? read_meta_counts(*path) : read_counts(*path);
     files.others.push_back(*path);
   }
-  auto const split_names = folders_in(splits);
+  auto const split_names = folders_in(splits, [](std::string const&) { return true; });
   auto split = input.split;
   if (split.empty() && !split_names.empty()) split = split_names.front();
   if (!split.empty() && std::ranges::count(split_names, split) == 0)
     throw_user("{} has no split \"{}\"; it has {}", folder.string(), split,
                split_names.empty() ? std::string("none") : fmt::format("{}", fmt::join(split_names, ", ")));
-  for (auto const& [name, count] : counts)
+  for (auto const& [name, count] : counts) {
+    require_type_name(name, files.others.front());
     names.insert(name);
+  }
+  if (std::ssize(names) > most_vertex_types)
+    throw_user("{} has {} types of vertices; a graph has at most {}", root->string(), names.size(),
+               most_vertex_types);
   for (auto const& name : names) {
     TypeFiles type{name};
     if (auto const found = counts.find(name); found != counts.end())

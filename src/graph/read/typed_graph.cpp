@@ -48,7 +48,8 @@ struct TypedOpener {
 
   void read_heads();
   void name_relations();
-  [[nodiscard]] std::unique_ptr<EdgeStream> open_edges(RelationFiles const& relation, std::int64_t most,
+  /// Ids must be below the larger of the known counts of the two types.
+  [[nodiscard]] std::unique_ptr<EdgeStream> open_edges(RelationFiles const& relation,
                                                        std::int64_t batch_size) const;
   [[nodiscard]] EdgePart edge_part() const;
   [[nodiscard]] FeaturePart feature_part() const;
@@ -80,6 +81,8 @@ void TypedOpener::read_heads() {
       type.num_features = array.shape()[1];
     } else if (type.feature_text) {
       type.num_features = count_text_columns(*type.feature_text);
+      if (type.num_features == 0)
+        throw_user("{} is empty; a line of features a vertex is wanted", type.feature_text->string());
     }
     if (type.label_npy) {
       NpyArray const array(*type.label_npy);
@@ -133,8 +136,12 @@ void TypedOpener::name_relations() {
   }
 }
 
-std::unique_ptr<EdgeStream> TypedOpener::open_edges(RelationFiles const& relation, std::int64_t most,
+std::unique_ptr<EdgeStream> TypedOpener::open_edges(RelationFiles const& relation,
                                                     std::int64_t batch_size) const {
+  auto const limit_of = [&](std::string const& type) {
+    return count_of(type_of(type)) < 0 ? most_vertices : count_of(type_of(type));
+  };
+  auto const most = std::max(limit_of(relation.source), limit_of(relation.target));
   if (relation.is_text) {
     EdgeTextFormat format;
     format.num_vertices = most;
@@ -148,23 +155,22 @@ std::unique_ptr<EdgeStream> TypedOpener::open_edges(RelationFiles const& relatio
   }
   auto const array = array_file(relation.edges);
   auto const range = npy_share(array(), relation.num_edges, share);
-  if (relation.has_rows) return std::make_unique<EdgeRows>(array, range, batch_size);
+  if (relation.has_rows) return std::make_unique<EdgeRows>(array, range, most, batch_size);
   return read_npy_edges({array, {}}, {}, range, most, batch_size);
 }
 
 EdgePart TypedOpener::edge_part() const {
   EdgePart part;
   // Batches have room for reverse edges.
-  part.open = [self = *this](std::int64_t batch_size) -> std::unique_ptr<EdgeStream> {
+  part.open = [shared = std::make_shared<TypedOpener const>(*this)](
+                  std::int64_t batch_size) -> std::unique_ptr<EdgeStream> {
     std::vector<Opened<EdgeBatch>> streams;
-    for (auto const& relation : self.files.relations) {
-      auto const most = std::max(self.count_of(self.type_of(relation.source)),
-                                 self.count_of(self.type_of(relation.target)));
-      streams.push_back([self, relation, most, batch_size] {
-        return self.open_edges(relation, most, std::max<std::int64_t>(1, batch_size / 2));
+    for (std::size_t r = 0; r < shared->files.relations.size(); ++r)
+      streams.push_back([shared, r, batch_size] {
+        return shared->open_edges(shared->files.relations[r], std::max<std::int64_t>(1, batch_size / 2));
       });
-    }
-    return std::make_unique<Joined<EdgeBatch>>(std::move(streams), [self](EdgeBatch& batch, std::size_t r) {
+    return std::make_unique<Joined<EdgeBatch>>(std::move(streams), [shared](EdgeBatch& batch, std::size_t r) {
+      auto const& self = *shared;
       auto const [source, target] = self.ends[r];
       std::array const types{static_cast<std::size_t>(source), static_cast<std::size_t>(target)};
       auto const count = batch.edges.size();
@@ -221,16 +227,8 @@ FeaturePart TypedOpener::feature_part() const {
     return std::make_unique<Joined<FeatureBatch>>(
         std::move(streams), [self, width, have_remainders](FeatureBatch& batch, std::size_t t) {
           auto const own = static_cast<std::size_t>(self.files.types[t].num_features);
-          auto const rows = static_cast<std::size_t>(batch.rows.size());
-          auto const widen = [&](std::vector<float>& numbers) {
-            numbers.resize(rows * width);
-            if (own == width) return;
-            for (auto row = rows; row-- > 0;) // from the last row, because rows move towards the end
-              for (auto column = width; column-- > 0;)
-                numbers[row * width + column] = column < own ? numbers[row * own + column] : 0;
-          };
-          widen(batch.dense);
-          if (have_remainders) widen(batch.remainders);
+          widen(batch.dense, batch.rows.size(), own, width);
+          if (have_remainders) widen(batch.remainders, batch.rows.size(), own, width);
           batch.rows = {batch.rows.begin + self.offsets[t], batch.rows.end + self.offsets[t]};
         });
   };
@@ -314,7 +312,7 @@ void scan_counts(runtime::Communicator const& comm, TypedOpener& opener) {
     for (auto const& relation : opener.files.relations) {
       std::array const ends{opener.type_of(relation.source), opener.type_of(relation.target)};
       if (types[ends[0]].count.count >= 0 && types[ends[1]].count.count >= 0) continue;
-      auto const stream = opener.open_edges(relation, most_vertices, edges_per_scan);
+      auto const stream = opener.open_edges(relation, edges_per_scan);
       for (EdgeBatch batch; stream->next(batch);)
         for (auto const& edge : batch.edges) {
           largest[ends[0]] = std::max(largest[ends[0]], edge.source);
@@ -359,6 +357,9 @@ std::unique_ptr<GraphSource> open_typed_graph(runtime::Communicator const& comm,
       throw_user(
           "{} is a graph of several types: leave out --random-features, --random-labels and --vertices",
           input.path.string());
+    if (input.names_only)
+      throw_user("{} is a graph of several types, whose vertices have numbers: leave out --names",
+                 input.path.string());
     TypedOpener made{input, find_typed_files(input), {comm.rank(), comm.size()}};
     made.read_heads();
     made.name_relations();

@@ -82,13 +82,13 @@ lists_of(std::int64_t num_groups, std::vector<Group> const& group_of, Number con
   return {std::move(offsets), std::move(numbers)};
 }
 
-/// 1 / c_ir of each pair: the entries of the pair on all ranks along `columns`.
+/// 1 / c_ir of each pair: the entries of the pair on all ranks along `columns`, which for a self relation is one.
 template<class T>
-Vector<T> inverse_counts(ProcessGrid const& grid, AxisSet columns, Pairs const& pairs, std::int64_t num_rows,
-                         std::vector<Offset> const& offsets_of_pairs) {
-  std::vector<T> inverse(pairs.rows.size());
-  std::vector<std::int32_t> counts(index(num_rows));
-  for (std::size_t r = 0; r + 1 < pairs.first.size(); ++r) {
+Vector<T> inverse_counts(ProcessGrid const& grid, AxisSet columns, Pairs const& pairs,
+                         TypedEntries const& entries, std::vector<Offset> const& offsets_of_pairs) {
+  std::vector<T> inverse(pairs.rows.size(), T{1});
+  std::vector<std::int32_t> counts(index(entries.num_rows));
+  for (std::size_t r = 0; r < index(entries.num_relations - entries.num_selves); ++r) {
     auto const of_relation = [&](auto const& visit) {
       for (auto k = pairs.first[r]; k < pairs.first[r + 1]; ++k)
         visit(index(k), index(pairs.rows[index(k)]));
@@ -119,7 +119,7 @@ RelationBlock<T> make_relation_block(ProcessGrid const& grid, AxisSet columns, T
   auto const [means_offsets, means_columns] =
       lists_of(num_pairs, pairs.of_entries, [&](std::size_t e) { return entries.columns[e]; });
   SparseBlock<T> const means{csr_of<T>(num_pairs, entries.num_columns, means_offsets, means_columns),
-                             inverse_counts<T>(grid, columns, pairs, entries.num_rows, means_offsets),
+                             inverse_counts<T>(grid, columns, pairs, entries, means_offsets),
                              {}};
   block.means = fixed(means);
   block.means_back = fixed(transposed(means));

@@ -13,7 +13,7 @@
 //   P := G Z              G [rows x pairs], G_i,(r,i) = 1
 //
 // Adjoints: dZ := G^T dP, dU_r := dZ_r W_r^T, dW_r := U_r^T dZ_r, dF := S^T dU. Cost: pairs x widths of W_r for the dense products,
-// whatever the number of relations; there are at most as many pairs as edges.
+// whatever the number of relations; there are at most as many pairs as edges, and pairs of self relations.
 
 #include "pmm/cost/step_plan.hpp"
 #include "pmm/grid/process_grid.hpp"
@@ -58,7 +58,7 @@ struct RelationBlock {
 };
 
 /// Makes the block. The columns of a row are split over axis `columns`, whose ranks add up c_ir. Collective over this axis, one call for
-/// each relation. Throws Error if there are 2^31 pairs or more. Cost: O(entries + relations x rows).
+/// each relation but the self relations. Throws Error if there are 2^31 pairs or more. Cost: O(entries + relations x rows).
 template<class T>
 [[nodiscard]] RelationBlock<T> make_relation_block(ProcessGrid const& grid, AxisSet columns,
                                                    TypedEntries const& entries);

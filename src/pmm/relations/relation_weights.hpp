@@ -8,7 +8,7 @@
 //   basis            weight [B in x out], comp [R x B]   W_r = sum_b comp_rb weight_b
 //   block-diagonal   weight [R in x out / K]           W_r = diag(Q_r1, .., Q_rK), Q_rk [in / K x out / K] one below the other
 //
-// Relations after these R lead from every vertex of a kind to itself ("self relations", S of them): they have full weights `roots`
+// Relations after these R lead from every vertex of a type to itself ("self relations", S of them): they have full weights `roots`
 // [S in x out], and a bias each, a row of `biases` [S x out].
 //
 // As flat row-major memory these are the arrays of PyTorch Geometric's RGCNConv: [R, in, out], [B, in, out] with [R, B], and

@@ -96,6 +96,10 @@ class ImportedLayers {
   ImportedLayers(SafetensorsFile const& file, std::string path) : path_(std::move(path)) {
     std::map<std::int64_t, Layer> layers;
     for (auto const& tensor : file.tensors()) {
+      if (tensor.name == table_name) {
+        table_ = &tensor;
+        continue;
+      }
       auto const found = part_of_layer(tensor.name);
       if (!found)
         throw_user("{}: '{}' is no parameter of R-GCN; known are layerL.weight, layerL.comp, layerL.root and "
@@ -110,9 +114,15 @@ class ImportedLayers {
       read_shapes(number, layer);
       layers_.push_back(layer);
     }
+    if (table_ != nullptr &&
+        (layers_.empty() || table_->shape.size() != 2 || table_->shape[1] != layers_[0].in))
+      throw_user("{}: '{}' has the shape [{}]; it is [vertices, inputs of layer 0]", path_, table_name,
+                 fmt::join(table_->shape, ", "));
   }
 
   [[nodiscard]] std::vector<Layer> const& all() const { return layers_; }
+  /// Null if there is none.
+  [[nodiscard]] Tensor const* table() const { return table_; }
   [[nodiscard]] std::int64_t num_bases() const { return most(&Layer::num_bases); }
   [[nodiscard]] std::int64_t num_blocks() const { return most(&Layer::num_blocks); }
 
@@ -175,6 +185,7 @@ class ImportedLayers {
 
   std::string path_;
   std::vector<Layer> layers_;
+  Tensor const* table_ = nullptr;
 };
 
 std::string parameter_of(std::int64_t layer, std::string_view torch_part, bool has_several) {
@@ -193,7 +204,7 @@ Architecture architecture_of(ImportedLayers const& layers, runtime::TensorMetada
                             {"input_projection", "no"},
                             {"head", "no"},
                             {"bias", layers.all().front().tensors.contains("bias") ? "yes" : "no"},
-                            {"trained_features", "no"}};
+                            {"trained_features", layers.table() != nullptr ? "yes" : "no"}};
   if (auto const roots = layers.all().front().num_roots; roots > 0)
     architecture.emplace_back("roots", std::to_string(roots));
   for (auto const* const part : {"activation", "residual", "feature_norm"})
@@ -206,6 +217,7 @@ void write_weights(runtime::Communicator const& comm, SafetensorsFile const& ten
                    ImportedLayers const& layers, std::filesystem::path const& output) {
   runtime::Hdf5Output file(comm, output, "weights");
   auto const for_each_part = [&](auto const& visit) {
+    if (auto const* const table = layers.table()) visit(array_of(table_name), table->shape, table->name);
     for (std::size_t l = 0; l < layers.all().size(); ++l)
       for (auto const& [part, tensor] : layers.all()[l].tensors)
         visit(array_of(parameter_of(static_cast<std::int64_t>(l), part, layers.all()[l].num_roots > 0)),

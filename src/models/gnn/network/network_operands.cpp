@@ -47,8 +47,8 @@ InputFeatures<T> read_input_features(pmm::ProcessGrid const& grid, graph::GraphS
   features.ids = std::make_shared<std::vector<std::int64_t> const>(runtime::together(grid.group(), [&] {
     return store.read_original_ids(order_of(whole.layout.row_order), features.dense.block().rows);
   }));
-  if (settings.num_fixed_rows)
-    features.trains_row = draw_table(store.facts(), *features.ids, features.dense, settings.seed);
+  features.trains_row = draw_table(store.facts(), *features.ids, features.dense, settings.seed);
+  if (!settings.num_fixed_rows) features.trains_row = {};
   pmm::DistMatrix<T> shard(grid, placement, "orthant::models::trained_features");
   auto const& [first, count] = std::pair(shard.block().first, shard.block().num_stored);
   Kokkos::deep_copy(runtime::part_of(shard.storage(), 0, count),

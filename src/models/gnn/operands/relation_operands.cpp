@@ -44,6 +44,7 @@ pmm::TypedEntries with_selves(pmm::TypedEntries const& given, graph::StoreFacts 
   all.num_columns = given.num_columns;
   all.num_selves = std::ssize(self_types);
   all.num_relations = given.num_relations + all.num_selves;
+  all.row_offsets.reserve(given.row_offsets.size());
   all.row_offsets.push_back(0);
   auto const put = [&](std::int64_t column, std::uint16_t relation) {
     all.columns.push_back(static_cast<std::int32_t>(column));

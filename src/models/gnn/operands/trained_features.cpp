@@ -153,6 +153,7 @@ void spread_gradient(DefaultExec const& exec, pmm::DistMatrix<T> const& gradient
 template<class T>
 runtime::Vector<std::int8_t> draw_table(graph::StoreFacts const& facts, std::vector<std::int64_t> const& ids,
                                         pmm::DistMatrix<T> const& features, std::uint64_t seed) {
+  if (!facts.has_bare_types()) return {};
   auto const& block = features.block();
   runtime::RandomStream const stream(seed, runtime::Purpose::weights, 0, table_number);
   std::vector<std::int8_t> trains_row;

@@ -46,7 +46,8 @@ template<class T, class Sum>
 void spread_gradient(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& gradient,
                      FeatureRows const& rows, pmm::DistMatrix<Sum> const& shards_gradient);
 
-/// Fills the rows of types without features (Glorot: each type's rows are a matrix), and returns which rows these are: 1, else 0. `ids`:
+/// Fills the rows of types without features (Glorot: each type's rows are a matrix), and returns which rows these are: 1, else 0; nothing
+/// if there are none. `ids`:
 /// original ids of the block's rows. `features` are replicated.
 template<class T>
 [[nodiscard]] runtime::Vector<std::int8_t> draw_table(graph::StoreFacts const& facts,

@@ -233,6 +233,12 @@ void require_relations(graph::StoreFacts const& facts, NetworkSettings const& se
         "--model {} needs a graph with relations, which partition makes of triples and of folders of "
         "several types: give another --model, or partition such a graph",
         name_of(settings.model));
+  auto const traits = traits_of(settings.model, settings.aggregator);
+  if (auto const all = facts.num_relations() + std::ssize(self_types_of(facts, traits));
+      all > graph::most_relations)
+    runtime::throw_user(
+        "--model {} needs {} weights of relations and of the vertices themselves, and can have {}",
+        name_of(settings.model), all, graph::most_relations);
   if (settings.num_bases > 0 && settings.num_blocks > 0)
     runtime::throw_user(
         "--bases and --blocks are two ways to share the weights of relations: leave one of them out");
@@ -288,6 +294,9 @@ NetworkPlan plan_network(graph::StoreFacts const& facts, NetworkSettings const& 
 
 NetworkPlan plan_network(graph::GraphStore const& store, NetworkSettings const& settings) {
   auto const& facts = store.facts();
+  if (facts.feature_kind == graph::FeatureKind::none && facts.num_types() > 0)
+    runtime::throw_user("{} has no features of any type; at least one type needs some, such as an x.npy",
+                        store.name());
   if (facts.feature_kind == graph::FeatureKind::none)
     runtime::throw_user(
         "{} has no features; partition it with --random-features D or from data with features", store.name());
