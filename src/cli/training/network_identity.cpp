@@ -88,6 +88,14 @@ std::int64_t host_copy_bytes(pmm::ProcessGrid const& grid, models::NetworkPlan c
                          writes_checkpoints);
 }
 
+models::Architecture architecture_of_init(TrainOptions const& options,
+                                          models::NetworkSettings const& settings) {
+  auto parts = models::architecture_of(settings);
+  if (models::matches_any("features", options.init_skip))
+    std::erase_if(parts, [](auto const& part) { return part.first == "trained_features"; });
+  return parts;
+}
+
 template std::int64_t host_copy_bytes<float>(pmm::ProcessGrid const&, models::NetworkPlan const&,
                                              models::NetworkSettings const&, bool);
 template std::int64_t host_copy_bytes<double>(pmm::ProcessGrid const&, models::NetworkPlan const&,

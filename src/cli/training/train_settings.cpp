@@ -312,14 +312,6 @@ models::Architecture record_of_weights(models::NetworkSettings const& settings) 
   return record;
 }
 
-models::Architecture architecture_of_init(TrainOptions const& options,
-                                          models::NetworkSettings const& settings) {
-  auto parts = models::architecture_of(settings);
-  if (models::matches_any("features", options.init_skip))
-    std::erase_if(parts, [](auto const& part) { return part.first == "trained_features"; });
-  return parts;
-}
-
 void begin_metrics(Context& context, pmm::ProcessGrid const& grid, TrainOptions const& options,
                    models::Schedule schedule, Checkpoints const& checkpoints,
                    nlohmann::ordered_json const& more) {
