@@ -79,9 +79,6 @@ def _from_arrays(get: Callable[[str], Any], weight: Weight, num_vertices: Option
 
 
 def _from_pyg(data: Any, weight: Weight) -> Parts:
-    if hasattr(data, "node_types") and hasattr(data, "edge_types"):
-        raise TypeError("the graph has types of vertices and edges, which the program does not read: convert it with "
-                        "data.to_homogeneous()")
     if hasattr(data, "indices") and hasattr(data, "get"):
         if len(data) > 1:
             raise TypeError(f"this is a data set of {len(data)} graphs: pass one of them, such as dataset[0]")
@@ -109,9 +106,6 @@ def _from_pyg(data: Any, weight: Weight) -> Parts:
 
 
 def _from_dgl(graph: Any, weight: Weight) -> Parts:
-    if len(graph.ntypes) > 1 or len(graph.etypes) > 1:
-        raise TypeError("the graph has types of vertices and edges, which the program does not read: convert it with "
-                        "dgl.to_homogeneous(graph)")
     sources, targets = graph.edges()
     arrays = {name: graph.ndata[alias] for name, aliases in ALIASES.items() for alias in reversed(aliases)
               if alias in graph.ndata}

@@ -11,6 +11,7 @@ import numpy as np
 from ._arrays import Array, halve_if_symmetric, module_of, numbers_of_labels, remove_files, save, save_parts, to_numpy
 from ._errors import warn
 from ._graphs import ALIASES, Parts, Weight, take_apart
+from ._typed import TypedParts, folders_of, take_typed_apart
 
 PathLike = Union[str, "os.PathLike[str]"]
 _SPARSE = ("x_indptr", "x_indices", "x_data", "x_shape")
@@ -41,7 +42,7 @@ def write(graph: Any, folder: PathLike, *, weight: Weight = True, split: Optiona
           force: bool = False, **arrays: Any) -> GraphFolder:
     """Writes a graph as a folder of .npy arrays, which `partition` reads.
 
-    graph: Data of PyTorch Geometric; a graph of DGL or NetworkX; a square matrix of SciPy (entry [i, j] is the edge from
+    graph: Data or HeteroData of PyTorch Geometric; a graph of DGL, with or without types, or of NetworkX; a square matrix of SciPy (entry [i, j] is the edge from
     i to j); a table of edges of pandas or Arrow, or a dict of columns; or a dict of arrays with "edge_index".
     weight: True takes edge_weight, weight, w or a one-column edge_attr if the graph has it; a name takes that
     attribute; False takes none. split: the one column that is written of masks that have one column per split; by default all.
@@ -55,6 +56,11 @@ def write(graph: Any, folder: PathLike, *, weight: Weight = True, split: Optiona
 
     The program adds the reverse of each edge unless partition has directed=True.
     """
+    typed = take_typed_apart(graph)
+    if typed is not None:
+        if any(value is not None for value in arrays.values()):
+            raise TypeError(f"a graph of several types has its arrays by type: put '{next(iter(arrays))}' into the graph")
+        return _write_typed(typed, os.fspath(folder), split, force)
     graph = _with_recorded_reads(graph)
     parts = take_apart(graph, weight, source, target, vertices, names)
     if isinstance(graph, _ReadColumns) and weight is not False:
@@ -88,11 +94,7 @@ def write(graph: Any, folder: PathLike, *, weight: Weight = True, split: Optiona
     checked.update(_split(parts.arrays, count, split))
 
     path = os.fspath(folder)
-    present = [name for name in _FILES if os.path.exists(os.path.join(path, name))]
-    if present and not force:
-        raise FileExistsError(f"{path} holds a graph already ({present[0]}); force=True replaces it")
-    os.makedirs(path, exist_ok=True)
-    remove_files(path, present)
+    _make_room(path, force)
     save_parts(os.path.join(path, "edge_index.npy"), [sources, targets], (2, len(sources)))
     for name, array in checked.items():
         save(os.path.join(path, f"{name}.npy"), array)
@@ -101,6 +103,46 @@ def write(graph: Any, folder: PathLike, *, weight: Weight = True, split: Optiona
     _save_names(path, "vertices.csv", "name", parts.names)
     _save_names(path, "classes.csv", "class", classes)
     return GraphFolder(path, count, len(sources), parts.names, classes)
+
+
+def _make_room(path: str, force: bool) -> None:
+    """Makes the folder, without the files of an earlier graph."""
+    folders = ["", *(name for name in (os.listdir(path) if os.path.isdir(path) else ()) if os.path.isdir(os.path.join(path, name)))]
+    if not any(name.count("__") == 2 for name in folders):
+        folders = [""]  # a graph without types: other folders are not of the graph
+    present = [os.path.join(folder, name) for folder in folders for name in _FILES
+               if os.path.exists(os.path.join(path, folder, name))]
+    if present and not force:
+        raise FileExistsError(f"{path} holds a graph already ({present[0]}); force=True replaces it")
+    os.makedirs(path, exist_ok=True)
+    remove_files(path, present)
+
+
+def _write_typed(parts: TypedParts, path: str, split: Optional[int], force: bool) -> GraphFolder:
+    """A folder for each type and for each relation."""
+    files: Dict[str, Array] = {}
+    for kind, ends in parts.edges.items():
+        source, target = (_checked_ids(end, parts.counts[name], "__".join(kind))
+                          for end, name in zip(ends, (kind[0], kind[2])))
+        files["__".join(kind) + "/edge_index.npy"] = np.stack([source, target])
+    for kind, arrays in parts.arrays.items():
+        count = parts.counts[kind]
+        checked: Dict[str, Array] = _features(arrays["x"], count) if "x" in arrays else {}
+        if "x_indptr" in checked:
+            raise ValueError(f"the features of '{kind}' are sparse, which a graph of several types cannot have")
+        if "y" in arrays:
+            checked["y"] = _with_dimensions(to_numpy(arrays["y"]), count, "y")
+        checked.update(_split(arrays, count, split))
+        files.update((f"{kind}/{name}.npy", array) for name, array in checked.items())
+    folders = folders_of(parts)
+    _make_room(path, force)
+    for folder in folders:
+        os.makedirs(os.path.join(path, folder), exist_ok=True)
+    for name, array in files.items():
+        save(os.path.join(path, name), array)
+    with open(os.path.join(path, "meta.json"), "w", encoding="utf-8") as file:
+        json.dump({"num_nodes": parts.counts}, file)
+    return GraphFolder(path, sum(parts.counts.values()), sum(len(ends[0]) for ends in parts.edges.values()))
 
 
 def read_names(folder: PathLike) -> List[str]:

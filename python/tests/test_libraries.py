@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`write` from the graphs of other libraries. A test skips if its library is not installed."""
+import json
+import os
+
 import numpy as np
 import pytest
 
@@ -53,18 +56,60 @@ def test_pyg_edge_features_are_left_out(blocks):
         orthant.write(data, "graph")
 
 
-def test_pyg_typed_graph_says_how_to_convert(blocks):
+def expect_typed_folder(path):
+    found = {name: np.load(os.path.join(path, name + ".npy")).tolist()
+             for name in ("author__writes__paper/edge_index", "paper__cites__paper/edge_index", "paper/y", "paper/train_mask")}
+    assert found == {"author__writes__paper/edge_index": [[0, 1, 2], [3, 0, 1]], "paper__cites__paper/edge_index": [[0, 1], [1, 2]],
+                     "paper/y": [0, 1, 0, 1], "paper/train_mask": [True, True, False, False]}
+    assert np.load(os.path.join(path, "paper", "x.npy")).shape == (4, 2)
+    assert not os.path.exists(os.path.join(path, "author", "x.npy"))
+    with open(os.path.join(path, "meta.json"), encoding="utf-8") as file:
+        assert json.load(file) == {"num_nodes": {"author": 5, "paper": 4}}
+
+
+def test_pyg_graph_of_several_types():
     torch = pytest.importorskip("torch")
     geometric = pytest.importorskip("torch_geometric")
     data = geometric.data.HeteroData()
+    data["author"].num_nodes = 5
     data["paper"].x = torch.zeros(4, 2)
+    data["paper"].y = torch.tensor([0, 1, 0, 1])
+    data["paper"].train_mask = torch.tensor([True, True, False, False])
+    data["author", "writes", "paper"].edge_index = torch.tensor([[0, 1, 2], [3, 0, 1]])
     data["paper", "cites", "paper"].edge_index = torch.tensor([[0, 1], [1, 2]])
 
-    with pytest.raises(TypeError, match=r"to_homogeneous\(\)"):
-        orthant.write(data, "graph")
-    folder = orthant.write(data.to_homogeneous(), "graph", weight=False)
+    folder = orthant.write(data, "graph")
 
-    assert (folder.num_vertices, folder.num_edges) == (4, 2)
+    assert (folder.num_vertices, folder.num_edges) == (9, 5)
+    expect_typed_folder("graph")
+    with pytest.raises(FileExistsError):
+        orthant.write(data, "graph")
+    data["author", "writes", "paper"].edge_index = torch.tensor([[0, 5], [3, 0]])
+    with pytest.raises(ValueError, match="author__writes__paper has numbers from 0 to 5, but the vertices are 0 to 4"):
+        orthant.write(data, "graph", force=True)
+    expect_typed_folder("graph")
+    data["author", "writes", "paper"].edge_index = torch.tensor([[0, 1, 2], [3, 0, 1]])
+    del data["paper", "cites", "paper"]
+    orthant.write(data, "graph", force=True)
+    assert not os.path.exists("graph/paper__cites__paper/edge_index.npy")
+    with pytest.raises(TypeError, match="by type"):
+        orthant.write(data, "other", y=[0] * 9)
+    with pytest.raises(ValueError, match="cannot be part of the name"):
+        data["paper", "is__like", "paper"].edge_index = torch.tensor([[0], [1]])
+        orthant.write(data, "other")
+
+
+def test_dgl_graph_of_several_types():
+    torch = pytest.importorskip("torch")
+    dgl = pytest.importorskip("dgl", exc_type=Exception)
+    graph = dgl.heterograph({("author", "writes", "paper"): ([0, 1, 2], [3, 0, 1]), ("paper", "cites", "paper"): ([0, 1], [1, 2])},
+                            num_nodes_dict={"author": 5, "paper": 4})
+    graph.nodes["paper"].data.update(feat=torch.zeros(4, 2), label=torch.tensor([0, 1, 0, 1]),
+                                     train_mask=torch.tensor([True, True, False, False]))
+
+    orthant.write(graph, "graph")
+
+    expect_typed_folder("graph")
 
 
 def test_dgl_graph(blocks):
