@@ -121,10 +121,10 @@ def _make_room(path: str, force: bool) -> None:
 def _write_typed(parts: TypedParts, path: str, split: Optional[int], force: bool) -> GraphFolder:
     """A folder for each type and for each relation."""
     files: Dict[str, Array] = {}
-    for kind, ends in parts.edges.items():
-        source, target = (_checked_ids(end, parts.counts[name], "__".join(kind))
-                          for end, name in zip(ends, (kind[0], kind[2])))
-        files["__".join(kind) + "/edge_index.npy"] = np.stack([source, target])
+    for relation, ends in parts.edges.items():
+        name = "__".join(relation)
+        both = [_checked_ids(end, parts.counts[kind], name) for end, kind in zip(ends, (relation[0], relation[2]))]
+        files[f"{name}/edge_index.npy"] = np.stack(both)
     for kind, arrays in parts.arrays.items():
         count = parts.counts[kind]
         checked: Dict[str, Array] = _features(arrays["x"], count) if "x" in arrays else {}
