@@ -263,17 +263,15 @@ def parts(ranks):
                            "--classes", "3", "--seed", "1", "-o", source])
         expect_success(1, ["partition", "--input", source, "-o", graph, "--random-split", "0.5,0.25,0.25"])
         trained, evaluated = os.path.join(folder, "trained.jsonl"), os.path.join(folder, "evaluated.jsonl")
-        expect_success(ranks, ["train", "--graph", graph, "--layers", "2", "--hidden", "16", "--epochs", "5", "--norm", "rms",
-                               "--residual", "--input-projection", "--head", "--save-weights", weights, "--metrics", trained])
-        expect_success(ranks, ["evaluate", "--graph", graph, "--weights", weights, "--metrics", evaluated])
-        losses = {}
-        for path, event in ((trained, "epoch"), (evaluated, "evaluate")):
-            with open(path, encoding="utf-8") as file:
-                lines = [json.loads(line) for line in file]
-            losses[event] = [line for line in lines if line["event"] == event][-1]["test_loss"]
-        if abs(losses["epoch"] - losses["evaluate"]) > 1e-5 * abs(losses["epoch"]):
-            raise Failure(f"test loss: {losses}")
-        short = ["train", "--graph", graph, "--layers", "2", "--hidden", "16", "--epochs", "1"]
-        expect_mistake(ranks, [*short, "--init-from", weights], r"another architecture: its norm is rms, that of the model none")
-        expect_success(ranks, [*short, "--trainable-features", "--save-weights", weights, "--force"])
-        expect_mistake(ranks, ["evaluate", "--graph", graph, "--weights", weights], r"has features that were trained")
+        train = ["train", "--graph", graph, "--layers", "2", "--hidden", "16"]
+        for more in (["--trainable-features"], ["--norm", "rms", "--residual", "--input-projection", "--head"]):
+            expect_success(ranks, [*train, *more, "--epochs", "5", "--save-weights", weights, "--metrics", trained, "--force"])
+            expect_success(ranks, ["evaluate", "--graph", graph, "--weights", weights, "--metrics", evaluated, "--force"])
+            losses = {}
+            for path, event in ((trained, "epoch"), (evaluated, "evaluate")):
+                with open(path, encoding="utf-8") as file:
+                    lines = [json.loads(line) for line in file]
+                losses[event] = [line for line in lines if line["event"] == event][-1]["test_loss"]
+            if abs(losses["epoch"] - losses["evaluate"]) > 1e-5 * abs(losses["epoch"]):
+                raise Failure(f"{more}: test loss: {losses}")
+        expect_mistake(ranks, [*train, "--epochs", "1", "--init-from", weights], r"another architecture: its norm is rms, that of the model none")
