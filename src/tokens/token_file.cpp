@@ -71,6 +71,12 @@ Vocabulary read_vocabulary(Hdf5File const& file, TokenFacts const& facts) {
     throw_user("'{}' is damaged: it has no array {}", file.name(), bytes_array);
   auto const ends = file.read_all<std::int64_t>(ends_array);
   auto const bytes = file.read_all<std::uint8_t>(bytes_array);
+  auto const has_empty =
+      !ends.empty() && (ends.front() == 0 || std::ranges::adjacent_find(ends) != ends.end());
+  if (has_empty && facts.tokenizer != TokenizerKind::bpe)
+    throw_user(
+        "'{}' is damaged: its vocabulary has a token without text; make it again with orthant tokenize",
+        file.name());
   try {
     Vocabulary vocabulary(std::string(bytes.begin(), bytes.end()), ends);
     if (sum_of(vocabulary) == facts.sum_of_vocabulary) return vocabulary;

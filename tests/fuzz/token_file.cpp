@@ -78,7 +78,8 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
   return fuzz::accept_or_refuse([&] {
     auto file = tokens::TokenFile::open(fuzz::single_rank(), path);
     for (std::int64_t token = 0; token < file.vocabulary().size(); ++token)
-      if (file.vocabulary().text_of(token).empty()) __builtin_trap();
+      if (file.vocabulary().text_of(token).empty() && file.facts().tokenizer != tokens::TokenizerKind::bpe)
+        __builtin_trap();
     file.verify(fuzz::single_rank());
     for (auto const part : tokens::all_parts) {
       std::vector<std::int32_t> ids(static_cast<std::size_t>(file.num_tokens(part)));
