@@ -104,9 +104,11 @@ TEST(Monitor, WordsAreRead) {
   EXPECT_EQ(models::parse_monitor("accuracy"), models::Monitor::accuracy);
   EXPECT_EQ(models::parse_monitor("loss"), models::Monitor::loss);
   EXPECT_EQ(models::parse_monitor("both"), models::Monitor::both);
+  EXPECT_EQ(models::parse_monitor("r2"), models::Monitor::accuracy);
+  EXPECT_EQ(models::parse_monitor("mae"), models::Monitor::absolute_error);
   EXPECT_NE(test::message_of([] {
               static_cast<void>(models::parse_monitor("val_loss"));
-            }).find("--monitor is accuracy, loss or both, not 'val_loss'"),
+            }).find("--monitor is accuracy, loss, both, r2 or mae, not 'val_loss'"),
             std::string::npos);
 }
 
