@@ -160,7 +160,7 @@ def mistakes(ranks):
                 (["--decoder", "bilinear"], r"'bilinear' is none of dot, mlp"),
                 (["--decoder-hidden", "8"], r"--decoder-hidden is for --decoder mlp"),
                 (["--decoder", "mlp", "--decoder-hidden", "0"], r"--decoder-hidden: is 0, but must be at least 1"),
-                (["--task", "edges"], r"'edges' is none of nodes, links"),
+                (["--task", "edges"], r"'edges' is none of nodes, classification, regression, links"),
         ):
             expect_mistake(ranks, [*train, *words], message)
         expect_mistake(ranks, ["train", "--graph", store, "--epochs", "1", "--embedding", "8"], r"--embedding is for --task links")
