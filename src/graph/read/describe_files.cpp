@@ -68,6 +68,27 @@ void add_unused(fs::path const& folder, fs::path const& root, Paths const& used,
 
 } // namespace
 
+InputFiles list_files(fs::path const& input, Paths used) {
+  InputFiles result;
+  auto const is_folder = fs::is_directory(input);
+  auto root = fs::absolute(input).lexically_normal();
+  if (root.filename().empty()) root = root.parent_path();
+  std::set<fs::path> folders;
+  for (auto& path : used) {
+    path = fs::absolute(path).lexically_normal();
+    result.read.push_back(is_folder ? path.lexically_relative(root).string() : path.filename().string());
+    // Folders outside `root` are not part of the input.
+    for (auto folder = path.parent_path(); folder.string().size() > root.string().size();
+         folder = folder.parent_path())
+      folders.insert(folder);
+  }
+  if (!is_folder) return result;
+  folders.insert(root);
+  for (auto const& folder : folders)
+    add_unused(folder, root, used, result.unused);
+  return result;
+}
+
 InputFiles Opener::describe_files() const {
   Paths used{files.edges};
   if (parts.edges.is_weighted && files.edge_weights) add(used, files.edge_weights);
@@ -81,27 +102,12 @@ InputFiles Opener::describe_files() const {
   if (!input.random_split && !files.dgl_data) append(split_files(files));
   if (!files.meta.path.empty()) used.push_back(files.meta.path);
 
-  InputFiles result;
+  auto result = list_files(input.path, used);
   result.notes = notes;
-  auto const is_folder = fs::is_directory(input.path);
-  auto root = fs::absolute(input.path).lexically_normal();
-  if (root.filename().empty()) root = root.parent_path();
-  std::set<fs::path> folders;
-  for (auto& path : used) {
-    path = fs::absolute(path).lexically_normal();
-    auto const is_text = path.extension() == ".csv" || path.extension() == ".gz";
-    if (!files.csv && path != fs::absolute(files.edges).lexically_normal() && is_text && has_names_line(path))
+  for (auto const& path : used)
+    if (auto const is_text = path.extension() == ".csv" || path.extension() == ".gz";
+        is_text && !files.csv && path != files.edges && has_names_line(path))
       result.notes.push_back(path.filename().string() + " begins with a line of names, which is ignored");
-    result.read.push_back(is_folder ? path.lexically_relative(root).string() : path.filename().string());
-    // Folders outside `root` are not part of the input.
-    for (auto folder = path.parent_path(); folder.string().size() > root.string().size();
-         folder = folder.parent_path())
-      folders.insert(folder);
-  }
-  if (!is_folder) return result;
-  folders.insert(root);
-  for (auto const& folder : folders)
-    add_unused(folder, root, used, result.unused);
   return result;
 }
 

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,10 +29,11 @@ namespace orthant::graph {
 struct DataSetMeta {
   std::filesystem::path path; // empty if there is no such file
   std::string name;
-  std::optional<std::int64_t> num_vertices; // "num_nodes"
-  std::optional<std::int64_t> num_edges;    // "num_edge_lines"
-  std::optional<std::int64_t> num_classes;  // "num_classes"
-  std::vector<std::string> splits;          // names in "splits", in the order of the file
+  std::optional<std::int64_t> num_vertices;        // "num_nodes"
+  std::map<std::string, std::int64_t> type_counts; // the same of each type of vertices, if there are types
+  std::optional<std::int64_t> num_edges;           // "num_edge_lines"
+  std::optional<std::int64_t> num_classes;         // "num_classes"
+  std::vector<std::string> splits;                 // names in "splits", in the order of the file
 };
 
 /// Reads folder/meta.json if it exists. Throws a UserError with the file's name if it cannot be read, is not JSON, has a key twice, or has
@@ -82,6 +84,10 @@ struct GraphFiles {
 
 /// Looks for meta.yaml of a CSVDataset (csv_data_set.hpp).
 bool find_csv_data_set(std::filesystem::path const& folder, GraphFiles& files);
+
+/// The names of the files `used` relative to the input, and of the other entries of their folders inside it.
+[[nodiscard]] InputFiles list_files(std::filesystem::path const& input,
+                                    std::vector<std::filesystem::path> used);
 
 // How open_graph converts files to parts, on each rank alone: first the facts from headers and small files (graph_heads.cpp), then, when
 // the number of vertices is known, the streams (open_graph.cpp).

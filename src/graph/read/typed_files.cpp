@@ -8,9 +8,8 @@
 
 #include <algorithm>
 #include <fmt/ranges.h>
-#include <fstream>
+#include <iterator>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
@@ -126,24 +125,6 @@ std::map<std::string, std::int64_t> read_counts(Path const& path) {
   return counts;
 }
 
-/// {"num_nodes": {"author": 10, ..}} of meta.json; other members are not read.
-std::map<std::string, std::int64_t> read_meta_counts(Path const& path) {
-  std::map<std::string, std::int64_t> counts;
-  std::ifstream file(path);
-  auto const json = nlohmann::json::parse(file, nullptr, false);
-  if (!json.is_object()) throw_user("{}: a JSON object is wanted", path.string());
-  auto const found = json.find("num_nodes");
-  if (found == json.end()) return counts;
-  if (!found->is_object())
-    throw_user("{}: num_nodes must be an object: a number for each type of vertices", path.string());
-  for (auto const& [type, count] : found->items()) {
-    if (!count.is_number_unsigned() || count.get<std::uint64_t>() > static_cast<std::uint64_t>(most_vertices))
-      throw_user("{}: num_nodes of {} must be a whole number from 0 to 2^40", path.string(), type);
-    counts[type] = count.get<std::int64_t>();
-  }
-  return counts;
-}
-
 /// The arrays of one type in the layout of PyTorch Geometric.
 void find_arrays(Path const& folder, TypeFiles& type) {
   using Kind = SplitFiles::Kind;
@@ -178,22 +159,17 @@ void find_tables(Path const& raw, Path const& splits, std::string const& split, 
 
 } // namespace
 
-InputFiles TypedFiles::describe(std::filesystem::path const& folder) const {
-  InputFiles result;
-  auto const add = [&](Path const& path) {
-    if (!path.empty()) result.read.push_back(path.lexically_relative(folder).string());
-  };
-  for (auto const& path : others)
-    add(path);
+std::vector<Path> TypedFiles::all() const {
+  auto paths = others;
   for (auto const& relation : relations)
-    add(relation.edges);
+    paths.push_back(relation.edges);
   for (auto const& type : types) {
     for (auto const& path : {type.feature_npy, type.feature_text, type.label_npy, type.label_text})
-      add(path.value_or(Path()));
-    for (auto const& path : type.split.paths)
-      add(path);
+      if (path) paths.push_back(*path);
+    std::ranges::copy_if(type.split.paths, std::back_inserter(paths),
+                         [](Path const& path) { return !path.empty(); });
   }
-  return result;
+  return paths;
 }
 
 bool has_typed_files(std::filesystem::path const& folder) {
@@ -229,9 +205,15 @@ TypedFiles find_typed_files(Input const& input) {
   auto const raw = is_ogb ? root->parent_path() : *root;
   auto const splits = raw.filename() == "raw" ? raw.parent_path() / "split" : raw / "split";
   std::map<std::string, std::int64_t> counts;
-  if (auto const path = find_first(raw, {"num-node-dict.csv.gz", "num-node-dict.csv", "meta.json"})) {
-    counts = path->extension() == ".json" ? read_meta_counts(*path) : read_counts(*path);
+  if (auto const path = find_first(raw, {"num-node-dict.csv.gz", "num-node-dict.csv"})) {
+    counts = read_counts(*path);
     files.others.push_back(*path);
+  } else if (auto const meta = read_meta(raw); !meta.path.empty()) {
+    counts = meta.type_counts;
+    files.others.push_back(meta.path);
+    if (meta.num_vertices)
+      throw_user("{}: num_nodes must have a number for each type of vertices", meta.path.string());
+    if (!meta.name.empty()) files.name = meta.name;
   }
   auto const split_names = folders_in(splits, [](std::string const&) { return true; });
   auto split = input.split;

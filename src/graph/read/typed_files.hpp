@@ -48,8 +48,8 @@ struct TypedFiles {
   std::vector<RelationFiles> relations;      // by source, name and target
   std::vector<std::filesystem::path> others; // that give counts
 
-  /// Names of all files that are read, relative to the folder.
-  [[nodiscard]] InputFiles describe(std::filesystem::path const& folder) const;
+  /// All files that are read.
+  [[nodiscard]] std::vector<std::filesystem::path> all() const;
 };
 
 /// Whether the folder has edges of relations.

@@ -389,7 +389,7 @@ std::unique_ptr<GraphSource> open_typed_graph(runtime::Communicator const& comm,
     static_cast<void>(runtime::checked_product(8 * parts.features.num_features, parts.num_vertices,
                                                input.path.string() + ": bytes of the features"));
   });
-  if (files != nullptr && comm.is_root()) *files = opener.files.describe(input.path);
+  if (files != nullptr && comm.is_root()) *files = list_files(input.path, opener.files.all());
   return assemble_source(std::move(parts));
 }
 

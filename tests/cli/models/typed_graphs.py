@@ -109,10 +109,13 @@ def stores(_):
         graph.write_arrays(path("arrays/graph"))
         graph.write_tables(path("tables/graph"))
         exact.write_arrays(path("exact/graph"))
+        with open(path("arrays/graph/paper/notes.txt"), "w", encoding="utf-8") as file:
+            file.write("not an array")
         for more in ([], ["--add-inverse"]):
             for layout in ("arrays", "tables", "exact"):
                 for ranks in (1, 3):
-                    expect_success(ranks, ["partition", "--input", path(layout + "/graph"), "-o", path(f"{layout}{ranks}.h5"), "--force", *more])
+                    done = expect_success(ranks, ["partition", "--input", path(layout + "/graph"), "-o", path(f"{layout}{ranks}.h5"), "--force", *more])
+                require(layout != "arrays" or "not used     paper/notes.txt\n" in done.stdout, "does not tell of a file that is not used", done)
                 done = expect_success(2, ["info", "--verify", path(f"{layout}1.h5")])
                 require(content(path(f"{layout}1.h5")) == content(path(f"{layout}3.h5")), f"{layout}: stores differ", done)
                 types = re.findall(r"^ +(\S+) +(\d+) vertices, (\d+ features|a trained table)$", done.stdout, re.M)
@@ -292,6 +295,10 @@ def mistakes(ranks):
             with open(os.path.join(folder, "meta.json"), "w", encoding="utf-8") as file:
                 json.dump({"num_nodes": {"../paper": 3}}, file)
 
+        def integer(folder):
+            with open(os.path.join(folder, "meta.json"), "w", encoding="utf-8") as file:
+                json.dump({"num_nodes": 49}, file)
+
         def count(folder):
             with open(os.path.join(folder, "meta.json"), "w", encoding="utf-8") as file:
                 json.dump({"num_nodes": {"paper": 22}}, file)
@@ -302,6 +309,7 @@ def mistakes(ranks):
         for arguments, pattern in (
                 (changed("label", label), r"vertices of the types field and paper have labels"),
                 (changed("shape", shape), r"edge_index\.npy.*\[2, edges\] or \[edges, 2\]"),
+                (changed("integer", integer), r"meta\.json: num_nodes must have a number for each type of vertices"),
                 (changed("count", count), r"meta\.json says 22 vertices, but .*paper/x\.npy says 23"),
                 (changed("name", name), r"paper__cites__paper__too has edges, but its name is not SOURCE__NAME__TARGET"),
                 (changed("outside", outside), r"meta\.json: a type of vertices has a name that is not that of a folder"),
