@@ -132,6 +132,7 @@ RelationBlock<T> make_relation_block(ProcessGrid const& grid, AxisSet columns, T
   block.sums_back =
       fixed(SparseBlock<T>{csr_of<T>(num_pairs, entries.num_rows, one_each, pairs.rows), {}, {}});
   block.num_selves = entries.num_selves;
+  block.roots = entries.roots;
   block.ones = to_device("orthant::pmm::relation_ones", std::vector<T>(index(block.num_self_pairs()), T{1}));
   return block;
 }

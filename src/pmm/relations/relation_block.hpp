@@ -29,7 +29,8 @@ struct TypedEntries {
   std::int64_t num_rows = 0, num_columns = 0;
   std::int64_t num_relations = 0;
   std::int64_t num_selves =
-      0; // self relations among them, the last ones: they have entries of a vertex and itself
+      0; // self relations among them, the last ones: of a vertex and itself, one for each type
+  std::vector<std::int64_t> roots;       // [roots] the self relation of each, from 0 (relation_weights.hpp)
   std::vector<std::int64_t> row_offsets; // [num_rows + 1]
   std::vector<std::int32_t> columns;     // [entries], ascending within a row
   std::vector<std::uint16_t> relations;  // [entries], less than num_relations
@@ -41,6 +42,7 @@ struct RelationBlock {
   LocalSpmm<T> sums, sums_back;          // G and its transpose
   std::vector<std::int64_t> first_pairs; // [relations + 1]
   std::int64_t num_selves = 0;           // self relations among them, the last ones
+  std::vector<std::int64_t> roots;       // as in TypedEntries
   Vector<T> ones;                        // one for each pair of a self relation
 
   [[nodiscard]] std::int64_t num_rows() const { return sums.block().csr.num_rows; }
@@ -54,6 +56,17 @@ struct RelationBlock {
   [[nodiscard]] Range pairs_of(std::int64_t relation) const {
     auto const r = static_cast<std::size_t>(relation);
     return {first_pairs[r], first_pairs[r + 1]};
+  }
+  [[nodiscard]] Range pairs_of_root(std::int64_t root) const {
+    auto const num_relations = std::ssize(first_pairs) - 1;
+    return pairs_of(num_relations - num_selves + roots[static_cast<std::size_t>(root)]);
+  }
+  /// Number of pairs of all roots; those of a type with several roots count for each.
+  [[nodiscard]] std::int64_t num_root_pairs() const {
+    std::int64_t count = 0;
+    for (std::int64_t i = 0; i < std::ssize(roots); ++i)
+      count += pairs_of_root(i).size();
+    return count;
   }
 };
 

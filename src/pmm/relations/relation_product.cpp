@@ -3,6 +3,9 @@
 
 #include "pmm/gemm/local_gemm.hpp"
 
+#include <utility>
+#include <vector>
+
 namespace orthant::pmm {
 namespace {
 
@@ -17,7 +20,7 @@ void multiply(DefaultExec const& exec, runtime::Instruments& instruments, LocalS
                as_matrix(c, csr.num_rows, width));
 }
 
-/// W_r of all relations, also of those from a vertex to itself.
+/// Weights r = 0, 1, ..: W_r of all relations, then the roots.
 template<class T>
 class Weights {
  public:
@@ -29,19 +32,17 @@ class Weights {
         biases_(as_matrix(parameters.biases, shape.biases().rows, shape.out)) {}
 
   /// This rank's rows.
-  [[nodiscard]] Panel<T> operator()(std::int64_t relation) const {
-    auto const place = relation < shape_.num_relations ? relation : relation - shape_.num_relations;
-    auto const first = place * shape_.in;
-    return (relation < shape_.num_relations ? expanded_ : roots_)
-        .rows({first + inputs_.begin, first + inputs_.end});
+  [[nodiscard]] Panel<T> operator()(std::int64_t r) const {
+    auto const is_root = r >= shape_.num_relations;
+    auto const first = (is_root ? r - shape_.num_relations : r) * shape_.in;
+    return (is_root ? roots_ : expanded_).rows({first + inputs_.begin, first + inputs_.end});
   }
-  /// The bias of a self relation, a row.
-  [[nodiscard]] Panel<T> bias(std::int64_t relation) const {
-    auto const row = relation - shape_.num_relations;
-    return biases_.rows({row, row + 1});
+  /// The bias of a root, a row.
+  [[nodiscard]] Panel<T> bias(std::int64_t r) const {
+    return biases_.rows({r - shape_.num_relations, r - shape_.num_relations + 1});
   }
-  [[nodiscard]] bool has_bias(std::int64_t relation) const {
-    return adds_biases(shape_, inputs_) && relation >= shape_.num_relations;
+  [[nodiscard]] bool has_bias(std::int64_t r) const {
+    return adds_biases(shape_, inputs_) && r >= shape_.num_relations;
   }
 
  private:
@@ -49,6 +50,18 @@ class Weights {
   Range inputs_;
   Panel<T> expanded_, roots_, biases_;
 };
+
+/// Calls visit(r, pairs, beta) for each weight with pairs. `beta`: 0 for the first weight of these pairs, then 1.
+template<class T, class Visit>
+void for_each_weight(RelationBlock<T> const& block, RelationWeights const& shape, Visit const& visit) {
+  for (std::int64_t r = 0; r < shape.num_relations; ++r)
+    if (block.pairs_of(r).size() > 0) visit(r, block.pairs_of(r), T{0});
+  std::vector<T> beta(static_cast<std::size_t>(block.num_selves), T{0});
+  for (std::int64_t i = 0; i < shape.num_roots; ++i)
+    if (auto const pairs = block.pairs_of_root(i); pairs.size() > 0)
+      visit(shape.num_relations + i, pairs,
+            std::exchange(beta[static_cast<std::size_t>(block.roots[static_cast<std::size_t>(i)])], T{1}));
+}
 
 /// A column of ones.
 template<class T>
@@ -87,16 +100,15 @@ void relation_product(DefaultExec const& exec, runtime::Instruments& instruments
   Panel<T> const u = as_matrix(memory.means, block.num_pairs(), inputs.size());
   Panel<T> const z = as_matrix(memory.products, block.num_pairs(), shape.out);
   Weights<T> const w(shape, inputs, parameters);
-  for (std::int64_t r = 0; r < shape.num_relations + shape.num_selves; ++r) {
-    auto const pairs = block.pairs_of(r);
-    if (pairs.size() == 0) continue;
-    local_gemm<T>(exec, 1, Transpose::no, u.rows(pairs), Transpose::no, w(r), 0, z.rows(pairs));
+  for_each_weight(block, shape, [&](std::int64_t r, Range pairs, T beta) {
+    local_gemm<T>(exec, 1, Transpose::no, u.rows(pairs), Transpose::no, w(r), beta, z.rows(pairs));
     if (w.has_bias(r))
       local_gemm<T>(exec, 1, Transpose::no, ones_of(block, pairs), Transpose::no, w.bias(r), 1,
                     z.rows(pairs));
-  }
-  instruments.flops.dense += 2 * block.num_pairs() * inputs.size() * shape.out;
-  if (adds_biases(shape, inputs)) instruments.flops.dense += 2 * block.num_self_pairs() * shape.out;
+  });
+  auto const sizes = sizes_of(block, inputs, shape.out);
+  instruments.flops.dense += 2 * sizes.num_multiplied() * inputs.size() * shape.out;
+  if (adds_biases(shape, inputs)) instruments.flops.dense += 2 * sizes.root_pairs * shape.out;
   multiply(exec, instruments, block.sums, shape.out, memory.products, p);
 }
 
@@ -117,20 +129,20 @@ void relation_product_backward(DefaultExec const& exec, runtime::Instruments& in
   instruments.passes.add(pass_of_zeros(num_gradients(shape) * static_cast<std::int64_t>(sizeof(T))));
   for (auto const& gradient : {gradients.expanded, gradients.roots, gradients.biases})
     if (gradient.extent(0) > 0) Kokkos::deep_copy(exec, gradient, T{0});
-  for (std::int64_t r = 0; r < shape.num_relations + shape.num_selves; ++r) {
-    auto const pairs = block.pairs_of(r);
-    if (pairs.size() == 0 || inputs.size() == 0) continue;
+  for_each_weight(block, shape, [&](std::int64_t r, Range pairs, T beta) {
+    if (inputs.size() == 0) return;
     local_gemm<T>(exec, 1, Transpose::yes, u.rows(pairs), Transpose::no, dz.rows(pairs), 0, dw(r));
     if (w.has_bias(r))
       local_gemm<T>(exec, 1, Transpose::yes, ones_of(block, pairs), Transpose::no, dz.rows(pairs), 0,
                     dw.bias(r));
-    if (!needs_input_gradient) continue;
+    if (!needs_input_gradient) return;
     Panel<T> const du = as_matrix(memory.means_gradient, num_pairs, inputs.size());
-    local_gemm<T>(exec, 1, Transpose::no, dz.rows(pairs), Transpose::yes, w(r), 0, du.rows(pairs));
-  }
-  auto const flops = 2 * num_pairs * inputs.size() * out;
+    local_gemm<T>(exec, 1, Transpose::no, dz.rows(pairs), Transpose::yes, w(r), beta, du.rows(pairs));
+  });
+  auto const sizes = sizes_of(block, inputs, out);
+  auto const flops = 2 * sizes.num_multiplied() * inputs.size() * out;
   instruments.flops.dense += needs_input_gradient ? 2 * flops : flops;
-  if (adds_biases(shape, inputs)) instruments.flops.dense += 2 * block.num_self_pairs() * out;
+  if (adds_biases(shape, inputs)) instruments.flops.dense += 2 * sizes.root_pairs * out;
   if (needs_input_gradient)
     multiply(exec, instruments, block.means_back, inputs.size(), memory.means_gradient, f_gradient);
 }
@@ -139,9 +151,9 @@ void plan_relation_product(StepPlan& step, Placement const& adjacency, RelationS
                            RelationWeights const& shape) {
   auto const width = s.inputs.size();
   step.add_product(sparse("U = S F", Form::product, adjacency, s.pairs, width, s.columns, s.entries));
-  step.add_product(dense_product("Z = U W", Form::product, s.pairs, s.out, width));
+  step.add_product(dense_product("Z = U W", Form::product, s.num_multiplied(), s.out, width));
   if (adds_biases(shape, s.inputs))
-    step.add_product(dense_product("Z = Z + 1 b", Form::product, s.self_pairs, s.out, 1));
+    step.add_product(dense_product("Z = Z + 1 b", Form::product, s.root_pairs, s.out, 1));
   step.add_product(sparse("P = G Z", Form::product, adjacency, s.rows, s.out, s.pairs, s.pairs));
 }
 
@@ -150,11 +162,11 @@ void plan_relation_product_backward(StepPlan& step, Placement const& adjacency, 
   auto const width = s.inputs.size();
   step.add_product(sparse("dZ = G^T dP", Form::right_grad, adjacency, s.pairs, s.out, s.rows, s.pairs));
   step.add_pass(pass_of_zeros(step.scalar_bytes(num_gradients(shape))));
-  step.add_product(dense_product("dW = U^T dZ", Form::right_grad, width, s.out, s.pairs));
+  step.add_product(dense_product("dW = U^T dZ", Form::right_grad, width, s.out, s.num_multiplied()));
   if (adds_biases(shape, s.inputs))
-    step.add_product(dense_product("db = 1^T dZ", Form::right_grad, 1, s.out, s.self_pairs));
+    step.add_product(dense_product("db = 1^T dZ", Form::right_grad, 1, s.out, s.root_pairs));
   if (!needs_input_gradient) return;
-  step.add_product(dense_product("dU = dZ W^T", Form::left_grad, s.pairs, width, s.out));
+  step.add_product(dense_product("dU = dZ W^T", Form::left_grad, s.num_multiplied(), width, s.out));
   step.add_product(sparse("dF = S^T dU", Form::right_grad, adjacency, s.columns, width, s.pairs, s.entries));
 }
 

@@ -3,10 +3,11 @@
 //
 // The product of one rank's block of relations, with weights W_r that are all in memory (relation_block.hpp has the equations):
 //
-//   P := sum_r A_r F W_r           forward:  U := S F, Z_r := U_r W_r (+ 1 b_s^T for a self relation s), P := G Z
+//   P := sum_r A_r F W_r           forward:  U := S F, Z_r := U_r W_r P := G Z
 //   dW_r := (A_r F)^T dP           backward: dZ := G^T dP, dW_r := U_r^T dZ_r, dU_r := dZ_r W_r^T, dF := S^T dU
 //   dF := sum_r A_r^T dP W_r^T
 //
+// The root W' of a type is the weight of its self relation s: Z_s := U_s W' + 1 b^T, summed if there are several, db := 1^T dZ_s.
 // This rank's columns of F are a range of the rows of every W_r. P is partial over the ranks with other columns of F, and dW has zeros
 // in the rows of other ranks. Biases are added on the rank that has the first column of F.
 
@@ -23,9 +24,12 @@ struct RelationSizes {
   std::int64_t rows = 0, columns = 0; // of the block
   std::int64_t pairs = 0, entries = 0;
   std::int64_t self_pairs = 0; // among pairs
+  std::int64_t root_pairs = 0; // self pairs, once for each root of their type
   Range inputs;                // this rank's columns of F
   std::int64_t out = 0;
 
+  /// Rows of the dense products.
+  [[nodiscard]] std::int64_t num_multiplied() const { return pairs - self_pairs + root_pairs; }
   [[nodiscard]] std::int64_t num_inputs() const { return columns * inputs.size(); } // elements of F
   [[nodiscard]] std::int64_t num_means() const { return pairs * inputs.size(); }    // of U
   [[nodiscard]] std::int64_t num_products() const { return pairs * out; }           // of Z
@@ -33,7 +37,7 @@ struct RelationSizes {
 };
 /// Whether the rank with these columns of F adds biases.
 [[nodiscard]] inline bool adds_biases(RelationWeights const& shape, Range inputs) {
-  return shape.has_self_biases && inputs.begin == 0;
+  return shape.has_root_biases && inputs.begin == 0;
 }
 template<class T>
 [[nodiscard]] RelationSizes sizes_of(RelationBlock<T> const& block, Range inputs, std::int64_t out) {
@@ -42,11 +46,12 @@ template<class T>
           block.num_pairs(),
           block.num_entries(),
           block.num_self_pairs(),
+          block.num_root_pairs(),
           inputs,
           out};
 }
 
-/// W [R in x out], and roots and biases of self relations; or their gradients.
+/// W [R in x out], and roots and biases; or their gradients.
 template<class T>
 struct RelationParameters {
   Vector<T> expanded, roots, biases;

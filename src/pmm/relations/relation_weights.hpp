@@ -8,8 +8,8 @@
 //   basis            weight [B in x out], comp [R x B]   W_r = sum_b comp_rb weight_b
 //   block-diagonal   weight [R in x out / K]           W_r = diag(Q_r1, .., Q_rK), Q_rk [in / K x out / K] one below the other
 //
-// Relations after these R lead from every vertex of a type to itself ("self relations", S of them): they have full weights `roots`
-// [S in x out], and a bias each, a row of `biases` [S x out].
+// Besides, the vertices of a type may have weights for themselves, the roots: W' [in x out], in `roots` one below the other, and a bias
+// each, a row of `biases`. A type with several roots adds up what they give.
 //
 // As flat row-major memory these are the arrays of PyTorch Geometric's RGCNConv: [R, in, out], [B, in, out] with [R, B], and
 // [R, K, in / K, out / K].
@@ -28,8 +28,8 @@ struct RelationWeights {
   std::int64_t in = 0, out = 0;
   std::int64_t num_bases = 0;  // B; 0: no bases
   std::int64_t num_blocks = 0; // K, which divides in and out; 0: no blocks
-  std::int64_t num_selves = 0; // S
-  bool has_self_biases = false;
+  std::int64_t num_roots = 0;
+  bool has_root_biases = false;
 
   /// Extents of W (without `roots`), and of the parameters.
   [[nodiscard]] Extents expanded() const { return {num_relations * in, out}; }
@@ -37,8 +37,8 @@ struct RelationWeights {
     return {(num_bases > 0 ? num_bases : num_relations) * in, num_blocks > 0 ? out / num_blocks : out};
   }
   [[nodiscard]] Extents comp() const { return {num_bases > 0 ? num_relations : 0, num_bases}; }
-  [[nodiscard]] Extents roots() const { return {num_selves * in, out}; }
-  [[nodiscard]] Extents biases() const { return {has_self_biases ? num_selves : 0, out}; }
+  [[nodiscard]] Extents roots() const { return {num_roots * in, out}; }
+  [[nodiscard]] Extents biases() const { return {has_root_biases ? num_roots : 0, out}; }
   /// Whether W is `weight` itself.
   [[nodiscard]] bool is_full() const { return num_bases == 0 && num_blocks == 0; }
   friend bool operator==(RelationWeights const&, RelationWeights const&) = default;

@@ -40,8 +40,10 @@ inline std::vector<StepCase> relation_cases() {
     s.wire = runtime::Wire::bf16;
   });
   for (auto const schedule : {models::Schedule::pmm3d, models::Schedule::rows})
-    for (auto const has_bases : {false, true}) {
+    for (auto const model : {models::Model::rgcn, models::Model::rsage}) {
       StepCase next = all.front();
+      next.settings.model = model;
+      auto const has_bases = model == models::Model::rgcn;
       next.name = std::string("types of vertices and a table, ") + std::string(name_of(schedule));
       next.settings.schedule = schedule;
       next.settings.num_bases = has_bases ? 2 : 0;

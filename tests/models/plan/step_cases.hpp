@@ -323,11 +323,11 @@ traits_of_operands(graph::GraphStore const& store, models::NetworkSettings const
         return block->num_pairs() - block->num_self_pairs();
     return 0;
   };
-  traits.num_self_pairs = [&](pmm::Placement const& placement) -> std::int64_t {
+  traits.num_self_pairs = [&](pmm::Placement const& placement) -> models::NetworkEpochTraits::SelfPairs {
     for (std::size_t l = 0; l < operands.relations.size(); ++l)
-      if (operands.plan.layers[l].adjacency == placement)
-        return operands.relations[l].block->num_self_pairs();
-    return 0;
+      if (auto const& block = operands.relations[l].block; operands.plan.layers[l].adjacency == placement)
+        return {block->num_self_pairs(), block->num_root_pairs()};
+    return {};
   };
   traits.residual_sizes = [&](models::NetworkLayerPlan const& layer, bool is_backward) {
     auto const path = operands.residual(static_cast<std::size_t>(layer.index));

@@ -8,6 +8,7 @@
 #include "support/dist_checks.hpp"
 #include "support/grids.hpp"
 
+#include <array>
 #include <gtest/gtest.h>
 #include <vector>
 
@@ -23,11 +24,14 @@ constexpr RelationWeights shape{.num_relations = 4,
                                 .out = 4,
                                 .num_bases = 0,
                                 .num_blocks = 0,
-                                .num_selves = 2,
-                                .has_self_biases = true};
-constexpr auto num_all = shape.num_relations + shape.num_selves;
+                                .num_roots = 3,
+                                .has_root_biases = true};
+/// Self relations: of even and of odd rows. Even rows have two roots.
+constexpr std::int64_t num_selves = 2;
+constexpr std::array<std::int64_t, 3> roots_of{0, 1, 0};
+constexpr auto num_all = shape.num_relations + num_selves;
 
-/// Relation 2 has no entries, and the others leave some rows out. Self relations are those of even and of odd rows.
+/// Relation 2 has no entries, and the others leave some rows out.
 bool has_entry(std::int64_t r, std::int64_t i, std::int64_t j) {
   if (r >= shape.num_relations) return i == j && i % 2 == r - shape.num_relations;
   return r != 2 && is_entry(70 + static_cast<std::uint64_t>(r), i, j);
@@ -41,7 +45,8 @@ std::int64_t count_of(std::int64_t r, std::int64_t i) {
 }
 
 TypedEntries entries_of(Range columns) {
-  TypedEntries entries{num_rows, columns.size(), num_all, shape.num_selves, {0}, {}, {}};
+  TypedEntries entries{
+      num_rows, columns.size(), num_all, num_selves, {roots_of.begin(), roots_of.end()}, {0}, {}, {}};
   for (std::int64_t i = 0; i < num_rows; ++i) {
     for (auto j = columns.begin; j < columns.end; ++j)
       for (std::int64_t r = 0; r < num_all; ++r)
@@ -122,21 +127,28 @@ TEST_P(RelationProducts, AndTheirAdjointsAreThoseOfTheEquations) {
   auto all_weights = w;
   all_weights.insert(all_weights.end(), roots.begin(), roots.end());
   std::vector<double> expected_dw(all_weights.size()), expected_df(f.size()), expected_db(biases.size());
-  for_each_entry([&](std::int64_t r, std::int64_t i, std::int64_t j, double share) {
-    for (std::int64_t o = 0; r >= shape.num_relations && o < shape.out; ++o) {
-      auto const place = static_cast<std::size_t>((r - shape.num_relations) * shape.out + o);
-      expected_p[static_cast<std::size_t>(i * shape.out + o)] += biases[place];
-      expected_db[place] += number(dp, shape.out, i, o);
-    }
+  auto const add = [&](std::int64_t weight, std::int64_t i, std::int64_t j, double share) {
     for (std::int64_t k = 0; k < shape.in; ++k)
       for (std::int64_t o = 0; o < shape.out; ++o) {
-        auto const place = static_cast<std::size_t>((r * shape.in + k) * shape.out + o);
+        auto const place = static_cast<std::size_t>((weight * shape.in + k) * shape.out + o);
         expected_p[static_cast<std::size_t>(i * shape.out + o)] +=
             share * number(f, shape.in, j, k) * all_weights[place];
         expected_dw[place] += share * number(f, shape.in, j, k) * number(dp, shape.out, i, o);
         expected_df[static_cast<std::size_t>(j * shape.in + k)] +=
             share * number(dp, shape.out, i, o) * all_weights[place];
       }
+  };
+  for_each_entry([&](std::int64_t r, std::int64_t i, std::int64_t j, double share) {
+    if (r < shape.num_relations) return add(r, i, j, share);
+    for (std::int64_t root = 0; root < shape.num_roots; ++root) {
+      if (roots_of[static_cast<std::size_t>(root)] != r - shape.num_relations) continue;
+      add(shape.num_relations + root, i, j, share);
+      for (std::int64_t o = 0; o < shape.out; ++o) {
+        auto const place = static_cast<std::size_t>(root * shape.out + o);
+        expected_p[static_cast<std::size_t>(i * shape.out + o)] += biases[place];
+        expected_db[place] += number(dp, shape.out, i, o);
+      }
+    }
   });
   expect_equal(p, expected_p, "P");
 

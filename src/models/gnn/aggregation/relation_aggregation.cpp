@@ -34,7 +34,8 @@ RelationSteps steps_of(pmm::ProcessGrid const& grid, NetworkLayerPlan const& lay
           grid.coordinates(),
           layer,
           operand.sizes,
-          {operand.block->num_pairs(), operand.block->num_self_pairs(), operand.block->num_entries()},
+          {operand.block->num_pairs(), operand.block->num_self_pairs(), operand.block->num_root_pairs(),
+           operand.block->num_entries()},
           wire};
 }
 

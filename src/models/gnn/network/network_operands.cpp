@@ -353,8 +353,8 @@ NetworkOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph:
   if (has_relations)
     for (auto const& layer : plan.layers)
       operands.relations.push_back(
-          layer.owners ? relations.get(layer.owners->roles, layer.relations->self_types)
-                       : relations.get(layer.adjacency, layer.relations->self_types, layer.is_even));
+          layer.owners ? relations.get(layer.owners->roles, layer.relations->root_types)
+                       : relations.get(layer.adjacency, layer.relations->root_types, layer.is_even));
   for (auto const& layer : plan.layers)
     operands.adjacency.push_back(owned ? Adjacency<T>(*owned)
                                  : layer.aggregates() && !layer.relations

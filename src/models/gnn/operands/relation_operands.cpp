@@ -7,6 +7,7 @@
 #include "runtime/error.hpp"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 namespace orthant::models {
@@ -31,18 +32,15 @@ pmm::TypedEntries entries_of(graph::CsrBlock block, std::int64_t num_relations) 
   return entries;
 }
 
-/// Adds self relation s = 0, 1, .. to the vertices of the type self_types[s], as relation R + s.
+/// Adds to each vertex of a type t with roots its self relation, R + t.
 pmm::TypedEntries with_selves(pmm::TypedEntries const& given, graph::StoreFacts const& facts,
-                              std::vector<std::int64_t> const& self_types, OwnPlaces const& places) {
-  std::vector<std::vector<std::uint16_t>> selves(
-      static_cast<std::size_t>(std::max<std::int64_t>(1, facts.num_types())));
-  for (std::size_t s = 0; s < self_types.size(); ++s)
-    selves[static_cast<std::size_t>(self_types[s])].push_back(
-        static_cast<std::uint16_t>(given.num_relations + static_cast<std::int64_t>(s)));
+                              std::vector<std::int64_t> const& root_types, OwnPlaces const& places) {
+  std::set<std::int64_t> const with_roots(root_types.begin(), root_types.end());
   pmm::TypedEntries all;
   all.num_rows = given.num_rows;
   all.num_columns = given.num_columns;
-  all.num_selves = std::ssize(self_types);
+  all.num_selves = std::max<std::int64_t>(1, facts.num_types());
+  all.roots = root_types;
   all.num_relations = given.num_relations + all.num_selves;
   all.row_offsets.reserve(given.row_offsets.size());
   all.row_offsets.push_back(0);
@@ -52,20 +50,18 @@ pmm::TypedEntries with_selves(pmm::TypedEntries const& given, graph::StoreFacts 
   };
   for (std::size_t row = 0; row < places.columns.size(); ++row) {
     auto const own = places.columns[row];
-    auto const add_selves = [&] {
-      for (auto const relation : selves[static_cast<std::size_t>(facts.type_of(places.ids[row]))])
-        put(own, relation);
+    auto const type = facts.type_of(places.ids[row]);
+    bool is_due = own >= 0 && with_roots.contains(type);
+    auto const add_self = [&] {
+      if (is_due) put(own, static_cast<std::uint16_t>(given.num_relations + type));
+      is_due = false;
     };
-    bool is_due = own >= 0;
     for (auto e = given.row_offsets[row]; e < given.row_offsets[row + 1]; ++e) {
       auto const column = given.columns[static_cast<std::size_t>(e)];
-      if (is_due && column > own) {
-        add_selves();
-        is_due = false;
-      }
+      if (column > own) add_self();
       put(column, given.relations[static_cast<std::size_t>(e)]);
     }
-    if (is_due) add_selves();
+    add_self();
     all.row_offsets.push_back(std::ssize(all.columns));
   }
   return all;
@@ -81,7 +77,7 @@ std::shared_ptr<pmm::RelationBlock<T> const> made(pmm::ProcessGrid const& grid, 
 
 template<class T>
 RelationOperand<T> RelationOperands<T>::get(pmm::Placement const& placement,
-                                            std::vector<std::int64_t> const& self_types, bool is_even) {
+                                            std::vector<std::int64_t> const& root_types, bool is_even) {
   auto const& layout = placement.layout;
   AdjacencyKey const key{layout.rows, layout.columns, is_even};
   if (auto const known = blocks_.find(key); known != blocks_.end()) return known->second;
@@ -90,12 +86,12 @@ RelationOperand<T> RelationOperands<T>::get(pmm::Placement const& placement,
   auto const& facts = store_.facts();
   auto const entries = runtime::together(grid_.group(), [&] {
     auto read = entries_of(store_.read_block(parity, range.rows, range.columns), facts.num_relations());
-    if (self_types.empty()) return read;
+    if (root_types.empty()) return read;
     OwnPlaces places{store_.read_other_positions(row_order(parity), range.rows),
                      store_.read_original_ids(row_order(parity), range.rows)};
     for (auto& place : places.columns)
       place = range.columns.contains(place) ? place - range.columns.begin : -1;
-    return with_selves(read, facts, self_types, places);
+    return with_selves(read, facts, root_types, places);
   });
   RelationOperand<T> const operand{made<T>(grid_, layout.columns, entries), {}};
   return blocks_.emplace(key, operand).first->second;
@@ -103,13 +99,13 @@ RelationOperand<T> RelationOperands<T>::get(pmm::Placement const& placement,
 
 template<class T>
 RelationOperand<T> RelationOperands<T>::get(pmm::Roles const& roles,
-                                            std::vector<std::int64_t> const& self_types) {
+                                            std::vector<std::int64_t> const& root_types) {
   AdjacencyKey const key{roles.c, roles.a, true};
   if (auto const known = blocks_.find(key); known != blocks_.end()) return known->second;
   auto owned = read_owned_block(grid_, store_, roles);
   auto const& facts = store_.facts();
   auto entries = entries_of(std::move(owned.csr), facts.num_relations());
-  if (!self_types.empty())
+  if (!root_types.empty())
     entries = runtime::together(grid_.group(), [&] {
       auto const rows = block_rows(grid_.shape(), grid_.coordinates(), roles, facts.num_vertices);
       graph::ListPlaces const columns(
@@ -118,7 +114,7 @@ RelationOperand<T> RelationOperands<T>::get(pmm::Roles const& roles,
       for (auto const& range : rows)
         for (auto position = range.begin; position < range.end; ++position)
           places.columns.push_back(columns(position));
-      return with_selves(entries, facts, self_types, places);
+      return with_selves(entries, facts, root_types, places);
     });
   RelationOperand<T> const operand{made<T>(grid_, roles.a, entries), owned.sizes};
   return blocks_.emplace(key, operand).first->second;

@@ -30,11 +30,11 @@ class RelationOperands {
       : grid_(grid),
         store_(store) {}
 
-  /// The block with this placement, in the schedule `pmm3d`. `self_types`: as in RelationShape. Collective over the grid's group.
+  /// The block with this placement, in the schedule `pmm3d`. `root_types`: as in RelationShape. Collective over the grid's group.
   [[nodiscard]] RelationOperand<T> get(pmm::Placement const& placement,
-                                       std::vector<std::int64_t> const& self_types, bool is_even);
+                                       std::vector<std::int64_t> const& root_types, bool is_even);
   /// The block of the whole graph in the schedule `rows`. Collective over the grid's group.
-  [[nodiscard]] RelationOperand<T> get(pmm::Roles const& roles, std::vector<std::int64_t> const& self_types);
+  [[nodiscard]] RelationOperand<T> get(pmm::Roles const& roles, std::vector<std::int64_t> const& root_types);
 
  private:
   pmm::ProcessGrid const& grid_;

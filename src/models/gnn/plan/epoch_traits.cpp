@@ -71,12 +71,16 @@ NetworkEpochTraits traits_of(graph::StoreFacts const& facts, pmm::GridShape cons
       num_pairs += std::min(num_rows, even_share(count, shape, placement.layout));
     return num_pairs;
   };
-  auto self_pairs = std::int64_t{0}; // over all ranks
-  if (auto const& relations = plan.layers.front().relations)
-    for (auto const type : relations->self_types)
-      self_pairs += facts.ids_of_type(type).size();
+  NetworkEpochTraits::SelfPairs all; // over all ranks
+  if (auto const& relations = plan.layers.front().relations) {
+    for (auto const type : relations->root_types)
+      all.root_pairs += facts.ids_of_type(type).size();
+    for (auto const type : std::set(relations->root_types.begin(), relations->root_types.end()))
+      all.self_pairs += facts.ids_of_type(type).size();
+  }
   traits.num_self_pairs = [=](pmm::Placement const& placement) {
-    return even_share(self_pairs, shape, placement.layout);
+    return NetworkEpochTraits::SelfPairs{even_share(all.self_pairs, shape, placement.layout),
+                                         even_share(all.root_pairs, shape, placement.layout)};
   };
   auto const sizes_between = [=, has_two_orders = facts.has_two_orders()](pmm::Placement const& input,
                                                                           pmm::Placement const& output,

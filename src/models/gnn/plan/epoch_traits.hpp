@@ -39,8 +39,13 @@ struct NetworkEpochTraits {
   CountNonzeros num_nonzeros = [](pmm::Placement const&) { return std::int64_t{0}; };
   /// Number of pairs of a relation and a row with such a neighbor in this rank's block of A (pmm/relations/relation_block.hpp).
   CountNonzeros num_pairs = [](pmm::Placement const&) { return std::int64_t{0}; };
-  /// The same for self relations.
-  CountNonzeros num_self_pairs = [](pmm::Placement const&) { return std::int64_t{0}; };
+  /// The same for self relations, and with the pairs of a type counted for each of its roots.
+  struct SelfPairs {
+    std::int64_t self_pairs = 0, root_pairs = 0;
+  };
+  std::function<SelfPairs(pmm::Placement const&)> num_self_pairs = [](pmm::Placement const&) {
+    return SelfPairs{};
+  };
   /// Numbers of rows that this rank moves for the residual of a layer. They follow from the row orders, not from the layouts alone.
   /// `is_backward`: the move of dF. Default sizes make no call.
   std::function<pmm::RelayoutSizes(NetworkLayerPlan const&, bool is_backward)> residual_sizes =

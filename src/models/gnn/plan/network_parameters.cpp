@@ -42,7 +42,7 @@ std::vector<ParameterRole> roles_of(Norm norm) {
 
 /// Settings of one layer. Identity maps have no bias (arXiv 2007.02133, equation 5), and types of vertices their own.
 NetworkSettings settings_of(NetworkLayerPlan const& layer, NetworkSettings settings) {
-  if (layer.map_share || (layer.relations && !layer.relations->self_types.empty())) settings.has_bias = false;
+  if (layer.map_share || (layer.relations && !layer.relations->root_types.empty())) settings.has_bias = false;
   return settings;
 }
 

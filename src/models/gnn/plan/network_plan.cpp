@@ -79,8 +79,8 @@ RelationPlan plan_relations(RelationShape const& shape, std::int64_t in, std::in
                   out,
                   shape.num_bases,
                   shape.num_blocks,
-                  std::ssize(shape.self_types),
-                  shape.has_biases && !shape.self_types.empty()};
+                  std::ssize(shape.root_types),
+                  shape.has_biases && !shape.root_types.empty()};
   if (auto& blocks = plan.weights.num_blocks; blocks > 0 && (in % blocks != 0 || out % blocks != 0))
     blocks = 0;
   Layout const layout{{}, {}, weight};
@@ -89,7 +89,7 @@ RelationPlan plan_relations(RelationShape const& shape, std::int64_t in, std::in
                  {layout, weights.comp()},
                  {layout, weights.roots()},
                  {layout, weights.biases()}}};
-  plan.self_types = shape.self_types;
+  plan.root_types = shape.root_types;
   return plan;
 }
 
@@ -348,7 +348,7 @@ NetworkPlan plan_network(NetworkShape const& shape, ProductOrder order) {
     if (shape.attention) layer.attention = attention_of(*shape.attention, out, gives_logits);
     if (shape.relations.num_relations > 0) {
       layer.relations = plan_relations(shape.relations, in, out, weight);
-      if (!layer.relations->self_types.empty()) layer.has_self_weight = layer.adds_bias = false;
+      if (!layer.relations->root_types.empty()) layer.has_self_weight = layer.adds_bias = false;
     }
     auto const third_axis = roles.c;
     if (has_owners)

@@ -136,8 +136,8 @@ struct RelationShape {
   std::int64_t num_bases = 0;     // 0: none
   std::int64_t num_blocks = 0;    // 0: none
   std::vector<std::int64_t>
-      self_types{};        // [self relations] types of their vertices; empty: one weight for all vertices
-  bool has_biases = false; // of self relations
+      root_types{};        // [roots] types of their vertices; empty: one weight for all vertices
+  bool has_biases = false; // of roots
 };
 
 struct NetworkShape {
@@ -189,7 +189,7 @@ struct RelationPlan {
   pmm::RelationWeights weights;
   std::array<pmm::Placement, 4>
       parts; // of the parameters (RelationPart); without rows: there is no such parameter
-  std::vector<std::int64_t> self_types; // as in RelationShape
+  std::vector<std::int64_t> root_types; // as in RelationShape
   [[nodiscard]] pmm::Placement const& weight() const { return parts.front(); }
 };
 

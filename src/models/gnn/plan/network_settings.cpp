@@ -46,9 +46,9 @@ void choose_operator(NetworkSettings& settings, std::string_view normalize, std:
 
 namespace {
 
-/// Types of the vertices of self relations (RelationShape): one relation for each relation and the type of its targets, or one for each
-/// type; none if all vertices share a weight.
-std::vector<std::int64_t> self_types_of(graph::StoreFacts const& facts, ModelTraits const& traits) {
+/// The type of each root (RelationShape): a root for each relation, of the type of its targets, or one for each type; none if all vertices
+/// share a weight.
+std::vector<std::int64_t> root_types_of(graph::StoreFacts const& facts, ModelTraits const& traits) {
   std::vector<std::int64_t> types;
   if (traits.has_relation_roots)
     for (std::int64_t r = 0; r < facts.num_relations(); ++r)
@@ -75,7 +75,7 @@ void use_operator(graph::GraphStore& store, NetworkSettings& settings) {
   settings.normalization = normalization;
   settings.self_loops = self_loops;
   auto const& facts = store.facts();
-  settings.num_roots = traits.has_relations ? std::ssize(self_types_of(facts, traits)) : 0;
+  settings.num_roots = traits.has_relations ? std::ssize(root_types_of(facts, traits)) : 0;
   if (!facts.has_bare_types() || settings.trains_features) return;
   settings.trains_features = true;
   settings.num_fixed_rows = 0;
@@ -166,7 +166,7 @@ NetworkShape shape_of(graph::StoreFacts const& facts, NetworkSettings const& set
   shape.own = traits.own;
   if (traits.has_relations)
     shape.relations = {facts.num_relations(), settings.num_bases, settings.num_blocks,
-                       self_types_of(facts, traits), settings.has_bias};
+                       root_types_of(facts, traits), settings.has_bias};
   if (traits.attention)
     shape.attention = AttentionShape{*traits.attention, settings.num_heads, settings.num_output_heads};
   shape.has_sparse_features = facts.feature_kind == graph::FeatureKind::sparse;
@@ -233,12 +233,9 @@ void require_relations(graph::StoreFacts const& facts, NetworkSettings const& se
         "--model {} needs a graph with relations, which partition makes of triples and of folders of "
         "several types: give another --model, or partition such a graph",
         name_of(settings.model));
-  auto const traits = traits_of(settings.model, settings.aggregator);
-  if (auto const all = facts.num_relations() + std::ssize(self_types_of(facts, traits));
-      all > graph::most_relations)
-    runtime::throw_user(
-        "--model {} needs {} weights of relations and of the vertices themselves, and can have {}",
-        name_of(settings.model), all, graph::most_relations);
+  if (facts.num_relations() + std::max<std::int64_t>(1, facts.num_types()) > graph::most_relations)
+    runtime::throw_user("--model {} can have {} relations less one for each type of vertices, not {}",
+                        name_of(settings.model), graph::most_relations, facts.num_relations());
   if (settings.num_bases > 0 && settings.num_blocks > 0)
     runtime::throw_user(
         "--bases and --blocks are two ways to share the weights of relations: leave one of them out");

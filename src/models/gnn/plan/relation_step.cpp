@@ -32,6 +32,7 @@ RelationSteps::RelationSteps(pmm::GridShape const& shape, pmm::Coordinates const
   auto const& weights = relations.weights;
   sizes.pairs = counts.pairs;
   sizes.self_pairs = counts.self_pairs;
+  sizes.root_pairs = counts.root_pairs;
   sizes.entries = counts.entries;
   sizes.out = weights.out;
   if (layer.owners) {
@@ -101,8 +102,8 @@ RelationMemoryPlan memory_of(RelationSteps const& s) {
 RelationSteps relation_steps_of(pmm::StepPlan const& step, NetworkLayerPlan const& layer,
                                 NetworkEpochTraits const& traits, runtime::Wire wire) {
   auto const cells = layer.owners ? cells_of(step, layer) : pmm::CellSizes();
-  auto const self_pairs = layer.relations->self_types.empty() ? 0 : traits.num_self_pairs(layer.adjacency);
-  RelationCounts const counts{traits.num_pairs(layer.adjacency) + self_pairs, self_pairs,
+  auto const [self_pairs, root_pairs] = traits.num_self_pairs(layer.adjacency);
+  RelationCounts const counts{traits.num_pairs(layer.adjacency) + self_pairs, self_pairs, root_pairs,
                               traits.num_nonzeros(layer.adjacency) + self_pairs};
   return {step.shape(), step.coordinates(), layer, cells, counts, wire};
 }

@@ -39,7 +39,7 @@ namespace orthant::models {
 
 /// Pairs and entries of a block (pmm/relations/relation_block.hpp).
 struct RelationCounts {
-  std::int64_t pairs = 0, self_pairs = 0, entries = 0;
+  std::int64_t pairs = 0, self_pairs = 0, root_pairs = 0, entries = 0;
 };
 
 /// Parameters of a layer with relations (pmm/relations/relation_weights.hpp).
