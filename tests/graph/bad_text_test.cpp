@@ -143,6 +143,8 @@ TEST_F(BadInput, MatrixMarketThatIsNoGraph) {
   EXPECT_THAT(told("%%MatrixMarket matrix coordinate real general\n3 3 1\n1 2\n"),
               HasSubstr("m.mtx:3: \"1 2\" is not an edge; \"source target weight\" is wanted"));
   EXPECT_THAT(told("%%MatrixMarket matrix coordinate real general\n3 3 1\n1 2 nan\n"), HasSubstr("m.mtx:3"));
+  EXPECT_THAT(told("%%MatrixMarket matrix coordinate integer general\n3 3 2\n1 2 -3\n2 3 1.5\n"),
+              HasSubstr("m.mtx:4: the weight in \"2 3 1.5\" is no integer, as the first line says"));
 }
 
 TEST_F(BadInput, MatrixMarketThatIsDamagedIsReadOrRefused) {

@@ -5,10 +5,12 @@
 #include "graph/text/text_fields.hpp"
 #include "graph/text/text_names.hpp"
 #include "graph/text/text_scanner.hpp"
+#include "graph/text/text_tables.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -105,19 +107,39 @@ bool for_each_number(std::string_view list, Take&& take) {
   return true;
 }
 
-std::int64_t class_of(CsvRows const& rows, std::string_view field, std::int64_t num_classes) {
+std::int64_t label_of(CsvRows const& rows, std::string_view field, std::int64_t num_classes) {
   if (field.empty()) return -1;
-  float value = 0;
+  double value = 0;
   if (!read_number(field, value))
     rows.fail(
         fmt::format("the label \"{}\" is not a class: whole numbers from 0 are wanted, or nothing", field));
-  if (std::isnan(value) || is_no_label(value)) return -1;
-  constexpr float most = 1 << 24;
-  if (value < 0 || value != std::floor(value) || value > most || value >= static_cast<float>(num_classes))
+  auto const label = class_of(value, num_classes);
+  if (!label)
     rows.fail(fmt::format("the label {} is out of range: 0 to {}, or nothing, nan, -1 or -100 for none",
-                          field, std::min<std::int64_t>(num_classes, 1 << 24) - 1));
-  return static_cast<std::int64_t>(value);
+                          field, num_classes - 1));
+  return *label;
 }
+
+/// Whether ids ascend, as numbers if all of them are numbers, otherwise as texts.
+class Ascent {
+ public:
+  void add(std::string_view id) {
+    double number = 0;
+    are_numbers_ = are_numbers_ && read_number(id, number);
+    numbers_ascend_ = numbers_ascend_ && number >= number_;
+    texts_ascend_ = texts_ascend_ && id >= text_;
+    number_ = number;
+    text_ = id;
+  }
+  [[nodiscard]] bool is_ascending() const { return are_numbers_ ? numbers_ascend_ : texts_ascend_; }
+
+ private:
+  bool are_numbers_ = true;
+  bool numbers_ascend_ = true;
+  bool texts_ascend_ = true;
+  double number_ = -std::numeric_limits<double>::infinity();
+  std::string text_;
+};
 
 bool is_in(CsvRows const& rows, std::string_view field) {
   if (field == "True" || field == "true" || field == "TRUE" || field == "1" || field == "1.0") return true;
@@ -174,22 +196,31 @@ CsvVertices read_csv_columns(CsvMeta const& meta) {
   table.id = rows.require(meta.id);
   table.features = rows.column("feat");
   table.label = rows.column("label");
+  table.graph = rows.column(meta.graph);
   table.masks = {rows.column("train_mask"), rows.column("val_mask"), rows.column("test_mask")};
   for (auto const& name : rows.columns())
-    if (name != meta.id && name != "feat" && name != "label" && name != "train_mask" && name != "val_mask" &&
-        name != "test_mask")
+    if (name != meta.id && name != meta.graph && name != "feat" && name != "label" && name != "train_mask" &&
+        name != "val_mask" && name != "test_mask")
       table.unused.push_back(name);
   return table;
 }
 
 void scan_csv_vertices(CsvVertices& table) {
   CsvRows rows(table.path, table.separator);
+  Ascent ids;
+  std::string graph;
   for (auto fields = rows.next(); !fields.empty(); fields = rows.next(), ++table.num_vertices) {
     auto const name = fields[table.id];
+    if (table.graph && table.num_vertices == 0) graph = fields[*table.graph];
+    if (table.graph && fields[*table.graph] != graph)
+      rows.fail(fmt::format("a vertex of the graph {} after one of {}: a data set of many graphs; a single "
+                            "graph is wanted",
+                            fields[*table.graph], graph));
     if (!is_vertex_name(name))
       rows.fail("the id of a vertex is empty, longer than 4096 bytes, or has a control character");
     if (table.ids.find_or_add(name) != table.num_vertices)
       rows.fail(fmt::format("the id {} occurs twice", name));
+    ids.add(name);
     if (!table.features) continue;
     std::int64_t count = 0;
     if (!for_each_number(fields[*table.features], [&](float) { ++count; }))
@@ -201,6 +232,7 @@ void scan_csv_vertices(CsvVertices& table) {
                             table.num_features));
   }
   if (table.num_vertices == 0) runtime::throw_user("{} has no vertices", table.path.string());
+  table.has_ascending_ids = ids.is_ascending();
 }
 
 EdgeTextProbe probe_csv_edges(CsvMeta const& meta) {
@@ -230,7 +262,7 @@ std::unique_ptr<LabelStream> read_csv_labels(CsvVertices const& table, std::int6
   return stream_of_rows<LabelBatch>(
       table, batch_rows,
       [column = *table.label, num_classes](CsvRows const& rows, Fields fields, LabelBatch& batch) {
-        batch.classes.push_back(class_of(rows, fields[column], num_classes));
+        batch.classes.push_back(label_of(rows, fields[column], num_classes));
       });
 }
 

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A CSVDataset of the Deep Graph Library: a folder with meta.yaml, a table of vertices and a table of edges. Vertex i is the i-th line of the
-// table of vertices, whatever its id is: ids are names. Columns that are read: of vertices the id, feat (a list of numbers in quotes), label,
+// table of vertices, whatever its id is: ids are names. DGL numbers vertices in ascending order of their ids; match predictions by the column
+// `name`, not by row. Columns that are read: of vertices the id, feat (a list of numbers in quotes), label,
 // train_mask, val_mask and test_mask; of edges both ends and weight. Rank 0 reads the table of vertices; all ranks read that of edges.
 
 #include "graph/graph_source.hpp"
@@ -26,6 +27,7 @@ struct CsvMeta {
   std::filesystem::path edges;
   char separator = ',';
   std::string id = "node_id";
+  std::string graph = "graph_id";
   std::string source = "src_id";
   std::string target = "dst_id";
 };
@@ -42,18 +44,21 @@ struct CsvVertices {
   std::size_t id = 0; // columns
   std::optional<std::size_t> features;
   std::optional<std::size_t> label;
+  std::optional<std::size_t> graph;                // equal in all lines
   std::array<std::optional<std::size_t>, 3> masks; // train, valid, test
   std::vector<std::string> unused;                 // names of columns
   std::int64_t num_vertices = 0;                   // on rank 0 until they are broadcast
   std::int64_t num_features = 0;
-  NameTable ids; // on rank 0, until the edges are read
+  bool has_ascending_ids = true; // on rank 0
+  NameTable ids;                 // on rank 0, until the edges are read
 
   [[nodiscard]] bool has_split() const { return masks[0] || masks[1] || masks[2]; }
 };
 
 /// Reads the names of the columns.
 [[nodiscard]] CsvVertices read_csv_columns(CsvMeta const& meta);
-/// Reads the ids, and counts vertices and features. Throws UserError if an id occurs twice. For rank 0.
+/// Reads the ids, and counts vertices and features. Throws UserError if an id occurs twice, or if there are
+/// several graphs. For rank 0.
 void scan_csv_vertices(CsvVertices& table);
 
 [[nodiscard]] EdgeTextProbe probe_csv_edges(CsvMeta const& meta);

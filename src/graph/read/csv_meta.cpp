@@ -126,6 +126,7 @@ CsvMeta read_csv_meta(std::filesystem::path const& folder) {
   meta.vertices = folder / vertices.at("file_name");
   meta.edges = folder / edges.at("file_name");
   meta.id = value_of(vertices, "node_id_field", meta.id);
+  meta.graph = value_of(vertices, "graph_id_field", meta.graph);
   meta.source = value_of(edges, "src_id_field", meta.source);
   meta.target = value_of(edges, "dst_id_field", meta.target);
   return meta;

@@ -85,7 +85,14 @@ void Opener::read_heads() {
 }
 
 NamedEdges Opener::read_names() {
-  if (files.csv && share.index == 0) scan_csv_vertices(csv);
+  if (files.csv && share.index == 0) {
+    scan_csv_vertices(csv);
+    if (!csv.has_ascending_ids)
+      notes.push_back(
+          fmt::format("vertices are in the order of the lines of {}; DGL numbers them in ascending "
+                      "order of their ids: match rows by name",
+                      csv.path.filename().string()));
+  }
   using Weights = EdgeTextFormat::Weights;
   auto const weights = input.use_weights ? Weights::read : Weights::passed_over;
   return read_named_edges(files.edges, share, probe, weights, std::exchange(csv.ids, {}));
@@ -152,6 +159,7 @@ void Opener::read_text_topology() {
     text_format.first_id = 1;
     text_format.has_comments = true;
     text_format.weights = !head.has_values ? Weights::absent : head.is_skew ? Weights::passed_over : weights;
+    text_format.has_whole_weights = head.has_integers;
     if (head.is_skew)
       notes.push_back(
           "the matrix is skew-symmetric: its pattern is read, and its values, which change sign, are not");
@@ -164,7 +172,8 @@ void Opener::read_text_topology() {
     text_format.has_comments = true;
     text_format.has_dicts = probe.has_dicts;
     text_format.may_have_names = true;
-    text_format.weights = probe.num_columns == 3 ? weights : Weights::absent;
+    bool const has_weights = probe.num_columns == 3 || (probe.has_dicts && !input.use_weights);
+    text_format.weights = has_weights ? weights : Weights::absent;
     text_format.first_byte = probe.first_byte;
     text_format.lines_to_skip = probe.lines_to_skip;
     if (probe.lines_to_skip > 0) note_names_line(files.edges);

@@ -34,7 +34,7 @@ struct Listed {
 
 Listed listed(EdgeBatch const& batch, std::size_t i) {
   auto const [source, target] = batch.edges[i];
-  auto const weight = batch.weights.empty() ? 1.0F : batch.weights[i];
+  auto const weight = (batch.weights.empty() ? 1.0F : batch.weights[i]) + 0.0F; // -0 equals 0
   return {std::min(source, target), std::max(source, target), weight, source < target ? 1 : 0};
 }
 

@@ -109,7 +109,6 @@ std::unique_ptr<GraphSource> open_graph(runtime::Communicator const& comm, Input
     Opener result{input, find_graph_files(input), share, {}, {}, {}, {}, 1, {}, {}, {}, {}, {}, {}, {}};
     result.read_heads();
     result.parts.name = result.files.meta.name;
-    if (files != nullptr && comm.is_root()) *files = result.describe_files();
     return result;
   });
   check_stored_members(comm, opener.members);
@@ -123,8 +122,7 @@ std::unique_ptr<GraphSource> open_graph(runtime::Communicator const& comm, Input
     opener.build_features();
     opener.build_split();
   });
-  auto const note = opener.find_labels(comm);
-  if (files != nullptr && !note.empty()) files->notes.push_back(note);
+  if (auto const note = opener.find_labels(comm); !note.empty()) opener.notes.push_back(note);
   auto const& declared = opener.files.meta.num_classes;
   auto const& labels = opener.parts.labels;
   if (labels.kind == LabelKind::single && labels.num_classes < 1)
@@ -133,6 +131,8 @@ std::unique_ptr<GraphSource> open_graph(runtime::Communicator const& comm, Input
       labels.kind != LabelKind::real && labels.num_classes != *declared)
     throw_user("{} says {} classes, but the labels have {}", opener.files.meta.path.string(), *declared,
                labels.num_classes);
+  if (files != nullptr)
+    *files = runtime::together(comm, [&] { return comm.is_root() ? opener.describe_files() : InputFiles(); });
   auto const& features = opener.parts.features;
   if (features.kind == FeatureKind::dense) // so that code for the matrix need not check its size
     static_cast<void>(runtime::checked_product(
@@ -272,7 +272,7 @@ void Opener::build_split() {
     parts.split = random_split(num_vertices, *input.random_split, input.seed, share);
     return;
   }
-  if (build_csv_split()) return;
+  if (!files.split_text && build_csv_split()) return;
   if (!files.split_text && attributes.split) {
     auto const types = attributes.split;
     auto const rows = npy_share(types(), num_vertices, share);

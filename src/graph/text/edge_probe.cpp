@@ -9,11 +9,9 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <charconv>
 #include <cmath>
 #include <span>
 #include <string>
-#include <system_error>
 #include <vector>
 
 namespace orthant::graph {
@@ -87,15 +85,14 @@ struct CutLine {
 };
 
 /// True if the first line has names of columns.
-bool is_header(std::vector<DataLine> const& lines, bool all_names) {
+bool is_header(std::vector<DataLine> const& lines) {
   auto const& line = lines.front().text;
   CutLine const cut(line);
   auto const& fields = cut.fields;
   if (fields.size() < 2) return false;
   if (is_header_pair(fields[0], fields[1])) return true;
   if (lines.size() < 2) return false;
-  if (!all_names && std::ranges::all_of(fields, is_word) && skip_ids(lines[1].text.c_str()) != nullptr)
-    return true;
+  if (std::ranges::all_of(fields, is_word) && skip_ids(lines[1].text.c_str()) != nullptr) return true;
   CutLine const next(lines[1].text);
   return fields.size() == 3 && next.fields.size() == 3 && is_word(fields[2]) && is_number(next.fields[2]);
 }
@@ -113,7 +110,7 @@ class Probe {
     std::int64_t count = 2;
     float weight = 0;
     if (probe.has_dicts)
-      count += find_dict_weight(p, weight) ? 1 : 0;
+      count += find_dict_weight(p, weight) == DictWeight::absent ? 0 : 1;
     else
       for (; *p != '\n'; p = text::skip_separator(text::field_end(p)))
         ++count;
@@ -138,7 +135,7 @@ class Probe {
     probe.has_dicts = fields[2].starts_with('{');
     float weight = 0;
     if (probe.has_dicts)
-      probe.num_columns = find_dict_weight(fields[2], weight) ? 3 : 2;
+      probe.num_columns = find_dict_weight(fields[2], weight) == DictWeight::absent ? 2 : 3;
     else if (!is_number(fields[2]))
       fail(fmt::format("\"{}\" has names in place of vertex ids; --format triples reads lines "
                        "\"head relation tail\"",
@@ -180,25 +177,16 @@ class Probe {
 
 } // namespace
 
-bool is_number(std::string_view field) {
-  double value = 0;
-  bool const has_plus = field.size() > 1 && field[0] == '+' && field[1] != '-';
-  auto const* const begin = field.data() + (has_plus ? 1 : 0);
-  auto const* const end = field.data() + field.size();
-  auto const [after, error] = std::from_chars(begin, end, value);
-  return error != std::errc::invalid_argument && after == end && !field.empty();
-}
-
 bool is_header_pair(std::string_view first, std::string_view second) {
   using Pair = std::array<std::string_view, 2>;
-  constexpr std::array<Pair, 19> pairs{
+  constexpr std::array<Pair, 20> pairs{
       Pair{"source", "target"}, Pair{"source", "dest"},     Pair{"source", "destination"},
       Pair{"src", "dst"},       Pair{"src", "dest"},        Pair{"src", "target"},
       Pair{"from", "to"},       Pair{"head", "tail"},       Pair{"subject", "object"},
       Pair{"start", "end"},     Pair{"sender", "receiver"}, Pair{"node1", "node2"},
       Pair{"id1", "id2"},       Pair{"vertex1", "vertex2"}, Pair{"name1", "name2"},
       Pair{"nodea", "nodeb"},   Pair{"citing", "cited"},    Pair{"cited", "citing"},
-      Pair{"parent", "child"}};
+      Pair{"parent", "child"},  Pair{"user", "item"}};
   auto const reduced = [](std::string_view field) {
     std::string word;
     for (auto const c : field)
@@ -216,27 +204,38 @@ bool is_header_pair(std::string_view first, std::string_view second) {
   return false;
 }
 
-bool find_dict_weight(std::string_view dict, float& weight) {
-  for (std::string_view const key : {"'weight'", "\"weight\""}) {
-    auto const found = dict.find(key);
-    if (found == std::string_view::npos) continue;
-    auto rest = dict.substr(found + key.size());
-    auto const skip = [&](char c) {
-      while (!rest.empty() && (rest.front() == ' ' || rest.front() == c))
-        rest.remove_prefix(1);
-    };
-    skip(':');
-    auto const [after, error] = std::from_chars(rest.data(), rest.data() + rest.size(), weight);
-    return error == std::errc{} && std::isfinite(weight);
-  }
-  return false;
+DictWeight find_dict_weight(std::string_view dict, float& weight) {
+  constexpr std::string_view blanks = " \t";
+  auto const skip_blanks = [](std::string_view rest) {
+    rest.remove_prefix(std::min(rest.find_first_not_of(blanks), rest.size()));
+    return rest;
+  };
+  for (std::string_view const key : {"'weight'", "\"weight\""})
+    for (auto found = dict.find(key); found != std::string_view::npos; found = dict.find(key, found + 1)) {
+      auto rest = skip_blanks(dict.substr(found + key.size()));
+      if (!rest.starts_with(':')) continue; // a value
+      rest = skip_blanks(rest.substr(1));
+      auto const opened = rest.starts_with("np.") ? rest.find('(') : std::string_view::npos;
+      if (opened != std::string_view::npos) rest.remove_prefix(opened + 1);
+      auto const end = rest.find_first_of(opened != std::string_view::npos ? ")" : ",} \t");
+      bool const is_read =
+          end != std::string_view::npos && read_number(rest.substr(0, end), weight) && std::isfinite(weight);
+      return is_read ? DictWeight::number : DictWeight::no_number;
+    }
+  return DictWeight::absent;
+}
+
+std::string_view read_dict_weight(std::string_view dict, bool has_weight, float& weight) {
+  auto const found = find_dict_weight(dict, weight);
+  if (has_weight) return found == DictWeight::number ? "" : "no finite number follows 'weight'";
+  return found == DictWeight::absent ? "" : "the first edge has no 'weight', but there is one";
 }
 
 EdgeTextProbe probe_text_edges(std::filesystem::path const& path, bool all_names) {
   auto lines = first_lines(path, 2);
   EdgeTextProbe probe;
   if (lines.empty()) return probe;
-  if ((all_names || skip_ids(lines[0].text.c_str()) == nullptr) && is_header(lines, all_names)) {
+  if ((all_names || skip_ids(lines[0].text.c_str()) == nullptr) && is_header(lines)) {
     probe.first_byte = lines[0].end_byte;
     probe.lines_to_skip = lines[0].number;
     lines.erase(lines.begin());

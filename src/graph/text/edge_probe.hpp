@@ -42,12 +42,15 @@ struct EdgeTextProbe {
 /// True if two fields are usual names of the columns of an edge's ends, whatever their case: "source" and "target", ":START_ID" and ":END_ID".
 [[nodiscard]] bool is_header_pair(std::string_view first, std::string_view second);
 
-/// The finite number that `field` is, or nothing.
-[[nodiscard]] bool is_number(std::string_view field);
-
 // Attributes of an edge as NetworkX writes them: {'weight': 2.5, 'kind': 'x'}.
 
-/// Sets the number after 'weight' or "weight" in the text of a dict. Returns false if there is none.
-[[nodiscard]] bool find_dict_weight(std::string_view dict, float& weight);
+enum class DictWeight : std::uint8_t { absent, number, no_number };
+
+/// Sets the weight to the finite number of the member 'weight' or "weight" in the text of a dict. The number may be one of NumPy, such as
+/// np.float64(2.5).
+[[nodiscard]] DictWeight find_dict_weight(std::string_view dict, float& weight);
+/// The same if the first edge `has_weight`, or not. Returns the mistake if the dict differs from that, such as "no finite number follows
+/// 'weight'", else an empty text.
+[[nodiscard]] std::string_view read_dict_weight(std::string_view dict, bool has_weight, float& weight);
 
 } // namespace orthant::graph

@@ -144,9 +144,12 @@ class TextEdgeStream final : public EdgeStream {
       dict.remove_suffix(1);
     if (dict.empty() ? format_.weights == Weights::read : !dict.starts_with('{') || !dict.ends_with('}'))
       explain(line);
-    if (format_.weights == Weights::read && !find_dict_weight(dict, weights[index]))
-      blocks_.fail(line, fmt::format("no finite number follows 'weight' in \"{}\", as in the first line",
-                                     text::excerpt(line)));
+    if (format_.weights == Weights::passed_over) return end;
+    float weight = 0;
+    bool const has_weight = format_.weights == Weights::read;
+    if (auto const mistake = read_dict_weight(dict, has_weight, weight); !mistake.empty())
+      blocks_.fail(line, fmt::format("{} in \"{}\"", mistake, text::excerpt(line)));
+    if (has_weight) weights[index] = weight;
     return end;
   }
 

@@ -71,17 +71,34 @@ std::string TextFields::separator_text() const {
   return fmt::format("'{}'", separator_);
 }
 
-bool read_number(std::string_view field, float& value) {
+namespace {
+/// What from_chars says about a field that is a number from begin to end.
+template<class Number>
+std::errc parse_whole(std::string_view field, Number& value) {
   bool const has_plus =
       field.size() > 1 && field[0] == '+' && field[1] != '-'; // from_chars does not accept '+'
-  if (has_plus) field.remove_prefix(1);
   auto const* const end = field.data() + field.size();
-  auto const [after, error] = std::from_chars(field.data(), end, value);
-  if (error != std::errc::result_out_of_range) return error == std::errc{} && after == end;
+  auto const [after, error] = std::from_chars(field.data() + (has_plus ? 1 : 0), end, value);
+  return after == end ? error : std::errc::invalid_argument;
+}
+} // namespace
+
+bool read_number(std::string_view field, double& value) {
+  return parse_whole(field, value) == std::errc{};
+}
+
+bool read_number(std::string_view field, float& value) {
+  auto const error = parse_whole(field, value);
+  if (error != std::errc::result_out_of_range) return error == std::errc{};
   double wide = 0; // of a number that is 0 or infinite as a float
-  auto const [wide_after, wide_error] = std::from_chars(field.data(), end, wide);
+  bool const is_read = read_number(field, wide);
   value = static_cast<float>(wide);
-  return wide_error == std::errc{} && wide_after == end;
+  return is_read;
+}
+
+bool is_number(std::string_view field) {
+  double value = 0;
+  return parse_whole(field, value) != std::errc::invalid_argument;
 }
 
 char TextFields::separator_of(char const* line, std::int64_t fewest, std::int64_t most) {

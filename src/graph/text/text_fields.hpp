@@ -55,7 +55,11 @@ class TextFields {
   std::deque<std::string> unescaped_;
 };
 
-/// Reads a decimal number, rounded to the nearest float. Returns false if the field is anything else, or too large for a double.
+/// Reads a decimal number, nan or inf, rounded to the nearest float. Returns false if the field is anything else, or too large for a double.
 [[nodiscard]] bool read_number(std::string_view field, float& value);
+/// The same, rounded to the nearest double. Returns false if the number is too small for a double, too.
+[[nodiscard]] bool read_number(std::string_view field, double& value);
+/// True if the field is a decimal number of any size, nan or inf.
+[[nodiscard]] bool is_number(std::string_view field);
 
 } // namespace orthant::graph

@@ -36,6 +36,7 @@ class NamedReader {
         fields_(probe.separator, probe.has_dicts),
         probe_(probe),
         reads_weights_(probe.weight && weights == Weights::read),
+        refuses_weights_(probe.has_dicts && !probe.weight && weights == Weights::read),
         lines_to_skip_(is_gzip(path) ? probe.lines_to_skip : 0) {
     edges_.vertices = std::move(vertices);
   }
@@ -81,6 +82,7 @@ class NamedReader {
     }
     pending_.push_back(next);
     if (reads_weights_) edges_.weights.push_back(weight_of(line, fields[*probe_.weight]));
+    if (refuses_weights_ && count == 3) refuse_weight(line, fields[2]);
     if (is_triple) edges_.edge_relations.push_back(relation_of(line, fields[*probe_.relation]));
     constexpr std::size_t batch = 64; // slots that are requested from memory at once
     if (pending_.size() == batch) add_pending();
@@ -118,11 +120,18 @@ class NamedReader {
   [[nodiscard]] float weight_of(char const* line, std::string_view field) const {
     float weight = 0;
     if (probe_.has_dicts) {
-      if (!find_dict_weight(field, weight)) fail(line, "no finite number follows 'weight'");
+      if (auto const mistake = read_dict_weight(field, true, weight); !mistake.empty())
+        fail(line, std::string(mistake));
     } else if (!read_number(field, weight) || !std::isfinite(weight)) {
       fail(line, "the weight is not a finite number");
     }
     return weight;
+  }
+  void refuse_weight(char const* line, std::string_view field) const {
+    float weight = 0;
+    if (auto const mistake = read_dict_weight(field, false, weight); !mistake.empty())
+      fail(line, std::string(mistake));
+    if (!field.starts_with('{')) fail(line, "a dictionary is wanted after the first edge has one");
   }
 
   void require_field(char const* line, std::string_view field, char const* name) const {
@@ -145,6 +154,7 @@ class NamedReader {
   TextFields fields_;
   EdgeTextProbe const& probe_;
   bool reads_weights_;
+  bool refuses_weights_; // of dicts, as the first one has none
   std::int64_t lines_to_skip_;
   std::vector<Pending> pending_;
   NamedEdges edges_;

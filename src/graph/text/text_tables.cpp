@@ -154,15 +154,11 @@ struct ClassRow {
   void parse(Lines& lines, char const* line, LabelBatch& batch, std::size_t row) const {
     double value = 0;
     auto const* const after = parse_field(lines, line, line, 0, value);
-    auto label = std::int64_t{-1};
-    if (!std::isnan(value) && !is_no_label(value)) {
-      bool const is_label = value == std::floor(value) && value >= 0 && value < 0x1p53;
-      label = is_label ? static_cast<std::int64_t>(value) : num_classes;
-    }
-    if (label >= num_classes)
+    auto const label = class_of(value, num_classes);
+    if (!label)
       lines.fail(line, fmt::format("label {} is out of range: 0 to {}, or nan, -1 or -100 for none",
                                    text::excerpt(line, 24), num_classes - 1));
-    batch.classes[row] = label;
+    batch.classes[row] = *label;
     lines.take_end(after, line, "one label");
   }
 };
@@ -193,6 +189,13 @@ struct IndicatorRow {
 };
 
 } // namespace
+
+std::optional<std::int64_t> class_of(double value, std::int64_t num_classes) {
+  if (std::isnan(value) || is_no_label(value)) return -1;
+  bool const is_class =
+      value == std::floor(value) && value >= 0 && value < 0x1p53 && value < static_cast<double>(num_classes);
+  return is_class ? std::optional(static_cast<std::int64_t>(value)) : std::nullopt;
+}
 
 bool has_names_line(std::filesystem::path const& path) {
   Lines lines(path);

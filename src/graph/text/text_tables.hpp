@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -26,6 +27,9 @@ namespace orthant::graph {
                                                                 std::int64_t num_rows,
                                                                 std::int64_t num_columns,
                                                                 std::int64_t batch_rows);
+
+/// The class that a number means: -1 for nan, -1 and -100, and nothing if it is not an integer from 0 to num_classes - 1.
+[[nodiscard]] std::optional<std::int64_t> class_of(double value, std::int64_t num_classes);
 
 /// One class below `num_classes` per line; "nan", -1 and -100 mean none.
 [[nodiscard]] std::unique_ptr<LabelStream> read_text_classes(std::filesystem::path const& path,

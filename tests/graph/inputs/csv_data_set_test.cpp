@@ -60,7 +60,63 @@ TEST_F(CsvDataSets, AreReadByTheirColumns) {
   if (!comm_.is_root()) return;
   EXPECT_EQ(source->vertex_names()->text, "ann7Doe, Jcarl");
   EXPECT_THAT(files.notes, Contains("columns of nodes.csv that are not used: age"));
+  EXPECT_THAT(files.notes, Contains(HasSubstr("in the order of the lines of nodes.csv; DGL numbers them")));
   EXPECT_THAT(files.read, ::testing::ElementsAre("edges.csv", "nodes.csv", "meta.yaml"));
+}
+
+TEST_F(CsvDataSets, MayBeCompressedOrOfWindows) {
+  auto const as_written = [](std::string_view text) {
+    std::string result = "\xEF\xBB\xBF";
+    for (auto const c : text)
+      result += c == '\n' ? "\r\n" : std::string(1, c);
+    return result;
+  };
+  for (std::string const ending : {"", ".gz"}) {
+    folder_.write("w/nodes.csv" + ending, as_written(nodes_text));
+    folder_.write("w/edges.csv" + ending, as_written(edges_text));
+    folder_.write("w/meta.yaml",
+                  as_written(fmt::format("node_data:\n- file_name: nodes.csv{0}\nedge_data:\n- file_name: "
+                                         "edges.csv{0}\n",
+                                         ending)));
+    auto const source = open_graph(comm_, {.path = folder_.path() / "w"});
+    auto const whole = testing::read_whole(comm_, *source, 2);
+    EXPECT_EQ(whole.edges, (std::vector<Edge>{{3, 1}, {2, 0}, {1, 0}}));
+    EXPECT_EQ(whole.weights, (std::vector<float>{2.5, 1, -1}));
+    EXPECT_EQ(whole.features, (std::vector<float>{0.5, -1, 0.25, 2, 1, 3, 4, 5}));
+    EXPECT_EQ(whole.classes, (std::vector<std::int64_t>{1, 0, -1, 2}));
+    EXPECT_EQ(whole.test, (std::vector<std::int64_t>{3}));
+    if (comm_.is_root()) {
+      EXPECT_EQ(source->vertex_names()->text, "ann7Doe, Jcarl");
+    }
+  }
+}
+
+TEST_F(CsvDataSets, HaveANoteIfDglOrdersTheirVerticesOtherwise) {
+  auto const notes = [&](std::string const& ids) {
+    write("node_id\n" + ids, "src_id,dst_id\n10,9\n");
+    InputFiles files;
+    static_cast<void>(open_graph(comm_, {.path = folder_.path() / "d"}, &files));
+    return std::ssize(files.notes);
+  };
+  EXPECT_EQ(notes("9\n10\n"), 0);
+  EXPECT_EQ(notes("10\n9\n"), comm_.is_root() ? 1 : 0);
+  EXPECT_EQ(notes("9\n10\nann\n"), comm_.is_root() ? 1 : 0); // texts
+  EXPECT_EQ(notes("10\n9\nann\n"), 0);
+}
+
+TEST_F(CsvDataSets, HaveMasksUnlessASplitIsNamed) {
+  write();
+  folder_.write("d/split/mine/train.csv", "3\n");
+  folder_.write("d/split/mine/valid.csv", "2\n");
+  folder_.write("d/split/mine/test.csv", "0\n1\n");
+  auto const train = [&](std::string const& split) {
+    auto const source = open_graph(comm_, {.path = folder_.path() / "d", .split = split});
+    EXPECT_EQ(source->facts().split_name, split.empty() ? "masks" : split);
+    return testing::read_whole(comm_, *source).train;
+  };
+  EXPECT_EQ(train(""), (std::vector<std::int64_t>{0}));
+  EXPECT_EQ(train("mine"), (std::vector<std::int64_t>{3}));
+  EXPECT_THAT(message({.path = folder_.path() / "d", .split = "other"}), HasSubstr("has no split \"other\""));
 }
 
 TEST_F(CsvDataSets, MayHaveOtherSeparatorsAndFields) {
@@ -98,6 +154,18 @@ TEST_F(CsvDataSets, WithMistakes) {
               HasSubstr("nodes.csv:3: the label \"x\" is not a class"));
   EXPECT_THAT(told("node_id,label\na,0\nb,1.5\n", edges),
               HasSubstr("nodes.csv:3: the label 1.5 is out of range"));
+  EXPECT_THAT(told("node_id,label\na,0\nb,0.999999999999\n", edges),
+              HasSubstr("nodes.csv:3: the label 0.999999999999 is out of range"));
+  write("node_id,label\na,0\nb,16777217\n", edges); // not a float
+  EXPECT_EQ(open_graph(comm_, {.path = folder_.path() / "d"})->facts().class_names,
+            (std::vector<std::string>{"0", "16777217"}));
+  EXPECT_EQ(told("node_id,graph_id\na,5\nb,5\n", edges), "accepted");
+  EXPECT_THAT(told("node_id,graph_id\na,5\na,6\n", edges),
+              HasSubstr("nodes.csv:3: a vertex of the graph 6 after one of 5: a data set of many graphs"));
+  EXPECT_THAT(
+      told("node_id,g\na,5\nb,6\n", edges,
+           "edge_data:\n- file_name: edges.csv\nnode_data:\n- file_name: nodes.csv\n  graph_id_field: g\n"),
+      HasSubstr("nodes.csv:3: a vertex of the graph 6 after one of 5"));
   EXPECT_THAT(told("node_id,train_mask\na,yes\nb,0\n", edges), HasSubstr("nodes.csv:2: \"yes\" in a mask"));
   EXPECT_THAT(told(nodes, "src_id,dst_id\n"), HasSubstr("edges.csv has no edges"));
   EXPECT_THAT(told(nodes, "src_id,dst_id\na\n"), HasSubstr("edges.csv:2: \"a\" has 1 column"));

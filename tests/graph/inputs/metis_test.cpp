@@ -84,6 +84,7 @@ TEST_F(MetisFiles, WithMistakes) {
               HasSubstr("m.graph: the edge between vertices 2 and 3 is not listed in the lines of both"));
   EXPECT_THAT(told("3 2 1\n2 1\n1 1 3 2\n2 3\n"),
               HasSubstr("the edge between vertices 2 and 3 is not listed"));
+  EXPECT_EQ(told("3 2 1\n2 0\n1 -0 3 2\n2 2\n"), "accepted");
   EXPECT_THAT(told("3 3\n2\n1 3\n2\n"), HasSubstr("m.graph lists 2 edges, each twice, but its head says 3"));
   EXPECT_THAT(told("3 1\n2\n1 3\n2\n"), HasSubstr("m.graph lists 2 edges, each twice, but its head says 1"));
   EXPECT_THAT(told("3 2\n1 2\n1 3\n2\n"), HasSubstr("m.graph:2: vertex 1 is its own neighbor"));

@@ -66,10 +66,14 @@ TEST_F(NamedEdgeLists, MayHaveWeights) {
   for (std::string const text :
        {"a b\tc\t2.5\nc\ta b\t-1\n", "a b,c,2.5\nc,a b,-1e0\n", "from,to,w\n\"a b\",c,\"2.5\"\nc,a b,-1\n",
         "who,whom,messages\na b,c,2.5\nc,a b,-1.0\n",
-        "\"a b\" c {'weight': 2.5}\nc \"a b\" {'k': 1, 'weight': -1}\n"})
+        "\"a b\" c {'weight': 2.5}\nc \"a b\" {'k': 1, 'weight': -1}\n",
+        "\"a b\" c {'weight': np.float64(2.5)}\nc \"a b\" {'k': 'weight', 'weight': np.int64(-1), 'l': 3}\n"})
     EXPECT_EQ(read("e.csv", text), expected) << text;
   EXPECT_EQ(read("e.csv", "1 2 {'weight': 2.5}\n2 0 {'k': 1, 'weight': -1}\n"),
             (std::vector<std::string>{"1 2 2.5", "2 0 -1", "numbers"}));
+  EXPECT_EQ(
+      read("e.csv", "1 2 {'weight' : np.float32(2.5), 'k': 1}\n2 0 {\"k\": \"weight\", \"weight\": -1}\n"),
+      (std::vector<std::string>{"1 2 2.5", "2 0 -1", "numbers"}));
   EXPECT_EQ(read("e.csv", "1 2 {}\n2 0 {}\n2 1\n"),
             (std::vector<std::string>{"1 2", "2 0", "2 1", "numbers"}));
 }
@@ -84,6 +88,9 @@ TEST_F(NamedEdgeLists, AreRecognizedByTheirFirstEdge) {
   EXPECT_EQ(read("e.csv", "007 7\n7 a\n", true), (std::vector<std::string>{"0 1", "1 2", "[007][7][a]"}));
   EXPECT_EQ(read("e.csv", "source,target\n1,20\n20,1\n", true),
             (std::vector<std::string>{"0 1", "1 0", "[1][20]"}));
+  EXPECT_EQ(read("e.csv", "any,word\n1,20\n20,1\n", true),
+            (std::vector<std::string>{"0 1", "1 0", "[1][20]"}));
+  EXPECT_EQ(read("e.csv", "user_id,item_id\nann,b1\n"), (std::vector<std::string>{"0 1", "[ann][b1]"}));
   EXPECT_EQ(read("e.csv", "12345678901234567890 1.5\n", true),
             (std::vector<std::string>{"0 1", "[12345678901234567890][1.5]"}));
   EXPECT_EQ(read("e.csv", "a,\"x, \"\"y\"\" z\"\n\"x, \"\"y\"\" z\",\"\xC3\xA9\"\n"),
@@ -116,6 +123,7 @@ TEST_F(NamedEdgeLists, WithMistakes) {
               HasSubstr("e.csv:2: no finite number follows 'weight'"));
   EXPECT_THAT(message_of_text("1 2 {'weight': 1}\n2 3 {}\n"),
               HasSubstr("e.csv:2: no finite number follows 'weight'"));
+  EXPECT_THAT(message_of_text("a b {}\nb c 5\n"), HasSubstr("e.csv:2: a dictionary is wanted"));
   EXPECT_THAT(message_of_text("a,b\nb,c\x01"
                               "d\n"),
               HasSubstr("e.csv:2: a name holds a control character"));
@@ -123,6 +131,25 @@ TEST_F(NamedEdgeLists, WithMistakes) {
   folder_.write("m.mtx", "%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n");
   EXPECT_THAT(message({.path = folder_.path() / "m.mtx", .names_only = true}),
               HasSubstr("--names is for edge lists"));
+}
+
+TEST_F(NamedEdgeLists, HaveAWeightInEachDictionaryOrInNone) {
+  for (std::string const ends : {"1 2", "a b"}) {
+    auto const told = [&](std::string const& first, std::string const& second = "{}") {
+      auto const path = folder_.write("e.csv", fmt::format("{0} {1}\n{0} {2}\n", ends, first, second));
+      EXPECT_EQ(message({.path = path, .use_weights = false}), "accepted");
+      return message({.path = path});
+    };
+    EXPECT_THAT(told("{}", "{'weight': 2}"),
+                HasSubstr("e.csv:2: the first edge has no 'weight', but there is one in \"" + ends + " {'w"));
+    EXPECT_THAT(told("{'k': 'weight'}", "{\"weight\": 2}"),
+                HasSubstr("e.csv:2: the first edge has no 'weight'"));
+    EXPECT_EQ(told("{'k': 'weight'}", "{'k': 'weight'}"), "accepted");
+    for (std::string const wrong :
+         {"'2'", "None", "2x", "[1, 2]", "nan", "np.float64('2')", "np.float64(2", "1+2j"})
+      EXPECT_THAT(told("{'weight': " + wrong + "}"),
+                  HasSubstr("e.csv:1: no finite number follows 'weight' in \"" + ends));
+  }
 }
 
 TEST_F(NamedEdgeLists, ThatAreDamagedAreReadOrRefused) {
