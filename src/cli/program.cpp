@@ -156,7 +156,7 @@ nlohmann::ordered_json run_record(runtime::Communicator const& world, Command co
   if (auto const* const machine = world.instruments().clock.machine())
     record["emulated_machine"] = machine->name;
   else if (!command.common().metrics.empty() && runtime::is_oversubscribed(world))
-    record["oversubscribed"] = true; // ranks take turns on cores, which the seconds include
+    record["oversubscribed"] = true; // seconds then include waiting for a core
   record["backends"] = backends();
   return record;
 }
@@ -184,7 +184,7 @@ int run_command(runtime::Environment& environment, Command& command) {
                          fmt::join(passed_over, ", "));
   if (command.needs_device()) emulate_machine(environment);
   require_distinct_files(world, command.files());
-  // Find out now which files cannot be written, not after hours of training.
+  // Check now which files cannot be written, rather than after hours of training.
   auto const adds_to_metrics = command.adds_to_metrics();
   if (!common.force) {
     auto files = command.files();

@@ -43,7 +43,7 @@ template<class Work>
 /// Median of the values, the upper one of two middle values; 0 if there are none.
 [[nodiscard]] double median_of(std::vector<double> values);
 
-/// Times each of `works` in turn, for `repeat` rounds (0: about half a second each), after two warm-up runs of each. The order changes
+/// Times each of `works` alternately, for `repeat` rounds (0: about half a second each), after two warm-up runs of each. The order changes
 /// from round to round. Collective.
 [[nodiscard]] std::vector<RepeatSeconds> time_in_turn(runtime::Communicator const& world,
                                                       runtime::DefaultExec const& exec,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// orthant bench collectives: compares each of our operations with the MPI call below it, in turn (A B B A ..), so that both see the same
-// noise. Prints one JSON line per operation, axis and size. Seconds are medians over the repeats, then the maximum over ranks. Bandwidths
-// are defined as in nccl-tests:
+// orthant bench collectives: compares each collective of Orthant with the MPI call on which it is based. The two alternate (A B B A ..), so
+// that both have the same noise. Prints one JSON line per operation, axis and size. Seconds are medians over the repeats, then the maximum
+// over ranks. Bandwidths are defined as in nccl-tests:
 //
 //   algorithm = bytes / seconds
-//   bus       = algorithm x the least share of the buffer that each rank must move
+//   bus = algorithm x the smallest share of the buffer that each rank must move
 
 #include "cli/commands/build_info.hpp"
 #include "cli/commands/subcommands.hpp"
@@ -204,7 +204,7 @@ void bench_axis(Context& context, Communicator const& along, CollectivesOptions 
   auto const count_of = [&](std::string const& operation, std::int64_t bytes) {
     auto const is_split =
         operation == "all_gather" || operation == "reduce_scatter" || operation == "all_to_all";
-    auto const parts = is_split ? ranks : 1; // equal parts of whole floats, rounded up
+    auto const parts = is_split ? ranks : 1; // bytes are rounded up to equal parts of whole floats
     return (bytes / 4 + parts - 1) / parts * parts;
   };
   Exercise exercise(along, count_of("all_gather", sizes.max_bytes));

@@ -175,7 +175,7 @@ void BareEpoch<T>::describe(nlohmann::ordered_json& line, double epoch_seconds,
   Work spmm;
   Work gemm;
   GatherRoof gather_roof(world_);
-  auto gather_seconds = 0.0; // of sparse products at the gather limit
+  auto gather_seconds = 0.0; // of sparse products that run at the limit of gathers
   auto least_seconds = 0.0;  // of sparse products by their compulsory bytes
   for (std::size_t i = 0; i < products_.size(); ++i) {
     auto const& p = products_[i];
@@ -299,8 +299,8 @@ int bench(EpochOptions const& options, Context& context) {
   settings.eval_every = 0;
   settings.optimizer.schedule = {}; // takes no time
   settings.patience = 0;
-  // Steps allocate nothing after the first one on the host, or the second one on a device, which is recorded: then the peak memory of
-  // training is known.
+  // The peak memory of training is known after the first step on the host, and after the second step, which is recorded, on a device: later
+  // steps allocate nothing.
   settings.num_epochs = pmm::runs_on_host ? 1 : 2;
   std::int64_t device_taken = 0;
   context.log().info("training {}, not timed",

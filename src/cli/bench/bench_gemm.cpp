@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // orthant bench gemm: times the dense products of one epoch of a GCN, in the forms that its layers use, as training calls them and by
-// each library directly, in turn, on all ranks at once. Prints one JSON line per product, then one for all. Shapes are taken from the first
-// rank; bytes and operations are sums over ranks. With --tune, finds the fastest library for each kind of product and writes a table for
-// --gemm-table.
+// direct calls of each library, alternately, on all ranks at once. Prints one JSON line per product, then one for all. Shapes are taken
+// from the first rank; bytes and operations are sums over ranks. With --tune, finds the fastest library for each kind of product and writes
+// a table for --gemm-table.
 
 #include "cli/bench/bench.hpp"
 #include "cli/bench/epoch_products.hpp"
@@ -200,7 +200,7 @@ int bench(GemmOptions const& options, Context& context) {
 
 int tune(GemmOptions const& options, Context& context) {
   // Default number of rows per rank.
-  constexpr std::int64_t usual_rows = 48'980; // of ogbn-products' 2.4 M on 50 ranks
+  constexpr std::int64_t usual_rows = 48'980; // the 2.4 million rows of ogbn-products on 50 ranks
   auto const& world = context.world();
   if (!options.graph.empty() || !options.widths.empty() || !options.gemm_table.empty())
     runtime::throw_user(

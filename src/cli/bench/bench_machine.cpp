@@ -4,8 +4,8 @@
 //
 //   memory               copy or triad of the roofline
 //   products, launches, random numbers: machine_products.hpp
-//   collectives          groups of every (stride, size) that divides the ranks, all groups of a kind at once: 8 bytes for
-//                        the latency, 16 MiB for the bandwidth (bytes of an all_reduce, an all_gather and a
+//   collectives          groups of every (stride, size) that divides the ranks; all groups with the same stride and size at once:
+//                        8 bytes for the latency, 16 MiB for the bandwidth (bytes of an all_reduce, an all_gather and a
 //                        reduce_scatter, divided by the sum of their seconds)
 //   overlap              share of a product's time that overlaps with an all_reduce of 16 MiB begun before it
 //   storage              with --folder: all ranks write and sync a file there, 16 MiB each
@@ -76,15 +76,15 @@ graph::GraphStore open_graph(Communicator const& world, MachineOptions const& o)
       o.force_memory);
 }
 
-/// Latency and bandwidth of one kind of group.
+/// Latency and bandwidth of groups with one stride and size.
 struct GroupTimes {
   GroupSpan span;
   double latency = 0;
   double bytes_per_second = 0;
 };
 
-/// Sum of the seconds of an all_reduce, an all_gather and a reduce_scatter. Each is timed separately: if they took turns, each would
-/// evict the arrays of the others from the cache, whereas in a training part of the arrays is in the cache. `part`: floats per rank.
+/// Sum of the seconds of an all_reduce, an all_gather and a reduce_scatter. Each is timed separately: if the three alternated, each would
+/// evict the arrays of the others from the cache, whereas in training the cache holds a part of the arrays. `part`: floats per rank.
 double seconds_of_calls(MachineTimer const& timer, Communicator const& comm, std::size_t part) {
   auto const whole = part * static_cast<std::size_t>(comm.size());
   auto const data = runtime::make_zeros<float>("orthant::cli::data", whole);

@@ -53,7 +53,7 @@ std::vector<std::int64_t> widths_of(SpmmOptions const& o) {
   std::vector<std::int64_t> widths;
   for (auto const& word : o.widths)
     widths.push_back(parse_count("--widths", word, most_width));
-  std::ranges::sort(widths); // weights kept for one width remain for larger ones
+  std::ranges::sort(widths); // ascending: weights kept for one width remain for larger ones
   return widths;
 }
 
@@ -109,7 +109,7 @@ nlohmann::ordered_json measure(runtime::Communicator const& world, pmm::LocalSpm
   if constexpr (!is_rounded) ways = kernel.ways(exec, b, c);
   auto const num_ways = static_cast<std::int64_t>(ways.size());
   ways.resize(static_cast<std::size_t>(runtime::all_reduced(world, num_ways, runtime::Reduction::min)));
-  // Timed alone, like the gathers that are its limit; in turn with other algorithms, the caches would hold other operands.
+  // Timed alone, like the gathers that are its limit: if it alternated with other algorithms, the caches would hold their operands.
   std::array<std::function<void()>, 1> const alone{multiply};
   auto const seconds = time_in_turn(world, exec, alone, repeat).front();
   std::vector<std::function<void()>> works;

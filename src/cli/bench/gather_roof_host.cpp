@@ -59,7 +59,7 @@ double GatherRoof::bytes_per_second(std::int64_t num_rows, std::int64_t row_byte
   if (rate > 0) return rate;
   auto const whole_lines = static_cast<std::int64_t>(std::bit_floor(
       static_cast<std::uint64_t>(std::clamp(most_bytes / line_bytes, std::int64_t{1}, most_lines))));
-  // An array as large as the operand, in rows of whole cache lines.
+  // The array is as large as the operand, and its rows are whole cache lines.
   auto const num_places = std::max(most_rows * most_bytes / (whole_lines * line_bytes), std::int64_t{1});
   rate = measure(num_places, whole_lines);
   return rate;

@@ -34,7 +34,7 @@ MachineTimer::MachineTimer(runtime::Communicator const& world, std::int64_t repe
 
 void MachineTimer::sweep_caches() const {
   runtime::DefaultExec const exec;
-  auto const swept = swept_; // so that the kernel does not capture `this`
+  auto const swept = swept_; // a local copy, so that the kernel does not capture `this`
   Kokkos::parallel_for(
       "orthant::cli::sweep", Kokkos::RangePolicy<runtime::DefaultExec>(exec, 0, swept.extent(0)),
       KOKKOS_LAMBDA(std::size_t k) { swept(k) += 1; });
@@ -109,7 +109,7 @@ double seconds_of_dense(MachineTimer const& timer, std::int64_t rows, std::int64
   });
 }
 
-/// Part of these seconds that passes over operands and results take.
+/// The part of these seconds that reading operands and writing results take.
 double seconds_of_passes(std::int64_t rows, std::int64_t inner, std::int64_t columns,
                          std::int64_t bytes_of_number, double memory_bytes_per_second) {
   auto const numbers = rows * inner + inner * columns + rows * columns;
@@ -183,7 +183,7 @@ void measure_attention(MachineTimer const& timer, pmm::Machine& machine) {
   auto const brief = run_attention(timer, 32, machine);
   auto const lengthy = run_attention(timer, 256, machine); // same number of rows
   auto const per_flop = (lengthy.seconds - brief.seconds) / (lengthy.flops - brief.flops);
-  // Bounds: the time per row must not be negative.
+  // Measured times have errors. The bound keeps the time per row from becoming negative.
   machine.dense.attention =
       1 / std::clamp(per_flop, lengthy.seconds / lengthy.flops / 2, lengthy.seconds / lengthy.flops);
   machine.dense.attention_row_seconds =
@@ -279,7 +279,7 @@ pmm::Machine::SparseProducts sparse_times(MachineTimer const& timer, graph::Grap
     auto const of_whole = sparse_seconds(timer, whole, columns, memory_bytes_per_second);
     auto const of_part = sparse_seconds(timer, part, columns, memory_bytes_per_second);
     auto const slope = (of_whole - of_part) / std::max(1.0, nonzeros_of_whole - nonzeros_of_part);
-    // Bounds: the time per row must not be negative, and non-zeros cannot take more than the whole time.
+    // Measured times have errors. The bounds keep the time per row from becoming negative, and the time of non-zeros below the total.
     auto const per_nonzero =
         std::clamp(slope, 0.1 * of_whole / nonzeros_of_whole, of_whole / nonzeros_of_whole);
     times.per_nonzero.points.push_back({columns, per_nonzero});

@@ -36,7 +36,7 @@ class MachineTimer {
   /// Median over the repeats of the seconds of the slowest rank. Collective.
   [[nodiscard]] double seconds_of(std::function<void()> work) const;
 
-  /// Empties the caches if this is a rank of an emulated machine.
+  /// Replaces the contents of the caches if this is a rank of an emulated machine; otherwise does nothing.
   void sweep_caches() const;
   [[nodiscard]] bool sweeps_caches() const { return swept_.extent(0) > 0; }
   [[nodiscard]] runtime::Communicator const& world() const { return world_; }

@@ -61,7 +61,7 @@ void require_given_network(Context const& context, std::string const& path,
 namespace {
 
 struct EvaluateOptions : TrainOptions {
-  EvaluateOptions() { feature_norm.clear(); } // as in the training of the weights
+  EvaluateOptions() { feature_norm.clear(); } // empty: as in the training of the weights
 
   std::string weights;
   std::string predictions;
@@ -108,7 +108,8 @@ constexpr std::array<std::string_view, 37> used_by_evaluate{"loss",
                                                             "force-memory",
                                                             "feature-norm"};
 
-/// Network of the weights as options of train. `task`: value of --task; of vertices, weights do not record which.
+/// Options of train that describe the network of the weights. `task`: value of --task, because weights do not record which task of vertices
+/// they are for.
 models::Architecture network_of(models::WeightsFacts const& weights, std::string const& task) {
   auto const settings = models::settings_of(weights);
   auto parts = models::architecture_of(settings);

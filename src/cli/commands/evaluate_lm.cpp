@@ -35,7 +35,7 @@ struct EvaluateLmOptions : TrainLmOptions {
   EvaluateLmOptions() { sequence = global_batch = 0; } // 0: as in training, and 16 or more
 
   std::string weights;
-  std::string ids;    // sequences in place of a token file
+  std::string ids;    // file of sequences, read instead of a token file
   std::string logits; // file to write
   LikelihoodFiles likelihood;
   std::int64_t stride = 0; // 0: the length of the sequences
@@ -83,7 +83,7 @@ void require_same_model(Context& context, models::TransformerSettings const& mod
                           option, options.weights);
 }
 
-/// The model of --weights, which given options of the model must not contradict.
+/// The model of --weights. Throws UserError if options of the model that the user gave contradict it.
 RecordedModel recorded_model(EvaluateLmOptions const& options, Context& context) {
   if (options.weights.empty())
     runtime::throw_user("give --weights W.h5, which train-lm --save-weights or a checkpoint writes");
@@ -97,7 +97,7 @@ void report_score(EvaluateLmOptions const& options, Context& context, tokens::To
   if (!std::isfinite(score.loss))
     runtime::throw_user("{} on {}: the loss is not finite; the weights have diverged", options.weights,
                         options.tokens);
-  // The first token is not predicted, so its share of the bytes does not count.
+  // The first token is not predicted, so the bytes are reduced by its share.
   auto const& facts = file.facts().of(tokens::Part::valid);
   auto const bytes_per_token = static_cast<double>(facts.num_bytes) / static_cast<double>(facts.num_tokens);
   auto const bits_per_byte = score.loss / std::numbers::ln2 / bytes_per_token;

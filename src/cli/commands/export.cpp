@@ -27,7 +27,7 @@ int run(ExportOptions const& options, Context& context) {
   store.use_split(options.split);
   if (store.facts().num_relations() > 0)
     runtime::throw_user("{} has relations, which no format of export can hold", store.name());
-  store.verify(context.world()); // a damaged store could be exported as a valid graph
+  store.verify(context.world()); // so that a damaged store is not exported as a valid graph
   if (store.facts().has_links() && context.world().is_root())
     context.log().warn("{} holds edges out (--edge-split), which are not exported", store.name());
   if (auto const count = store.facts().num_splits(); count > 1 && context.world().is_root())

@@ -69,7 +69,7 @@ std::string describe_types(graph::StoreFacts const& facts) {
   return text;
 }
 
-/// Relations with their numbers of entries, the first ones of many.
+/// Relations with their numbers of entries; only the first ones if there are many.
 std::string describe_relations(graph::StoreFacts const& facts) {
   constexpr std::int64_t most_shown = 100;
   auto const shown = std::min(facts.num_relations(), most_shown);

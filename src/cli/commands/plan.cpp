@@ -270,7 +270,7 @@ int run(PlanOptions const& options, Context& context) {
   auto const machine = machine_of(world, options.machine);
   Simulation simulation(context, options.simulation);
   auto const* const graph = store ? &*store : nullptr;
-  // All ranks run this, so that all of them throw alike.
+  // All ranks run this, so that a UserError is thrown on all of them.
   if (options.mode == "minibatch") {
     auto const shape_of_batches =
         pmm::parse_grid(options.grid, static_cast<int>(num_ranks)); // auto: one data group, as in train

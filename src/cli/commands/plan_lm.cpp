@@ -190,7 +190,7 @@ int run(PlanLmOptions const& options, Context& context) {
     runtime::throw_user("plan-lm counts bytes and seconds of fp32: leave out --compute-dtype {}",
                         options.compute_dtype);
   auto const machine = machine_of(context.world(), options.machine);
-  say(context, "{}", answer(context, options, machine)); // on all ranks, so that all of them throw alike
+  say(context, "{}", answer(context, options, machine)); // on all ranks, so that all of them throw errors
   return runtime::exit_done;
 }
 

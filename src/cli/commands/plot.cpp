@@ -38,7 +38,7 @@ MetricsFigure read(PlotOptions const& options) {
   return read_metrics_figure(options.files, options.over == "steps" ? XAxis::steps : XAxis::seconds);
 }
 
-/// Page with the curves and the latest numbers of each run. A browser loads it anew every `reload_seconds`; never if that is 0.
+/// Page with the curves and the latest numbers of each run. A browser reloads it every `reload_seconds`; never if that is 0.
 std::string page_of(MetricsFigure const& metrics, std::string const& summary, int reload_seconds) {
   PageSection section{"Curves", to_svg(metrics.figure), {}};
   for (auto const& state : metrics.states) {
@@ -107,7 +107,7 @@ int run(PlotOptions const& options, Context& context) {
     runtime::throw_user("plot: --watch writes a page: name an .html file with -o, not '{}'", options.output);
   auto const& world = context.world();
   require_distinct_files(world, files_of(options));
-  // All ranks catch signals: one that is ended by a signal would end the job.
+  // All ranks catch signals, because the launcher ends the whole job if a signal ends one rank.
   auto const signals = options.watch > 0 ? std::make_unique<runtime::StopSignals>() : nullptr;
   runtime::together(world, [&] {
     if (!world.is_root()) return;

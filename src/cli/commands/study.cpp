@@ -90,8 +90,8 @@ std::string launcher_of(Study const& study, StudyOptions const& o) {
   return variable != nullptr && *variable != '\0' ? variable : "mpirun -n";
 }
 
-/// Note on the points that run here with more ranks than cores; empty if there are none, or for emulated points, whose clocks do not
-/// count the turns that ranks take.
+/// Note on the points that run here with more ranks than cores; empty if there are none. Emulated points do not count: their clocks exclude
+/// the time in which a rank waits for its core.
 std::string oversubscribed_text(Study const& study, std::vector<StudyPoint> const& points) {
   auto const num_cores = std::ssize(runtime::allowed_cores());
   if (num_cores == 0 || !study.jobs.emulate.empty()) return {};

@@ -93,7 +93,7 @@ void report_spread(Context& context, TrainOptions const& options, std::int64_t n
   context.metrics.write("seeds", record);
 }
 
-/// Trains with each seed on each of these splits.
+/// Trains once with each seed on each of these splits.
 int train_several(TrainOptions options, std::vector<std::string> const& splits, Context& context) {
   require_no_files(options);
   auto const asked = options;

@@ -220,8 +220,8 @@ struct Launcher {
   char const* fix;
 };
 
-// SLURM_NTASKS is left out, because batch scripts and mpirun inside an allocation have it also. The first variable that is set counts:
-// mpirun under Slurm sets variables of its own for the ranks.
+// SLURM_NTASKS is not used, because it is also set in batch scripts and for mpirun inside an allocation. The first variable that is set is
+// used: mpirun comes first because under Slurm it sets variables of its own for the ranks.
 constexpr std::array launchers{
     Launcher{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "Open MPI's mpirun",
              "start it with the mpirun of the MPI library that `orthant --version` names"},

@@ -20,12 +20,13 @@ class CompletionText {
   /// `stops`: texts, none of them empty, before the first of which the completion ends.
   explicit CompletionText(std::vector<std::string> stops) : stops_(std::move(stops)) {}
 
-  /// Returns what is certain by now: whole characters that are not the beginning of a stop text. Bytes that are no UTF-8 become U+FFFD.
+  /// Returns the text that no later token can change: whole characters that cannot be the beginning of a stop text. Bytes that are no UTF-8
+  /// become U+FFFD.
   std::string add(std::string_view bytes);
   /// Returns the rest.
   std::string finish();
   [[nodiscard]] bool has_stopped() const { return has_stopped_; }
-  /// All that has been returned.
+  /// All text that add() has returned.
   [[nodiscard]] std::string const& text() const { return text_; }
 
  private:
@@ -44,13 +45,14 @@ struct CompletionSettings {
 };
 
 struct Completion {
-  TokenIds ids;           // the new tokens, with the one that ended it
+  TokenIds ids;           // the new tokens, including the token that ended the completion
   std::string text;       // empty without a tokenizer
   bool has_ended = false; // by a stop text or token, not by the number of tokens
 };
 
-/// Completes `prompts`, the same on all ranks, in one batch. The model must keep keys and values of the longest prompt and max_tokens. Draws for prompt s are those of number first + s. `tokenizer` may be null.
-/// on_text(s, text) is called on all ranks with each piece of text. Collective.
+/// Completes `prompts`, the same on all ranks, in one batch. The model must keep keys and values of the longest prompt and max_tokens.
+/// Random draws for prompt s are those of completion first + s. `tokenizer` may be null. on_text(s, text) is called on all ranks with each
+/// piece of text. Collective.
 template<class T>
 [[nodiscard]] std::vector<Completion>
 complete(Inference<T>& model, std::vector<TokenIds> const& prompts, std::int64_t first,

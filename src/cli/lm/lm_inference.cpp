@@ -133,9 +133,9 @@ template<class T>
 std::vector<T> Inference<T>::logits(std::int64_t s, runtime::Range positions) const {
   std::vector<T> numbers(static_cast<std::size_t>(positions.size() * vocabulary()), T{0});
   auto const own = network_->sequences();
-  // Ranks along y have the same logits, so the first of them gives them.
+  // Ranks along y have the same logits, so only the first of them contributes its own.
   if (own.contains(s) && grid_->coordinates().y == 0) {
-    auto const& matrix = last_->logits_gradient(); // where the logits are
+    auto const& matrix = last_->logits_gradient(); // the logits are in the same memory
     auto const columns = matrix.block().columns;
     auto const first = (s - own.begin) * last_->sequence_length() + positions.begin;
     auto const rows = Kokkos::subview(
@@ -154,7 +154,7 @@ std::vector<T> Inference<T>::logits(std::int64_t s, runtime::Range positions) co
 
 namespace {
 
-/// What a part of the vocabulary adds to the score of a token.
+/// Contribution of one part of the vocabulary to the score of a token.
 struct PartOfScore {
   double largest = 0; // logit
   double token = 0;   // that has it
@@ -258,7 +258,7 @@ std::int32_t next_token(std::vector<T> const& logits, Sampling const& sampling, 
     return static_cast<std::int32_t>(std::ranges::max_element(logits) - logits.begin());
   std::vector<std::int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
-  // In falling order, ties by id, as far as top_k reaches.
+  // In descending order, equal ones by id, but only the first top_k.
   auto const num_ordered =
       sampling.top_k > 0 ? std::min(sampling.top_k, std::ssize(order)) : std::ssize(order);
   auto const is_before = [&](auto a, auto b) {
@@ -271,7 +271,7 @@ std::int32_t next_token(std::vector<T> const& logits, Sampling const& sampling, 
   else
     std::ranges::partial_sort(order, order.begin() + num_ordered, is_before);
   auto const largest = static_cast<double>(logits[static_cast<std::size_t>(order.front())]);
-  std::vector<double> shares; // of the largest probability, in falling order
+  std::vector<double> shares; // probabilities divided by the largest one, in descending order
   double sum = 0;
   for (auto const token : order)
     sum += shares.emplace_back(std::exp(
@@ -284,7 +284,7 @@ std::int32_t next_token(std::vector<T> const& logits, Sampling const& sampling, 
     kept += shares[num_kept];
   }
   shares.resize(num_kept);
-  constexpr std::uint32_t of_completions = 1; // the order of training windows has 0
+  constexpr std::uint32_t of_completions = 1; // stream 0 is for the order of training windows
   runtime::RandomStream const stream(sampling.seed, runtime::Purpose::tokens,
                                      static_cast<std::uint64_t>(step), of_completions);
   auto const uniform = static_cast<double>(stream.bits64(static_cast<std::uint64_t>(s)) >> 11) * 0x1p-53;

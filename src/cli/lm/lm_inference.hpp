@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Forward passes of a language model with given weights: logits of sequences of tokens, and completions. Sequences are shorter than the
-// batch: positions behind the end of a sequence do not change the logits before it, because attention looks back only.
+// batch: positions after the end of a sequence do not change its logits, because attention is causal.
 
 #include "cli/options/command.hpp"
 #include "cli/options/shared_options.hpp"
@@ -27,7 +27,7 @@ struct InferenceOptions {
 
 using TokenIds = std::vector<std::int32_t>;
 
-/// Of a token, given the tokens before it.
+/// Score of a token, given the tokens before it.
 struct TokenScore {
   double log_probability = 0;
   bool is_greedy = false; // it is the most probable token; ties: the lower id
@@ -53,8 +53,8 @@ class Inference {
   /// Logits of rows `positions` of sequence `s` in the last pass, [positions x vocabulary], on all ranks. forward_next() computes row 0 only.
   /// Collective over the world: one all_reduce of that size.
   [[nodiscard]] std::vector<T> logits(std::int64_t s, runtime::Range positions) const;
-  /// Scores of the last num_scored[s] tokens of each sequence, which has at least one more, on all ranks. A sequence may be one token longer
-  /// than the pass. Collective: a pass, and an all_reduce of four numbers per token and part of the vocabulary.
+  /// Scores of the last num_scored[s] tokens of each sequence, on all ranks. A sequence must have more tokens than are scored. A sequence
+  /// may be one token longer than the pass. Collective: a pass, and an all_reduce of four numbers per token and part of the vocabulary.
   [[nodiscard]] std::vector<std::vector<TokenScore>> score(std::vector<TokenIds> const& sequences,
                                                            std::vector<std::int64_t> const& num_scored);
 
@@ -66,15 +66,15 @@ class Inference {
   std::optional<pmm::ProcessGrid> grid_;
   std::optional<models::Transformer<T>> network_;
   std::unique_ptr<models::Transformer<T>> next_; // shares weights and cache with network_
-  models::Transformer<T>* last_ = nullptr;       // the one of the last pass
+  models::Transformer<T>* last_ = nullptr;       // the network of the last pass
 };
 
 /// How the next token is drawn.
 struct Sampling {
   double temperature = 1; // 0: the most probable token; ties: the lower id
-  std::int64_t top_k = 0; // of the most probable tokens; 0: all
-  double top_p = 1;       // of the smallest set of most probable tokens with at least this probability
-  double min_p = 0;       // of the tokens with at least this share of the largest probability
+  std::int64_t top_k = 0; // draw from this number of most probable tokens; 0: from all
+  double top_p = 1;       // draw from the fewest most probable tokens whose probabilities add up to this
+  double min_p = 0;       // draw from tokens with at least this share of the largest probability
   std::uint64_t seed = 0;
 };
 /// Draws token `step` of completion `s` from its logits.

@@ -15,11 +15,11 @@ namespace {
 struct Continuation {
   TokenIds ids;
   std::int64_t num_scored = 0;
-  std::size_t request = 0; // that it is a part of
+  std::size_t request = 0; // index of the request of which it is a part
 };
 
-/// The tokens of a text that follow those of its context. White space at the end of the context belongs to the continuation, because
-/// tokens rarely end with it.
+/// Tokenizes a context and its continuation. White space at the end of the context is moved to the continuation, because tokens rarely end
+/// with white space.
 Continuation encode(tokens::TextTokenizer const& tokenizer, std::string context, std::string continuation) {
   auto const end = context.find_last_not_of(" \t\n\r\f\v") + 1;
   continuation.insert(0, context.substr(end));
@@ -49,8 +49,8 @@ Continuation request_of(JsonLine const& line, std::optional<tokens::TextTokenize
   return request;
 }
 
-/// Appends parts of at most `positions` predicted tokens, each with the most context that fits. Only the first token of a request with
-/// several parts may be its context. False if it is not.
+/// Appends parts of at most `positions` predicted tokens, each with the most context that fits. A request with several parts may have only
+/// one token of context; returns false if it has more.
 bool add_parts(Continuation const& request, std::int64_t positions, std::vector<Continuation>& parts) {
   auto const all = std::ssize(request.ids) - 1; // tokens that can be predicted
   if (request.num_scored > positions && request.num_scored < all) return false;
@@ -90,7 +90,7 @@ Requests read_requests(Context const& context, InferenceOptions const& options,
   });
 }
 
-/// Length of a pass: the last token of a sequence is predicted only.
+/// Length of a pass: the last token of a sequence is only predicted, never an input.
 std::int64_t longest_input(std::vector<Continuation> const& requests) {
   std::int64_t longest = 1;
   for (auto const& request : requests)

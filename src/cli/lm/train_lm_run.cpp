@@ -76,7 +76,8 @@ void StepLines::write(runtime::EpochRecord const& step, std::vector<models::Expe
   }
   if (valid_loss) valid_loss_ = valid_loss;
   auto const is_bar = progress_.style() == runtime::ProgressStyle::bar;
-  auto const is_first = std::exchange(is_first_, false); // printed, as the rate of steps is counted from it
+  auto const is_first =
+      std::exchange(is_first_, false); // always printed: the rate of steps is counted from it
   if (!is_bar && !valid_loss && !is_first && step.epoch % log_every_ != 0 && step.epoch != num_steps_) return;
   auto const flop_per_s = speed_.flop_per_s(step.seconds);
   using Field = runtime::Progress::Field;
@@ -296,7 +297,7 @@ int train(TrainLmOptions const& options, Context& context) {
   }
 
   auto const flops = model_flops(model, sequences.sequence);
-  // Measured before the model is built, because the memory of these squares is not predicted.
+  // The peak is measured before the model is built, because the memory estimate does not include these square matrices.
   constexpr std::int64_t peak_size = pmm::runs_on_host ? 1024 : 8192;
   constexpr std::int64_t peak_repeats = 3;
   StepSpeed const speed{sequences.global_batch * sequences.sequence, flops,

@@ -61,7 +61,7 @@ class StepLines {
   std::int64_t num_steps_;
   std::int64_t log_every_;
   StepSpeed speed_;
-  std::optional<double> valid_loss_; // latest value, for the bar
+  std::optional<double> valid_loss_; // latest value, for the progress bar
   bool is_first_ = true;             // true before the first step of this run
   runtime::Progress progress_;
 };

@@ -21,7 +21,7 @@ double measure_gemm_peak(runtime::Communicator const& world, std::int64_t size, 
   Square const a("orthant::cli::square", extent, extent);
   Square const b("orthant::cli::square", extent, extent);
   Square const c("orthant::cli::square", extent, extent);
-  // The library gets this memory for its copies. It is freed with the squares, since it is larger than what many trainings need.
+  // Memory for the library's copies of operands. It is freed together with the square matrices, because many trainings need less.
   auto const room = pmm::runs_on_host ? extent + 1 : 0;
   Square const copy("orthant::cli::square", room, extent);
   pmm::LentMemory const lent(copy.data(), copy.span() * sizeof(T));

@@ -323,7 +323,7 @@ std::string Command::help() const {
 
 void Command::refuse_unknown(std::vector<std::string> const& extras) const {
   if (extras.empty()) return;
-  // Report the first flag, since the words after it may be its value.
+  // Report only the first flag, because the words after it may be its value.
   auto const is_flag = [](std::string const& word) { return word.size() > 1 && word[0] == '-'; };
   auto const found = std::ranges::find_if(extras, is_flag);
   if (found == extras.end())

@@ -153,9 +153,9 @@ class Command {
   /// Sets the function that runs the command after the options have been read. It returns the exit status.
   void set_run(std::function<int(Context&)> run) { run_ = std::move(run); }
   [[nodiscard]] int run(Context& context) const { return run_(context); }
-  /// For a command whose metrics are the record of one run. Both functions are called after the options have been read. `may_go_on()`
-  /// returns true if the run may append to the metrics of an earlier one; otherwise the metrics file must not exist. `goes_on()`, called
-  /// on rank 0 only, returns true if the run continues an earlier one, whose other outputs may exist.
+  /// For a command whose metrics file describes one run. Both functions are called after the options have been read. `may_go_on()` returns
+  /// true if the run may append to the metrics of an earlier one; otherwise the metrics file must not exist. `goes_on()`, called on rank 0
+  /// only, returns true if the run continues an earlier one; then its other outputs may exist as well.
   void set_goes_on(std::function<bool()> may_go_on, std::function<bool()> goes_on) {
     may_go_on_ = std::move(may_go_on);
     goes_on_ = std::move(goes_on);
@@ -164,7 +164,7 @@ class Command {
   [[nodiscard]] bool adds_to_metrics() const { return !may_go_on_ || may_go_on_(); }
   /// True for a training that may continue an earlier one (--resume).
   [[nodiscard]] bool may_go_on() const { return may_go_on_ && may_go_on_(); }
-  /// True for a command with --resume, whatever its options say.
+  /// True for a command with --resume, whether or not the option was given.
   [[nodiscard]] bool is_resumable() const { return static_cast<bool>(may_go_on_); }
   [[nodiscard]] bool goes_on() const { return goes_on_ && goes_on_(); }
   /// Commands that need no device run without Kokkos.

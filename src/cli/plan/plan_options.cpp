@@ -108,7 +108,7 @@ void complete(Context& context, PlanOptions& o) {
 
 models::NetworkSettings settings_of(PlanOptions const& o) {
   auto network = o;
-  network.machine.clear(); // has no influence on the network
+  network.machine.clear(); // the network does not depend on it
   network.measure_top = 0;
   auto settings = model_of(network);
   if (o.widths.empty()) return settings;

@@ -47,7 +47,7 @@ enum class Network : std::uint8_t { graph, language_model };
 void add_seconds(nlohmann::ordered_json& line, pmm::StepSeconds const& seconds, Network network);
 
 /// Note on grids that do not fit: "3 grids need more than the 40.0 GB of a rank of perlmutter"; empty if all fit. If no grid fits
-/// (`is_none_left`), it also gives the least memory that one needs, and `advice` such as "take more ranks".
+/// (`is_none_left`), it also gives the smallest memory that a grid needs, and `advice` such as "take more ranks".
 [[nodiscard]] std::string text_of(pmm::LeftOut const& left_out, pmm::Machine const& machine,
                                   bool is_none_left, std::string const& advice);
 

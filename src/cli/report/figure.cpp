@@ -66,7 +66,7 @@ Axis::Axis(double begin, double end, int least_ticks, Scale scale) : begin_(begi
   if (scale == Scale::logarithmic) {
     ticks_ = logarithmic_ticks(begin, end, 2 * least_ticks);
     if (std::ssize(ticks_) >= least_of_logarithmic) return;
-    ticks_.clear(); // a short axis is nearly linear
+    ticks_.clear(); // use linear ticks: a short logarithmic axis is nearly linear
     least_ticks = least_of_logarithmic;
   }
   step_ = round_down((end - begin) / least_ticks);
@@ -116,18 +116,18 @@ struct Run {
   std::vector<Record> records;
   double length = 0;              // of the whole training in units; 0: unknown
   std::string status = "running"; // or "done" or "stopped"
-  json done;                      // the line that ended it; null while it runs
+  json done;                      // the last line of the run; null while it runs
 };
 
 /// Runs of one file.
 struct RunFile {
   std::vector<Run> runs;
   double num_seeds = 1;   // trainings that the last command makes, one run each
-  bool has_ended = false; // nothing more will be written unless another command appends
+  bool has_ended = false; // the command that wrote the file has ended
 };
 
 std::optional<double> number(json const& object, std::string const& key) {
-  auto const found = object.find(key); // for null this is the end
+  auto const found = object.find(key); // end() if `object` is null
   if (found == object.end() || !found->is_number()) return std::nullopt;
   auto const value = found->get<double>();
   return std::abs(value) <= largest_plotted ? std::optional(value) : std::nullopt;

@@ -222,7 +222,7 @@ Options options_of(Context const& context, StudyPoint const& point) {
 }
 
 void add_seconds(pmm::StepSeconds const& seconds, PointPrediction& prediction) {
-  if (seconds.total() <= prediction.seconds) return; // keep the slowest rank
+  if (seconds.total() <= prediction.seconds) return; // the slowest rank counts
   prediction.seconds = seconds.total();
   prediction.sparse = seconds.sparse;
   prediction.dense = seconds.dense;
@@ -255,7 +255,7 @@ std::optional<PointPrediction> predict_epoch(Context const& context, StudyPoint 
   if (result.is_pruned) settings.gather = pmm::Gather::all;
   auto const shape = pmm::parse_grid(result.grid, static_cast<int>(result.ranks));
   if (options.compute_dtype != "fp32") return std::nullopt; // machine constants are for fp32
-  runtime::MappedArrays const mapped;                       // each graph begins with the same memory
+  runtime::MappedArrays const mapped; // so that freed memory is returned before the next point
   auto opened = open_measured_graph(context.world(), options);
   auto& store = opened.store;
   models::use_operator(store, settings);
@@ -287,7 +287,7 @@ std::optional<PointPrediction> predict_epoch(Context const& context, StudyPoint 
   if (result.is_pruned) {
     prediction.sent_are = models::Exactness::at_most;
     prediction.reason = "training leaves out rows (--prune)";
-    prediction.memory_bytes = 0; // arrays of all rows and of the kept ones
+    prediction.memory_bytes = 0; // not predicted: a pruned training also has arrays of all rows
   }
   return prediction;
 }

@@ -142,10 +142,10 @@ Figure figure_of_experiment(std::vector<ScalingCurve> const& curves, std::string
     add(efficiency, run, "measured", Stroke::solid, std::move(efficiencies));
     add(sent, run, "measured", Stroke::solid, std::move(bytes));
   }
-  if (!oversubscribed.empty()) // not for emulated clocks
+  if (!oversubscribed.empty()) // never the case for emulated clocks
     figure.note = fmt::format("{} ranks: {}", fmt::join(oversubscribed, ", "), oversubscribed_note);
   seconds.y_scale = sent.y_scale = Scale::logarithmic;
-  efficiency.begins_at_zero = true; // so that small losses look small
+  efficiency.begins_at_zero = true; // so that small losses of efficiency look small
   figure.x_ticks.assign(ticks.begin(), ticks.end());
   for (auto* panel : {&seconds, &efficiency, &sent})
     if (!panel->curves.empty()) figure.panels.push_back(std::move(*panel));

@@ -16,7 +16,7 @@ struct ScalingPoint {
   std::int64_t ranks = 1;
   std::string grid, schedule;
   std::int64_t num_repeats = 0;
-  bool is_oversubscribed = false; // true if one repeat was; then seconds are meaningless
+  bool is_oversubscribed = false; // true if any repeat was; then seconds are meaningless
   double seconds = 0;             // median over all epochs or steps of all repeats
   double low = 0, high = 0;       // quartiles of the same seconds
   double speed_up = 1, efficiency = 1;

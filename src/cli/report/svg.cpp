@@ -192,7 +192,7 @@ std::string panel_at(Panel const& panel, Axis const& x_axis, double top) {
     svg += line(x, bottom, x, bottom + 5, "axis") + text_at(x, bottom + 19, "middle", x_axis.label(tick));
   }
   svg += line(left, bottom, width - right, bottom, "axis");
-  // Draw curves with fewer points last: a few evaluations would be hidden below thousands of steps.
+  // Draw curves with fewer points last, because thousands of steps would hide a few evaluations.
   auto curves = panel.curves;
   std::ranges::stable_sort(curves, std::greater(), [](Curve const& curve) { return curve.points.size(); });
   for (auto const& curve : curves)

@@ -60,7 +60,7 @@ std::string point_script(Study const& study, StudyPoint const& point, std::strin
                       "run() {{\n",
                       point.ranks);
   if (!point.generated.empty())
-    // Another point may generate the same graph at the same time; the second one then finds the file.
+    // Another point may generate the same graph at the same time. If this one then fails, it finds the file of the other.
     text += fmt::format("  [ -e {0} ] || launch {1} || [ -e {0} ] || return\n", quoted(point.generated),
                         command_of(program, point.generation));
   text += fmt::format("  launch {} --metrics \"$part\"\n"
@@ -95,7 +95,7 @@ void write_scripts(Study const& study, StudyFolder const& folder, std::vector<St
   auto const program = program_of(study);
   for (auto const& point : points) {
     write_file(folder.script(point), point_script(study, point, program), true);
-    std::filesystem::remove(folder.failure(point)); // of an earlier attempt
+    std::filesystem::remove(folder.failure(point)); // left by an earlier attempt
   }
 }
 
@@ -155,7 +155,7 @@ std::vector<BatchJob> submit_points(Study const& study, StudyFolder const& folde
                            .ranks_per_node = study.jobs.ranks_per_node,
                            .options = study.jobs.options},
                           std::move(keys)));
-    folder.add(jobs.back()); // at once, in case the next job is refused
+    folder.add(jobs.back()); // recorded now, because the next submission may fail
   }
   return jobs;
 }

@@ -27,8 +27,8 @@ struct JobTemplate {
 /// Scheduler of a script: Flux if it has a directive `#flux:`, otherwise Slurm.
 [[nodiscard]] Scheduler scheduler_of(std::string_view script);
 
-// Script of one point. It needs only a shell and the program. It publishes the metrics by renaming the file, so a result is complete or
-// does not exist, however the job ends, and is never replaced.
+// Script of one point. It needs only a shell and the program. It publishes the metrics by renaming the file, so even if the job is killed,
+// a result is either complete or missing. It never replaces an existing result.
 
 /// Text of the script that runs a point. `program`: absolute path of the program.
 [[nodiscard]] std::string point_script(Study const& study, StudyPoint const& point,

@@ -58,7 +58,7 @@ std::optional<std::string> fill_in(std::string const& pattern, std::int64_t rank
 
 struct Grid {
   std::string text;
-  std::string of_curve; // part of the text that all grids of a curve share
+  std::string of_curve; // the part of the text that is the same for all grids of a curve
 };
 
 std::vector<Grid> grids_of(Study const& study, Experiment const& experiment, std::int64_t ranks) {

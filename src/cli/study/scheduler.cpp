@@ -83,7 +83,7 @@ ChildResult run_child(std::vector<std::string> const& command, Variables const& 
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, fileno(output.get()), STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, fileno(errors.get()), STDERR_FILENO);
-  // The child must not inherit MPI's open files, because other processes detect the end of this one by them.
+  // The child must not inherit MPI's open files: other processes notice that this one has ended when these files are closed.
   std::error_code error;
   for (auto const& name : runtime::folder_entries("/proc/self/fd", error))
     if (auto const descriptor = std::atoi(name.c_str()); descriptor > STDERR_FILENO)

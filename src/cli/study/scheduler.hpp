@@ -15,7 +15,7 @@
 namespace orthant::cli {
 
 // Child processes: commands of schedulers, and launchers of jobs on this machine. They get the environment that this program was started
-// with, because with the variables that MPI has added since then a launcher would take itself for a rank.
+// with, because MPI has added variables since then, with which a launcher would believe that it is a rank.
 
 inline constexpr int program_not_found = 127; // exit status of shells for an unknown command
 
@@ -34,7 +34,7 @@ enum class Scheduler : std::uint8_t { slurm, flux };
 struct BatchJob {
   Scheduler scheduler = Scheduler::slurm;
   std::string id;
-  std::string name;                // unique, whereas a controller that lost its state reuses ids
+  std::string name;                // unique, unlike ids, which a controller that lost its state reuses
   std::vector<std::string> points; // key of each task
 };
 
@@ -55,7 +55,7 @@ struct Submission {
 
 struct LiveTask {
   bool is_running = false;
-  std::string hold; // why Slurm holds a task that it could not launch; empty: it runs, or will
+  std::string hold; // why Slurm holds a task that it could not launch; empty: it is not held
 };
 /// Tasks that wait or run, by id and name: "12_3 NAME" for Slurm, job id and name for Flux.
 using LiveTasks = std::map<std::string, LiveTask>;

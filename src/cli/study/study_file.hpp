@@ -9,8 +9,8 @@
 //   [[strong]]                 strong scaling: one problem on growing numbers of ranks (Experiment)
 //   [[weak]]                   weak scaling: problems that grow with the number of ranks
 //
-// A point is one training. Its key names its files and ends in a checksum of all of its settings: if a setting changes, it is another
-// point, and results of the old one do not count for it.
+// A point is one training. Its key names its files and ends in a checksum of all of its settings: if a setting changes, this gives a new
+// point, for which results of the old one do not count.
 
 #include <cstdint>
 #include <filesystem>

@@ -35,7 +35,7 @@ bool is_rule(std::string const& line) {
   return line.size() >= 60 && line.find_first_not_of('-') == std::string::npos;
 }
 
-/// True for messages that a rank has failed or that the job ends; the reason stands elsewhere.
+/// True for messages that only say that a rank has failed or that the job ends; the reason is in other lines.
 bool is_aftermath(std::string const& text) {
   static constexpr std::array<std::string_view, 4> beginnings{"Primary job", "MPI_ABORT was invoked",
                                                               "mpirun detected that one or more processes",
@@ -44,7 +44,7 @@ bool is_aftermath(std::string const& text) {
 }
 
 /// True for error messages: "srun: error: ..", "slurmstepd: error: ..", "flux-job: ..", "[mpiexec@host] ..", "points/KEY.sh: line 9: ..",
-/// "mpirun: Error: ..". False for the message that a task has ended, whose reason stands elsewhere.
+/// "mpirun: Error: ..". False for the message that a task has ended, because it does not give the reason.
 bool is_error(std::string const& line) {
   static std::regex const pattern(
       R"(^(\S+: (error|Error|ERROR|fatal)\b.*|flux-job: .*|\[(mpiexec|proxy\S*)@?.*\] .*|\S*\.sh: line \d+: .*)$)");
@@ -164,7 +164,7 @@ std::string StudyFolder::reason_of_failure(StudyPoint const& point) const {
 
 std::vector<PointStatus> StudyFolder::status_of(std::span<StudyPoint const> points) const {
   std::map<std::string, std::pair<BatchJob const*, std::size_t>>
-      submitted; // last job of each point, and its task there
+      submitted; // last job of each point, and its task in that job
   auto const all_jobs = jobs();
   for (auto const& job : all_jobs)
     for (std::size_t i = 0; i < job.points.size(); ++i)

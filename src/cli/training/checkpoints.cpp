@@ -105,7 +105,8 @@ constexpr std::array<std::string_view, 25> always_free{
     "timeout",      "metrics",          "machine",          "measure-top",
     "init-skip"};
 
-/// Word of --resume-override that lets an option differ; empty if there is none. A preset's warm-up is a share of the length.
+/// Word of --resume-override that lets an option differ; empty if there is none. The warm-up of a preset belongs to `length`, because it is
+/// a share of the length.
 std::string group_of(std::string_view option, std::string_view source) {
   if (option == "warmup-steps" && source == "preset") return "length";
   if (option == "compute-dtype" || option == "gemm-math" || option == "comm-dtype" ||
@@ -337,7 +338,7 @@ models::CheckpointSettings Checkpoints::settings(models::Architecture const& arc
   settings.num_kept = options_.checkpoint_keep;
   settings.is_asynchronous = options_.checkpoint_async == "on";
   settings.before_commit = [metrics = std::filesystem::path(context_.metrics.path())] {
-    std::error_code ignored; // a resumed run does not write older records again
+    std::error_code ignored; // older records stay, because a resumed run does not write them again
     if (std::filesystem::is_regular_file(metrics, ignored))
       runtime::WritableFile(metrics, runtime::WritableFile::Mode::open, {"metrics", metrics}).sync();
   };

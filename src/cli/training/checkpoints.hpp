@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Checkpoints of a training: --checkpoint and --resume, when it stops early, and its run.
+// Checkpoints of a training: --checkpoint and --resume, the conditions on which it stops early, and its run.
 //
 // A training stops before its last epoch after a signal, or shortly before its time limit. At Ctrl-C (SIGINT) it first finishes the
 // epoch; without checkpoints it does so at every signal, because the rest of an epoch could not be resumed.
@@ -32,7 +32,7 @@ class StopCondition {
   /// Call it after every step. Returns true if the training must stop here. `checkpoint_seconds`: duration of a checkpoint, 0 if none has
   /// been measured. Same result on all ranks. Collective (8 bytes).
   [[nodiscard]] bool is_due(bool ends_epoch, double checkpoint_seconds);
-  /// The same without checkpoints; collective only if `ends_epoch` is true.
+  /// Like the function above, for a training without checkpoints. Collective only if `ends_epoch` is true.
   [[nodiscard]] bool is_due(bool ends_epoch);
   /// Reason of the stop: "SIGUSR1" or "the time limit"; empty if is_due() has never returned true.
   [[nodiscard]] std::string const& reason() const { return reason_; }
@@ -176,7 +176,7 @@ class ResumableRun {
   [[nodiscard]] models::HostCopy<T> const* best() const { return state_ ? state_->best().get() : nullptr; }
   /// Reason why the last run() stopped before its end; empty if it did not.
   [[nodiscard]] std::string const& stopped_by() const { return stopped_by_; }
-  /// Signal that stopped it, or 0.
+  /// Signal that stopped the last run(), or 0.
   [[nodiscard]] int stop_signal() const { return stop_signal_; }
 
  private:
@@ -202,7 +202,7 @@ class ResumableRun {
                                                    std::span<std::string_view const> free_options);
 
 /// Identity part of an option that sets the length of a training. Its value may differ if the learning rate does not depend on it, or
-/// with --resume-override length. Older checkpoints lack this part.
+/// with --resume-override length. Older checkpoints do not have this part.
 [[nodiscard]] models::IdentityPart part_of_length(std::string const& name, std::string const& value);
 /// True if the learning rate decays over the whole training, so that it depends on its length.
 [[nodiscard]] bool decays_to_the_end(OptimizerOptions const& options);

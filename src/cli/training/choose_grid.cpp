@@ -33,7 +33,7 @@ bool fits(MeasuredTraining const& training, models::MemoryEstimate const& estima
 template<class StepsOf>
 ChosenGrid choose(MeasuredTraining const& training, std::vector<models::GridChoice> choices,
                   std::int64_t num_steps, StepsOf const& steps_of) {
-  // A choice is impossible if a batch has fewer vertices than an axis has ranks.
+  // A grid is impossible if a batch has fewer vertices than an axis has ranks.
   auto const is_impossible = [](models::GridChoice const& choice) { return !std::isfinite(choice.seconds); };
   if (!is_impossible(choices.front())) std::erase_if(choices, is_impossible);
   choices.resize(

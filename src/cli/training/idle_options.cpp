@@ -31,7 +31,7 @@ std::vector<Idle> idle_optimizer_options(OptimizerOptions const& o) {
   return idle;
 }
 
-/// Options that are mistakes if they are flags.
+/// Options without effect that are refused if they are given as flags.
 std::vector<Idle> mistakes(TrainOptions const& o) {
   auto idle = idle_optimizer_options(o);
   if (o.mode == "full")
@@ -61,7 +61,7 @@ std::vector<Idle> mistakes(TrainOptions const& o) {
   return idle;
 }
 
-/// An option without a meaning, and what gives it the value that the network has.
+/// An option that means nothing for this network, and the function that resets it to the value that the network has.
 struct Meaningless {
   std::string_view option;
   std::string reason;                     // text after "--norm has no effect: "
@@ -70,7 +70,7 @@ struct Meaningless {
 
 using List = std::vector<Meaningless>;
 
-/// Options of hidden layers where there are none.
+/// Options of hidden layers, if there are no such layers.
 void add_hidden_layers(List& list, TrainOptions const& o, models::ModelTraits const& traits) {
   auto const always_has_head = traits.has_perceptrons || traits.has_identity_maps;
   auto const has_head = o.head || always_has_head || o.jump != "none";
@@ -128,7 +128,7 @@ void add_other_models(List& list, TrainOptions const& o, models::ModelTraits con
     list.push_back({"aggregator", "it is for --model sage and graphconv"});
 }
 
-/// Steps that compute all rows.
+/// Options of pruning, if steps compute all rows.
 void add_pruning(List& list, TrainOptions const& o, models::ModelTraits const& traits) {
   auto const add = [&](std::string reason) {
     list.push_back({"prune", std::move(reason), [](auto& options) { options.prune = "off"; }});
@@ -177,7 +177,7 @@ bool asks_for_nothing(Context const& context, std::string_view option) {
   return value == "auto";
 }
 
-/// Where the value of an option is from, or nullopt if it was not given or asks for nothing.
+/// Source of an option's value: flag, environment or file; nullopt if it was not given or has the value that means "no effect".
 std::optional<std::string> source_of(Context const& context, std::string_view option) {
   auto const& sources = context.run_record.at("sources");
   auto source = sources.value(std::string(option), std::string("default"));
@@ -228,7 +228,7 @@ void settle_idle_options(Context const& context, TrainOptions& options) {
     }
     if (reset != nullptr) reset(options);
   }
-  // The only schedule that can.
+  // Only the schedule `rows` supports these values.
   if ((options.prune == "on" || options.gather == "needed") && options.schedule == "auto")
     options.schedule = "rows";
 }

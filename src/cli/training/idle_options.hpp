@@ -1,11 +1,11 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Options of train that have no effect together with the others. Values from the environment or a file may be meant for other trainings,
-// so they are only reported. Of flags there are two kinds:
+// Options of train that have no effect together with the others. Values from the environment or a file may be meant for other trainings, so
+// they are only reported. Flags are of two kinds:
 //
 //   a mistake      asks for something that the training does not do, such as --batch without --mode minibatch: an error
-//   no meaning     the network has no such part, such as a norm without hidden layers: one warning, and the network is the one without it
+//   no meaning the network has no such part, such as a norm without hidden layers: a warning, and the option is ignored
 
 #include "cli/training/train_options.hpp"
 
@@ -14,8 +14,8 @@
 
 namespace orthant::cli {
 
-/// Throws UserError for the first flag that is a mistake, with a message that says what would give it an effect. Reports the others once,
-/// on the root, and gives them the values that the network has. Same result on all ranks; not collective.
+/// Throws UserError for the first flag that is a mistake, with a message that says what would give it an effect. Logs the other options
+/// once, on the root, and sets them to the values that the network has. Same result on all ranks; not collective.
 void settle_idle_options(Context const& context, TrainOptions& options);
 
 /// Names of the options without a meaning for the network of `options`, given or not.

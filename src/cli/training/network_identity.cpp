@@ -54,7 +54,8 @@ models::Identity parts_of(TrainOptions const& o, nlohmann::ordered_json const& r
   return identity;
 }
 
-/// Throws UserError if the checkpoint lies within an epoch of mini-batches and this epoch would not be one here.
+/// Throws UserError if the checkpoint was written within an epoch of mini-batches, and this training would run that epoch on the full
+/// graph.
 void require_fitting_epoch(TrainOptions const& options, std::filesystem::path const& path,
                            models::TrainProgress const& progress) {
   if (progress.step == 0) return;

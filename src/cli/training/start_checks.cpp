@@ -88,7 +88,7 @@ std::int64_t memory_of_rank(Context const& context) {
 
 ResidentPeak::ResidentPeak() {
   malloc_trim(0);
-  std::ofstream("/proc/self/clear_refs") << '5'; // resets the peak of the process; may have no effect
+  std::ofstream("/proc/self/clear_refs") << '5'; // resets the peak of the process if permitted
   before_ = runtime::resident_bytes();
 }
 

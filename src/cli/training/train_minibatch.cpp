@@ -25,8 +25,8 @@
 namespace orthant::cli {
 namespace {
 
-/// --batch auto divides the graph into this number of batches. A vertex that keeps fewer neighbors than the last number makes batches
-/// learn less than the full graph: tests/bench/results/2026-11-22-samplers.md.
+/// --batch auto divides the graph into this number of batches. If vertices keep fewer neighbors than the last of these numbers, training
+/// learns less than on the full graph: tests/bench/results/2026-11-22-samplers.md.
 constexpr std::int64_t auto_parts = 2;
 constexpr std::int64_t auto_parts_of_clusters = 16;
 constexpr double least_kept_neighbours = 5;
@@ -117,7 +117,7 @@ TrainEnd train(TrainOptions const& options, Context& context) {
           {world.size(), options.grid, std::string(models::open_schedules(model_settings, options.schedule))},
           seconds),
       batches, models::num_steps_of(store.facts().num_vertices, sizes, shape.data));
-  // Kept until the end of the first epoch; otherwise a process on 2 ranks takes 51 MiB instead of 49.
+  // Exists until the end of the first epoch. Without it, a process on 2 ranks takes 51 MiB instead of 49.
   std::optional<runtime::MappedArrays> mapped(std::in_place);
   pmm::ProcessGrid const grid(world, choice.shape);
   model_settings.schedule = choice.schedule;
@@ -181,7 +181,7 @@ TrainEnd train(TrainOptions const& options, Context& context) {
 
 std::string batch_edges_of(TrainOptions const& options, graph::StoreFacts const& facts) {
   if (options.batch_edges != "auto") return options.batch_edges;
-  // An operator without normalization has no degrees to renormalize by.
+  // Without normalization there are no degrees by which edges could be renormalized.
   auto const normalizes = facts.normalization != graph::Normalization::none;
   return options.sampler == "clusters" && normalizes ? "renormalize" : "rescale";
 }

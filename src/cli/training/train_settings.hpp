@@ -31,7 +31,7 @@ namespace orthant::cli {
 /// Network settings of the options. Throws UserError if they contradict each other.
 [[nodiscard]] models::NetworkSettings model_of(TrainOptions const& options);
 /// Axes along which the schedule `rows` overlaps messages with products. `overlap` "on": all axes; "off": none; "auto": none on a device,
-/// where messages wait in the stream of the products, and on the host the axes that connect different nodes, since within a node the
+/// where messages wait in the stream of the products, on the host the axes that connect different nodes, because within a node the
 /// processors copy the data themselves. Same result on all ranks. Collective.
 [[nodiscard]] pmm::AxisSet hidden_axes(pmm::ProcessGrid const& grid, std::string const& overlap);
 /// Returns hidden_axes() as a function of the grid. Borrows `options`, which must stay valid.
@@ -54,7 +54,7 @@ void require_fitting_types(TrainOptions const& options);
 /// Record of a training in a weights file: the architecture, and the libraries that multiplied.
 [[nodiscard]] models::Architecture record_of_weights(models::NetworkSettings const& settings);
 
-/// What the weights of --init-from must share with the network, without parts that --init-skip leaves out.
+/// Properties in which the weights of --init-from must agree with the network, except parts that --init-skip leaves out.
 [[nodiscard]] models::Architecture architecture_of_init(TrainOptions const& options,
                                                         models::NetworkSettings const& settings);
 
@@ -96,7 +96,7 @@ class EpochLines {
   Context& context_;
   std::int64_t num_epochs_;
   std::int64_t log_every_;
-  std::optional<std::pair<double, double>> last_scores_; // of validation and test, for the bar
+  std::optional<std::pair<double, double>> last_scores_; // of validation and test, for the progress bar
   runtime::Progress progress_;
 };
 
@@ -136,7 +136,7 @@ template<class T>
 [[nodiscard]] int end_stopped(Context& context, models::TrainProgress const& progress, Stop const& stop,
                               TrainingLength const& length, WeightOptions const& weights,
                               CheckpointOptions const& checkpoints);
-/// The same for a training of a graph network; also prints its scores so far.
+/// Like the function above, for a training of a graph network: also prints its scores so far.
 [[nodiscard]] int end_stopped(Context& context, models::TrainResult const& result, Stop const& stop,
                               TrainOptions const& options);
 /// Predicted bytes per rank: of the process on the host, and of arrays on a device.

@@ -29,8 +29,8 @@ class WeightFiles {
   /// evaluations and there are none. Collective.
   WeightFiles(Context const& context, WeightOptions const& options, WeightRules const& rules);
 
-  /// Turns off the best epoch because there is no validation data. `why` is the end of the message: "goes by .., and .. has none; leave
-  /// it out". Throws UserError if an option that the user gave needs the best epoch. Not collective.
+  /// Turns off the best epoch because there is no validation data. `why` is the end of the message, such as "goes by .., and .. has none;
+  /// leave it out". Throws UserError if an option that the user gave needs the best epoch. Not collective.
   void judge_by_nothing(std::string const& why);
   /// True if the weights of the best epoch must be kept.
   [[nodiscard]] bool keeps_best() const { return !best_.empty(); }

@@ -23,7 +23,7 @@ namespace {
 
 using Fields = std::span<std::string_view const>;
 
-/// The lines of a table, cut into fields; empty ones are skipped. The first one has the names of the columns.
+/// The lines of a table, split into fields. Empty lines are skipped. The first line has the names of the columns.
 class CsvRows {
  public:
   CsvRows(std::filesystem::path const& path, char separator) : blocks_(path, {}), fields_(separator) {
@@ -120,7 +120,7 @@ std::int64_t label_of(CsvRows const& rows, std::string_view field, std::int64_t 
   return *label;
 }
 
-/// Whether ids ascend, as numbers if all of them are numbers, otherwise as texts.
+/// Checks whether ids ascend: as numbers if all of them are numbers, otherwise as texts.
 class Ascent {
  public:
   void add(std::string_view id) {
@@ -148,7 +148,7 @@ bool is_in(CsvRows const& rows, std::string_view field) {
   rows.fail(fmt::format("\"{}\" in a mask; True, False, 1 or 0 is wanted", field));
 }
 
-/// Rows in batches. `row` takes the fields of one line.
+/// Reads rows in batches. `row` converts the fields of one line.
 template<class Batch, class Row>
 class CsvStream final : public BatchStream<Batch> {
  public:

@@ -1,9 +1,9 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// A CSVDataset of the Deep Graph Library: a folder with meta.yaml, a table of vertices and a table of edges. Vertex i is the i-th line of the
-// table of vertices, whatever its id is: ids are names. DGL numbers vertices in ascending order of their ids; match predictions by the column
-// `name`, not by row. Columns that are read: of vertices the id, feat (a list of numbers in quotes), label,
+// A CSVDataset of the Deep Graph Library: a folder with meta.yaml, a table of vertices and a table of edges. Vertex i is the i-th line of
+// the table of vertices. Its id does not matter, because ids are read as names. DGL numbers vertices in ascending order of their ids; match
+// predictions by the column `name`, not by row. Columns that are read: of vertices the id, feat (a list of numbers in quotes), label,
 // train_mask, val_mask and test_mask; of edges both ends and weight. Rank 0 reads the table of vertices; all ranks read that of edges.
 
 #include "graph/graph_source.hpp"
@@ -44,10 +44,10 @@ struct CsvVertices {
   std::size_t id = 0; // columns
   std::optional<std::size_t> features;
   std::optional<std::size_t> label;
-  std::optional<std::size_t> graph;                // equal in all lines
+  std::optional<std::size_t> graph;                // number of the graph, the same in all lines
   std::array<std::optional<std::size_t>, 3> masks; // train, valid, test
   std::vector<std::string> unused;                 // names of columns
-  std::int64_t num_vertices = 0;                   // on rank 0 until they are broadcast
+  std::int64_t num_vertices = 0;                   // at first known on rank 0 only
   std::int64_t num_features = 0;
   bool has_ascending_ids = true; // on rank 0
   NameTable ids;                 // on rank 0, until the edges are read
@@ -63,7 +63,7 @@ void scan_csv_vertices(CsvVertices& table);
 
 [[nodiscard]] EdgeTextProbe probe_csv_edges(CsvMeta const& meta);
 
-// Streams of the whole table, for rank 0.
+// Streams of the whole table. Only rank 0 opens them.
 [[nodiscard]] std::unique_ptr<FeatureStream> read_csv_features(CsvVertices const& table,
                                                                std::int64_t batch_rows);
 [[nodiscard]] std::unique_ptr<LabelStream> read_csv_labels(CsvVertices const& table, std::int64_t num_classes,

@@ -30,7 +30,7 @@ std::string without_quotes(std::string_view value) {
   return std::string(is_quoted ? value.substr(1, value.size() - 2) : value);
 }
 
-/// Lines "key: value" at the begin of the file and in the items of its lists.
+/// Lines "key: value" at the beginning of the file and in the items of its lists.
 class YamlLines {
  public:
   using Values = std::map<std::string, std::string>;
@@ -65,7 +65,7 @@ class YamlLines {
                                     text::excerpt(line)));
     };
     if (is_item && !is_pair && !list_.empty() && !lists[list_].empty())
-      return; // of a list inside an item, as etype
+      return; // the item of an inner list, such as etype
     if (!is_pair) fail();
     auto const key = without_quotes(
         trimmed(content.substr(0, ends && colon == std::string_view::npos ? content.size() - 1 : colon)));
@@ -88,7 +88,7 @@ class YamlLines {
       blocks.fail(line, fmt::format("{} is given twice", key));
   }
 
-  std::string list_; // that the lines belong to
+  std::string list_; // name of the list to which the lines belong
 };
 
 std::string value_of(YamlLines::Values const& values, std::string const& key, std::string const& otherwise) {

@@ -23,7 +23,7 @@ void Opener::read_csv_topology() {
   csv = read_csv_columns(*files.csv);
   probe = probe_csv_edges(*files.csv);
   parts.edges.is_weighted = probe.weight && input.use_weights;
-  if (csv.has_split() && input.split.empty()) files.split_text.reset(); // masks come before split/
+  if (csv.has_split() && input.split.empty()) files.split_text.reset(); // masks take precedence over split/
   if (!csv.unused.empty())
     notes.push_back(fmt::format("columns of {} that are not used: {}", csv.path.filename().string(),
                                 fmt::join(csv.unused, ", ")));

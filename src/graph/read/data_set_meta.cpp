@@ -22,13 +22,13 @@ using Json = nlohmann::ordered_json;
 class MetaReader {
  public:
   explicit MetaReader(std::filesystem::path const& path) : path_(path.string()) {
-    static_cast<void>(runtime::detail::open_to_read(path)); // gives the system's reason if it cannot be read
+    static_cast<void>(runtime::detail::open_to_read(path)); // reports why the system cannot open it
     std::ifstream file(path);
     std::string head(4, '\0');
     file.read(head.data(), std::ssize(head));
     runtime::refuse_wide_text(head, path_);
     file.clear();
-    file.seekg(0); // the parser skips the UTF-8 mark
+    file.seekg(0); // the parser itself skips a byte order mark
     try {
       json_ = Json::parse(file, [this](int depth, Json::parse_event_t event, Json& parsed) {
         if (event == Json::parse_event_t::key && depth == 1) add_key(parsed.get<std::string>());
@@ -88,19 +88,19 @@ class MetaReader {
       throw_user("{}: {} is {}; a whole number from 0 to {} is wanted", path_, key, excerpt(value), largest);
     return value.get<std::int64_t>();
   }
-  /// JSON readers differ in which of two equal keys they use.
+  /// An object with the same key twice is refused, because JSON readers differ in which of the two they use.
   void add_key(std::string const& key) {
     if (!keys_.insert(key).second) throw_user("{}: the key {} is given twice", path_, excerpt(key));
   }
-  /// Names become part of messages of one line, and of the store.
+  /// Refuses names that cannot be part of a message of one line, or of the store.
   void check_name(std::string const& name, char const* what) const {
-    constexpr std::size_t longest = 255; // as for names of files
+    constexpr std::size_t longest = 255; // like the limit of file systems for names
     if (name.size() > longest)
       throw_user("{}: {} has {} bytes; at most {} are wanted", path_, what, name.size(), longest);
     if (std::ranges::any_of(name, [](unsigned char c) { return c < 32 || c == 127; }))
       throw_user("{}: {} holds a control character; printable text is wanted", path_, what);
   }
-  /// On one line, short enough for a message.
+  /// The value on one line, shortened for a message.
   static std::string excerpt(Json const& value) {
     constexpr std::size_t longest = 40;
     auto const text = value.dump(-1, ' ', true);

@@ -24,7 +24,7 @@ void add(Paths& paths, std::optional<fs::path> const& path) {
 Paths feature_files(GraphFiles const& files, bool has_own) {
   Paths paths;
   add(paths, files.feature_text);
-  if (!paths.empty() || has_own) return paths; // in the archive of the edges
+  if (!paths.empty() || has_own) return paths; // has_own: they are in the archive of the edges
   add(paths, files.feature_npy);
   if (files.sparse_npy && paths.empty())
     for (auto const* const name : {"x_indptr.npy", "x_indices.npy", "x_data.npy", "x_shape.npy"})
@@ -50,7 +50,7 @@ Paths split_files(GraphFiles const& files) {
   return {};
 }
 
-/// Adds the unused entries of `folder`: entries on the path to a file that is read are left out.
+/// Adds the unused entries of `folder`, that is, all except the files that are read and the folders that contain them.
 void add_unused(fs::path const& folder, fs::path const& root, Paths const& used,
                 std::vector<std::string>& unused) {
   std::set<fs::path> on_the_way(used.begin(), used.end());

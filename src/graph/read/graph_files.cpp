@@ -103,7 +103,7 @@ bool find_dgl_archives(Path const& folder, GraphFiles& files) {
 }
 
 /// The lists or masks of a split if at least one of them exists. If only train exists, the other parts are empty.
-/// Otherwise missing files are named as well, so that they are reported.
+/// In all other cases the names of missing files are kept, so that opening them reports what is missing.
 std::optional<GraphFiles::Lists> find_split_arrays(Path const& folder, std::string const& kind) {
   auto const file = [&](char const* part) { return part + ("_" + kind + ".npy"); };
   auto const train = file("train");
@@ -116,7 +116,7 @@ std::optional<GraphFiles::Lists> find_split_arrays(Path const& folder, std::stri
   return GraphFiles::Lists{folder / train, middle.value_or(folder / valid), folder / test};
 }
 
-/// Adds attributes that raw/ lacks from a folder of .npy files.
+/// Takes the attributes that raw/ does not have from a folder of .npy files.
 void add_npy_attributes(Path const& folder, GraphFiles& files) {
   if (files.dgl_data) return;
   bool const has_features = files.feature_text || files.feature_npy || files.sparse_npy;

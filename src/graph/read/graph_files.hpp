@@ -30,7 +30,7 @@ struct DataSetMeta {
   std::filesystem::path path; // empty if there is no such file
   std::string name;
   std::optional<std::int64_t> num_vertices;        // "num_nodes"
-  std::map<std::string, std::int64_t> type_counts; // the same of each type of vertices, if there are types
+  std::map<std::string, std::int64_t> type_counts; // numbers of vertices by type, if there are types
   std::optional<std::int64_t> num_edges;           // "num_edge_lines"
   std::optional<std::int64_t> num_classes;         // "num_classes"
   std::vector<std::string> splits;                 // names in "splits", in the order of the file
@@ -78,8 +78,8 @@ struct GraphFiles {
 };
 
 /// Throws UserError if nothing exists at the path, if no format fits (the message lists the names that were tried), if there is no such
-/// split, or if an entry exists but is not accessible. An array whose companions are missing is returned, so that opening the files reports
-/// the missing ones.
+/// split, or if an entry exists but is not accessible. If only some arrays of a group exist (such as those of sparse features), all their
+/// names are returned, so that opening them reports the missing ones.
 [[nodiscard]] GraphFiles find_graph_files(Input const& input);
 
 /// Looks for meta.yaml of a CSVDataset (csv_data_set.hpp).
@@ -89,8 +89,8 @@ bool find_csv_data_set(std::filesystem::path const& folder, GraphFiles& files);
 [[nodiscard]] InputFiles list_files(std::filesystem::path const& input,
                                     std::vector<std::filesystem::path> used);
 
-// How open_graph converts files to parts, on each rank alone: first the facts from headers and small files (graph_heads.cpp), then, when
-// the number of vertices is known, the streams (open_graph.cpp).
+// How open_graph converts files to the parts of a graph, on each rank without communication: first the facts from headers and small files
+// (graph_heads.cpp); then the streams, as soon as the number of vertices is known (open_graph.cpp).
 
 /// The number of vertices and the file that gives it.
 struct VertexCount {
@@ -110,7 +110,7 @@ struct Attributes {
   std::int64_t num_sparse_columns = 0;
 };
 
-/// The part of open_graph that needs no other rank.
+/// The part of open_graph that does not communicate.
 struct Opener {
   Input const& input;
   GraphFiles files;
@@ -125,7 +125,7 @@ struct Opener {
   EdgeTextProbe probe;                     // of an edge list
   CsvVertices csv;                         // of a CSVDataset
   MetisHead metis;                         // of a graph file of METIS
-  std::int64_t first_metis_vertex = 0;     // of this rank's share
+  std::int64_t first_metis_vertex = 0;     // first vertex of this rank's part of the lines
   std::shared_ptr<NamedEdges const> named; // edges between names
 
   [[nodiscard]] bool is_text_topology() const {
@@ -133,7 +133,7 @@ struct Opener {
     return files.topology != npy && files.topology != ogb_npz && files.topology != scipy_npz;
   }
 
-  // Headers and small files, read by every rank.
+  // Reads headers and small files. Every rank calls it.
   void read_heads();
   void read_text_topology();
   void read_metis_topology();
@@ -155,20 +155,20 @@ struct Opener {
     using enum GraphFiles::Topology;
     return files.topology == triples || files.topology == named_edges || files.topology == csv_data_set;
   }
-  /// Reads this rank's share of a file with names.
+  /// Reads this rank's part of a file with names.
   [[nodiscard]] NamedEdges read_names();
-  /// Takes what all ranks together have found in such a file.
+  /// Sets the counts that all ranks together have found in a file with names.
   void use_names(std::int64_t num_vertices, std::int64_t num_edges, std::vector<std::string> relations);
 
-  // Called when the number of vertices is known.
+  // Must be called when the number of vertices is known.
   void build_edges();
   void build_named_edges();
   void build_metis_edges();
   [[nodiscard]] EndArrays edge_ends() const;
   void build_features();
   void build_labels(std::int64_t num_classes);
-  /// Decides what the labels are, for which all are read once unless meta.json has the number of classes, and builds their part. Returns a
-  /// note for the user, or an empty text. Collective.
+  /// Decides whether labels are classes, names or targets, and builds their part of the graph. Reads all labels once, unless meta.json has
+  /// the number of classes. Returns a note for the user, or an empty text. Collective.
   [[nodiscard]] std::string find_labels(runtime::Communicator const& comm);
   [[nodiscard]] std::string find_classes(runtime::Communicator const& comm, std::int64_t declared);
   void name_classes(std::vector<std::string> names);
@@ -179,7 +179,7 @@ struct Opener {
   void require_vertex_lines(std::filesystem::path const& path, std::int64_t num_columns) const;
 };
 
-/// Each call of the result opens the array again.
+/// Returns a function that opens the array at each call.
 [[nodiscard]] OpenArray array_in(std::filesystem::path const& archive, std::string const& member);
 [[nodiscard]] OpenArray array_file(std::filesystem::path const& path);
 

@@ -342,7 +342,7 @@ void Opener::require_whole_split() {
 
 void Opener::read_mask_heads() {
   if (!files.split_masks || files.split_text || input.random_split) return;
-  std::string first; // the first mask of several splits
+  std::string first; // name of the first mask with several columns (splits)
   for (auto const& path : *files.split_masks) {
     if (path.empty()) continue;
     NpyArray const mask(path);
@@ -350,7 +350,7 @@ void Opener::read_mask_heads() {
     if (shape.empty() || shape.size() > 2 || (shape.size() == 2 && (shape[1] < 1 || shape[1] > most_splits)))
       mask.fail_shape(fmt::format("[vertices], or [vertices, splits] of 1 to {} splits,", most_splits));
     vertices.add(shape[0], mask.name());
-    if (mask.is_list()) continue; // a part of every split
+    if (mask.is_list()) continue; // a list is the same part in every split
     if (!first.empty() && shape[1] != num_splits)
       throw_user("{} has {} column{} and {} has {}: masks of several splits have a column per split, as many "
                  "in each",

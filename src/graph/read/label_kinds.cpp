@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::int64_t labels_at_once = std::int64_t{1} << 16; // rows
 
-/// "3:red5:green" of these words.
+/// Joins the words as "3:red5:green", so that they can be sent as one text.
 std::string joined(std::set<std::string> const& words) {
   std::string text;
   for (auto const& word : words)
@@ -61,10 +61,10 @@ std::vector<std::string> united(Communicator const& comm, std::set<std::string> 
 
 struct FoundNumbers {
   std::int64_t largest = -1;
-  std::vector<std::int64_t> numbers; // all different ones, ascending; empty if they are many
+  std::vector<std::int64_t> numbers; // distinct numbers, ascending; empty if there are too many
 };
 
-/// Reads all labels once; `limit`: numbers from here on are mistakes. Collective.
+/// Reads all labels once. Numbers from `limit` on are reported as mistakes. Collective.
 FoundNumbers scan_numbers(Communicator const& comm, Opener& opener, std::int64_t limit) {
   std::set<std::int64_t> seen;
   bool are_few = true;
@@ -161,7 +161,7 @@ std::string Opener::find_labels(Communicator const& comm) {
   return find_classes(comm, declared);
 }
 
-/// find_labels() for labels that are integers, or random.
+/// Implements find_labels() for integer labels and for random ones.
 std::string Opener::find_classes(Communicator const& comm, std::int64_t declared) {
   if (declared > 0 || input.random_labels > 0) {
     together(comm, [&] { build_labels(declared); });
@@ -178,7 +178,7 @@ std::string Opener::find_classes(Communicator const& comm, std::int64_t declared
     name_classes(names);
     return {};
   }
-  constexpr std::int64_t least_name = 10; // smaller numbers are classes of which some have no vertex
+  constexpr std::int64_t least_name = 10; // below it, gaps in the numbers are classes without vertices
   if (2 * std::ssize(found.numbers) < num_classes && found.largest >= least_name && !found.numbers.empty()) {
     auto const numbers = std::make_shared<std::vector<std::int64_t> const>(found.numbers);
     auto const open = parts.labels.open;
@@ -189,7 +189,7 @@ std::string Opener::find_classes(Communicator const& comm, std::int64_t declared
     return fmt::format("labels are numbers with gaps, up to {}: they are the names of {} classes",
                        found.largest, numbers->size());
   }
-  // A file with more classes than vertices is refused as a mistake.
+  // More classes than vertices are most likely a mistake in the file.
   if (num_classes > parts.num_vertices)
     num_classes = scan_numbers(comm, *this, parts.num_vertices).largest + 1;
   together(comm, [&] { build_labels(num_classes); });

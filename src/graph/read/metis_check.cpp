@@ -22,12 +22,12 @@ namespace {
 
 constexpr std::int64_t check_batch = std::int64_t{1} << 16;
 
-/// One listing of an edge.
+/// One of the two places where the file lists an edge.
 struct Listed {
   std::int64_t low = 0;
   std::int64_t high = 0;
   float weight = 0;
-  std::int32_t is_at_low = 0; // 1: in the line of `low`
+  std::int32_t is_at_low = 0; // 1: listed in the line of vertex `low`
 
   [[nodiscard]] auto edge() const { return std::tuple(low, high, weight); }
 };
@@ -38,7 +38,7 @@ Listed listed(EdgeBatch const& batch, std::size_t i) {
   return {std::min(source, target), std::max(source, target), weight, source < target ? 1 : 0};
 }
 
-/// Throws the UserError that names the first edge that is not listed alike at both ends. Collective.
+/// Throws a UserError that names the first edge whose two listings do not match. Collective.
 [[noreturn]] void fail_edge(runtime::Communicator const& comm, std::filesystem::path const& path,
                             MetisHead const& head, MetisLines lines) {
   auto const stream =
@@ -93,7 +93,7 @@ std::int64_t check_metis_graph(runtime::Communicator const& comm, std::filesyste
 
   MetisLines const lines{first, true, head.has_weights};
   std::int64_t num_listed = 0;
-  std::uint64_t difference = 0; // of sums over the listings at both ends; 0 if each has its counterpart
+  std::uint64_t difference = 0; // between hash sums of the listings at either end; 0 if all match
   runtime::together(comm, [&] {
     auto const stream = read_metis_edges(path, share, head, lines, check_batch);
     for (EdgeBatch batch; stream->next(batch); num_listed += std::ssize(batch.edges))

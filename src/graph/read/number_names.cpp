@@ -22,14 +22,14 @@ std::int64_t sum(Counts const& counts) {
   return std::reduce(counts.begin(), counts.end());
 }
 
-/// Names with the rank that each goes to, in the order of these ranks.
+/// Names to be sent, in the order of the ranks that receive them.
 struct Parcels {
   NameList names;
   Counts num_names; // by rank
   Counts num_bytes;
 };
 
-/// What this rank gets if every rank sends its parcels. Collective.
+/// Sends the parcels of all ranks. Returns those that this rank receives. Collective.
 Parcels exchanged(runtime::Communicator const& comm, Parcels const& sent) {
   auto const num_ranks = at(comm.size());
   Counts headers(2 * num_ranks);
@@ -65,7 +65,8 @@ Parcels sorted_by_owner(NameList const& mine, std::size_t num_ranks, Counts& ord
   Parcels parcels{{}, Counts(num_ranks), Counts(num_ranks)};
   for (std::size_t i = 0; i < owners.size(); ++i) {
     auto const name = mine[static_cast<std::int64_t>(i)];
-    // The slots of an owner's table follow from the hash as well: multiply, so that its names do not share slots.
+    // The owner's table chooses slots by the same hash as this function chooses owners. The multiplication makes the two independent, so
+    // that the names of one owner do not collide.
     constexpr std::uint64_t golden = 0x9E3779B97F4A7C15;
     owners[i] = static_cast<std::uint32_t>((NameTable::hash_of(name) * golden >> 32) % num_ranks);
     ++parcels.num_names[owners[i]];
@@ -83,7 +84,7 @@ Parcels sorted_by_owner(NameList const& mine, std::size_t num_ranks, Counts& ord
   return parcels;
 }
 
-/// Sends the marked names of all ranks to rank 0, rank after rank. Collective.
+/// Gathers the marked names of all ranks on rank 0, in the order of the ranks. Collective.
 NameList gathered(runtime::Communicator const& comm, NameList const& mine, std::vector<bool> const& marked) {
   Parcels parcels{{}, Counts(at(comm.size())), Counts(at(comm.size()))};
   for (std::size_t i = 0; i < marked.size(); ++i)
@@ -110,8 +111,8 @@ NumberedNames number_names(runtime::Communicator const& comm, NameList const& mi
   auto const got = exchanged(comm, sent);
 
   NameTable owned;
-  Counts slots(at(got.names.size())); // number in `owned` of each name that arrived
-  Counts answers(slots.size());       // 1 if it is the first of its kind
+  Counts slots(at(got.names.size())); // index in `owned` of each received name
+  Counts answers(slots.size());       // 1 if no earlier rank sent the same name
   for (std::size_t i = 0; i < slots.size(); ++i) {
     auto const count = owned.size();
     slots[i] = owned.find_or_add(got.names[static_cast<std::int64_t>(i)]);
@@ -123,7 +124,7 @@ NumberedNames number_names(runtime::Communicator const& comm, NameList const& mi
   for (std::size_t i = 0; i < order.size(); ++i)
     is_first[at(order[i])] = replies[i] == 1;
 
-  // Each rank numbers the names that it has first.
+  // Each rank assigns numbers to the names for which it is the first rank.
   std::vector<std::int64_t> const num_first{std::count(is_first.begin(), is_first.end(), true)};
   Counts of_ranks(at(comm.size()));
   runtime::all_gather(runtime::host, comm, num_first, of_ranks);

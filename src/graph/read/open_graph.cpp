@@ -55,7 +55,7 @@ void scan_edges(runtime::Communicator const& comm, Opener& opener) {
   }
 }
 
-/// Takes the numbers of vertices and features that rank 0 has found, whose names come first. Collective.
+/// Broadcasts the numbers of vertices and features that rank 0 has found; its names are numbered first. Collective.
 void share_csv_table(runtime::Communicator const& comm, Opener& opener, NumberedNames const& names) {
   auto& table = opener.csv;
   std::array<std::int64_t, 2> counts{table.num_vertices, table.num_features};
@@ -69,7 +69,7 @@ void share_csv_table(runtime::Communicator const& comm, Opener& opener, Numbered
   });
 }
 
-/// Reads a file with names: each rank its share. Collective.
+/// Reads a file with names; each rank reads its part of the lines. Collective.
 void read_names(runtime::Communicator const& comm, Opener& opener) {
   auto const edges =
       std::make_shared<NamedEdges>(runtime::together(comm, [&] { return opener.read_names(); }));
@@ -102,8 +102,7 @@ std::unique_ptr<GraphSource> open_graph(runtime::Communicator const& comm, Input
                                            "the number of random features"));
   if (runtime::together(comm, [&] { return is_typed_graph(input); }))
     return open_typed_graph(comm, input, files);
-  runtime::WorkingScope const working(
-      comm.instruments().position); // one rank may have more to read than others
+  runtime::WorkingScope const working(comm.instruments().position); // ranks may read different amounts
   Share const share{comm.rank(), comm.size()};
   auto opener = runtime::together(comm, [&] {
     Opener result{input, find_graph_files(input), share, {}, {}, {}, {}, 1, {}, {}, {}, {}, {}, {}, {}};
@@ -134,7 +133,7 @@ std::unique_ptr<GraphSource> open_graph(runtime::Communicator const& comm, Input
   if (files != nullptr)
     *files = runtime::together(comm, [&] { return comm.is_root() ? opener.describe_files() : InputFiles(); });
   auto const& features = opener.parts.features;
-  if (features.kind == FeatureKind::dense) // so that code for the matrix need not check its size
+  if (features.kind == FeatureKind::dense) // later code relies on this product not overflowing
     static_cast<void>(runtime::checked_product(
         8 * features.num_features, opener.parts.num_vertices,
         fmt::format("{}: bytes of {} features a vertex", input.path.string(), features.num_features)));
@@ -194,7 +193,7 @@ EndArrays Opener::edge_ends() const {
   return {array_in(files.edges, "row.npy"), array_in(files.edges, "col.npy")};
 }
 
-/// Requires one line per vertex, with at least one character per column plus a separator.
+/// Requires that the file is large enough for one line per vertex, with a character and a separator per column.
 void Opener::require_vertex_lines(std::filesystem::path const& path, std::int64_t num_columns) const {
   require_text_room(path, parts.num_vertices, 2 * num_columns,
                     fmt::format("{} says {} vertices", vertices.source, parts.num_vertices));

@@ -46,12 +46,12 @@ struct Input {
   /// Folder under split/. If empty: the first one in meta.json, otherwise the only one, otherwise the first by name.
   std::string split{};
   /// True keeps the direction of edges. Otherwise the graph is undirected: the reverse of every edge is added, as OGB's add_inverse_edge
-  /// and PyG's ToUndirected do, regardless of meta.json. In both cases a symmetric .mtx stands for both directions.
+  /// and PyG's ToUndirected do, regardless of meta.json. In both cases each entry of a symmetric .mtx gives edges in both directions.
   bool is_directed = false;
   /// True adds the inverse of each relation: relation r of R gets r + R with the name rev_NAME, and each edge its reverse with that
   /// relation. Throws UserError for a graph without relations.
   bool adds_inverse = false;
-  /// True reads all ends of an edge list as names, also if they are numbers.
+  /// True reads all ends of an edge list as names, even if they are numbers.
   bool names_only = false;
   /// If false, weights in the file are ignored (the third column of an edge list, the values of an .mtx).
   bool use_weights = true;
@@ -68,12 +68,12 @@ struct Input {
 /// The files that are read, for the user; names are relative to the folder. Complete on rank 0 only.
 struct InputFiles {
   std::vector<std::string> read;
-  std::vector<std::string> unused; // other entries of the searched folders
+  std::vector<std::string> unused; // entries of the searched folders that are not read
   std::vector<std::string> notes;  // sentences about ignored parts of the files
 };
 
-/// Opens a graph. Reads only the data for the facts: small files, headers, and edge lists and labels completely once. Fills `files` unless
-/// it is null. Collective over `comm`, which must outlive the source. Throws UserError on all ranks if the input is wrong.
+/// Opens a graph. Reads only what determines its facts: small files, headers, and once all of the edge lists and labels. Fills `files`
+/// unless it is null. Collective over `comm`, which must outlive the source. Throws UserError on all ranks if the input is wrong.
 [[nodiscard]] std::unique_ptr<GraphSource> open_graph(runtime::Communicator const& comm, Input const& input,
                                                       InputFiles* files = nullptr);
 

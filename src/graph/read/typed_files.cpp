@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using Path = fs::path;
 
-/// Names of the folders in `folder`, if there are any. Entries that `is_wanted` does not accept are not looked at.
+/// Names of the folders in `folder`. Skips entries that `is_wanted` does not accept.
 template<class IsWanted>
 std::vector<std::string> folders_in(Path const& folder, IsWanted const& is_wanted) {
   std::vector<std::string> names;
@@ -32,7 +32,7 @@ std::vector<std::string> folders_in(Path const& folder, IsWanted const& is_wante
   return names;
 }
 
-/// SOURCE, NAME and TARGET of a folder's name: "a__writes__b" or, as OGB has it, "a___writes___b".
+/// Splits a folder's name into SOURCE, NAME and TARGET: "a__writes__b" or, in OGB's layout, "a___writes___b".
 std::optional<RelationFiles> relation_of(std::string const& folder) {
   for (std::string const separator : {"___", "__"}) {
     auto const first = folder.find(separator);
@@ -63,7 +63,7 @@ std::vector<RelationFiles> find_relations(Path const& folder) {
   return relations;
 }
 
-/// Throws UserError if a folder of edges has a name that is no relation's, or if two are of one relation.
+/// Throws UserError if a folder of edges does not have the name of a relation, or if two folders belong to the same relation.
 void require_relations(Path const& folder, std::vector<RelationFiles> const& relations) {
   auto const seems_one = [](std::string const& name) {
     return name.find("__") != std::string::npos && !relation_of(name);
@@ -77,14 +77,14 @@ void require_relations(Path const& folder, std::vector<RelationFiles> const& rel
       throw_user("{} has two folders of the relation {}", folder.string(), relation.full_name());
 }
 
-/// Throws UserError unless the name can be that of a folder and be part of a line of text.
+/// Throws UserError if the name could not be the name of a folder or part of a line of text.
 void require_type_name(std::string const& name, Path const& file) {
   if (!is_folder_name(name) || name.size() > 255 ||
       std::ranges::any_of(name, [](unsigned char c) { return c < ' ' || c == 127; }))
     throw_user("{}: a type of vertices has a name that is not that of a folder", file.string());
 }
 
-/// The folder that has the folders of relations.
+/// The folder that contains the folders of the relations.
 std::optional<Path> find_root(Path const& folder) {
   for (auto const& candidate :
        {folder, folder / "processed", folder / "raw" / "relations", folder / "relations"})

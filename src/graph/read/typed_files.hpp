@@ -18,7 +18,7 @@ struct RelationFiles {
   std::string source, name, target;
   std::filesystem::path edges{};
   bool is_text = false;
-  bool has_rows = false; // an array [edges, 2] in place of [2, edges]
+  bool has_rows = false; // the array is [edges, 2] instead of [2, edges]
   std::int64_t num_edges = -1;
 
   /// "SOURCE__NAME__TARGET".
@@ -54,7 +54,7 @@ struct TypedFiles {
 
 /// Whether the folder has edges of relations.
 [[nodiscard]] bool has_typed_files(std::filesystem::path const& folder);
-/// Throws UserError if it has none, or if files contradict each other.
+/// Throws UserError if the folder has no edges of relations, or if files contradict each other.
 [[nodiscard]] TypedFiles find_typed_files(Input const& input);
 
 } // namespace orthant::graph

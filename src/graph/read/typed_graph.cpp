@@ -27,7 +27,7 @@ namespace {
 /// Number of edges or vertices per batch while files are scanned.
 constexpr std::int64_t edges_per_scan = std::int64_t{1} << 16;
 
-/// Reads the parts of a graph from its files. What needs no other rank.
+/// Reads the parts of a graph from its files, as far as this does not need communication.
 struct TypedOpener {
   Input input;
   TypedFiles files;
@@ -35,7 +35,7 @@ struct TypedOpener {
   std::vector<std::int64_t> offsets{}; // [types + 1]
   std::vector<std::int64_t>
       inverses{}; // [relations] number of the inverse, which may be the relation itself; -1: none
-  std::vector<std::string> names{};                   // of relations, with the inverse ones
+  std::vector<std::string> names{};                   // of the relations, including inverses
   std::vector<RelationEnds> ends{};                   // as many
   std::optional<std::size_t> labelled = std::nullopt; // type with labels
 
@@ -48,7 +48,7 @@ struct TypedOpener {
 
   void read_heads();
   void name_relations();
-  /// Ids must be below the larger of the known counts of the two types.
+  /// Requires ids below the larger of the known vertex counts of the two types.
   [[nodiscard]] std::unique_ptr<EdgeStream> open_edges(RelationFiles const& relation,
                                                        std::int64_t batch_size) const;
   [[nodiscard]] EdgePart edge_part() const;
@@ -59,7 +59,7 @@ struct TypedOpener {
   [[nodiscard]] SplitPart split_part() const;
 };
 
-/// Finds types, counts, and numbers of edges that small files and heads of arrays give.
+/// Finds the types, their counts, and the numbers of edges, from small files and the headers of arrays.
 void TypedOpener::read_heads() {
   for (auto& relation : files.relations) {
     if (relation.is_text) continue;
@@ -304,7 +304,7 @@ SplitPart TypedOpener::split_part() const {
   return part;
 }
 
-/// Counts the vertices of types that no file counts, by their largest id. Collective.
+/// For types whose number of vertices no file gives, sets it to one above the largest id. Collective.
 void scan_counts(runtime::Communicator const& comm, TypedOpener& opener) {
   auto& types = opener.files.types;
   std::vector<std::int64_t> largest(types.size(), -1);
@@ -328,7 +328,7 @@ void scan_counts(runtime::Communicator const& comm, TypedOpener& opener) {
   }
 }
 
-/// One above the largest class. Collective.
+/// Number of classes: one above the largest label. Collective.
 std::int64_t scan_labels(runtime::Communicator const& comm, TypedOpener const& opener) {
   std::int64_t largest = -1;
   runtime::together(comm, [&] {

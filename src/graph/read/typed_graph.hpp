@@ -19,8 +19,8 @@ namespace orthant::graph {
 /// Whether the folder has edges of relations in one of these layouts.
 [[nodiscard]] bool is_typed_graph(Input const& input);
 
-/// Like open_graph(), for such a folder. With `adds_inverse`, a relation between two types gets the inverse rev_NAME, and edges within a
-/// type get their reverse in the same relation, as PyTorch Geometric's ToUndirected does. Collective.
+/// Like open_graph(), for a folder in one of these layouts. With `adds_inverse`, a relation between two types gets the inverse rev_NAME,
+/// and edges within a type get their reverse in the same relation, as PyTorch Geometric's ToUndirected does. Collective.
 [[nodiscard]] std::unique_ptr<GraphSource> open_typed_graph(runtime::Communicator const& comm,
                                                             Input const& input, InputFiles* files);
 

@@ -21,7 +21,7 @@ namespace orthant::graph {
 template<class Batch>
 using Opened = std::function<std::unique_ptr<BatchStream<Batch>>()>;
 
-/// Several streams, one after the other. `convert(batch, i)` changes the batches of stream i.
+/// Concatenates several streams. `convert(batch, i)` changes the batches of stream i.
 template<class Batch>
 class Joined final : public BatchStream<Batch> {
  public:

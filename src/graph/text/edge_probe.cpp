@@ -22,7 +22,7 @@ namespace {
 struct DataLine {
   std::string text; // ends in '\n'
   std::int64_t number = 0;
-  std::int64_t end_byte = 0; // of the next line
+  std::int64_t end_byte = 0; // where the next line begins
 };
 
 std::vector<DataLine> first_lines(std::filesystem::path const& path, std::size_t wanted) {
@@ -43,7 +43,7 @@ std::vector<DataLine> first_lines(std::filesystem::path const& path, std::size_t
   return lines;
 }
 
-/// The two ends of a line, if they are ids, and the place behind them.
+/// Reads the two ends of a line if they are ids. Returns the character after them.
 char const* skip_ids(char const* p) {
   std::int64_t id = 0;
   auto const* const first = text::parse_id(p, id);
@@ -64,7 +64,7 @@ bool is_word(std::string_view field) {
   return std::isalpha(first) != 0 || first == '_' || first >= 0x80;
 }
 
-/// The separator of an edge in names. A dict at the end may hold other separators.
+/// The separator of an edge in names. A dict at the end of the line may contain other separators.
 char separator_of_edge(std::string const& line) {
   auto head = line;
   if (auto const brace = line.find('{'); brace != std::string::npos && line.find('}') != std::string::npos)
@@ -75,7 +75,7 @@ char separator_of_edge(std::string const& line) {
   return count == 2 || count == 3 ? separator : TextFields::separator_of(head.c_str(), 2, most);
 }
 
-/// The fields of a line, cut as the line itself suggests.
+/// The fields of a line, split at the separator that separator_of_edge() finds.
 struct CutLine {
   explicit CutLine(std::string const& line)
       : cutter(separator_of_edge(line), true),
@@ -101,7 +101,7 @@ class Probe {
  public:
   Probe(std::filesystem::path const& path, DataLine const& line) : path_(path), line_(line) {}
 
-  /// Sets the columns of a line of numbers. Returns false if its ends are no ids.
+  /// Finds the columns of a line of numbers. Returns false if its ends are not ids.
   bool take_numbers(EdgeTextProbe& probe) const {
     auto const* const after = skip_ids(line_.text.c_str());
     if (after == nullptr) return false;

@@ -1,12 +1,12 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// How to read an edge list, from its first lines. A line is one of numbers if both of its ends are whole numbers, which may be in quotes.
-// The first line is one of names of columns if
+// How to read an edge list, from its first lines. A line of numbers is one whose ends are both whole numbers, which may be in quotes. The
+// first line has the names of the columns if
 //   - its first two fields are usual names of columns, such as "source,target" or "src dst" (is_header_pair), or
 //   - each of its fields is a word, and the next line is one of numbers, or
 //   - it has three fields, its third one is no number, and that of the next line is.
-// The next line, or else the first one, decides: its ends are both whole numbers, or neither of them is a number and all ends are names.
+// The first line of edges decides about all others: if its ends are whole numbers, all ends are ids; if neither is a number, all are names.
 
 #include <array>
 #include <cstddef>
@@ -20,7 +20,7 @@ namespace orthant::graph {
 
 struct EdgeTextProbe {
   std::int64_t num_columns = 0; // 2, or 3 with weights; 0: there is no edge
-  std::int64_t first_byte = 0;  // begin of the lines after the names of columns (uncompressed)
+  std::int64_t first_byte = 0;  // offset in the text of the first line after the names of columns
   std::int64_t lines_to_skip = 0;
   bool has_names = false; // in place of ids
   bool has_dicts = false; // NetworkX: lines end in a dict, whose 'weight' is the third column
@@ -29,14 +29,14 @@ struct EdgeTextProbe {
   char separator = ' ';
   bool has_comments = true;
   std::array<std::size_t, 2> ends{0, 1}; // columns of source and target
-  std::optional<std::size_t> weight;     // columns, if there are such
+  std::optional<std::size_t> weight;     // column of the weights; nullopt: there are none
   std::optional<std::size_t> relation;
   std::string first_edge; // for messages
   std::string wanted;     // for messages
 };
 
-/// Reads the first two lines that are neither empty nor comments. With `all_names`, numbers are names as well. Throws UserError if the first
-/// edge has neither two nor three columns, if only one of its ends is a number, or if one is a number but no id.
+/// Reads the first two lines that are neither empty nor comments. With `all_names`, numbers are also read as names. Throws UserError if the
+/// first edge has neither two nor three columns, if only one of its ends is a number, or if one is a number but not a valid id.
 [[nodiscard]] EdgeTextProbe probe_text_edges(std::filesystem::path const& path, bool all_names = false);
 
 /// True if two fields are usual names of the columns of an edge's ends, whatever their case: "source" and "target", ":START_ID" and ":END_ID".
@@ -49,8 +49,8 @@ enum class DictWeight : std::uint8_t { absent, number, no_number };
 /// Sets the weight to the finite number of the member 'weight' or "weight" in the text of a dict. The number may be one of NumPy, such as
 /// np.float64(2.5).
 [[nodiscard]] DictWeight find_dict_weight(std::string_view dict, float& weight);
-/// The same if the first edge `has_weight`, or not. Returns the mistake if the dict differs from that, such as "no finite number follows
-/// 'weight'", else an empty text.
+/// Reads the weight of a dict if the first edge `has_weight`. Returns what is wrong if this edge differs from the first one, such as "no
+/// finite number follows 'weight'"; otherwise an empty text.
 [[nodiscard]] std::string_view read_dict_weight(std::string_view dict, bool has_weight, float& weight);
 
 } // namespace orthant::graph

@@ -49,14 +49,14 @@ MetisHead parse_head(TextBlocks const& blocks, char const* line) {
   return head;
 }
 
-/// The lines of a share behind the head that are not comments.
+/// The lines of a rank's part of the file, without its first line (the head) and comments.
 class LinesOfVertices {
  public:
   LinesOfVertices(std::filesystem::path const& path, Share share, MetisHead const& head)
       : blocks_(path, share, is_gzip(path) ? 0 : head.first_byte),
         lines_to_skip_(is_gzip(path) ? head.num_lines : 0) {}
 
-  /// The begin of the next line, or nullptr at the end.
+  /// Beginning of the next line, or nullptr at the end.
   char const* next() {
     for (;;) {
       if (place_ == end_) {
@@ -109,7 +109,7 @@ class MetisEdges final : public EdgeStream {
   }
 
  private:
-  /// Goes to the neighbors of the next vertex. Returns false at the end.
+  /// Moves to the neighbors of the next vertex. Returns false at the end.
   bool begin_line() {
     line_ = lines_.next();
     place_ = line_;

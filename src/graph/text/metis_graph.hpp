@@ -18,10 +18,10 @@ namespace orthant::graph {
 struct MetisHead {
   std::int64_t num_vertices = 0;
   std::int64_t num_edges = 0;
-  std::int64_t num_passed_over = 0; // numbers before the neighbors: the size and the weights of a vertex
+  std::int64_t num_passed_over = 0; // numbers to skip in a line: size and weights of the vertex
   bool has_weights = false;         // of edges
   std::int64_t first_byte = 0;      // behind the head
-  std::int64_t num_lines = 0;       // of the head, with the comments before it
+  std::int64_t num_lines = 0;       // lines up to the head, including comments before it
 };
 
 /// Throws a UserError "file:line: .." if the head is wrong.
@@ -32,12 +32,12 @@ struct MetisHead {
                                              MetisHead const& head);
 
 struct MetisLines {
-  std::int64_t first_vertex = 0; // of this share: the number of such lines before it
+  std::int64_t first_vertex = 0; // first vertex of this share: number of vertices' lines before it
   bool lists_both =
       false; // true: the edges of both directions, false: of each edge the one from the smaller vertex
   bool reads_weights = false;
 };
-/// The edges of a share. Throws a UserError with the line if it is wrong, or if there are more lines than vertices.
+/// The edges of a share. Throws a UserError that names the line if a line is wrong, or if there are more lines than vertices.
 [[nodiscard]] std::unique_ptr<EdgeStream> read_metis_edges(std::filesystem::path const& path, Share share,
                                                            MetisHead const& head, MetisLines lines,
                                                            std::int64_t batch_size);

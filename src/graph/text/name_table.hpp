@@ -1,9 +1,9 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Names with numbers from 0 in the order in which they are added, found by hashing (open addressing with linear probing). Number, length and
-// text of a name are next to each other, and a slot has 24 bits of the hash beside their place, so that finding a name reads two places in
-// memory.
+// Names with numbers from 0 in the order in which they are added, found by hashing (open addressing with linear probing). The entry of a
+// name holds its number, length and text. A slot holds the position of an entry and 24 bits of the hash, so a look-up usually reads memory
+// at two positions only.
 
 #include "graph/graph_source.hpp"
 
@@ -20,11 +20,12 @@ class NameTable {
   [[nodiscard]] static std::uint64_t hash_of(std::string_view name) {
     return std::hash<std::string_view>()(name);
   }
-  /// The number of the name, which is appended if it is new. There must be fewer than 2^32 names.
+  /// Returns the number of the name. A new name is appended. There must be fewer than 2^32 names.
   std::int64_t find_or_add(std::string_view name) { return find_or_add(name, hash_of(name)); }
   std::int64_t find_or_add(std::string_view name, std::uint64_t hash);
 
-  // Requests the memory that find_or_add will read for a name: first its slot, then its text. Call each for many names before the next one.
+  // Requests the memory that find_or_add will read for a name: first its slot, then its text. Call prefetch_slot for many names, then
+  // prefetch_text for all of them, then find_or_add.
   void prefetch_slot(std::uint64_t hash) const {
     if (!slots_.empty()) __builtin_prefetch(&slots_[hash & (slots_.size() - 1)]);
   }
@@ -40,14 +41,14 @@ class NameTable {
 
  private:
   static constexpr int place_bits =
-      40; // of a place in `entries_` plus 1; the other bits of a slot are the first ones of the hash
+      40; // bits of a position in `entries_` plus 1; the rest of a slot is from the hash
   static constexpr std::uint64_t place_mask = (std::uint64_t{1} << place_bits) - 1;
 
   void grow();
 
-  std::vector<char> entries_; // of each name: number and length, 32 bits each, then its text
+  std::vector<char> entries_; // per name: number and length, 32 bits each, then the text
   std::int64_t size_ = 0;
-  std::vector<std::uint64_t> slots_; // a power of two; 0: free; at most half are in use
+  std::vector<std::uint64_t> slots_; // length: a power of two; 0: free; at most half are in use
 };
 
 } // namespace orthant::graph

@@ -47,7 +47,7 @@ struct GzipInflater::Shared {
   bool is_abandoned = false;
   std::optional<std::string> failure;
 
-  std::thread thread; // last, so that it is joined before the other members end
+  std::thread thread; // declared last, so that it is joined before other members are destroyed
 
   void inflate_all();
   Piece* piece_to_fill();
@@ -269,7 +269,7 @@ void TextBlocks::refuse_lone_returns() const {
       fail(block_.data() + at, "a carriage return inside a line; lines end in \\n or in \\r\\n");
 }
 
-/// The incomplete line of the previous block followed by `lines`: it is copied in front of them if there is room.
+/// Returns `lines` with the incomplete line of the previous block in front of them, copied there if there is room.
 std::string_view TextBlocks::joined(std::span<char> lines) {
   if (rest_.size() <= headroom) {
     auto* const front = lines.data() - rest_.size();

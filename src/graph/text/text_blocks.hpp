@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A text file, plain or .gz, as blocks of whole lines. A plain file is partitioned over ranks by bytes: a line belongs to the share of its
-// first byte. A .gz file belongs to the first share completely.
+// first byte. All of a .gz file belongs to the first share.
 
 #include "graph/graph_source.hpp"
 #include "runtime/files/byte_source.hpp"
@@ -71,7 +71,7 @@ class TextBlocks {
   }
   /// Throws the UserError "path:line: reason".
   [[noreturn]] void fail(char const* place, std::string const& reason) const;
-  /// Throws a UserError with the reason for the end of the file.
+  /// Throws a UserError for a mistake at the end of the file, with this reason.
   [[noreturn]] void fail_at_end(std::string const& reason) const;
 
   [[nodiscard]] std::filesystem::path const& path() const { return path_; }

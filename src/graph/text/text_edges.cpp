@@ -125,7 +125,7 @@ class TextEdgeStream final : public EdgeStream {
     return after;
   }
 
-  /// A number with an exponent of Fortran, such as 1.5D+03. Returns nullptr if it is none.
+  /// Parses a number with an exponent in the notation of Fortran, such as 1.5D+03. Returns nullptr if it is not such a number.
   static char const* parse_fortran(char const* start, float& weight) {
     std::string field(start, text::field_end(start));
     for (auto& c : field)

@@ -22,14 +22,14 @@ struct EdgeTextFormat {
   bool has_comments = false;     // lines that start with '#' or '%'; empty lines are always skipped
   Weights weights = Weights::absent;
   bool has_dicts = false;         // the weight is in a dict of NetworkX (edge_probe.hpp)
-  bool may_have_names = false;    // with --names, for messages
+  bool may_have_names = false;    // messages then suggest --names
   bool has_whole_weights = false; // if true, a fractional weight is an error
-  std::int64_t first_byte = 0;    // end of a header of another kind (plain files)
+  std::int64_t first_byte = 0;    // end of a header that is not a comment (plain files)
   std::int64_t lines_to_skip = 0; // end of such a header in a .gz file
   std::string id_limit;           // source of num_vertices for messages: "num-node-list.csv.gz"
 };
 
-/// The edges of this share; a .gz file belongs to the first share completely.
+/// The edges of this share; all of a .gz file belongs to the first share.
 [[nodiscard]] std::unique_ptr<EdgeStream> read_text_edges(std::filesystem::path const& path, Share share,
                                                           EdgeTextFormat const& format,
                                                           std::int64_t batch_size);

@@ -21,7 +21,7 @@ std::span<std::string_view const> TextFields::cut(char const* p) {
   }
 }
 
-/// Takes the field at `p` up to the separator, and returns the place of that.
+/// Reads the field at `p` up to the separator. Returns a pointer to the separator.
 char const* TextFields::take_plain(char const* p) {
   bool const is_rest = has_dicts_ && *p == '{' && fields_.size() == 2;
   auto const* const begin = p;
@@ -34,7 +34,7 @@ char const* TextFields::take_plain(char const* p) {
   return p;
 }
 
-/// The same for a field in quotes. Returns nullptr if the quote at `p` does not enclose the field.
+/// Reads a field in quotes. Returns nullptr if the quote at `p` does not enclose the field.
 char const* TextFields::take_quoted(char const* p) {
   auto const* const begin = p + 1;
   bool has_quotes = false;
@@ -72,7 +72,7 @@ std::string TextFields::separator_text() const {
 }
 
 namespace {
-/// What from_chars says about a field that is a number from begin to end.
+/// Result of from_chars for a field; an error unless the whole field is a number.
 template<class Number>
 std::errc parse_whole(std::string_view field, Number& value) {
   bool const has_plus =
@@ -90,7 +90,7 @@ bool read_number(std::string_view field, double& value) {
 bool read_number(std::string_view field, float& value) {
   auto const error = parse_whole(field, value);
   if (error != std::errc::result_out_of_range) return error == std::errc{};
-  double wide = 0; // of a number that is 0 or infinite as a float
+  double wide = 0; // for numbers that become 0 or infinite as a float
   bool const is_read = read_number(field, wide);
   value = static_cast<float>(wide);
   return is_read;

@@ -1,9 +1,9 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Cuts lines of text into fields, as in CSV files. A field may be in quotes: then it may hold the separator, and "" stands for a quote. If ','
-// or ';' separate fields, a quote at the begin of a field must have its counterpart at the end; otherwise, quotes that do not enclose a whole
-// field are part of it. Blanks around fields are dropped.
+// Splits lines of text into fields, as in CSV files. A field in quotes may contain the separator, and "" in it stands for a quote. If
+// fields are separated by ',' or ';', a field that begins with a quote must end with one; with other separators, quotes that do not enclose
+// a whole field are part of it. Blanks around fields are removed.
 
 #include <cstdint>
 #include <deque>
@@ -24,9 +24,9 @@ class TextFields {
       : separator_(separator),
         has_dicts_(has_dicts) {}
 
-  /// The fields of the line at `p`, which ends in '\n'. They are valid until forget() if the line is.
+  /// The fields of the line at `p`, which ends in '\n'. They are valid until forget() is called or the line's memory changes.
   std::span<std::string_view const> cut(char const* p);
-  /// True if the last line has a quote at the begin of a field without a counterpart.
+  /// True if a field of the last line begins with a quote that is not closed.
   [[nodiscard]] bool has_bad_quote() const { return has_bad_quote_; }
   /// Frees the text of fields with quotes inside.
   void forget() { unescaped_.clear(); }
@@ -35,7 +35,7 @@ class TextFields {
   /// For messages: "tabs", "blanks", "','".
   [[nodiscard]] std::string separator_text() const;
 
-  /// The first of tab, '|', ';' and ',' that cuts the line into `fewest` to `most` fields, else blanks.
+  /// The first of tab, '|', ';' and ',' that splits the line into `fewest` to `most` fields, else blanks.
   [[nodiscard]] static char separator_of(char const* line, std::int64_t fewest, std::int64_t most);
 
  private:
@@ -57,7 +57,7 @@ class TextFields {
 
 /// Reads a decimal number, nan or inf, rounded to the nearest float. Returns false if the field is anything else, or too large for a double.
 [[nodiscard]] bool read_number(std::string_view field, float& value);
-/// The same, rounded to the nearest double. Returns false if the number is too small for a double, too.
+/// Like the function above, rounded to the nearest double. Also returns false if the number is too small for a double.
 [[nodiscard]] bool read_number(std::string_view field, double& value);
 /// True if the field is a decimal number of any size, nan or inf.
 [[nodiscard]] bool is_number(std::string_view field);

@@ -84,7 +84,7 @@ class NamedReader {
     if (reads_weights_) edges_.weights.push_back(weight_of(line, fields[*probe_.weight]));
     if (refuses_weights_ && count == 3) refuse_weight(line, fields[2]);
     if (is_triple) edges_.edge_relations.push_back(relation_of(line, fields[*probe_.relation]));
-    constexpr std::size_t batch = 64; // slots that are requested from memory at once
+    constexpr std::size_t batch = 64; // names whose slots are prefetched together
     if (pending_.size() == batch) add_pending();
   }
 
@@ -154,7 +154,7 @@ class NamedReader {
   TextFields fields_;
   EdgeTextProbe const& probe_;
   bool reads_weights_;
-  bool refuses_weights_; // of dicts, as the first one has none
+  bool refuses_weights_; // of dicts: true if the first dict has no weight
   std::int64_t lines_to_skip_;
   std::vector<Pending> pending_;
   NamedEdges edges_;
@@ -194,7 +194,7 @@ class NamedEdgeStream final : public EdgeStream {
   [[nodiscard]] std::int64_t total() const { return copies_ * std::ssize(edges_->edges); }
 
   std::shared_ptr<NamedEdges const> edges_;
-  std::int64_t copies_; // of each edge: 2 with its inverse
+  std::int64_t copies_; // edges per line: 2 with the inverse, else 1
   std::int64_t num_relations_;
   std::int64_t batch_size_;
   std::int64_t done_ = 0;

@@ -1,9 +1,9 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads edges whose ends are names: "source target [weight]" per line (edge_probe.hpp), or triples "head relation tail". Each rank reads its
-// share of the lines once and keeps their edges, with numbers for the names in the order in which they appear in the share. read/number_names
-// turns these into numbers of the whole file. Lines that begin with '#' or '%' are comments.
+// Reads edges whose ends are names: "source target [weight]" per line (edge_probe.hpp), or triples "head relation tail". Each rank reads
+// its share of the lines once and keeps their edges. Names have numbers in the order in which they appear in the share, which
+// read/number_names converts to numbers in the whole file. Lines that begin with '#' or '%' are comments.
 
 #include "graph/graph_source.hpp"
 #include "graph/text/edge_probe.hpp"
@@ -33,21 +33,22 @@ struct NamedEdges {
   std::vector<std::int64_t> relation_ids;
 };
 
-/// Reads a share. `vertices` has names that precede those of the share. Throws a UserError with the line if it is wrong, or if there are more
-/// than most_relations relations. Memory: 8 bytes per edge, 4 per weight and 2 per relation, the names, and at most 40 bytes for each name.
+/// Reads a share. `vertices`: names with lower numbers than those of the share. Throws a UserError with the line if it is wrong, or if
+/// there are more than most_relations relations. Memory: 8 bytes per edge, 4 per weight and 2 per relation, the names, and at most 40 bytes
+/// for each name.
 [[nodiscard]] NamedEdges read_named_edges(std::filesystem::path const& path, Share share,
                                           EdgeTextProbe const& probe, EdgeTextFormat::Weights weights,
                                           NameTable vertices = {});
 
-/// True if a name is not empty and can be part of a line of text: without control characters, and of at most 4096 bytes.
+/// True if a name has 1 to 4096 bytes and no control characters, so that it can be part of a line of text.
 [[nodiscard]] bool is_vertex_name(std::string_view name);
 
 /// Finds the separator and the first line of a file of triples. A first line of names of columns, such as "head relation tail" or "subject
 /// predicate object", is a header.
 [[nodiscard]] EdgeTextProbe probe_triples(std::filesystem::path const& path);
 
-/// The edges of a share in numbers of the whole file. With `adds_inverse`, each triple (u, r, v) is followed by (v, r + R, u), where R is the
-/// number of relations of the file.
+/// The edges of a share, with the numbers that names have in the whole file. With `adds_inverse`, each triple (u, r, v) is followed by (v,
+/// r + R, u), where R is the number of relations of the file.
 [[nodiscard]] std::unique_ptr<EdgeStream> stream_of(std::shared_ptr<NamedEdges const> edges,
                                                     bool adds_inverse, std::int64_t num_relations,
                                                     std::int64_t batch_size);

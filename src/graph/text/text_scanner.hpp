@@ -47,7 +47,7 @@ inline char const* field_end(char const* p) {
   return p;
 }
 
-/// The '\n' of this line.
+/// Returns the '\n' that ends this line.
 inline char const* line_end(char const* p) {
   while (*p != '\n')
     ++p;
@@ -72,7 +72,7 @@ inline bool is_line_of_names(char const* p) {
 inline char const* parse_natural(char const* p, std::int64_t& value) {
   if (!is_digit(*p)) return nullptr;
   auto const* const begin = p;
-  auto result = static_cast<std::uint64_t>(*p++ - '0'); // may wrap; it is dropped in that case
+  auto result = static_cast<std::uint64_t>(*p++ - '0'); // may overflow; the result is then discarded
   while (is_digit(*p))
     result = result * 10 + static_cast<std::uint64_t>(*p++ - '0');
   if (p - begin > 18) return nullptr;
@@ -80,7 +80,7 @@ inline char const* parse_natural(char const* p, std::int64_t& value) {
   return p;
 }
 
-/// The same for a number that may be in quotes, as in CSV files.
+/// Like parse_natural(), for a number that may be in quotes, as in CSV files.
 inline char const* parse_id(char const* p, std::int64_t& value) {
   if (*p != '"') return parse_natural(p, value);
   auto const* const after = parse_natural(p + 1, value);

@@ -13,7 +13,7 @@ namespace orthant::graph {
 
 namespace {
 
-/// The lines of a file without empty lines.
+/// Reads the lines of a file, except empty ones.
 class Lines {
  public:
   enum class Names : std::uint8_t { passed_over, refused };
@@ -21,7 +21,7 @@ class Lines {
       : blocks_(path, {}),
         may_be_names_(names == Names::passed_over) {}
 
-  /// The begin of the next line that is not empty, or nullptr at the end.
+  /// Beginning of the next line that is not empty, or nullptr at the end.
   char const* next() {
     auto const* const line = next_of_any();
     if (std::exchange(may_be_names_, false) && line != nullptr && text::is_line_of_names(line)) {
@@ -62,7 +62,7 @@ class Lines {
   TextBlocks blocks_;
   char const* place_ = nullptr;
   char const* end_ = nullptr;
-  bool may_be_names_; // for the next line
+  bool may_be_names_; // whether the next line may be one of names
   bool has_names_ = false;
 };
 

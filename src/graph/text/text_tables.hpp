@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Reads tables of numbers from lines of text, one vertex per line, as in OGB's node-feat.csv and node-label.csv, and lists of vertices, as
-// in split/NAME/train.csv. The row of a line depends on all lines before it, so that one rank reads the whole file; the other ranks create
+// in split/NAME/train.csv. The number of a row is the number of lines before it, so one rank reads the whole file; the other ranks create
 // no stream. A first line of names (every field begins with a letter, a quote or '_' and is not a number) is skipped.
 
 #include "graph/graph_source.hpp"
@@ -28,7 +28,8 @@ namespace orthant::graph {
                                                                 std::int64_t num_columns,
                                                                 std::int64_t batch_rows);
 
-/// The class that a number means: -1 for nan, -1 and -100, and nothing if it is not an integer from 0 to num_classes - 1.
+/// Converts a number to a class: -1 (no class) for nan, -1 and -100; nullopt if it is neither of these nor an integer from 0 to num_classes
+/// - 1.
 [[nodiscard]] std::optional<std::int64_t> class_of(double value, std::int64_t num_classes);
 
 /// One class below `num_classes` per line; "nan", -1 and -100 mean none.
@@ -50,7 +51,7 @@ namespace orthant::graph {
 /// no number.
 [[nodiscard]] std::int64_t read_text_count(std::filesystem::path const& path);
 
-/// A file with one weight per line, read along with the edges.
+/// A file with one weight per line, in the order of the edges.
 class TextColumn {
  public:
   explicit TextColumn(std::filesystem::path const& path);

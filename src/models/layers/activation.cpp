@@ -25,7 +25,7 @@ SumOf<T> keep_scale(double probability) {
   return static_cast<SumOf<T>>(1 / (1 - probability));
 }
 
-/// Whether the host kernels can draw the mask: some, but not all elements must be dropped; with 16-bit elements also if none is.
+/// Whether the host kernels draw a mask: if some, but not all elements are dropped; with 16-bit elements also if none is dropped.
 template<class T>
 bool is_drawn_on_host(double probability) {
   auto const threshold = runtime::bernoulli_threshold(probability);
@@ -117,7 +117,7 @@ void backward_on_host(DefaultExec const& exec, char const* label, Matrix<T> cons
   activate_columns_backward(exec, label, task);
 }
 
-/// A flat piece consists of the end of a row, whole rows and the beginning of a row.
+/// A contiguous piece consists of the end of a row, whole rows and the beginning of a row.
 template<class T>
 void apply_dropout_to_piece_on_host(DefaultExec const& exec, Vector<T> const& from, Dropout const& dropout,
                                     BlockKeys const& keys, std::int64_t first, std::int64_t num_columns,

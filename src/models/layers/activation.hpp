@@ -61,8 +61,8 @@ void relu_dropout_backward(runtime::DefaultExec const& exec, runtime::PassLedger
                            runtime::Matrix<T> const& activation, double probability,
                            runtime::Matrix<T> const& gradient);
 
-/// The same, and column_sums(j) := sum_i gradient(i, j) over this block's rows, in one pass. The order of additions depends only on
-/// the shape. column_sums [columns]; `work` must have space for partial sums (reserve_column_sums).
+/// Like relu_dropout_backward(), and in the same pass column_sums(j) := sum_i gradient(i, j) over this block's rows. The order of additions
+/// depends only on the shape. column_sums [columns]; `work` must have space for partial sums (reserve_column_sums).
 template<class T>
 void relu_dropout_backward_sum(runtime::DefaultExec const& exec, runtime::PassLedger& passes,
                                runtime::Matrix<T> const& activation, double probability,
@@ -79,7 +79,7 @@ void apply_dropout(runtime::DefaultExec const& exec, runtime::PassLedger& passes
                    runtime::Matrix<T> const& from, Dropout const& dropout, BlockKeys const& keys,
                    runtime::Matrix<T> const& to);
 
-/// The same for elements [first, first + from.size()) of a row-major block with `num_columns` columns, for example a flat
+/// Like apply_dropout(), for elements [first, first + from.size()) of a row-major block with `num_columns` columns, for example a flat
 /// shard. `to` may be `from`.
 template<class T>
 void apply_dropout_to_piece(runtime::DefaultExec const& exec, runtime::PassLedger& passes,

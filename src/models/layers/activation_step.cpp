@@ -179,7 +179,7 @@ void plan_passes_back(pmm::StepPlan& step, ActivationStep const& a) {
   }
   auto const is_relu = a.parts.activation == Activation::relu;
   auto const has_norm = a.parts.has_own_norm();
-  // Otherwise the result itself shows which elements passed.
+  // Otherwise the result itself shows which elements are positive.
   auto const needs_input = !is_relu || (has_norm && a.is_residual);
   if (needs_input && a.draws_mask) plan_apply_dropout(step, a.z, a.format);
   if (needs_input && has_norm) plan_restore_norm(step, a.parts.norm, a.z, a.format);

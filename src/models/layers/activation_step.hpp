@@ -9,8 +9,8 @@
 
 namespace orthant::models {
 
-// ReLU with dropout (layers/activation.hpp) that records one bit per element, set if the element passed. The backward pass reads the bits
-// instead of the output, so the output's memory can be reused for its gradient or for outputs of later layers. Host processors only.
+// ReLU with dropout (layers/activation.hpp) that records one bit per element, set if the output is positive. The backward pass reads the
+// bits instead of the output, so the output's memory can be reused for its gradient or for outputs of later layers. Host processors only.
 
 /// Number of 32-bit words for the bits of a matrix. Each row begins with a new word.
 [[nodiscard]] constexpr std::int64_t num_mask_words(std::int64_t num_rows, std::int64_t num_columns) {
@@ -40,7 +40,7 @@ void plan_relu_backward_by_mask(pmm::StepPlan& step, pmm::Placement const& z, bo
 /// Lists the array of the bits.
 void plan_relu_mask(pmm::StepPlan& step, pmm::Placement const& z);
 
-/// Number of bits that are set on this rank. Fences. Not collective.
+/// Number of bits that are set, that is, of positive outputs on this rank. Fences. Not collective.
 [[nodiscard]] std::int64_t count_passed(runtime::DefaultExec const& exec,
                                         runtime::Vector<std::uint32_t> const& passed);
 
@@ -66,12 +66,12 @@ struct ActivationStep {
   bool has_bias = false; // added before, or by a fused activation
   bool draws_mask = false;
   bool is_residual = false;
-  bool copies_gradient = false;       // for a residual within the rank
+  bool copies_gradient = false;       // because a residual in place still needs it
   bool has_partial_gradients = false; // gradients of parameters are summed elsewhere
   runtime::Wire format = runtime::Wire::native;
 };
 
-/// List the forward and the backward pass with the bias before the activation, without the moves of a residual.
+/// List the operations of the forward pass (including the bias) and of the backward pass. Moves of a residual are not included.
 void plan_activation(pmm::StepPlan& step, ActivationStep const& a);
 void plan_activation_backward(pmm::StepPlan& step, ActivationStep const& a);
 

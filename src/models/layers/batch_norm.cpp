@@ -147,7 +147,7 @@ void find_batch_norm(DefaultExec const& exec, DistMatrix<T> const& z, BatchNormS
   Sum* const mean_of_batch = statistics.mean.data();
   Sum* const variance_of_batch = statistics.variance.data();
   auto const share = statistics.share;
-  auto const unbiased = std::max(n - 1, Sum{1}); // a single row has no deviation
+  auto const unbiased = std::max(n - 1, Sum{1}); // avoids 0 / 0 for a single row
   auto const epsilon = static_cast<Sum>(centered_norm_epsilon);
   for_each_column(
       exec, "orthant::models::batch_norm/deviation", num_columns, KOKKOS_LAMBDA(std::int64_t j) {
@@ -178,7 +178,7 @@ void apply_batch_norm(DefaultExec const& exec, DistMatrix<T> const& z, BatchNorm
                       Vector<SumOf<T>> const& scale, Vector<SumOf<T>> const& shift, DistMatrix<T> const& y) {
   require_fitting(z, scale, 1);
   require_fitting(z, shift, 1);
-  // Ranks without elements have no memory for either.
+  // Ranks without elements have no memory for y or z, so their pointers may be equal.
   auto const are_apart = z.storage().extent(0) == 0 || z.storage().data() != y.storage().data();
   ORTHANT_REQUIRE(z.placement() == y.placement() && are_apart);
   z.grid().passes().add(batch_norm_bytes(z).apply());

@@ -62,8 +62,8 @@ struct Parameter {
   pmm::DistVector<T> vector, vector_gradient;
   bool is_of_expert = false;  // the weight of one expert: other ranks along the expert axis have empty pieces
   std::int64_t num_fixed = 0; // elements over the whole grid whose gradient is 0: they keep their values
-  /// Row i of the matrix's block is row (*row_numbers)[i] in files: features of vertices are there by original id. Null: rows keep their
-  /// numbers.
+  /// Row i of the matrix's block is row (*row_numbers)[i] in files: features of vertices are stored there in the order of original ids.
+  /// Null: rows keep their numbers.
   std::shared_ptr<std::vector<std::int64_t> const> row_numbers{};
   bool is_frozen = false; // keeps its value; gradients are neither summed over batches nor used
 
@@ -81,7 +81,7 @@ struct Parameter {
   [[nodiscard]] bool is_first_along_experts(pmm::ProcessGrid const& grid) const {
     return is_of_expert || grid.coordinate(pmm::Axis::expert) == 0;
   }
-  /// Number of elements over the whole grid, without fixed ones; replicas count once.
+  /// Number of elements over the whole grid, not counting fixed elements; replicas count once.
   [[nodiscard]] std::int64_t num_numbers() const {
     return is_vector() ? vector.length() : matrix.extents().rows * matrix.extents().columns - num_fixed;
   }

@@ -113,7 +113,7 @@ std::string advice_to_skip(Hdf5File const& file, std::filesystem::path const& pa
 
 namespace {
 
-/// lora_alpha / lora_rank of a file.
+/// The factor lora_alpha / lora_rank of the adapters in a file.
 double scale_of_adapters(Hdf5File const& file, std::string const& array) {
   double rank = 0, alpha = 0;
   try {
@@ -178,7 +178,7 @@ void load_weights(pmm::ProcessGrid const& grid, std::filesystem::path const& pat
         runtime::throw_user("{}: {} has shape {}, but the model needs {}{}", path.string(), name,
                             shape_text(found), shape_text(wanted),
                             advice_to_skip(file, path, parameters, skip));
-      // Releases before 0.9 wrote such rows in an order of the store.
+      // Releases before 0.9 wrote these rows in an order of the store, not by original id.
       if (parameter.row_numbers && file.contains_attribute("/", "order_of_features"))
         runtime::throw_user("{}: {} are in another order than that of the original ids; leave them out with "
                             "--init-skip {}, or train them anew",

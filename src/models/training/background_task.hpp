@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// A second thread that repeatedly does one piece of work.
+// A second thread that runs the same function whenever it is started.
 //
 // The work may access host memory only through pointers, spans and vectors. It must not call MPI, nor copy, create or destroy Kokkos Views:
 // their reference counts are not atomic on the Serial backend.

@@ -43,7 +43,7 @@ std::int64_t length_of_array(pmm::GridShape const& shape, std::vector<std::int64
   return sum_of(lengths) - (sums_experts(shape, num_accumulated) ? 0 : num_of_experts);
 }
 
-/// A single group has no sums to start.
+/// With a single group there are no sums that could start.
 bool can_start_early(pmm::ProcessGrid const& grid) {
   auto const axes = pmm::batch_axes(grid.shape());
   return grid.size(axes) > 1 && pmm::can_hide_messages(grid.over(axes));

@@ -91,7 +91,7 @@ double Trainer<T>::enqueue_batch(std::int64_t epoch, std::int64_t k, runtime::Ph
     auto const& numbers = update_->numbers();
     objective_.loss_and_gradient(exec_, logits, network_.logits_gradient(), divisor,
                                  has_one_batch() ? numbers.loss() : numbers.loss_and_count(), scale);
-    if constexpr (pmm::runs_on_host) // on a device the host does not wait, and outputs are kept
+    if constexpr (pmm::runs_on_host) // a device keeps outputs, so the host need not wait here
       if (network_.overwrites_outputs() && !first_not_finite_) {
         runtime::compat::fence(exec_, "orthant::models::enqueue_batch/the loss is read");
         if (!std::isfinite(numbers.loss()(0))) first_not_finite_ = network_.first_layer_not_finite(exec_);

@@ -42,7 +42,7 @@ class Trainer {
   /// Trains on one batch. Network and loss must stay bound to it.
   Trainer(pmm::ProcessGrid const& grid, Network<T>& network, pmm::RowLoss<T>& loss,
           TrainSettings const& settings, std::shared_ptr<ParameterUpdate<T>> update = nullptr);
-  /// The same for any objective.
+  /// Trains on one batch with any objective.
   Trainer(pmm::ProcessGrid const& grid, Network<T>& network, Objective<T>& objective, BatchSource& batches,
           TrainSettings const& settings, std::shared_ptr<ParameterUpdate<T>> update = nullptr);
   Trainer(Trainer const&) = delete;
@@ -54,7 +54,7 @@ class Trainer {
   TrainResult run(std::function<void(runtime::EpochRecord const&)> const& on_epoch,
                   TrainProgress const& start = {}, StopRequest const& should_stop = {});
 
-  /// Adds `judge` to evaluations: it computes more scores from the logits. `judge` is collective over the grid's world.
+  /// Makes evaluations also call `judge`, which computes more scores from the logits. `judge` is collective over the grid's world.
   void judge_also_by(std::function<void(pmm::DistMatrix<T> const&, Scores&)> judge) {
     judge_ = std::move(judge);
   }

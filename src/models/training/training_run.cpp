@@ -90,13 +90,13 @@ void TrainProgress::add_evaluation(Monitor monitor, std::int64_t after_epoch, Sc
   } else {
     records = {merit, valid.loss};
   }
-  if (best.epoch > 0) { // the best evaluation may be an unscheduled one, which the records do not include
+  if (best.epoch > 0) { // the best evaluation may be the one at the end, which the records do not include
     auto const& best_valid = best.scores[static_cast<std::size_t>(graph::Split::valid)];
     is_best = is_best && is_better(best_valid.merit(), best_valid.loss);
   }
   last = scores;
   if (is_best) best = {after_epoch, scores};
-  // Without a validation part no evaluation counts as without gain.
+  // If there is no validation part, no evaluation counts towards --patience.
   num_without_gain = has_gain || valid.num_counted == 0 ? 0 : num_without_gain + 1;
 }
 
@@ -185,7 +185,7 @@ TrainResult run_epochs(pmm::ProcessGrid const& grid, TrainSettings const& settin
       add_scores(scores, record);
       auto const counted = std::pair(progress.records, progress.num_without_gain);
       progress.add_evaluation(settings.monitor, epoch, scores);
-      // An evaluation that is due only because training ends here is not counted: a longer training would not have it.
+      // An evaluation that takes place only because training ends here is not counted, because a longer training would not have it.
       if (epoch % settings.eval_every != 0) {
         std::tie(progress.records, progress.num_without_gain) = counted;
       } else if (has_plateaus) {

@@ -126,7 +126,8 @@ struct EpochWork {
   /// phases; nullopt if stopped before the last step.
   std::function<std::optional<runtime::EpochRecord>(TrainProgress&, StopRequest const&)> train;
   std::function<Scores()> evaluate;
-  std::function<std::vector<std::int64_t>()> dead_layers; // in the last evaluation
+  std::function<std::vector<std::int64_t>()>
+      dead_layers; // layers without positive outputs in the last evaluation
   std::function<void()> require_bounded_parameters;
   std::function<void(double)> set_rate_reduction; // factor of the learning rate, from plateaus
 };

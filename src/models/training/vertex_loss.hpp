@@ -3,7 +3,7 @@
 //
 // Loss and accuracy of a graph's vertices: softmax cross-entropy if each vertex has one class, binary cross-entropy if it may have
 // several. Splits are groups of rows of the loss: train, which contributes to the training loss, valid and test. The loss of a split is
-// the mean over its labeled vertices (several classes: over their known entries). And the area under the ROC curve (below).
+// the mean over its labeled vertices (several classes: over their known entries). Also the area under the ROC curve (below).
 
 #include "graph/store/store_reader.hpp"
 #include "pmm/matrix/dist_matrix.hpp"

@@ -18,7 +18,7 @@ using runtime::Offset;
 
 constexpr std::int64_t none = -1;
 
-/// Pairs of a block, relation by relation and within a relation by rows.
+/// Pairs of a block, sorted by relation and then by row.
 struct Pairs {
   std::vector<std::int64_t> first;      // [relations + 1]
   std::vector<std::int32_t> rows;       // [pairs]
@@ -67,7 +67,7 @@ CsrMatrix<T> csr_of(std::int64_t num_rows, std::int64_t num_columns, std::vector
           {}};
 }
 
-/// Lists by `group_of` [items], numbers in ascending order of the items.
+/// Groups the items by `group_of` [items]; within a group the items ascend.
 template<class Group, class Number>
 std::pair<std::vector<Offset>, std::vector<LocalColumn>>
 lists_of(std::int64_t num_groups, std::vector<Group> const& group_of, Number const& number_of) {
@@ -82,7 +82,7 @@ lists_of(std::int64_t num_groups, std::vector<Group> const& group_of, Number con
   return {std::move(offsets), std::move(numbers)};
 }
 
-/// 1 / c_ir of each pair: the entries of the pair on all ranks along `columns`, which for a self relation is one.
+/// Computes 1 / c_ir of each pair, where c_ir is the number of the pair's entries on all ranks along `columns`. It is 1 for self relations.
 template<class T>
 Vector<T> inverse_counts(ProcessGrid const& grid, AxisSet columns, Pairs const& pairs,
                          TypedEntries const& entries, std::vector<Offset> const& offsets_of_pairs) {

@@ -12,8 +12,8 @@
 //   Z_r := U_r W_r        rows first_pairs[r] .. first_pairs[r + 1]
 //   P := G Z              G [rows x pairs], G_i,(r,i) = 1
 //
-// Adjoints: dZ := G^T dP, dU_r := dZ_r W_r^T, dW_r := U_r^T dZ_r, dF := S^T dU. Cost: pairs x widths of W_r for the dense products,
-// whatever the number of relations; there are at most as many pairs as edges, and pairs of self relations.
+// Adjoints: dZ := G^T dP, dU_r := dZ_r W_r^T, dW_r := U_r^T dZ_r, dF := S^T dU. Cost of the dense products: pairs x widths of W_r,
+// independent of the number of relations. There are at most as many pairs as edges and self relations of vertices together.
 
 #include "pmm/cost/step_plan.hpp"
 #include "pmm/grid/process_grid.hpp"
@@ -29,8 +29,9 @@ struct TypedEntries {
   std::int64_t num_rows = 0, num_columns = 0;
   std::int64_t num_relations = 0;
   std::int64_t num_selves =
-      0; // self relations among them, the last ones: of a vertex and itself, one for each type
-  std::vector<std::int64_t> roots;       // [roots] the self relation of each, from 0 (relation_weights.hpp)
+      0; // the last relations are self relations, one for each type with roots: edges from a vertex to itself
+  std::vector<std::int64_t>
+      roots; // [roots] index of each root's self relation, from 0 (relation_weights.hpp)
   std::vector<std::int64_t> row_offsets; // [num_rows + 1]
   std::vector<std::int32_t> columns;     // [entries], ascending within a row
   std::vector<std::uint16_t> relations;  // [entries], less than num_relations
@@ -41,7 +42,7 @@ struct RelationBlock {
   LocalSpmm<T> means, means_back;        // S and its transpose
   LocalSpmm<T> sums, sums_back;          // G and its transpose
   std::vector<std::int64_t> first_pairs; // [relations + 1]
-  std::int64_t num_selves = 0;           // self relations among them, the last ones
+  std::int64_t num_selves = 0;           // number of self relations, which are the last relations
   std::vector<std::int64_t> roots;       // as in TypedEntries
   Vector<T> ones;                        // one for each pair of a self relation
 
@@ -70,8 +71,9 @@ struct RelationBlock {
   }
 };
 
-/// Makes the block. The columns of a row are split over axis `columns`, whose ranks add up c_ir. Collective over this axis, one call for
-/// each relation but the self relations. Throws Error if there are 2^31 pairs or more. Cost: O(entries + relations x rows).
+/// Makes the block. The columns of a row are split over axis `columns`, so c_ir is summed over its ranks. Collective over this axis, with
+/// one all_reduce for each relation except the self relations. Throws Error if there are 2^31 pairs or more. Cost: O(entries + relations x
+/// rows).
 template<class T>
 [[nodiscard]] RelationBlock<T> make_relation_block(ProcessGrid const& grid, AxisSet columns,
                                                    TypedEntries const& entries);

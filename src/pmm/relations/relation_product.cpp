@@ -9,7 +9,7 @@
 namespace orthant::pmm {
 namespace {
 
-/// C := S B with `width` columns, unless it is empty.
+/// C := S B with `width` columns. No-op if C is empty.
 template<class T>
 void multiply(DefaultExec const& exec, runtime::Instruments& instruments, LocalSpmm<T> const& matrix,
               std::int64_t width, Vector<T> const& b, Vector<T> const& c) {
@@ -20,7 +20,7 @@ void multiply(DefaultExec const& exec, runtime::Instruments& instruments, LocalS
                as_matrix(c, csr.num_rows, width));
 }
 
-/// Weights r = 0, 1, ..: W_r of all relations, then the roots.
+/// The weights by number r: first W_r of all relations, then the roots.
 template<class T>
 class Weights {
  public:
@@ -37,7 +37,7 @@ class Weights {
     auto const first = (is_root ? r - shape_.num_relations : r) * shape_.in;
     return (is_root ? roots_ : expanded_).rows({first + inputs_.begin, first + inputs_.end});
   }
-  /// The bias of a root, a row.
+  /// The bias of weight r, which must be a root: a row of `biases`.
   [[nodiscard]] Panel<T> bias(std::int64_t r) const {
     return biases_.rows({r - shape_.num_relations, r - shape_.num_relations + 1});
   }
@@ -125,7 +125,7 @@ void relation_product_backward(DefaultExec const& exec, runtime::Instruments& in
   Panel<T> const dz = as_matrix(memory.products, num_pairs, out);
   Weights<T> const w(shape, inputs, parameters), dw(shape, inputs, gradients);
   auto const needs_input_gradient = f_gradient.extent(0) > 0;
-  // Rows of other ranks, and relations without pairs, have the gradient 0.
+  // All gradients are first set to 0: those of rows of other ranks, and of relations without pairs, are not written below.
   instruments.passes.add(pass_of_zeros(num_gradients(shape) * static_cast<std::int64_t>(sizeof(T))));
   for (auto const& gradient : {gradients.expanded, gradients.roots, gradients.biases})
     if (gradient.extent(0) > 0) Kokkos::deep_copy(exec, gradient, T{0});

@@ -7,9 +7,9 @@
 //   dW_r := (A_r F)^T dP           backward: dZ := G^T dP, dW_r := U_r^T dZ_r, dU_r := dZ_r W_r^T, dF := S^T dU
 //   dF := sum_r A_r^T dP W_r^T
 //
-// The root W' of a type is the weight of its self relation s: Z_s := U_s W' + 1 b^T, summed if there are several, db := 1^T dZ_s.
-// This rank's columns of F are a range of the rows of every W_r. P is partial over the ranks with other columns of F, and dW has zeros
-// in the rows of other ranks. Biases are added on the rank that has the first column of F.
+// The root W' of a type is the weight of its self relation s: Z_s := U_s W' + 1 b^T and db := 1^T dZ_s. If a type has several roots, their
+// results are summed. This rank's columns of F are a range of the rows of every W_r. P is partial over the ranks with other columns of F,
+// and dW has zeros in the rows of other ranks. Biases are added on the rank that has the first column of F.
 
 #include "pmm/relations/relation_block.hpp"
 #include "pmm/relations/relation_weights.hpp"
@@ -28,7 +28,7 @@ struct RelationSizes {
   Range inputs;                // this rank's columns of F
   std::int64_t out = 0;
 
-  /// Rows of the dense products.
+  /// Number of rows of all dense products.
   [[nodiscard]] std::int64_t num_multiplied() const { return pairs - self_pairs + root_pairs; }
   [[nodiscard]] std::int64_t num_inputs() const { return columns * inputs.size(); } // elements of F
   [[nodiscard]] std::int64_t num_means() const { return pairs * inputs.size(); }    // of U
@@ -51,13 +51,13 @@ template<class T>
           out};
 }
 
-/// W [R in x out], and roots and biases; or their gradients.
+/// The parameters W [R in x out], roots and biases; or their gradients.
 template<class T>
 struct RelationParameters {
   Vector<T> expanded, roots, biases;
 };
 
-/// Memory of a product: U, which the backward pass reads; Z and then dZ; dU.
+/// Memory of a product: U, which the backward pass reads; dU; and Z, which dZ overwrites.
 template<class T>
 struct RelationMemory {
   Vector<T> means, products, means_gradient;
@@ -69,7 +69,7 @@ void relation_product(DefaultExec const& exec, runtime::Instruments& instruments
                       RelationBlock<T> const& block, RelationWeights const& shape, Range inputs,
                       Vector<T> const& f, RelationParameters<T> const& parameters,
                       RelationMemory<T> const& memory, Vector<T> const& p);
-/// Writes all of the gradients of the parameters, and f_gradient unless it is empty.
+/// Overwrites the gradients of the parameters, and f_gradient unless it is empty.
 template<class T>
 void relation_product_backward(DefaultExec const& exec, runtime::Instruments& instruments,
                                RelationBlock<T> const& block, RelationWeights const& shape, Range inputs,
@@ -77,7 +77,7 @@ void relation_product_backward(DefaultExec const& exec, runtime::Instruments& in
                                RelationMemory<T> const& memory, RelationParameters<T> const& gradients,
                                Vector<T> const& f_gradient);
 
-/// List both. `adjacency`: placement of A.
+/// List the operations of the forward and of the backward pass. `adjacency`: placement of A.
 void plan_relation_product(StepPlan& step, Placement const& adjacency, RelationSizes const& sizes,
                            RelationWeights const& shape);
 void plan_relation_product_backward(StepPlan& step, Placement const& adjacency, RelationSizes const& sizes,

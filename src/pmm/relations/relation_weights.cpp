@@ -7,7 +7,7 @@
 namespace orthant::pmm {
 namespace {
 
-/// Place of element (row, column) of W in the blocks, or -1 outside them.
+/// Index in the blocks of element (row, column) of W, or -1 if it is outside them.
 struct BlockPlaces {
   std::int64_t in, out, num_blocks;
   [[nodiscard]] KOKKOS_FUNCTION std::int64_t operator()(std::int64_t row, std::int64_t column) const {
@@ -33,7 +33,7 @@ struct BasisMatrices {
   [[nodiscard]] std::int64_t flops() const { return 2 * relations * bases * size; }
 };
 
-/// Calls body(place in W, place in the blocks or -1) for all elements of W, in kernels. Counts as a pass.
+/// Calls body(index in W, index in the blocks or -1) for all elements of W, in kernels. Adds a pass to the ledger.
 template<class T, class Body>
 void for_each_element(DefaultExec const& exec, runtime::Instruments& instruments,
                       RelationWeights const& shape, Body const& body) {

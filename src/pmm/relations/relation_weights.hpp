@@ -8,8 +8,8 @@
 //   basis            weight [B in x out], comp [R x B]   W_r = sum_b comp_rb weight_b
 //   block-diagonal   weight [R in x out / K]           W_r = diag(Q_r1, .., Q_rK), Q_rk [in / K x out / K] one below the other
 //
-// Besides, the vertices of a type may have weights for themselves, the roots: W' [in x out], in `roots` one below the other, and a bias
-// each, a row of `biases`. A type with several roots adds up what they give.
+// Vertices of a type may also have weights for the vertex itself, called roots: W' [in x out], one below the other in `roots`, each with a
+// bias in a row of `biases`. If a type has several roots, their results are summed.
 //
 // As flat row-major memory these are the arrays of PyTorch Geometric's RGCNConv: [R, in, out], [B, in, out] with [R, B], and
 // [R, K, in / K, out / K].
@@ -48,14 +48,14 @@ struct RelationWeights {
 template<class T>
 void expand_weights(DefaultExec const& exec, runtime::Instruments& instruments, RelationWeights const& shape,
                     Vector<T> const& weight, Vector<T> const& comp, Vector<T> const& expanded);
-/// Converts `gradient`, that of a loss by W, to its gradients by `weight` and, if there are bases, by `comp`. Not for full weights.
+/// Converts `gradient`, the derivative of a loss by W, to those by `weight` and, if there are bases, by `comp`. Not for full weights.
 /// Enqueues on exec.
 template<class T>
 void contract_gradient(DefaultExec const& exec, runtime::Instruments& instruments,
                        RelationWeights const& shape, Vector<T> const& gradient, Vector<T> const& weight,
                        Vector<T> const& comp, Vector<T> const& weight_gradient,
                        Vector<T> const& comp_gradient);
-/// A product of whole matrices in this rank's memory, for lists: C [m x n], summed over k.
+/// Describes a product of matrices in this rank's memory for the list of a step: C [m x n], summed over k.
 [[nodiscard]] LocalProduct dense_product(char const* formula, Form form, std::int64_t m, std::int64_t n,
                                          std::int64_t k);
 /// List both.

@@ -158,7 +158,8 @@ struct ProductOfPair {
   }
 };
 
-/// The same for a block of pairs, in several partial sums that one host thread adds at once.
+/// Computes the part of the dot product for one block of element pairs. Several partial sums per host thread let the compiler use vector
+/// instructions.
 template<class T>
 struct ProductOfBlock {
   static constexpr std::int64_t num_pairs = 4096;
@@ -287,7 +288,7 @@ class SelfAggregation final : public Aggregation<T> {
   std::unique_ptr<Aggregation<T>> of_neighbours_;
   SelfAggregationParts<T> parts_;
   pmm::DistMatrix<T> brought_, moved_;
-  bool has_gradient_ = false; // find_gradient() has run for the next backward()
+  bool has_gradient_ = false; // find_gradient() has already run for the next backward()
 };
 
 } // namespace

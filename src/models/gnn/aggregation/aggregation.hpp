@@ -17,7 +17,7 @@
 
 namespace orthant::models {
 
-/// A^ of one layer in the form of its schedule. Copies share memory.
+/// A^ of one layer, in the form that its schedule needs. Copies share memory.
 template<class T>
 using Adjacency = std::variant<pmm::DistSparse<T>, OwnedAdjacency<T>>;
 
@@ -30,13 +30,13 @@ class Aggregation {
   virtual ~Aggregation() = default;
   /// Called before a forward pass with the dropout of attention coefficients. Other aggregations ignore it.
   virtual void begin_pass(Dropout const&) {}
-  /// forward: to := A^ from. backward: to := A^^T from. Both on the side of the layer that is aggregated. Collective over the
-  /// grid's group. Enqueue on exec.
+  /// forward: to := A^ from. backward: to := A^^T from. The operands are F and A^ F if the layer aggregates first, otherwise U and Q.
+  /// Collective over the grid's group. Both enqueue on exec.
   virtual void forward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from,
                        pmm::DistMatrix<T> const& to) = 0;
   virtual void backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from,
                         pmm::DistMatrix<T> const& to) = 0;
-  /// forward() for a layer that makes the logits and transforms first.
+  /// forward() for a layer that transforms first and whose output is the logits.
   virtual void forward_to_logits(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from,
                                  pmm::DistMatrix<Sum> const& to) = 0;
   /// Starts sending `from` before backward() if it need not be multiplied first. `from` must not change, and the workspace must not
@@ -52,7 +52,7 @@ make_aggregation(pmm::ProcessGrid const& grid, NetworkLayerPlan const& plan, Num
                  Adjacency<runtime::SumOf<T>> adjacency,
                  std::shared_ptr<pmm::Workspace<runtime::SumOf<T>>> workspace);
 
-/// Makes products with A^ and its adjoint keep weights of non-zeros (pmm/spmm/local_spmm.hpp).
+/// Lets products with A^ and its adjoint store the weights of the non-zeros (pmm/spmm/local_spmm.hpp).
 template<class T>
 void keep_weights(Adjacency<T> const& adjacency);
 
@@ -60,8 +60,8 @@ void keep_weights(Adjacency<T> const& adjacency);
 void plan_aggregation_buffers(pmm::WorkspacePlan& work, pmm::StepPlan const& step,
                               NetworkLayerPlan const& plan, NumberFormats const& formats);
 
-// Aggregation that adds the vertex itself with a trained factor (GIN, arXiv 1810.00826, equation 4.1). R moves rows to where the rows of
-// A^ F lie (self_term.hpp):
+// Aggregation that adds the vertex itself with a trained factor (GIN, arXiv 1810.00826, equation 4.1). R moves rows to the placement of A^
+// F (self_term.hpp):
 //
 //   H = A^ F + (1 + epsilon) R F          dF = A^^T dH + (1 + epsilon) R^T dH          depsilon = sum_ij dH_ij (R F)_ij
 
@@ -73,8 +73,8 @@ struct SelfAggregationParts {
   ResidualPath<T> path; // from aggregated() to aggregate()
   pmm::DistVector<T> epsilon, epsilon_gradient;
   runtime::Vector<double> sum;  // one element
-  runtime::Vector<T> brought{}; // R F, unless it shares memory with F
-  runtime::Vector<T> moved{};   // R^T dH, if it lies elsewhere
+  runtime::Vector<T> brought{}; // R F; unused if it shares memory with F
+  runtime::Vector<T> moved{};   // R^T dH, if its placement differs from that of dH
 };
 
 /// Adds the vertex itself to the aggregation `of_neighbours`. The gradient of epsilon is summed over the ranks, except in the schedule

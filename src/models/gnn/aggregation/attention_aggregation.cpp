@@ -131,7 +131,8 @@ class AttentionAggregation final : public Aggregation<T> {
       pmm::fill_dropped(exec, grid_.passes(), edges_.block, s_.heads.count, kept_, fill, coefficients_);
   }
 
-  /// Memory of the rows of `of_rows` that Q keeps. In the forward pass they stay in the layer's own memory if the block reads them there.
+  /// Memory of the rows of `of_rows` that also exist in Q. In the forward pass it is the layer's own memory if the block reads the rows in
+  /// place.
   [[nodiscard]] Vector<T> selected_rows() const {
     return part_of(ends_gradient_, s_.num_ends_gradient(), s_.num_selected());
   }
@@ -213,7 +214,7 @@ class AttentionAggregation final : public Aggregation<T> {
     auto const [rows, columns] =
         std::pair(s_.counts.rows * s_.heads.count, s_.counts.columns * s_.heads.count);
     auto const own = part_of(ends_gradient_, rows + columns, 2 * s_.num_ends());
-    // ds and dt of this block, or of the owner if nothing moves
+    // ds and dt of this block; of the rank's own rows if no rows are exchanged
     auto const ds = s_.rows_steps.has_copy() ? part_of(ends_gradient_, 0, rows)
                     : s_.selects_rows        ? selected_rows()
                                              : part_of(own, 0, s_.num_ends());

@@ -22,7 +22,7 @@ struct EdgeAttentionMemory {
   GrowingVector<T> values{"orthant::models::attention_values"};
   GrowingVector<T> of_rows{"orthant::models::attention_rows"};
   GrowingVector<T> of_columns{"orthant::models::attention_columns"};
-  GrowingVector<T> ends{"orthant::models::attention_ends"}; // s and t of the own rows
+  GrowingVector<T> ends{"orthant::models::attention_ends"}; // s and t of the rows that this rank owns
   GrowingVector<T> coefficients{"orthant::models::coefficients"};
 };
 

@@ -11,7 +11,7 @@
 namespace orthant::models {
 namespace {
 
-/// Steps in the schedule `rows`. The sizes used here do not depend on the number of edges.
+/// Steps in the schedule `rows`. They are made with 0 edges, because the sizes used here do not depend on the number of edges.
 MaximumSteps steps_of(pmm::StepPlan const& step, NetworkLayerPlan const& layer, pmm::CellSizes const& cells) {
   return {step.shape(), step.coordinates(), maximum_plan_of(layer), cells, 0};
 }
@@ -129,7 +129,7 @@ class MaximumAggregation final : public Aggregation<T> {
   Vector<T> kept_; // if edges are dropped: 0 for dropped ones
   pmm::BlockRows<T> values_, result_;
   Vector<T> values_memory_, result_memory_; // memory that layers share
-  pmm::MaximumMemory<T> memory_;            // the places are the layer's own
+  pmm::MaximumMemory<T> memory_;            // its places are memory of the layer
 };
 
 /// Maximum in the schedule `pmm3d`, on three axes. The block and its transpose are the lists of edges by row and by column.
@@ -184,7 +184,7 @@ class PlaneMaximumAggregation final : public Aggregation<T> {
   pmm::EdgeBlock block_;
   Vector<std::int64_t> column_ids_;
   Vector<T> kept_;               // if edges are dropped: 0 for dropped ones
-  pmm::MaximumMemory<T> memory_; // the places are the layer's own
+  pmm::MaximumMemory<T> memory_; // its places are memory of the layer
 };
 
 } // namespace

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The maximum over neighbors in place of A^ F (gnn/plan/network_products.hpp). The backward pass reads the places, that is, which neighbor
-// each maximum of the last forward pass came from.
+// The maximum over neighbors in place of A^ F (gnn/plan/network_products.hpp). The backward pass reads from which neighbor each maximum of
+// the last forward pass came (its place).
 
 #include "models/gnn/aggregation/aggregation.hpp"
 #include "models/gnn/plan/network_plan.hpp"
@@ -19,7 +19,7 @@ namespace orthant::models {
 struct MaximumScratchPlan {
   std::int64_t values = 0; // F, and d
   std::int64_t result = 0; // p, and dP
-  std::int64_t found = 0;  // the maxima while they are computed, and the places of each layer
+  std::int64_t found = 0;  // maxima while they are computed, and length of each layer's places
 
   /// Raises each length to that of `other` if it is larger.
   void add(MaximumScratchPlan const& other);

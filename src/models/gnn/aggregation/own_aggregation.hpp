@@ -12,8 +12,8 @@
 //   };
 //   models::register_convolution<Mine>({.name = "mine", .summary = "..", ..});
 //
-// The operand of g is the layer's whole input, placed as F; the result lies where A^ F does. A layer calls forward() before
-// backward(), and calls forward() once if it keeps g(X) of features that do not change. Each mini-batch has an object of its own.
+// The operand of g is the layer's whole input, with the placement of F; the result has the placement of A^ F. A layer calls forward()
+// before backward(), and calls forward() once if it keeps g(X) of features that do not change. Each mini-batch has an object of its own.
 
 #include "models/gnn/aggregation/aggregation.hpp"
 #include "models/gnn/plan/own_convolution.hpp"
@@ -31,8 +31,8 @@ struct OwnAggregationParts {
   pmm::ProcessGrid const& grid;
   NetworkLayerPlan const& plan;                 // valid during the construction only
   std::unique_ptr<Aggregation<T>> of_neighbors; // multiplies by A^, and by its adjoint in backward()
-  /// Convolution::num_kept_inputs matrices that lie as F, and num_kept_results matrices that lie as A^ F. Their numbers stay from
-  /// forward() to the next backward(). They are not initialized.
+  /// Convolution::num_kept_inputs matrices with the placement of F, and num_kept_results matrices with the placement of A^ F. Their
+  /// contents stay valid from forward() to the next backward(). They are not initialized.
   std::vector<pmm::DistMatrix<T>> kept_inputs, kept_results;
 };
 
@@ -48,7 +48,7 @@ void register_convolution(Convolution convolution) {
   register_convolution(std::move(convolution));
 }
 
-/// An aggregation that starts from A^ F and has no messages of its own: the usual base of Mine.
+/// Usual base class of Mine: an aggregation that starts from A^ F and does not communicate itself.
 template<class T>
 class OwnAggregation : public Aggregation<T> {
  public:
@@ -64,7 +64,7 @@ class OwnAggregation : public Aggregation<T> {
   OwnAggregationParts<T> parts_;
 };
 
-/// Memory of the kept matrices of one layer, which grows only.
+/// Memory of the kept matrices of one layer. It never shrinks.
 template<class T>
 using OwnMemory = std::vector<GrowingVector<T>>;
 

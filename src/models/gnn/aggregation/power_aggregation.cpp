@@ -10,7 +10,7 @@ namespace {
 
 using runtime::DefaultExec;
 
-/// Block k of U: `width` of the `stride` numbers of each row.
+/// Block k of U: `width` adjacent columns of a matrix with `stride` columns.
 template<class T>
 struct ColumnBlock {
   T* first;

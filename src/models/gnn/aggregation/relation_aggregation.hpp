@@ -54,7 +54,7 @@ template<class T>
 template<class T>
 class RelationAggregation {
  public:
-  /// In borrowed memory, which must outlive this object; `scratch` must have its full size. Not collective.
+  /// All arguments are borrowed and must outlive this object; `scratch` must have its full size. Not collective.
   RelationAggregation(pmm::ProcessGrid const& grid, NetworkLayerPlan const& layer, runtime::Wire wire,
                       RelationOperand<T> operand, NetworkLayerParameters<T> const& parameters,
                       bool needs_input_gradient, std::shared_ptr<pmm::Workspace<T>> const& workspace,
@@ -82,7 +82,7 @@ class RelationAggregation {
   pmm::RelationMemory<T> memory_;
   runtime::Vector<T> input_, result_, parts_, in_part_; // scratch
   runtime::Vector<T> gradient_, expanded_memory_;
-  // Where the products read whole parameters, and write their gradients.
+  // Memory from which the products read whole parameters, and to which they write the gradients.
   ByRelationPart<runtime::Vector<T>> whole_, whole_gradients_;
   runtime::Vector<T> expanded_;                       // W of the last forward pass
   std::optional<pmm::BlockRows<T>> inputs_, results_; // schedule `rows`

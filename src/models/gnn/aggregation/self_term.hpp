@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Term of the vertex itself in a layer's output (gnn/plan/gnn_model.hpp). R moves rows from where the operand of A^ lies to where the
-// product with A^ lies: a relayout in the schedule `pmm3d`, the identity in rows (docs/design.md 2.2).
+// Term of the vertex itself in a layer's output (gnn/plan/gnn_model.hpp). R moves rows from the placement of the operand of A^ to that of
+// the product with A^: a relayout in the schedule `pmm3d`, the identity in rows (docs/design.md 2.2).
 //
 //   aggregate first   S = R F, Q += S W'               transform first   V = F W', Q += R V
 //                     dW' = S^T dQ                                       dV = R^T dQ
@@ -23,15 +23,15 @@
 
 namespace orthant::models {
 
-// Moves of rows around a convolution, for a residual F_{l+1} = D + F_l and for the term of the vertex itself. In the schedule `pmm3d`
-// input and output of a layer lie on different planes and in different orders of rows (docs/design.md 2.2). F is sent to where the
-// output lies, and dF_{l+1} back, with one all_to_all of the group in each direction; both can start before the layer's products.
-// In the schedule `rows` both have the same owner: F is read, and dF_{l+1} is kept, in place. If the output keeps fewer rows than the
-// input, these are selected, and the gradient of the others is 0.
+// Moves of rows around a convolution, for a residual F_{l+1} = D + F_l and for the term of the vertex itself. In the schedule `pmm3d` input
+// and output of a layer are distributed over different planes of the grid, in different orders of rows (docs/design.md 2.2). One all_to_all
+// of the group sends F to the placement of the output, and one sends dF_{l+1} back; both can start before the layer's products. In the
+// schedule `rows` input and output have the same owner: F is read in place, and dF_{l+1} is kept in place. If the output keeps fewer rows
+// than the input, these are selected, and the gradient of the others is 0.
 
-/// Moves F of one layer from the placement of the input to that of the output, and gradients back. A default-constructed path means
-/// that the layer needs none. If the output keeps fewer rows than the input, only these rows are moved; the gradient of the others
-/// is 0. T: the scalar type of training. The matrices may have 16-bit elements.
+/// Moves F of one layer from the placement of the input to that of the output, and gradients back. A default-constructed path is that of a
+/// layer that moves nothing. If the output keeps fewer rows than the input, only these rows are moved; the gradient of the others is 0. T:
+/// the scalar type of training. The matrices may have 16-bit elements.
 template<class T>
 struct ResidualPath {
   std::shared_ptr<pmm::Relayout<T> const> forward;  // plan.residual_source() -> plan.result()
@@ -44,7 +44,7 @@ struct ResidualPath {
     return {nullptr, nullptr, false, std::move(kept)};
   }
   [[nodiscard]] bool exists() const { return is_local || kept != nullptr || forward != nullptr; }
-  /// bring() moves F to where the output lies, bring_back() moves dF' to where F lies. Must not be called on a local path.
+  /// bring() moves F to the placement of the output, bring_back() moves dF' to the placement of F. Must not be called on a local path.
   /// Collective over the group. Enqueue on exec.
   template<class Number>
   void bring(runtime::DefaultExec const& exec, pmm::DistMatrix<Number> const& from,
@@ -91,13 +91,13 @@ struct SelfScratch {
   GrowingVector<double> sum{"orthant::models::self_sum"}; // one element: gradient of epsilon
 };
 
-/// Sizes of a SelfScratch, in elements.
+/// Sizes of the arrays of a SelfScratch, in elements.
 struct SelfScratchPlan {
   std::int64_t product = 0;
   std::int64_t moved = 0;
   std::int64_t sum = 0;
 
-  /// Takes a layer into account.
+  /// Raises the sizes to what this layer needs.
   void add(pmm::StepPlan const& step, NetworkLayerPlan const& layer, bool needs_input_gradient);
   void list(pmm::StepPlan& step) const;
 };
@@ -118,7 +118,7 @@ class SelfTerm {
            NetworkLayerParameters<Sum> const& parameters, bool needs_input_gradient, ResidualPath<Sum> path,
            std::shared_ptr<pmm::Workspace<Sum>> workspace, SelfScratch<T>& scratch, GrowingVector<T>& own);
 
-  /// Before the layer's products: computes S, which backward() also reads, or R V. Collective over the group. Enqueues on exec.
+  /// Call before the layer's products. Computes S, which backward() also reads, or R V. Collective over the group. Enqueues on exec.
   template<class Features>
   void start(runtime::DefaultExec const& exec, Features const& features);
   /// Adds the term to Q, after the layer's products.

@@ -45,8 +45,8 @@ template<class T>
 [[nodiscard]] OwnedAdjacency<T> adjacency_of_edges(pmm::CellSizes sizes, EdgeOperands edges);
 
 // Dropout of edges in a batch. Each pass fills the values of the sampled blocks and of their transposes (pmm/neighbors/edge_dropout.hpp).
-// A draw is keyed by the batch's dropout key and by the original ids of its ends, so a block and its transpose, which are stored
-// separately, keep the same edges. Self loops are stored separately from a sampled block, and are never dropped.
+// The random number of an edge depends on the batch's dropout key and on the original ids of the edge's ends, so a block and its transpose,
+// which are stored separately, keep the same edges. Self loops are stored separately from a sampled block, and are never dropped.
 
 /// A block of a batch and its transpose, as products read them.
 template<class T>
@@ -59,7 +59,7 @@ struct BlockIds {
   runtime::Vector<std::int64_t> rows, columns;
 };
 
-/// Memory of the values of one batch at a time. It only grows.
+/// Memory of the values of one batch at a time. It never shrinks.
 template<class T>
 class DroppedBatch {
  public:
@@ -72,7 +72,7 @@ class DroppedBatch {
   /// The first call for a pair after begin() appends both blocks to `all`; later calls share the values.
   [[nodiscard]] BatchBlocks<T> with_values(std::size_t index, bool is_transposed, BatchBlocks<T> blocks,
                                            BlockIds const& ids, std::vector<pmm::DroppedBlock<T>>& all);
-  /// The same for the only block of a batch, whose edges are read one by one: it has no transpose with values.
+  /// Like the function above, for the block of a batch whose layers read single edges: its transpose has no values.
   [[nodiscard]] pmm::SparseBlock<T> with_values(pmm::SparseBlock<T> block, BlockIds const& ids,
                                                 std::vector<pmm::DroppedBlock<T>>& all);
 
@@ -94,9 +94,9 @@ extern template class DroppedBatch<double>;
 template<class T>
 [[nodiscard]] pmm::SparseBlock<T> to_sparse_block(sampling::SampledBlock<T> const& from);
 
-// Rows of a sampled batch that are exchanged in the schedule `rows` (pmm/aggregate/needed_rows.hpp). The lists are made anew for each
-// batch: the sample determines which rows and columns of its block of A~ have entries, so one exchange of lists serves all layers
-// and both directions. A self loop counts as an entry. It lies in the cell of its rank, so it does not cause a message.
+// Rows of a sampled batch that are exchanged in the schedule `rows` (pmm/aggregate/needed_rows.hpp). New lists are made for each batch: the
+// sample determines which rows and columns of its block of A~ have entries, so one exchange of lists serves all layers and both directions.
+// A self loop counts as an entry. Its row and column belong to the same rank, so it does not cause a message.
 
 /// Agrees on the axes along which only needed rows are exchanged, exchanges the lists, and removes rows and columns without entries on
 /// these axes from the pair. `sizes`: cells of the batch. Collective over the grid's group. Cost: O(non-zeros of the block), on the host.

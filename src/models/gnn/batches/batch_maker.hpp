@@ -76,7 +76,7 @@ class BatchMaker {
   /// must name the same batch.
   [[nodiscard]] double num_kept_neighbours(std::int64_t epoch, std::int64_t index);
 
-  /// Bytes of tables and blocks, without features and batches.
+  /// Bytes of this object's tables and blocks, without features and batches.
   [[nodiscard]] std::int64_t num_bytes() const { return builder_.num_bytes(); }
 
  private:
@@ -84,7 +84,7 @@ class BatchMaker {
 
   void add_range(pmm::AxisSet axes, pmm::IndexOrder order);
   [[nodiscard]] std::size_t range_of(pmm::AxisSet axes, pmm::IndexOrder order) const;
-  /// The batch's vertices in this rank's rows of this layout.
+  /// Vertices of the batch that are rows of this rank's block in this layout.
   [[nodiscard]] sampling::SampledVertices const& rows_of(pmm::Layout const& layout,
                                                          sampling::Batch<T> const& sample) const;
   [[nodiscard]] NetworkPlan plan_of(sampling::Batch<T> const& sample) const;
@@ -99,7 +99,7 @@ class BatchMaker {
   [[nodiscard]] Adjacency<T> adjacency_of(NetworkLayerPlan const& layer, sampling::BlockHandle block,
                                           HostBatch<T>& batch,
                                           std::vector<pmm::DroppedBlock<T>>& dropped) const;
-  /// The same for layers that read edges between owners.
+  /// Makes the adjacency, with its edges, for layers that read single edges in the schedule `rows`.
   [[nodiscard]] OwnedAdjacency<T> edges_of(NetworkLayerPlan const& layer, pmm::CellSizes const& sizes,
                                            HostBatch<T>& batch,
                                            std::vector<pmm::DroppedBlock<T>>& dropped) const;

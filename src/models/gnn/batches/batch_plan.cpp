@@ -171,9 +171,9 @@ namespace {
 
 using pmm::NeededCounts;
 
-/// Expected counts along an axis if each vertex has `degree` neighbors in the batch, at random. `own`: this rank's coordinate; rows
-/// of its own slab have self loops, or are not exchanged. Fractions are rounded such that the sum over a rank's counts is right.
-/// Each rank begins with another `remainder`, so the sum over ranks with equal expectations is right as well.
+/// Expected counts along an axis if each vertex has `degree` random neighbors in the batch. `own`: this rank's coordinate; rows of its own
+/// slab have self loops, or are not exchanged. Fractions are rounded such that the rounding errors of a rank's counts cancel in their sum.
+/// Each rank begins with a different `remainder`, so the errors of ranks with equal expectations also cancel.
 std::optional<NeededCounts> expected_counts(std::vector<std::int64_t> const& slab_rows, int own,
                                             double degree, double remainder, pmm::Gather gather) {
   auto const num_ranks = slab_rows.size();
@@ -197,7 +197,8 @@ std::optional<NeededCounts> expected_counts(std::vector<std::int64_t> const& sla
   return counts;
 }
 
-/// In [-1/2, 1/2), 0 for rank 0, and spread evenly over any number of ranks (multiples of the golden ratio, modulo 1).
+/// First rounding error of a rank: in [-1/2, 1/2), 0 for rank 0, and spread evenly over any number of ranks (multiples of the golden ratio,
+/// modulo 1).
 double remainder_of(int rank) {
   auto const multiple = 0.6180339887498949 * rank + 0.5;
   return multiple - std::floor(multiple) - 0.5;

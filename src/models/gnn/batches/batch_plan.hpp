@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Plans of batches: placements of a batch's matrices, the list of a training step, and costs on any grid. The rows of a batch lie
-// where those vertices lie in the whole graph, so a rank's part is balanced only on average.
+// Plans of batches: placements of a batch's matrices, the list of a training step, and costs on any grid. A rank has the rows of those
+// vertices of a batch that it has in the whole graph, so parts are balanced only on average.
 
 #include "models/gnn/network/counted_graph.hpp"
 #include "models/gnn/network/grid_choice.hpp"
@@ -39,7 +39,7 @@ void for_each_vertex_matrix(Plan& plan, Visit const& visit) {
     visit((*linear)->output);
   }
   for (auto& layer : plan.layers) {
-    if (!layer.owners && layer.aggregates()) visit(layer.adjacency); // else a block of lists
+    if (!layer.owners && layer.aggregates()) visit(layer.adjacency); // `rows` uses cells instead
     for (auto* const placement : {&layer.input, &layer.middle, &layer.output})
       visit(*placement);
     for (auto* const linear : {&layer.second, &layer.residual_map})
@@ -147,7 +147,7 @@ struct BatchCost {
 [[nodiscard]] std::optional<std::int64_t> num_batches_of(std::int64_t num_vertices, BatchSizes const& batches,
                                                          int num_groups);
 
-/// Number of steps of such an epoch if can_train_batches() holds for the grid; otherwise 1.
+/// Number of steps of an epoch with num_batches_of() batches if can_train_batches() holds for the grid; otherwise 1.
 [[nodiscard]] std::int64_t num_steps_of(std::int64_t num_vertices, BatchSizes const& batches, int num_groups);
 
 /// Whether batches of these sizes can be trained on the grid.

@@ -110,8 +110,8 @@ HostBatch<T>& BatchQueue<T>::next(runtime::Instruments& instruments, runtime::Ph
   auto& batch = batches_[back_];
   phases.add("sampling", batch.seconds);
   advance();
-  if (!task_) return batch; // without prefetching, the next batch reuses its memory
-  // The other batch is no longer in use.
+  if (!task_) return batch; // without prefetching there is only this batch
+  // The caller has finished with the other batch, so its memory can be filled.
   back_ = 1 - back_;
   if (!is_at_end()) {
     task_start_ = instruments.clock.now();
@@ -171,7 +171,7 @@ double NetworkBatches<T>::num_kept_neighbours() {
 template<class T>
 void NetworkBatches<T>::start_at(std::int64_t epoch, std::int64_t step) {
   ORTHANT_REQUIRE(step < num_steps(), "step ", step, " of epochs that have ", num_steps());
-  queue_.reset(); // its thread uses the maker
+  queue_.reset(); // stops its thread, which uses the maker
   queue_ = std::make_unique<BatchQueue<T>>(*maker_, sampler_, grid_.coordinate(pmm::Axis::data),
                                            settings_.num_accumulated, num_epochs_, settings_.prefetch, epoch,
                                            step);

@@ -28,7 +28,7 @@ namespace orthant::models {
 
 // Samplers by name.
 
-/// uniform: each vertex equally often. degree: with a probability by degree. clusters: whole clusters of the store.
+/// uniform: all vertices have the same probability. degree: it grows with the degree. clusters: whole clusters of the store.
 enum class SamplerKind : std::uint8_t { uniform, degree, clusters };
 
 /// Accept "uniform", "degree" or "clusters"; "rescale" or "renormalize". Throw UserError for other words.
@@ -40,7 +40,7 @@ struct SamplerSettings {
   sampling::BatchEdges edges = sampling::BatchEdges::rescale;
   std::int64_t batch_size = 1024;       // B, per group
   std::int64_t num_accumulated = 1;     // K, batches per step and group
-  std::optional<double> train_fraction; // fraction of training vertices in a batch; nullopt: random
+  std::optional<double> train_fraction; // fraction of training vertices in a batch; nullopt: not fixed
 
   /// Whether a batch has fixed numbers of vertices of several kinds.
   [[nodiscard]] bool has_strata() const { return kind == SamplerKind::degree || train_fraction.has_value(); }
@@ -112,12 +112,12 @@ class NetworkBatches final : public BatchSource {
 
   [[nodiscard]] std::int64_t num_steps() const override { return sampler_.num_steps(); }
   [[nodiscard]] std::int64_t num_accumulated() const override { return settings_.num_accumulated; }
-  /// Number of training vertices in a step if all steps had equally many.
+  /// Mean number of training vertices in a step.
   [[nodiscard]] std::optional<std::int64_t> nominal_count() const override { return nominal_count_; }
   /// Mean number of neighbors that a vertex of a batch keeps, over up to 4 batches of epoch 1. Call before start_at().
   /// Collective over the grid's group.
   [[nodiscard]] double num_kept_neighbours();
-  /// Starts sampling at this step.
+  /// Makes sampling start at this step.
   void start_at(std::int64_t epoch, std::int64_t step) override;
   /// Adds the phases "sampling_wait", "sampling" and "bind".
   std::uint64_t next(std::int64_t epoch, runtime::PhaseTimes& phases) override;

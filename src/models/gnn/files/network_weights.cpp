@@ -121,7 +121,7 @@ pmm::Heads heads_of(std::int64_t num_heads, std::int64_t num_vector, std::int64_
   if (facts.model == Model::transformer) return {num_heads, num_vector / 2};
   auto const is_dynamic = num_columns == 2 * num_heads * num_vector;
   if (facts.model == Model::gcn)
-    facts.model = is_dynamic ? Model::gatv2 : Model::gat; // files that record none
+    facts.model = is_dynamic ? Model::gatv2 : Model::gat; // the file records no model
   return {num_heads, num_vector / (is_dynamic ? 1 : 2)};
 }
 
@@ -170,7 +170,7 @@ WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesyst
     facts.num_roots = number("roots", facts.num_roots);
     if (facts.num_roots < 0) runtime::throw_user("{}: {} roots", path.string(), facts.num_roots);
     auto const has_relations = traits_of(facts.model, facts.aggregator).has_relations;
-    auto const num_weights = // of a layer, side by side
+    auto const num_weights = // matrices side by side in the weight of a layer
         traits_of(facts.model, facts.aggregator).has_powers ? 1 + facts.num_propagations : 1;
     auto const require_fits = [&](std::string const& parameter, std::int64_t num_rows) {
       if (!facts.widths.empty() && facts.widths.back() != num_rows)
@@ -184,7 +184,7 @@ WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesyst
     }
     std::vector<pmm::Heads> heads; // [layers]; empty without attention
     for (auto layer = 0;; ++layer) {
-      // All weights of relations lie one below the other; that of the vertex itself has a layer's widths.
+      // The weights of all relations are stored one below the other. The weight of the vertex itself shows the layer's widths.
       auto const has_roots = has_relations && facts.num_roots > 0; // one below the other
       auto const name = fmt::format("layer{}.{}", layer,
                                     has_roots       ? "roots"
@@ -224,7 +224,7 @@ WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesyst
       facts.aggregator = parse_aggregator(file.read_text("/", "aggregator"));
     facts.has_bias = file.contains(array_of("layer0.bias")) || file.contains(array_of("layer0.biases"));
     facts.has_features = file.contains(array_of("features"));
-    // A single layer that makes the logits has no scale, whatever its norm.
+    // A layer that outputs the logits has no scale, even if the network has a norm. So the file of a single layer must record the norm.
     facts.norm = file.contains_attribute("/", "norm")           ? parse_norm(file.read_text("/", "norm"))
                  : file.contains(array_of("layer0.norm_mean"))  ? Norm::batch
                  : file.contains(array_of("layer0.norm_shift")) ? Norm::layer

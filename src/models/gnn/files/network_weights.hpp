@@ -27,7 +27,7 @@ namespace orthant::models {
 
 /// Architecture of the network in a weights file.
 struct WeightsFacts {
-  /// If the file does not record it: sage with self weights, gin with epsilon, gat or gatv2 with attention.
+  /// If the file does not record the model, it is deduced from the arrays: sage has self weights, gin epsilon, gat and gatv2 attention.
   Model model = Model::gcn;
   Aggregator aggregator = Aggregator::mean;
   std::int64_t num_propagations = 10;               // SGC and APPNP
@@ -64,8 +64,8 @@ struct WeightsFacts {
 /// Number of the last layer or head. Propagations count as layers.
 [[nodiscard]] std::int64_t last_layer_of(WeightsFacts const& facts);
 
-/// Pattern for --init-skip that matches the weights whose shape depends on the number of classes: "head.*" or "layer2.*";
-/// nullopt if all weights match.
+/// Pattern for --init-skip that matches the weights whose shape depends on the number of classes, such as "head.*" or "layer2.*"; nullopt
+/// if no weight or every weight depends on it.
 [[nodiscard]] std::optional<std::string> weights_of_classes(WeightsFacts const& facts);
 
 /// The model that a file records, or nullopt. Throws UserError if it is of a language model or of a convolution that this program does not

@@ -16,7 +16,7 @@ using runtime::Range;
 
 namespace {
 
-/// The share of rank `part` in the ids.
+/// The part of the ids that rank `part` of `num_parts` ranks has.
 Range share_of(Range ids, int num_parts, int part) {
   auto const share = runtime::balanced_range(ids.size(), num_parts, part);
   return {ids.begin + share.begin, ids.begin + share.end};

@@ -28,7 +28,7 @@ using runtime::throw_user;
 
 using Shape = std::vector<std::int64_t>;
 
-/// Parts of a layer by PyTorch Geometric's names, and by ours with one root and with several.
+/// Names of a layer's parameters: in PyTorch Geometric, and in weights files with one root and with several.
 struct PartNames {
   std::string_view torch, ours, ours_of_several;
 };
@@ -121,7 +121,7 @@ class ImportedLayers {
   }
 
   [[nodiscard]] std::vector<Layer> const& all() const { return layers_; }
-  /// Null if there is none.
+  /// Tensor of the trained features; null if the file has none.
   [[nodiscard]] Tensor const* table() const { return table_; }
   [[nodiscard]] std::int64_t num_bases() const { return most(&Layer::num_bases); }
   [[nodiscard]] std::int64_t num_blocks() const { return most(&Layer::num_blocks); }

@@ -27,7 +27,7 @@ using runtime::throw_user;
 
 using Name = std::pair<std::string_view, std::string_view>;
 
-/// Names of parameters of some convolutions, and of all, with * for the layer. Our head is the second part of GIN's last perceptron.
+/// Names of parameters, with * for the number of the layer. The head is the second linear layer of GIN's last perceptron.
 constexpr std::array<Name, 2> names_of_gcn{
     {{"layer*.weight", "convs.*.lin.weight"}, {"layer*.bias", "convs.*.bias"}}};
 constexpr std::array<Name, 3> names_of_sage{{{"layer*.weight", "convs.*.lin_l.weight"},
@@ -54,7 +54,7 @@ constexpr std::array<Name, 4> names_of_batch_norm{{{"layer*.norm", "norms.*.modu
                                                    {"layer*.norm_mean", "norms.*.module.running_mean"},
                                                    {"layer*.norm_variance", "norms.*.module.running_var"}}};
 
-/// Properties in a weights file that the tensors do not show.
+/// Properties of a weights file that cannot be deduced from the tensors, so the metadata hold them.
 constexpr std::array models_with_names{Model::gcn, Model::sage, Model::graphconv, Model::gin};
 constexpr std::array unseen_parts{"aggregator",    "activation", "residual",       "feature_norm",
                                   "normalization", "self_loops", "dense_libraries"};
@@ -231,7 +231,7 @@ class ImportedShapes {
 
  private:
   void require_one_network() {
-    auto width = std::int64_t{0}; // input width of the next part; 0: any
+    auto width = std::int64_t{0}; // required input width of the next part; 0: any
     auto num_found = std::size_t{0};
     auto const has_bias = contains("layer0.bias");
     auto const follow = [&](std::string const& part) {

@@ -16,7 +16,7 @@ bool moves_any(NetworkPlan const& plan) {
     if (plan.jump_source(k) != plan.jump_target()) return true;
   return false;
 }
-/// Whether numbers are kept where the head needs them, besides their sum or maximum; and where they come from.
+/// Two questions about memory: whether moved numbers need an array besides their sum or maximum, and whether their source needs one.
 bool needs_moved(NetworkPlan const& plan) {
   return plan.jump->kind == JumpKind::max || moves_any(plan);
 }
@@ -78,7 +78,8 @@ Jump<T>::Jump(pmm::ProcessGrid const& grid, NetworkPlan const& plan, std::vector
   std::int64_t num_source = 0;
   for (std::size_t k = 0; k < layers().size(); ++k)
     num_source = std::max(num_source, pmm::block_of(grid, plan.jump_source(k)).num_padded);
-  if (needs_source(plan)) static_cast<void>(memory.source.reserve(num_source)); // all sources lie in it
+  if (needs_source(plan))
+    static_cast<void>(memory.source.reserve(num_source)); // memory of every layer's source
   for (std::size_t k = 0; k < layers().size(); ++k) {
     Source source{std::move(paths[k]), {}, {}};
     if (needs_source(plan)) source.source = lent(plan.jump_source(k), memory.source);

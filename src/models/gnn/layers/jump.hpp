@@ -1,8 +1,9 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Jumping knowledge: the head reads the results F_1 .. F_L of all hidden layers. R_l moves rows and columns from where F_l, or its product
-// with a weight, lies to where the head needs it (self_term.hpp): a relayout in the schedule `pmm3d`, the identity in rows.
+// Jumping knowledge: the head reads the results F_1 .. F_L of all hidden layers. R_l moves rows and columns from the placement of F_l, or
+// of its product with a weight, to the placement that the head needs (self_term.hpp): a relayout in the schedule `pmm3d`, the identity in
+// rows.
 //
 //   cat    logits = F_L W_out + b + sum_l R_l (F_l W_l), l < L: the product of the concatenation and a weight, a block of rows per layer
 //   mean   logits = M W_out + b     M = (R_1 F_1 + .. + F_L) / L
@@ -29,7 +30,7 @@ struct JumpMemory {
   GrowingVector<T> joined{"orthant::models::jump"};            // M, or the sum of R_l (F_l W_l)
   GrowingVector<T> gradient{"orthant::models::jump_gradient"}; // dM or dlogits
   GrowingVector<T> moved{"orthant::models::jump_moved"};       // R_l V_l, and shares of dM
-  GrowingVector<T> source{"orthant::models::jump_source"};     // V_l, and the gradient where it lies
+  GrowingVector<T> source{"orthant::models::jump_source"}; // V_l, and its gradient with the same placement
   GrowingVector<std::uint16_t> winners{"orthant::models::jump_winners"}; // max: index of the layer
 };
 
@@ -42,13 +43,14 @@ void plan_jump_buffers(NetworkScratchPlan& scratch, pmm::StepPlan const& step, N
 template<class T>
 class Jump {
  public:
-  /// On one graph or batch, in borrowed memory, which must outlive it. `paths`: [layers of the jump]. Not collective.
+  /// For one graph or batch. The memory is borrowed and must outlive this object. `paths`: [layers of the jump]. Not collective.
   Jump(pmm::ProcessGrid const& grid, NetworkPlan const& plan, std::vector<ResidualPath<T>> paths,
        NetworkParameters<T> const& parameters, NetworkScratch<T>& scratch, JumpMemory<T>& memory);
 
-  /// Takes the result of layer l, if it is one of the layers before the last. Collective over the group. Enqueues on exec.
+  /// Adds the result of layer l to the head's input; no-op for the last layer, which head_input() takes. Collective over the group.
+  /// Enqueues on exec.
   void take(runtime::DefaultExec const& exec, std::size_t l, pmm::DistMatrix<T> const& result);
-  /// The input of the head, from the result of the last layer. Call it after all take().
+  /// The input of the head, from the result of the last layer. Call it after take() of all layers.
   pmm::DistMatrix<T> const& head_input(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& last);
   /// The same matrix in the backward pass.
   [[nodiscard]] pmm::DistMatrix<T> const& head_input(pmm::DistMatrix<T> const& last) const {
@@ -78,7 +80,7 @@ class Jump {
   struct Source {
     ResidualPath<T> path;
     std::optional<Map> map;
-    pmm::DistMatrix<T> source; // V_l or F_l where it lies, for V_l and its gradient
+    pmm::DistMatrix<T> source; // V_l or F_l with its own placement; also its gradient
   };
 
   [[nodiscard]] bool concatenates() const { return plan_.kind == JumpKind::cat; }
@@ -87,7 +89,7 @@ class Jump {
 
   JumpPlan plan_;
   std::vector<Source> sources_;                  // [layers()]
-  pmm::DistMatrix<T> joined_, gradient_, moved_; // where the head needs them
+  pmm::DistMatrix<T> joined_, gradient_, moved_; // with the placement of the head's input
   runtime::Vector<std::uint16_t> winners_;
 };
 

@@ -6,10 +6,10 @@
 //
 //   N = norm(Z)      D = dropout(f(N))      F' = D + F
 //
-// Without norm and residual and with f = ReLU, F' overwrites Z; if outputs share memory, a bit per element records which elements
-// passed. With a norm or another f, Z is kept for the backward pass; with a residual only, D is kept. Norms in passes of their own recompute
-// N in the memory of F', which is not read again. RMSNorm with f = ReLU is one pass, which also adds F. In the backward pass dZ overwrites
-// dF'. A residual in place (residual.hpp) is an exception: dF' is kept until dF is added to it, and dZ has its own memory.
+// Without norm and residual and with f = ReLU, F' overwrites Z; if outputs share memory, a bit per element records which elements are
+// positive. With a norm or another f, Z is kept for the backward pass; with a residual only, D is kept. Norms in passes of their own
+// recompute N in the memory of F', which is not read again. RMSNorm with f = ReLU is one pass, which also adds F. In the backward pass dZ
+// overwrites dF'. A residual in place (residual.hpp) is an exception: dF' is kept until dF is added to it, and dZ has its own memory.
 
 #include "models/gnn/layers/network_layer.hpp"
 #include "models/gnn/layers/residual.hpp"
@@ -26,13 +26,13 @@ struct NetworkActivationMemory {
   GrowingVector<T> output{"orthant::models::activated"};                        // F'
   GrowingVector<runtime::SumOf<T>> inverse_rms{"orthant::models::inverse_rms"}; // of RmsNormState
   GrowingVector<std::uint32_t> passed{"orthant::models::passed"};
-  std::unique_ptr<HiddenNormMemory<runtime::SumOf<T>>> own_norm; // few networks have it
+  std::unique_ptr<HiddenNormMemory<runtime::SumOf<T>>> own_norm; // by pointer, because few networks have it
 };
 
 /// Adds the scratch of a layer's activation to `scratch`.
 void plan_activation_scratch(NetworkScratchPlan& scratch, pmm::StepPlan const& step,
                              NetworkLayerPlan const& layer, ActivationParts const& parts);
-/// Lists the memory of an activation of `z`. The result lies in the memory of a residual that it adds. `format`: of activations.
+/// Lists the memory of an activation of `z`. If a residual is added, the result overwrites it. `format`: of activations.
 void plan_activation_arrays(pmm::StepPlan& step, pmm::Placement const& z, bool adds_residual,
                             ActivationParts const& parts, runtime::Wire format);
 
@@ -49,8 +49,8 @@ class NetworkActivation {
  public:
   using Sum = runtime::SumOf<T>;
 
-  /// Activation of the matrices of `site`, with which it shares memory. Made anew for each graph or batch. `scratch` must have
-  /// its full size; `parameters` and `residual`, which is null if the activation adds none, must outlive this object. Not collective.
+  /// Activation of the matrices of `site`, with which it shares memory. A new one is made for each graph or batch. `scratch` must have its
+  /// full size; `parameters` and `residual`, which is null if the activation adds none, must outlive this object. Not collective.
   NetworkActivation(ActivationSite<T> site, ActivationParts const& parts,
                     NetworkLayerParameters<Sum> const& parameters, BlockKeys keys,
                     Residual<T> const* residual, NetworkScratch<T>& scratch,
@@ -72,7 +72,7 @@ class NetworkActivation {
  private:
   [[nodiscard]] runtime::PassLedger& passes() const { return z_.grid().passes(); }
   [[nodiscard]] bool is_relu() const { return parts_.activation == Activation::relu; }
-  /// Whether dF' is copied to where kernels overwrite it.
+  /// Whether kernels overwrite a copy of dF', because the residual still needs dF'.
   [[nodiscard]] bool copies_gradient() const { return residual_ != nullptr && residual_->is_in_place(); }
   void make_norm(NetworkScratch<T>& scratch, NetworkActivationMemory<T>& memory);
   /// D := dropout(f(norm(Z))) in several passes.
@@ -88,7 +88,8 @@ class NetworkActivation {
   runtime::Vector<std::uint32_t> passed_; // bits that replace F' if its memory is shared
   Boxed<HiddenNorm<T>> own_norm_;
   runtime::Vector<Sum> row_sums_;
-  std::shared_ptr<pmm::Workspace<Sum>> workspace_; // the layer's; used by one at a time
+  std::shared_ptr<pmm::Workspace<Sum>>
+      workspace_; // shared with the layer, which does not run at the same time
 };
 
 extern template class NetworkActivation<float>;

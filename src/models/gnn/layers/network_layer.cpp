@@ -31,7 +31,7 @@ bool copies_gradient(NetworkLayerPlan const& plan, bool needs_input_gradient) {
 /// True if the aggregation, forward and backward, reads only copies of its operand that messages made.
 bool has_middle_in_place(pmm::GridShape const& shape, NetworkLayerPlan const& plan) {
   auto const& owners = plan.owners.value();
-  if (owners.kept) return false; // U has other rows than Q
+  if (owners.kept) return false; // U may have more rows than Q
   auto const& [a, b, c] = owners.roles;
   auto const gathers_back = shape.size(owners.backward == pmm::Flow::forward ? c : a) > 1;
   return shape.size(b) > 1 || (shape.size(c) > 1 && gathers_back);
@@ -54,7 +54,7 @@ pmm::LentMemory room_in(pmm::DistMatrix<T> const& operand, NetworkLayerPlan cons
 
 } // namespace
 
-// The memory of a shared output is free while a later layer multiplies the gathered copy of it.
+// If outputs share memory, that of the input is free while this layer multiplies the gathered copy.
 bool lends_operand(pmm::GridShape const& shape, NetworkLayerPlan const& layer, bool shares_outputs) {
   return shares_outputs && layer.index > 0 && layer.aggregates_first && has_middle_in_place(shape, layer);
 }
@@ -239,7 +239,7 @@ void NetworkLayer<T>::forward(runtime::DefaultExec const& exec, Features const& 
     return finish_forward(exec);
   }
   if (plan_.aggregates_first) {
-    // H[c,b] := sum_a A^[c,a] F[a,b]; for a propagation this is Q
+    // H[c,b] := sum_a A^[c,a] F[a,b]. The H of a propagation is its Q.
     if constexpr (std::is_same_v<Features, pmm::DistMatrix<T>>) {
       auto const room = room_in(features, plan_, options_);
       aggregation_->forward(exec, features, plan_.keeps_aggregate() ? middle_ : output_);

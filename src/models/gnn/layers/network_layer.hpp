@@ -15,7 +15,7 @@
 //
 // With relations, a layer is Q = sum_r A_r F W_r + F W' + 1 b^T (relation_aggregation.hpp).
 //
-// A share of H0 may be added to the aggregate (teleport.hpp), and W may stand for a map near the identity
+// A share of H0 may be added to the aggregate (teleport.hpp), and W may be replaced by a combination of W and the identity
 // (models/layers/propagation_terms.hpp).
 //
 // F, H, U, Q and their gradients have elements of type T. If T has 16 bits, products read a copy of W that is rounded in each forward
@@ -54,7 +54,7 @@ struct NetworkLayerOptions {
 
 struct NetworkScratchPlan;
 
-/// Memory that all layers share, as long as the largest layer needs.
+/// Memory that all layers share. Its size is that of the layer that needs most.
 ///
 ///   gradient            the gradient from the layer above, then dQ, then dF
 ///   middle              U, dU or dH
@@ -93,12 +93,12 @@ struct NetworkLayerMemory {
   GrowingVector<runtime::SumOf<T>> logits{"orthant::models::output"}; // if logits are not of type T
   GrowingVector<T> weight{"orthant::models::operand_weight"};         // if the operand is rounded or mapped
   MaximumPlaces maximum{"orthant::models::maximum_places"};
-  OwnMemory<runtime::SumOf<T>> own;                                  // few models have it
-  std::unique_ptr<EdgeAttentionMemory<runtime::SumOf<T>>> attention; // few models have it
+  OwnMemory<runtime::SumOf<T>> own;                                  // by pointer, because few models have it
+  std::unique_ptr<EdgeAttentionMemory<runtime::SumOf<T>>> attention; // by pointer, because few models have it
   std::unique_ptr<RelationLayerMemory<runtime::SumOf<T>>> relations;
 };
 
-/// A weight as products read it: the parameter itself, a copy rounded to T in each forward pass, or its identity map.
+/// A weight as products read it: the parameter itself, a copy that each forward pass rounds to T, or (1 - beta) I + beta W.
 template<class T>
 class OperandWeight {
  public:
@@ -133,7 +133,7 @@ struct NetworkScratchPlan {
   pmm::WorkspacePlan workspace;
   pmm::WorkspacePlan overlapped;
 
-  /// Takes a layer into account.
+  /// Raises the sizes to what this layer needs.
   void add(pmm::StepPlan const& step, NetworkLayerPlan const& layer, NetworkLayerOptions const& options);
   /// Lists the arrays. `format`: of activations.
   void list(pmm::StepPlan& step, runtime::Wire format) const;
@@ -147,7 +147,7 @@ struct NetworkScratchPlan {
 void plan_layer_arrays(pmm::StepPlan& step, NetworkLayerPlan const& layer,
                        NetworkLayerOptions const& options);
 
-/// Memory of Q, dQ, dF, and dH or dU of a layer, with enough capacity. gnn/plan/network_settings.hpp says when outputs share memory.
+/// Memory that a layer borrows for Q, dQ, dF, and dH or dU. gnn/plan/network_settings.hpp says when outputs share memory.
 template<class T>
 struct NetworkLayerPlaces {
   GrowingVector<T>& output; // unless the output is logits of type Sum
@@ -156,8 +156,8 @@ struct NetworkLayerPlaces {
   GrowingVector<T>& middle_gradient;
 };
 
-/// The graph of a layer. `column_ids`: for a maximum in the schedule `pmm3d`. `self_path`: for a self weight.
-/// `teleport`: for a layer with a site.
+/// What a layer needs of the graph. `column_ids`: for a maximum in the schedule `pmm3d`. `self_path`: for a self weight. `teleport`: for a
+/// layer that adds H0.
 template<class T>
 struct NetworkLayerGraph {
   Adjacency<T> adjacency;
@@ -172,8 +172,8 @@ class NetworkLayer {
  public:
   using Sum = runtime::SumOf<T>;
 
-  /// A layer on one graph or batch, in borrowed memory, which must outlive it. Made anew for each batch at the cost of a few small objects.
-  /// `scratch` must have its full size; layers share it.
+  /// A layer on one graph or batch, in borrowed memory, which must outlive it. A new one is made for each batch, which costs a few small
+  /// objects. `scratch` must have its full size; layers share it.
   NetworkLayer(pmm::ProcessGrid const& grid, NetworkLayerPlan const& plan, NetworkLayerGraph<Sum> graph,
                NetworkLayerParameters<Sum> parameters, NetworkLayerOptions const& options,
                NetworkScratch<T>& scratch, NetworkLayerMemory<T>& memory,
@@ -186,7 +186,7 @@ class NetworkLayer {
   /// Computes Q, before activation: output(), or logits(). `Features`: DistMatrix or, in layer 0, DistSparse.
   template<class Features>
   void forward(runtime::DefaultExec const& exec, Features const& features);
-  /// The same with the H = A^ F of an earlier forward(), which must still be valid. The layer must aggregate first.
+  /// Like forward(), with H = A^ F of an earlier forward(), which must still be valid. The layer must aggregate first.
   void forward_from_middle(runtime::DefaultExec const& exec);
 
   /// Computes dW, db and, if needed, dF from dQ = output_gradient(). Returns dF, in the memory of NetworkLayerPlaces::input_gradient.
@@ -234,7 +234,8 @@ class NetworkLayer {
   std::unique_ptr<Aggregation<T>> aggregation_;       // null: a dense layer, or one with relations
   std::unique_ptr<RelationAggregation<T>> relations_; // null: none
   std::optional<pmm::Product<T>> transform_;          // nullopt for propagations, and if to_logits_ is set
-  std::unique_ptr<pmm::Product<T, Sum>> to_logits_;   // H W, from 16-bit operands; few layers have it
+  std::unique_ptr<pmm::Product<T, Sum>>
+      to_logits_; // H W, from 16-bit operands; by pointer, because few layers have it
   std::optional<pmm::Product<T, Sum>> weight_back_;
   std::optional<pmm::Product<T>> transform_back_;
   std::unique_ptr<SelfTerm<T>> self_; // null: none

@@ -23,7 +23,7 @@ class NetworkLinear {
  public:
   using Sum = runtime::SumOf<T>;
 
-  /// A layer on one graph or batch, in borrowed memory, which must outlive it. Made anew for each batch. `output`: memory of C.
+  /// A layer on one graph or batch, in borrowed memory, which must outlive it. A new one is made for each batch. `output`: memory of C.
   /// `weight`: memory of a rounded W. Not collective.
   NetworkLinear(pmm::ProcessGrid const& grid, LinearPlan const& plan, NetworkLayerParameters<Sum> parameters,
                 NetworkLayerOptions const& options, NetworkScratch<T> const& scratch,

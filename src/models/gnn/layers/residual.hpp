@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Residual around a hidden layer: its result is D + R F, or D + R (F W_r) if a map W_r is trained, where F is the layer's input and D what
-// the layer computes from it. R moves rows from where F lies to where D lies (self_term.hpp): a relayout in the schedule `pmm3d`, the
+// the layer computes from it. R moves rows from the placement of F to that of D (self_term.hpp): a relayout in the schedule `pmm3d`, the
 // identity in rows, or a selection of the kept rows.
 //
 //   V = F W_r     F' = D + R V     dV = R^T dF'     dW_r = F^T dV     dF += dV W_r^T
 //
-// Without a map, V is F, and dV is added to dF. If F and D have the same place and there is no map, nothing is moved: F is added from its
-// own memory, and dF is added to dF' in the memory of dF' (has_residual_in_place()).
+// Without a map, V is F, and dV is added to dF. If F and D have the same placement and there is no map, nothing is moved: F is added from
+// its own memory, and dF is added to dF' in the memory of dF' (has_residual_in_place()).
 //
 // Source: He et al. (arXiv 1512.03385), equations 1 and 2.
 
@@ -61,8 +61,8 @@ class Residual {
   [[nodiscard]] pmm::DistMatrix<T> const& gradient() const { return gradient_; }
   /// Keeps dV before the layer changes dF'; no-op if is_in_place(). Collective over the group.
   void start_backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& gradient) const;
-  /// Computes dW_r, and adds the residual's part of dF to `input_gradient`, which the layer has written. Returns the sum, where the layer
-  /// below reads it. Collective over the group.
+  /// Computes dW_r, and adds the residual's part of dF to `input_gradient`, which the layer has written. Returns the sum, in the memory in
+  /// which the layer below reads it. Collective over the group.
   template<class Features>
   pmm::DistMatrix<T> const& finish_backward(runtime::DefaultExec const& exec, Features const& features,
                                             pmm::DistMatrix<T> const& input_gradient);
@@ -83,7 +83,7 @@ class Residual {
   pmm::DistMatrix<T> mapped_;   // V, if it is moved
   pmm::DistMatrix<T> addend_;   // R V
   pmm::DistMatrix<T> output_;   // F'
-  pmm::DistMatrix<T> gradient_; // dV; dF' if it has the same place as dF
+  pmm::DistMatrix<T> gradient_; // dV; dF' if it has the placement of dF
 };
 
 extern template class Residual<float>;

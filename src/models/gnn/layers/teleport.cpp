@@ -46,7 +46,7 @@ class TeleportAggregation final : public Aggregation<T> {
   std::unique_ptr<Aggregation<T>> of_neighbours_;
   std::shared_ptr<Teleport<T>> teleport_;
   std::size_t site_;
-  bool is_split_ = false; // for the next backward()
+  bool is_split_ = false; // split() has already run for the next backward()
 };
 
 } // namespace

@@ -1,10 +1,10 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// H0, which every aggregating layer adds to its result (equations: models/layers/propagation_terms.hpp). In the schedule `pmm3d`
-// results lie at several placements, the sites of TeleportPlan. H0 is sent to each site once per pass, and the gradients, summed
-// per site, are sent back once. In the schedule `rows` the only site is where H0 lies, unless layers keep fewer rows than H0: then
-// each number of rows is a site, to which rows of H0 are selected.
+// H0, which every aggregating layer adds to its result (equations: models/layers/propagation_terms.hpp). In the schedule `pmm3d` results
+// have several placements, which are the sites of TeleportPlan. H0 is sent to each site once per pass, and the gradients, summed per site,
+// are sent back once. In the schedule `rows` the only site is the placement of H0 itself, unless layers keep fewer rows than H0: then there
+// is a site for each number of rows, with a selection of the rows of H0.
 
 #include "models/gnn/aggregation/aggregation.hpp"
 #include "models/gnn/aggregation/self_term.hpp"
@@ -20,7 +20,7 @@ namespace orthant::models {
 
 using runtime::GrowingVector;
 
-/// Memory per site: H0 at the site, if it lies elsewhere, and its gradient. Also memory for the input of the first
+/// Memory per site: H0 at the site, if the site differs from the placement of H0, and its gradient. Also memory for the input of the first
 /// layer if dropout applies to it.
 template<class T>
 struct TeleportMemory {
@@ -66,7 +66,7 @@ class Teleport {
   pmm::DistMatrix<T> input_, dropped_;
   std::vector<pmm::DistMatrix<T>> brought_;   // [sites]
   std::vector<pmm::DistMatrix<T>> gradients_; // [sites]
-  std::vector<bool> has_gradient_;            // [sites] reached in this backward pass
+  std::vector<bool> has_gradient_;            // [sites] whether this backward pass has reached the site
   pmm::DistMatrix<T> returned_;
 };
 

@@ -39,7 +39,7 @@ LinkDecoder<T>::LinkDecoder(pmm::ProcessGrid const& grid, LinkPlan const& plan, 
       parameters_(std::move(parameters)),
       layer_{parameters_.hidden.bias, parameters_.output.weight, parameters_.output.bias} {
   pmm::BlockRowsSteps const steps(grid.shape(), grid.coordinates(), plan.of(pmm::BlockSide::rows));
-  first_column_ = steps.first_head; // a head has one column here
+  first_column_ = steps.first_head; // the plan's heads are single columns here
   width_ = steps.part.columns();
   ORTHANT_REQUIRE(
       parameters_.hidden_width() == hidden_width_ &&

@@ -15,9 +15,9 @@
 //   dW_1[b,:] := sum_e G_e[b]^T dZ_e                                                  over all blocks
 //   dG_e[b] := W_1[b,:] dZ_e     dH_u += dG_e * H_v       dH_v += dG_e * H_u
 //
-// Ranks along b have the columns of H and the rows of W_1 in their part, and all of Z. Parameters lie in the network's array of all
-// parameters, which also sums gradients over blocks. s_e depends only on z_e, so one piece of the links is scored and
-// differentiated before the next one: no array is as long as the list of links, and nothing is sent twice.
+// A rank along b has its part of the columns of H and of the rows of W_1, and the whole of Z. Parameters are stored in the network's array
+// of all parameters, which also sums gradients over blocks. s_e depends only on z_e, so the links are processed in pieces, each of which is
+// scored and differentiated before the next one. Therefore no array is as long as the list of links, and nothing is sent twice.
 
 #include "models/gnn/links/link_step.hpp"
 #include "pmm/gemm/local_gemm.hpp"
@@ -68,7 +68,7 @@ class LinkDecoder {
     bool is_positive;
     double weight;
   };
-  /// Does what score() does, and adds to the gradients of the parameters, to dx and to dy. Collective over b. Enqueues on exec.
+  /// Computes the scores like score(), and adds to the gradients of the parameters, to dx and to dy. Collective over b. Enqueues on exec.
   void score_and_differentiate(runtime::DefaultExec const& exec, Labelled const& links,
                                runtime::Vector<T> const& x, runtime::Vector<T> const& y,
                                runtime::Vector<T> const& scores, runtime::Vector<T> const& dx,

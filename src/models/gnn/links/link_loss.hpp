@@ -52,7 +52,7 @@ class LinkLoss final : public Objective<T> {
   LinkLoss(pmm::ProcessGrid const& grid, graph::GraphStore const& store, pmm::Roles const& roles,
            pmm::Placement const& outputs, std::uint64_t seed);
 
-  /// Uses this perceptron for all scores, instead of dot products. Call it before anything is scored. Not collective.
+  /// Uses this perceptron for all scores, instead of dot products. Call it before the first score is computed. Not collective.
   void use_decoder(DecoderParameters<T> parameters);
 
   /// Draws the negatives of an epoch; call it before the epoch's loss. Work that uses the last negatives must be complete. Not collective.

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Link prediction from a network's outputs H on one rank, listed without arrays. Each row has one owner (schedule `rows`). With the
-// blocks of A (pmm/aggregate/cells.hpp), where ranks along b have parts of the columns of H:
+// The operations of link prediction on one rank, from a network's outputs H. They are listed without allocating arrays. The schedule is
+// `rows`, so each row has one owner; links belong to the blocks of A (pmm/aggregate/cells.hpp), and ranks along b divide the columns of H:
 //
 //   X_c := rows(H)      Y_a := columns(H)                  exchange over b, gather over a and over c       (pmm/edges/edge_block.hpp)
 //   z_e := sum_b <X_i, Y_j>                                for the links e = (i, j) of the block
@@ -45,13 +45,14 @@ struct LinkLists {
 [[nodiscard]] LinkLists training_links(graph::CsrBlock const& block, std::span<std::int64_t const> row_ids,
                                        std::span<std::int64_t const> column_ids);
 
-/// The store's links of this part and kind with both ends in these ranges. Reads all of them, in pieces. Not collective. Throws
+/// The store's links of this part and kind with both ends in these ranges. Reads the links of all ranges, in pieces. Not collective. Throws
 /// UserError if the store cannot be read.
 [[nodiscard]] LinkLists held_out_links(graph::GraphStore const& store, graph::Split part,
                                        graph::LinkKind kind, graph::Ranges const& rows,
                                        graph::Ranges const& columns);
 
-/// Original ids of these positions of order p1, range after range. Not collective. Throws UserError if the store cannot be read.
+/// Original ids of the vertices at these positions of order p1, one range after the other. Not collective. Throws UserError if the store
+/// cannot be read.
 [[nodiscard]] std::vector<std::int64_t> ids_of(graph::GraphStore const& store, graph::Ranges const& ranges);
 
 // Negatives of an epoch, drawn without communication. There is one per edge. Negative k is the pair (u, w):
@@ -61,7 +62,7 @@ struct LinkLists {
 //
 // Both are keyed by (seed, epoch) and use original ids, so they do not depend on the grid or the order of the vertices. For each
 // row u, a block computes by the inverse of pi which k belong to u, and keeps those whose w is one of its columns. A pair that is
-// an edge of A does not count; the block of such a pair also has this entry of A, so it can tell.
+// an edge of A does not count; the block of such a pair also has the entry of A, so no message is needed to detect it.
 
 class NegativeLinks {
  public:
@@ -147,8 +148,8 @@ void plan_link_scores(pmm::StepPlan& step, LinkPlan const& plan, LinkCounts cons
 void plan_link_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, LinkPlan const& plan,
                       LinkCounts const& counts);
 
-// Perceptron that scores links on one rank, listed without arrays (equations: link_decoder.hpp). The links of a list
-// are processed in pieces.
+// The operations of the perceptron that scores links, on one rank (equations: link_decoder.hpp). The links of a list are processed in
+// pieces.
 
 /// Number of links per piece, except the last one: as many as the block has rows and columns, so that a piece's arrays are not
 /// larger than the rows of H; at most the number of edges, but at least 4,096.

@@ -40,9 +40,8 @@ struct VertexOrders {
 /// all: the full graph, whose relayouts call a collective even if no row moves. sampled: no row, no call.
 enum class RelayoutRows : std::uint8_t { all, sampled };
 
-/// Counts the rows that the rank at `coordinates` moves for residuals, rows of the vertex itself and H0, if only `orders` has
-/// vertices. `plan` is the plan of the whole graph. The counts are exact; the numbers of runs are estimates. Cost: O(vertices
-/// of the rank) per relayout.
+/// Counts the rows that the rank at `coordinates` moves for residuals, self terms and H0, if only the vertices in `orders` exist. `plan` is
+/// the plan of the whole graph. The counts are exact; the numbers of runs are estimates. Cost: O(vertices of the rank) per relayout.
 void set_counted_relayouts(NetworkEpochTraits& traits, pmm::GridShape const& shape,
                            pmm::Coordinates const& coordinates, NetworkPlan const& plan,
                            VertexOrders const& orders, RelayoutRows rows);

@@ -32,7 +32,7 @@ namespace orthant::models {
 template<class T>
 class GraphNetwork final : public Network<T> {
  public:
-  /// A network without operands: call rebind() before all else. `grid` must outlive it. Not collective.
+  /// A network without operands: call rebind() before any other function. `grid` must outlive it. Not collective.
   GraphNetwork(pmm::ProcessGrid const& grid, NetworkSettings const& settings,
                std::shared_ptr<NetworkParameters<T>> parameters);
 
@@ -41,10 +41,11 @@ class GraphNetwork final : public Network<T> {
   GraphNetwork(pmm::ProcessGrid const& grid, graph::GraphStore const& store, NetworkSettings const& settings);
 
   /// Sets the graph or batch for all further passes. The memory of activations only grows, so a batch that is not larger than the
-  /// earlier ones allocates no array. The weights of the operands' plan must lie as the parameters do; otherwise throws Error. Not
-  /// collective. Must not be called between forward() and backward().
+  /// earlier ones allocates no array. The weights in the operands' plan must have the placements of the parameters; otherwise throws Error.
+  /// Not collective. Must not be called between forward() and backward().
   void rebind(NetworkOperands<T> operands) { passes_->rebind(std::move(operands)); }
-  /// Frees the layers and their communication plans before those of the next operands are made. Afterwards only rebind() may be called.
+  /// Frees the layers and their communication plans, so that they do not exist together with those of the next operands. Afterwards only
+  /// rebind() may be called.
   void unbind() { passes_->unbind(); }
 
   pmm::DistMatrix<T> const& forward(runtime::DefaultExec const& exec, Pass pass, std::uint64_t step,

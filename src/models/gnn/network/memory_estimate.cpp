@@ -32,9 +32,9 @@ constexpr std::int64_t piece_bytes_of_rank = std::int64_t{2} << 20;
 ///   all_reduce        1/P of the message (a ring); within a node one piece (measured on 2 ranks)
 ///   reduce_scatter    (1 + 2/P) of the message
 ///
-/// Never more than one at a time. Large messages also pass through fragments, shared with at most two neighbors per axis. An
-/// all_reduce over data, experts or several axes copies its message (Rabenseifner's algorithm in Open MPI 4.1); this is an upper bound,
-/// because within a node it is also split. `adds_by_pairs`: axes whose blocking reduce_scatters, of aggregations, do not use MPI's
+/// Only one of them exists at a time. Large messages also pass through fragments, shared with at most two neighbors per axis. An all_reduce
+/// over data, experts or several axes copies its message (Rabenseifner's algorithm in Open MPI 4.1); this is an upper bound, because within
+/// a node it is also split. `adds_by_pairs`: axes whose blocking reduce_scatters, of aggregations, do not use MPI's
 /// (runtime/backends/mpi_backend.cpp).
 struct Messages {
   std::int64_t copied = 0;
@@ -143,7 +143,7 @@ void plan_targets_and_parameters(pmm::StepPlan& step, graph::StoreFacts const& f
   plan_parameter_arrays(step, parameters_of(plan, settings));
 }
 
-/// A sampled block has its transpose, even in the schedule `rows`, where a symmetric whole block has none.
+/// A sampled block is always stored with its transpose. In the schedule `rows` a symmetric block of the whole graph is not.
 graph::StoreFacts with_transposes(graph::StoreFacts facts, NetworkPlan const& plan) {
   if (plan.layers.front().owners) facts.is_symmetric = false;
   return facts;
@@ -160,7 +160,7 @@ std::int64_t bytes_of_blocks(pmm::StepPlan const& step, graph::StoreFacts const&
                              BatchSizes const& batches) {
   auto blocks = list_beside(step);
   if (plan.layers.front().owners) {
-    auto aggregates = plan;         // layers that read edges have no transposes, but their blocks have
+    auto aggregates = plan; // layers that read edges use no transposes, but the sampler's blocks have them
     aggregates.drops_edges = false; // a batch has values
     for (auto& layer : aggregates.layers) {
       layer.attention.reset();
@@ -196,7 +196,7 @@ void plan_sampled_blocks(pmm::StepPlan& step, graph::StoreFacts const& facts, Ne
 }
 
 /// Lists the batches in host memory (gnn/batches/network_batches.hpp), except arrays that the network borrows, which are listed with
-/// its operands: the blocks from which lists of edges are made, and the batch that is made ahead.
+/// its operands: the blocks from which lists of edges are made, and the batch that is prefetched.
 void plan_host_batches(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
                        NetworkSettings const& settings, NetworkEpochTraits const& traits,
                        BatchSizes const& batches) {
@@ -288,7 +288,7 @@ std::int64_t product_library_bytes(pmm::StepPlan const& step) {
     if (product.is_sparse || !multiplies_with_onednn<T>(kind)) continue;
     auto const size = product.n * product.k;
     if (product.form == pmm::Form::right_grad || size > pmm::most_packed) {
-      has_sums = true; // dnnl_sgemm computes both kinds
+      has_sums = true; // dnnl_sgemm computes these products like sums
     } else {
       has_products = true;
       most_packed = std::max(most_packed, size);
@@ -369,7 +369,8 @@ MemoryEstimate estimate_mini_batch_memory(pmm::ProcessGrid const& grid, graph::S
   pmm::StepPlan step(grid.shape(), grid.coordinates(), sizeof(T));
   auto const traits_on = [&](graph::StoreFacts const& counts, NetworkPlan const& its_plan) {
     auto traits = traits_of(counts, grid.shape(), grid.coordinates(), its_plan, settings);
-    traits.keeps_first_aggregate = false; // never for a batch; not in the first pass on the full graph
+    traits.keeps_first_aggregate =
+        false; // batches have no such aggregate, and the first pass on the full graph computes it
     return traits;
   };
   auto const of_batch = facts_of_batch(facts, batches.num_vertices);

@@ -21,7 +21,7 @@ struct MemoryEstimate {
   std::int64_t loading = 0;     // largest sum held before the first step, including what is read
   std::int64_t messages = 0;    // MPI's copies of messages in transit
   std::int64_t checkpoints = 0; // copies on the host
-  std::int64_t judging = 0;     // evaluation of areas under the ROC curve, on the host
+  std::int64_t judging = 0;     // arrays for areas under the ROC curve, on the host
   std::int64_t products = 0;    // memory of products from the first step on: libraries and copies of operands
   std::int64_t libraries = common_library_bytes;
 

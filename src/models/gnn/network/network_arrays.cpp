@@ -108,17 +108,17 @@ NetworkScratchPlan scratch_of(pmm::StepPlan const& step, NetworkPlan const& plan
     plan_residual_scratch(scratch, step, plan.layers[l], settings.formats());
     if (auto const& second = plan.layers[l].second) {
       plan_linear_buffers(scratch, step, *second, settings.formats());
-      // Both arrays hold every gradient of a perceptron in turn.
+      // The gradients of a perceptron alternate between both arrays, so both have the length of the larger.
       scratch.gradient = std::max({scratch.gradient, scratch.middle, step.block(second->output).num_padded});
       scratch.middle = scratch.gradient;
     }
   }
-  // The gradient of H0 that the teleport returns.
+  // Also holds the gradient of H0 that the teleport returns.
   if (plan.teleport) scratch.middle = std::max(scratch.middle, step.block(teleport_start(plan)).num_padded);
   plan_jump_buffers(scratch, step, plan);
   if (!plan.head) return scratch;
   plan_linear_buffers(scratch, step, *plan.head, settings.formats());
-  // The gradient of the logits, while the gradient of the head's input is written.
+  // Also holds the gradient of the logits while the gradient of the head's input is written.
   scratch.middle = std::max(scratch.middle, step.block(plan.head->output).num_padded);
   return scratch;
 }
@@ -200,7 +200,7 @@ class OperandCopies {
   [[nodiscard]] std::int64_t operand_bytes(std::int64_t count) const {
     return step_.wire_bytes(count, settings_.operand_format);
   }
-  /// `lent`: contiguous bytes that are free during the product; a copy that fits there needs no memory of its own.
+  /// `lent`: contiguous bytes that are free during the product; a copy that fits into them needs no other memory.
   void add(std::int64_t num_rows, std::int64_t width, std::int64_t num_nonzeros, std::int64_t lent = 0) {
     auto const bytes = pmm::operand_copy_bytes(num_rows, width, operand_bytes(1), num_nonzeros);
     if (bytes > lent) most_ = std::max(most_, bytes);

@@ -31,7 +31,8 @@ std::vector<std::int64_t> TypedNetworkPasses<T>::dead_layers(DefaultExec const& 
   std::vector<std::int64_t> counts;
   for (std::size_t l = 0; l < activations_.size(); ++l)
     counts.push_back(activations_[l].num_positive(exec));
-  runtime::all_reduce(runtime::host, grid_.world(), std::span(counts)); // not counted as messages of a step
+  runtime::all_reduce(runtime::host, grid_.world(),
+                      std::span(counts)); // on the host: not counted as a message
   std::vector<std::int64_t> dead;
   for (std::size_t l = 0; l < counts.size(); ++l)
     if (counts[l] == 0) dead.push_back(static_cast<std::int64_t>(l));

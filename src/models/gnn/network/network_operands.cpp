@@ -19,7 +19,7 @@
 namespace orthant::models {
 namespace {
 
-/// The same pattern with a separate value array that is still to be filled.
+/// Returns a block with the same pattern and a new value array, which is not filled yet.
 template<class T>
 pmm::LocalSpmm<T> with_own_values(pmm::SparseBlock<T> block, GrowingVector<T>& memory) {
   auto const count = block.csr.columns.extent(0);
@@ -287,7 +287,7 @@ void plan_adjacency_products(pmm::StepPlan& step, graph::StoreFacts const& facts
         blocks.keep_weights(step, layer.adjacency, layer.is_even, products);
       continue;
     }
-    // The schedule `rows` has one block for all layers, which is its own adjoint if A^ is symmetric.
+    // In the schedule `rows` all layers have the same block, which serves both directions if A^ is symmetric.
     auto const& adjacency = plan.layers.front().adjacency;
     blocks.keep_weights(step, adjacency, true, AdjacencyProducts::direct);
     if (!is_operator_symmetric(facts)) blocks.keep_weights(step, adjacency, true, AdjacencyProducts::adjoint);
@@ -324,7 +324,7 @@ void plan_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkP
 template<class T>
 NetworkOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                                             NetworkPlan const& plan, NetworkSettings const& settings) {
-  // Features last: features that are rounded are only held until they are bound.
+  // Features are read last, because features that are rounded exist only until they are bound.
   auto operands = make_full_graph_operands<T>(grid, store, plan, settings, InputFeatures<T>{}, std::nullopt);
   operands.features = read_input_features<T>(grid, store, plan.stored_features(), settings);
   operands.features.may_move = true;

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operands of a graph network: everything that it needs of a graph or of a batch of vertices, in a plain struct that samplers fill
-// in. And its input, the features, with dropout in training.
+// Operands of a graph network: everything that it needs of a graph or of a batch of vertices, in a plain struct that samplers fill in. Also
+// the network's input: the features, with dropout in training.
 
 #include "models/gnn/aggregation/aggregation.hpp"
 #include "models/gnn/aggregation/self_term.hpp"
@@ -120,7 +120,7 @@ extern template class NetworkInput<runtime::Fp16Number>;
 /// Copies share memory.
 template<class T>
 struct NetworkOperands {
-  NetworkPlan plan; // with the extents of this graph or batch; weights lie as the parameters do
+  NetworkPlan plan; // with the extents of this graph or batch; weights have the placements of the parameters
   std::vector<Adjacency<T>>
       adjacency; // [layers] A^ of plan.layers[l] and its adjoint, if the layer aggregates
   std::vector<runtime::Vector<std::int64_t>>
@@ -158,7 +158,8 @@ template<class T>
 [[nodiscard]] NetworkOperands<T>
 make_full_graph_operands(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                          NetworkPlan const& plan, NetworkSettings const& settings);
-/// The same with features, and in the schedule `rows` optionally a block, that have been read before. `dropped`: of that block.
+/// Like the function above, with features and, in the schedule `rows`, optionally a block that have been read before. `dropped`: parts of
+/// that block with dropped edges.
 template<class T>
 [[nodiscard]] NetworkOperands<T>
 make_full_graph_operands(pmm::ProcessGrid const& grid, graph::GraphStore const& store,

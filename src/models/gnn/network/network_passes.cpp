@@ -267,7 +267,7 @@ auto TypedNetworkPasses<T>::forward(DefaultExec const& exec, Pass pass, std::uin
     ScopedTimer const timer(instruments, phases, "parameters");
     parameters_->gather(exec);
   }
-  for (auto const& block : dropped_) // one draw per pass, for all layers
+  for (auto const& block : dropped_) // all layers of a pass drop the same edges
     pmm::drop_entries(exec, grid_.passes(), block, pass == Pass::training ? settings_.edge_dropout : 0,
                       {settings_.seed, runtime::Purpose::edge_dropout, step});
   forward_input(exec, phases);
@@ -278,7 +278,7 @@ auto TypedNetworkPasses<T>::forward(DefaultExec const& exec, Pass pass, std::uin
         teleport_->start(exec, output_of(l - 1), dropout_of(step, static_cast<std::uint32_t>(l)));
       }
     if (residuals_[l]) {
-      // Before the products: F is available, and the products can hide the messages of its move.
+      // F is sent before the products, so that these hide the messages.
       ScopedTimer const timer(instruments, phases, "residual");
       with_input(l, [&](auto const& features) { residuals_[l]->start(exec, features); });
     }

@@ -19,7 +19,7 @@
 
 namespace orthant::models {
 
-/// The functions have the contracts of their namesakes in GraphNetwork<T>. T: the scalar type of training.
+/// The functions are described at the functions of the same names in GraphNetwork<T>. T: the scalar type of training.
 template<class T>
 class NetworkPasses {
  public:
@@ -85,7 +85,7 @@ class TypedNetworkPasses final : public NetworkPasses<runtime::SumOf<T>> {
   void require_fitting(NetworkOperands<Sum> const& operands) const;
   void reserve_scratch(NetworkOperands<Sum> const& operands);
   void make_layers(NetworkOperands<Sum> const& operands);
-  /// Whether the output of layer l is kept until the next pass. A later layer that gathers it may write copies there.
+  /// Whether the output of layer l is kept until the next pass. If not, a later layer that gathers it may use its memory as scratch.
   [[nodiscard]] bool keeps_output(std::size_t l) const {
     return l >= activations_.size() || !shares_outputs_ ||
            (layer_of_output(plan_, l) == l && !plan_.layers[l + 1].aggregates_first);
@@ -155,7 +155,7 @@ class TypedNetworkPasses final : public NetworkPasses<runtime::SumOf<T>> {
   std::vector<pmm::DroppedBlock<Sum>> dropped_;
   NetworkInput<T> input_;
 
-  // Memory, and the objects in it.
+  // Memory that the objects below borrow.
   NetworkScratch<T> scratch_;
   std::vector<NetworkLayerMemory<T>> memory_;                // [layers]
   std::vector<NetworkActivationMemory<T>> activated_memory_; // [layers]

@@ -17,7 +17,7 @@ using runtime::Range;
 
 constexpr std::int64_t stored_bytes = sizeof(float); // of a value in a store
 
-/// With one order the matrices of both parities are equal.
+/// If the store has one order, the matrices of even and odd layers are equal.
 AdjacencyKey key_of(graph::StoreFacts const& facts, pmm::AxisSet rows, pmm::AxisSet columns, bool is_even) {
   return {rows, columns, is_even || !facts.has_two_orders()};
 }
@@ -48,7 +48,7 @@ pmm::DistSparse<T> AdjacencyBlocks<T>::get(Placement const& placement, bool is_e
   auto const parity = is_even ? Parity::even : Parity::odd;
   auto const block = pmm::block_of(grid_, placement);
 
-  // With one order even and odd layers share a block; only the names of its orders differ.
+  // If the store has one order, even and odd layers share a block; only the names of its orders differ.
   if (auto const known = blocks_.find(key); known != blocks_.end())
     return {grid_, placement, known->second.forward(), known->second.adjoint()};
   auto const scales =

@@ -45,7 +45,7 @@ using CountNonzeros = std::function<std::int64_t(pmm::Placement const&)>;
 /// Products with A^, or with its adjoint.
 enum class AdjacencyProducts : std::uint8_t { direct, adjoint };
 
-/// Whether these products multiply by scales of columns. A row normalization becomes one of columns in the adjoint.
+/// Whether these products multiply by scales of columns. The transpose of a matrix with normalized rows has normalized columns.
 [[nodiscard]] bool scales_columns(graph::StoreFacts const& facts, AdjacencyProducts products);
 
 using AdjacencyKey = std::tuple<pmm::AxisSet, pmm::AxisSet, bool>; // rows, columns, parity
@@ -54,8 +54,8 @@ using AdjacencyKey = std::tuple<pmm::AxisSet, pmm::AxisSet, bool>; // rows, colu
 template<class T>
 class AdjacencyBlocks {
  public:
-  /// `dropped`, if edges are dropped: blocks whose values a step fills, and which products read, are appended to it. It
-  /// must outlive this object.
+  /// `dropped`: null if no edges are dropped; otherwise, each block whose values the steps fill is appended to it. It must outlive this
+  /// object.
   AdjacencyBlocks(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                   std::vector<pmm::DroppedBlock<T>>* dropped = nullptr)
       : grid_(grid),

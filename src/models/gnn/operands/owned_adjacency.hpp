@@ -32,7 +32,7 @@ struct OwnedAdjacency {
   std::shared_ptr<EdgeOperands const> edges{};   // null if no layer needs them
 };
 
-/// Numbers of rows that are exchanged; empty: all.
+/// Numbers of rows that are exchanged; empty if all are.
 template<class T>
 [[nodiscard]] pmm::NeededCountsOfAxes needed_counts_of(OwnedAdjacency<T> const& adjacency) {
   return adjacency.needed ? adjacency.needed->counts() : pmm::NeededCountsOfAxes{};
@@ -67,8 +67,8 @@ template<class T>
                                                      OwnedBlock block, pmm::Gather gather,
                                                      pmm::Flow backward);
 
-/// Reads the block and makes the adjacency of the whole graph. `dropped`, if edges are dropped: blocks whose values a step fills
-/// are appended to it. Collective over the grid's group.
+/// Reads the block and makes the adjacency of the whole graph. `dropped`: null if no edges are dropped; otherwise, each block whose values
+/// the steps fill is appended to it. Collective over the grid's group.
 template<class T>
 [[nodiscard]] OwnedAdjacency<T> read_owned_adjacency(pmm::ProcessGrid const& grid,
                                                      graph::GraphStore const& store, pmm::Roles const& roles,
@@ -91,8 +91,8 @@ struct IdsOfBlock {
 /// Ids of this rank's block of the whole graph. Not collective.
 [[nodiscard]] IdsOfBlock read_ids_of_block(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                                            pmm::Roles const& roles);
-/// Gives a block made with the flow `backward_flow` values of its own, which a step fills, and appends the block and, unless both share
-/// the values, its adjoint to `dropped`. Not collective.
+/// Gives a block, made with the flow `backward_flow`, new values that the steps fill. Appends to `dropped` the block and, unless both share
+/// the values, its adjoint. Not collective.
 template<class T>
 void drop_values(OwnedAdjacency<T>& made, IdsOfBlock ids, pmm::Flow backward_flow,
                  std::vector<pmm::DroppedBlock<T>>& dropped);
@@ -101,8 +101,8 @@ void drop_values(OwnedAdjacency<T>& made, IdsOfBlock ids, pmm::Flow backward_flo
 
 /// Reads this rank's block with its edges; lists by column replace the transpose. The block keeps all rows and columns, also those that
 /// are not exchanged (pmm/edges/edge_block.hpp). `has_keys`: also reads the original ids of its
-/// rows and columns, for dropout and to break ties. `dropped`, if edges are dropped, which needs keys: the block is appended to it. Its
-/// values, which a step fills, are 0 for dropped edges. Collective over the grid's group.
+/// rows and columns, for dropout and to break ties. `dropped`: null if no edges are dropped; otherwise, which requires keys, the block is
+/// appended to it. The steps fill its values with 0 for dropped edges. Collective over the grid's group.
 template<class T>
 [[nodiscard]] OwnedAdjacency<T> read_edges(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                                            pmm::Roles const& roles, pmm::Gather gather, bool has_keys,

@@ -13,9 +13,9 @@
 namespace orthant::models {
 namespace {
 
-/// Where the vertex of each row of a block is itself a column.
+/// For each row of a block, the column of the same vertex.
 struct OwnPlaces {
-  std::vector<std::int64_t> columns; // [rows] -1: outside the block
+  std::vector<std::int64_t> columns; // [rows] -1: the vertex is not among the columns
   std::vector<std::int64_t> ids;     // [rows] original ids
 };
 
@@ -32,7 +32,7 @@ pmm::TypedEntries entries_of(graph::CsrBlock block, std::int64_t num_relations) 
   return entries;
 }
 
-/// Adds to each vertex of a type t with roots its self relation, R + t.
+/// Adds a self relation with the number R + t to each vertex of a type t that has roots.
 pmm::TypedEntries with_selves(pmm::TypedEntries const& given, graph::StoreFacts const& facts,
                               std::vector<std::int64_t> const& root_types, OwnPlaces const& places) {
   std::set<std::int64_t> const with_roots(root_types.begin(), root_types.end());

@@ -18,7 +18,7 @@ using runtime::DefaultExec;
 /// Layer number by which a table is drawn; layers count from 0, and -1 is the input projection.
 constexpr auto table_number = static_cast<std::uint32_t>(-2);
 
-/// Place in a shard of element k of this rank's part of X.
+/// Maps element k of this rank's part of X to its position in the shard.
 struct ShardPlaces {
   std::int32_t const* rows; // null: all rows
   std::int64_t width;
@@ -30,7 +30,7 @@ struct ShardPlaces {
     auto const place = first_read + k;
     return rows[place / width] * width + place % width - first_shard;
   }
-  /// Number of elements from k on that lie one after the other.
+  /// Number of elements from k on that are contiguous in the shard.
   [[nodiscard]] std::int64_t run(std::int64_t k, std::int64_t end) const {
     return rows == nullptr ? end - k : std::min(end - k, width - (first_read + k) % width);
   }
@@ -58,7 +58,7 @@ template<class From, class To>
 struct CopyRun {
   From const* from;
   To* to;
-  bool reads_places; // else it writes to them
+  bool reads_places; // true: copies from the shard; false: to the shard
 
   KOKKOS_FUNCTION void operator()(std::int64_t k, std::int64_t place, std::int64_t length) const {
     auto const* const source = from + (reads_places ? place : k);

@@ -4,11 +4,11 @@
 // Trained features as a network reads them. Their parameter is flat-sharded over the third axis t of the features; X[a,b] is a copy of
 // all rows of the rank's block, or of the rows of a batch:
 //
-//   forward    X := the rows, of which each rank along t packs the numbers in its shard; one all_gather over t
+//   forward    X := the rows. Each rank along t packs the numbers of its shard; one all_gather over t
 //   backward   shard of the gradient := the numbers of dX that lie in the shard, 0 in rows that were not read
 //
-// Packed numbers of the ranks, one after the other, are X: both the rows of a batch and the shards ascend. dX is the same on all
-// ranks along t, so the backward pass sends nothing.
+// The packed numbers of all ranks, in the order of the ranks, are X, because the rows of a batch ascend. dX is the same on all ranks along
+// t, so the backward pass sends nothing.
 
 #include "graph/store/store_format.hpp"
 #include "pmm/cost/step_plan.hpp"
@@ -46,14 +46,13 @@ template<class T, class Sum>
 void spread_gradient(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& gradient,
                      FeatureRows const& rows, pmm::DistMatrix<Sum> const& shards_gradient);
 
-/// Fills the rows of types without features (Glorot: each type's rows are a matrix), and returns which rows these are: 1, else 0; nothing
-/// if there are none. `ids`:
-/// original ids of the block's rows. `features` are replicated.
+/// Fills the rows of types without features (Glorot: each type's rows are a matrix). Returns 1 for each of these rows and 0 for the others,
+/// or an empty array if there are none. `ids`: original ids of the block's rows. `features` are replicated.
 template<class T>
 [[nodiscard]] runtime::Vector<std::int8_t> draw_table(graph::StoreFacts const& facts,
                                                       std::vector<std::int64_t> const& ids,
                                                       pmm::DistMatrix<T> const& features, std::uint64_t seed);
-/// gradient := 0 in the other rows. `gradient`: a shard. Enqueues on exec.
+/// Sets the gradient to 0 in the rows that are not trained. `gradient`: a shard. Enqueues on exec.
 template<class T>
 void clear_fixed_rows(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& gradient,
                       runtime::Vector<std::int8_t> const& trains_row);

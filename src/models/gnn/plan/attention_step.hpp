@@ -43,7 +43,7 @@ struct AttentionSteps {
     auto const of_block = counts.rows + counts.columns;
     return plan.has_dots() ? of_block * heads.columns() : of_block * heads.count + 2 * num_ends();
   }
-  /// Length of s, and of t, for the own rows; their gradients have the same. 0 for others than GAT, which have neither.
+  /// Length of s, of t and of their gradients, for the rows that this rank owns. 0 except for GAT, because other models have no s and t.
   [[nodiscard]] std::int64_t num_ends() const {
     return plan.kind == AttentionKind::gat ? num_own * plan.num_heads : 0;
   }
@@ -52,7 +52,7 @@ struct AttentionSteps {
   [[nodiscard]] std::int64_t num_vector_columns() const {
     return plan.is_dynamic() ? heads.columns() : plan.num_heads * plan.num_vector();
   }
-  /// The sum over rows first sums blocks of this many rows.
+  /// Number of rows in a block of the sum over rows.
   static constexpr std::int64_t rows_of_sum = 256;
   [[nodiscard]] std::int64_t num_sums() const { return (num_vector_rows() + rows_of_sum - 1) / rows_of_sum; }
 };
@@ -68,10 +68,11 @@ void reserve_attention(Work& work, AttentionSteps const& s) {
 
 /// Lengths of the arrays that all attention layers use in turn.
 struct AttentionScratchPlan {
-  std::int64_t sums = 0;   // of the own rows: heads before their mean, and its gradient
+  std::int64_t sums = 0;   // of the rows that this rank owns: the heads before their mean, and its gradient
   std::int64_t result = 0; // P, and dP
   std::int64_t values = 0; // dR
-  /// ds and dt, for the block and the own rows; GATv2: dL and the terms of da; transformer: dQ and dK; then selected rows.
+  /// ds and dt, for the block and for the rows that this rank owns; GATv2: dL and the terms of da; transformer: dQ and dK; then selected
+  /// rows.
   std::int64_t ends = 0;
   std::int64_t coefficients = 0; // gradient of the coefficients
 

@@ -63,7 +63,7 @@ NetworkEpochTraits traits_of(graph::StoreFacts const& facts, pmm::GridShape cons
                          features = plan.features()](pmm::Placement const& placement) {
     return even_share(placement == features ? in_features : in_adjacency, shape, placement.layout);
   };
-  // As if the entries of each relation were spread evenly, and met different rows as far as there are any.
+  // Assumes that the entries of each relation are spread evenly over blocks, and have different rows while there are enough rows.
   traits.num_pairs = [=, relation_entries = facts.relation_entries](pmm::Placement const& placement) {
     auto const num_rows = block_of(shape, coordinates, placement).rows.size();
     auto num_pairs = std::int64_t{0};
@@ -136,7 +136,7 @@ namespace {
 
 using RangesOf = std::function<std::vector<pmm::Range>(pmm::Coordinates const&)>;
 
-/// For each position, the coordinate along the axis whose range holds it.
+/// For each position, the coordinate of the rank whose range contains it.
 std::vector<std::int32_t> parts_of_positions(std::int64_t num_positions, pmm::GridShape const& shape,
                                              pmm::Axis axis, RangesOf const& ranges_of) {
   std::vector<std::int32_t> parts(static_cast<std::size_t>(num_positions));

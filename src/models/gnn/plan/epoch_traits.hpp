@@ -32,31 +32,31 @@ struct NetworkEpochTraits {
   pmm::LossKind loss = pmm::LossKind::softmax;
   LinkCounts links{};                  // of this rank's block, if links are predicted
   std::vector<pmm::Placement> dropped; // blocks of A^ whose entries are dropped, each with its transpose
-  int num_dropped_ways = 2;            // 1 if a block and its transpose share the values; else 2
-  bool weighs_edges = false;           // blocks of A^ have values; else they are patterns
-  bool counts_rows = false;            // a batch: rows are counted together with the loss
+  int num_dropped_ways = 2;  // value arrays per block: 1 if a block and its transpose share them; else 2
+  bool weighs_edges = false; // blocks of A^ have values; else they are patterns
+  bool counts_rows = false;  // a batch: rows are counted together with the loss
   std::optional<pmm::CellSizes> cells; // of a batch in the schedule `rows`; nullopt: contiguous ranges
   CountNonzeros num_nonzeros = [](pmm::Placement const&) { return std::int64_t{0}; };
   /// Number of pairs of a relation and a row with such a neighbor in this rank's block of A (pmm/relations/relation_block.hpp).
   CountNonzeros num_pairs = [](pmm::Placement const&) { return std::int64_t{0}; };
-  /// The same for self relations, and with the pairs of a type counted for each of its roots.
+  /// Number of pairs of self relations; and their number if the pairs of a type count once for each of its roots.
   struct SelfPairs {
     std::int64_t self_pairs = 0, root_pairs = 0;
   };
   std::function<SelfPairs(pmm::Placement const&)> num_self_pairs = [](pmm::Placement const&) {
     return SelfPairs{};
   };
-  /// Numbers of rows that this rank moves for the residual of a layer. They follow from the row orders, not from the layouts alone.
+  /// Numbers of rows that this rank moves for the residual of a layer. They depend on the orders of the vertices, not only on the layouts.
   /// `is_backward`: the move of dF. Default sizes make no call.
   std::function<pmm::RelayoutSizes(NetworkLayerPlan const&, bool is_backward)> residual_sizes =
       [](NetworkLayerPlan const&, bool) { return pmm::RelayoutSizes{}; };
-  /// The same for rows of the vertex itself, between their own place and the place of the aggregate.
+  /// Numbers of rows that this rank moves for the term of the vertex itself.
   std::function<pmm::RelayoutSizes(NetworkLayerPlan const&, bool is_backward)> self_sizes =
       [](NetworkLayerPlan const&, bool) { return pmm::RelayoutSizes{}; };
-  /// The same for H0, from its place to a site of the plan's teleport.
+  /// Numbers of rows of H0 that this rank moves to a site of the plan's teleport.
   std::function<pmm::RelayoutSizes(NetworkPlan const&, pmm::Placement const& site, bool is_backward)>
       teleport_sizes = [](NetworkPlan const&, pmm::Placement const&, bool) { return pmm::RelayoutSizes{}; };
-  /// The same for what a jump moves of its layer number k to the head.
+  /// Numbers of rows that this rank moves to the head for layer k of a jump.
   std::function<pmm::RelayoutSizes(NetworkPlan const&, std::size_t k, bool is_backward)> jump_sizes =
       [](NetworkPlan const&, std::size_t, bool) { return pmm::RelayoutSizes{}; };
   pmm::NeededCountsOfAxes needed; // rows exchanged in the schedule `rows`; empty: all

@@ -67,12 +67,12 @@ inline constexpr auto num_built_in_models = static_cast<std::size_t>(Model::rsag
 /// How GraphSAGE and GraphConv combine the features of neighbors.
 enum class Aggregator : std::uint8_t { mean, sum, max };
 
-/// The names of all models, with those of registered convolutions.
+/// The names of all models, including registered convolutions.
 [[nodiscard]] std::vector<std::string> model_names();
 /// Accept the words of model_names(), and "mean", "sum", "max". Throw UserError for other words.
 [[nodiscard]] Model parse_model(std::string_view word);
 [[nodiscard]] Aggregator parse_aggregator(std::string_view word);
-/// The aggregator of a model whose user names none.
+/// The default aggregator of a model.
 [[nodiscard]] Aggregator usual_aggregator(Model model);
 [[nodiscard]] std::string_view name_of(Model model);
 [[nodiscard]] std::string_view name_of(Aggregator aggregator);
@@ -87,7 +87,7 @@ struct ModelTraits {
   bool has_powers = false;         // of A^, up to K, each with a weight of its own; schedule `rows`
   bool has_relations = false;      // a weight for each relation of the graph
   bool has_relation_roots = false; // and a W' and a bias for each; else one, or one for each type of vertices
-  bool has_identity_maps = false;  // (1 - beta) I + beta W, after a dense layer; with a head
+  bool has_identity_maps = false;  // GCNII: (1 - beta) I + beta W in place of W
   std::optional<graph::GraphOperator> graph_operator{}; // nullopt: the operator of the store or of the user
   std::optional<AttentionKind> attention{};             // weights of neighbors; schedule `rows`
   std::shared_ptr<Convolution const> own{};             // a registered convolution
@@ -96,7 +96,7 @@ struct ModelTraits {
   [[nodiscard]] bool begins_dense() const { return has_propagations || has_identity_maps; }
   /// Whether the layers need whole rows, that is, the schedule `rows`.
   [[nodiscard]] bool needs_owners() const { return attention || has_powers; }
-  /// Whether --propagation-steps has a meaning.
+  /// Whether --propagation-steps applies to the model.
   [[nodiscard]] bool has_steps() const { return has_propagations || has_powers; }
 };
 [[nodiscard]] ModelTraits traits_of(Model model, Aggregator aggregator);

@@ -32,7 +32,7 @@ void draw_weight(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& wei
 /// Parameters in one array begin at multiples of this many elements: kernels load 16 bytes at once.
 constexpr std::int64_t numbers_apart = 16;
 
-/// Scale, shift, running mean and variance, as far as the norm has them.
+/// Those of scale, shift, running mean and running variance that the norm has.
 std::vector<ParameterRole> roles_of(Norm norm) {
   using enum ParameterRole;
   if (norm == Norm::batch) return {norm_scale, norm_shift, statistic, statistic};
@@ -40,7 +40,7 @@ std::vector<ParameterRole> roles_of(Norm norm) {
   return {norm_scale};
 }
 
-/// Settings of one layer. Identity maps have no bias (arXiv 2007.02133, equation 5), and types of vertices their own.
+/// Settings of one layer. It has no bias with identity maps (arXiv 2007.02133, equation 5), or if types of vertices have biases.
 NetworkSettings settings_of(NetworkLayerPlan const& layer, NetworkSettings settings) {
   if (layer.map_share || (layer.relations && !layer.relations->root_types.empty())) settings.has_bias = false;
   return settings;
@@ -199,7 +199,7 @@ NetworkParameters<T>::NetworkParameters(pmm::ProcessGrid const& grid, NetworkPla
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     auto const index = plan.layers[l].index;
     if (!plan.layers[l].transforms()) {
-      // A propagation has no parameters; the bias that it may add is that of the dense layer before it.
+      // A propagation has no parameters. If it adds a bias, this is the bias of the dense layer before it.
       layers_.push_back(plan.layers[l].adds_bias ? layers_[last_dense] : NetworkLayerParameters<T>());
       continue;
     }
@@ -338,7 +338,7 @@ void NetworkParameters<T>::add_norm(std::int64_t index, Norm kind, NetworkLayerP
   layer.centered = std::move(centered);
 }
 
-/// Draws a_h of each head, or each half of it, as a separate weight. Biases of dot products begin with 0.
+/// Draws a_h of each head, or each half of it, as a separate weight. Biases of attention by dot products start at 0.
 template<class T>
 void NetworkParameters<T>::add_attention(std::int64_t index, AttentionPlan const& attention,
                                          std::uint64_t seed, NetworkLayerParameters<T>& layer) {

@@ -71,7 +71,7 @@ struct NetworkLayerParameters {
   };
   Boxed<Attention> attention; // boxed because few models have it
   struct RelationParameter {
-    pmm::DistMatrix<T> value, gradient; // empty: there is none
+    pmm::DistMatrix<T> value, gradient; // empty if the layer has none
   };
   using Relations = ByRelationPart<RelationParameter>;
   Boxed<Relations> relations;
@@ -80,7 +80,7 @@ struct NetworkLayerParameters {
   [[nodiscard]] bool has_partial_gradients() const {
     return weight_gradient.layout().storage == pmm::Storage::partial;
   }
-  /// `sums` := the sum over all ranks that have rows of `gradient`. Does nothing if gradients are partial. Collective over these ranks.
+  /// `sums` := the gradient, summed over all ranks that have rows. Does nothing if gradients are partial. Collective over these ranks.
   template<class Number>
   void reduce(runtime::DefaultExec const& exec, pmm::DistMatrix<Number> const& gradient,
               pmm::DistVector<T> const& sums) const {

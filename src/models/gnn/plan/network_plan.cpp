@@ -275,7 +275,8 @@ NetworkPlan plan_of_batch(NetworkPlan const& plan, std::int64_t num_vertices) {
     of_batch.features().layout.storage = Storage::replicated;
   }
   for (auto& layer : of_batch.layers)
-    if (layer.owners) layer.owners->backward = pmm::Flow::transpose; // the sampler has the transpose anyway
+    if (layer.owners)
+      layer.owners->backward = pmm::Flow::transpose; // sampled blocks are stored with their transposes
   return of_batch;
 }
 
@@ -337,7 +338,7 @@ NetworkPlan plan_network(NetworkShape const& shape, ProductOrder order) {
     layer.is_activated = !gives_logits && layer.transforms() && !is_propagated_on;
     layer.adds_bias =
         layer.transforms() ? shape.has_teleport || !is_propagated_on : is_last && !shape.has_teleport;
-    // The last perceptron ends with the head, so no residual goes around it, unless the head reads all perceptrons.
+    // The head is the second layer of the last perceptron, so this has no residual, unless the head reads the results of all perceptrons.
     auto const ends_with_head = shape.has_perceptrons && is_last && !jumps;
     auto const can_be_residual = shape.has_residuals && layer.is_activated && !ends_with_head;
     layer.is_residual = can_be_residual && (shape.projects_residuals || (in == out && !reads_features));

@@ -9,9 +9,9 @@
 //   transform first   U[a,c] := sum_b F[a,b] W[b,c], W flat-sharded over a     Q[b,c] := sum_a A^[b,a] U[a,c]
 //                     next (a,b,c) <- (b,c,a)
 //
-// Q lies as the next layer's F does, so activations are never redistributed. Rows alternate between two orders: even layers use
-// A^[p1, p2], odd layers A^[p2, p1]; the features start in order p2. Source: Plexus (arXiv 2505.04083), sections 3.1 and 5.1;
-// transform first is its transpose.
+// Q has the placement of the next layer's F, so activations are never redistributed. Rows alternate between two orders: even layers use
+// A^[p1, p2], odd layers A^[p2, p1]; the features start in order p2. Source: Plexus (arXiv 2505.04083), sections 3.1 and 5.1; transform
+// first is its transpose.
 //
 // This is the schedule `pmm3d`. In the schedule `rows` each vertex has one owner, which holds the whole rows of all activations;
 // only the aggregation uses the axes (pmm/aggregate/aggregate.hpp). All matrices of vertices are F[{x,y,z},-] in order p1. Every
@@ -155,7 +155,7 @@ struct NetworkShape {
   std::optional<double> theta{};             // identity maps of convolutions; nullopt: none
   bool takes_maximum = false;                // over neighbors, in place of A^ F; aggregates first
   std::int64_t num_powers = 0;               // K of sum_k A^^k F W_k; schedule `rows`; 0: A^ F W
-  std::shared_ptr<Convolution const> own{};  // a registered convolution; aggregates first
+  std::shared_ptr<Convolution const> own{};  // a registered convolution, in place of A^ F; aggregates first
   std::optional<AttentionShape> attention{}; // weights of neighbors; schedule `rows`
   RelationShape relations{};                 // a weight for each relation; none: A^ F W
   bool has_residuals = false;      // around hidden layers whose output is as wide as their input, except X
@@ -173,7 +173,7 @@ struct KeptBlock {
   pmm::CellSizes cells;
   pmm::NeededCountsOfAxes needed; // rows that are exchanged; empty: all
   std::int64_t num_nonzeros = 0;
-  bool is_shared = false; // it is the block of the layer before
+  bool is_shared = false; // this block is that of the layer before
 };
 
 /// Aggregation of a layer in the schedule `rows`.
@@ -214,7 +214,7 @@ struct NetworkLayerPlan {
   bool adds_bias = true;             // a propagation adds the bias of the dense layer before it
   bool makes_logits = false;         // Q is the matrix of logits
   std::optional<double> map_share{}; // beta: W stands for (1 - beta) I + beta W
-  std::optional<std::size_t> teleport_site{}; // index into the sites of TeleportPlan, where A^ F lies
+  std::optional<std::size_t> teleport_site{}; // index into the sites of TeleportPlan: the placement of A^ F
   pmm::Placement adjacency;                   // A^
   pmm::Placement input;                       // F
   pmm::Placement middle;                      // H or U
@@ -253,7 +253,7 @@ struct NetworkLayerPlan {
   [[nodiscard]] bool multiplies_adjacency() const { return aggregates() && !reads_edges() && !relations; }
   /// Whether rows of the vertex itself are moved to where the aggregate lies.
   [[nodiscard]] bool reads_itself() const { return has_self_weight || has_self_scale; }
-  /// Whether any of its terms reads them, including scores of attention.
+  /// Whether any term of the layer reads rows of the vertex itself, including scores of attention.
   [[nodiscard]] bool brings_itself() const { return reads_itself() || attention; }
   /// Whether a row of the output depends on the same row of the input besides A^.
   [[nodiscard]] bool needs_own_rows() const { return is_residual || brings_itself() || teleport_site; }
@@ -268,7 +268,7 @@ struct NetworkLayerPlan {
     return least_weighted_width > 0 && width >= least_weighted_width;
   }
 
-  /// The operand of A^, and the product with it. Rows of the vertex itself move from the one placement to the other.
+  /// The operand of A^, and the product with it. The self term moves rows from the first placement to the second.
   [[nodiscard]] pmm::Placement const& aggregated() const { return aggregates_first ? input : middle; }
   [[nodiscard]] pmm::Placement const& aggregate() const {
     return keeps_aggregate() || relations ? middle : output;
@@ -281,7 +281,7 @@ struct NetworkLayerPlan {
 
 /// H0, which layers that aggregate add to their result (gnn/layers/teleport.hpp).
 struct TeleportPlan {
-  std::size_t first_layer = 0;       // that adds H0; H0 is its input
+  std::size_t first_layer = 0;       // the first layer that adds H0; H0 is its input
   bool drops_start = false;          // whether that layer reads dropout(H0)
   std::vector<pmm::Placement> sites; // distinct placements at which H0 is added
 };
@@ -290,7 +290,7 @@ struct TeleportPlan {
 struct TrainedFeatures {
   pmm::Placement shards;       // flat-sharded over the third axis
   bool picks_rows = false;     // a batch: the network reads a copy of some rows
-  bool has_fixed_rows = false; // the other rows are a table for vertices without features
+  bool has_fixed_rows = false; // some rows keep their values: only vertices without features are trained
 };
 
 /// Jumping knowledge. The last layer's result is read by the head itself.
@@ -299,7 +299,7 @@ struct JumpPlan {
   std::vector<std::size_t> layers; // hidden layers before the last one
   std::vector<LinearPlan> maps;    // cat: F_l W_l, for each of them
 
-  /// Place of layer l in `layers`; nullopt if it is not there.
+  /// Index of layer l in `layers`; nullopt if the head does not read it.
   [[nodiscard]] std::optional<std::size_t> number_of(std::size_t l) const;
 };
 
@@ -323,7 +323,7 @@ struct NetworkPlan {
   }
   [[nodiscard]] pmm::Placement const& logits() const { return head ? head->output : layers.back().output; }
 
-  /// What is moved of layer jump->layers[k], and where it is moved.
+  /// Placements from and to which a jump moves the result of layer jump->layers[k], or its product with a weight.
   [[nodiscard]] pmm::Placement const& jump_source(std::size_t k) const {
     return jump->maps.empty() ? layers[jump->layers[k]].result() : jump->maps[k].output;
   }
@@ -332,24 +332,24 @@ struct NetworkPlan {
   }
 };
 
-/// Whether the layer's input and output have the same rows at the same places, so that rows of the vertex itself do not move. In the
-/// schedule `rows` that is so unless the output keeps fewer rows than the input. If rows are left out, only for layers with
-/// needs_own_rows(): for others, equal numbers of rows need not be the same rows.
+/// Whether the layer's input and output have the same rows with the same placement, so that rows of the vertex itself do not move. In the
+/// schedule `rows` this holds unless the output keeps fewer rows than the input. If rows are pruned, call it only for layers with
+/// needs_own_rows(): in other layers, equal numbers of rows may be different rows.
 [[nodiscard]] inline bool keeps_rows(NetworkLayerPlan const& layer) {
   return layer.owners && layer.input.extents.rows == layer.output.extents.rows;
 }
 
-/// Whether a residual adds F, or F W_r, where it lies.
+/// Whether a residual adds F, or F W_r, without moving it.
 [[nodiscard]] inline bool keeps_residual(NetworkLayerPlan const& layer) {
   return keeps_rows(layer) || layer.residual_source() == layer.result();
 }
 
-/// Whether a residual adds dF to the gradient of the result, in the memory of the latter: F and the result have the same place.
+/// Whether a residual adds dF to the gradient of the result in place, because F and the result have the same placement.
 [[nodiscard]] inline bool has_residual_in_place(NetworkLayerPlan const& layer) {
   return layer.is_residual && keeps_rows(layer) && !layer.second && !layer.residual_map;
 }
 
-/// Whether rows of the vertex itself are kept separately for the backward pass, because they lie elsewhere or are overwritten.
+/// Whether rows of the vertex itself need an array of their own for the backward pass, because they were moved or because F is overwritten.
 [[nodiscard]] inline bool keeps_brought(NetworkLayerPlan const& layer) {
   return !keeps_rows(layer) || !layer.aggregates_first;
 }
@@ -386,10 +386,10 @@ void train_features(NetworkPlan& plan);
 /// Finds the placements at which the plan's layers add H0.
 void place_sites(NetworkPlan& plan);
 
-/// The same plan for another number of vertices. A^ changes; weights keep their placements.
+/// The same plan for a different number of vertices. The placement of A^ changes; those of weights do not.
 [[nodiscard]] NetworkPlan with_num_vertices(NetworkPlan plan, std::int64_t num_vertices);
 
-/// The same plan for a batch whose parts are all balanced. Its backward pass multiplies by the transpose. `plan`: of the whole graph.
+/// The same plan for a batch that is divided evenly. Its backward pass multiplies by the transpose. `plan`: of the whole graph.
 [[nodiscard]] NetworkPlan plan_of_batch(NetworkPlan const& plan, std::int64_t num_vertices);
 
 /// Plan of a network whose layer 0 has the roles (a, b, c) = (x, y, z). The cheaper order gathers fewer columns: aggregating

@@ -8,7 +8,7 @@
 namespace orthant::models {
 namespace {
 
-/// Moves of rows whose columns are split one by one, like heads with one column each.
+/// Moves of rows whose columns can be split anywhere, as if each column were a head.
 pmm::BlockRowsPlan moves(MaximumPlan const& plan, pmm::CellSizes const& cells, pmm::BlockSide side) {
   return {plan.roles,
           cells,
@@ -44,7 +44,7 @@ PlaneMaximumSteps::PlaneMaximumSteps(pmm::GridShape const& shape, pmm::Coordinat
 
 void plan_maximum(pmm::StepPlan& step, MaximumSteps const& s) {
   plan_bring(step, s.values);
-  // The pass compares, and then adds, as often as a sparse product multiplies and adds.
+  // The pass is listed like a sparse product: it compares and adds as often as that multiplies and adds.
   plan_edge_product(step, "P := max F", pmm::Form::product, s.counts, s.width, s.adjacency);
   plan_edge_maximum(step, s.axis, s.counts.rows, s.width);
   plan_bring_back(step, s.result);

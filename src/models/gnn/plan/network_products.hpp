@@ -69,7 +69,7 @@ void plan_maximum_backward(pmm::StepPlan& step, MaximumSteps const& steps);
 void plan_maximum(pmm::StepPlan& step, PlaneMaximumSteps const& steps);
 void plan_maximum_backward(pmm::StepPlan& step, PlaneMaximumSteps const& steps, runtime::Wire wire);
 
-/// Products of one convolution, forward and backward. A dense layer or a propagation has only its own.
+/// Products of one convolution, forward and backward. A dense layer or a propagation has only one of the two.
 struct NetworkLayerProducts {
   pmm::ProductPlan aggregate, transform;
   pmm::ProductPlan aggregate_back, weight_back, transform_back;
@@ -78,7 +78,7 @@ struct NetworkLayerProducts {
 /// formats.operand, except gradients of weights and logits.
 [[nodiscard]] NetworkLayerProducts products_of(NetworkLayerPlan const& plan, NumberFormats const& formats);
 
-/// Products with the weight W' of the vertex itself. Its input rows S lie as A^ F does; its result V lies as A^ U does.
+/// Products with the weight W' of the vertex itself. Its input S has the placement of A^ F; its result V has the placement of A^ U.
 struct SelfProducts {
   pmm::ProductPlan transform, weight_back, transform_back;
 };
@@ -94,7 +94,7 @@ struct NetworkLayerAggregates {
                                               NetworkLayerPlan const& plan);
 /// Cells of this rank: of the layer's kept block if it has one, otherwise of the whole graph.
 [[nodiscard]] pmm::CellSizes cells_of(pmm::StepPlan const& step, NetworkLayerPlan const& plan);
-/// The same for a layer whose block has the cells `whole` unless it is a kept one.
+/// Cells of the layer's kept block if it has one, otherwise `whole`.
 [[nodiscard]] inline pmm::CellSizes const& cells_of(NetworkLayerPlan const& plan,
                                                     pmm::CellSizes const& whole) {
   return plan.owners && plan.owners->kept ? plan.owners->kept->cells : whole;

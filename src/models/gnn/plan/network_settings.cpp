@@ -67,7 +67,8 @@ void use_operator(graph::GraphStore& store, NetworkSettings& settings) {
   auto const otherwise = settings.normalization ? graph::usual_self_loops(normalization) : stored.self_loops;
   auto const self_loops = settings.self_loops.value_or(otherwise);
   store.set_operator({normalization, self_loops});
-  // Layers that read edges ignore weights, as in PyG; a maximum or a function of sparse rows would be dense anyway.
+  // Layers that read edges ignore weights, as in PyG; sparse features are read as dense ones by a maximum or a registered convolution,
+  // whose results are dense.
   auto const traits = traits_of(settings.model, settings.aggregator);
   if (reads_edges(settings)) store.ignore_weights();
   if ((traits.takes_maximum || traits.own || traits.has_relations) && settings.projected_width == 0)

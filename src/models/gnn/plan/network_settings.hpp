@@ -28,7 +28,7 @@ struct NetworkSettings {
   std::int64_t embedding_width = 0; // width of the outputs that predict links; 0: outputs are class scores
   std::int64_t decoder_width = 0;   // hidden layer of the perceptron that scores links; 0: dot products
   bool has_residuals = false;       // for hidden layers whose input and output are equally wide
-  bool projects_residuals = false;  // also for the others, with a trained map F W_r of the input
+  bool projects_residuals = false;  // also for other hidden layers, with a trained map F W_r of the input
   JumpKind jump = JumpKind::none;   // what the head reads of the hidden layers; needs has_head
   Norm norm = Norm::none;
   Activation activation = Activation::relu; // of hidden layers
@@ -41,7 +41,7 @@ struct NetworkSettings {
   double edge_dropout = 0;           // of off-diagonal entries of A^ (pmm/neighbors/edge_dropout.hpp)
   bool has_bias = true;
   bool trains_features = false;
-  /// Rows of trained features that keep their values; the others are a table for vertices without features. nullopt: all rows are trained.
+  /// Rows of trained features that keep their values; the others are trained, for vertices without features. nullopt: all rows are trained.
   std::optional<std::int64_t> num_fixed_rows{};
   std::int64_t num_roots = 0; // of relations or types, each with a W' and a bias; 0: one for all vertices
   FeatureNorm feature_norm = FeatureNorm::none;
@@ -51,7 +51,7 @@ struct NetworkSettings {
   Schedule schedule = Schedule::pmm3d;
   pmm::Gather gather = pmm::Gather::all; // in the schedule `rows`
   bool overlaps = true;                  // reductions of products overlap other products
-  /// Schedule `rows`: axes whose messages overlap products. Useful if host processors do not have to move the data themselves.
+  /// Schedule `rows`: axes whose messages overlap products. Useful if the network moves data without the processors.
   pmm::AxisSet hidden_axes{};
   runtime::Wire wire = runtime::Wire::native;
   /// Number format of activations, their gradients and operands of products. 16 bits need fp32 training on the host.
@@ -81,7 +81,7 @@ struct NetworkSettings {
 };
 
 /// Sets the model with its operator. Adds a head if the model has one, and selects the schedule `rows` for attention. Call it before
-/// set_layers(). Throws UserError if the settings already ask for another operator.
+/// set_layers(). Throws UserError if the settings already specify a different operator.
 void set_model(NetworkSettings& settings, Model model, Aggregator aggregator = Aggregator::mean);
 
 /// Whether the outputs are embeddings of vertices that predict links.

@@ -75,7 +75,7 @@ class EpochList {
     if (settings_.trains_features && !plan_.projection && drops_out_) drop_features();
     if (num_gathered_) plan_spread_gradient(step_, plan_.stored_features(), *num_gathered_, format_);
     if (settings_.trains_features && !num_gathered_ && !plan_.projection && format_ == runtime::Wire::native)
-      pmm::plan_copy(step_, plan_.features()); // else it is widened to a copy
+      pmm::plan_copy(step_, plan_.features()); // 16-bit gradients are converted instead
     if (settings_.num_fixed_rows)
       step_.add_pass(
           {"clear_fixed_rows", 0, step_.scalar_bytes(step_.block(plan_.stored_features()).num_stored)});
@@ -298,7 +298,7 @@ class EpochList {
     if (!has_owners_) pmm::plan_reduce_sums(step_, gradient);
   }
 
-  /// Elementwise sum: F into D, dF' into dF (a norm adds F as it writes D); V into Q, or its part of dF.
+  /// Elementwise sum: F is added to D (unless a norm adds F as it writes D) and dF' to dF; V is added to Q, and its gradient to dF.
   void plan_addition(pmm::Placement const& sum) {
     auto const bytes = step_.wire_bytes(step_.block(sum).num_stored, format_);
     step_.add_pass({"add", 2 * bytes, bytes});

@@ -8,7 +8,7 @@
 namespace orthant::models {
 namespace {
 
-/// Whole rows of `width` columns, which axis b splits one by one.
+/// Moves of rows of `width` columns that axis b can split anywhere.
 pmm::BlockRowsPlan moves(NetworkLayerPlan const& layer, pmm::CellSizes const& cells, pmm::BlockSide side,
                          std::int64_t width, runtime::Wire wire) {
   return {layer.owners->roles, cells, side, {width, 1}, width, 0, std::nullopt, wire};

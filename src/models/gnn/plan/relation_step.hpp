@@ -12,8 +12,8 @@
 //           P_b    := sum of P over b (reduce_scatter: each rank keeps its columns)
 //           Q      := sum of P_b over a, sent to the owners of the rows
 //
-// The backward pass gathers dP in the same way, and sums dF over c. Let u = N D / P and u' = N D' / P be the numbers of F and of Q that
-// each of P ranks has if nothing is replicated. In both passes together a rank sends, besides weights:
+// The backward pass gathers dP in the same way, and sums dF over c. Let u = N D / P and u' = N D' / P be the numbers of elements of F and
+// of Q on each of P ranks if nothing is replicated. In both passes together a rank sends, besides weights:
 //
 //   pmm3d   2 (G_a - 1) G_b u' + 2 (G_b - 1) u' + 2 (G_c - 1) u
 //   rows    2 (G_c - 1) u + 2 (G_b - 1) G_a u' + 2 (G_a - 1) u' + 2 (1 - 1 / G_b) (u + u')
@@ -96,7 +96,7 @@ struct RelationScratchPlan {
   std::int64_t gradient = 0;                // dW
   ByRelationPart<std::int64_t> gradients{}; // of parameters, before they are summed
 
-  /// Raises each length to what a layer needs.
+  /// Raises each length to what this layer needs.
   void add(RelationSteps const& steps, bool needs_input_gradient);
   void list(pmm::StepPlan& step) const;
 };

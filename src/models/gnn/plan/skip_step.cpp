@@ -14,7 +14,7 @@ void plan_sum(pmm::StepPlan& step, pmm::Placement const& sum) {
   step.add_pass({"add", 2 * bytes, bytes});
 }
 
-/// Moves what layer number k gives to where the head needs it, or the gradient back.
+/// Moves the result of layer k of the jump to the placement that the head needs, or its gradient back.
 void plan_move(pmm::StepPlan& step, NetworkPlan const& plan, NetworkEpochTraits const& traits, std::size_t k,
                bool is_backward) {
   auto const& source = plan.jump_source(k);

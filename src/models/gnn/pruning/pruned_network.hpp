@@ -18,9 +18,10 @@
 namespace orthant::models {
 
 // Operands of a network that computes only the rows on which training vertices depend (pruned_rows.hpp). Each layer has its own block with
-// its transpose; features, targets and ids are those of the kept rows. Keys of dropout do not change.
+// its transpose; features, targets and ids are those of the kept rows. Each row keeps its dropout keys, so the same elements are dropped as
+// without pruning.
 
-/// A block as layers read it, and its parts whose values a step fills if edges are dropped.
+/// A block as layers read it and, if edges are dropped, its blocks whose values the steps fill.
 template<class T>
 struct BlockOfLayers {
   OwnedAdjacency<T> adjacency;

@@ -110,7 +110,7 @@ BlockOfLayers<T> make_block(pmm::ProcessGrid const& grid, NetworkLayerPlan const
   return made;
 }
 
-/// Path from F_k to the fewer rows of F_l.
+/// Path from the rows of F_k to those of F_l, which are a part of them.
 template<class T>
 ResidualPath<T> path_between(PrunedRows const& rows, std::size_t k, std::size_t l) {
   if (rows.kept[k].num_global == rows.kept[l].num_global) return ResidualPath<T>::local();

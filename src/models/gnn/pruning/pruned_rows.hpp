@@ -66,8 +66,9 @@ struct PrunedRows {
   [[nodiscard]] double share() const;
 };
 
-/// Whether rows can be left out: in the schedule `rows`, if the inputs of a layer are those that A^ and the vertex itself touch. Powers
-/// of A^ and registered convolutions read others. Attention by dot products has queries and self terms of all rows so far.
+/// Whether rows can be left out: in the schedule `rows`, if a row of a layer's output depends only on the neighbors in A^ and on the vertex
+/// itself. Powers of A^ and registered convolutions also read other rows. Attention by dot products is not prunable yet: it computes
+/// queries and self terms of all rows.
 [[nodiscard]] bool is_prunable(NetworkPlan const& plan);
 
 /// Finds the rows that a network on the whole graph needs. The plan must be prunable; otherwise throws Error. Reads this

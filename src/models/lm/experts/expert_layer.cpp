@@ -62,8 +62,8 @@ Panel<T> block_of_expert(ExpertArray const& array, Vector<T> const& whole, std::
                    static_cast<std::size_t>(array.num_rows), static_cast<std::size_t>(array.num_columns));
 }
 
-/// Step of a bias per training step (DeepSeek-V3, arXiv 2412.19437). The update of a statistic moves it by this share of the way to its
-/// target.
+/// Step of a bias per training step (DeepSeek-V3, arXiv 2412.19437). A training step moves a statistic by this share of its distance from
+/// the target.
 constexpr double bias_step = 1e-3;
 
 /// Largest number of choices that an expert accepts in this pass; nullopt if there is no limit.
@@ -121,7 +121,7 @@ void ExpertLayer<T>::route(DefaultExec const& exec, RouterPass const& pass, Dist
   for (auto const count : load.chosen)
     shares.push_back(static_cast<T>(static_cast<double>(count) / num_choices));
   Kokkos::deep_copy(memory_->shares, UnmanagedHostArray<T>(shares.data(), shares.size()));
-  // The targets are summed over z like all small gradients.
+  // Targets are stored as gradients, so they are summed over z with all small gradients.
   if (pass.trains && settings.has_biases)
     pmm::move_biases(exec, passes, parameters_.biases.local(), memory_->shares, bias_step / running_momentum,
                      1.0 / grid_.size(pmm::Axis::z), parameters_.bias_targets.local());

@@ -29,8 +29,8 @@
 
 namespace orthant::models {
 
-/// Scratch memory, which all layers of experts use in turn. The number of arriving rows changes from step to step, so arrays of these rows
-/// can grow.
+/// Scratch memory, which all layers of experts use one after the other. The number of received rows changes from step to step, so arrays of
+/// these rows can grow.
 template<class T>
 struct ExpertScratch {
   /// `grid` must outlive this object.

@@ -30,7 +30,7 @@ std::string_view type_name(HfFamily family) {
   return std::ranges::find(families, family, &std::pair<std::string_view, HfFamily>::second)->first;
 }
 
-/// Fields that say nothing about the result of an evaluation: ids, initial values, losses and dropout of training, formats.
+/// Fields that do not affect the result of an evaluation: ids, initial values, losses and dropout of training, formats.
 std::set<std::string> const& fields_without_effect() {
   static std::set<std::string> const fields{"architectures",
                                             "attention_dropout",
@@ -72,7 +72,7 @@ std::set<std::string> const& fields_without_effect() {
   return fields;
 }
 
-/// The fields of a config, each of which must be asked for.
+/// The fields of a config. Counts which have been read, so that unknown fields can be refused.
 class Fields {
  public:
   Fields(std::string path, Json json) : path_(std::move(path)), json_(std::move(json)) {
@@ -83,12 +83,12 @@ class Fields {
   [[noreturn]] void fail(fmt::format_string<Args...> text, Args&&... args) const {
     throw_user("{}: {}", path_, fmt::format(text, std::forward<Args>(args)...));
   }
-  /// The value, or null if it is missing.
+  /// Value of the field, or null if it is missing.
   [[nodiscard]] Json get(std::string const& name) {
     asked_.insert(name);
     return json_.contains(name) ? json_.at(name) : Json();
   }
-  /// A whole number from 1 to `largest`; `otherwise` if it is missing, unless that is 0.
+  /// A whole number from 1 to `largest`. If the field is missing, returns `otherwise`, or throws if that is 0.
   [[nodiscard]] std::int64_t count(std::string const& name, std::int64_t otherwise = 0,
                                    std::int64_t largest = most) {
     auto const value = get(name);
@@ -142,7 +142,7 @@ class Fields {
 };
 
 void read_rope(Fields& fields, HfFamily family, TransformerSettings& s) {
-  // Version 5 writes the first, version 4 the second; with both a file serves either.
+  // transformers 5 writes rope_parameters, version 4 rope_scaling and rope_theta. A file may have both, so that either version can read it.
   auto rope = fields.get("rope_parameters");
   auto const scaling = fields.get("rope_scaling");
   if (rope.is_null()) rope = scaling;
@@ -221,7 +221,8 @@ TransformerSettings read_gpt2(Fields& fields) {
   return s;
 }
 
-/// A window of attention that is shorter than the positions bounds the length of a sequence, within which it has no effect.
+/// Limits the length of sequences to the attention window if it is shorter than the number of positions: within that length the window has
+/// no effect.
 void read_window(Fields& fields, HfConfig& config) {
   auto const window = fields.get("sliding_window");
   auto const is_used = fields.flag("use_sliding_window", !window.is_null());

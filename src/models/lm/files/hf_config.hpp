@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// config.json of a model as Hugging Face's transformers (versions 4 and 5) keep it: gpt2, llama, mistral, mixtral, qwen3, qwen3_moe. A field
-// that could change the result and is not known is refused by name, never passed over.
+// config.json of a model as Hugging Face's transformers (versions 4 and 5) keep it: gpt2, llama, mistral, mixtral, qwen3, qwen3_moe. An
+// unknown field could change the result, so it is refused by name.
 
 #include "models/lm/plan/transformer_settings.hpp"
 
@@ -14,9 +14,9 @@ namespace orthant::models {
 enum class HfFamily : std::uint8_t { gpt2, llama, mixtral, qwen3, qwen3_moe };
 
 struct HfConfig {
-  HfFamily family = HfFamily::llama; // names of the tensors; mistral has those of llama
+  HfFamily family = HfFamily::llama; // determines the names of tensors; mistral has llama's
   TransformerSettings settings;
-  std::string note; // what was changed, for the user; empty if nothing was
+  std::string note; // tells the user what differs from the config; empty if nothing
 };
 
 /// Reads `path`. Throws UserError, which names the field, if the model cannot be computed here.

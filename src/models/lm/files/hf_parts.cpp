@@ -26,7 +26,7 @@ class PartList {
   [[nodiscard]] std::vector<Part> take() { return std::move(parts_); }
 
  private:
-  /// A matrix or vector with the same layout in both.
+  /// Adds a matrix or vector with the same order of columns in both formats.
   void whole(std::string const& ours, std::string const& theirs, Hdf5File::Extents extents) {
     auto const count = static_cast<std::int64_t>(extents.back());
     parts_.push_back({ours, std::move(extents), {{theirs, count}}, false});
@@ -35,13 +35,13 @@ class PartList {
     whole(ours + ".weight", theirs + ".weight", {s_.hidden});
     if (is_gpt2_) whole(ours + ".bias", theirs + ".bias", {s_.hidden});
   }
-  /// Queries, keys and values of each key-value head, side by side.
+  /// Columns of the queries, keys and values: those of one key-value head after the other.
   [[nodiscard]] std::vector<Columns> heads(std::string const& q, std::string const& k, std::string const& v,
                                            std::int64_t first_key, std::int64_t first_value) const {
     auto const d = s_.head_dim();
     auto const queries = s_.num_heads / s_.num_kv_heads * d;
     auto const first = [&](std::int64_t g) { return g * (queries + 2 * d); };
-    std::vector<Columns> columns; // those of a tensor one after the other, so that it is read once
+    std::vector<Columns> columns; // sorted by tensor, so that each tensor is read once
     for (std::int64_t g = 0; g < s_.num_kv_heads; ++g)
       columns.push_back({q, queries, g * queries, first(g)});
     for (std::int64_t g = 0; g < s_.num_kv_heads; ++g)
@@ -124,7 +124,7 @@ std::int64_t num_rows(Part const& part) {
   return part.extents.size() == 1 ? 1 : part.extents[0];
 }
 
-/// The shape of a tensor that `columns` of `part` come from: all columns of the part with this tensor.
+/// Shape of the tensor that `columns` belong to. It has all columns of the part with the same tensor.
 std::vector<std::int64_t> their_shape(Part const& part, std::string const& tensor) {
   std::int64_t count = 0;
   for (auto const& columns : part.columns)
@@ -134,7 +134,7 @@ std::vector<std::int64_t> their_shape(Part const& part, std::string const& tenso
   return {part.extents[0], count};
 }
 
-/// Index of row i, column j of their matrix with `count` columns.
+/// Index of row i, column j in the memory of a tensor of Hugging Face with `count` columns.
 std::int64_t their_index(Part const& part, std::int64_t count, std::int64_t i, std::int64_t j) {
   return part.is_out_in ? j * num_rows(part) + i : i * count + j;
 }

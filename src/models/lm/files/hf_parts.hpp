@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the numbers of our parameters are in the tensors of a model of Hugging Face (hf_weights.hpp).
+// Maps the numbers of Orthant's parameters ("ours") to the tensors of a model of Hugging Face ("theirs", hf_weights.hpp).
 
 #include "models/lm/files/hf_config.hpp"
 #include "runtime/files/hdf5_file.hpp"
@@ -34,9 +34,9 @@ struct Part {
 
 /// Number of rows of a part's matrices; 1 for a vector.
 [[nodiscard]] std::int64_t num_rows(Part const& part);
-/// Shape of a tensor that columns of `part` come from.
+/// Shape of the tensor of Hugging Face that `columns` of `part` belong to.
 [[nodiscard]] std::vector<std::int64_t> their_shape(Part const& part, std::string const& tensor);
-/// Index of row i, column j of their matrix with `count` columns.
+/// Index of row i, column j in the memory of a tensor of Hugging Face with `count` columns.
 [[nodiscard]] std::int64_t their_index(Part const& part, std::int64_t count, std::int64_t i, std::int64_t j);
 
 /// Calls move(their index, our index) for all numbers of `columns`, whose tensor has `count` columns.

@@ -155,7 +155,7 @@ void write_parts(runtime::Communicator const& comm, TensorFolder const& tensors,
 void import_hf_weights(runtime::Communicator const& comm, std::filesystem::path const& model,
                        HfConfig const& config, std::filesystem::path const& output,
                        Architecture const& architecture, std::string const& tokenizer) {
-  // Every rank reads the headers, so all create the same file.
+  // Every rank reads the headers, because all ranks create the weights file together and need all shapes.
   auto const tensors = runtime::together(comm, [&] { return std::make_unique<TensorFolder>(model); });
   auto const parts = parts_of(config.family, config.settings);
   runtime::together(comm, [&] { require_tensors(model, *tensors, parts, config.settings.tied_head); });
@@ -169,7 +169,7 @@ namespace {
 
 constexpr std::int64_t most_bytes_of_shard = 5'000'000'000;
 
-/// A tensor to write, and the part and columns that it is made of.
+/// A tensor to be written, with the part and the columns from which it is made.
 struct Written {
   Tensor tensor;
   Part const* part = nullptr;
@@ -268,7 +268,7 @@ void export_hf_weights(runtime::Communicator const& comm, std::filesystem::path 
       if (!tokenizer.flush())
         throw_user("export-weights: '{}' cannot be written", (output / "tokenizer.json").string());
     }
-    std::ofstream config(output / "config.json"); // last: without it the folder is no model
+    std::ofstream config(output / "config.json"); // last, so that an incomplete folder is not a model
     config << text;
     if (!config.flush())
       throw_user("export-weights: '{}' cannot be written", (output / "config.json").string());

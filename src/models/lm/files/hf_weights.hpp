@@ -3,8 +3,8 @@
 //
 // Weights of a language model as Hugging Face's transformers keep them (hf_config.hpp): a folder with config.json and model.safetensors, or
 // shards with model.safetensors.index.json. Most of their matrices are [out x in]. Our matrix of queries, keys and values has the columns
-// of one key-value head after the other, and gates and values alternate (lm/plan/transformer_plan.hpp), so columns are permuted on the way.
-// Numbers keep their bits; those of 16 bits are widened.
+// of one key-value head after the other, and gates and values alternate (lm/plan/transformer_plan.hpp), so columns are permuted. Numbers
+// are copied bit for bit, except that 16-bit numbers become fp32.
 
 #include "models/lm/files/hf_config.hpp"
 #include "models/parameters/weights_file.hpp"
@@ -13,9 +13,9 @@
 
 namespace orthant::models {
 
-/// Writes the weights of the folder `model` as a weights file with the record `architecture`. One parameter and one of its tensors are in
-/// memory at a time, on the root. `tokenizer`: the text of its tokenizer.json, which the file then holds, or empty; the same on all ranks.
-/// Collective over `comm`. Throws UserError if tensors are missing, left over, or of another shape.
+/// Writes the weights of the folder `model` as a weights file with the record `architecture`. The root holds one parameter and one of its
+/// tensors at a time. `tokenizer`: the text of the model's tokenizer.json, which is stored in the file, or empty; the same on all ranks.
+/// Collective over `comm`. Throws UserError if tensors are missing, unknown, or have another shape.
 void import_hf_weights(runtime::Communicator const& comm, std::filesystem::path const& model,
                        HfConfig const& config, std::filesystem::path const& output,
                        Architecture const& architecture, std::string const& tokenizer);

@@ -20,7 +20,7 @@ namespace {
 
 using runtime::Hdf5File, runtime::Tensor, runtime::TensorType;
 
-/// One factor of an adapter of one of their matrices.
+/// One factor of the adapter of one tensor of Hugging Face.
 struct PeftFactor {
   Tensor tensor;
   Part const* part = nullptr;
@@ -29,12 +29,12 @@ struct PeftFactor {
   bool is_left = true;
 };
 
-/// "h.0.attn.c_attn.lora_A" of "h.0.attn.c_attn.weight".
+/// Name of a factor: "h.0.attn.c_attn.lora_A" for the weight "h.0.attn.c_attn.weight".
 std::string factor_of(std::string const& weight, bool is_left) {
   return weight.substr(0, weight.rfind('.')) + (is_left ? ".lora_A" : ".lora_B");
 }
 
-/// The adapters that change columns of `tensor`, in order.
+/// Numbers of the adapters that change columns of `tensor`.
 std::set<std::int32_t> slots_of(Part const& part, std::string const& tensor, AdaptedColumns const& adapted) {
   std::set<std::int32_t> slots;
   for (auto const& columns : part.columns)

@@ -12,7 +12,7 @@ struct TargetColumns {
   std::int64_t count = 0;
 };
 
-/// The targets of a weight, of which the columns repeat; empty if it cannot be adapted.
+/// The targets of a weight, in the order of its columns, which repeat this pattern; empty if the weight cannot be adapted.
 std::vector<TargetColumns> targets_of(TransformerSettings const& s, std::string_view name) {
   if (name.ends_with(".attn.c_attn.weight")) {
     auto const d = s.head_dim();

@@ -7,7 +7,7 @@
 
 namespace orthant::models {
 
-/// Mixes each token into 64 bits by the finalizer of splitmix64.
+/// Hashes the tokens: the finalizer of splitmix64 mixes each of them into 64 bits.
 bool Goldfish::leaves_out(std::span<std::int32_t const> tokens) const {
   std::uint64_t hash = 0;
   for (auto const token : tokens) {

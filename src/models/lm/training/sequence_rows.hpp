@@ -14,15 +14,15 @@
 
 namespace orthant::models {
 
-/// Goldfish loss: a token is left out of the loss of training if a hash of the `history` tokens before it is divisible by `one_in`. The
-/// network is thus never trained to continue a passage exactly. Equal passages leave out the same tokens, wherever they occur. Tokens with
-/// fewer tokens before them in the training part are kept. Source: Hans et al. (arXiv 2406.10209).
+/// Goldfish loss: a token is left out of the loss of training if a hash of the `history` tokens before it is divisible by `one_in`. So some
+/// tokens of each passage are never learned, and the network cannot repeat it word for word. Wherever a passage occurs, the same tokens are
+/// left out. Tokens with fewer tokens before them in the training part are kept. Source: Hans et al. (arXiv 2406.10209).
 struct Goldfish {
   std::int64_t one_in = 0;  // K; 0: no token is left out
   std::int64_t history = 0; // H
 
   [[nodiscard]] bool is_on() const { return one_in > 0; }
-  /// Whether the token behind these `history` tokens is left out.
+  /// Whether the token after these `history` tokens is left out.
   [[nodiscard]] bool leaves_out(std::span<std::int32_t const> tokens) const;
 };
 

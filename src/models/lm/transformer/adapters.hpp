@@ -8,8 +8,8 @@
 //   dB := s A^T dW
 //
 // W is an ordinary weight of the products. The factors are split like the weight: W[a,b] has A[a,-] and B[-,b], replicated over the
-// other axes, so computing W sends nothing. dA is summed over all axes but a, and dB over all but b. The gradients that are split
-// over y lie in one array, those over x in another one, and each array is summed by one all_reduce.
+// other axes, so computing W sends nothing. dA is summed over all axes but a, and dB over all but b. All gradients that are split over y
+// are stored in one array, those split over x in another; one all_reduce sums each array.
 //
 // A weight of queries, keys and values is a fused matrix, as is one of gates and values. Each target among its columns has an adapter
 // of its own. The factors of n adapters are side by side: A [in x n rank], B [n rank x out]. Rows of B are zero in the columns of

@@ -4,7 +4,7 @@
 // First half of a block: the branch of attention, which is added to the residual stream.
 //
 //   H[z,y]      := norm(X)
-//   Q,K,V[z,x]  := sum_y H[z,y] W_qkv[y,x] + b             key-value heads with their query heads; Q and K turned if rotary
+//   Q,K,V[z,x]  := sum_y H[z,y] W_qkv[y,x] + b             key-value heads with their query heads; Q and K rotated if positions are rotary
 //   K,V         := K and V of the rank that has them       only if ranks share a head (shared_key_values.hpp)
 //   O[z,x]      := attention(Q, K, V)                      local (pmm/attention); with earlier keys and values if there is a cache
 //   branch[z,y] := sum_x O[z,x] W_proj[x,y] + b
@@ -20,7 +20,8 @@ namespace orthant::models {
 template<class T>
 class AttentionHalf {
  public:
-  /// `rotary` is null if positions are learned, `cache` if no keys and values are kept. `grid` and `scratch` must outlive this object.
+  /// `rotary` is null if positions are learned; `cache` is null if no keys and values are kept. `grid` and `scratch` must outlive this
+  /// object.
   AttentionHalf(pmm::ProcessGrid const& grid, TransformerPlan const& plan,
                 BlockParameters<T> const& parameters, std::int64_t layer, AttentionMemory<T> memory,
                 TransformerScratch<T>& scratch, std::shared_ptr<pmm::RotaryTable<T> const> rotary,

@@ -28,15 +28,15 @@ class KeyValueCache {
   [[nodiscard]] std::int64_t capacity() const { return capacity_; }
   /// Positions of the first tokens of a pass, [sequences of this rank]; 0 at first.
   [[nodiscard]] runtime::Vector<std::int64_t> const& starts() const { return starts_; }
-  /// Copies new values of starts(). The kernels of the pass before must be complete.
+  /// Sets starts() to a copy of these values. The kernels of the previous pass must be complete.
   void set_starts(std::span<std::int64_t const> starts);
   /// Keys and values of key-value head `group` of this rank, [sequences x capacity][keys | values].
   [[nodiscard]] pmm::Panel<T> panel(std::int64_t layer, std::int64_t group) const;
-  /// Scratch memory of a head group: a number per sequence, query head of the group and position.
+  /// Scratch memory for the scores of a key-value head: one number per sequence, query head and position.
   [[nodiscard]] runtime::Vector<T> const& scores() const { return scores_; }
 
  private:
-  std::int64_t capacity_, num_groups_, width_; // of the keys and values of a head
+  std::int64_t capacity_, num_groups_, width_; // width: columns of a head's keys and values
   std::vector<runtime::Vector<T>> layers_;
   runtime::Vector<std::int64_t> starts_;
   runtime::Vector<T> scores_;

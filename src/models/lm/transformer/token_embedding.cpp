@@ -58,7 +58,7 @@ VocabularyTable<T>::VocabularyTable(pmm::ProcessGrid const& grid, LinearParamete
 template<class T>
 void VocabularyTable<T>::gather(DefaultExec const& exec) {
   reader_.start(exec, parameters_.weight);
-  static_cast<void>(reader_.finish()); // into the memory of whole()
+  static_cast<void>(reader_.finish()); // the result is in the memory of whole()
 }
 
 template<class T>
@@ -259,7 +259,7 @@ void TokenEmbedding<T>::set_tokens(std::span<std::int32_t const> ids) {
   auto const is_own = [&](std::int32_t id) { return id >= vocabulary_.begin && id < vocabulary_.end; };
   auto const place_of = [&](std::int32_t id) { return static_cast<std::size_t>(id - vocabulary_.begin); };
 
-  // A counting sort of the rows by token.
+  // Sorts the rows by token (counting sort).
   host_offsets_.assign(offsets_.extent(0), 0);
   for (auto const id : ids)
     if (is_own(id)) ++host_offsets_[place_of(id) + 1];

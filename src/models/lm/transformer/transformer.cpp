@@ -61,7 +61,7 @@ struct Transformer<T>::Parts {
                   pmm::DistMatrix<T> const& to) const {
     pmm::add_dropped<T>(exec, grid.passes(), from.local(), branch.local(), dropout_at(place), to.local());
   }
-  /// Gradient by the branch: M times the gradient of the stream.
+  /// Gradient of the branch: that of the stream times the dropout mask M.
   pmm::DistMatrix<T> const& branch_gradient(DefaultExec const& exec, std::int64_t place) const {
     if (dropout.probability == 0) return gradient;
     pmm::drop_rows<T>(exec, grid.passes(), gradient.local(), dropout_at(place), branch.local());
@@ -109,15 +109,15 @@ struct Transformer<T>::Parts {
   pmm::Product<T> head, head_input_back, head_weight_back;
 };
 
-/// Each block of a segment has its own memory, and all segments use the same memory in turn. The last product of a segment is not
-/// computed again, because its output is kept.
+/// Each block of a segment has its own memory, which the segments use one after the other. The last product of a segment is not computed
+/// again, because its output is kept.
 template<class T>
 void Transformer<T>::Parts::make_blocks() {
   auto const& settings = plan.settings;
   auto const rotary = make_rotary<T>(plan, cache ? cache->capacity() : plan.sequence);
   auto const length = layers_per_segment(settings);
   std::vector<BlockMemory<T>> memory;
-  std::vector<pmm::DistMatrix<T>> passing; // outputs that are not kept
+  std::vector<pmm::DistMatrix<T>> passing; // memory of outputs that are not kept
   auto const new_stream = [&] { return pmm::DistMatrix<T>(grid, plan.stream, "orthant::models::stream"); };
   for (std::int64_t l = 0; l < length; ++l)
     memory.emplace_back(grid, plan, l, scratch.experts);

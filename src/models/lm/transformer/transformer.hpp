@@ -93,8 +93,8 @@ class Transformer final : public Network<T> {
  public:
   /// Prepares passes over `num_sequences` sequences of `sequence` tokens, over all data groups, and draws the weights with
   /// `seed`. Throws UserError as plan_transformer() does: if the settings are not valid, or if heads, sequences or experts
-  /// cannot be split over the grid. `num_cached`: positions of each sequence whose keys and values are kept, for another network that
-  /// goes on with the sequences; 0: none. `grid` must outlive this object. Not collective.
+  /// cannot be split over the grid. `num_cached`: positions of each sequence whose keys and values are kept, for a network that continues
+  /// the sequences (next_token_of()); 0: none. `grid` must outlive this object. Not collective.
   Transformer(pmm::ProcessGrid const& grid, TransformerSettings const& settings, std::int64_t num_sequences,
               std::int64_t sequence, std::uint64_t seed, std::int64_t num_cached = 0);
   /// A network with the weights, sequences and cache of `other`, for evaluation passes over the next token of each sequence: its logits
@@ -140,8 +140,8 @@ class Transformer final : public Network<T> {
   [[nodiscard]] pmm::DistMatrix<T> const& logits_gradient() const override;
   void backward(runtime::DefaultExec const& exec, runtime::PhaseTimes& phases) override;
   /// Backward pass that reports completed gradients to on_complete: the weight of a head that is not tied, and the weights of
-  /// the blocks, each half a block after its computation. All other gradients are complete on return. Collective over the
-  /// grid's group, with experts over its world. Enqueues on exec.
+  /// the blocks, each reported half a block after its computation, when its sum is complete. All other gradients are complete on return.
+  /// Collective over the grid's group, with experts over its world. Enqueues on exec.
   void backward_telling(runtime::DefaultExec const& exec, runtime::PhaseTimes& phases,
                         GradientObserver const& on_complete) override;
   [[nodiscard]] std::vector<Parameter<T>>& parameters() override;

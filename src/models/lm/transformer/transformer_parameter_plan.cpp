@@ -57,7 +57,7 @@ class Planner {
                                                array.piece.size(), e == 0}});
     }
   }
-  /// Adds the factors of all adapters behind the other parameters, and freezes these.
+  /// Adds the factors of all adapters after the other parameters, and freezes all others.
   void add_adapters() {
     auto const num_weights = all_.size();
     std::array<std::int64_t, 2> places{};
@@ -72,7 +72,7 @@ class Planner {
         auto const is_over_x =
             (is_left ? placement.layout.rows : placement.layout.columns) == pmm::AxisSet{pmm::Axis::x};
         auto& place = places[is_over_x ? 1 : 0];
-        // As in PEFT: A has the deviation of a uniform distribution up to 1 / sqrt(in), and B begins with zeros.
+        // As in PEFT: the standard deviation of A is that of a uniform distribution in +- 1 / sqrt(in), and B starts at zero.
         auto const deviation =
             is_left ? 1 / std::sqrt(3.0 * static_cast<double>(placement.extents.rows)) : 0.0;
         all_.push_back({.name = stem + suffix,

@@ -135,7 +135,8 @@ Json json_of(ValidationRecords const& records) {
   return {{"merit", records.merit}, {"loss", records.loss}};
 }
 
-/// Records of the validation part. Older files lack them; the quantity that was monitored then has its record in the best epoch.
+/// Records of the validation part. Older files do not have them; then the scores of the best epoch are the record of the monitored
+/// quantity.
 std::optional<ValidationRecords> records_of(Json const& progress, BestEpoch const& best) {
   auto const& of_best = best.scores[static_cast<std::size_t>(graph::Split::valid)];
   if (!progress.contains("records"))

@@ -16,8 +16,8 @@
 
 namespace orthant::models {
 
-// Identity of a training: data set, seed, model, optimizer, precision. A checkpoint records it, and a training with another
-// identity does not resume from this checkpoint. The meaning of the parts is not known here.
+// Identity of a training: data set, seed, model, optimizer, precision. A checkpoint records it, and a training with another identity must
+// not resume from this checkpoint. This code only compares the parts, and does not interpret them.
 
 struct IdentityPart {
   std::string name;        // "--dropout"

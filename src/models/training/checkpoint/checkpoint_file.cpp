@@ -102,7 +102,7 @@ void CheckpointOutput<T>::copy(TrainingState<T> const& state) {
   copies_.resize(tensors_.size() - num_best);
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     if (i < copies_.size()) copy_to_host(tensors_[i].numbers, copies_[i]);
-    tensors_[i].numbers = {}; // keep host memory only
+    tensors_[i].numbers = {}; // only the host copy is needed from here on
     host_numbers_.push_back(i < copies_.size() ? copies_[i] : (*best_)[i - copies_.size()]);
   }
 }

@@ -64,7 +64,7 @@ void require_writable_folder(fs::path const& folder) {
     auto const name = entry.substr(0, std::min(entry.find(suffix), entry.size()) + suffix.size());
     if (name != entry && number_of(name)) runtime::remove_leftovers(folder / name);
   }
-  runtime::require_writable(checkpoint_path(folder, 0), "checkpoint"); // no checkpoint has this number
+  runtime::require_writable(checkpoint_path(folder, 0), "checkpoint"); // 0: not the number of a checkpoint
 }
 
 std::vector<fs::path> set_aside_later_checkpoints(fs::path const& folder, std::int64_t step,
@@ -94,7 +94,7 @@ std::vector<fs::path> set_aside_later_checkpoints(fs::path const& folder, std::i
 }
 
 void point_latest_to(fs::path const& folder, std::int64_t number) {
-  // A link cannot be modified, but a new link can replace it.
+  // A link cannot be changed, but renaming a new link replaces it atomically.
   auto const latest = folder / "latest";
   runtime::remove_leftovers(latest);
   runtime::TemporaryPath link(runtime::partial_name(latest, runtime::draw_token()));
