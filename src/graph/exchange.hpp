@@ -66,7 +66,7 @@ class Outbox {
 }
 
 /// Runs rounds until every rank's producer has finished. Collective.
-/// produce(outbox)  fills the outbox until it is full or nothing is left, and returns true if more is to come.
+/// produce(outbox)  fills the outbox until it is full or nothing is left, and returns true if it has more records.
 ///                  If it throws, all ranks throw the error.
 /// consume(span)    processes the received records; must not throw on one rank alone.
 template<class Record, class Produce, class Consume>

@@ -49,7 +49,7 @@ enum class LabelKind : std::uint8_t { none, single, multi, real };
 struct VertexType {
   std::string name;
   std::int64_t count = 0;
-  std::int64_t num_features = 0; // columns; the others are 0. 0: vertices of this type have no features
+  std::int64_t num_features = 0; // columns in use, the others are 0; 0: this type has no features
 
   friend bool operator==(VertexType const&, VertexType const&) = default;
 };
@@ -266,7 +266,7 @@ class EmptyStream final : public BatchStream<Batch> {
   [[nodiscard]] Progress progress() const override { return {}; }
 };
 
-// Largest accepted sizes of a graph from outside. Larger numbers are mistakes. Within these limits, every product of a count and a few
+// Largest accepted sizes of a graph that is read. Larger numbers are mistakes. Within these limits, every product of a count and a few
 // bytes, and every id in the store, stays far below 64 bits.
 
 inline constexpr std::int64_t most_vertices = std::int64_t{1} << 40; // 1.1e12

@@ -14,7 +14,7 @@ namespace {
 using runtime::index;
 using runtime::Range;
 
-/// Number of columns that are read at once: their vertices' keys are held in addition to the lists.
+/// Number of columns that are read at once. It is limited because their vertices' keys need memory in addition to the lists.
 std::int64_t columns_at_once(std::int64_t num_vertices) {
   constexpr std::int64_t least = std::int64_t{1} << 20;
   constexpr std::int64_t most_pieces = 64;
@@ -97,7 +97,7 @@ std::size_t BatchBuilder<T>::add_ranges(Order order, graph::Ranges const& ranges
     return other.order == order && other.ranges == ranges;
   });
   auto const number = static_cast<std::size_t>(known - ranges_.begin());
-  // The range may be new on some ranks only: all ranks must take part in the collective calls.
+  // The range may be new on some ranks only, but all ranks must take part in the collective calls.
   auto const is_new = known == ranges_.end();
   if (runtime::all_reduced(comm_, std::int64_t{is_new ? 1 : 0}, runtime::Reduction::max) == 0) return number;
   auto ids = runtime::together(
@@ -148,7 +148,7 @@ void BatchBuilder<T>::keep_block(BlockHandle handle, std::optional<Parity> parit
 template<class T>
 void BatchBuilder<T>::add_neighbours(std::size_t range) {
   auto& known = ranges_[range];
-  // The lists may be missing on some ranks only: all ranks must take part in the collective calls.
+  // The lists may be missing on some ranks only, but all ranks must take part in the collective calls.
   auto const are_missing = known.neighbours.empty();
   if (runtime::all_reduced(comm_, std::int64_t{are_missing ? 1 : 0}, runtime::Reduction::max) == 0) return;
   NeighbourLists lists(comm_, store_, keys_, known.order, are_missing ? known.ranges : graph::Ranges());

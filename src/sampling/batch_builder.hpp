@@ -67,7 +67,7 @@ class NeighbourLists {
                  graph::Order order, graph::Ranges const& ranges);
 
   [[nodiscard]] bool empty() const { return offsets_.empty(); }
-  /// degrees := d of the vertices at these places of the list of ranges. Cost: O(nonzeros of their rows).
+  /// degrees := the degrees d within the batch, of the vertices at these positions of the list of ranges. Cost: O(nonzeros of their rows).
   void find_degrees(std::span<std::int32_t const> places, KeyBits const& batch,
                     std::vector<double>& degrees) const;
   [[nodiscard]] std::int64_t num_bytes() const;
@@ -81,7 +81,7 @@ class NeighbourLists {
 
 using graph::Parity;
 
-/// A block of a builder, or the transpose of a block that it shares with it (A_odd = A_even^T).
+/// Refers to a block of a builder, or to a block that is the transpose of another and shares its memory (A_odd = A_even^T).
 struct BlockHandle {
   std::size_t index = 0;
   bool is_transposed = false;

@@ -110,7 +110,7 @@ void BlockSampler<T>::gather(SampledVertices const& rows, ColumnFilter const& fi
   if (has_values && kept_values_.size() < index(num_gathered))
     resize_for_writing(kept_values_, index(num_gathered));
 
-  // Writes every entry and keeps it if its column passes: few columns pass, and a branch could not be predicted.
+  // Writes every entry, but advances only if its column passes. A branch would often be mispredicted, because few columns pass.
   out.row_offsets.clear();
   out.row_offsets.push_back(0);
   std::size_t num_kept = 0;

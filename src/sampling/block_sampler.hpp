@@ -26,8 +26,8 @@
 
 namespace orthant::sampling {
 
-// Finds the vertices of a batch that are in one range of rows or columns, and their places, by key. A batch costs one look-up per vertex of
-// the batch, independent of the sizes of graph and range (key_table.hpp).
+// Finds by key the vertices of a batch that are in one range of rows or columns, and their positions in the range. A batch costs one
+// look-up per vertex of the batch, independent of the sizes of graph and range (key_table.hpp).
 
 using graph::Order;
 using runtime::Range;

@@ -105,7 +105,7 @@ DegreeSampler::DegreeSampler(DegreeSamplerOptions const& options, DegreeClasses 
   auto const batch_size = std::accumulate(num_drawn_.begin(), num_drawn_.end(), std::int64_t{0});
   for (std::size_t a = 0; a < sizes_.size(); ++a) {
     auto const num_served = std::max<std::int64_t>(1, sizes_[a] / num_drawn_[a]);
-    // Whole steps, so that the groups of a step have no vertex in common if possible.
+    // Rounded to whole steps, so that the groups of a step have no vertex in common if possible.
     num_batches_a_round_.push_back(
         num_served < step_batches() ? num_served : num_served / step_batches() * step_batches());
     loss_weights_.push_back(static_cast<double>(sizes_[a]) / static_cast<double>(num_drawn_[a]) *

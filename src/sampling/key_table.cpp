@@ -18,7 +18,7 @@ constexpr std::size_t look_ahead = 16;
 
 KeyTable::Form KeyTable::form_of(std::int64_t span, std::int64_t count) {
   constexpr std::int64_t most_in_bucket = 16;
-  // Up to this shift, buckets of 2^8 with fewer keys each need less memory than a second byte per key.
+  // Up to this shift, it takes less memory to use more buckets, of 2^8 numbers each, than to store a second byte per key.
   constexpr int longest_short = 9;
   auto const numbers_a_key = static_cast<std::uint64_t>(std::max(span / count, std::int64_t{1}));
   auto const shift = std::bit_width(numbers_a_key * most_in_bucket) - 1;

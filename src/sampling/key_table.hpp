@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Maps the keys of a rank's vertices to their places in a list. The n keys are arbitrary numbers in [0, N), and a batch looks up many keys
-// that are not in the table.
+// Maps the keys of a rank's vertices to their positions in a list. The n keys are arbitrary numbers in [0, N), and a batch looks up many
+// keys that are not in the table.
 //
 // The sorted keys are divided into buckets of 2^k consecutive numbers, so that only the last k bits of each key are stored:
 //
@@ -10,9 +10,9 @@
 //   low[i]      last k bits of the i-th smallest key         1 byte (k <= 8), else 2
 //   places[i]   its place                                    4 bytes
 //
-// k is chosen for 8 to 16 keys per bucket if keys are evenly distributed. A key takes 5.3 bytes if the table has one in 16 numbers of [0,
-// N); the minimum, log2(n!) + log2(binomial(N, n)) bits, is 3.9 bytes per key. A look-up reads one start and one bucket, and one place if
-// it finds the key.
+// k is chosen such that evenly distributed keys give 8 to 16 keys per bucket. A key takes 5.3 bytes if the table has one in 16 numbers of
+// [0, N); the minimum, log2(n!) + log2(binomial(N, n)) bits, is 3.9 bytes per key. A look-up reads one start and one bucket, and one place
+// if it finds the key.
 
 #include "runtime/range.hpp"
 

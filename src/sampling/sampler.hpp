@@ -36,7 +36,7 @@ struct Strata {
   std::vector<std::int64_t> degree_bounds; // by degree: stratum s has degrees in [bounds[s], bounds[s + 1])
 };
 
-/// The vertices of one batch. Arrays are reused: only the first batch allocates.
+/// The vertices of one batch. The arrays are reused for the next batch, so only the first one allocates.
 struct BatchKeys {
   std::vector<std::int64_t> keys;          // [size()] each once; those of group 0 first, then 1, ..
   std::vector<std::int64_t> stratum_sizes; // [num_strata] vertices of each group in the batch: b_s

@@ -52,7 +52,7 @@ void VertexSampler::choose_strata(VertexSamplerOptions const& options, std::int6
                "has {}; give a larger fraction or a smaller batch",
                fraction, num_others_a_batch_, batch_size, num_others);
   stratum_sizes_ = {num_train, num_others};
-  // Whole steps, so that the groups of a step have no vertex in common if possible.
+  // Rounded to whole steps, so that the groups of a step have no vertex in common if possible.
   auto const num_served = num_others / num_others_a_batch_;
   num_batches_a_round_ =
       num_served < step_batches() ? num_served : num_served / step_batches() * step_batches();

@@ -47,7 +47,7 @@ struct PartFacts {
   std::uint64_t sum = 0;      // checksum of the array: runtime/files/array_sum.hpp
 };
 
-/// What the facts say about a tokenizer of the kind bpe.
+/// Facts about a tokenizer of the kind bpe.
 struct BpeFacts {
   std::string name;                      // of the tokenizer's file
   std::int64_t num_bytes = 0;            // of the tokenizer.json
@@ -61,7 +61,7 @@ struct TokenFacts {
   std::int64_t vocabulary_size = 0;
   std::array<PartFacts, all_parts.size()> parts;
   std::uint64_t sum_of_vocabulary = 0;
-  std::optional<BpeFacts> bpe{}; // exactly if the tokenizer is bpe
+  std::optional<BpeFacts> bpe{}; // nullopt unless the tokenizer is bpe
   std::int64_t num_documents = 1;
 
   [[nodiscard]] PartFacts const& of(Part part) const { return parts[static_cast<std::size_t>(part)]; }

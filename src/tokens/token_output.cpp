@@ -17,7 +17,7 @@ std::span<std::uint8_t const> as_numbers(std::string const& text) {
   return {reinterpret_cast<std::uint8_t const*>(text.data()), text.size()};
 }
 
-/// Sets the number of tokens of each part, and what is known of the vocabulary.
+/// Sets the number of tokens of each part, and the facts about the vocabulary.
 TokenFacts completed(TokenFacts facts, double train_fraction, std::int64_t num_tokens,
                      Vocabulary const& vocabulary, std::string const& tokenizer_json) {
   if (num_tokens == 0) runtime::throw_user("{} is empty: there is nothing to tokenize", facts.source);

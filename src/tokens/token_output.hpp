@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Writes a token file. Each rank gives the tokens of its share of the text one by one.
+// Writes a token file. Each rank passes the tokens of its share of the text one by one to take().
 
 #include "runtime/files/hdf5_output.hpp"
 #include "tokens/token_file.hpp"
@@ -16,7 +16,7 @@ namespace orthant::tokens {
 
 class TokenOutput {
  public:
-  /// facts            with source, tokenizer, and what is known of bpe; the rest is filled in
+  /// facts            must have source, tokenizer and, for bpe, its facts; the rest is filled in
   /// train_fraction   share of the tokens that are for training
   /// num_tokens       of this rank's share, which follows the shares of the ranks before
   /// tokenizer_json   of a tokenizer of the kind bpe, else empty

@@ -20,7 +20,7 @@ std::int64_t columns_of(NpyArray const& array) {
   return array.shape().size() == 2 ? array.shape()[1] : 1;
 }
 
-/// Rows of an array in batches. fill(array, batch) reads batch.rows.
+/// Reads the rows of an array in batches. fill(array, batch) reads batch.rows.
 template<class Fill>
 class FilledRows final : public LabelStream {
  public:

@@ -22,12 +22,12 @@ namespace orthant::graph {
 /// The different texts in these rows of an array [N] or [N, 1], without the empty one. Throws UserError if there are more than
 /// most_class_names.
 [[nodiscard]] std::set<std::string> read_npy_names(NpyArray array, Range rows);
-/// Classes of an array of texts: the place of a text among `names`, which ascend; -1 for the empty text.
+/// Classes from an array of texts: the class is the index of the text in `names`, which must ascend; -1 for the empty text.
 [[nodiscard]] std::unique_ptr<LabelStream>
 read_npy_named_classes(OpenArray const& labels, Range rows,
                        std::shared_ptr<std::vector<std::string> const> names, std::int64_t batch_rows);
 
-/// The classes of `labels` by their places among `numbers`, which ascend and contain all of them.
+/// Converts the labels to classes: the class is the index of the label in `numbers`, which must ascend and contain all labels.
 [[nodiscard]] std::unique_ptr<LabelStream>
 renumbered(std::unique_ptr<LabelStream> labels, std::shared_ptr<std::vector<std::int64_t> const> numbers);
 

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Arrays in NumPy's .npy format (numpy.lib.format): a header with type, order and shape, followed by the numbers. Supports versions 1 to 3,
-// little-endian, C order. Any range of elements can be read alone and is converted to the requested type. Texts ("<U5", "|S5") are read
-// only where they are asked for.
+// little-endian, C order. Any range of elements can be read by itself and is converted to the requested type. Arrays of texts ("<U5",
+// "|S5") are refused unless the caller allows them.
 
 #include "runtime/files/byte_source.hpp"
 
@@ -49,7 +49,7 @@ class NpyArray {
   [[nodiscard]] bool is_list() const { return shape_.size() == 1; }
   /// "<i8", "|u1", ..
   [[nodiscard]] std::string const& type() const { return type_; }
-  /// False for bool: a mask in place of ids is a mistake.
+  /// False for bool, because a mask in place of ids is a mistake.
   [[nodiscard]] bool is_fp64() const { return type_[1] == 'f' && element_bytes_ == 8; }
   [[nodiscard]] bool is_integer() const { return type_[1] == 'i' || type_[1] == 'u'; }
   [[nodiscard]] bool is_real() const { return type_[1] == 'f'; }

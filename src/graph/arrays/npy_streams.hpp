@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Streams of edges, features, labels and vertex lists from .npy arrays, which may be in files or in an .npz archive. Shares are ranges of
-// columns of edge_index, and of rows of all other arrays. They are balanced if the array has random access. A compressed member has not, so
-// that one rank reads all of it, as for a .gz file.
+// columns of edge_index, and of rows of all other arrays. They are balanced if the array has random access. A compressed member has no
+// random access, so one rank reads all of it, as for a .gz file.
 
 #include "graph/arrays/npy.hpp"
 #include "graph/graph_source.hpp"

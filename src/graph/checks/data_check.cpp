@@ -43,7 +43,7 @@ template<class Visit>
 void for_each_piece(Communicator const& comm, std::int64_t num_vertices, std::int64_t row_numbers,
                     Visit&& visit) {
   auto const mine = PositionOwners{num_vertices, comm.size()}.range(comm.rank());
-  constexpr std::int64_t numbers_at_once = std::int64_t{1} << 20; // each class is a read of its own
+  constexpr std::int64_t numbers_at_once = std::int64_t{1} << 20; // of all classes, which are read one by one
   constexpr std::int64_t chunk = 1024;                            // of the store's checksums
   auto const at_once = std::max<std::int64_t>(1, numbers_at_once / row_numbers / chunk) * chunk;
   for (auto begin = mine.begin; begin < mine.end; begin += at_once)

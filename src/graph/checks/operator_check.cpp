@@ -75,7 +75,7 @@ void OperatorCheck::add(std::int64_t id, RowWeights const& weights) {
     double size;
   };
   Degree const whole{loop + weights.sum, loop + weights.sum + 2 * weights.negative};
-  // Over a subset of the neighbors, the worst case is all negative ones and no others, or else a single one.
+  // Over all subsets of the neighbors, the smallest sum is that of all negative weights or, if there are none, a single weight.
   auto const is_mixed = weights.negative > 0 || loop > 0;
   Degree const within_batch{is_mixed ? loop - weights.negative : weights.least,
                             is_mixed ? loop + weights.negative : weights.least};
@@ -159,7 +159,7 @@ OperatorCheck check_weights(runtime::Communicator const& comm, GraphStore const&
                             OperatorUse const& use) {
   auto const& facts = store.facts();
   OperatorCheck check(facts.graph_operator().self_loops);
-  // A sum over a subset of the neighbors may be as small as a single weight if it includes no self loop.
+  // If no self loop is included, a sum over a subset of the neighbors may be as small as a single weight.
   auto const reads_entries = facts.num_negative_weights.value_or(1) > 0 ||
                              (use.neighbors == Neighborhood::within_batch && !facts.adds_self_loops());
   auto const grid = tile_grid_of_topology(facts.num_vertices, facts.num_entries);
@@ -194,7 +194,7 @@ std::string refusal_of(OperatorCheck const& check, GraphStore const& store, Oper
       reason_of(unfit, limits_of(use.precision)));
 }
 
-/// For a directed graph, whose degrees are row sums.
+/// Warns about columns of a directed graph, because degrees are sums of rows.
 std::string warning_of_columns(runtime::Communicator const& comm, GraphStore const& store) {
   auto const& facts = store.facts();
   auto const mine = runtime::balanced_range(facts.num_vertices, comm.size(), comm.rank());

@@ -84,7 +84,8 @@ class OperatorCheck {
   static constexpr std::size_t num_conditions = 8;
 
   SelfLoops self_loops_;
-  std::array<UnfitVertices, num_conditions + 1> unfit_{}; // the last one, always empty, for no condition
+  std::array<UnfitVertices, num_conditions + 1>
+      unfit_{}; // by condition; the last one stands for no condition and is always empty
   double largest_size_ = 0;
 };
 

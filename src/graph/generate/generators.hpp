@@ -52,7 +52,7 @@ struct GeneratorOptions {
   std::int64_t num_classes = 0;  // 0: no labels and no split; sbm then has 8 blocks
   std::uint64_t seed = 0;
   bool is_directed = false;                             // rmat and sbm: reverse edges are not implied
-  std::array<double, 3> corners{0.57, 0.19, 0.19};      // rmat: a, b, c; probabilities kept to 16 bits
+  std::array<double, 3> corners{0.57, 0.19, 0.19};      // rmat: a, b, c; probabilities, rounded to 16 bits
   double homophily = 0.8;                               // sbm
   double separation = 2.0;                              // distance of class means
   std::array<double, 3> split_fractions{0.6, 0.2, 0.2}; // train, valid, test

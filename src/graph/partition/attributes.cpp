@@ -42,7 +42,7 @@ void for_each_batch(Communicator const& comm, Stream& stream, std::int64_t num_v
   }
 }
 
-/// Rows of a dense matrix that are sent to the owners of their positions, and their order there.
+/// Collects the rows of a dense matrix at the owners of their positions, in the order of the positions.
 template<class T>
 class RowSlab {
  public:

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Many growing lists in one pool of small chunks. The chunks of a drained list are reused for other lists at once. Edges that are converted
-// to matrix entries therefore need only the memory of the larger of the two.
+// Many growing lists in one pool of small chunks. Other lists immediately reuse the chunks of a list that is drained. When edges are
+// converted to matrix entries, both together therefore need only the memory of the larger of the two.
 
 #include "runtime/error.hpp"
 

@@ -46,7 +46,8 @@ struct MaybeValue<false> {
 template<class Id, bool has_values>
 class EdgeStore {
  public:
-  /// One end as its owner's local number, the other as an id. In a directed graph `local` is the target.
+  /// `local`: one end of the edge, as a local number of the rank that owns it; the other end is an id. In a directed graph `local` is the
+  /// target.
   struct Stored : detail::MaybeValue<has_values> {
     Id local;
     Id other;
@@ -342,7 +343,7 @@ template<class OnEdge, class EndOfRound>
 void EdgeStore<Id, has_values>::for_each_edge(bool drains, OnEdge&& on_edge, EndOfRound&& end_of_round,
                                               StepProgress const& progress) {
   struct Visit : detail::MaybeValue<has_values> {
-    Id there; // the other end, as its owner's local number
+    Id there; // the other end, as a local number of the rank that owns that end
     std::array<Id, 2> local;
   };
   std::vector<Stored> edges;
@@ -376,7 +377,7 @@ void EdgeStore<Id, has_values>::for_each_edge(bool drains, OnEdge&& on_edge, End
         return false;
       },
       [&](std::span<Visit const> arrived) {
-        constexpr std::size_t ahead = 24; // positions are in random order
+        constexpr std::size_t ahead = 24; // prefetch distance, because positions are read in random order
         for (std::size_t i = 0; i < arrived.size(); ++i) {
           if (i + ahead < arrived.size()) __builtin_prefetch(&positions_[arrived[i + ahead].there]);
           auto const& visit = arrived[i];

@@ -93,7 +93,7 @@ std::string format_refusals(OperatorCheck const& check, StoreFacts const& facts)
       if (wrong.empty()) continue;
       fmt::format_to(std::back_inserter(text), "warning      cannot be used for training on this graph: {}\n",
                      wrong);
-      break; // if no precision allows it, fp32 does not either
+      break; // fp32 cannot represent what fp64 cannot
     }
   return text;
 }

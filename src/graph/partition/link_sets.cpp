@@ -16,7 +16,7 @@
 namespace orthant::graph {
 namespace {
 
-constexpr std::size_t kept = 2; // after the parts of HeldOutEdges
+constexpr std::size_t kept = 2; // index after the two parts of HeldOutEdges
 
 class KeptEdges final : public EdgeStream {
  public:
@@ -225,7 +225,7 @@ class NegativeDrawer {
   runtime::KeyedBijection order_;
   std::vector<Edge> const& known_;
   VisitEdges const& visit_edges_;
-  std::int64_t begin_ = 0; // begin of the next round
+  std::int64_t begin_ = 0; // first candidate of the next round
 };
 
 void sort_and_merge(std::vector<Edge>& links) {

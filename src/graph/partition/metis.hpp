@@ -25,7 +25,7 @@ struct Adjacency {
   [[nodiscard]] std::int64_t num_vertices() const { return static_cast<std::int64_t>(offsets.size()) - 1; }
 };
 
-/// Builds the adjacency from any list of edges, which is emptied.
+/// Builds the adjacency from a list of edges in any order. The list is empty afterwards.
 [[nodiscard]] Adjacency make_adjacency(std::int64_t num_vertices,
                                        std::vector<std::array<std::int32_t, 2>>& edges);
 
@@ -49,7 +49,7 @@ enum class MetisMethod : std::uint8_t { kway, bisections };
 /// Throws UserError if fits_metis() is false; `what` begins the message.
 void require_metis_size(std::int64_t num_edges, std::int64_t num_vertices, std::string const& what);
 
-/// The graph on rank 0 (empty elsewhere). `edges` is an EdgeStore. Collective.
+/// Returns the graph on rank 0, and an empty one on other ranks. `edges` is an EdgeStore. Collective.
 template<class Edges>
 [[nodiscard]] Adjacency gather_adjacency(runtime::Communicator const& comm, Edges const& edges,
                                          std::int64_t num_vertices) {

@@ -78,7 +78,7 @@ class Partitioner {
     report_.read_seconds = steps_.lap();
 
     if (options_.metis_parts > 0) write_metis(output);
-    auto const clusters = find_clusters(); // before the edges are drained
+    auto const clusters = find_clusters(); // needs the edges, so before they are drained
     if (options_.measures_statistics || options_.chooses_permutation) report_.statistics = measure(degrees);
     if (options_.chooses_permutation)
       facts.permutation = choose_order(report_.statistics->permutations, facts.num_vertices);
@@ -257,7 +257,7 @@ class Partitioner {
     auto const n = report_.facts.num_vertices;
     constexpr std::array orders{PermutationKind::natural, PermutationKind::single, PermutationKind::twofold,
                                 PermutationKind::cluster, PermutationKind::pieces};
-    // The choice is among the last three.
+    // Only the last three orders take part in the choice.
     for (auto const kind : std::span(orders).subspan(options_.measures_statistics ? 0 : 2)) {
       if (kind == PermutationKind::cluster && !fits_metis()) continue;
       auto const placement = place(kind, degrees);

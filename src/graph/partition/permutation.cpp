@@ -19,7 +19,7 @@ constexpr int exact_bits = 10;
 constexpr int step_bits = 6;
 constexpr std::uint32_t cluster_layer = 1U << 28; // layer of the streams; the layers of bins are below (Deal)
 
-/// Small factors first: they become the coarse halves of the rows.
+/// Small factors come first, because the first digits divide the rows into the largest parts.
 std::vector<std::int64_t> radices_of(std::int64_t num_bins) {
   std::vector<std::int64_t> radices;
   auto rest = num_bins;
@@ -132,7 +132,7 @@ using Runs = std::vector<Range>;
 constexpr int num_pieces = 16; // best_split() assumes this
 constexpr std::int64_t most_leaves = 16'384;
 constexpr std::int64_t least_leaf = 16;
-/// A seam counts as much as a difference of the halves of 0.1 % of their weight.
+/// A seam costs as much as a difference between the halves of 0.1 % of their weight.
 constexpr std::int64_t seams_of_whole_weight = 1000;
 
 void append(Runs& runs, Range run) {

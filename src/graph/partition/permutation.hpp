@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Positions of the vertices. Two independent orders p1 and p2 make the blocks of A[p1, p2] equally full (Plexus, arXiv 2505.04083, section
-// 5.1). Purely random orders leave the hubs to chance: on a power-law graph, 8x8 blocks differ by 15 %. Here the vertices are dealt by
-// degree.
+// 5.1). In purely random orders the hubs are distributed unevenly: on a power-law graph, 8x8 blocks differ by 15 %. Here the vertices are
+// distributed in rounds by degree, like cards.
 //
 //   Sort the vertices by degree, largest first. Deal them in rounds of B to B bins of equal size, each round
 //   by a scrambled radix reversal of the place in the round:

@@ -44,7 +44,7 @@ class DegreeOrder {
   }
 
   struct Place {
-    std::int64_t base;     // place of the class's first vertex
+    std::int64_t base;     // position of the class's first vertex in the order of degrees
     std::int64_t in_class; // number within the class
     std::size_t degree_class;
   };

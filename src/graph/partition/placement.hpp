@@ -86,7 +86,7 @@ void write_row(StoreWriter& writer, std::string const& name, std::int64_t row, P
   });
 }
 
-/// The same for a new array of one row. Collective.
+/// Creates an array of one row and writes this rank's share of it, like the function above. Collective.
 template<class T>
 void write_column(StoreWriter& writer, std::string const& name, runtime::Hdf5Type type,
                   Placement const& placement, std::span<std::int64_t const> values) {

@@ -63,7 +63,7 @@ std::vector<std::int64_t> split_bits(Communicator const& comm, GraphSource const
     std::int64_t part;
   };
   constexpr auto num_parts = static_cast<std::int64_t>(lists.size());
-  // For a vertex, bit p means that part p lists it, and bit p + 3 that part p lists it again.
+  // Bits of each vertex: bit p is set if part p lists the vertex, bit p + 3 if part p lists it more than once.
   std::vector<std::int64_t> bits(placement.positions[0].size());
   std::size_t part = 0;
   std::size_t next = 0;

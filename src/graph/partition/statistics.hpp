@@ -156,7 +156,7 @@ struct GraphStatistics {
 [[nodiscard]] PermutationKind choose_order(std::span<PermutationStatistics const> orders,
                                            std::int64_t num_vertices);
 
-/// Tables for the user.
+/// Formats the statistics as tables for the user.
 [[nodiscard]] std::string format_statistics(GraphStatistics const& statistics, StoreFacts const& facts);
 
 } // namespace orthant::graph

@@ -18,7 +18,7 @@ using runtime::index;
 
 namespace {
 
-/// Sorts entries of equal place by value: they arrive in the order of the sending ranks, which must not matter.
+/// Sorts entries with equal row and column by value, because the order in which they arrive depends on the number of ranks.
 void sort_repeats_by_value(std::vector<ValuedEntry>& tile) {
   for (std::size_t i = 0; i < tile.size();) {
     auto end = i + 1;
@@ -81,7 +81,7 @@ bool TileBuilder<has_values>::write(StoreWriter& writer, std::string const& grou
   auto const num_tile_rows = grid_.rows.num_parts;
   auto const num_tile_columns = grid_.columns.num_parts;
 
-  // Begin of every tile row: all ranks get all counts.
+  // The begin of every tile row follows from the counts of all ranks, which are gathered.
   std::vector<std::int64_t> my_counts(index(tile_rows_.size()));
   std::int64_t differs_from_one = 0;
   for (std::int64_t i = 0; i < tile_rows_.size(); ++i)

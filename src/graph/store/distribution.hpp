@@ -87,7 +87,8 @@ struct TileGrid {
 };
 
 namespace detail {
-/// The largest usual number of parts (at most `finest`) with at least `least` indices per part, increased if parts would exceed a tile.
+/// The largest standard number of parts (at most `finest`) with at least `least` indices per part; more parts if they would otherwise
+/// exceed the size of a tile.
 [[nodiscard]] constexpr std::int64_t num_parts_for(std::int64_t count, std::int64_t finest,
                                                    std::int64_t least) {
   constexpr std::array<std::int64_t, 6> usual{240, 120, 48, 24, 12, 1};
@@ -102,7 +103,7 @@ namespace detail {
 }
 } // namespace detail
 
-/// Tiles of A: so fine that a tile still has about 16 entries, so that its table entry and checksum are small in comparison.
+/// Tiles of A: as small as possible with about 16 entries per tile, so that a tile's table entry and checksum are small in comparison.
 [[nodiscard]] constexpr TileGrid tile_grid_of_topology(std::int64_t num_vertices, std::int64_t num_entries) {
   std::int64_t finest = 1;
   while ((finest + 1) * (finest + 1) * 16 <= num_entries && finest < 240)

@@ -58,8 +58,8 @@ using runtime::Communicator;
 using runtime::index;
 using runtime::together;
 
-/// Rows of A[p1, p2], some at a time, as edges from a position of order p2 to an original id. If A is symmetric, of an entry and its mirror
-/// image only the one is used whose column is not after its row's vertex in p2.
+/// Rows of A[p1, p2], some at a time, as edges from a position of order p2 to an original id. If A is symmetric, an entry and its mirror
+/// image are one edge: only the entry is used whose column is not after the vertex of its row in p2.
 class StoredEdges final : public EdgeStream {
  public:
   StoredEdges(GraphStore const& store, Range rows, std::int64_t batch_size)

@@ -14,7 +14,7 @@ namespace {
 
 using runtime::index;
 
-/// Collects entries that arrive in pieces of some rows and columns. Listed entries are kept, and finally sorted by row.
+/// Collects entries from blocks of some rows and columns. Keeps those whose row and column are in the lists, and finally sorts them by row.
 class ListedEntries {
  public:
   explicit ListedEntries(std::int64_t num_rows) { block_.row_offsets.assign(index(num_rows + 1), 0); }
@@ -68,7 +68,7 @@ class ListedEntries {
  private:
   struct Piece {
     std::vector<std::int32_t> rows;
-    std::vector<std::int32_t> columns;    // places in the list
+    std::vector<std::int32_t> columns;    // indices into the list of columns
     std::vector<float> values;            // empty: all 1
     std::vector<std::uint16_t> relations; // empty: none
   };

@@ -25,7 +25,7 @@ using runtime::throw_user;
 
 namespace {
 
-/// Compares the chunks that are completely in `data`; its first element has index `begin` of `length`.
+/// Compares checksums of the chunks that are completely in `data`, whose first element is element `begin` of `length`.
 template<class T>
 void check_chunks(StoreFile const& file, std::string const& name, std::int64_t row, std::int64_t begin,
                   std::int64_t length, std::span<T const> data) {
@@ -56,7 +56,7 @@ void check_part(StoreFile const& file, std::string const& name, int part, int nu
       auto const data = file.read<T>(name, row, piece);
       check_chunks(file, name, row, piece.begin, length, std::span<T const>(data));
       if constexpr (std::is_floating_point_v<T>)
-        if (!name.starts_with("/labels/")) // where nan means that there is no target
+        if (!name.starts_with("/labels/")) // in labels nan is valid: no target
           require_finite(file, name, std::span<T const>(data), piece.begin);
     }
 }

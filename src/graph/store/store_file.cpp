@@ -36,7 +36,7 @@ struct Expected {
 
 /// Arrays with checksums, except the tables of tiles.
 std::vector<Expected> plain_arrays(StoreFacts const& facts) {
-  std::vector<Hdf5Type> const integers{Hdf5Type::int32, Hdf5Type::int64}; // the one that fits all values
+  std::vector<Hdf5Type> const integers{Hdf5Type::int32, Hdf5Type::int64}; // the smaller one if it suffices
   auto const n = facts.num_vertices;
   std::vector<Expected> arrays;
   for (auto const& order : order_names(facts)) {
@@ -383,7 +383,7 @@ void StoreFile::read_at(std::string const& array, std::int64_t offset, std::span
   if (!descriptor_.owns()) {
     std::memcpy(out.data(), image_.data() + offset, out.size());
   } else {
-    constexpr std::size_t most_at_once = std::size_t{1} << 30; // Linux reads 2 GiB at most
+    constexpr std::size_t most_at_once = std::size_t{1} << 30; // a read on Linux returns at most 2 GiB
     for (std::size_t done = 0; done < out.size();) {
       auto const got = runtime::repeated([&] {
         return ::pread(descriptor_.get(), out.data() + done, std::min(out.size() - done, most_at_once),

@@ -95,25 +95,24 @@ std::string StoreFacts::to_json() const {
   json["max_degree"] = max_degree;
   json["is_symmetric"] = is_symmetric;
   json["is_weighted"] = is_weighted;
-  if (num_negative_weights)
-    json["num_negative_weights"] = *num_negative_weights; // stores without weights do not change
+  if (num_negative_weights) json["num_negative_weights"] = *num_negative_weights; // left out without weights
   json["permutation"] = name_of(permutation);
   json["normalization"] = name_of(normalization);
   json["seed"] = seed;
-  if (num_clusters > 0) json["num_clusters"] = num_clusters; // stores without clusters do not change
+  if (num_clusters > 0) json["num_clusters"] = num_clusters; // left out if there are none
   json["feature_kind"] = name_of(feature_kind);
   json["num_features"] = num_features;
   json["num_feature_entries"] = num_feature_entries;
   json["features_have_values"] = features_have_values;
-  if (features_have_remainders) json["features_have_remainders"] = true; // other stores do not change
+  if (features_have_remainders) json["features_have_remainders"] = true; // left out if not needed
   json["label_kind"] = name_of(label_kind);
   json["num_classes"] = num_classes;
   json["num_labelled"] = num_labelled;
   json["has_split"] = has_split;
   json["split_name"] = split_name;
   json["split_sizes"] = split_sizes;
-  if (num_splits() > 1) json["sizes_of_splits"] = sizes_of_splits; // other stores do not change
-  if (has_links()) json["num_held_out"] = num_held_out;            // other stores do not change
+  if (num_splits() > 1) json["sizes_of_splits"] = sizes_of_splits; // left out if not needed
+  if (has_links()) json["num_held_out"] = num_held_out;            // left out if not needed
   if (num_relations() > 0) {
     json["num_relations"] = num_relations();
     json["relation_name_bytes"] = relation_name_bytes;

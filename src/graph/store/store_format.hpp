@@ -129,7 +129,8 @@ struct StoreFacts {
   std::int64_t num_labelled = 0;
   bool has_split = false;
   std::string split_name;
-  std::array<std::int64_t, 3> split_sizes{}; // train, valid, test of the split in use; in the file of split 0
+  std::array<std::int64_t, 3>
+      split_sizes{}; // train, valid, test: of the split in use; in the file, those of split 0
   std::vector<std::array<std::int64_t, 3>> sizes_of_splits{}; // if there are several splits
   std::array<std::int64_t, 3> num_held_out{}; // edges not in A, by Split; also number of negatives; 0: none
 
@@ -142,7 +143,7 @@ struct StoreFacts {
   std::vector<VertexType> vertex_types{}; // empty: all vertices are alike
   std::vector<RelationEnds>
       relation_ends{}; // [relations] if vertices have types; in the file they are arrays
-  /// In the order of the classes; empty if these are only numbers. In the file they are an array.
+  /// Names of the classes in their order; empty if classes are only numbers. The file has them in an array.
   std::vector<std::string> class_names{};
   std::int64_t class_name_bytes = 0; // of all names
 

@@ -87,7 +87,7 @@ class GraphStore {
   /// Dense features, row-major [rows.size() x columns.size()]. FeatureKind::dense only. Rows in order p2 are read contiguously; rows in
   /// order p1 are gathered through the map and cost more: all rows are read.
   [[nodiscard]] std::vector<float> read_features(Order order, Range rows, Range columns) const;
-  /// What features in fp64 have beyond read_features(), rounded to fp32. The store must have remainders.
+  /// The remainders of fp64 features: the difference to read_features(), rounded to fp32. The store must have remainders.
   [[nodiscard]] std::vector<float> read_feature_remainders(Order order, Range rows, Range columns) const;
   /// Sparse features. FeatureKind::sparse only. In order p2 (equal to p1 in a store of one order).
   [[nodiscard]] CsrBlock read_sparse_features(Range rows, Range columns) const;

@@ -103,7 +103,7 @@ class Verifier {
   void claim(std::string denial, std::uint64_t left, std::uint64_t right) {
     claims_.push_back({std::move(denial), left, right});
   }
-  /// Adds a claim about a number of the facts, to which rank 0 contributes the number.
+  /// Adds the claim that the counts of all ranks add up to a number of the facts. Only rank 0 contributes this number.
   void claim_fact(std::string const& fact, std::uint64_t counted, std::int64_t said) {
     claim(fmt::format("the facts say that {} is {}, but the arrays hold another number", fact, said), counted,
           comm_.is_root() ? static_cast<std::uint64_t>(said) : 0);
@@ -311,7 +311,7 @@ class Verifier {
     });
   }
 
-  /// The sum of hashes of relations over all entries, by the stored counts; rank 0 contributes it.
+  /// The sum of hashes of relations over all entries, computed from the stored counts. Only rank 0 adds it.
   [[nodiscard]] std::uint64_t sum_of_relations() const {
     std::uint64_t sum = 0;
     for (std::size_t r = 0; comm_.is_root() && r < facts_.relation_entries.size(); ++r)

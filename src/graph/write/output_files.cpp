@@ -117,13 +117,14 @@ void ParallelText::finish() {
     part_.close();
   });
   auto const placement = place_after_earlier_ranks(comm_, num_bytes_);
-  // Rank 0's part becomes the file; the other ranks write their parts after it.
+  // The part file of rank 0 becomes the final file; the other ranks write their parts after it.
   runtime::together(comm_, [&] {
     std::error_code error;
     if (comm_.is_root()) std::filesystem::rename(part_path_, path_, error);
     if (error) runtime::refuse_file(name_of(path_), "write", error.value());
     if (!comm_.is_root()) return;
-    // A network file system's client fills the range before what it considers the end of the file with zeros, over the data of other ranks.
+    // The client of a network file system may believe that the file ends earlier, and fill the gap up to this rank's part with zeros, which
+    // overwrites the data of other ranks.
     runtime::WritableFile file(path_, runtime::WritableFile::Mode::open, name_of(path_));
     file.set_size(placement.total);
     file.close();

@@ -115,7 +115,7 @@ std::int64_t write_sorted_edges(Communicator const& comm, GraphSource const& sou
   auto const num_ranks = static_cast<std::size_t>(comm.size());
   auto const num_vertices = source.facts().num_vertices;
   bool const is_weighted = source.facts().is_weighted;
-  auto const owner_of = [&](std::int64_t vertex) { // a guess, then at most one step
+  auto const owner_of = [&](std::int64_t vertex) { // estimates the owner, then corrects it by at most one
     auto rank = static_cast<std::int64_t>(static_cast<double>(vertex) / static_cast<double>(num_vertices) *
                                           static_cast<double>(num_ranks));
     rank = std::clamp<std::int64_t>(rank, 0, comm.size() - 1);

@@ -50,7 +50,7 @@ void reserve_buffers(Work& work, AggregateSteps const& steps) {
   if (sum.moves_needed) work.reserve(Slot::right, sum.num_of_slab());
 }
 
-/// The memory in Slot::right behind the operand of step 3; host kernels may use it for copies of operands.
+/// The memory in Slot::right after the operand of step 3. Host kernels may use it for copies of operands.
 template<class T, class Sum>
 LentMemory room_behind_operand(Workspace<Sum> const& work, AggregateSteps const& steps) {
   auto const num_held = work.num_elements(Slot::right);
@@ -120,7 +120,7 @@ Vector<T> Aggregate<T>::own_slab_of(Vector<T> const& from) const {
   auto const& s = steps_;
   if (s.num_parts == 1) return from;
   if (s.gather.moves_needed) return workspace_->template lend_as<T>(Slot::result, s.num_in_slab(s.from));
-  auto const begin = s.slab_begin * s.part; // its final place, so the gather of whole slabs is in place
+  auto const begin = s.slab_begin * s.part; // where the gather puts it, so that it need not be copied
   return part_of(operand_of(from), {begin, begin + s.num_in_slab(s.from)});
 }
 
@@ -131,7 +131,7 @@ void Aggregate<T>::prefetch(DefaultExec const& exec, DistMatrix<T> const& from) 
   ORTHANT_REQUIRE(!is_prefetched_, "an operand is prefetched twice at once");
   is_prefetched_ = true;
   if (!s.from.must_exchange) return;
-  // 1: exchange over b: sends the own rows by columns, receives this rank's columns of the slab
+  // 1: exchange over b: sends parts of the columns of this rank's rows, receives its columns of the slab
   auto const& over = grid_->over(roles_.b);
   auto const columns = workspace_->template lend_as<T>(Slot::left, s.from.num_own * s.width);
   split_columns(exec, grid_->passes(), from.storage(), s.from.num_own, s.width, s.num_parts, columns);
@@ -195,7 +195,7 @@ Vector<Result> Aggregate<T>::slab_of(DefaultExec const& exec, Vector<T> const& o
     multiply(exec, {0, s.num_outer}, operand, product);
     return product;
   }
-  // The slot for the sum: next to the partial products, or in their place if they are summed in chunks.
+  // The slot for the sum. It is `left` while the partial products occupy `result`, and `result` if they are summed in chunks.
   auto const room = s.sum.in_chunks ? Slot::result : Slot::left;
   auto const sum_of = [&](Vector<Sum> const& sum, Vector<Sum> const& rounded) {
     return s.sum.in_chunks ? summed_in_chunks(exec, operand, sum, rounded) : summed(exec, operand, sum);
@@ -267,8 +267,8 @@ auto Aggregate<T>::summed_in_chunks(DefaultExec const& exec, Vector<T> const& op
   auto const& s = steps_;
   auto const& over = grid_->over(s.sum.axis);
 
-  // 3 and 4: a slab is sent while the next one is multiplied. This rank's own slab is also sent, last, so that a
-  // 16-bit wire also rounds it.
+  // 3 and 4: a slab is sent while the next one is multiplied. This rank also sends its own slab to itself, as the last one, so that a
+  // 16-bit message format rounds it like the others.
   auto const addends = workspace_->lend(Slot::left, s.sum.num_of_slab());
   for (int step = 1; step <= over.size(); ++step)
     send_chunk(exec, step, operand, addends);
@@ -293,7 +293,7 @@ void Aggregate<T>::return_columns(DefaultExec const& exec, Vector<Result> const&
                                   Vector<Result> const& to) {
   auto const& s = steps_;
   if (!s.to.must_exchange) return;
-  // 5: exchange over b: sends the slab by rows, receives all columns of the own rows
+  // 5: exchange over b: sends rows of the slab to their owners, receives all columns of this rank's rows
   auto const& over = grid_->over(roles_.b);
   auto const columns = workspace_->template lend_as<Result>(Slot::right, s.to.num_own * s.width);
   if constexpr (runtime::is_16_bit<Result>)

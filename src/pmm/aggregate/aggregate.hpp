@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Aggregation H := A F in which each rank owns whole rows of F and H (cells.hpp).
-// With n own rows of w columns, of which w_b are this rank's part of axis b:
+// With n rows of w columns on each rank, of which w_b columns are its part along axis b:
 //
 //   1 exchange over b   all_to_all               F [n x w]        ->  [n_ac x w_b], the slab
 //   2 gather over c                                               ->  F_a [n_a x w_b]
@@ -12,7 +12,7 @@
 //
 // A rank sends
 //   (G_c - 1) u + (G_a - 1) u + 2 (G_b - 1) / G_b u   words,   u = N w / P,   G_i: ranks of axis i
-// Only this operation communicates over the three axes: all other work on rows is local.
+// No other operation on rows communicates over the three axes.
 //
 // The adjoint dF := A^T dH runs the same five steps. If the pattern of A is symmetric, Flow::forward runs again with
 // the same block and with the scales of rows and columns exchanged. Otherwise Flow::transpose gathers over a and
@@ -27,13 +27,12 @@
 //   H_slab := sum of the received addends in the order of the ranks
 //
 // So the buffers hold two chunks of P and the addends of one slab, not the whole P. Step 1 may be started ahead of
-// a run. Results can differ from a reduce_scatter only by the order of addition, which MPI and NCCL choose. They are
-// equal if only two numbers are added, on a 16-bit wire, and if only needed rows move.
+// a run. Results can differ from a reduce_scatter only by the order of addition, which MPI and NCCL choose. They are equal if only two
+// numbers are added, with 16-bit messages, and if only needed rows move.
 //
 // Steps 2 and 4 may move only the rows that blocks touch (needed_rows.hpp), in exchanges over their axes. On a host,
-// step 2 copies a rank's own rows straight into the operand, unless a 16-bit wire must round them. Step 4 adds the
-// received rows in the order of the ranks. On a 16-bit wire each addend is rounded once, also this rank's own one,
-// and the sum is in fp32 until step 5.
+// step 2 copies a rank's own rows straight into the operand, unless 16-bit messages must round them. Step 4 adds the received rows in the
+// order of the ranks. With 16-bit messages each addend is rounded once, including this rank's own one, and the sum is in fp32 until step 5.
 //
 // F may hold 16-bit numbers. Steps 1 and 2 then send them as they are, whatever the wire, and step 3 widens them in
 // registers; P and the sums of step 4 are fp32. H is fp32 or holds 16-bit numbers. A 16-bit H is rounded once, in

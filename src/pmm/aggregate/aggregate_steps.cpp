@@ -32,7 +32,7 @@ std::int64_t num_leaving(Counts const& counts, int rank) {
   return sum_of(counts) - counts[static_cast<std::size_t>(rank)];
 }
 
-/// `must_run` depends on the slabs of the whole axis, never on one rank's share, so that all ranks agree.
+/// `must_run` depends on the slabs of the whole axis and not on the part of one rank, so that it is the same on all ranks.
 SlabExchange slab_exchange(GridShape const& shape, Axis axis, Counts const& slab_rows,
                            std::optional<NeededCounts> const& needed, std::int64_t part) {
   SlabExchange exchange;
@@ -103,8 +103,8 @@ AggregateSteps::AggregateSteps(GridShape const& shape, Coordinates const& coordi
   sum.in_chunks = sum.must_run && plan.hidden_axes.contains(sum.axis);
   if (sum.in_chunks && !sum.moves_needed) sum.of_slab = Counts(sum.of_block.size(), num_in_slab(to));
   if (gather.must_run && gather.moves_needed) {
-    // A 16-bit wire must also round a rank's own rows, so they are sent. On a device they are sent as well: one more
-    // copy costs less than one more launch.
+    // With 16-bit messages a rank's own rows must be rounded like the others, so they are sent, too. On a device they are always sent: one
+    // more copy costs less than one more launch.
     auto const stays = runs_on_host && (has_16_bits || plan.wire == Wire::native);
     auto const rank = coordinates.along(gather.axis);
     auto const num_asked = gather.num_of_slab() / part;
@@ -120,7 +120,7 @@ AggregateSteps::AggregateSteps(GridShape const& shape, Coordinates const& coordi
       gather.of_slab[static_cast<std::size_t>(rank)] = 0;
     }
   }
-  // No extra rounding if step 5 rounds the sum on the wire, or if the result has 16 bits.
+  // The sum is not rounded here if step 5 sends it in 16 bits, or if the result has 16 bits.
   rounds_sum =
       sum.in_chunks && !sum.moves_needed && num_parts == 1 && plan.wire != Wire::native && !rounds_result;
 }

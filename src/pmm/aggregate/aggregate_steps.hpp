@@ -47,7 +47,7 @@ struct AggregatePlan {
   std::int64_t width = 0;
   Flow flow = Flow::forward;
   Wire wire = Wire::native;
-  NeededCountsOfAxes needed{}; // as for Flow::forward, whatever the flow
+  NeededCountsOfAxes needed{}; // always those of Flow::forward
   AxisSet hidden_axes{};       // axes whose messages overlap with computation
   // Number formats of F and of H in memory. Wire::native is the scalar type of training; 16-bit formats need fp32
   // training. The format of H must be native or equal to the format of F.
@@ -55,13 +55,13 @@ struct AggregatePlan {
   Wire result_format = Wire::native;
 };
 
-/// The own rows of F or of H, before and after an exchange over b.
+/// The rows of F or of H that this rank owns, before and after an exchange over b.
 struct OwnRows {
   std::int64_t num_own = 0;  // n
   std::int64_t num_slab = 0; // n_ac
   bool must_exchange = false;
-  // [ranks of b] columns: elements of the own rows that belong to each rank's columns; rows: elements of this rank's
-  // columns in each rank's own rows.
+  // [ranks of b] columns: columns: elements of this rank's rows in the columns of each rank; rows: elements of each rank's rows in this
+  // rank's columns.
   std::vector<std::int64_t> columns, rows;
 };
 
@@ -76,7 +76,7 @@ struct AggregateSteps {
   /// Elements of the largest chunk of step 4.
   [[nodiscard]] std::int64_t num_in_chunk() const;
 
-  OwnRows from, to;            // before step 1, and after step 5
+  OwnRows from, to;            // rows of F before step 1, rows of H after step 5
   std::int64_t num_inner = 0;  // rows of the operand: columns of the block
   std::int64_t num_outer = 0;  // rows of the partial result
   std::int64_t width = 0;      // w

@@ -92,8 +92,8 @@ std::vector<std::int64_t> counts_by_slab(std::vector<runtime::LocalColumn> const
 
 namespace {
 
-/// Places of elements in the column parts of n rows. If part p begins with column `begin` and is w_p wide, element
-/// (i, j) of the rows is at
+/// Positions of elements in an array of column parts of n rows. If part p begins with column `begin` and is w_p wide, element (i, j) of the
+/// rows is at
 ///   begin n + i w_p + j - begin
 struct Parts {
   std::int64_t num_rows, width;

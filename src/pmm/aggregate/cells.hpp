@@ -29,8 +29,8 @@ struct Roles {
   friend bool operator==(Roles const&, Roles const&) = default;
 };
 
-/// Numbers of rows in the cells that rank (a, b, c) exchanges rows with; a rank knows nothing else of other cells. If a
-/// block keeps only a part of the rows, its columns and its rows may be different parts of the cells (needed_rows.hpp).
+/// Numbers of rows in the cells with which rank (a, b, c) exchanges rows. A rank does not know the sizes of other cells. If a block keeps
+/// only a part of the rows, its columns and its rows may be different parts of the cells (needed_rows.hpp).
 struct CellSizes {
   std::vector<std::int64_t> over_b;        // [ranks of b] columns in cell (a, b', c)
   std::vector<std::int64_t> over_c;        // [ranks of c] columns in the cells (a, *, c') together
@@ -63,8 +63,8 @@ struct CellSizes {
                                                        std::vector<std::int64_t> const& slab_rows,
                                                        std::int64_t begin = 0);
 
-// An exchange of columns against rows sends a row-major matrix [n x w] as its balanced column parts, one after the
-// other, each [n x w_p] row-major.
+// An exchange of columns against rows sends a row-major matrix [n x w] as balanced column parts, one after the other. Each part is [n x
+// w_p], row-major.
 
 /// split_columns: parts := the column parts of `rows` [num_rows x width]. join_columns: the inverse. The arrays must
 /// not overlap. Enqueue on exec; do not fence. Each call adds one pass to `passes`.

@@ -15,7 +15,7 @@ namespace {
 
 using Counts = std::vector<std::int64_t>;
 
-/// The flags of all ranks of an axis, one after the other.
+/// Gathers the flags of all ranks of an axis, one rank after the other.
 KeptFlags gathered(Communicator const& axis, KeptFlags const& own, Counts const& counts) {
   KeptFlags all(static_cast<std::size_t>(std::accumulate(counts.begin(), counts.end(), std::int64_t{0})));
   runtime::all_gatherv(runtime::host, axis, own, all, counts);
@@ -205,7 +205,7 @@ void keep_needed(NeededRows const& needed, HostPattern const& pattern) {
       column = place_of[static_cast<std::size_t>(column)];
   }
   if (needed.over_a) {
-    // Only the end of each touched row is kept: untouched rows have no entries.
+    // Only the offsets of touched rows are kept, because other rows have no entries.
     auto& offsets = pattern.row_offsets;
     auto const& touched = needed.over_a->touched;
     for (std::size_t i = 0; i < touched.size(); ++i)

@@ -14,7 +14,7 @@
 //
 // The coverage is the share of the rows that moves. In a random graph of mean degree d, without self loops, it is
 //   1 - exp(-d / G_c)   in step 2,      1 - exp(-d / G_a)   in step 4
-// An order of the rows with locality has a far lower coverage.
+// If the order of the rows has locality, the coverage is much lower.
 
 #include "pmm/aggregate/cells.hpp"
 #include "pmm/grid/process_grid.hpp"
@@ -41,7 +41,7 @@ enum class Gather : std::uint8_t { automatic, all, needed };
 /// bandwidths within a node (hpcgroup/plexus, collective_curve.json, 64 MB).
 inline constexpr double most_coverage = 0.72;
 
-/// Numbers of rows that move along an axis. [ranks of the axis] each.
+/// Numbers of rows that move along an axis. Both arrays are [ranks of the axis].
 struct NeededCounts {
   std::vector<std::int64_t> touched; // rows of each rank's slab that the block of this rank touches
   std::vector<std::int64_t> asked;   // rows of this rank's slab that the block of each rank touches
@@ -60,7 +60,7 @@ struct NeededSlabs {
   std::vector<LocalColumn> touched;       // columns (over c) or rows (over a) of the block with an entry
   runtime::Vector<LocalColumn> asked;     // rows of this rank's slab: for rank 0 ascending, for rank 1, ..
   runtime::Vector<Offset> addend_offsets; // [rows of the slab + 1] offsets into `addends`
-  runtime::Vector<Offset> addends;        // places in `asked`, row by row, the lowest rank first
+  runtime::Vector<Offset> addends;        // indices into `asked`, row by row, the lowest rank first
 };
 
 /// The rows that move along the axes c and a.
@@ -130,7 +130,7 @@ template<class Claim>
 /// One number per row of a cell: 1 if it is kept, else 0.
 using KeptFlags = std::vector<std::int32_t>;
 
-/// Places of the kept rows, ascending.
+/// Positions of the kept rows, ascending.
 struct KeptRows {
   std::vector<LocalColumn> own;        // in this rank's cell
   std::vector<LocalColumn> in_columns; // in the cells that are the columns of this rank's block

@@ -241,7 +241,7 @@ struct RotateRow {
   T const* table;
   std::int64_t sequence;
   std::int64_t half;
-  T sign;                     // sign of the sines: 1 forward, -1 backward
+  T sign;                     // of the sines: 1 to rotate forward, -1 to rotate back
   std::int64_t const* starts; // [sequences], or null
 
   KOKKOS_FUNCTION void operator()(std::int64_t row) const {

@@ -83,8 +83,8 @@ void plan_attention_backward(StepPlan& step, AttentionShape const& shape, bool d
 //   x'_j         = x_j cos(t w_j) - x_{j+d/2} sin(t w_j)
 //   x'_{j+d/2}   = x_{j+d/2} cos(t w_j) + x_j sin(t w_j)
 //
-// The gradient is rotated back, because the transpose of a rotation is its inverse. Llama 3 slows the pairs down that turn fewer than
-// `high` times within the positions of its first training, n: with r = n w_j / (2 pi) turns,
+// The gradient is rotated back, because the transpose of a rotation is its inverse. Llama 3 rotates more slowly those pairs that turn fewer
+// than `high` times within n, the number of positions in its first training: with r = n w_j / (2 pi) turns,
 //
 //   w_j := w_j / factor for r < low,     w_j ((1 - t) / factor + t), t = (r - low) / (high - low), in between,     w_j for r > high
 //

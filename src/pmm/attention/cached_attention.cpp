@@ -13,7 +13,7 @@ namespace {
 using runtime::DefaultExec, runtime::PassLedger, runtime::Vector;
 using TokenPolicy = Kokkos::TeamPolicy<DefaultExec>;
 
-constexpr std::int64_t values_at_once = 16; // of the values, whose sums a thread has in registers
+constexpr std::int64_t values_at_once = 16; // columns of the values that a thread sums in registers
 
 /// A team computes o of one query head of a sequence.
 template<class T>

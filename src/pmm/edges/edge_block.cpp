@@ -185,7 +185,7 @@ BlockRowsSteps::BlockRowsSteps(GridShape const& shape, Coordinates const& coordi
   num_block = sum_of(over_axis);
   auto const place = coordinates.along(axis);
   slab_begin = std::accumulate(over_axis.begin(), over_axis.begin() + place, std::int64_t{0});
-  // must_exchange and must_gather are the same on all ranks of their axis; they never depend on one rank's share.
+  // must_exchange and must_gather must be the same on all ranks of their axis, so they do not depend on the part of one rank.
   must_exchange = num_parts > 1 && num_slab * width > 0;
   must_gather = shape.size(axis) > 1 && num_block * part.columns() > 0;
   is_strided = stride != width;

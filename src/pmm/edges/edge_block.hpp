@@ -111,7 +111,7 @@ void for_each_list(DefaultExec const& exec, char const* label, std::int64_t num_
 // keeps all its rows and columns, because a softmax over a row sums over ranks that have other edges of it. Rows of B without an edge are
 // then not written.
 
-/// The lists of rows that move along an axis, in the memory of kernels (NeededSlabs).
+/// The lists of rows that move along an axis (NeededSlabs), in memory that kernels can read.
 struct MovedRows {
   Vector<LocalColumn> touched, asked;
   Vector<Offset> addend_offsets, addends;
@@ -119,7 +119,7 @@ struct MovedRows {
 /// Empty lists if all rows move.
 [[nodiscard]] MovedRows make_moved_rows(std::optional<NeededSlabs> const& slabs);
 
-/// Which rows a block needs: the rows of its columns, or of its rows.
+/// Whose rows a block gathers: those of the vertices that are its columns, or of the vertices that are its rows.
 enum class BlockSide : std::uint8_t { columns, rows };
 
 struct BlockRowsPlan {
@@ -146,8 +146,8 @@ struct BlockRowsSteps {
   int num_parts = 1; // ranks of b
   bool must_exchange = false, must_gather = false, moves_needed = false;
   bool is_strided = false; // the heads are only a part of the columns of the owners' matrix
-  // [ranks of b] columns: elements of the own rows that belong to each rank's heads; rows: elements of this rank's heads in
-  // each rank's own rows.
+  // [ranks of b] columns: columns: elements of this rank's rows in the heads of each rank; rows: elements of each rank's rows in this
+  // rank's heads.
   std::vector<std::int64_t> columns, rows;
   std::vector<std::int64_t> slabs; // [ranks of the axis] elements of the block that each rank sends
   // If moves_needed: [ranks of the axis] elements of each rank's slab in this rank's block, and of this rank's slab in theirs.
@@ -157,7 +157,7 @@ struct BlockRowsSteps {
   [[nodiscard]] bool has_copy() const { return must_exchange || must_gather || moves_needed || is_strided; }
   [[nodiscard]] std::int64_t num_in_block() const { return num_block * part.columns(); }
   [[nodiscard]] std::int64_t num_in_slab() const { return num_slab * part.columns(); }
-  /// True if the slab lies neither in the block nor with its owner.
+  /// True if the slab needs memory of its own: it is neither a part of the block nor the owner's memory.
   [[nodiscard]] bool has_slab() const {
     return must_exchange || (is_strided && (must_gather || moves_needed));
   }
@@ -203,7 +203,8 @@ class BlockRows {
 
 // Columns of whole rows in balanced parts, one part after the other, as messages send them.
 
-/// parts := the columns of `rows` [num_rows x width]; the inverse. Count as a pass. Enqueue on exec; the memory must not overlap.
+/// split: parts := the columns of `rows` [num_rows x width]. join: the inverse. Each counts as a pass. Enqueue on exec; the memory must not
+/// overlap.
 template<class T>
 void split_columns(DefaultExec const& exec, runtime::PassLedger& passes, std::int64_t num_rows,
                    std::int64_t width, int num_parts, Vector<T> const& rows, Vector<T> const& parts);

@@ -59,7 +59,7 @@ struct Drops {
                          static_cast<std::uint64_t>(key)))
       values[e * num_heads + head] = -values[e * num_heads + head];
   }
-  /// Host: all edges of a row. sum() is called on devices.
+  /// Drops edges of a whole row; used on hosts. Devices call sum() instead.
   KOKKOS_FUNCTION void operator()(std::int64_t row, std::int64_t head) const {
     for (auto e = offsets[row]; e < offsets[row + 1]; ++e)
       drop(e, row, head);

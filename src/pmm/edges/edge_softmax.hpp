@@ -49,7 +49,8 @@ template<class T>
 void fill_dropped(DefaultExec const& exec, runtime::PassLedger& passes, EdgeBlock const& block,
                   std::int64_t num_heads, Vector<T> const& kept, T fill, Vector<T> const& values);
 void plan_fill_dropped(StepPlan& step, EdgeCounts const& counts, std::int64_t num_heads);
-/// A score whose coefficient is 0 beside every other score. It is finite, so that the softmax of a row of such scores is finite.
+/// A score so low that its coefficient is 0 if the row has any other score. It is finite, so that the softmax of a row with only such
+/// scores is finite.
 template<class T>
 inline constexpr T lowest_score = std::numeric_limits<T>::lowest() / 2;
 

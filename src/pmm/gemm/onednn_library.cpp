@@ -256,7 +256,7 @@ bool multiply_terms(DenseProduct<Bf16Number, float> const& p) {
   return add_terms(p);
 }
 
-/// The same for a bf16 result: sums in fp32 and rounds once.
+/// Like add_terms(), for a bf16 result: sums in fp32 and rounds once.
 bool multiply_terms(DenseProduct<Bf16Number> const& p) {
   if (p.beta != 0) return false;
   thread_local std::vector<float> numbers;
@@ -286,7 +286,8 @@ void add_pieces(DenseProduct<float> const& p) {
   detail::add_pieces_of_terms(p, longest_sum, call_sgemm);
 }
 
-/// The same for some rows of C at a time, so that the sums of a piece need little memory. If A is transposed, C is already small.
+/// Computes C by add_pieces(), some rows at a time, so that the sums of a piece need little memory. If A is transposed, C is small and is
+/// computed at once.
 void add_long_sums(DenseProduct<float> const& p) {
   if (p.transpose_a == Transpose::yes) return add_pieces(p);
   detail::for_each_piece_of_rows(p, longest_piece, add_pieces);

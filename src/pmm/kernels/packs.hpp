@@ -1,9 +1,9 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Elementwise work of a device on a row-major block of any width. Work item i takes numbers 4 i .. 4 i + 3 of the flat array,
-// regardless of rows, and moves them 16 bytes at a time. For 16-bit numbers it takes two packs of 8 bytes, computes in fp32, and rounds the
-// results once when it stores them. The threads of a warp therefore access neighboring pieces, which a device needs to reach its
+// Elementwise work of a device on a row-major block of any width. Work item i processes numbers 4 i .. 4 i + 3 of the flat array,
+// regardless of rows, and loads and stores them 16 bytes at a time. For 16-bit numbers it takes two packs of 8 bytes, computes in fp32, and
+// rounds the results once when it stores them. The threads of a warp therefore access neighboring pieces, which a device needs to reach its
 // bandwidth.
 
 #include "runtime/arrays/views.hpp"

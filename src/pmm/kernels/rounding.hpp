@@ -15,8 +15,8 @@ template<class Number>
 void round_numbers(runtime::DefaultExec const& exec, runtime::Vector<float> const& from,
                    runtime::Vector<Number> const& to);
 
-/// The same, but a finite number that does not fit fp16 becomes infinite, as in results of products. Does not fence. `label`: label of
-/// the kernel.
+/// Like the function above, but a finite number that does not fit fp16 becomes infinite, as in results of products. Does not fence.
+/// `label`: label of the kernel.
 template<class Number>
 void round_or_overflow(runtime::DefaultExec const& exec, char const* label,
                        runtime::Vector<float> const& from, runtime::Vector<Number> const& to);

@@ -145,8 +145,8 @@ class DistVector {
         range_(part_of(grid.shape(), grid.coordinates(), axes, length, granule)),
         local_(label, static_cast<std::size_t>(range_.size())) {}
 
-  /// The same in the memory `storage`, for example a part of a longer array, which is not changed. Throws Error unless it has the length of
-  /// this rank's part.
+  /// Uses the memory `storage`, for example a part of a longer array. Its contents are not changed. Throws Error unless it has the length
+  /// of this rank's part.
   DistVector(ProcessGrid const& grid, AxisSet axes, std::int64_t length, Vector<T> storage,
              Granule const& granule = {})
       : grid_(&grid),
@@ -220,7 +220,7 @@ class DistSparse {
                    adjoint == Adjoint::kept ? LocalSpmm<T>(transposed(block), Contents::fixed)
                                             : LocalSpmm<T>()) {}
 
-  /// The same with an existing transpose. With A_odd = A_even^T, two matrices can share both blocks.
+  /// As above, with an existing transpose. With A_odd = A_even^T, two matrices can share both blocks.
   DistSparse(ProcessGrid const& grid, Placement const& placement, LocalSpmm<T> forward, LocalSpmm<T> adjoint)
       : grid_(&grid),
         placement_(placement),

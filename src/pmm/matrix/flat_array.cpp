@@ -15,7 +15,7 @@ using runtime::part_of;
 /// Axes in the order in which the array is split over them.
 constexpr std::array flat_axes{Axis::y, Axis::x, Axis::z};
 
-/// Length of the intermediate sums, which are longer than a piece: over the first axis, and over the first two.
+/// Length of the intermediate sums, first over one axis and then over two, if they are longer than a piece.
 std::int64_t length_half_way(GridShape const& shape, std::int64_t num_padded) {
   auto const piece = num_padded / shape.size(group_axes);
   std::int64_t sum = 0;
@@ -121,7 +121,7 @@ template<class T>
 void FlatSums<T>::sum(DefaultExec const& exec) const {
   if (whole_.extent(0) == 0) return;
   auto from = whole_;
-  std::int64_t begin = 0; // first unused number of half_way_
+  std::int64_t begin = 0; // offset of the first unused number of half_way_
   for (auto const axis : flat_axes) {
     if (grid_->size(axis) == 1) continue;
     auto const length = static_cast<std::int64_t>(from.extent(0)) / grid_->size(axis);

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arrays that every rank of a group reads as a whole, and of which it updates a piece, such as the weights of a network whose rows are
-// split over all ranks. The array is cut into equal pieces, the last ones padded: first over y, then each part over x, and then over z.
+// Arrays of which every rank of a group reads all elements and updates a part: the weights of a network whose rows are split over all
+// ranks. The array is cut into equal pieces, the last ones padded: first over y, then each part over x, and then over z.
 //
 //   gather    over z, x, y     every rank gets the whole array
 //   sum       over y, x, z     sums whole arrays of addends; every rank gets its piece of the sum

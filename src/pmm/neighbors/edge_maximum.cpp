@@ -25,10 +25,10 @@ LocalPass pass_of_keeping(std::int64_t count, std::int64_t scalar_bytes) {
           places + count * scalar_bytes};
 }
 
-/// While ranks are compared, a NaN is represented by infinity with its id minus this shift. So it wins over all numbers, also
-/// over infinity, and of several NaNs the smallest id wins. Ids of columns must be less than the shift.
+/// While ranks are compared, a NaN is represented by infinity with its id minus this shift. Therefore a NaN is larger than all numbers,
+/// including infinity, and of several NaNs the one with the smallest id is chosen. Ids of columns must be less than the shift.
 constexpr std::int64_t shift_of_nan = std::int64_t{1} << 62;
-/// The id of the candidate of a row without edges; any edge of another rank wins over it.
+/// Id that stands for "no edge" in a row without edges. It is larger than all others, so any edge of another rank replaces it.
 constexpr std::int64_t no_column = std::numeric_limits<std::int64_t>::max();
 template<class T>
 KOKKOS_INLINE_FUNCTION ValueIndex<T> candidate(T value, std::int64_t id) {

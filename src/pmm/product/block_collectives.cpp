@@ -12,7 +12,7 @@ namespace {
 
 using runtime::sum_of;
 
-/// True if the third axis has several ranks and the block has elements, so that the ranks communicate.
+/// True if the ranks of the third axis communicate: there are several of them, and the block has elements.
 bool has_company(GridShape const& shape, Placement const& placement, Block const& block) {
   return shape.size(placement.layout.third()) > 1 && block.size() > 0;
 }

@@ -32,8 +32,8 @@ namespace orthant::pmm {
 ///   add      C := C + A B
 ///
 /// The partial products of the ranks along C's third axis are summed first. Then each rank adds the sum to the
-/// elements that it stores, so the old result is added once, and a 16-bit wire does not round it. If nothing is
-/// summed over ranks, the local product adds to C directly (beta = 1).
+/// elements that it stores, so the old result is added once, and is not rounded by 16-bit messages. If nothing is summed over ranks, the
+/// local product adds to C directly (beta = 1).
 enum class Update : std::uint8_t { assign, add };
 
 struct ProductOptions {
@@ -73,7 +73,7 @@ struct BlockWrite {
 
   Block block;
   bool must_reduce = false;
-  bool sums_lie_apart = false; // the sums are formed in the workspace, not in the result's memory
+  bool sums_lie_apart = false; // sums are computed in the workspace, not in the result's memory
   std::int64_t num_chunks = 1;
   std::vector<std::int64_t> counts; // [ranks of the third axis] elements per rank of a reduce_scatter
   std::int64_t num_partial = 0; // length of the padded partial block's buffer; 0 if the result is the buffer

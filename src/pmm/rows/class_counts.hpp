@@ -1,9 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Counts per class and group of rows: how often a class is the label (there), is predicted, and is both. The counts are
-// integers, so they are the same on every grid. The scores of a group follow from them, as in scikit-learn with
-// zero_division = 0:
+// Counts per class and group of rows: how many rows have this label (there), this prediction (predicted), and both. The counts are
+// integers, so they are the same on every grid. The scores of a group follow from them, as in scikit-learn with zero_division = 0:
 //
 //   F1_j = 2 both_j / (there_j + predicted_j), or 0 if the denominator is 0
 //   macro-F1 = mean of F1_j      single label: over the classes that are a label or predicted

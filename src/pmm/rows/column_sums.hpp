@@ -22,8 +22,8 @@ namespace orthant::pmm {
 
 /// How the rows of a block are divided into lines and slabs.
 struct ColumnSlabs {
-  // With 2.45M rows, this is enough teams to keep all multiprocessors busy, and the partial sums are 1/2000 of the
-  // block.
+  // For 2.45 million rows these are enough teams to keep all multiprocessors busy, while the partial sums take only 1/2000 of the block's
+  // memory.
   static constexpr std::int64_t most_slabs = 2048;
   static constexpr std::int64_t fewest_lines = 32; // smaller slabs cost more in partial sums than they save
 

@@ -95,7 +95,7 @@ struct Means {
   double of[max_row_groups] = {};
 };
 
-/// of[g][0] := the number of targets of column j in rows of group g, of[g][1] := their sum.
+/// Returns for each group g the number of targets of column j in its rows (of[g][0]) and their sum (of[g][1]).
 inline NumberSums sum_numbers(DefaultExec const& exec, RowTargets const& targets, std::int64_t j) {
   auto const groups = targets.groups;
   auto const numbers = targets.numbers;
@@ -113,7 +113,7 @@ inline NumberSums sum_numbers(DefaultExec const& exec, RowTargets const& targets
   return sums;
 }
 
-/// The parts of NumberSums of column j.
+/// Computes the sums of NumberSums for column j.
 template<class T>
 NumberSums score_numbers(DefaultExec const& exec, Matrix<T> const& logits, RowTargets const& targets,
                          std::int64_t j, Means const& means, NumberLoss loss) {
@@ -139,7 +139,7 @@ NumberSums score_numbers(DefaultExec const& exec, Matrix<T> const& logits, RowTa
   return sums;
 }
 
-/// The score of a group from its sums over all ranks: `counts` as of sum_numbers(), two per column, and `parts` of NumberSums.
+/// Computes the score of a group from sums over all ranks: `counts` of sum_numbers(), two per column, and `parts` of NumberSums.
 inline GroupScore score_of_numbers(std::span<double const> counts, std::span<double const> parts) {
   GroupScore score;
   score.is_of_numbers = true;

@@ -19,7 +19,7 @@ using runtime::Reduction;
 
 namespace {
 
-/// True if a gradient is wanted. The pointer cannot tell: it is also null on a rank that has rows but no classes.
+/// True if a gradient must be computed. A null pointer does not show this: a rank with rows but no classes has one, too.
 template<class T>
 bool is_wanted(Matrix<T> const& gradient) {
   return gradient.extent(0) > 0;
@@ -47,7 +47,7 @@ void RowLoss<T>::rebind(Placement const& logits) {
   auto const num_rows = static_cast<std::size_t>(block_.stored_rows.size());
   if (row_value_indices_.extent(0) < num_rows) {
     row_scalars_ = Vector<T>("orthant::pmm::RowLoss/row_scalars", 3 * num_rows);
-    // Only evaluate() uses this array, and it writes before it reads. Without initialization, no page is mapped until then.
+    // Only evaluate() uses this array, and writes it first. It is not initialized, so it takes no physical memory until then.
     row_value_indices_ = Vector<runtime::ValueIndex<T>>(
         Kokkos::view_alloc("orthant::pmm::RowLoss/row_arg_max", Kokkos::WithoutInitializing), num_rows);
   }
@@ -125,7 +125,7 @@ void RowLoss<T>::set_targets(RowTargets const& targets) {
   });
   use(targets, local);
   auto const counts = std::span(local.counted).first(static_cast<std::size_t>(num_groups_));
-  // Every rank of the class axis has counted the same rows, but its own numbers.
+  // All ranks of the class axis have counted the same rows, but each only its own targets of regression.
   if (has_numbers()) runtime::all_reduce(runtime::host, grid_->over(placement_.layout.columns), counts);
   runtime::all_reduce(runtime::host, grid_->over(placement_.layout.rows), counts);
   if (placement_.layout.storage == Storage::row_sharded)
@@ -321,7 +321,7 @@ void RowLoss<T>::loss_and_gradient(DefaultExec const& exec, DistMatrix<T> const&
     grid_->passes().add(passes.softmax_loss());
   }
   if (loss.extent(0) > 1) {
-    // If the loss is also summed over the class axis, only the first rank counts the rows; each counts its numbers.
+    // If the loss is also summed over the class axis, only its first rank contributes the count of rows. Targets are counted by each.
     auto const counts =
         !trains_entries() || has_numbers() || grid_->coordinate(placement_.layout.columns) == 0;
     Kokkos::parallel_for("orthant::pmm::set_count", detail::RowPolicy(exec, 0, 1),

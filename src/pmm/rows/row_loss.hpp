@@ -52,8 +52,9 @@ class LossPasses {
         indicator_(num_logits_ * std::int64_t{sizeof(std::int8_t)}),
         numbers_(num_logits_ * std::int64_t{sizeof(double)}),
         maxima_(num_rows_ * scalar_bytes),
-        sums_(2 * num_rows_ * scalar_bytes),                                          // s_i and z_iy - m_i
-        arg_maxima_(num_rows_ * std::int64_t{sizeof(runtime::ValueIndex<double>)}) {} // as large as for float
+        sums_(2 * num_rows_ * scalar_bytes), // s_i and z_iy - m_i
+        arg_maxima_(num_rows_ * std::int64_t{sizeof(runtime::ValueIndex<double>)}) {
+  } // its size is the same for float
 
   /// maxima(), sums() and gradient() in one pass, if a rank has all classes of its rows.
   [[nodiscard]] LocalPass softmax(bool has_gradient) const {

@@ -54,7 +54,7 @@ void plan_loss(StepPlan& step, Placement const& logits, LossKind kind, bool coun
 
 void plan_scores(StepPlan& step, Placement const& logits, LossKind kind, int num_groups) {
   auto const passes = passes_of(step, logits);
-  if (kind == LossKind::real) { // evaluate_numbers(): two sums, then four
+  if (kind == LossKind::real) { // evaluate_numbers() reduces two sums, and then four
     plan_sums(step, logits.layout, kind, num_groups * 2 * logits.extents.columns);
     plan_sums(step, logits.layout, kind, num_groups * 4 * logits.extents.columns);
     step.add_pass(passes.score_numbers());
@@ -79,7 +79,8 @@ void plan_loss_arrays(StepPlan& step, Placement const& logits, LossKind kind) {
   auto const num_rows = step.block(logits).stored_rows.size();
   step.add_array("orthant::pmm::RowLoss/row_scalars", step.scalar_bytes(3 * num_rows));
   step.add_array("orthant::pmm::RowLoss/row_arg_max",
-                 num_rows * std::int64_t{sizeof(runtime::ValueIndex<double>)}); // as large as for float
+                 num_rows *
+                     std::int64_t{sizeof(runtime::ValueIndex<double>)}); // its size is the same for float
 }
 
 } // namespace orthant::pmm

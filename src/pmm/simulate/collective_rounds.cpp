@@ -111,7 +111,7 @@ std::vector<Message> CollectiveRounds::messages(int round) const {
   std::vector<Message> sent;
   for (int from = 0; from < num_ranks_; ++from) {
     auto const p = from / unit % block;
-    auto to = p; // if unchanged, nothing is sent
+    auto to = p; // stays p if the member sends nothing
     switch (kind) {
     case Round::Kind::shift:
       to = (p + distance) % block;

@@ -69,7 +69,7 @@ class Player {
     double time;
     std::int64_t number; // of two events at the same time, the smaller number comes first
     Kind kind;
-    int of;    // number of the rank or group
+    int of;    // number of the rank or group that the event belongs to
     int count; // of messages
     bool operator>(Event const& other) const {
       return std::tie(time, number) > std::tie(other.time, other.number);
@@ -208,7 +208,7 @@ class Player {
     auto const call = *group.call;
     auto const begin = group.begin;
     auto const first = group.first;
-    group.num_arrived = 0; // its next call may begin at once
+    group.num_arrived = 0; // now, because members may begin the next call at the same time
     for (int place = 0; place < call.span.num_ranks; ++place) {
       auto const rank = first + place * call.span.stride;
       auto const& state = state_of(rank);

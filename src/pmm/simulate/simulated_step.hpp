@@ -42,7 +42,7 @@ struct SimulatedStretch {
 struct SimulationSettings {
   std::map<int, double> stragglers;   // rank: factor by which its computing takes longer
   std::optional<Algorithm> algorithm; // for all calls that it can implement; the fastest for the others
-  /// Uses the list of rank 0, which has the most work, for all ranks.
+  /// If true, the list of rank 0, which has the most work, is used for all ranks.
   bool folds_ranks = false;
   /// Called for every stretch of every rank. The stretch of a call begins when its rank arrives, so it includes waiting.
   std::function<void(SimulatedStretch const&)> watch;

@@ -85,7 +85,7 @@ struct LibrarySpmm<T>::Prepared {
   };
   struct Choice {
     std::size_t width;
-    Candidate library; // if its product is null, Orthant's kernel is used
+    Candidate library; // its product is null if Orthant's kernel is faster
   };
   SparseBlock<T> block;
   // Both are empty before the first measurement, and if the library is not used for any width.

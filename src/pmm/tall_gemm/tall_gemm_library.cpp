@@ -22,7 +22,8 @@ constexpr auto most_inner = std::int64_t{1024}; // terms of a sum
 constexpr auto columns_per_piece = std::int64_t{128};
 constexpr auto widest_sums = std::int64_t{512};
 constexpr auto highest_sums = std::int64_t{256};
-// A long sum is divided into parts for the threads. Their number does not depend on the number of threads, nor do the bits.
+// A long sum is divided into parts for the threads. The number of parts does not depend on the number of threads, so the result has the
+// same bits for any number.
 constexpr auto terms_per_part = std::int64_t{8192};
 constexpr auto most_parts = std::int64_t{16};
 

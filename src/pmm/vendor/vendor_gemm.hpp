@@ -68,7 +68,7 @@ class Gemm {
   /// is not read if beta is 0. Operand is float, double, Bf16Number or Fp16Number. Result is the same type, or float for 16-bit operands.
   template<class Operand, class Result>
   void multiply(GemmProduct<Operand, Result> const& product) const;
-  /// The same for all products of a batch. `first` describes its first product.
+  /// Multiplies all products of a batch. `first` describes its first product.
   void multiply(GemmProduct<float> const& first, GemmBatch const& batch) const;
   void multiply(GemmProduct<double> const& first, GemmBatch const& batch) const;
 

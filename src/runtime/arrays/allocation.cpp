@@ -16,7 +16,7 @@ void advise_huge_pages([[maybe_unused]] void* address, [[maybe_unused]] std::siz
   auto const begin = reinterpret_cast<std::uintptr_t>(address);
   auto const first = (begin + page - 1) / page * page;
   auto const end = (begin + num_bytes) / page * page;
-  // Fails if the kernel has no transparent huge pages; the memory then has none.
+  // Fails if the kernel has no transparent huge pages. The memory is then used without them.
   madvise(reinterpret_cast<void*>(first), end - first, MADV_HUGEPAGE);
 #endif
 }

@@ -182,7 +182,7 @@ void add(DataType type, std::byte* into, std::byte const* from, int length) {
 } // namespace
 
 bool MpiExchange::goes_by_pairs(Call const& call) const {
-  constexpr std::int64_t least_bytes = std::int64_t{64} << 10; // below it, few messages matter more
+  constexpr std::int64_t least_bytes = std::int64_t{64} << 10; // shorter messages are limited by latency
   auto const is_real = call.type == DataType::float32 || call.type == DataType::float64;
   return is_blocking() && is_real && call.reduction == Reduction::sum && !call.on_device &&
          comm_.shares_memory() && call.send_count * static_cast<std::int64_t>(element_bytes_) >= least_bytes;

@@ -44,7 +44,7 @@ MPI_Op mpi_op(Reduction reduction) {
   return MPI_OP_NULL;
 }
 
-/// best := the larger of (candidate, best). Of equal values the smaller index wins; a NaN loses to every value.
+/// best := the larger of (candidate, best); of equal values, the one with the smaller index. A NaN counts as smaller than every value.
 template<class T>
 void take_larger(void* candidates, void* best, int* count, MPI_Datatype*) {
   auto const* from = static_cast<ValueIndex<T> const*>(candidates);
@@ -188,7 +188,7 @@ void MpiExchange::exclusive_scan(Call const& call) {
   for_each_chunk(call.receive_count, comm_.chunk_limit(), [&](std::int64_t offset, int length) {
     auto* const data = at(call.receive, offset);
     ORTHANT_MPI(MPI_Exscan(MPI_IN_PLACE, data, length, type_, mpi_op(call.reduction), comm_.mpi()));
-    // MPI leaves the first rank's result undefined.
+    // MPI_Exscan leaves the result of the first rank undefined.
     if (comm_.rank() == 0) std::memset(data, 0, static_cast<std::size_t>(length) * element_bytes_);
   });
 }
@@ -203,7 +203,7 @@ void MpiExchange::broadcast(void* data, std::int64_t count, int root) {
 }
 
 void MpiExchange::all_gather(Call const& call) {
-  if (call.tag > 0) // matched by tag, in whatever order ranks begin
+  if (call.tag > 0) // matched by tag, because ranks may begin in different orders
     return exchange_parts(call, first_gather_tag + call.tag, [&](int) { return Part{0, call.send_count}; });
   auto const size = comm_.size();
   auto const part = [&](int r) {
@@ -291,7 +291,7 @@ void MpiExchange::reduce_scatter(Call const& call) {
 }
 
 void MpiExchange::all_to_all(Call const& call) {
-  // With counts, totals differ between ranks, so that only the two ranks of a pair can agree on the cuts of their message.
+  // If counts are given, totals differ between ranks. Then only the two ranks of a pair know into which pieces their message is cut.
   if (!call.send_counts.empty() || call.send_count > comm_.chunk_limit()) return pairwise(call);
   auto const count = static_cast<int>(call.send_count / comm_.size());
   if (is_blocking())

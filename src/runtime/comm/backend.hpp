@@ -63,7 +63,7 @@ class Backend {
   /// Begins a call for which takes() is true. Returns the exchange to wait for, or null if there is nothing to wait for: in blocking mode
   /// (unless the backend still has work to do) and on a stream.
   /// Calls of one group match in the order in which ranks begin them. An all_gather with a tag instead matches the all_gathers with the
-  /// same tag, in whatever order ranks begin them (MatchTags). Backends that are ordered by a stream get no tags.
+  /// same tag, and ranks may begin them in any order (MatchTags). Backends that are ordered by a stream get no tags.
   [[nodiscard]] virtual std::unique_ptr<Exchange> begin(Communicator const& comm, Call const& call,
                                                         Mode mode) = 0;
 

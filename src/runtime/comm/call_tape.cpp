@@ -11,7 +11,7 @@ namespace orthant::runtime {
 namespace detail {
 namespace {
 
-constexpr std::int64_t not_recorded = -1; // num_bytes of a result of an earlier recording
+constexpr std::int64_t not_recorded = -1; // num_bytes of a result that only an earlier recording had
 
 std::int64_t bytes_of_result(Call const& call) {
   return call.receive_count * static_cast<std::int64_t>(size_of(call.type));
@@ -60,7 +60,7 @@ void CallTape::begin(State state) {
   for (auto& [comm, track] : tracks_) {
     track.next = 0;
     if (state != State::recording) continue;
-    for (auto& kept : track.results) // so that a shorter recording does not end with results of a longer one
+    for (auto& kept : track.results) // a shorter recording must not keep later results of a longer one
       kept.num_bytes = detail::not_recorded;
   }
 }
@@ -93,7 +93,7 @@ std::string RecordedStep::record(Communicator const& group, std::vector<Communic
                                  std::function<void()> const& enqueue) {
   communicators_ = std::move(communicators);
   instruments_ = &group.instruments();
-  // Recording counts work that is not done yet; the counts are removed here and added at each replay.
+  // During recording, work is counted although it is not done yet. The counts are removed here and added at each replay.
   auto const flops_before = std::exchange(instruments_->flops, {});
   auto const passes_before = std::exchange(instruments_->passes.total, {});
   std::vector<Ledger> before;

@@ -41,7 +41,7 @@ struct KeptResult {
   std::int64_t capacity = 0;
   std::shared_ptr<std::byte> bytes;
 
-  /// Allocates memory for the call's result if it does not fit; adds 1/32 if it replaces smaller memory.
+  /// Allocates memory for the call's result if the existing memory is too small; then adds 1/32 to its length.
   void prepare(MakeBytes const& make_bytes, Call const& call);
   /// Copies the result of `call`, which must be complete, into `bytes`, in the order of the call's stream. hand_out() copies it back into
   /// the call's receive buffer.
@@ -82,7 +82,7 @@ class CallTape {
       tracks_; // calls of one communicator have the same order in both passes
 };
 
-/// While it exists, collectives of these instruments use `tape`; if null, none.
+/// While it exists, collectives of these instruments use `tape`, or no tape if it is null.
 class TapeScope {
  public:
   TapeScope(Instruments& instruments, CallTape* tape) : instruments_(instruments), before_(instruments.tape) {

@@ -113,7 +113,7 @@ Communicator Communicator::subgroup(std::vector<int> const& ranks, std::string a
   MPI_Group all = MPI_GROUP_NULL;
   MPI_Group members = MPI_GROUP_NULL;
   MPI_Comm part = MPI_COMM_NULL;
-  constexpr int tag = 0;               // groups with a rank in common are created one after the other
+  constexpr int tag = 0;               // the same for all: a rank creates its groups one after the other
   std::optional<WaitingScope> waiting; // the watchdog sees ranks that create different groups
   if (ranks.size() > 1) waiting.emplace(instruments_->position, "making a communicator");
   ORTHANT_MPI(MPI_Comm_group(comm_.get(), &all));

@@ -85,8 +85,8 @@ class EncodedExchange final : public Exchange {
   std::array<std::vector<std::byte>, 3> buffers_; // the slots of host memory
   std::unique_ptr<Exchange> under_way_;           // null: nothing to wait for
   int tag_ = 0;                                   // of the gather, if ranks may reach it in different orders
-  std::shared_ptr<Progress> progress_;            // that contains this exchange
-  std::exception_ptr failure_;                    // error of a test, thrown by the wait
+  std::shared_ptr<Progress> progress_;            // contains this exchange
+  std::exception_ptr failure_;                    // error found by test(), which the wait throws
 };
 
 /// Divides the buffers among the ranks.
@@ -273,7 +273,7 @@ void EncodedExchange::finish() {
   if (failure_) std::rethrow_exception(failure_);
 }
 
-/// If a number does not fit, the wait for this exchange must throw, not the wait that happens to advance it.
+/// If a number does not fit, the wait for this exchange must throw, and not a wait for another exchange that advances this one.
 bool EncodedExchange::test() {
   try {
     while (phase_ != Phase::over && (!under_way_ || under_way_->test()))

@@ -69,7 +69,7 @@ double VirtualCalls::end_of(VirtualCall& call) {
     call.wait();
     return call.numbers_->front();
   }
-  while (call.request_ != MPI_REQUEST_NULL) { // the calls before it have no end yet either
+  while (call.request_ != MPI_REQUEST_NULL) { // the ends of earlier calls are found first
     auto& first = *open_.front();
     first.wait();
     auto const [latest, seconds] = *first.numbers_;
@@ -146,7 +146,7 @@ void Pending::begin() {
   }
   backend_ = &backend_of(comm_, call_, mode_);
   exchange_ = begin_on(*backend_, comm_, call_, mode_);
-  is_done_ = backend_->is_ordered_by_stream(); // complete for the host
+  is_done_ = backend_->is_ordered_by_stream(); // then the host need not wait
   if (auto const progress = backend_->progress(); progress && mode_ == Mode::asynchronous)
     progress->advance();
   comm_.ledger().add_seconds(call_.operation, std::chrono::duration<double>(clock.now() - began_).count());

@@ -71,7 +71,7 @@ void require_device_copies(NativeGraph graph) {
 
 /// Records what `enqueue` enqueues. Ends the capture also if `enqueue` throws, so that the queue stays usable.
 Graph record(NativeStream stream, std::function<void()> const& enqueue) {
-  // For this thread only: another thread may allocate at the same time.
+  // The capture concerns this thread only, because another thread may allocate at the same time.
   ORTHANT_DEVICE(StreamBeginCapture(stream, ORTHANT_DEVICE_API(StreamCaptureModeThreadLocal)));
   NativeGraph graph = nullptr;
   try {

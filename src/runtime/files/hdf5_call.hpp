@@ -69,7 +69,7 @@ class OpenArray {
 [[nodiscard]] std::int64_t in_memory_type(Hdf5Type type);
 [[nodiscard]] std::int64_t in_file_type(Hdf5Type type);
 
-/// Largest number of bytes per write or read call, so that the 32-bit counts of MPI-IO never matter.
+/// Largest number of bytes per write or read call, so that the 32-bit counts of MPI-IO are never exceeded.
 inline constexpr std::int64_t max_bytes_per_call = std::int64_t{1} << 28;
 
 /// Cuts a box along its first dimension into pieces of bounded size and calls visit(first row, number of rows, offset in elements) for

@@ -189,7 +189,8 @@ void Hdf5Output::reserve_space() {
   together(*comm_, [&] {
     if (!comm_->is_root()) return;
     staged_.file().reserve(end + for_structure);
-    // A network file system's client fills the range before what it considers the end of the file with zeros, over the data of other ranks.
+    // The client of a network file system may believe that the file ends earlier, and fill the gap with zeros, which overwrites the data of
+    // other ranks.
     staged_.file().set_size(end);
   });
 }
@@ -214,7 +215,7 @@ void Hdf5Output::write_box(std::string const& name, Extents const& begin, Extent
 }
 
 void Hdf5Output::close_structure() {
-  structure_.close(); // from now on everything is recorded
+  structure_.close(); // all writes of HDF5 have been recorded now
   if (recording_.is_out_of_memory) throw std::bad_alloc();
 }
 

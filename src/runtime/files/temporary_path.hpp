@@ -45,7 +45,7 @@ class TemporaryPath {
 /// Removes the files and folders of all TemporaryPaths of this process. Call it before the process ends without unwinding. Any thread.
 void remove_temporaries() noexcept;
 
-/// A random number that no other job has drawn.
+/// A random number, which is different in every job.
 [[nodiscard]] std::uint64_t draw_token();
 /// The number that rank 0 has drawn, on all ranks. Collective.
 [[nodiscard]] std::uint64_t draw_token(Communicator const& comm);

@@ -154,7 +154,7 @@ class FileReader {
 
   void read_table(toml::table const& table, std::string const& scope) {
     std::map<std::string, toml::source_region> seen;
-    // Values first, because inner tables override them.
+    // Values are read first, because inner tables override them.
     for (auto const& [key, node] : table) {
       if (node.is_table()) continue;
       auto const name = kebab_case(key.str());
@@ -182,7 +182,8 @@ class FileReader {
 
   void read_value(std::string const& name, toml::key const& key, toml::node const& node,
                   std::string const& scope) {
-    OptionDescription const* known = nullptr; // of the running command, otherwise of any in this scope
+    OptionDescription const* known =
+        nullptr; // option of the running command, else of any command in this scope
     bool is_ours = false;
     bool is_of_scope = false;
     for (auto const& command : commands_) {

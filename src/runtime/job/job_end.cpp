@@ -92,7 +92,7 @@ void wait_until(Outcome const& outcome, IsOver&& is_over) {
   while (!is_over()) {
     auto const waited = Clock::now() - start;
     if (outcome.has_failed && waited > grace) end_job(outcome.status, outcome.message.c_str());
-    // Spinning would use the core of ranks that still work.
+    // Sleep, because spinning would use the core of ranks that still work.
     if (waited > std::chrono::milliseconds(1)) std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
 }

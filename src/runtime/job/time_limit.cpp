@@ -131,7 +131,7 @@ std::optional<double> slurm_end_time(TimeSources const& sources) {
 namespace {
 
 std::atomic<int> received_signal = 0;
-std::atomic<bool> has_asked = false; // by SIGTERM or SIGINT
+std::atomic<bool> has_asked = false; // whether SIGTERM or SIGINT has arrived
 static_assert(std::atomic<int>::is_always_lock_free, "a signal handler must not wait");
 
 std::atomic<char const*> answer_to_interrupt = nullptr;
@@ -142,13 +142,13 @@ extern "C" void note_signal(int signal) {
   if (signal == SIGUSR1) return;
   if (!has_asked.exchange(true)) {
     auto const* const answer = answer_to_interrupt.load();
-    auto const before = errno; // of the interrupted code
+    auto const before = errno; // restored below, because the interrupted code may read it
     if (signal == SIGINT && answer != nullptr)
       static_cast<void>(!write(STDERR_FILENO, answer, std::strlen(answer)));
     errno = before;
     return;
   }
-  // A user who asks twice does not want to wait for the end of a step.
+  // A user who sends the signal twice does not want to wait for the end of a step.
   std::signal(signal, SIG_DFL);
   std::raise(signal);
 }

@@ -19,7 +19,7 @@ namespace {
 
 constexpr auto unlimited = std::numeric_limits<std::int64_t>::max();
 
-/// The number after `name` in a file with lines "name number ..".
+/// Returns the number after `name` in a file with lines "name number ..".
 std::optional<std::int64_t> number_behind(std::filesystem::path const& path, std::string_view name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {

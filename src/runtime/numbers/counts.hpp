@@ -25,8 +25,8 @@ namespace orthant::runtime {
   return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
 }
 
-// Arithmetic on sizes from outside: a file's header, an option, a table. If a result does not fit, these functions throw a UserError with
-// the name of the quantity and never wrap around.
+// Arithmetic on sizes that come from a user: from a file's header, an option or a table. If a result does not fit in 64 bits, these
+// functions throw a UserError with the name of the quantity.
 
 /// a * b. Throws a UserError with `what` if the product does not fit in 64 bits.
 [[nodiscard]] inline std::int64_t checked_product(std::int64_t a, std::int64_t b, std::string_view what) {

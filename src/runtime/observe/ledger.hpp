@@ -45,7 +45,7 @@ struct LedgerEntry {
   std::int64_t calls = 0;
   std::int64_t bytes = 0;
   std::int64_t sent_bytes = 0;
-  double seconds = 0; // host time inside the call and inside wait()
+  double seconds = 0; // time of the host in calls and in wait()
   friend bool operator==(LedgerEntry const&, LedgerEntry const&) = default;
   LedgerEntry& operator+=(LedgerEntry const& other) {
     calls += other.calls;

@@ -40,7 +40,7 @@ double RunClock::work_seconds() const {
 
 void RunClock::begin_step(SteadyWork& steady) {
   if (!machine_) return;
-  std::ignore = virtual_seconds(); // the work before belongs to no step
+  std::ignore = virtual_seconds(); // counts the work done before the step
   steady.begin_step();
   steady_ = &steady;
 }

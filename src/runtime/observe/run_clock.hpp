@@ -56,7 +56,7 @@ class SteadyWork {
     std::size_t count = 0;                        // over all steps
   };
 
-  std::size_t place_ = 0; // number of the next piece in its step
+  std::size_t place_ = 0; // index of the next piece within its step
   std::vector<Piece> pieces_;
 };
 
@@ -70,7 +70,7 @@ struct EmulatedCall {
 
 /// The machine that a run emulates. Ranks fill one node after the other.
 struct EmulatedMachine {
-  std::string name; // or the name of a file
+  std::string name; // of the machine or of its file
   int ranks_per_node = 1;
   double seconds_per_processor_second = 1;
   std::function<double(EmulatedCall const&)> call_seconds;
@@ -145,7 +145,7 @@ class RunClock {
   std::function<double()> processor_seconds_;
   double seconds_ = 0;   // virtual time
   double work_ = 0;      // since the virtual clock was last read
-  double processor_ = 0; // up to which seconds are counted or excluded
+  double processor_ = 0; // processor time up to which work is counted or excluded
   int num_pauses_ = 0;
   SteadyWork* steady_ = nullptr; // of the running step; pieces lie between reads of the virtual clock
 };

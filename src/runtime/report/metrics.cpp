@@ -77,7 +77,7 @@ MetricsWriter::MetricsWriter(Communicator const& comm, std::string const& path, 
     auto const is_regular = std::filesystem::is_regular_file(status);
     auto const was_there = std::filesystem::exists(status);
     if (is_regular) require_metrics(target);
-    // The reader of a pipe would take opening and closing it for the end of the lines.
+    // Opening and closing a pipe would tell its reader that there are no more lines.
     if (was_there && !is_regular && !std::filesystem::is_directory(status)) return;
     open();
     file_.close();

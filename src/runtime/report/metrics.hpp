@@ -87,8 +87,8 @@ class MetricsWriter {
 };
 
 // Treatment of existing metrics before a training writes its own, so that no file has an epoch twice. A training that continues from a
-// checkpoint repeats the epochs after it, if the earlier run had come farther: the older records of these epochs are removed. Metrics
-// without a run of this training, such as those of a run that was killed before its first checkpoint, are renamed.
+// checkpoint repeats the epochs after it, if the earlier run had trained them: then their older records are removed. Metrics without a run
+// of this training, such as those of a run that was killed before its first checkpoint, are renamed.
 
 /// Removes the lines that a training wrote from `epoch` on from a file of metrics, if it exists. These lines are, in runs whose "run" line
 /// has this "training": the records of these epochs, a "done" after them, and an incomplete last line. Other lines stay. The file is

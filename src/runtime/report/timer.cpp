@@ -86,7 +86,7 @@ double ScopedTimer::stop() {
   } else {
     try {
       phases_.add_stamps(name_, begin_stamp_, phases_.clock()->stamp());
-    } catch (Error const&) { // perhaps in a destructor; the next wait also reports a failed device
+    } catch (Error const&) { // ignored, as this may be a destructor; the next wait reports it
     }
   }
   trace_.add(name_, "regions", begin_, end);

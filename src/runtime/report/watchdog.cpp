@@ -17,8 +17,9 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto period = 200ms;
-constexpr auto late = 1500ms;      // a longer sleep means that the whole process was stopped
-constexpr auto quiet_time = 3s;    // quiet time after a stop; a job that is being ended is gone by then
+constexpr auto late = 1500ms; // a longer sleep means that the whole process was stopped
+constexpr auto quiet_time =
+    3s; // no alarms for this time after a stop: if the job is being ended, it has ended by then
 constexpr auto patience = 2s;      // time for a leader to ask back before the next rank is tried
 constexpr auto longest_pause = 4s; // longest pause of a leader before it asks again
 
@@ -165,9 +166,9 @@ void Watchdog::take_messages() {
       if (status.MPI_SOURCE < rank_)
         is_leading_ = is_called_to_lead_ = false; // the lowest rank that answers leads
       is_alarmed_ = true;
-      asked_leader_ = -1; // if nothing comes of it, the next alarm starts at rank 0
+      asked_leader_ = -1; // if this alarm has no result, the next one starts at rank 0
       next_step_ = Clock::now() + question_grace(timeout_seconds_.load());
-      look(Clock::now()); // after the question was asked, as the second round requires
+      look(Clock::now()); // the second round requires a position from after the question
       send(status.MPI_SOURCE, answer_tag, letter.round);
       break;
     default:

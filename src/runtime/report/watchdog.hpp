@@ -93,7 +93,7 @@ class Watchdog {
   std::int64_t round_ = 0;
   std::vector<RankState> states_;
   std::vector<RankState> states_before_; // of the previous round, if that looked like a hang
-  bool is_called_to_lead_ = false;       // an alarm came in, or the last one is to be examined again
+  bool is_called_to_lead_ = false;       // an alarm has arrived, or the last one must be examined again
   bool is_leading_ = false;
   Clock::time_point lead_again_at_{};
   Clock::time_point collect_until_{};

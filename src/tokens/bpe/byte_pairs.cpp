@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint64_t golden = 0x9e3779b97f4a7c15;
 
-/// 64 bits in which each bit of a product counts.
+/// Mixes the bits of a pair, so that each bit of the result depends on all of them.
 std::uint64_t mixed(std::uint64_t bits) {
   constexpr unsigned half = 32;
   bits *= golden;

@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Byte-pair encoding of one piece of a text: of all neighboring tokens that a merge knows, the pair of the lowest rank is merged, the
-// leftmost one first, until no merge is left. Sennrich et al., Neural Machine Translation of Rare Words with Subword Units (2016).
+// Byte-pair encoding of one piece of a text: of all pairs of neighboring tokens for which there is a merge, the one of the lowest rank is
+// merged (the leftmost first), until there is none. Sennrich et al., Neural Machine Translation of Rare Words with Subword Units (2016).
 
 #include <array>
 #include <cstddef>
@@ -22,7 +22,7 @@ struct Merge {
   [[nodiscard]] bool operator==(Merge const&) const = default;
 };
 
-/// Number of a byte that is no token.
+/// Stands for the token of a byte that has none.
 inline constexpr std::uint32_t no_token = 0xffffffff;
 
 /// The merges by pair, in a hash table with open addressing.
@@ -34,10 +34,10 @@ class MergeTable {
     std::uint32_t merged = 0;
   };
 
-  /// A pair that occurs twice has the rank of the last one.
+  /// If a pair occurs twice in the list, its last rank counts.
   explicit MergeTable(std::vector<Merge> const& merges);
 
-  /// The entry of a pair, or a free one.
+  /// The entry of a pair; a free entry if there is no merge of the pair.
   [[nodiscard]] Entry const& find(std::uint32_t left, std::uint32_t right) const {
     return entries_[slot_of(std::uint64_t{left} << 32U | right)];
   }
@@ -48,7 +48,7 @@ class MergeTable {
   std::vector<Entry> entries_;
 };
 
-/// Encodes pieces. One thread at a time may use it: it remembers the tokens of pieces.
+/// Encodes pieces, and keeps their tokens in a cache. Therefore only one thread at a time may use it.
 class PieceEncoder {
  public:
   /// byte_tokens  the token of each byte, or no_token

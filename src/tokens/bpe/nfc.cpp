@@ -16,7 +16,7 @@ namespace {
 struct Decomposition {
   std::uint32_t composed;
   std::uint32_t first;
-  std::uint32_t second; // 0: it has one part
+  std::uint32_t second; // 0: the decomposition has one part
 };
 
 struct CombiningRange {
@@ -63,7 +63,7 @@ class Normalization {
     decompose(found->second.first, codes);
     if (found->second.second != 0) decompose(found->second.second, codes);
   }
-  /// What two code points become, or 0.
+  /// The code point that two code points are composed to; 0 if there is none.
   [[nodiscard]] std::uint32_t compose(std::uint32_t first, std::uint32_t second) const {
     if (first - hangul::leading < hangul::num_leading && second - hangul::vowels < hangul::num_vowels)
       return hangul::syllables + ((first - hangul::leading) * hangul::num_vowels + second - hangul::vowels) *
@@ -98,7 +98,7 @@ class Normalization {
   std::unordered_map<std::uint32_t, std::uint32_t> classes_;
 };
 
-/// A byte that is not UTF-8 is num_code_points and its value.
+/// A byte that is not UTF-8 becomes num_code_points plus its value.
 std::vector<std::uint32_t> decomposed(std::string_view text) {
   std::vector<std::uint32_t> codes;
   while (!text.empty()) {
@@ -131,7 +131,7 @@ void compose(std::vector<std::uint32_t>& codes) {
   auto const& tables = Normalization::get();
   constexpr auto none = static_cast<std::size_t>(-1);
   std::size_t starter = none;
-  std::uint32_t last_class = 0; // of what was kept behind the starter
+  std::uint32_t last_class = 0; // class of the last mark kept after the starter
   std::size_t size = 0;
   for (auto const code : codes) {
     auto const number = tables.combining_class(code);
@@ -151,7 +151,7 @@ void compose(std::vector<std::uint32_t>& codes) {
 } // namespace
 
 std::string to_nfc(std::string_view text) {
-  // Every code point below U+0300, whose first byte is 0xcc, is composed already.
+  // Code points below U+0300, the first whose UTF-8 begins with 0xcc, are already composed.
   constexpr unsigned char first_mark = 0xcc;
   if (std::ranges::none_of(text, [](char byte) { return static_cast<unsigned char>(byte) >= first_mark; }))
     return std::string(text);

@@ -8,7 +8,7 @@
 
 namespace orthant::tokens {
 
-/// The text in normalization form C. Bytes that are not UTF-8 stay as they are, and nothing is composed across them.
+/// The text in normalization form C. Bytes that are not UTF-8 are not changed, and characters on both sides of them are not composed.
 [[nodiscard]] std::string to_nfc(std::string_view text);
 
 } // namespace orthant::tokens

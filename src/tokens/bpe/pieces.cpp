@@ -17,7 +17,7 @@ struct KnownExpression {
   Pattern pattern;
 };
 
-// The first of each pattern is the one that is written.
+// If a pattern has several expressions, files are written with the first one.
 constexpr std::array<KnownExpression, 9> known_expressions{{
     {R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", Pattern::gpt2},
     {R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", Pattern::gpt2},
@@ -92,8 +92,8 @@ std::size_t contraction(Scanner const& text, std::size_t at, bool ignores_case) 
   return ignores_case && first == '\xc5' && second == '\xbf' ? 3 : 0;
 }
 
-/// \s+(?!\S)|\s+ : a run of white space without its last character, which belongs to what follows, unless it is the only one or nothing
-/// follows. `end` is the end of the run.
+/// \s+(?!\S)|\s+ : a run of white space without its last character, which belongs to the next piece. It includes the last character if
+/// there is no other one, or if no text follows. `end` is the end of the run.
 std::size_t end_of_spaces(Scanner const& text, std::size_t begin, std::size_t end) {
   if (end == text.size()) return end;
   auto last = begin;

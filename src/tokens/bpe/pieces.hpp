@@ -23,7 +23,7 @@ namespace orthant::tokens {
 
 enum class Pattern : std::uint8_t { gpt2, llama3, qwen2, cl100k, single_digits, digit_runs };
 
-/// The pattern with this regular expression in a tokenizer.json; none if the expression is unknown.
+/// The pattern that a tokenizer.json denotes by this regular expression; nullopt if the expression is unknown.
 [[nodiscard]] std::optional<Pattern> pattern_of(std::string_view regular_expression);
 /// The regular expression that tokenizer.json has for gpt2, llama3, qwen2 or cl100k.
 [[nodiscard]] std::string_view expression_of(Pattern pattern);

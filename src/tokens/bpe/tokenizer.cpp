@@ -49,7 +49,7 @@ std::size_t spaces_at_begin(std::string_view text) {
   return at;
 }
 
-/// True if no piece crosses a place where texts are cut.
+/// True if no piece of the text can extend over a position where texts are cut.
 bool splits_at_cuts(TokenizerDefinition const& definition) {
   return definition.splits_as_gpt2 || std::ranges::any_of(definition.patterns, [](Pattern pattern) {
            return pattern != Pattern::single_digits && pattern != Pattern::digit_runs;
@@ -140,7 +140,7 @@ void Encoder::encode(std::string_view text, std::vector<std::uint32_t>& ids) {
   encode_between(0, text, ids);
 }
 
-/// Encodes what is between the tokens of a search by the next one.
+/// Finds the added tokens of a search, and passes the text between them to the next search.
 void Encoder::encode_between(std::size_t search, std::string_view text, std::vector<std::uint32_t>& ids) {
   if (search == tokenizer_.searches_.size()) {
     encode_ordinary(text, ids);
@@ -152,7 +152,7 @@ void Encoder::encode_between(std::size_t search, std::string_view text, std::vec
     text = composed;
   }
   auto const& wanted = tokenizer_.searches_[search];
-  std::size_t begin = 0; // of what has not been encoded
+  std::size_t begin = 0; // beginning of the text that has not been encoded yet
   for (std::size_t at = 0; !wanted.tokens.empty() && at < text.size();) {
     auto const* const token = wanted.find(text.substr(at));
     if (token == nullptr) {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A byte-level tokenizer with byte-pair encoding, such as those of GPT-2 and Llama 3: a text is split into pieces (pieces.hpp), and each
-// piece is encoded by merges (byte_pairs.hpp). Added tokens, such as "<|endoftext|>", are found in the text before.
+// piece is encoded by merges (byte_pairs.hpp). Before that, added tokens such as "<|endoftext|>" are found in the text.
 
 #include "tokens/bpe/byte_pairs.hpp"
 #include "tokens/bpe/pieces.hpp"
@@ -24,16 +24,16 @@ struct AddedToken {
   std::string text;
   std::uint32_t id = 0;
   bool is_special = true;
-  bool is_normalized = false; // found after all tokens that are not
+  bool is_normalized = false; // if true, it is searched for after all tokens for which this is false
   bool strips_left = false;   // takes the white space before it
   bool strips_right = false;  // takes the white space after it
 };
 
-/// What the files of a tokenizer say.
+/// Contents of the files of a tokenizer.
 struct TokenizerDefinition {
   std::vector<std::string> texts;  // the bytes of each token; empty: there is no token of this number
   std::vector<Merge> merges;       // by rank
-  bool takes_whole_pieces = false; // a piece that is a token is not merged
+  bool takes_whole_pieces = false; // a piece that equals a token becomes this token without merges
   bool composes = false;           // texts are brought into normalization form C
   std::vector<Pattern> patterns;   // split a text one after another
   bool adds_prefix_space = false;  // to each of their pieces that does not begin with a space
@@ -65,7 +65,7 @@ class Tokenizer {
 
  private:
   friend class Encoder;
-  /// Added tokens that are looked for at the same time, by their texts; of several at one place the longest is found.
+  /// Added tokens that are searched for at the same time, by their texts. If several match at one position, the longest is found.
   struct Search {
     std::array<bool, 256> begins{};   // by first byte
     std::vector<std::size_t> lengths; // longest first
@@ -81,7 +81,7 @@ class Tokenizer {
   std::array<std::uint32_t, 256> byte_tokens_{};
   MergeTable merges_;
   std::unordered_map<std::string_view, std::uint32_t> whole_;
-  std::array<Search, 2> searches_; // before, and after those that are not normalized
+  std::array<Search, 2> searches_; // first tokens that are not normalized, then those that are
   bool can_be_cut_;
 };
 

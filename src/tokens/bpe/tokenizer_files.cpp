@@ -90,7 +90,7 @@ std::vector<KnownRanks> known_ranks() {
            {{151'643, end_of_text}, {151'644, "<|im_start|>"}, {151'645, "<|im_end|>"}}}};
 }
 
-/// What the file has besides its `num_tokens` ranks. The token <|endoftext|> of an unknown file follows its last rank.
+/// Pattern and special tokens of a file with `num_tokens` ranks. The token <|endoftext|> of an unknown file follows its last rank.
 KnownRanks ranks_of(std::uint32_t num_tokens, std::uint32_t num_ids, std::string const& pattern,
                     std::string const& name) {
   std::map<std::string, Pattern> const words{{"gpt2", Pattern::gpt2},
@@ -156,7 +156,7 @@ std::string read_text(fs::path const& path) {
   return text;
 }
 
-/// What one rank reads and the others get.
+/// Texts that rank 0 reads and broadcasts.
 struct TokenizerTexts {
   std::string kind; // json, ranks or merges
   std::string first;

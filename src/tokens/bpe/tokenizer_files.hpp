@@ -4,7 +4,7 @@
 // The files in which tokenizers come:
 //
 //   tokenizer.json              Hugging Face's tokenizers
-//   vocab.json + merges.txt     GPT-2's, also as encoder.json + vocab.bpe: the numbers of the tokens, and a merge per line
+//   vocab.json + merges.txt     GPT-2's, also as encoder.json + vocab.bpe: the numbers of the tokens, and one merge per line
 //   FILE.h5                     a token file, which holds the tokenizer.json of its tokens
 //   NAME.tiktoken               OpenAI's, Llama 3's, Qwen's: a token in base64 and its rank per line
 //
@@ -21,7 +21,7 @@ namespace orthant::tokens {
 struct TokenizerFile {
   std::string name; // of the file or the folder, without the folders above it
   TokenizerDefinition definition;
-  std::string json; // a tokenizer.json of it: the file itself if it is one
+  std::string json; // a tokenizer.json for this tokenizer: the file itself if it is one
 };
 
 /// Reads a tokenizer from a file or from a folder that contains one. `pattern`: gpt2, llama3, qwen2 or cl100k for a .tiktoken file, or empty
@@ -30,8 +30,8 @@ struct TokenizerFile {
 [[nodiscard]] TokenizerFile read_tokenizer(runtime::Communicator const& comm,
                                            std::filesystem::path const& path, std::string const& pattern);
 
-/// The definition of a .tiktoken file's text. A token has the merges that tiktoken applies: of any two tokens that are its parts. Throws
-/// UserError with `name` if the text is damaged, or if two tokens have the same rank or the same bytes.
+/// The definition of a .tiktoken file's text. As in tiktoken, a token is the merge of any two tokens that it consists of. Throws UserError
+/// with `name` if the text is damaged, or if two tokens have the same rank or the same bytes.
 [[nodiscard]] TokenizerDefinition read_ranks(std::string_view text, std::string const& pattern,
                                              std::string const& name);
 

@@ -10,8 +10,7 @@ namespace orthant::tokens {
 namespace {
 
 using runtime::throw_user;
-using JsonObject =
-    nlohmann::json; // not ordered_json, in which finding a token takes time in proportion to their number
+using JsonObject = nlohmann::json; // ordered_json would search all tokens to find one
 
 constexpr std::uint32_t num_bytes = 256;
 
@@ -168,7 +167,7 @@ class Reader {
     auto const text = pattern.contains("Regex") ? pattern.at("Regex").get<std::string>() : pattern.dump();
     auto const known = pattern_of(text);
     if (!known) refuse("splits by a pattern that is not one of GPT-2, Llama 3 and Qwen: {}", text);
-    // The patterns leave nothing between their matches, so that removing it changes nothing.
+    // The matches of these patterns cover the whole text, so that removing the text between them changes nothing.
     auto const behavior = step.value("behavior", "Isolated");
     auto const inverts = is_true(step, "invert");
     if (!(behavior == "Isolated" || (behavior == "Removed" && inverts)))
@@ -234,7 +233,7 @@ std::string to_tokenizer_json(TokenizerDefinition const& definition) {
   auto vocabulary = JsonObject::object();
   auto added = JsonObject::array();
   std::vector<std::string> texts(definition.texts.size());
-  std::vector<bool> is_left_out(definition.texts.size()); // of vocab: an added token that no merge has
+  std::vector<bool> is_left_out(definition.texts.size()); // of vocab: added tokens not used by merges
   for (auto const& token : definition.added) {
     is_left_out[token.id] = true;
     added.push_back({{"id", token.id},

@@ -76,7 +76,7 @@ class Trainer {
       auto const merged = add_token(definition_.texts[left] + definition_.texts[right]);
       if (merged < num_before)
         std::erase_if(definition_.merges, [&](Merge const& merge) {
-          return merge.left == left && merge.right == right; // it is learned again, for words found since
+          return merge.left == left && merge.right == right; // learned again, for words found later
         });
       definition_.merges.push_back({left, right, merged});
       std::unordered_map<Pair, std::vector<std::uint32_t>, PairHash> found;
@@ -110,7 +110,7 @@ class Trainer {
     queue_.push_back(std::move(waiting));
     std::ranges::push_heap(queue_, is_less);
   }
-  /// Replaces the pair in a word. The count of the pair itself stays as it was.
+  /// Replaces the pair in a word. The count of the pair itself is not changed.
   void merge(std::uint32_t index, Pair const& pair, std::uint32_t merged, Found& found) {
     auto& [tokens, count] = words_[index];
     std::vector<std::uint32_t> shorter;

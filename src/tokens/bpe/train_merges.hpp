@@ -1,8 +1,9 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Learns a byte-pair encoding: beginning with the 256 bytes, the most frequent pair of neighboring tokens becomes a token, again and again.
-// Of equally frequent pairs, the one with the smallest numbers is taken. Equal to BpeTrainer of Hugging Face's tokenizers.
+// Learns a byte-pair encoding: the tokens are at first the 256 bytes; then, repeatedly, the most frequent pair of neighboring tokens
+// becomes a new token. Of equally frequent pairs, the one with the smallest numbers is taken. Equal to BpeTrainer of Hugging Face's
+// tokenizers.
 
 #include "tokens/bpe/tokenizer.hpp"
 

@@ -32,7 +32,7 @@ std::vector<std::filesystem::path> matches(std::string const& pattern) {
   return paths;
 }
 
-/// False, too, if the name is too long for a file.
+/// Whether the file exists; also false if the name is too long for a file.
 bool is_there(std::string const& name) {
   std::error_code error;
   return std::filesystem::exists(name, error);
@@ -77,7 +77,7 @@ class PartReader {
  public:
   PartReader(DocumentParts const& parts, DocumentSink const& sink) : parts_(parts), sink_(sink) {}
 
-  /// Reads what begins in `range` of the file's bytes.
+  /// Reads the documents, or parts of a text, that begin in `range` of the file's bytes.
   void read(DocumentFile const& file, Range range) {
     name_ = file.path.string();
     auto const begins = range.begin <= 0 && range.end > 0;
@@ -107,7 +107,7 @@ class PartReader {
   void read_text(ByteStream& stream, bool begins) {
     constexpr std::size_t wanted = std::size_t{1} << 20;
     std::string text;
-    std::size_t searched = 0; // without a place to cut
+    std::size_t searched = 0; // bytes in which there is no position to cut
     auto goes_on = true;
     while (goes_on) {
       auto const target = text.size() + wanted;

@@ -1,9 +1,9 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Documents to tokenize: text files, each of which is a document, and JSONL files with a document per line, also as .gz and .zst. Their
-// bytes are split into parts of about equal size, one for each thread of each rank. The documents of all parts one after another are the
-// same for any number of parts.
+// Documents to tokenize: text files, each of which is a document, and JSONL files with a document per line, optionally compressed (.gz,
+// .zst). Their bytes are split into parts of about equal size, one for each thread of each rank. The documents of all parts one after
+// another are the same for any number of parts.
 
 #include <cstdint>
 #include <filesystem>
@@ -29,7 +29,7 @@ struct DocumentFile {
 /// The sizes and formats of files: .jsonl and .ndjson, before .gz or .zst, are JSONL.
 [[nodiscard]] std::vector<DocumentFile> describe_files(std::vector<std::filesystem::path> const& paths);
 
-/// What the parts of documents are given to.
+/// Receives the documents of a part.
 struct DocumentSink {
   std::function<void()> begin_document; // not called for an empty document
   std::function<void(std::string_view)>

@@ -169,7 +169,7 @@ bool is_token_array(fs::path const& path) {
   return path.extension() == ".npy" || path.extension() == ".bin" || path.extension() == ".idx";
 }
 
-/// The files without those .idx files whose .bin file is among them.
+/// The files, except .idx files whose .bin file is also named.
 std::vector<fs::path> without_second_names(std::vector<fs::path> paths) {
   auto const all = paths;
   std::erase_if(paths, [&](fs::path const& path) {
