@@ -92,7 +92,7 @@ void print_line(Context& context, nlohmann::ordered_json const& line) {
 }
 
 void add_repeat_option(Command& command, std::int64_t& repeat) {
-  command.option("--repeat", repeat, "Runs that are timed; 0 chooses by their length",
+  command.option("--repeat", repeat, "Number of timed runs; 0: as many as take about half a second",
                  whole_number(0, most_repeats));
 }
 

@@ -261,14 +261,14 @@ int run(CollectivesOptions const& options, Context& context) {
 } // namespace
 
 std::unique_ptr<Command> make_bench_collectives() {
-  auto command =
-      std::make_unique<Command>("bench collectives", "Time each collective, and the bare MPI call");
+  auto command = std::make_unique<Command>("bench collectives",
+                                           "Time each collective, and the MPI call on which it is based");
   auto const options = std::make_shared<CollectivesOptions>();
   command->option("--grid", options->grid,
                   "Time every axis of this grid DxXxYxZ; otherwise all ranks together");
   command->option("--sizes", options->sizes,
                   "Bytes of the buffer, from min:max in steps of 4x; K, M, G are powers of 1024");
-  command->option("--repeat", options->repeat, "Calls that are timed; 0 chooses by size",
+  command->option("--repeat", options->repeat, "Number of timed calls; 0: chosen by the size of the message",
                   whole_number(0, 1'000'000));
   command->option("--operations", options->operations,
                   "Operations to time: all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, "

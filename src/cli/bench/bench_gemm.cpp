@@ -223,8 +223,10 @@ int tune(GemmOptions const& options, Context& context) {
 } // namespace
 
 std::unique_ptr<Command> make_bench_gemm() {
-  auto command = std::make_unique<Command>("bench gemm",
-                                           "Time the dense products of a GCN's epoch, and the library alone");
+  auto command = std::make_unique<Command>(
+      "bench gemm",
+      "Time the dense products of a GCN's epoch, as training calls them and by direct calls of the "
+      "libraries");
   auto const o = std::make_shared<GemmOptions>();
   command->option("--rows", o->rows, "Vertices of the graph", whole_number(1, graph::most_vertices));
   command->option("--widths", o->widths, "Widths of the model from features to classes, such as 100-128-47");
@@ -233,7 +235,7 @@ std::unique_ptr<Command> make_bench_gemm() {
       "Store that gives the shapes together with --layers and --hidden, in place of --rows and --widths");
   command->option("--layers", o->layers, "Number of layers", whole_number(1, most_layers));
   command->option("--hidden", o->hidden, "Width of the hidden layers", whole_number(1, most_hidden));
-  command->option("--dropout", o->dropout, "Dropout of the model; --order auto depends on it",
+  command->option("--dropout", o->dropout, "Dropout probability of the model, on which --order auto depends",
                   in_range(0, 0.999));
   command->option("--order", o->order, "Order of a layer's products: auto, aggregate or transform first",
                   one_of({"auto", "aggregate", "transform"}));
@@ -243,8 +245,8 @@ std::unique_ptr<Command> make_bench_gemm() {
   add_gemm_table_option(*command, o->gemm_table);
   command->output(
       "--tune", o->tune,
-      "Measure all libraries on the shapes of training (--rows 48980 over all ranks) and write what is "
-      "fastest to this file, for --gemm-table");
+      "Measure all libraries on the shapes of training (--rows 48980 over all ranks), and write a "
+      "table of the fastest to this file, for --gemm-table");
   add_force_memory_option(*command, o->force_memory);
   add_repeat_option(*command, o->repeat);
   add_options(*command, o->roofline);

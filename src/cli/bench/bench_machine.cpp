@@ -308,16 +308,18 @@ std::unique_ptr<Command> make_bench_machine() {
       "bench machine", "Measure a machine for --machine of plan and train: products, memory, collectives");
   auto const o = std::make_shared<MachineOptions>();
   command->output("-o,--output", o->output, "Machine file to write (.toml)");
-  command->option("--name", o->name, "Its name");
+  command->option("--name", o->name, "Name of the machine in the file");
   command->input(
       "--network", o->network,
       "Machine (name or .toml file) whose nodes and collectives are used in place of measured ones");
   command->option("--folder", o->folder,
-                  "Folder where all ranks write a file of 16 MiB each, as fast as they can: for checkpoints");
+                  "Folder on the file system of checkpoints: measures the write speed with 16 MiB per rank; "
+                  "default: it is not measured");
   command->input("--graph", o->graph, "Store whose sparse products are timed, in place of an R-MAT graph");
-  command->option("--vertices", o->vertices, "Vertices of the R-MAT graph",
+  command->option("--vertices", o->vertices, "Number of vertices of the R-MAT graph",
                   whole_number(2, graph::most_vertices));
-  command->option("--edges", o->edges, "Its edges", whole_number(1, graph::most_edges));
+  command->option("--edges", o->edges, "Number of edges of the R-MAT graph",
+                  whole_number(1, graph::most_edges));
   add_force_memory_option(*command, o->force_memory);
   add_repeat_option(*command, o->repeat);
   add_options(*command, o->roofline);

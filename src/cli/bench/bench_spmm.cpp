@@ -215,7 +215,8 @@ std::unique_ptr<Command> make_bench_spmm() {
                   "Edges of the generated graph; each is stored in both directions, repeats are merged, self "
                   "loops are added",
                   whole_number(1, graph::most_edges));
-  command->flag("--directed", o->directed, "rmat, sbm: store each edge in its own direction only");
+  command->flag("--directed", o->directed,
+                "With rmat and sbm: make the graph directed; default: each edge counts in both directions");
   command->option("--seed", o->seed, "Seed of the graph", whole_number(0));
   command->option("--permute", o->permute,
                   "Order of the vertices, as in partition: none, single, double or cluster",
@@ -226,10 +227,10 @@ std::unique_ptr<Command> make_bench_spmm() {
   command->option("--widths", o->widths, "Numbers of columns of B; default: 16,32,47,64,100,128,256");
   command->option("--forms", o->forms, "product (A^ B), transposed (A^^T B) or both; default: product",
                   one_of({"product", "transposed"}));
-  command->option(
-      "--dtype", o->dtype,
-      "Format of B and C: fp32, fp64, bf16 or fp16; with bf16 and fp16 sums, values and scales are fp32",
-      one_of({"fp32", "fp64", "bf16", "fp16"}));
+  command->option("--dtype", o->dtype,
+                  "Number format of B and C: fp32, fp64, bf16 or fp16; with bf16 and fp16, sums, values and "
+                  "scales are fp32",
+                  one_of({"fp32", "fp64", "bf16", "fp16"}));
   add_force_memory_option(*command, o->force_memory);
   add_repeat_option(*command, o->repeat);
   add_options(*command, o->roofline);

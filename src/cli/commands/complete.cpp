@@ -251,7 +251,7 @@ std::unique_ptr<Command> make_complete() {
       "--tokenizer", o.tokenizer,
       "A tokenizer.json, a folder with one, a token file, or byte; default: the one in --weights");
   command->option("--print", o.print,
-                  "What is printed of each completion: text, ids, or auto (ids for --prompt-ids, else text)",
+                  "Print completions as text, as ids, or auto (ids for --prompt-ids, otherwise text)",
                   one_of({"auto", "text", "ids"}));
   command->option("--max-tokens", o.max_tokens, "Number of new tokens",
                   whole_number(1, std::int64_t{1} << 20));
@@ -271,7 +271,8 @@ std::unique_ptr<Command> make_complete() {
                  "Machine model for the predictions of --grid auto, as in train-lm");
   command->option(
       "--expert-axis", o.expert_ranks,
-      "Number of data ranks over which the experts are distributed; divides the data axis and the experts",
+      "Number of data ranks over which the experts are distributed; must divide the data axis and "
+      "the number of experts",
       whole_number(1, std::int64_t{1} << 20));
   command->option("--compute-dtype", o.compute_dtype, "Type of numbers in the computation: fp32 or fp64",
                   one_of({"fp32", "fp64"}));

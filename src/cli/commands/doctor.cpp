@@ -96,13 +96,14 @@ int run(DoctorOptions const& o, Context& context) {
 
 std::unique_ptr<Command> make_doctor() {
   auto command =
-      std::make_unique<Command>("doctor", "Find what makes jobs slow or lets them fail, and how to fix it");
+      std::make_unique<Command>("doctor", "Find problems that make jobs slow or fail, and how to fix them");
   auto const o = std::make_shared<DoctorOptions>();
   command->option("--grid", o->grid, "Grid DxXxYxZ of the ranks; the bandwidth of its axes is measured");
   command->option("--machine", o->machine,
                   "Machine to compare them with, by name (perlmutter, frontier, tuolumne, alps, h200-node, "
                   "host) or .toml file");
-  command->option("--checkpoint", o->checkpoint, "Folder for checkpoints; its speed is checked");
+  command->option("--checkpoint", o->checkpoint,
+                  "Folder for checkpoints; measures how fast it can be written");
   command->set_run([o](Context& context) { return run(*o, context); });
   return command;
 }

@@ -332,9 +332,9 @@ std::unique_ptr<Command> make_evaluate() {
       "Add the probability of each class to --predictions; a .npy file has them in place of the classes");
   command->option(
       "--embeddings", options->embeddings,
-      "Add the output of this layer to --predictions; in a .npy file in place of the classes. Layers "
-      "count from 0, as in names of weights (layer0.weight); the last one, or the head if there is "
-      "one, which counts as one more, gives the logits, the others what their activation leaves",
+      "Add the output of this layer to --predictions; a .npy file has it in place of the classes. "
+      "Layers count from 0, as in the names of weights (layer0.weight); a head counts as one more. "
+      "The last one outputs the logits, the others their activations",
       whole_number(0, most_layers));
   command->set_run([options](Context& context) { return run(*options, context); });
   return command;

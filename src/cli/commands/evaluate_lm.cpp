@@ -266,7 +266,7 @@ int run(EvaluateLmOptions const& options, Context& context) {
 
 std::unique_ptr<Command> make_evaluate_lm() {
   auto command = std::make_unique<Command>(
-      "evaluate-lm", "Loss, perplexity and bits per byte of a language model on a validation part");
+      "evaluate-lm", "Compute loss, perplexity and bits per byte of a language model on a validation part");
   auto const options = std::make_shared<EvaluateLmOptions>();
   add_options(*command, *options);
   command->read_table_of("train-lm");
@@ -287,7 +287,8 @@ std::unique_ptr<Command> make_evaluate_lm() {
       "A tokenizer.json, a folder with one, a token file, or byte; default: the one in --weights");
   command->option(
       "--stride", options->stride,
-      "Tokens between the beginnings of windows of --sequence tokens, which may overlap; 0: --sequence",
+      "Distance in tokens between windows of --sequence tokens, which overlap if it is smaller; 0: "
+      "--sequence",
       whole_number(0));
   command->set_run([options](Context& context) { return run(*options, context); });
   return command;

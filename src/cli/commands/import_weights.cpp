@@ -47,9 +47,10 @@ int run(ImportWeightsOptions const& options, Context& context) {
 } // namespace
 
 std::unique_ptr<Command> make_import_weights() {
-  auto command =
-      std::make_unique<Command>("import-weights", "Make weights of safetensors of PyTorch Geometric, or of a "
-                                                  "folder with a language model of Hugging Face");
+  auto command = std::make_unique<Command>(
+      "import-weights",
+      "Convert safetensors of PyTorch Geometric, or a folder with a language model of Hugging "
+      "Face, to weights");
   auto const options = std::make_shared<ImportWeightsOptions>();
   command->input("tensors", options->tensors, "File to read (.safetensors), or a folder with config.json");
   command->output("-o,--output", options->output,

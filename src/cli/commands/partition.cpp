@@ -322,8 +322,8 @@ int run(PartitionOptions const& options, Context& context) {
 } // namespace
 
 std::unique_ptr<Command> make_partition() {
-  auto command =
-      std::make_unique<Command>("partition", "Turn a graph into one file that every grid can load");
+  auto command = std::make_unique<Command>("partition",
+                                           "Convert a graph to one file (a store) that every grid can load");
   auto const options = std::make_shared<PartitionOptions>();
   command->input("--input", options->input, "Graph to read: a folder or a file");
   command->option("--generate", options->generated.kind,
@@ -334,7 +334,8 @@ std::unique_ptr<Command> make_partition() {
                   "Format of the input: auto, ogb, edgelist, mtx, metis, npy, triples or typed",
                   one_of({"auto", "ogb", "edgelist", "mtx", "metis", "npy", "triples", "typed"}));
   command->flag("--names", options->names,
-                "Read all ends of an edge list as names of vertices; otherwise its first edge decides");
+                "Read all ends of an edge list as names of vertices; default: only if the ends of the first "
+                "edge are not numbers");
   command->output("-o,--output", options->output, "Store to write (HDF5)");
   command->option("--permute", options->permute,
                   "Order of the vertices: double (balanced blocks), single, none, cluster (balanced, "
@@ -346,7 +347,7 @@ std::unique_ptr<Command> make_partition() {
       "Normalization of the adjacency matrix A: sym (D^-1/2 (A+I) D^-1/2), row (D^-1 (A+I)) or none (A)",
       one_of({"sym", "row", "none"}));
   command->flag("--directed", options->directed,
-                "Keep the direction of edges; otherwise each counts both ways");
+                "Keep the direction of edges; default: each edge counts in both directions");
   command->flag("--add-inverse", options->add_inverse,
                 "With relations: add the inverse of each as rev_NAME, and its edges");
   command->option(
@@ -368,8 +369,8 @@ std::unique_ptr<Command> make_partition() {
   command->option("--random-split", options->random_split, "Random split: fractions train,valid,test",
                   in_range(0, 1));
   command->option("--edge-split", options->edge_split,
-                  "Hold out shares valid,test of the edges, such as 0.05,0.1, for train --task links: A does "
-                  "not have them, and as many pairs without an edge are drawn",
+                  "Hold out these shares of the edges for validation and test, such as 0.05,0.1, for train "
+                  "--task links: they are removed from A, and as many pairs without an edge are drawn",
                   in_range(0, 1));
   command->option("--metis", options->metis, "Also write METIS's assignment to this many parts",
                   whole_number(0, std::numeric_limits<std::int32_t>::max()));

@@ -297,7 +297,7 @@ int run(PlanOptions const& options, Context& context) {
 
 std::unique_ptr<Command> make_plan() {
   auto command = std::make_unique<Command>(
-      "plan", "Show bytes, memory and time of training on the best grids of any number of ranks");
+      "plan", "Predict bytes, memory and time of training, and show the best grids for any number of ranks");
   auto const o = std::make_shared<PlanOptions>();
   add_options(*command, *o);
   command->set_needs_device(false);

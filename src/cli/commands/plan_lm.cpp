@@ -198,7 +198,8 @@ int run(PlanLmOptions const& options, Context& context) {
 
 std::unique_ptr<Command> make_plan_lm() {
   auto command = std::make_unique<Command>(
-      "plan-lm", "Show the time of a step of a language model on the best grids of any number of ranks");
+      "plan-lm", "Predict the time of a step of a language model, and show the best grids for any number of "
+                 "ranks");
   auto const o = std::make_shared<PlanLmOptions>();
   add_options(*command, *o);
   command->read_table_of("train-lm");
@@ -208,7 +209,7 @@ std::unique_ptr<Command> make_plan_lm() {
   for (auto const* const option : {"trace", "force"})
     command->pass_over(option, [o] { return !o->simulation.simulate; });
   command->begin_group("Planning");
-  command->option("--vocabulary", o->vocabulary, "Number of words, in place of the file of --tokens",
+  command->option("--vocabulary", o->vocabulary, "Size of the vocabulary, in place of --tokens",
                   whole_number(1, most_words));
   add_ranks_option(*command, o->ranks, most_ranks_of_lm);
   command->option("--top", o->top, "Grids to show", whole_number(1));

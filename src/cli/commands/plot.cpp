@@ -122,11 +122,12 @@ int run(PlotOptions const& options, Context& context) {
 } // namespace
 
 std::unique_ptr<Command> make_plot() {
-  auto command =
-      std::make_unique<Command>("plot", "Draw loss, accuracy and speed of trainings from their metrics");
+  auto command = std::make_unique<Command>(
+      "plot", "Draw curves of loss, accuracy and speed of trainings from their metrics");
   auto const options = std::make_shared<PlotOptions>();
   command->option("files", options->files, "Metrics files of train or train-lm, one or several");
-  command->option("--over", options->over, "Unit of x: steps (epochs of train) or seconds of training",
+  command->option("--over", options->over,
+                  "Unit of the x axis: steps (epochs of train) or seconds of training",
                   one_of({"steps", "seconds"}));
   command->option("--watch", options->watch,
                   "Write the page (.html) every N seconds until the trainings end; 0: once",

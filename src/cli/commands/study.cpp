@@ -281,18 +281,19 @@ std::unique_ptr<Command> make_study_init() {
 
 std::unique_ptr<Command> make_study_submit() {
   auto const o = std::make_shared<StudyOptions>();
-  auto command = make(
-      "submit", "Start the points without a result, as jobs of Slurm or Flux or on this machine", o, submit);
+  auto command =
+      make("submit", "Start the points that have no result yet, as jobs of Slurm or Flux or on this machine",
+           o, submit);
   command->option("--machine", o->machine,
-                  "Template of the jobs: generic, perlmutter, frontier, alps, tuolumne, or a script; by "
-                  "default that of the file");
+                  "Template of the batch jobs: generic, perlmutter, frontier, alps, tuolumne, or a script; "
+                  "default: that of the file");
   command->flag("--here", o->here,
-                "Run the points one after the other on this machine, without a scheduler; points with more "
-                "ranks than cores run as well, and the report marks that their times mean nothing");
-  command->option("--launcher", o->launcher,
-                  "What stands before the number of ranks, such as \"mpirun -n\"; by default that of the "
-                  "file or the template, with "
-                  "--here ORTHANT_MPIRUN or mpirun");
+                "Run the points one after the other on this machine, without a scheduler; also those with "
+                "more ranks than cores, whose times the report marks as meaningless");
+  command->option(
+      "--launcher", o->launcher,
+      "Command that starts ranks, up to the number of ranks, such as \"mpirun -n\"; default: that "
+      "of the file or the template; with --here ORTHANT_MPIRUN or mpirun");
   return command;
 }
 
@@ -302,7 +303,7 @@ std::unique_ptr<Command> make_study_status() {
 }
 
 std::unique_ptr<Command> make_study_collect() {
-  return make("collect", "Read the metrics of all points, and their predictions, into one file",
+  return make("collect", "Collect the metrics and the predictions of all points in one file",
               std::make_shared<StudyOptions>(), collect);
 }
 

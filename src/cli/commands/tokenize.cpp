@@ -106,32 +106,35 @@ int run(TokenizeCommandOptions const& options, Context& context) {
 } // namespace
 
 std::unique_ptr<Command> make_tokenize() {
-  auto command = std::make_unique<Command>("tokenize", "Write a text as tokens, for train-lm");
+  auto command = std::make_unique<Command>("tokenize", "Convert a text to a token file, for train-lm");
   auto const options = std::make_shared<TokenizeCommandOptions>();
   command->input(
       "--input", options->input,
-      "Text to read; with a tokenizer's file also several, as a,b or 'dir/*.txt', JSONL, .gz and .zst,\n"
-      "or token numbers: .npy, nanoGPT's and llm.c's .bin, Megatron's .bin with .idx");
+      "Text to read. With a tokenizer's file also several texts (a,b or 'dir/*.txt'), JSONL, .gz and .zst,\n"
+      "or token numbers: .npy, .bin of nanoGPT and llm.c, .bin with .idx of Megatron");
   command->option(
       "--tokenizer", options->tokenizer,
-      "char (a token per character of a UTF-8 text), byte (one per byte of any file), or a file or\n"
-      "folder: tokenizer.json, vocab.json with merges.txt, .tiktoken, or a token file's (byte-level BPE)");
-  command->option(
-      "--train-bpe", options->train_bpe,
-      "Instead of --tokenizer: learn a byte-level BPE of N tokens besides the 256 bytes from the text",
-      whole_number(0, 1'000'000));
+      "char (a token per character of a UTF-8 text), byte (one per byte of any file), or a file or folder\n"
+      "with a byte-level BPE: tokenizer.json, vocab.json with merges.txt, .tiktoken, or a token file");
+  command->option("--train-bpe", options->train_bpe,
+                  "Learn a byte-level BPE with the 256 bytes and N more tokens from the text, in place of "
+                  "--tokenizer",
+                  whole_number(0, 1'000'000));
   command->output("--save-tokenizer", options->save_tokenizer,
-                  "Write the tokenizer as a tokenizer.json, too");
-  command->option("--field", options->field, "Member with the text in each line of JSONL");
+                  "Also write the tokenizer to this file, as a tokenizer.json");
+  command->option("--field", options->field, "Name of the JSONL field that holds the text");
   command->option("--end-token", options->end_token,
                   "Added token that separates documents (default the tokenizer's, such as <|endoftext|>)");
-  command->option("--pattern", options->pattern,
-                  "How a .tiktoken file of unknown size splits texts: gpt2, llama3, qwen2, cl100k",
-                  one_of({"gpt2", "llama3", "qwen2", "cl100k"}));
-  command->option("--threads", options->threads, "Threads per rank, with a tokenizer's file",
+  command->option(
+      "--pattern", options->pattern,
+      "Pattern by which a .tiktoken file splits texts, if it is not one of the known files: gpt2, "
+      "llama3, qwen2 or cl100k",
+      one_of({"gpt2", "llama3", "qwen2", "cl100k"}));
+  command->option("--threads", options->threads, "Threads per rank (only with a tokenizer's file)",
                   whole_number(1, 1024));
   command->option("--train-fraction", options->train_fraction,
-                  "Share of the tokens that are for training, the first ones; the rest is for validation",
+                  "Share of the tokens, from the beginning, that are for training; the others are for "
+                  "validation",
                   in_range(0, 1));
   command->output("-o,--output", options->output, "Token file to write");
   command->set_needs_device(false);

@@ -44,12 +44,12 @@ void add_model(Command& command, TrainLmOptions& o) {
   command.flag("--tied-head,!--no-tied-head", o.tied_head,
                "The head shares the table of the embedding (default of gpt2)");
   command.option("--dropout", o.dropout, "Probability that an activation is dropped", in_range(0, 0.999));
-  command.option("--norm-epsilon", o.norm_epsilon, "Number that norms add to the variance", in_range(0, 1));
+  command.option("--norm-epsilon", o.norm_epsilon, "Epsilon that norms add to the variance", in_range(0, 1));
   command.option("--rotary-base", o.rotary_base, "Base of the wavelengths of rotary positions",
                  above(1, 1e12));
   command.option("--rotary-scaling", o.rotary_scaling,
-                 "Slower turns of long wavelengths, as in Llama 3: none, or FACTOR,LOW,HIGH,POSITIONS such "
-                 "as 8,1,4,8192");
+                 "Scaling of the long wavelengths of rotary positions, as in Llama 3: none, or "
+                 "FACTOR,LOW,HIGH,POSITIONS such as 8,1,4,8192");
   command.option("--head-width", o.head_width, "Width of an attention head; 0: --hidden / --heads",
                  whole_number(0, most_width));
   command.flag("--qk-norm", o.qk_norm, "RMSNorm of the query and the key of each head, as in Qwen3");
@@ -61,10 +61,10 @@ void add_model(Command& command, TrainLmOptions& o) {
 }
 
 void add_expert_axis_option(Command& command, TrainLmOptions& o) {
-  command.option(
-      "--expert-axis", o.expert_axis,
-      "Number of data ranks over which the experts are distributed; divides the data axis and --experts",
-      whole_number(1, most_experts_axis));
+  command.option("--expert-axis", o.expert_axis,
+                 "Number of data ranks over which the experts are distributed; must divide the data axis and "
+                 "--experts",
+                 whole_number(1, most_experts_axis));
 }
 
 void add_experts(Command& command, TrainLmOptions& o) {
@@ -92,12 +92,11 @@ void add_experts(Command& command, TrainLmOptions& o) {
                  "Tokens over which --capacity is computed: step (all ranks of a pass) or rank (each data "
                  "rank separately; the dropped tokens then depend on the number of data ranks)",
                  one_of({"step", "rank"}));
-  command.option(
-      "--balance", o.balance,
-      "How loads of experts are balanced: loss (softmax gates, with --balance-loss) or bias (sigmoid "
-      "gates; each step moves a bias of each expert, which only the choice uses, by 0.001 against "
-      "its load)",
-      one_of({"loss", "bias"}));
+  command.option("--balance", o.balance,
+                 "How loads of experts are balanced: loss (softmax gates, with --balance-loss) or bias "
+                 "(sigmoid gates; experts are chosen with a bias, which each step lowers by 0.001 if the "
+                 "expert has more than the mean load and else raises)",
+                 one_of({"loss", "bias"}));
   command.option("--balance-loss", o.balance_loss, "Coefficient of the load-balancing loss of the experts",
                  in_range(0));
   command.option("--z-loss", o.z_loss, "Coefficient of the z-loss, which keeps the router's logits small",
@@ -119,7 +118,7 @@ void add_expert_placement(Command& command, TrainLmOptions& o) {
                  "loads by --expert-loads)",
                  one_of({"order", "balanced"}));
   command.input("--expert-loads", o.expert_loads,
-                "Metrics file of an earlier run; its tokens per expert decide the placement");
+                "Metrics file of an earlier run, whose tokens per expert determine the placement");
 }
 
 void add_loss(Command& command, TrainLmOptions& o) {
@@ -128,9 +127,10 @@ void add_loss(Command& command, TrainLmOptions& o) {
   command.option("--label-smoothing", o.label_smoothing,
                  "Share of a target that is spread over all tokens of the vocabulary, in training",
                  in_range(0, largest_smoothing));
-  command.option("--goldfish", o.goldfish,
-                 "Leave one in K tokens out of the loss of training, by a hash of the H tokens before it, so "
-                 "that passages are not learned by heart: none, or K,H such as 4,13");
+  command.option(
+      "--goldfish", o.goldfish,
+      "Goldfish loss, against memorizing passages: leave one in K tokens out of the training loss, "
+      "chosen by a hash of the H tokens before it: none, or K,H such as 4,13");
 }
 
 /// The value of --goldfish.
@@ -157,7 +157,8 @@ void add_fine_tuning(Command& command, TrainLmOptions& o) {
       "Rank of low-rank adapters (LoRA) of the weights of --init-from; only these are trained; 0: no "
       "adapters",
       whole_number(0, most_width));
-  command.option("--lora-alpha", o.lora_alpha, "Adapters are multiplied by this number over --lora-rank",
+  command.option("--lora-alpha", o.lora_alpha,
+                 "Scale of the adapters: they are multiplied by --lora-alpha / --lora-rank",
                  above(0, largest_number));
   command.option("--lora-targets", o.lora_targets,
                  "Weights with adapters: queries, keys, values and output of attention (q, k, v, o), and the "
@@ -175,11 +176,10 @@ void add_batches(Command& command, TrainLmOptions& o) {
   command.option("--sequence", o.sequence,
                  is_open ? "Tokens per sequence; 0: as in training" : "Tokens per sequence",
                  whole_number(is_open ? 0 : 1));
-  command.option(
-      "--global-batch", o.global_batch,
-      is_open ? "Sequences per pass, over all ranks, which changes speed and memory alone; 0: 16 or more"
-              : "Sequences per step, over all ranks",
-      whole_number(is_open ? 0 : 1));
+  command.option("--global-batch", o.global_batch,
+                 is_open ? "Sequences per pass, over all ranks; affects only speed and memory; 0: 16 or more"
+                         : "Sequences per step, over all ranks",
+                 whole_number(is_open ? 0 : 1));
   command.option("--accumulate", o.accumulate, "Number of passes per step; divides --global-batch",
                  whole_number(1, most_passes));
 }
@@ -191,8 +191,8 @@ void add_optimizer_option(Command& command, TrainLmOptions& o) {
 void add_checkpointing_option(Command& command, TrainLmOptions& o) {
   command.number_or_word(
       "--activation-checkpointing", o.activation_checkpointing,
-      "Keep the inputs of every N-th layer alone and compute the rest again: none, full (every "
-      "layer's) or N",
+      "Activation checkpointing: keep only the input of every N-th layer for the backward pass, "
+      "and recompute the rest: none, full (N = 1) or N",
       {"none", "full"}, whole_number(1, most_layers_of_model));
   command.flag("--keep-collectives", o.keep_collectives,
                "Also keep the results of the collectives of these layers, so that recomputation sends "
@@ -226,7 +226,8 @@ void add_running(Command& command, TrainLmOptions& o) {
   command.option("--patience", o.patience,
                  "Stop after N evaluations without a lower validation loss; 0: never",
                  whole_number(0, most_epochs));
-  command.option("--log-every", o.log_every, "Steps between lines of progress in a file or pipe",
+  command.option("--log-every", o.log_every,
+                 "Steps between lines of progress if the output is a file or pipe",
                  whole_number(1, most_epochs));
   add_checkpointing_option(command, o);
   command.option("--compute-dtype", o.compute_dtype, "Type of numbers in the computation: fp32 or fp64",
@@ -315,7 +316,7 @@ TrainLmOptions::TrainLmOptions() {
 }
 
 void add_options(Command& command, TrainLmOptions& o) {
-  command.input("--tokens", o.tokens, "Token file to train on (orthant tokenize writes it)");
+  command.input("--tokens", o.tokens, "Token file, as orthant tokenize writes it");
   add_grid_options(command, o, "--grid auto");
   add_expert_axis_option(command, o);
   add_model(command, o);

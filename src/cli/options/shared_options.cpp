@@ -21,14 +21,14 @@ void add_model_options(Command& command, GraphModelOptions& o) {
     summaries += fmt::format("; {} ({})", own->name, own->summary);
   command.option(
       "--model", o.model,
-      "gcn; sage (GraphSAGE: a weight for the vertex itself beside that of its neighbors); graphconv (the "
-      "same "
-      "with the sum over the neighbors); tag (powers of the adjacency matrix, each with a weight); gin "
-      "(a learned factor for it, and a perceptron of two layers); sgc (steps of propagation and one "
-      "linear layer); appnp (a perceptron, then steps with a teleport back to it); gcnii (deep: "
-      "a share of the first layer in each, and weights near the identity); gat or gatv2 (attention over the "
-      "neighbors); transformer (attention by dot products, beside a weight for the vertex itself); rgcn (a "
-      "weight for each relation of the graph); rsage (GraphSAGE per relation)" +
+      "Model: gcn; sage (GraphSAGE: separate weights for the vertex itself and for its neighbors); "
+      "graphconv (like sage, with the sum over the neighbors); tag (powers of the adjacency "
+      "matrix, each with a weight); gin (a learned factor for the vertex itself, and a perceptron "
+      "of two layers); sgc (propagation steps, then one linear layer); appnp (a perceptron, then "
+      "propagation steps that mix in its output); gcnii (deep; each layer mixes in the first "
+      "layer's output); gat or gatv2 (attention over the neighbors); transformer (dot-product "
+      "attention, and a weight for the vertex itself); rgcn (a weight for each relation of the "
+      "graph); rsage (GraphSAGE for each relation)" +
           summaries,
       one_of(models::model_names()));
   command.option(
@@ -141,7 +141,8 @@ void add_rate_schedule_options(Command& command, OptimizerOptions& o, std::strin
                  whole_number(0));
   command.option("--min-lr", o.min_lr, "Smallest learning rate of a schedule; at most --lr",
                  in_range(0, largest_rate));
-  command.option("--lr-step", o.lr_step, "Steps between two changes of --lr-schedule step", whole_number(0));
+  command.option("--lr-step", o.lr_step,
+                 "Number of steps after which --lr-schedule step changes the learning rate", whole_number(0));
   command.option("--lr-factor", o.lr_factor,
                  "Factor by which --lr-schedule step and plateau multiply the learning rate", above(0, 1));
   command.option("--lr-patience", o.lr_patience,

@@ -72,12 +72,14 @@ void add_options(Command& command, PlanOptions& o) {
       "--widths", o.widths,
       "Widths from features to classes, such as 100-128-128-47, in place of --layers and --hidden");
   add_ranks_option(command, o.ranks, most_ranks);
-  command.option("--least-width", o.least_width,
-                 "Least number of columns per rank in the widest aggregation; grids with fewer are left out",
-                 whole_number(1, most_columns));
-  command.flag(
-      "--exact", o.exact,
-      "Count the bytes of the mini-batches of epoch 1 on every rank, in place of the mean over batches");
+  command.option(
+      "--least-width", o.least_width,
+      "Smallest number of columns per rank in the widest aggregation; grids with fewer columns are "
+      "not considered",
+      whole_number(1, most_columns));
+  command.flag("--exact", o.exact,
+               "Count the bytes of the mini-batches of epoch 1 exactly, on every rank; default: estimate "
+               "them from a mean batch");
   add_simulation_options(command, o.simulation, "an epoch on the best grid of each schedule");
   command.option("--top", o.top, "Grids to show for each schedule", whole_number(1));
   command.flag("--arrays", o.arrays, "Also show the arrays of the best grids, summed by label");

@@ -123,15 +123,19 @@ std::pair<int, double> parse_straggler(std::string_view text) {
 } // namespace
 
 void add_simulation_options(Command& command, SimulationOptions& o, std::string const& what) {
-  command.flag("--simulate", o.simulate,
-               fmt::format("Play {}: all ranks, message by message (with --trace: its timeline)", what));
-  command.option("--stragglers", o.stragglers,
-                 "Ranks that compute slower in it, with how many times as long they take: 3:1.5,7:2");
+  command.flag(
+      "--simulate", o.simulate,
+      fmt::format("Simulate {} on all ranks, message by message; --trace then writes the simulated timeline",
+                  what));
+  command.option(
+      "--stragglers", o.stragglers,
+      "Ranks that compute slower in the simulation, and the factor by which they take longer, such "
+      "as 3:1.5,7:2");
 }
 
 void require_fitting_simulation(SimulationOptions const& o, std::string const& machine, std::int64_t ranks) {
   if (o.simulate && machine.empty())
-    runtime::throw_user("--simulate plays on a machine: name one, such as --machine perlmutter");
+    runtime::throw_user("--simulate needs a machine to simulate: name one, such as --machine perlmutter");
   if (!o.simulate && !o.stragglers.empty())
     runtime::throw_user("--stragglers are ranks of a simulation: add --simulate");
   for (auto const& text : o.stragglers)

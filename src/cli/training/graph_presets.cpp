@@ -229,8 +229,7 @@ void fit(PresetFit& preset, TrainOptions& o) {
 void add_preset_option(Command& command, TrainOptions& o) {
   command.option(
       "--preset", o.preset,
-      fmt::format("A model with the settings of its paper for a graph, for all options that are not "
-                  "given: {}",
+      fmt::format("Published settings of a model for a graph, for all options that are not given: {}",
                   fmt::join(names_of(presets()), ", ")),
       one_of(names_of(presets())));
 }

@@ -106,7 +106,7 @@ void add_mini_batch(Command& command, TrainOptions& o) {
       one_of({"auto", "rescale", "renormalize"}));
   command.option("--accumulate", o.accumulate, "Batches per step and replica", whole_number(1));
   command.option("--batch-train-fraction", o.batch_train_fraction,
-                 "Share of training vertices in a batch; 0: as drawn", in_range(0, 1));
+                 "Share of training vertices in each batch; 0: not fixed", in_range(0, 1));
   command.option("--finish-full", o.finish_full, "Number of last epochs that train on the full graph",
                  whole_number(0, most_epochs));
 }
@@ -124,7 +124,8 @@ void add_computing(Command& command, TrainOptions& o) {
                  one_of({"fp32", "bf16", "fp16"}));
   command.option(
       "--overlap", o.overlap,
-      "Communicate while computing, and sample batches ahead: on, off or auto (on; with --schedule rows only "
+      "Overlap communication with computation, and prefetch batches: on, off or auto (on; with --schedule "
+      "rows only "
       "along axes that connect nodes; batches ahead only if each rank has a spare core or a device)",
       one_of({"auto", "on", "off"}));
   command.option("--order", o.order, "Order of a layer's products: auto, aggregate or transform first",
@@ -134,8 +135,8 @@ void add_computing(Command& command, TrainOptions& o) {
                  "vertex) or auto (the cheaper one; evaluate uses pmm3d if the model has both)",
                  one_of({"auto", "pmm3d", "rows"}));
   command.option("--gather", o.gather,
-                 "Rows that ranks exchange with --schedule rows: all of a block, needed (only those with a "
-                 "neighbor there) or auto",
+                 "Rows that ranks exchange with --schedule rows: all (of a block), needed (only those with a "
+                 "neighbor in the block) or auto",
                  one_of({"auto", "all", "needed"}));
   command.option("--device-graph", o.device_graph,
                  "Replay full-graph epochs without dropout as one recorded CUDA or HIP graph: on or off; no "
@@ -148,7 +149,9 @@ void add_computing(Command& command, TrainOptions& o) {
 
 void add_options(Command& command, TrainOptions& o) {
   add_data(command, o);
-  command.option("--mode", o.mode, "full (graph) or minibatch", one_of({"full", "minibatch"}));
+  command.option("--mode", o.mode,
+                 "Train on the full graph in each step (full), or on mini-batches (minibatch)",
+                 one_of({"full", "minibatch"}));
   command.option("--task", o.task,
                  "Task: nodes (predict the classes of vertices, or the targets if the store has numbers), "
                  "classification or regression (the same, and refuse the other), or links (predict the edges "
@@ -172,9 +175,9 @@ void add_options(Command& command, TrainOptions& o) {
                "per vertex; it sends and sorts one score per vertex and class");
   command.option(
       "--monitor", o.monitor,
-      "Validation figure that decides the best epoch and --patience: accuracy (links: ROC-AUC, regression: "
-      "R2), loss, both (best if neither was ever better; an improvement of either counts for --patience), or "
-      "with regression r2 or mae",
+      "Validation score that selects the best epoch and that --patience watches: accuracy (links: "
+      "ROC-AUC, regression: R2), loss, both (the best epoch has the best values of both so far; an "
+      "improvement of either counts for --patience), or for regression r2 or mae",
       one_of({"accuracy", "loss", "both", "r2", "mae"}));
   command.option("--patience", o.patience,
                  "Stop after N evaluations without improvement of --monitor; 0: never",
@@ -183,17 +186,17 @@ void add_options(Command& command, TrainOptions& o) {
                  "Train N times, with the seeds --seed, --seed + 1, .., and print mean and standard "
                  "deviation of the accuracies",
                  whole_number(1, most_seeds));
-  command.option(
-      "--log-every", o.log_every,
-      "Epochs between lines of progress in a file or pipe; evaluations and the last epoch always have a line",
-      whole_number(1, most_epochs));
+  command.option("--log-every", o.log_every,
+                 "Epochs between lines of progress if the output is a file or pipe; evaluations and the last "
+                 "epoch always have a line",
+                 whole_number(1, most_epochs));
   command.option(
       "--class-weights", o.class_weights,
       "Weights of training vertices in the loss: none, or balanced (inverse frequency of their class)",
       one_of({"none", "balanced"}));
   command.option("--label-smoothing", o.label_smoothing,
-                 "Label smoothing E in training: the target is 1 - E for the vertex's class plus E / C for "
-                 "each of the C classes (E / 2 in a binary or focal loss); evaluations use plain labels",
+                 "Label smoothing E in training: targets are 1 - E for the class of the vertex, plus E / C "
+                 "for each of the C classes (E / 2 with a binary or focal loss); evaluations do not smooth",
                  in_range(0, 0.999));
   command.option(
       "--loss", o.loss,
@@ -209,7 +212,7 @@ void add_options(Command& command, TrainOptions& o) {
                  "Skip vertices that no training vertex depends on, in full-graph steps with --schedule "
                  "rows: on, off or auto",
                  one_of({"on", "off", "auto"}));
-  add_weight_options(command, o, "epoch", "epoch that is the best by --monitor");
+  add_weight_options(command, o, "epoch", "best epoch (--monitor)");
   add_checkpoint_options(command, o, "epoch");
 }
 

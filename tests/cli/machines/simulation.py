@@ -63,7 +63,7 @@ def other_steps(_):
     large = ["--preset", "llama-7b", "--vocabulary", "32000", "--machine", "perlmutter", "--top", "1", "--ranks", "8192", "--global-batch", "8192"]
     (line,), done = simulated(large, "plan-lm")
     require(0.3 < line["simulated_seconds"] / line["seconds"] < 3, f"{line}: nothing like the sum", done)
-    expect_mistake(1, ["plan-lm", *model[:-4], "--simulate"], r"--simulate plays on a machine: name one")
+    expect_mistake(1, ["plan-lm", *model[:-4], "--simulate"], r"--simulate needs a machine to simulate: name one")
 
 
 def blocks_of_a_store(_):
@@ -91,7 +91,7 @@ def blocks_of_a_store(_):
 
 def mistakes(_):
     few = ["plan", "--vertices", "100", "--nonzeros", "500", "--widths", "16-8", "--ranks", "4"]
-    expect_mistake(1, [*few, "--simulate"], r"--simulate plays on a machine: name one")
+    expect_mistake(1, [*few, "--simulate"], r"--simulate needs a machine to simulate: name one")
     expect_mistake(1, [*few, "--machine", "host", "--stragglers", "1:2"], r"add --simulate")
     for text in ("1", "1:", "1:0", "x:2", "-1:2", "1:2:3"):
         expect_mistake(1, [*few, "--machine", "host", "--simulate", f"--stragglers={text}"], r"give ranks with how many times as long")
