@@ -55,7 +55,8 @@ class LocalVertices {
 
   [[nodiscard]] std::int64_t size() const { return table_.size(); }
 
-  /// Sets the positions in the other order, by position, that find() returns as other_positions from now on.
+  /// Sets the position of each vertex in the other order (indexed by its position in this one). From now on find() also returns
+  /// other_positions.
   void set_other_positions(PackedIds other_positions) { other_positions_ = std::move(other_positions); }
   [[nodiscard]] bool has_other_positions() const { return !other_positions_.empty(); }
 

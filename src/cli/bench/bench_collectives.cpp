@@ -38,7 +38,7 @@ std::vector<std::string> const all_operations{"all_reduce", "all_gather",   "red
 
 constexpr std::int64_t warm_up = 5;
 
-/// Reads a size such as "16M" = 16 * 2^20; returns -1 if the text is none.
+/// Reads a size such as "16M" = 16 * 2^20; returns -1 if the text is not a size.
 std::int64_t parse_bytes(std::string_view text) {
   std::int64_t bytes = -1;
   auto const* const end = text.data() + text.size();

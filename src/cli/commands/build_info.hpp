@@ -16,7 +16,7 @@ namespace orthant::cli {
 /// "dense_libraries":["OpenBLAS 0.3.21 (SkylakeX)","oneDNN 2.6.3"],"processor":..,"vectors":"AVX-512"} on this rank
 [[nodiscard]] nlohmann::ordered_json backends();
 
-/// The same facts as text: the output of --version.
+/// The facts of backends() as text: the output of --version.
 [[nodiscard]] std::string describe_build();
 
 } // namespace orthant::cli

@@ -20,8 +20,8 @@ class CompletionText {
   /// `stops`: texts, none of them empty, before the first of which the completion ends.
   explicit CompletionText(std::vector<std::string> stops) : stops_(std::move(stops)) {}
 
-  /// Returns the text that no later token can change: whole characters that cannot be the beginning of a stop text. Bytes that are no UTF-8
-  /// become U+FFFD.
+  /// Returns the text that no later token can change: whole characters that cannot be the beginning of a stop text. Bytes that are not
+  /// valid UTF-8 become U+FFFD.
   std::string add(std::string_view bytes);
   /// Returns the rest.
   std::string finish();

@@ -18,14 +18,14 @@ struct JsonLine {
   std::string place; // "requests.jsonl, line 3", for messages
   nlohmann::json object;
 
-  /// The text of a member; nullopt if there is none. Throws UserError if it is no text.
+  /// The text of a member; nullopt if the object has no such member. Throws UserError if it is not a text.
   [[nodiscard]] std::optional<std::string> text(char const* member) const;
-  /// The token numbers of a member; nullopt if there is none. Throws UserError if it is no list of numbers of tokens.
+  /// The token numbers of a member; nullopt if the object has no such member. Throws UserError if it is not a list of token numbers.
   [[nodiscard]] std::optional<std::vector<std::int32_t>> ids(char const* member) const;
 };
 
 /// The lines of a file, without empty ones, on all ranks. Collective. Throws UserError on all ranks if the file cannot be read, has no line,
-/// or has a line that is no JSON object.
+/// or has a line that is not a JSON object.
 [[nodiscard]] std::vector<JsonLine> read_json_lines(runtime::Communicator const& comm,
                                                     std::filesystem::path const& path);
 

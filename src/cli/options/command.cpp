@@ -42,7 +42,7 @@ constexpr ValueKind kind_of() {
     return ValueKind::text;
 }
 
-/// Reads a number; nullopt if the text is none or the number does not fit in T.
+/// Reads a number; nullopt if the text is not a number or the number does not fit in T.
 template<class T>
 std::optional<T> number_of(std::string const& text) {
   T number = 0;

@@ -10,10 +10,10 @@
 
 namespace orthant::cli {
 
-/// Reads a whole number from 1 to `most`. Throws UserError, naming `option`, if the text is none.
+/// Reads a whole number from 1 to `most`. Throws UserError, which names `option`, if the text is not such a number.
 [[nodiscard]] std::int64_t parse_count(std::string_view option, std::string_view text, std::int64_t most);
 
-/// Reads widths such as "100-128-128-47": features, outputs of the hidden layers, classes. Throws UserError if the text is no list of at
+/// Reads widths such as "100-128-128-47": features, outputs of the hidden layers, classes. Throws UserError if the text is not a list of at
 /// least two numbers.
 [[nodiscard]] std::vector<std::int64_t> parse_widths(std::string_view text);
 

@@ -61,7 +61,7 @@ struct PointResult {
 /// Reads a result from JSON. Throws nlohmann's exceptions if fields are missing or have the wrong type.
 [[nodiscard]] PointResult result_of(nlohmann::json const& json);
 
-/// Reads the lines of results.jsonl. Throws UserError, which names the line, if a line is no result or repeats a key.
+/// Reads the lines of results.jsonl. Throws UserError, which names the line, if a line is not a result or repeats a key.
 [[nodiscard]] std::vector<PointResult> read_results(std::filesystem::path const& path);
 
 /// Quantile of the numbers at `share`, with linear interpolation; there must be at least one number.

@@ -93,7 +93,7 @@ class CsvRows {
   char const* end_ = nullptr;
 };
 
-/// Calls take(number) for the parts of a list of numbers, "0.5, 1, 2". Returns false if one of them is no finite number.
+/// Calls take(number) for the parts of a list of numbers, "0.5, 1, 2". Returns false if one of them is not a finite number.
 template<class Take>
 bool for_each_number(std::string_view list, Take&& take) {
   constexpr std::string_view marks = ", \t[]";

@@ -57,7 +57,7 @@ class MetaReader {
     return count_of(json_[key], key, largest);
   }
 
-  /// The members of an object, integers from 0 to `largest`; empty if the value of `key` is none.
+  /// The members of the object at `key`, which must be integers from 0 to `largest`; empty if the value is not an object.
   [[nodiscard]] std::map<std::string, std::int64_t> counts(std::string const& key,
                                                            std::int64_t largest) const {
     std::map<std::string, std::int64_t> found;

@@ -77,7 +77,7 @@ struct Parameter {
   [[nodiscard]] runtime::Vector<T> const& gradient() const {
     return is_vector() ? vector_gradient.local() : matrix_gradient.storage();
   }
-  /// Whether no rank before this one along the expert axis has the same piece.
+  /// Whether this rank is the first one along the expert axis that has this piece.
   [[nodiscard]] bool is_first_along_experts(pmm::ProcessGrid const& grid) const {
     return is_of_expert || grid.coordinate(pmm::Axis::expert) == 0;
   }

@@ -159,8 +159,9 @@ int agree(MPI_Comm comm, Outcome const& outcome) {
   return status;
 }
 
-/// leave_start() with messages: a rank that is still in MPI_Comm_dup would take a collective on MPI_COMM_WORLD for a part of that call.
-/// Rank 0 gets a message from every rank, or ends the job; the others wait for its status.
+/// Implements leave_start() by point-to-point messages. A collective on MPI_COMM_WORLD would not work: other ranks may still be in
+/// MPI_Comm_dup, which is itself a collective on it. Rank 0 gets a message from every rank, or ends the job; the others wait for its
+/// status.
 int agree_on_start(Outcome const& outcome) {
   auto const comm = MPI_COMM_WORLD;
   auto const size = size_of(comm);

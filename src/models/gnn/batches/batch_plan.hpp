@@ -142,8 +142,8 @@ struct BatchCost {
   pmm::StepSeconds seconds{};    // of that epoch; does not include making batches
 };
 
-/// Number of batches in an epoch in which each of `num_groups` data groups has equally many: a multiple of groups x
-/// num_accumulated. nullopt if some groups would have no work, or if there are fewer vertices than batches.
+/// Number of batches in an epoch: a multiple of num_groups x num_accumulated, so that all data groups have equally many. nullopt if some
+/// groups would have no work, or if there are fewer vertices than batches.
 [[nodiscard]] std::optional<std::int64_t> num_batches_of(std::int64_t num_vertices, BatchSizes const& batches,
                                                          int num_groups);
 

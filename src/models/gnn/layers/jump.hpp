@@ -52,7 +52,7 @@ class Jump {
   void take(runtime::DefaultExec const& exec, std::size_t l, pmm::DistMatrix<T> const& result);
   /// The input of the head, from the result of the last layer. Call it after take() of all layers.
   pmm::DistMatrix<T> const& head_input(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& last);
-  /// The same matrix in the backward pass.
+  /// The head's input in the backward pass, without recomputing it.
   [[nodiscard]] pmm::DistMatrix<T> const& head_input(pmm::DistMatrix<T> const& last) const {
     return concatenates() ? last : joined_;
   }

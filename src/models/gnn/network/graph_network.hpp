@@ -62,7 +62,7 @@ class GraphNetwork final : public Network<T> {
   [[nodiscard]] pmm::DistMatrix<T> const& output_of_layer(std::size_t l) const {
     return passes_->output_of_layer(l);
   }
-  /// The same memory as the logits if activations have 16 bits or outputs share memory (gnn/plan/network_settings.hpp).
+  /// Shares the memory of the logits if activations have 16 bits or outputs share memory (gnn/plan/network_settings.hpp).
   [[nodiscard]] pmm::DistMatrix<T> const& logits_gradient() const override {
     return passes_->logits_gradient();
   }

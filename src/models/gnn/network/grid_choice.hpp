@@ -119,7 +119,7 @@ using BytesByLabel = std::vector<std::pair<std::string, std::int64_t>>;
 
 /// Arrays that the first step holds, summed by label, the largest sum first.
 [[nodiscard]] BytesByLabel arrays_by_label(pmm::StepPlan const& step);
-/// The same for arrays that single operations hold while the graph is read: the maximum over operations per label.
+/// Arrays that single operations hold while the graph is read: for each label, the maximum over the operations.
 [[nodiscard]] BytesByLabel loading_arrays_by_label(pmm::StepPlan const& step);
 
 // Simulation of an epoch of full-graph training, message by message, on any grid (pmm/simulate/simulated_step.hpp).

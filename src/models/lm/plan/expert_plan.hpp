@@ -75,7 +75,7 @@ struct ExpertArray {
 
   /// Elements of the block of the expert at `place` that this rank stores; empty if the expert belongs to another rank.
   [[nodiscard]] pmm::Range own_piece(std::int64_t place) const;
-  /// Start of these elements in this rank's piece of the array.
+  /// Start of the elements own_piece(place) in this rank's piece of the array.
   [[nodiscard]] std::int64_t begin_of(std::int64_t place) const;
 
   pmm::Range own;                // places of experts
