@@ -128,7 +128,7 @@ class EdgeProducts {
   EdgeProducts(pmm::ProcessGrid const& grid, models::NetworkPlan const& plan,
                models::OwnedAdjacency<T> const& adjacency);
 
-  /// Runs the product. Enqueues on exec. If the edges of a row lie in several blocks, its softmax covers this block only: nothing is
+  /// Runs the product. Enqueues on exec. If several blocks have edges of a row, its softmax covers only this block, because nothing is
   /// sent.
   void multiply(runtime::DefaultExec const& exec, pmm::LocalProduct const& product);
   /// Formula that multiply() computes.

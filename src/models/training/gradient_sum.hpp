@@ -6,9 +6,9 @@
 //
 //   dw := sum_g sum_k dw(batch k of group g)
 //
-// All gradients lie in one array, in the order in which a backward pass completes them. The array is partitioned into buckets of
-// equal size, and each bucket is summed over the groups by one all_reduce. It starts as soon as the backward pass of the last batch
-// has completed the gradients of the bucket, and overlaps the rest of the pass.
+// All gradients are stored in one array, in the order in which a backward pass completes them. The array is partitioned into buckets of
+// equal size, and each bucket is summed over the groups by one all_reduce. It starts as soon as the backward pass of the last batch has
+// completed the gradients of the bucket, and overlaps the rest of the pass.
 //
 // Gradients are summed over the axes {expert, data}, along which batches differ. Gradients of experts come last in the order. Only
 // ranks along data have the same experts, so their buckets are summed over data alone, after the pass. If there is one data group

@@ -27,7 +27,7 @@ bool has_own_logits(NetworkLayerPlan const& plan) {
 bool copies_gradient(NetworkLayerPlan const& plan, bool needs_input_gradient) {
   return plan.kind != LayerKind::convolution && needs_input_gradient;
 }
-/// For a layer that transforms first and shares memory: whether U lies in the memory of the product with it, and dU in the memory of dQ.
+/// For a layer that transforms first and shares memory: whether U is stored in the memory of the product with it, and dU in that of dQ.
 /// True if the aggregation, forward and backward, reads only copies of its operand that messages made.
 bool has_middle_in_place(pmm::GridShape const& shape, NetworkLayerPlan const& plan) {
   auto const& owners = plan.owners.value();

@@ -28,7 +28,7 @@
 namespace orthant::models {
 
 // Parameters of a perceptron that scores links, as its kernels use them: whole on every rank, with this rank's partial gradients.
-// They lie in the network's array of all parameters, so the network's passes gather them and sum the gradients.
+// They are stored in the network's array of all parameters, so the network's passes gather them and sum the gradients.
 
 template<class T>
 struct DecoderParameters {

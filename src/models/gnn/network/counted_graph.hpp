@@ -80,7 +80,7 @@ class TouchedRows {
  private:
   std::size_t num_a_, num_c_;
   std::vector<int> outer_, slab_; // [n] coordinate of the owner along axis a, and along c
-  // Whether a vertex is the column of an entry whose row lies in part c, or the row of an entry whose column lies in part a.
+  // Whether a vertex is the column of an entry whose row belongs to part c, or the row of an entry whose column belongs to part a.
   std::vector<bool> meets_c_; // [n x num_c]
   std::vector<bool> meets_a_; // [n x num_a]
 };

@@ -4,9 +4,9 @@
 // Trained parameters of a graph network: weights and biases with their gradients. They do not depend on a graph, so networks can
 // share them, for example one on mini-batches and one on the whole graph.
 //
-// In the schedule `rows` all weights, biases and scales of norms lie in one array, one after the other
-// (pmm/matrix/flat_array.hpp). It is gathered before a pass, and all gradients are summed after the pass. Kernels use whole
-// parameters and write partial gradients; the optimizer and files use this rank's pieces.
+// In the schedule `rows` all weights, biases and scales of norms are stored in one array, one after the other (pmm/matrix/flat_array.hpp).
+// It is gathered before a pass, and all gradients are summed after the pass. Kernels use whole parameters and write partial gradients; the
+// optimizer and files use this rank's pieces.
 
 #include "models/gnn/links/link_decoder.hpp"
 #include "models/gnn/plan/network_plan.hpp"
@@ -99,12 +99,13 @@ class NetworkParameters {
   void add_features(pmm::DistMatrix<T> const& features, std::shared_ptr<std::vector<std::int64_t> const> ids,
                     NetworkSettings const& settings);
 
-  /// Whether all parameters lie in one array (schedule `rows`).
+  /// Whether all parameters are stored in one array (schedule `rows`).
   [[nodiscard]] bool are_in_one_array() const { return values_.whole().extent(0) > 0; }
   /// Gathers the one array to all ranks; no-op otherwise. Call it after pieces have changed and before a pass. Enqueues on exec.
   /// Collective over z, x and y.
   void gather(runtime::DefaultExec const& exec) const { values_.gather(exec); }
-  /// Sums the gradients of a pass over all ranks if they lie in one array; no-op otherwise. Enqueues on exec. Collective over y, x and z.
+  /// Sums the gradients of a pass over all ranks if they are stored in one array; no-op otherwise. Enqueues on exec. Collective over y, x
+  /// and z.
   void sum_gradients(runtime::DefaultExec const& exec) const { gradients_.sum(exec); }
 
   [[nodiscard]] std::size_t num_layers() const { return layers_.size(); }

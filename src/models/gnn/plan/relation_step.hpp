@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The product with all relations of a layer, Q = sum_r A_r F W_r, on one rank (pmm/relations/relation_product.hpp has its local part).
-// F is gathered once, whatever the number of relations, and one sum is reduced. Only weights and their gradients grow with it.
+// F is gathered once, whatever the number of relations, and one sum is reduced. Only the messages of weights and of their gradients grow
+// with the number of relations.
 //
 //   pmm3d   P[c,-] := sum_r A_r[c,a] F[a,b] W_r[b,-]      local; the addends of P lie on the ranks along a and b
 //           Q[c,a] := sum of P over a (reduce_scatter: each rank keeps its columns), then over b (all_reduce)

@@ -40,7 +40,7 @@ class SequenceRows {
   [[nodiscard]] std::int64_t sequence() const { return sequence_; }
   [[nodiscard]] runtime::Range sequences() const { return network_.sequences(); }
 
-  /// Sequence `s` of this rank, counted from 0, := the window of `part` that begins at token `begin`. Positions behind the end
+  /// Sequence `s` of this rank, counted from 0, := the window of `part` that begins at token `begin`. Positions after the end
   /// of the part are neither read nor predicted. Throws UserError if the file cannot be read.
   void read(std::int64_t s, tokens::Part part, std::int64_t begin);
   /// Clears sequence `s` of this rank, in which nothing is then predicted.
@@ -89,7 +89,7 @@ template<class T>
 class SequenceSource final : public BatchSource {
  public:
   /// `grid` and `rows` must outlive this object. Throws UserError if the training part is too short for a sequence and the
-  /// token behind it.
+  /// token after it.
   SequenceSource(pmm::ProcessGrid const& grid, SequenceRows<T>& rows, tokens::TokenFile const& file,
                  SequenceSettings const& settings);
 

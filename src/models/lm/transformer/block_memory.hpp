@@ -3,7 +3,7 @@
 //
 // Memory of blocks: results of the forward pass that the backward pass reads, and scratch memory that all blocks share. With
 // activation checkpointing every N layers, layers form segments of N, and block l uses the memory number l mod N. Only the stream
-// behind each segment is kept. Before the backward pass of a segment except the last, its layers are computed again.
+// after each segment is kept. Before the backward pass of a segment except the last, its layers are computed again.
 
 #include "models/lm/experts/expert_layer.hpp"
 #include "models/lm/transformer/parallel_layers.hpp"
@@ -60,7 +60,7 @@ void plan_block_memory(pmm::StepPlan& step, TransformerPlan const& plan, std::in
 [[nodiscard]] bool is_computed_again(TransformerSettings const& settings, std::int64_t layer);
 /// Whether this layer is the last one of its segment. Its last product is not computed again.
 [[nodiscard]] bool ends_segment(TransformerSettings const& settings, std::int64_t layer);
-/// Whether the stream behind this layer has memory of its own.
+/// Whether the stream after this layer has memory of its own.
 [[nodiscard]] bool keeps_output(TransformerSettings const& settings, std::int64_t layer);
 
 extern template struct BlockMemory<float>;

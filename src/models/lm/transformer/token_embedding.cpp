@@ -167,7 +167,7 @@ struct SumTokenRows {
   }
 };
 
-/// Row of the positions' gradient := the sum of the gradient over the sequences. Positions behind the sequences of this pass get
+/// Row of the positions' gradient := the sum of the gradient over the sequences. Positions after the sequences of this pass get
 /// zero.
 template<class T>
 struct SumPlaces {

@@ -209,7 +209,7 @@ void Transformer<T>::Parts::embed_backward(DefaultExec const& exec) {
   table.reduce(exec);
 }
 
-/// Backward pass of the head, with its table E[x,y] and the stream X behind the final norm.
+/// Backward pass of the head, with its table E[x,y] and the stream X after the final norm.
 template<class T>
 void Transformer<T>::Parts::head_backward(DefaultExec const& exec) {
   // dX[z,y] := sum_x dlogits[z,x] E[x,y] is reduced while dE[x,y] := dlogits[z,x]^T X[z,y] of this rank's rows is computed.

@@ -29,7 +29,7 @@
 
 namespace orthant::models {
 
-// One block of a transformer, and the stream behind each of its halves. If collectives are kept and the block is computed again,
+// One block of a transformer, and the stream after each of its halves. If collectives are kept and the block is computed again,
 // its tape records the results of the first forward pass. The tape has only calls that the second computation repeats, so not the
 // last product of a segment.
 

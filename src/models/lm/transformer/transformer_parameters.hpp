@@ -44,7 +44,7 @@ struct ExpertPiece {
   bool is_first = false;   // first expert of the layer; lists count the array only for it
 };
 
-/// A factor of an adapter. Its gradient lies in the array of the axis over which the factor is split.
+/// A factor of an adapter. Its gradient is stored in the array of the axis over which the factor is split.
 struct AdapterFactor {
   std::size_t weight = 0; // index of the weight
   AdaptedColumns columns; // of the weight
