@@ -127,8 +127,9 @@ void relation_product_backward(DefaultExec const& exec, runtime::Instruments& in
   auto const needs_input_gradient = f_gradient.extent(0) > 0;
   // All gradients are first set to 0: those of rows of other ranks, and of relations without pairs, are not written below.
   instruments.passes.add(pass_of_zeros(num_gradients(shape) * static_cast<std::int64_t>(sizeof(T))));
-  for (auto const& gradient : {gradients.expanded, gradients.roots, gradients.biases})
-    if (gradient.extent(0) > 0) Kokkos::deep_copy(exec, gradient, T{0});
+  // Pointers: nvcc 13 does not compile a list of members such as {a.b, a.c} in a template.
+  for (auto const* const gradient : {&gradients.expanded, &gradients.roots, &gradients.biases})
+    if (gradient->extent(0) > 0) Kokkos::deep_copy(exec, *gradient, T{0});
   for_each_weight(block, shape, [&](std::int64_t r, Range pairs, T beta) {
     if (inputs.size() == 0) return;
     local_gemm<T>(exec, 1, Transpose::yes, u.rows(pairs), Transpose::no, dz.rows(pairs), 0, dw(r));
