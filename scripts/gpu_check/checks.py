@@ -135,9 +135,9 @@ def tests_np4(check):
 
 
 def tests_drivers(check):
-    outcome = tests(check, r"^(?!.*\.np[0-9]+$)(?!hygiene|consumer|device)")
+    outcome = tests(check, r"^(?!.*\.np[0-9]+$)")
     if check.place.left_out():
-        outcome.lines.append("left out, they check the source tree: " + ", ".join(check.place.left_out()))
+        outcome.lines.append("left out, they need the source tree or take long: " + ", ".join(check.place.left_out()))
     return outcome
 
 
@@ -210,6 +210,17 @@ def racecheck(check):
 
 TOLERANCES = {"fp32": 1e-5, "fp64": 1e-10}
 MODELS = {"plain": ["--dropout", "0"], "dropout 0.5": ["--dropout", "0.5"]}
+# Together they use most kernels of graph networks. In fp32 what two orders of summation differ by grows past the limit in 20 epochs.
+FP64_MODELS = {
+    "attention": "--model gatv2 --heads 4 --norm layer --activation elu --edge-dropout 0.2 --attention-dropout 0.2".split(),
+    "transformer": "--model transformer --heads 4 --residual project --activation gelu --norm batch".split(),
+    "maximum": "--model sage --aggregator max --edge-dropout 0.2 --norm rms --activation silu --trainable-features".split(),
+    "jump": "--model graphconv --aggregator mean --jump max --residual identity --activation tanh --label-smoothing 0.1".split(),
+    "focal": "--model tag --loss focal --class-weights balanced --activation leaky_relu --norm batch --head --jump cat".split()}
+
+
+def models_of(dtype):
+    return MODELS | (FP64_MODELS if dtype == "fp64" else {})
 
 
 def train(check, kind, dtype, model):
@@ -217,7 +228,7 @@ def train(check, kind, dtype, model):
     metrics = check.place.work / f"{name}.jsonl"
     metrics.unlink(missing_ok=True)
     command = check.place.on(kind, 1, "train", "--dataset", "sbm:vertices=2000,classes=8,features=32", "--layers", "3",
-                             "--hidden", "64", "--epochs", "20", "--seed", "1", "--compute-dtype", dtype, *MODELS[model],
+                             "--hidden", "64", "--epochs", "20", "--seed", "1", "--compute-dtype", dtype, *models_of(dtype)[model],
                              "--metrics", metrics)
     done, _ = run_step(check, name, command, kind, TRAINING_SECONDS)
     if done.status != 0:
@@ -234,7 +245,7 @@ def not_finite(name, values):
 
 def losses(check, dtype):
     lines, worst = [], 0.0
-    for model in MODELS:
+    for model in models_of(dtype):
         device, done = train(check, "device", dtype, model)
         host, done_host = train(check, "host", dtype, model)
         if not device or not host or len(device) != len(host):
