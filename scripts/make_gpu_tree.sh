@@ -175,13 +175,17 @@ done
 # ---------------------------------------------------------------------------------------------------------------
 # Sources of the scripts and drivers, data, and the list of tests
 # ---------------------------------------------------------------------------------------------------------------
-for part in scripts src tests datasets LICENSE; do cp -r "$repository/$part" "$share/source/"; done
+for part in scripts src tests datasets docs examples python LICENSE; do cp -r "$repository/$part" "$share/source/"; done
 find "$share/source" -name __pycache__ -prune -exec rm -rf {} +
 rm -rf "$share/source/tests/bench/results"
 builds=()
 if [ -n "$device" ]; then builds+=("device=$device"); fi
 if [ -n "$host" ]; then builds+=("host=$host"); fi
 python3 "$repository/scripts/gpu_check/test_list.py" "${builds[@]}" --packed --source "$repository" >"$share/tests.json"
+wanted=$(grep -o '@TREE@/share/orthant/source[^" =]*' "$share/tests.json" | sort -u)
+for path in $wanted; do
+  [ -e "$out/${path#@TREE@/}" ] || fail "a test names ${path#*/source/}, which does not travel"
+done
 
 mkdir -p "$share/data/datasets"
 if [ -n "$data" ]; then
