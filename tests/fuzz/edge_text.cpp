@@ -50,7 +50,7 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
                    : (flags & 8) != 0 ? Weights::passed_over
                                       : Weights::absent;
   format.num_vertices = (flags & 16) != 0 ? std::int64_t{1} << 40 : 100;
-  format.lines_to_skip = (flags & 32) != 0 ? 1 : 0;
+  format.start.num_lines = (flags & 32) != 0 ? 1 : 0;
   format.id_limit = "the input has 100 vertices";
   for (std::int64_t rank = 0; rank < 2; ++rank)
     fuzz::accept_or_refuse([&] {

@@ -35,8 +35,7 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
     format.has_comments = true;
     format.weights = head.has_values ? Weights::read : Weights::absent;
     format.has_whole_weights = head.has_integers;
-    format.first_byte = head.first_byte;
-    format.lines_to_skip = head.num_lines;
+    format.start = head.start;
     auto const stream = graph::read_text_edges(path, {0, 1}, format, 16);
     graph::EdgeBatch batch;
     while (stream->next(batch))

@@ -14,7 +14,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,42 +31,37 @@ struct CsvMeta {
   std::string target = "dst_id";
 };
 
-/// Reads folder/meta.yaml, the part of YAML that the documentation of the library uses. Throws a UserError with the line if it cannot be
-/// read, if there are several kinds of vertices or edges, or many graphs.
-[[nodiscard]] CsvMeta read_csv_meta(std::filesystem::path const& folder);
+/// Reads folder/meta.yaml if it exists, the part of YAML that the documentation of the library uses. Throws a UserError with the line if it
+/// cannot be read, if there are several kinds of vertices or edges, or many graphs.
+[[nodiscard]] std::optional<CsvMeta> read_csv_meta(std::filesystem::path const& folder);
 
 /// The table of vertices.
 struct CsvVertices {
   std::filesystem::path path;
   char separator = ',';
-  std::size_t num_columns = 0;
   std::size_t id = 0; // columns
   std::optional<std::size_t> features;
   std::optional<std::size_t> label;
   std::optional<std::size_t> graph;                // number of the graph, the same in all lines
   std::array<std::optional<std::size_t>, 3> masks; // train, valid, test
-  std::vector<std::string> unused;                 // names of columns
   std::int64_t num_vertices = 0;                   // at first known on rank 0 only
   std::int64_t num_features = 0;
-  bool has_ascending_ids = true; // on rank 0
-  NameTable ids;                 // on rank 0, until the edges are read
+  NameTable ids; // on rank 0, until the edges are read
 
   [[nodiscard]] bool has_split() const { return masks[0] || masks[1] || masks[2]; }
 };
 
+// These functions append messages for the user to `notes`.
+
 /// Reads the names of the columns.
-[[nodiscard]] CsvVertices read_csv_columns(CsvMeta const& meta);
-/// Reads the ids, and counts vertices and features. Throws UserError if an id occurs twice, or if there are
-/// several graphs. For rank 0.
-void scan_csv_vertices(CsvVertices& table);
+[[nodiscard]] CsvVertices read_csv_columns(CsvMeta const& meta, std::vector<std::string>& notes);
+[[nodiscard]] EdgeTextProbe probe_csv_edges(CsvMeta const& meta, std::vector<std::string>& notes);
+/// Reads the ids, and counts vertices and features. Throws UserError if an id occurs twice, or if there are several graphs. For rank 0.
+void scan_csv_vertices(CsvVertices& table, std::vector<std::string>& notes);
 
-[[nodiscard]] EdgeTextProbe probe_csv_edges(CsvMeta const& meta);
-
-// Streams of the whole table. Only rank 0 opens them.
-[[nodiscard]] std::unique_ptr<FeatureStream> read_csv_features(CsvVertices const& table,
-                                                               std::int64_t batch_rows);
-[[nodiscard]] std::unique_ptr<LabelStream> read_csv_labels(CsvVertices const& table, std::int64_t num_classes,
-                                                           std::int64_t batch_rows);
-[[nodiscard]] SplitShare read_csv_split(CsvVertices const& table);
+// Features, labels and split of the graph, each if the table has the columns for it. Only rank 0 reads the table.
+[[nodiscard]] FeaturePart csv_features(CsvVertices const& table, Share share);
+[[nodiscard]] LabelPart csv_labels(CsvVertices const& table, std::int64_t num_classes, Share share);
+[[nodiscard]] SplitPart csv_split(CsvVertices const& table, Share share);
 
 } // namespace orthant::graph

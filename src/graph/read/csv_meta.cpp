@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/read/csv_data_set.hpp"
 
+#include "graph/path_entry.hpp"
 #include "graph/text/text_blocks.hpp"
-#include "graph/text/text_fields.hpp"
 #include "graph/text/text_scanner.hpp"
 #include "runtime/error.hpp"
 
@@ -30,28 +30,38 @@ std::string without_quotes(std::string_view value) {
   return std::string(is_quoted ? value.substr(1, value.size() - 2) : value);
 }
 
+/// The line without its comment. A '#' begins a comment at the beginning of a line or after a blank, but not in quotes.
+std::string_view without_comment(std::string_view line) {
+  char quote = 0;
+  for (std::size_t at = 0; at < line.size(); ++at) {
+    bool const is_begin = at == 0 || text::is_blank(line[at - 1]);
+    if (quote != 0)
+      quote = line[at] == quote ? '\0' : quote;
+    else if (is_begin && (line[at] == '"' || line[at] == '\''))
+      quote = line[at];
+    else if (is_begin && line[at] == '#')
+      return line.substr(0, at);
+  }
+  return line;
+}
+
 /// Lines "key: value" at the beginning of the file and in the items of its lists.
 class YamlLines {
  public:
   using Values = std::map<std::string, std::string>;
 
   explicit YamlLines(std::filesystem::path const& path) {
-    TextBlocks blocks(path, {});
-    for (auto block = blocks.next(); !block.empty(); block = blocks.next())
-      for (auto const* line = block.data(); line != block.data() + block.size();
-           line = text::line_end(line) + 1)
-        take(blocks, line);
+    TextLines lines(path);
+    while (auto const* const line = lines.next())
+      take(lines, line);
   }
 
   Values top;
   std::map<std::string, std::vector<Values>> lists;
 
  private:
-  void take(TextBlocks const& blocks, char const* line) {
-    std::string_view content(line, static_cast<std::size_t>(text::line_end(line) - line));
-    auto const comment = content.find('#');
-    if (comment == 0 || (comment != std::string_view::npos && text::is_blank(content[comment - 1])))
-      content = content.substr(0, comment);
+  void take(TextLines const& lines, char const* line) {
+    auto content = without_comment({line, static_cast<std::size_t>(text::line_end(line) - line)});
     auto const indent = content.find_first_not_of(' ');
     content = trimmed(content);
     if (content.empty() || content == "---") return;
@@ -59,10 +69,11 @@ class YamlLines {
     if (is_item) content = trimmed(content.substr(2));
     auto const colon = content.find(": ");
     bool const ends = content.ends_with(':');
-    bool const is_pair = (colon != std::string_view::npos || ends) && content.front() != '[';
+    bool const is_pair =
+        (colon != std::string_view::npos || ends) && content.front() != '[' && content.front() != '{';
     auto const fail = [&] {
-      blocks.fail(line, fmt::format("\"{}\" is not understood; lines \"key: value\" are wanted",
-                                    text::excerpt(line)));
+      lines.fail(
+          fmt::format("\"{}\" is not understood; lines \"key: value\" are wanted", text::excerpt(line)));
     };
     if (is_item && !is_pair && !list_.empty() && !lists[list_].empty())
       return; // the item of an inner list, such as etype
@@ -73,19 +84,19 @@ class YamlLines {
                            ? std::string()
                            : without_quotes(trimmed(content.substr(colon + 1)));
     if (indent == 0 && !is_item) {
+      if (key == "graph_data") lines.fail("a data set of many graphs (graph_data); a single graph is wanted");
       list_ = value.empty() ? key : std::string();
       if (!list_.empty())
         lists[list_];
       else if (!top.try_emplace(key, value).second)
-        blocks.fail(line, fmt::format("{} is given twice", key));
+        lines.fail(fmt::format("{} is given twice", key));
       return;
     }
     if (list_.empty()) fail();
     auto& items = lists[list_];
     if (is_item) items.emplace_back();
     if (items.empty()) fail();
-    if (!items.back().try_emplace(key, value).second)
-      blocks.fail(line, fmt::format("{} is given twice", key));
+    if (!items.back().try_emplace(key, value).second) lines.fail(fmt::format("{} is given twice", key));
   }
 
   std::string list_; // name of the list to which the lines belong
@@ -98,8 +109,9 @@ std::string value_of(YamlLines::Values const& values, std::string const& key, st
 
 } // namespace
 
-CsvMeta read_csv_meta(std::filesystem::path const& folder) {
+std::optional<CsvMeta> read_csv_meta(std::filesystem::path const& folder) {
   auto const path = folder / "meta.yaml";
+  if (!has_entry(path)) return std::nullopt;
   YamlLines yaml(path);
   CsvMeta meta;
   auto const separator = value_of(yaml.top, "separator", ",");
@@ -110,11 +122,12 @@ CsvMeta read_csv_meta(std::filesystem::path const& folder) {
   else
     runtime::throw_user("{}: the separator \"{}\" is not read; it must be one of , ; | a tab or a blank",
                         path.string(), separator);
-  if (yaml.lists.contains("graph_data"))
-    runtime::throw_user("{}: a data set of many graphs (graph_data); a single graph is wanted",
-                        path.string());
   auto const only = [&](std::string const& list, char const* what) -> YamlLines::Values const& {
     auto const& items = yaml.lists[list];
+    if (yaml.top.contains(list))
+      runtime::throw_user(
+          "{}: {} has a value in its own line; lines \"- file_name: FILE\" below it are wanted",
+          path.string(), list);
     if (items.size() != 1)
       runtime::throw_user("{}: {} has {} kinds of {}; only data sets with one kind are read", path.string(),
                           list, items.size(), what);

@@ -32,11 +32,11 @@ Paths feature_files(GraphFiles const& files, bool has_own) {
   return paths;
 }
 
-Paths label_files(GraphFiles const& files) {
+Paths label_files(GraphFiles const& files, bool has_table) {
   Paths paths;
   for (auto const& path : {files.label_text, files.label_npz, files.label_npy})
     if (paths.empty()) add(paths, path);
-  if (!paths.empty()) add(paths, files.class_list);
+  if (!paths.empty() || has_table) add(paths, files.class_list);
   return paths;
 }
 
@@ -98,7 +98,7 @@ InputFiles Opener::describe_files() const {
   auto const append = [&](Paths const& paths) { used.insert(used.end(), paths.begin(), paths.end()); };
   auto const is_archive = files.topology == GraphFiles::Topology::ogb_npz && attributes.features;
   if (input.random_features == 0) append(feature_files(files, is_archive));
-  if (input.random_labels == 0 && !files.dgl_data) append(label_files(files));
+  if (input.random_labels == 0 && !files.dgl_data) append(label_files(files, csv.label.has_value()));
   if (!input.random_split && !files.dgl_data) append(split_files(files));
   if (!files.meta.path.empty()) used.push_back(files.meta.path);
 

@@ -196,7 +196,11 @@ GraphFiles find_in_folder(Input const& input) {
     is_found = find_table(input.path, "triples", Topology::triples, files);
   if (!is_found && may_be_npy)
     is_found = find_npy_edges(input.path, files) || find_npy_edges(input.path / "npy", files);
-  if (!is_found && format == automatic) is_found = find_csv_data_set(input.path, files);
+  if (!is_found && format == automatic && (files.csv = read_csv_meta(input.path))) {
+    files.topology = Topology::csv_data_set;
+    files.edges = files.csv->edges;
+    is_found = true;
+  }
   if (!is_found && (format == automatic || format == edgelist))
     is_found = find_table(input.path, "edges", Topology::edge_list, files);
   auto const use_single = [&](Topology topology, std::initializer_list<std::string_view> endings) {

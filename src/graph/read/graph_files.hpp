@@ -82,9 +82,6 @@ struct GraphFiles {
 /// names are returned, so that opening them reports the missing ones.
 [[nodiscard]] GraphFiles find_graph_files(Input const& input);
 
-/// Looks for meta.yaml of a CSVDataset (csv_data_set.hpp).
-bool find_csv_data_set(std::filesystem::path const& folder, GraphFiles& files);
-
 /// The names of the files `used` relative to the input, and of the other entries of their folders inside it.
 [[nodiscard]] InputFiles list_files(std::filesystem::path const& input,
                                     std::vector<std::filesystem::path> used);
@@ -115,18 +112,18 @@ struct Opener {
   Input const& input;
   GraphFiles files;
   Share share;
-  VertexCount vertices;
-  Attributes attributes;
-  EdgeTextFormat text_format;
-  SourceParts parts;
-  std::int64_t num_splits = 1;             // columns of the masks
-  std::vector<ArchiveMember> members;      // members that are read
-  std::vector<std::string> notes;          // for InputFiles
-  EdgeTextProbe probe;                     // of an edge list
-  CsvVertices csv;                         // of a CSVDataset
-  MetisHead metis;                         // of a graph file of METIS
-  std::int64_t first_metis_vertex = 0;     // first vertex of this rank's part of the lines
-  std::shared_ptr<NamedEdges const> named; // edges between names
+  VertexCount vertices{};
+  Attributes attributes{};
+  EdgeTextFormat text_format{};
+  SourceParts parts{};
+  std::int64_t num_splits = 1;               // columns of the masks
+  std::vector<ArchiveMember> members{};      // members that are read
+  std::vector<std::string> notes{};          // for InputFiles
+  EdgeTextProbe probe{};                     // of an edge list
+  CsvVertices csv{};                         // of a CSVDataset
+  MetisHead metis{};                         // of a graph file of METIS
+  std::int64_t first_metis_vertex = 0;       // first vertex of this rank's part of the lines
+  std::shared_ptr<NamedEdges const> named{}; // edges between names
 
   [[nodiscard]] bool is_text_topology() const {
     using enum GraphFiles::Topology;
@@ -173,9 +170,6 @@ struct Opener {
   [[nodiscard]] std::string find_classes(runtime::Communicator const& comm, std::int64_t declared);
   void name_classes(std::vector<std::string> names);
   void build_split();
-  [[nodiscard]] bool build_csv_features();
-  [[nodiscard]] bool build_csv_labels(std::int64_t num_classes);
-  [[nodiscard]] bool build_csv_split();
   void require_vertex_lines(std::filesystem::path const& path, std::int64_t num_columns) const;
 };
 

@@ -60,11 +60,11 @@ void Opener::read_heads() {
     throw_user("--add-inverse: {} has no relations; --format triples reads some", input.path.string());
   bool const is_list = files.topology == Topology::edge_list || files.topology == Topology::triples;
   if (input.names_only && !is_list)
-    throw_user("--names is for edge lists: {} has numbers", files.edges.string());
+    throw_user("--names is for edge lists and triples; {} is neither", files.edges.string());
   if (files.topology == Topology::triples) {
     parts.format = "triples";
     probe = probe_triples(files.edges);
-    if (probe.lines_to_skip > 0) note_names_line(files.edges);
+    if (probe.has_header) note_names_line(files.edges);
   } else if (files.topology == Topology::metis)
     read_metis_topology();
   else if (files.topology == Topology::csv_data_set)
@@ -85,14 +85,7 @@ void Opener::read_heads() {
 }
 
 NamedEdges Opener::read_names() {
-  if (files.csv && share.index == 0) {
-    scan_csv_vertices(csv);
-    if (!csv.has_ascending_ids)
-      notes.push_back(
-          fmt::format("vertices are in the order of the lines of {}; DGL numbers them in ascending "
-                      "order of their ids: match rows by name",
-                      csv.path.filename().string()));
-  }
+  if (files.csv && share.index == 0) scan_csv_vertices(csv, notes);
   using Weights = EdgeTextFormat::Weights;
   auto const weights = input.use_weights ? Weights::read : Weights::passed_over;
   return read_named_edges(files.edges, share, probe, weights, std::exchange(csv.ids, {}));
@@ -163,8 +156,7 @@ void Opener::read_text_topology() {
     if (head.is_skew)
       notes.push_back(
           "the matrix is skew-symmetric: its pattern is read, and its values, which change sign, are not");
-    text_format.first_byte = head.first_byte;
-    text_format.lines_to_skip = head.num_lines;
+    text_format.start = head.start;
   } else if (files.topology == Topology::edge_list) {
     probe = probe_text_edges(files.edges, input.names_only);
     if (probe.num_columns == 0) throw_user("{} has no edges", files.edges.string());
@@ -174,9 +166,8 @@ void Opener::read_text_topology() {
     text_format.may_have_names = true;
     bool const has_weights = probe.num_columns == 3 || (probe.has_dicts && !input.use_weights);
     text_format.weights = has_weights ? weights : Weights::absent;
-    text_format.first_byte = probe.first_byte;
-    text_format.lines_to_skip = probe.lines_to_skip;
-    if (probe.lines_to_skip > 0) note_names_line(files.edges);
+    text_format.start = probe.start;
+    if (probe.has_header) note_names_line(files.edges);
     if (probe.has_names) {
       files.topology = Topology::named_edges;
       notes.push_back(
@@ -185,9 +176,7 @@ void Opener::read_text_topology() {
   } else {
     parts.format = "ogb";
     if (has_names_line(files.edges)) {
-      probe = probe_text_edges(files.edges);
-      text_format.first_byte = probe.first_byte;
-      text_format.lines_to_skip = probe.lines_to_skip;
+      text_format.start = probe_text_edges(files.edges).start;
       note_names_line(files.edges);
     }
     if (files.num_nodes) vertices.add(read_text_count(*files.num_nodes), files.num_nodes->string());
@@ -197,6 +186,15 @@ void Opener::read_text_topology() {
     }
   }
   parts.edges.is_weighted = text_format.weights == Weights::read || (files.edge_weights && input.use_weights);
+}
+
+void Opener::read_csv_topology() {
+  parts.format = "csv";
+  parts.is_directed = true;
+  csv = read_csv_columns(*files.csv, notes);
+  probe = probe_csv_edges(*files.csv, notes);
+  parts.edges.is_weighted = probe.weight && input.use_weights;
+  if (csv.has_split() && input.split.empty()) files.split_text.reset(); // masks take precedence over split/
 }
 
 void Opener::read_metis_topology() {

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <span>
 #include <string>
+#include <utility>
 
 namespace orthant::graph {
 
@@ -96,19 +97,20 @@ NameList gathered(runtime::Communicator const& comm, NameList const& mine, std::
 
 } // namespace
 
-NumberedNames number_names(runtime::Communicator const& comm, NameList const& mine) {
+NumberedNames number_names(runtime::Communicator const& comm, NameList mine) {
   NumberedNames result;
   auto& ids = result.ids;
   ids.resize(at(mine.size()));
   if (comm.size() == 1) {
     std::iota(ids.begin(), ids.end(), std::int64_t{0});
     result.count = mine.size();
-    result.all = mine;
+    result.all = std::move(mine);
     return result;
   }
   Counts order;
-  auto const sent = sorted_by_owner(mine, at(comm.size()), order);
-  auto const got = exchanged(comm, sent);
+  auto sent = sorted_by_owner(mine, at(comm.size()), order);
+  auto got = exchanged(comm, sent);
+  sent.names = {};
 
   NameTable owned;
   Counts slots(at(got.names.size())); // index in `owned` of each received name
@@ -118,6 +120,9 @@ NumberedNames number_names(runtime::Communicator const& comm, NameList const& mi
     slots[i] = owned.find_or_add(got.names[static_cast<std::int64_t>(i)]);
     answers[i] = slots[i] == count ? 1 : 0;
   }
+  got.names = {};
+  Counts numbers(at(owned.size()));
+  owned = {};
   Counts replies(order.size());
   runtime::all_to_allv(runtime::host, comm, answers, got.num_names, replies, sent.num_names);
   std::vector<bool> is_first(order.size());
@@ -134,7 +139,6 @@ NumberedNames number_names(runtime::Communicator const& comm, NameList const& mi
   for (std::size_t i = 0; i < order.size(); ++i)
     replies[i] = ids[at(order[i])];
   runtime::all_to_allv(runtime::host, comm, replies, sent.num_names, answers, got.num_names);
-  Counts numbers(at(owned.size()));
   for (std::size_t i = 0; i < slots.size(); ++i)
     if (answers[i] >= 0) numbers[at(slots[i])] = answers[i];
   for (std::size_t i = 0; i < slots.size(); ++i)

@@ -21,6 +21,6 @@ struct NumberedNames {
 };
 
 /// Collective.
-[[nodiscard]] NumberedNames number_names(runtime::Communicator const& comm, NameList const& mine);
+[[nodiscard]] NumberedNames number_names(runtime::Communicator const& comm, NameList mine);
 
 } // namespace orthant::graph

@@ -4,7 +4,6 @@
 #include "graph/generate/computed_streams.hpp"
 #include "graph/path_entry.hpp"
 #include "graph/read/graph_files.hpp"
-#include "graph/read/metis_check.hpp"
 #include "graph/read/number_names.hpp"
 #include "graph/read/typed_graph.hpp"
 #include "graph/text/text_blocks.hpp"
@@ -74,9 +73,10 @@ void read_names(runtime::Communicator const& comm, Opener& opener) {
   auto const edges =
       std::make_shared<NamedEdges>(runtime::together(comm, [&] { return opener.read_names(); }));
   opener.named = edges;
-  auto vertices = number_names(comm, edges->vertices.names());
+  auto own = edges->vertices.names();
+  edges->vertices = {}; // frees the table before its names are exchanged
+  auto vertices = number_names(comm, std::move(own));
   auto relations = number_names(comm, edges->relations.names());
-  edges->vertices = {};
   edges->vertex_ids = std::move(vertices.ids);
   edges->relation_ids = std::move(relations.ids);
   std::string joined; // names of relations, one per line
@@ -86,6 +86,11 @@ void read_names(runtime::Communicator const& comm, Opener& opener) {
   std::vector<std::string> names;
   for (std::size_t begin = 0; begin < joined.size(); begin += names.back().size() + 1)
     names.push_back(joined.substr(begin, joined.find('\n', begin) - begin));
+  if (auto const count = runtime::all_reduced(comm, edges->num_comments_like_edges); count > 0)
+    opener.notes.push_back(
+        fmt::format("{} lines of {} that begin with # or % are skipped, although they have the columns of "
+                    "an edge",
+                    count, opener.files.edges.filename().string()));
   if (opener.files.csv) share_csv_table(comm, opener, vertices);
   auto const num_edges = runtime::all_reduced(comm, std::ssize(edges->edges));
   runtime::together(comm, [&] { opener.use_names(vertices.count, num_edges, std::move(names)); });
@@ -105,7 +110,7 @@ std::unique_ptr<GraphSource> open_graph(runtime::Communicator const& comm, Input
   runtime::WorkingScope const working(comm.instruments().position); // ranks may read different amounts
   Share const share{comm.rank(), comm.size()};
   auto opener = runtime::together(comm, [&] {
-    Opener result{input, find_graph_files(input), share, {}, {}, {}, {}, 1, {}, {}, {}, {}, {}, {}, {}};
+    Opener result{.input = input, .files = find_graph_files(input), .share = share};
     result.read_heads();
     result.parts.name = result.files.meta.name;
     return result;
@@ -203,8 +208,8 @@ void Opener::build_features() {
   auto const num_vertices = parts.num_vertices;
   if (input.random_features > 0) {
     parts.features = random_features(num_vertices, input.random_features, input.seed, share);
-  } else if (build_csv_features()) {
-    return;
+  } else if (csv.features) {
+    parts.features = csv_features(csv, share);
   } else if (files.feature_text) {
     auto const path = *files.feature_text;
     auto const num_columns = count_text_columns(path);
@@ -238,8 +243,8 @@ void Opener::build_labels(std::int64_t num_classes) {
   auto const num_vertices = parts.num_vertices;
   if (input.random_labels > 0) {
     parts.labels = random_labels(num_vertices, input.random_labels, input.seed, share);
-  } else if (build_csv_labels(num_classes)) {
-    return;
+  } else if (csv.label) {
+    parts.labels = csv_labels(csv, num_classes, share);
   } else if (files.label_text) {
     auto const path = *files.label_text;
     auto const num_columns = count_text_columns(path);
@@ -271,7 +276,10 @@ void Opener::build_split() {
     parts.split = random_split(num_vertices, *input.random_split, input.seed, share);
     return;
   }
-  if (!files.split_text && build_csv_split()) return;
+  if (!files.split_text && csv.has_split()) {
+    parts.split = csv_split(csv, share);
+    return;
+  }
   if (!files.split_text && attributes.split) {
     auto const types = attributes.split;
     auto const rows = npy_share(types(), num_vertices, share);

@@ -3,6 +3,7 @@
 
 #include "graph/path_entry.hpp"
 #include "graph/text/text_blocks.hpp"
+#include "graph/text/text_scanner.hpp"
 #include "runtime/error.hpp"
 #include "runtime/files/temporary_path.hpp"
 
@@ -94,16 +95,12 @@ std::optional<Path> find_root(Path const& folder) {
 
 /// The two lines of num-node-dict.csv: names of types, and their counts.
 std::map<std::string, std::int64_t> read_counts(Path const& path) {
-  TextBlocks blocks(path, {});
-  std::string text;
-  for (auto block = blocks.next(); !block.empty() && text.size() < (std::size_t{1} << 20);
-       block = blocks.next())
-    text += block;
-  std::istringstream lines(text);
+  TextLines lines(path);
   std::array<std::vector<std::string>, 2> rows;
   for (auto& row : rows) {
-    std::string line;
-    std::getline(lines, line);
+    auto const* const begin = lines.next();
+    if (begin == nullptr) break;
+    std::string line(begin, text::line_end(begin));
     while (line.ends_with('\r'))
       line.pop_back();
     std::istringstream fields(line);

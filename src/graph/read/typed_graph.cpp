@@ -146,11 +146,7 @@ std::unique_ptr<EdgeStream> TypedOpener::open_edges(RelationFiles const& relatio
     EdgeTextFormat format;
     format.num_vertices = most;
     format.id_limit = "the larger of its two types has as many vertices";
-    if (has_names_line(relation.edges)) {
-      auto const probe = probe_text_edges(relation.edges);
-      format.first_byte = probe.first_byte;
-      format.lines_to_skip = probe.lines_to_skip;
-    }
+    if (has_names_line(relation.edges)) format.start = probe_text_edges(relation.edges).start;
     return read_text_edges(relation.edges, share, format, batch_size);
   }
   auto const array = array_file(relation.edges);

@@ -21,26 +21,19 @@ namespace {
 /// A line of the file that is neither empty nor a comment.
 struct DataLine {
   std::string text; // ends in '\n'
-  std::int64_t number = 0;
-  std::int64_t end_byte = 0; // where the next line begins
+  TextStart start;
 };
 
 std::vector<DataLine> first_lines(std::filesystem::path const& path, std::size_t wanted) {
-  TextBlocks blocks(path, {});
-  std::vector<DataLine> lines;
-  std::int64_t number = 0;
-  for (auto block = blocks.next(); !block.empty(); block = blocks.next()) {
-    auto const* const end = block.data() + block.size();
-    for (auto const* line = block.data(); line != end; line = text::line_end(line) + 1) {
-      ++number;
-      auto const* const p = text::skip_blanks(line);
-      if (*p == '\n' || *p == '#' || *p == '%') continue;
-      auto const* const after = text::line_end(line) + 1;
-      lines.push_back({std::string(p, after), number, blocks.byte_of(after)});
-      if (lines.size() == wanted) return lines;
-    }
+  TextLines lines(path);
+  std::vector<DataLine> found;
+  TextStart start;
+  while (auto const* const line = found.size() < wanted ? lines.next() : nullptr) {
+    auto const* const p = text::skip_blanks(line);
+    if (*p != '\n' && *p != '#' && *p != '%') found.push_back({std::string(p, text::line_end(p) + 1), start});
+    start = lines.end_of_line();
   }
-  return lines;
+  return found;
 }
 
 /// Reads the two ends of a line if they are ids. Returns the character after them.
@@ -67,8 +60,11 @@ bool is_word(std::string_view field) {
 /// The separator of an edge in names. A dict at the end of the line may contain other separators.
 char separator_of_edge(std::string const& line) {
   auto head = line;
-  if (auto const brace = line.find('{'); brace != std::string::npos && line.find('}') != std::string::npos)
-    head = line.substr(0, brace) + '\n';
+  for (auto at = line.find('{'); at != std::string::npos; at = line.find('{', at + 1))
+    if (at > 0 && text::is_end(&line[at - 1]) && line.find('}', at) != std::string::npos) {
+      head = line.substr(0, at) + '\n';
+      break;
+    }
   auto const separator = TextFields::separator_of(head.c_str(), 2, 3);
   auto const count = std::ssize(TextFields(separator, true).cut(line.c_str()));
   constexpr std::int64_t most = 1000; // for the message
@@ -168,7 +164,7 @@ class Probe {
   }
   [[nodiscard]] std::string excerpt() const { return text::excerpt(line_.text.c_str()); }
   [[noreturn]] void fail(std::string const& reason) const {
-    runtime::throw_user("{}:{}: {}", path_.string(), line_.number, reason);
+    runtime::throw_user("{}:{}: {}", path_.string(), line_.start.num_lines + 1, reason);
   }
 
   std::filesystem::path const& path_;
@@ -236,11 +232,11 @@ EdgeTextProbe probe_text_edges(std::filesystem::path const& path, bool all_names
   EdgeTextProbe probe;
   if (lines.empty()) return probe;
   if ((all_names || skip_ids(lines[0].text.c_str()) == nullptr) && is_header(lines)) {
-    probe.first_byte = lines[0].end_byte;
-    probe.lines_to_skip = lines[0].number;
+    probe.has_header = true;
     lines.erase(lines.begin());
     if (lines.empty()) return probe;
   }
+  probe.start = lines[0].start;
   Probe const line(path, lines[0]);
   if (all_names || !line.take_numbers(probe)) line.take_names(probe, all_names);
   return probe;

@@ -8,6 +8,8 @@
 //   - it has three fields, its third one is no number, and that of the next line is.
 // The first line of edges decides about all others: if its ends are whole numbers, all ends are ids; if neither is a number, all are names.
 
+#include "graph/text/text_blocks.hpp"
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -20,10 +22,10 @@ namespace orthant::graph {
 
 struct EdgeTextProbe {
   std::int64_t num_columns = 0; // 2, or 3 with weights; 0: there is no edge
-  std::int64_t first_byte = 0;  // offset in the text of the first line after the names of columns
-  std::int64_t lines_to_skip = 0;
-  bool has_names = false; // in place of ids
-  bool has_dicts = false; // NetworkX: lines end in a dict, whose 'weight' is the third column
+  TextStart start;              // beginning of the first edge
+  bool has_header = false;      // there is a line with names of columns before `start`
+  bool has_names = false;       // in place of ids
+  bool has_dicts = false;       // NetworkX: lines end in a dict, whose 'weight' is the third column
 
   // With names.
   char separator = ' ';

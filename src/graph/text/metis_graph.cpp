@@ -4,6 +4,7 @@
 #include "graph/text/text_scanner.hpp"
 #include "runtime/error.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <string>
@@ -16,7 +17,7 @@ bool is_remark(char const* line) {
   return *text::skip_blanks(line) == '%';
 }
 
-MetisHead parse_head(TextBlocks const& blocks, char const* line) {
+MetisHead parse_head(TextLines const& lines, char const* line) {
   constexpr auto wanted =
       "\"vertices edges [fmt [ncon]]\" in whole numbers is wanted in the first line of a METIS graph";
   std::array<std::int64_t, 4> numbers{0, 0, 0, -1};
@@ -27,66 +28,41 @@ MetisHead parse_head(TextBlocks const& blocks, char const* line) {
     if (p == nullptr || !(text::is_blank(*p) || *p == '\n')) break;
   }
   if (p == nullptr || *p != '\n' || count < 2)
-    blocks.fail(line, fmt::format("\"{}\" is no head; {}", text::excerpt(line), wanted));
+    lines.fail(fmt::format("\"{}\" is no head; {}", text::excerpt(line), wanted));
   auto const [num_vertices, num_edges, format, ncon] = numbers;
   std::array<std::int64_t, 3> const digits{format / 100, format / 10 % 10, format % 10};
   for (auto const digit : digits)
     if (digit > 1)
-      blocks.fail(line, fmt::format("the format {} in \"{}\" is unknown; it has up to three digits 0 or 1",
-                                    format, text::excerpt(line)));
+      lines.fail(fmt::format("the format {} in \"{}\" is unknown; it has up to three digits 0 or 1", format,
+                             text::excerpt(line)));
   if (ncon > 0 && digits[1] == 0)
-    blocks.fail(line, fmt::format("\"{}\" says {} weights per vertex, but the format {} has none",
-                                  text::excerpt(line), ncon, format));
+    lines.fail(fmt::format("\"{}\" says {} weights per vertex, but the format {} has none",
+                           text::excerpt(line), ncon, format));
   constexpr std::int64_t most_weights = 1'000'000;
   if (num_vertices > most_vertices || num_edges > most_edges || ncon > most_weights)
-    blocks.fail(line, fmt::format("\"{}\" has a number that is too large", text::excerpt(line)));
+    lines.fail(fmt::format("\"{}\" has a number that is too large", text::excerpt(line)));
   MetisHead head;
   head.num_vertices = num_vertices;
   head.num_edges = num_edges;
-  head.num_passed_over = digits[0] + (digits[1] == 0 ? 0 : ncon < 0 ? 1 : ncon);
+  head.num_passed_over = digits[0] + (digits[1] == 0 ? 0 : std::max<std::int64_t>(ncon, 1));
   head.has_weights = digits[2] == 1;
-  head.first_byte = blocks.byte_of(text::line_end(line) + 1);
+  head.start = lines.end_of_line();
   return head;
 }
 
-/// The lines of a rank's part of the file, without its first line (the head) and comments.
-class LinesOfVertices {
- public:
-  LinesOfVertices(std::filesystem::path const& path, Share share, MetisHead const& head)
-      : blocks_(path, share, is_gzip(path) ? 0 : head.first_byte),
-        lines_to_skip_(is_gzip(path) ? head.num_lines : 0) {}
-
-  /// Beginning of the next line, or nullptr at the end.
-  char const* next() {
-    for (;;) {
-      if (place_ == end_) {
-        auto const block = blocks_.next();
-        if (block.empty()) return nullptr;
-        place_ = block.data();
-        end_ = block.data() + block.size();
-      }
-      auto const* const line = place_;
-      place_ = text::line_end(line) + 1;
-      if (lines_to_skip_ > 0)
-        --lines_to_skip_;
-      else if (!is_remark(line))
-        return line;
-    }
-  }
-  [[nodiscard]] TextBlocks const& blocks() const { return blocks_; }
-
- private:
-  TextBlocks blocks_;
-  std::int64_t lines_to_skip_;
-  char const* place_ = nullptr;
-  char const* end_ = nullptr;
-};
+/// Beginning of the next line that is not a comment, or nullptr at the end.
+char const* next_line_of(TextLines& lines) {
+  auto const* line = lines.next();
+  while (line != nullptr && is_remark(line))
+    line = lines.next();
+  return line;
+}
 
 class MetisEdges final : public EdgeStream {
  public:
   MetisEdges(std::filesystem::path const& path, Share share, MetisHead const& head, MetisLines how,
              std::int64_t batch_size)
-      : lines_(path, share, head),
+      : lines_(path, share, head.start),
         head_(head),
         how_(how),
         vertex_(how.first_vertex - 1),
@@ -111,7 +87,7 @@ class MetisEdges final : public EdgeStream {
  private:
   /// Moves to the neighbors of the next vertex. Returns false at the end.
   bool begin_line() {
-    line_ = lines_.next();
+    line_ = next_line_of(lines_);
     place_ = line_;
     if (line_ == nullptr) return false;
     ++vertex_;
@@ -160,11 +136,10 @@ class MetisEdges final : public EdgeStream {
     return text.substr(0, text.find_first_of(" \t"));
   }
   [[noreturn]] void fail(std::string const& reason) const {
-    lines_.blocks().fail(line_,
-                         fmt::format("{} (vertex {}: \"{}\")", reason, vertex_ + 1, text::excerpt(line_)));
+    lines_.fail(fmt::format("{} (vertex {}: \"{}\")", reason, vertex_ + 1, text::excerpt(line_)));
   }
 
-  LinesOfVertices lines_;
+  TextLines lines_;
   MetisHead head_;
   MetisLines how_;
   std::int64_t vertex_;
@@ -176,24 +151,16 @@ class MetisEdges final : public EdgeStream {
 } // namespace
 
 MetisHead read_metis_head(std::filesystem::path const& path) {
-  TextBlocks blocks(path, {});
-  std::int64_t num_lines = 0;
-  for (auto block = blocks.next(); !block.empty(); block = blocks.next())
-    for (auto const* line = block.data(); line != block.data() + block.size();
-         line = text::line_end(line) + 1) {
-      ++num_lines;
-      if (is_remark(line)) continue;
-      auto head = parse_head(blocks, line);
-      head.num_lines = num_lines;
-      return head;
-    }
-  blocks.fail_at_end("the line \"vertices edges [fmt [ncon]]\" is missing");
+  TextLines lines(path);
+  auto const* const line = next_line_of(lines);
+  if (line == nullptr) lines.blocks().fail_at_end("the line \"vertices edges [fmt [ncon]]\" is missing");
+  return parse_head(lines, line);
 }
 
 std::int64_t count_metis_lines(std::filesystem::path const& path, Share share, MetisHead const& head) {
-  LinesOfVertices lines(path, share, head);
+  TextLines lines(path, share, head.start);
   std::int64_t count = 0;
-  while (lines.next() != nullptr)
+  while (next_line_of(lines) != nullptr)
     ++count;
   return count;
 }

@@ -8,6 +8,7 @@
 
 #include "graph/graph_source.hpp"
 #include "graph/text/text_blocks.hpp"
+#include "runtime/comm/communicator.hpp"
 
 #include <cstdint>
 #include <filesystem>
@@ -20,8 +21,7 @@ struct MetisHead {
   std::int64_t num_edges = 0;
   std::int64_t num_passed_over = 0; // numbers to skip in a line: size and weights of the vertex
   bool has_weights = false;         // of edges
-  std::int64_t first_byte = 0;      // behind the head
-  std::int64_t num_lines = 0;       // lines up to the head, including comments before it
+  TextStart start;                  // where the lines of vertices begin
 };
 
 /// Throws a UserError "file:line: .." if the head is wrong.
@@ -41,5 +41,11 @@ struct MetisLines {
 [[nodiscard]] std::unique_ptr<EdgeStream> read_metis_edges(std::filesystem::path const& path, Share share,
                                                            MetisHead const& head, MetisLines lines,
                                                            std::int64_t batch_size);
+
+/// Checks the file as a whole, and returns the first vertex of this rank's part of the lines. Throws UserError on all ranks if a line is
+/// wrong, if there are more or fewer lines or edges than the head says, or if an edge is not listed at both of its ends with the same weight.
+/// Reads the file twice. Collective.
+[[nodiscard]] std::int64_t check_metis_graph(runtime::Communicator const& comm,
+                                             std::filesystem::path const& path, MetisHead const& head);
 
 } // namespace orthant::graph

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/text/text_blocks.hpp"
 
+#include "graph/text/text_scanner.hpp"
 #include "runtime/error.hpp"
 #include "runtime/files/byte_source.hpp"
 #include "runtime/files/text_file.hpp"
@@ -183,22 +184,20 @@ bool is_gzip(std::filesystem::path const& path) {
   return path.extension() == ".gz";
 }
 
-TextBlocks::TextBlocks(std::filesystem::path path, Share share, std::int64_t first_byte)
-    : path_(std::move(path)) {
+TextBlocks::TextBlocks(std::filesystem::path path, Share share, TextStart start) : path_(std::move(path)) {
   if (is_gzip(path_)) {
-    if (share.index == 0)
-      inflater_ = std::make_unique<GzipInflater>(path_);
-    else
-      is_at_end_ = true;
+    is_at_end_ = share.index > 0;
+    lines_to_skip_ = start.num_lines;
+    if (share.index == 0) inflater_ = std::make_unique<GzipInflater>(path_);
     return;
   }
   file_ = runtime::detail::open_to_read(path_);
   end_ = runtime::detail::size_of_file(file_.get(), path_);
   auto const cut = [&](std::int64_t part) {
-    auto const range = runtime::balanced_range(end_ - first_byte, share.count, part);
-    return line_start_from(first_byte + range.begin);
+    auto const range = runtime::balanced_range(end_ - start.first_byte, share.count, part);
+    return line_start_from(start.first_byte + range.begin);
   };
-  begin_ = share.index == 0 ? first_byte : cut(share.index);
+  begin_ = share.index == 0 ? start.first_byte : cut(share.index);
   if (share.index + 1 < share.count) end_ = cut(share.index + 1);
   position_ = begin_;
   block_begin_ = begin_;
@@ -253,6 +252,7 @@ std::string_view TextBlocks::next() {
       block_ = joined(piece.first(whole));
       rest_.assign(text.begin() + static_cast<std::ptrdiff_t>(whole), text.end());
     }
+    skip_header();
   }
   if (block_begin_ == 0) {
     auto const text = runtime::without_byte_order_mark(block_, path_.string());
@@ -261,6 +261,14 @@ std::string_view TextBlocks::next() {
   }
   refuse_lone_returns();
   return block_;
+}
+
+void TextBlocks::skip_header() {
+  for (; lines_to_skip_ > 0 && !block_.empty(); --lines_to_skip_, ++lines_before_) {
+    auto const length = block_.find('\n') + 1;
+    block_begin_ += static_cast<std::int64_t>(length);
+    block_.remove_prefix(length);
+  }
 }
 
 void TextBlocks::refuse_lone_returns() const {
@@ -309,6 +317,23 @@ Progress TextBlocks::progress() const {
   return {position_ - begin_, end_ - begin_};
 }
 
+char const* TextLines::next() {
+  if (place_ != end_) place_ = text::line_end(place_) + 1;
+  if (place_ == end_) {
+    auto const block = blocks_.next();
+    if (block.empty()) return nullptr;
+    place_ = block.data();
+    end_ = block.data() + block.size();
+  }
+  ++num_lines_;
+  line_ = place_;
+  return line_;
+}
+
+TextStart TextLines::end_of_line() const {
+  return {blocks_.byte_of(text::line_end(place_) + 1), num_lines_};
+}
+
 void require_text_room(std::filesystem::path const& path, std::int64_t num_lines, std::int64_t line_bytes,
                        std::string const& claim) {
   auto const file = runtime::detail::open_to_read(path);
@@ -320,11 +345,12 @@ void require_text_room(std::filesystem::path const& path, std::int64_t num_lines
 }
 
 std::string first_line(std::filesystem::path const& path) {
-  TextBlocks blocks(path, {});
-  auto const block = blocks.next();
-  auto line = block.substr(0, block.find('\n'));
-  if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
-  return std::string(line);
+  TextLines lines(path);
+  auto const* const begin = lines.next();
+  if (begin == nullptr) return {};
+  std::string line(begin, text::line_end(begin));
+  if (line.ends_with('\r')) line.pop_back();
+  return line;
 }
 
 } // namespace orthant::graph

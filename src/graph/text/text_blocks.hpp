@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace orthant::graph {
@@ -52,10 +53,16 @@ struct Share {
 /// True if the name ends in ".gz".
 [[nodiscard]] bool is_gzip(std::filesystem::path const& path);
 
+/// Where the lines after a header begin.
+struct TextStart {
+  std::int64_t first_byte = 0; // in a plain file
+  std::int64_t num_lines = 0;  // before it; skipped in a .gz file
+};
+
 class TextBlocks {
  public:
-  /// Share {0, 1} is the whole file from byte `first_byte` on (the end of a header; plain files only).
-  TextBlocks(std::filesystem::path path, Share share, std::int64_t first_byte = 0);
+  /// Share {0, 1} is the whole file from `start` on.
+  TextBlocks(std::filesystem::path path, Share share, TextStart start = {});
 
   /// The next whole lines, valid until the next call; empty at the end. Every line ends in '\n' (added to a last line without one), so that
   /// a parser need not look for the end of the block inside a line. A byte order mark at the beginning of the file is skipped. Throws
@@ -79,6 +86,7 @@ class TextBlocks {
 
  private:
   [[nodiscard]] std::int64_t line_start_from(std::int64_t offset) const;
+  void skip_header();
   [[nodiscard]] std::span<char> next_piece();
   [[nodiscard]] std::string_view joined(std::span<char> lines);
   void refuse_lone_returns() const;
@@ -94,8 +102,33 @@ class TextBlocks {
   std::int64_t position_ = 0;
   std::int64_t lines_before_ = 0; // lines of this share before the block
   std::int64_t block_begin_ = 0;  // in bytes of the file's text
+  std::int64_t lines_to_skip_ = 0;
   std::string_view block_;
   bool is_at_end_ = false;
+};
+
+/// Reads the lines of a share one by one.
+class TextLines {
+ public:
+  explicit TextLines(std::filesystem::path path, Share share = {}, TextStart start = {})
+      : blocks_(std::move(path), share, start) {}
+
+  /// Beginning of the next line, which ends in '\n' and is valid until the next call; nullptr at the end.
+  char const* next();
+  /// For speed: next() then looks for the end of this line from `place` on.
+  void skip_to(char const* place) { place_ = place; }
+  /// Where the next line begins.
+  [[nodiscard]] TextStart end_of_line() const;
+  /// Throws the UserError "path:line: reason" for the line.
+  [[noreturn]] void fail(std::string const& reason) const { blocks_.fail(line_, reason); }
+  [[nodiscard]] TextBlocks const& blocks() const { return blocks_; }
+
+ private:
+  TextBlocks blocks_;
+  std::int64_t num_lines_ = 0;
+  char const* line_ = nullptr;
+  char const* place_ = nullptr; // in the current line
+  char const* end_ = nullptr;   // of the block
 };
 
 /// Throws UserError if the file is too small for `num_lines` lines of at least `line_bytes` bytes each (the last may lack its end). `claim`

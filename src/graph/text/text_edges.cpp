@@ -12,6 +12,7 @@
 #include <cctype>
 #include <sstream>
 #include <string>
+#include <utility>
 
 namespace orthant::graph {
 
@@ -32,10 +33,9 @@ class TextEdgeStream final : public EdgeStream {
  public:
   TextEdgeStream(std::filesystem::path const& path, Share share, EdgeTextFormat format,
                  std::int64_t batch_size)
-      : blocks_(path, share, is_gzip(path) ? 0 : format.first_byte),
+      : blocks_(path, share, format.start),
         format_(std::move(format)),
-        batch_size_(static_cast<std::size_t>(batch_size)),
-        lines_to_skip_(is_gzip(path) ? format_.lines_to_skip : 0) {}
+        batch_size_(static_cast<std::size_t>(batch_size)) {}
 
   Progress progress() const override { return blocks_.progress(); }
 
@@ -50,7 +50,6 @@ class TextEdgeStream final : public EdgeStream {
         if (block.empty()) break;
         place_ = block.data();
         end_ = block.data() + block.size();
-        skip_header();
       }
       auto* const weights = has_weights ? batch.weights.data() + count : nullptr;
       count += parse(batch.edges.data() + count, weights, batch_size_ - count);
@@ -61,11 +60,6 @@ class TextEdgeStream final : public EdgeStream {
   }
 
  private:
-  void skip_header() {
-    for (; lines_to_skip_ > 0 && place_ != end_; --lines_to_skip_)
-      place_ = next_line(place_);
-  }
-
   /// Parses whole lines until the block ends or `capacity` edges are read. Returns the number of edges.
   std::size_t parse(Edge* edges, float* weights, std::size_t capacity) {
     auto const* p = place_;
@@ -198,7 +192,6 @@ class TextEdgeStream final : public EdgeStream {
   TextBlocks blocks_;
   EdgeTextFormat format_;
   std::size_t batch_size_;
-  std::int64_t lines_to_skip_;
   char const* place_ = nullptr; // in the block
   char const* end_ = nullptr;
 };
@@ -249,7 +242,7 @@ std::string lower_case(std::string_view text) {
   return result;
 }
 
-void read_banner(TextBlocks const& blocks, char const* line, MatrixMarketHead& head) {
+void read_banner(TextLines const& lines, char const* line, MatrixMarketHead& head) {
   std::istringstream words(lower_case(text::excerpt(line, 200)));
   std::string start;
   std::string object;
@@ -258,15 +251,14 @@ void read_banner(TextBlocks const& blocks, char const* line, MatrixMarketHead& h
   std::string symmetry;
   words >> start >> object >> form >> field >> symmetry;
   std::string extra;
-  if (words >> extra) blocks.fail(line, fmt::format("\"{}\" after the five words of the first line", extra));
-  if (start != banner)
-    blocks.fail(line, "a MatrixMarket file begins with \"%%MatrixMarket matrix coordinate ..\"");
+  if (words >> extra) lines.fail(fmt::format("\"{}\" after the five words of the first line", extra));
+  if (start != banner) lines.fail("a MatrixMarket file begins with \"%%MatrixMarket matrix coordinate ..\"");
   auto const expect = [&](std::string const& word, std::initializer_list<char const*> known) {
     if (std::ranges::none_of(known, [&](auto const* candidate) { return word == candidate; })) {
       std::string list;
       for (auto const* const candidate : known)
         list += (list.empty() ? "" : ", ") + std::string(candidate);
-      blocks.fail(line, fmt::format("\"{}\" is not a graph that can be read; known here: {}", word, list));
+      lines.fail(fmt::format("\"{}\" is not a graph that can be read; known here: {}", word, list));
     }
   };
   expect(object, {"matrix"});
@@ -279,22 +271,21 @@ void read_banner(TextBlocks const& blocks, char const* line, MatrixMarketHead& h
   head.is_symmetric = symmetry == "symmetric" || head.is_skew;
 }
 
-void read_sizes(TextBlocks const& blocks, char const* line, MatrixMarketHead& head) {
+void read_sizes(TextLines const& lines, char const* line, MatrixMarketHead& head) {
   std::array<std::int64_t, 3> sizes{};
   auto const* p = text::skip_blanks(line);
   for (auto& size : sizes) {
     p = text::parse_natural(p, size);
-    if (p == nullptr)
-      blocks.fail(line, fmt::format("\"{}\" is not \"rows columns entries\"", text::excerpt(line)));
+    if (p == nullptr) lines.fail(fmt::format("\"{}\" is not \"rows columns entries\"", text::excerpt(line)));
     p = text::skip_blanks(p);
   }
-  if (*p != '\n')
-    blocks.fail(line, fmt::format("\"{}\" is not \"rows columns entries\"", text::excerpt(line)));
+  if (*p != '\n') lines.fail(fmt::format("\"{}\" is not \"rows columns entries\"", text::excerpt(line)));
   if (sizes[0] != sizes[1])
-    blocks.fail(line, fmt::format("the matrix has {} rows and {} columns; that of a graph is square",
-                                  sizes[0], sizes[1]));
+    lines.fail(
+        fmt::format("the matrix has {} rows and {} columns; that of a graph is square", sizes[0], sizes[1]));
   head.num_vertices = sizes[0];
   head.num_entries = sizes[2];
+  head.start = lines.end_of_line();
 }
 
 } // namespace
@@ -304,22 +295,18 @@ bool is_matrix_market(std::filesystem::path const& path) {
 }
 
 MatrixMarketHead read_matrix_market_head(std::filesystem::path const& path) {
-  TextBlocks blocks(path, {});
+  TextLines lines(path);
   MatrixMarketHead head;
-  for (auto block = blocks.next(); !block.empty(); block = blocks.next()) {
-    for (auto const* line = block.data(); line != block.data() + block.size();
-         line = text::line_end(line) + 1) {
-      auto const* const p = text::skip_blanks(line);
-      if (head.num_lines++ == 0) {
-        read_banner(blocks, line, head);
-      } else if (*p != '%' && *p != '\n') {
-        read_sizes(blocks, line, head);
-        head.first_byte = blocks.byte_of(text::line_end(line) + 1);
-        return head;
-      }
+  bool is_first = true;
+  while (auto const* const line = lines.next()) {
+    if (std::exchange(is_first, false)) {
+      read_banner(lines, line, head);
+    } else if (auto const first = *text::skip_blanks(line); first != '%' && first != '\n') {
+      read_sizes(lines, line, head);
+      return head;
     }
   }
-  blocks.fail_at_end("the line \"rows columns entries\" is missing");
+  lines.blocks().fail_at_end("the line \"rows columns entries\" is missing");
 }
 
 } // namespace orthant::graph

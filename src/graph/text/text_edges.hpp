@@ -24,8 +24,7 @@ struct EdgeTextFormat {
   bool has_dicts = false;         // the weight is in a dict of NetworkX (edge_probe.hpp)
   bool may_have_names = false;    // messages then suggest --names
   bool has_whole_weights = false; // if true, a fractional weight is an error
-  std::int64_t first_byte = 0;    // end of a header that is not a comment (plain files)
-  std::int64_t lines_to_skip = 0; // end of such a header in a .gz file
+  TextStart start;                // where the edges begin, after a header that is not a comment
   std::string id_limit;           // source of num_vertices for messages: "num-node-list.csv.gz"
 };
 
@@ -50,8 +49,7 @@ struct MatrixMarketHead {
   bool has_integers = false; // values are integers
   bool is_symmetric = false; // one triangle is listed and stands for both
   bool is_skew = false;      // skew-symmetric: the other triangle has the opposite sign
-  std::int64_t first_byte = 0;
-  std::int64_t num_lines = 0; // lines of the head
+  TextStart start;           // where the edges begin
 };
 
 /// True if the file begins with "%%MatrixMarket".

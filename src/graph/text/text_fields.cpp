@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/text/text_fields.hpp"
 
+#include "graph/text/text_scanner.hpp"
+#include "runtime/error.hpp"
+
+#include <algorithm>
 #include <charconv>
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <system_error>
 
 namespace orthant::graph {
@@ -99,6 +103,48 @@ bool read_number(std::string_view field, float& value) {
 bool is_number(std::string_view field) {
   double value = 0;
   return parse_whole(field, value) != std::errc::invalid_argument;
+}
+
+CsvRows::CsvRows(std::filesystem::path const& path, char separator) : lines_(path), fields_(separator) {
+  auto const names = next_of_any();
+  columns_.assign(names.begin(), names.end());
+  if (columns_.empty())
+    runtime::throw_user("{} is empty; a line with the names of its columns is wanted", path.string());
+}
+
+std::span<std::string_view const> CsvRows::next_of_any() {
+  fields_.forget();
+  do
+    line_ = lines_.next();
+  while (line_ != nullptr && *text::skip_blanks(line_) == '\n');
+  if (line_ == nullptr) return {};
+  auto const fields = fields_.cut(line_);
+  if (fields_.has_bad_quote())
+    fail(fmt::format("a quote is not closed, or text follows the closing one, in \"{}\"",
+                     text::excerpt(line_)));
+  return fields;
+}
+
+std::span<std::string_view const> CsvRows::next() {
+  auto const fields = next_of_any();
+  if (!fields.empty() && fields.size() != columns_.size())
+    fail(fmt::format("\"{}\" has {} columns; the first line names {}", text::excerpt(line_), fields.size(),
+                     columns_.size()));
+  return fields;
+}
+
+std::optional<std::size_t> CsvRows::column(std::string const& name) const {
+  auto const found = std::ranges::find(columns_, name);
+  if (found == columns_.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - columns_.begin());
+}
+
+std::size_t CsvRows::require(std::string const& name) const {
+  auto const found = column(name);
+  if (!found)
+    runtime::throw_user("{} has no column {}; it has {}", lines_.blocks().path().string(), name,
+                        fmt::join(columns_, ", "));
+  return *found;
 }
 
 char TextFields::separator_of(char const* line, std::int64_t fewest, std::int64_t most) {

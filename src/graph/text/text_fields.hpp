@@ -5,8 +5,13 @@
 // fields are separated by ',' or ';', a field that begins with a quote must end with one; with other separators, quotes that do not enclose
 // a whole field are part of it. Blanks around fields are removed.
 
+#include "graph/text/text_blocks.hpp"
+
+#include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -53,6 +58,33 @@ class TextFields {
   bool has_bad_quote_ = false;
   std::vector<std::string_view> fields_;
   std::deque<std::string> unescaped_;
+};
+
+/// The lines of a table, split into fields. Empty lines are skipped. The first line has the names of the columns.
+class CsvRows {
+ public:
+  /// Throws UserError if there is no first line.
+  CsvRows(std::filesystem::path const& path, char separator);
+
+  /// The fields of the next line, valid until the next call; empty at the end. Throws UserError if their number differs
+  /// from that of the columns.
+  [[nodiscard]] std::span<std::string_view const> next();
+  /// Throws a UserError for the line.
+  [[noreturn]] void fail(std::string const& reason) const { lines_.fail(reason); }
+  [[nodiscard]] TextStart end_of_line() const { return lines_.end_of_line(); }
+
+  [[nodiscard]] std::vector<std::string> const& columns() const { return columns_; }
+  [[nodiscard]] std::optional<std::size_t> column(std::string const& name) const;
+  /// Throws UserError if there is no such column.
+  [[nodiscard]] std::size_t require(std::string const& name) const;
+
+ private:
+  [[nodiscard]] std::span<std::string_view const> next_of_any();
+
+  TextLines lines_;
+  TextFields fields_;
+  char const* line_ = nullptr;
+  std::vector<std::string> columns_;
 };
 
 /// Reads a decimal number, nan or inf, rounded to the nearest float. Returns false if the field is anything else, or too large for a double.

@@ -32,12 +32,11 @@ class NamedReader {
  public:
   NamedReader(std::filesystem::path const& path, Share share, EdgeTextProbe const& probe, Weights weights,
               NameTable vertices)
-      : blocks_(path, share, is_gzip(path) ? 0 : probe.first_byte),
+      : blocks_(path, share, probe.start),
         fields_(probe.separator, probe.has_dicts),
         probe_(probe),
         reads_weights_(probe.weight && weights == Weights::read),
-        refuses_weights_(probe.has_dicts && !probe.weight && weights == Weights::read),
-        lines_to_skip_(is_gzip(path) ? probe.lines_to_skip : 0) {
+        refuses_weights_(probe.has_dicts && !probe.weight && weights == Weights::read) {
     edges_.vertices = std::move(vertices);
   }
 
@@ -45,10 +44,10 @@ class NamedReader {
     for (auto block = blocks_.next(); !block.empty(); block = blocks_.next()) {
       auto const* const end = block.data() + block.size();
       for (auto const* line = block.data(); line != end; line = text::line_end(line) + 1)
-        if (lines_to_skip_ > 0)
-          --lines_to_skip_;
-        else if (!is_skipped(line, probe_.has_comments))
+        if (!is_skipped(line, probe_.has_comments))
           take(line);
+        else if (may_be_edge(line))
+          ++edges_.num_comments_like_edges;
       add_pending();
     }
     return std::move(edges_);
@@ -61,6 +60,11 @@ class NamedReader {
     std::array<std::uint64_t, 2> hashes;
   };
 
+  /// True if a comment has the columns of an edge. A comment in words has a blank after its mark.
+  [[nodiscard]] bool may_be_edge(char const* line) {
+    auto const* const p = text::skip_blanks(line);
+    return *p != '\n' && !text::is_blank(p[1]) && std::ssize(fields_.cut(p)) == probe_.num_columns;
+  }
   void take(char const* line) {
     auto const fields = fields_.cut(line);
     auto const count = std::ssize(fields);
@@ -155,7 +159,6 @@ class NamedReader {
   EdgeTextProbe const& probe_;
   bool reads_weights_;
   bool refuses_weights_; // of dicts: true if the first dict has no weight
-  std::int64_t lines_to_skip_;
   std::vector<Pending> pending_;
   NamedEdges edges_;
 };
@@ -221,27 +224,25 @@ bool is_vertex_name(std::string_view name) {
 }
 
 EdgeTextProbe probe_triples(std::filesystem::path const& path) {
-  TextBlocks blocks(path, {});
+  TextLines lines(path);
   EdgeTextProbe probe;
-  std::int64_t number = 0;
-  for (auto block = blocks.next(); !block.empty(); block = blocks.next())
-    for (auto const* line = block.data(); line != block.data() + block.size();
-         line = text::line_end(line) + 1) {
-      ++number;
-      if (is_skipped(line, true)) continue;
-      probe.has_names = true;
-      probe.num_columns = 3;
-      probe.ends = {0, 2};
-      probe.relation = 1;
-      probe.wanted = "a triple is \"head relation tail\"";
-      probe.separator = TextFields::separator_of(line, 3, 3);
-      TextFields fields(probe.separator);
-      auto const cut = fields.cut(line);
-      if (cut.size() != 3 || !is_triple_header(cut)) return probe;
-      probe.lines_to_skip = number;
-      probe.first_byte = blocks.byte_of(text::line_end(line) + 1);
-      return probe;
+  probe.has_names = true;
+  probe.num_columns = 3;
+  probe.ends = {0, 2};
+  probe.relation = 1;
+  probe.wanted = "a triple is \"head relation tail\"";
+  while (auto const* const line = lines.next()) {
+    if (is_skipped(line, true)) {
+      probe.start = lines.end_of_line();
+      continue;
     }
+    probe.separator = TextFields::separator_of(line, 3, 3);
+    TextFields fields(probe.separator);
+    auto const cut = fields.cut(line);
+    probe.has_header = cut.size() == 3 && is_triple_header(cut);
+    if (probe.has_header) probe.start = lines.end_of_line();
+    break;
+  }
   return probe;
 }
 

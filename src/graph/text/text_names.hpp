@@ -27,6 +27,7 @@ struct NamedEdges {
   std::vector<std::array<std::uint32_t, 2>> edges; // numbers of source and target in `vertices`
   std::vector<float> weights;                      // one per edge if weights are read
   std::vector<std::uint16_t> edge_relations;       // numbers in `relations` if the lines are triples
+  std::int64_t num_comments_like_edges = 0;        // comments that have as many columns as an edge
 
   // Numbers in the whole file of the names of this share.
   std::vector<std::int64_t> vertex_ids;

@@ -18,7 +18,7 @@ class Lines {
  public:
   enum class Names : std::uint8_t { passed_over, refused };
   explicit Lines(std::filesystem::path const& path, Names names = Names::passed_over)
-      : blocks_(path, {}),
+      : lines_(path),
         may_be_names_(names == Names::passed_over) {}
 
   /// Beginning of the next line that is not empty, or nullptr at the end.
@@ -26,7 +26,6 @@ class Lines {
     auto const* const line = next_of_any();
     if (std::exchange(may_be_names_, false) && line != nullptr && text::is_line_of_names(line)) {
       has_names_ = true;
-      place_ = text::line_end(line) + 1;
       return next_of_any();
     }
     return line;
@@ -37,31 +36,19 @@ class Lines {
   void take_end(char const* p, char const* line, std::string_view wanted) {
     p = text::skip_blanks(p);
     if (*p != '\n') fail(line, fmt::format("more than {} in \"{}\"", wanted, text::excerpt(line)));
-    place_ = p + 1;
+    lines_.skip_to(p);
   }
-  [[noreturn]] void fail(char const* line, std::string const& reason) const { blocks_.fail(line, reason); }
-  [[nodiscard]] TextBlocks const& blocks() const { return blocks_; }
+  [[noreturn]] void fail(char const* line, std::string const& reason) const { blocks().fail(line, reason); }
+  [[nodiscard]] TextBlocks const& blocks() const { return lines_.blocks(); }
 
  private:
   char const* next_of_any() {
-    while (true) {
-      if (place_ == end_) {
-        auto const block = blocks_.next();
-        if (block.empty()) return nullptr;
-        place_ = block.data();
-        end_ = block.data() + block.size();
-      }
-      auto const* const line = place_;
-      auto const* const p = text::skip_blanks(line);
-      place_ = p; // taken() continues from the last field
-      if (*p != '\n') return p;
-      place_ = p + 1;
-    }
+    while (auto const* const line = lines_.next())
+      if (auto const* const p = text::skip_blanks(line); *p != '\n') return p;
+    return nullptr;
   }
 
-  TextBlocks blocks_;
-  char const* place_ = nullptr;
-  char const* end_ = nullptr;
+  TextLines lines_;
   bool may_be_names_; // whether the next line may be one of names
   bool has_names_ = false;
 };

@@ -91,6 +91,7 @@ TEST_F(NamedEdgeLists, AreRecognizedByTheirFirstEdge) {
   EXPECT_EQ(read("e.csv", "any,word\n1,20\n20,1\n", true),
             (std::vector<std::string>{"0 1", "1 0", "[1][20]"}));
   EXPECT_EQ(read("e.csv", "user_id,item_id\nann,b1\n"), (std::vector<std::string>{"0 1", "[ann][b1]"}));
+  EXPECT_EQ(read("e.csv", "x{1},y\ny,{2}\n"), (std::vector<std::string>{"0 1", "1 2", "[x{1}][y][{2}]"}));
   EXPECT_EQ(read("e.csv", "12345678901234567890 1.5\n", true),
             (std::vector<std::string>{"0 1", "[12345678901234567890][1.5]"}));
   EXPECT_EQ(read("e.csv", "a,\"x, \"\"y\"\" z\"\n\"x, \"\"y\"\" z\",\"\xC3\xA9\"\n"),
@@ -128,9 +129,26 @@ TEST_F(NamedEdgeLists, WithMistakes) {
                               "d\n"),
               HasSubstr("e.csv:2: a name holds a control character"));
   EXPECT_THAT(message_of_text("source,target\n"), HasSubstr("e.csv has no edges"));
+  EXPECT_THAT(message({.path = folder_.write("e.txt.gz", "# names\nsource,target\na,b\nc\n")}),
+              HasSubstr("e.txt.gz:4: \"c\" has 1 column"));
   folder_.write("m.mtx", "%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n");
   EXPECT_THAT(message({.path = folder_.path() / "m.mtx", .names_only = true}),
-              HasSubstr("--names is for edge lists"));
+              HasSubstr("--names is for edge lists and triples; "));
+}
+
+TEST_F(NamedEdgeLists, HaveANoteIfCommentsMayBeEdges) {
+  auto const note = [&](std::string const& text) {
+    InputFiles files;
+    static_cast<void>(open_graph(comm_, {.path = folder_.write("e.csv", text)}, &files));
+    auto const found = std::ranges::find_if(
+        files.notes, [](auto const& line) { return line.find("begin with #") != std::string::npos; });
+    return found == files.notes.end() ? std::string("none") : *found;
+  };
+  auto const expected = [&](std::string const& text) { return comm_.is_root() ? text : "none"; };
+  EXPECT_EQ(note("a,b\n#1 song,a\n% c,d\n%c,a\n# b\n"),
+            expected("2 lines of e.csv that begin with # or % are skipped, although they have the columns of "
+                     "an edge"));
+  EXPECT_EQ(note("#from,to\n# of,me\nfrom,to\n#more,too\na,b\n# 1\n#1\n#1,2,3\n"), "none");
 }
 
 TEST_F(NamedEdgeLists, HaveAWeightInEachDictionaryOrInNone) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "graph/read/metis_check.hpp"
-
+//
+// Checks a graph file of METIS as a whole, and finds which vertices the lines of each rank belong to (check_metis_graph).
 #include "graph/exchange.hpp"
+#include "graph/text/metis_graph.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
