@@ -35,7 +35,7 @@ struct DegreeClasses {
   std::vector<std::int64_t> counts;  // [classes] numbers of vertices
   std::vector<std::int64_t> weights; // [classes] sums of degree + 1
 };
-/// Counts the classes of the store's vertices. Collective.
+/// Counts the store's vertices by degree class. Collective.
 [[nodiscard]] DegreeClasses count_degrees(runtime::Communicator const& comm, graph::GraphStore const& store);
 
 class DegreeSampler final : public Sampler {

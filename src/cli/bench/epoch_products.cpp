@@ -196,7 +196,7 @@ EdgeProducts<T>::EdgeProducts(pmm::ProcessGrid const& grid, models::NetworkPlan 
     num_gradients = std::max(num_gradients, steps.num_coefficients());
     pmm::reserve_edge_softmax(*workspace_, block_.num_rows, steps.heads.count);
   }
-  // A head has at least one column, so these are long enough for the vertex terms of static scores also.
+  // These arrays also hold the vertex terms of static scores, for which they are long enough because a head has at least one column.
   rows_ = make_numbers<T>(block_.num_rows * width);
   columns_ = make_numbers<T>(block_.num_columns * width);
   vectors_ = make_numbers<T>(width);

@@ -289,7 +289,8 @@ pmm::Machine::SparseProducts sparse_times(MachineTimer const& timer, graph::Grap
   return times;
 }
 
-/// Measures the seconds of numbers and rows of a pass without its bytes. GELU, with its arithmetic, stands for the exponential.
+/// Measures how long a pass takes per random number, per exponential and per sum of a row, in addition to the time of its bytes. The time
+/// of an exponential is that of GELU, including its other arithmetic.
 void measure_passes(MachineTimer const& timer, pmm::Machine& machine) {
   DefaultExec const exec;
   runtime::PassLedger ledger;

@@ -292,8 +292,8 @@ std::unique_ptr<Command> make_study_submit() {
                 "more ranks than cores, whose times the report marks as meaningless");
   command->option(
       "--launcher", o->launcher,
-      "Command that starts ranks, up to the number of ranks, such as \"mpirun -n\"; default: that "
-      "of the file or the template; with --here ORTHANT_MPIRUN or mpirun");
+      "Launcher command to which the number of ranks is appended, such as \"mpirun -n\"; default: "
+      "that of the file or the template; with --here ORTHANT_MPIRUN or mpirun");
   return command;
 }
 

@@ -107,8 +107,9 @@ void add_experts(Command& command, TrainLmOptions& o) {
                  in_range(0));
   command.number_or_word(
       "--expert-imbalance", o.expert_imbalance,
-      "Load of the fullest rank over the mean load (`imbalance` in the metrics), for predictions of memory "
-      "and time; auto: 1 for the time, and half of all tokens for the memory",
+      "Load of the fullest rank over the mean load (`imbalance` in the metrics), for predictions "
+      "of memory and time; auto: 1 for the time, and for the memory the middle between 1 and the "
+      "largest possible value",
       {"auto"}, in_range(1, largest_number), runtime::ValueKind::number_or_word);
 }
 

@@ -62,11 +62,10 @@ void add_model_options(Command& command, GraphModelOptions& o) {
                  "Number of attention heads in the output layer; the logits are the mean over them",
                  whole_number(1, most_heads));
   constexpr std::int64_t most_shares = 65'535; // as many as relations
-  command.option(
-      "--bases", o.bases,
-      "Number of matrices of which the weight of each relation of --model rgcn or rsage is a trained "
-      "combination; 0: each relation has a matrix of its own",
-      whole_number(0, most_shares));
+  command.option("--bases", o.bases,
+                 "Number of basis matrices of --model rgcn and rsage: the weight of each relation is a "
+                 "trained combination of them; 0: each relation has a matrix of its own",
+                 whole_number(0, most_shares));
   command.option(
       "--blocks", o.blocks,
       "Number of blocks on the diagonal of each relation's weight in --model rgcn or rsage; 0: full weights. "

@@ -104,7 +104,8 @@ void add_mini_batch(Command& command, TrainOptions& o) {
       "Weights of the edges of a batch: rescale (unbiased over batches), renormalize (degrees within the "
       "batch, as in PyG; biased, but less noisy) or auto (renormalize for clusters, otherwise rescale)",
       one_of({"auto", "rescale", "renormalize"}));
-  command.option("--accumulate", o.accumulate, "Batches per step and replica", whole_number(1));
+  command.option("--accumulate", o.accumulate,
+                 "Number of batches per step and replica, whose gradients are accumulated", whole_number(1));
   command.option("--batch-train-fraction", o.batch_train_fraction,
                  "Share of training vertices in each batch; 0: not fixed", in_range(0, 1));
   command.option("--finish-full", o.finish_full, "Number of last epochs that train on the full graph",

@@ -28,7 +28,7 @@ struct Picked {
   void row(std::int64_t i) const { std::copy_n(rows + list[i] * width, width, picked + i * width); }
 };
 
-/// Copies element (i, j), or row i, of the placed rows.
+/// Copies element (i, j), or row i, of the given rows to their places.
 template<class T>
 struct Placed {
   T const* placed;

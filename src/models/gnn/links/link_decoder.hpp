@@ -62,7 +62,7 @@ class LinkDecoder {
   /// Sets the gradients of the parameters to 0. Call it once per step, before the lists of links. Enqueues on exec.
   void clear_gradients(runtime::DefaultExec const& exec) const;
 
-  /// Links with one label, and the factor of their derivatives.
+  /// Links that all have the same label, and the factor of their derivatives.
   struct Labelled {
     pmm::EdgeBlock const& block;
     bool is_positive;

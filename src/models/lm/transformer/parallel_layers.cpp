@@ -66,7 +66,7 @@ void LinearWork<T>::begin_use(runtime::DefaultExec const& exec, WeightUse<T> con
                   "weight ", next_, " of a pass is used out of turn");
   ++next_;
   if (!gathers_ahead_) return;
-  // Gathers start in the order of the uses on every rank, because a tape records them in this order.
+  // Gathers always start in the order of the uses, so that a tape also records them in this order.
   if (!std::exchange(is_gathered_ahead_, false)) use.linear->prefetch(exec, use.direction);
   if (next_ == uses_->size()) return;
   auto const& following = (*uses_)[next_];
