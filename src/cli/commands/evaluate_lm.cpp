@@ -285,11 +285,10 @@ std::unique_ptr<Command> make_evaluate_lm() {
   command->option(
       "--tokenizer", options->likelihood.tokenizer,
       "A tokenizer.json, a folder with one, a token file, or byte; default: the one in --weights");
-  command->option(
-      "--stride", options->stride,
-      "Distance in tokens between windows of --sequence tokens, which overlap if it is smaller; 0: "
-      "--sequence",
-      whole_number(0));
+  command->option("--stride", options->stride,
+                  "Distance in tokens between the beginnings of windows of --sequence tokens; if it is less "
+                  "than --sequence, windows overlap; 0: --sequence",
+                  whole_number(0));
   command->set_run([options](Context& context) { return run(*options, context); });
   return command;
 }

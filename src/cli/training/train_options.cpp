@@ -154,9 +154,9 @@ void add_options(Command& command, TrainOptions& o) {
                  "Train on the full graph in each step (full), or on mini-batches (minibatch)",
                  one_of({"full", "minibatch"}));
   command.option("--task", o.task,
-                 "Task: nodes (predict the classes of vertices, or the targets if the store has numbers), "
-                 "classification or regression (the same, and refuse the other), or links (predict the edges "
-                 "that partition --edge-split held out, with --decoder)",
+                 "Task: nodes (predict classes or targets of vertices, whichever the store has), "
+                 "classification or regression (like nodes, but refuse a store with the other), or links "
+                 "(predict the edges that partition --edge-split held out, with --decoder)",
                  one_of({"nodes", "classification", "regression", "links"}));
   command.number_or_word("--split", o.split,
                          "Split of a store with several, from 0; all: train on each, and print mean and "

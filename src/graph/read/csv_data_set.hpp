@@ -42,7 +42,7 @@ struct CsvVertices {
   std::size_t id = 0; // columns
   std::optional<std::size_t> features;
   std::optional<std::size_t> label;
-  std::optional<std::size_t> graph;                // number of the graph, the same in all lines
+  std::optional<std::size_t> graph;                // column of the graph's number, equal in all lines
   std::array<std::optional<std::size_t>, 3> masks; // train, valid, test
   std::int64_t num_vertices = 0;                   // at first known on rank 0 only
   std::int64_t num_features = 0;

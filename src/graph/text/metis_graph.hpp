@@ -33,8 +33,7 @@ struct MetisHead {
 
 struct MetisLines {
   std::int64_t first_vertex = 0; // first vertex of this share: number of vertices' lines before it
-  bool lists_both =
-      false; // true: the edges of both directions, false: of each edge the one from the smaller vertex
+  bool lists_both = false;       // true: edges in both directions; false: only from the smaller vertex
   bool reads_weights = false;
 };
 /// The edges of a share. Throws a UserError that names the line if a line is wrong, or if there are more lines than vertices.

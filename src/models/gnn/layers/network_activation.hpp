@@ -6,10 +6,14 @@
 //
 //   N = norm(Z)      D = dropout(f(N))      F' = D + F
 //
-// Without norm and residual and with f = ReLU, F' overwrites Z; if outputs share memory, a bit per element records which elements are
-// positive. With a norm or another f, Z is kept for the backward pass; with a residual only, D is kept. Norms in passes of their own
-// recompute N in the memory of F', which is not read again. RMSNorm with f = ReLU is one pass, which also adds F. In the backward pass dZ
-// overwrites dF'. A residual in place (residual.hpp) is an exception: dF' is kept until dF is added to it, and dZ has its own memory.
+// What is kept for the backward pass:
+//
+//   f = ReLU, no norm, no residual   F', which overwrites Z; if outputs share memory, a bit per element: 1 if it is positive
+//   f = ReLU, no norm, residual      D
+//   a norm, or another f             Z. Norms in passes of their own recompute N in the memory of F', which is not read again
+//
+// RMSNorm with f = ReLU is one pass, which also adds F. In the backward pass dZ overwrites dF', except with a residual in place
+// (residual.hpp): then dF' is kept until dF is added to it, and dZ has its own memory.
 
 #include "models/gnn/layers/network_layer.hpp"
 #include "models/gnn/layers/residual.hpp"

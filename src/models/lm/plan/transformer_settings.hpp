@@ -70,10 +70,10 @@ enum class Positions : std::uint8_t { learned, rotary };
 enum class NormKind : std::uint8_t { layer, rms };
 using pmm::FeedForward;
 
-/// "gelu", "gelu_tanh", "swiglu". Throws UserError for other words.
+/// The words are "gelu", "gelu_tanh" and "swiglu". Throws UserError for other words.
 [[nodiscard]] std::string_view name_of(FeedForward kind);
 [[nodiscard]] FeedForward parse_feed_forward(std::string_view word);
-/// "none", or "factor,low,high,positions" of Llama 3. Throws UserError for other texts.
+/// The text is "none", or "factor,low,high,positions" of Llama 3. Throws UserError for other texts.
 [[nodiscard]] std::string text_of(std::optional<pmm::RotaryScaling> const& scaling);
 [[nodiscard]] std::optional<pmm::RotaryScaling> parse_rotary_scaling(std::string const& text);
 
