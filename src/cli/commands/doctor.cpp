@@ -100,8 +100,8 @@ std::unique_ptr<Command> make_doctor() {
   auto const o = std::make_shared<DoctorOptions>();
   command->option("--grid", o->grid, "Grid DxXxYxZ of the ranks; the bandwidth of its axes is measured");
   command->option("--machine", o->machine,
-                  "Machine to compare them with, by name (perlmutter, frontier, tuolumne, alps, h200-node, "
-                  "host) or .toml file");
+                  "Machine file to compare the measured bandwidths with, by name (perlmutter, frontier, "
+                  "tuolumne, alps, h200-node, host) or .toml file");
   command->option("--checkpoint", o->checkpoint,
                   "Folder for checkpoints; measures how fast it can be written");
   command->set_run([o](Context& context) { return run(*o, context); });

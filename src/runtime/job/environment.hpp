@@ -82,7 +82,7 @@ class MpiSession {
   int num_exceptions_; // in progress when the session began
 };
 
-/// Kokkos from its start to Finalize, with the same rules.
+/// Kokkos from its start to finalize(). If Kokkos was already initialized, it is left alone.
 class KokkosSession {
  public:
   KokkosSession() = default;

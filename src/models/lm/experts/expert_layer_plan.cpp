@@ -68,7 +68,7 @@ void plan_expert_scratch(pmm::StepPlan& step, ExpertPlan const& plan,
   add("weight_gradient", lengths.num_choices);
   add("gathered", lengths.gathered);
   add("addends", lengths.gathered);
-  auto const sizes = largest_sizes_of(step, plan, layers, false); // also used by evaluations
+  auto const sizes = largest_sizes_of(step, plan, layers, false); // evaluations use these, too
   auto const trained = largest_sizes_of(step, plan, layers, true);
   auto const hidden = step.block(plan.stream).columns.size();
   add("rows", sizes.num_arrived * hidden);
@@ -80,7 +80,7 @@ void plan_expert_scratch(pmm::StepPlan& step, ExpertPlan const& plan,
 
 void plan_expert_memory(pmm::StepPlan& step, ExpertPlan const& plan,
                         std::vector<std::int64_t> const& layers) {
-  auto const sizes = largest_sizes_of(step, plan, layers, false); // also used by evaluations
+  auto const sizes = largest_sizes_of(step, plan, layers, false); // evaluations use these, too
   auto const hidden = step.block(plan.stream).columns.size();
   auto const add = [&](char const* label, std::int64_t length) {
     step.add_array(std::string("orthant::models::ExpertMemory/") + label, step.scalar_bytes(length));
