@@ -68,6 +68,21 @@ inline std::int64_t num_entry_items(std::int64_t num_rows, std::int64_t num_colu
   return runs_on_host ? num_rows : num_rows * num_columns;
 }
 
+/// Weights of the rows, or null if all are 1.
+inline double const* weights_of(RowTargets const& targets) {
+  return targets.weights.extent(0) == 0 ? nullptr : targets.weights.data();
+}
+
+/// sum := what `entries`, which have logits, add over all of them.
+template<class Entries>
+void sum_over_entries(DefaultExec const& exec, char const* label, Entries const& entries,
+                      runtime::Number<double> const& sum) {
+  auto const num_rows = static_cast<std::int64_t>(entries.logits.extent(0));
+  auto const num_columns = static_cast<std::int64_t>(entries.logits.extent(1));
+  Kokkos::parallel_reduce(label, RowPolicy(exec, 0, num_entry_items(num_rows, num_columns)),
+                          OverEntries<Entries>{entries, Divisor(num_columns)}, sum);
+}
+
 /// Loss and gradient of entries.
 template<class T>
 struct BinaryGradients {
@@ -107,14 +122,10 @@ template<class T>
 void binary_loss_and_gradient(DefaultExec const& exec, Matrix<T> const& logits, RowTargets const& targets,
                               BinaryTargets<T> const& how, T scale, Matrix<T> const& gradient,
                               runtime::Number<double> const& loss) {
-  auto const num_columns = static_cast<std::int64_t>(logits.extent(1));
-  Kokkos::parallel_reduce(
-      "orthant::pmm::binary_loss_and_gradient",
-      RowPolicy(exec, 0, num_entry_items(num_rows_of(targets), num_columns)),
-      OverEntries<BinaryGradients<T>>{{logits, targets.groups, targets.indicator, how, scale, gradient,
-                                       targets.weights.extent(0) == 0 ? nullptr : targets.weights.data()},
-                                      Divisor(num_columns)},
-      loss);
+  sum_over_entries(exec, "orthant::pmm::binary_loss_and_gradient",
+                   BinaryGradients<T>{logits, targets.groups, targets.indicator, how, scale, gradient,
+                                      weights_of(targets)},
+                   loss);
 }
 
 /// Scores of entries.

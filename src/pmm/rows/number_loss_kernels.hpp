@@ -8,13 +8,15 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace orthant::pmm::detail {
 
 /// False for nan, which means that there is no target.
-KOKKOS_INLINE_FUNCTION bool is_number(double target) {
+KOKKOS_INLINE_FUNCTION bool has_target(double target) {
   return target == target;
 }
 
@@ -45,7 +47,7 @@ inline GroupSums count_numbers(DefaultExec const& exec, RowTargets const& target
       KOKKOS_LAMBDA(std::int64_t i, GroupSums & sum) {
         if (groups(at(i)) < 0) return;
         for (std::int64_t j = 0; j < num_columns; ++j)
-          sum.counted[groups(at(i))] += is_number(numbers(at(i), at(j))) ? 1 : 0;
+          sum.counted[groups(at(i))] += has_target(numbers(at(i), at(j))) ? 1 : 0;
       });
 }
 
@@ -63,7 +65,7 @@ struct NumberGradients {
 
   KOKKOS_FUNCTION void entry(std::int64_t i, std::int64_t j, double& sum) const {
     auto const target = numbers(at(i), at(j));
-    if (groups(at(i)) != loss_row_group || !is_number(target)) {
+    if (groups(at(i)) != loss_row_group || !has_target(target)) {
       gradient(at(i), at(j)) = T{0};
       return;
     }
@@ -80,79 +82,56 @@ template<class T>
 void number_loss_and_gradient(DefaultExec const& exec, Matrix<T> const& logits, RowTargets const& targets,
                               NumberLoss kind, T scale, Matrix<T> const& gradient,
                               runtime::Number<double> const& loss) {
-  auto const num_columns = static_cast<std::int64_t>(logits.extent(1));
-  Kokkos::parallel_reduce(
-      "orthant::pmm::number_loss_and_gradient",
-      RowPolicy(exec, 0, num_entry_items(num_rows_of(targets), num_columns)),
-      OverEntries<NumberGradients<T>>{{logits, targets.groups, targets.numbers, kind, scale, gradient,
-                                       targets.weights.extent(0) == 0 ? nullptr : targets.weights.data()},
-                                      Divisor(num_columns)},
+  sum_over_entries(
+      exec, "orthant::pmm::number_loss_and_gradient",
+      NumberGradients<T>{logits, targets.groups, targets.numbers, kind, scale, gradient, weights_of(targets)},
       loss);
 }
 
-/// Mean of the targets of a column, by group.
-struct Means {
-  double of[max_row_groups] = {};
-};
-
-/// Returns for each group g the number of targets of column j in its rows (of[g][0]) and their sum (of[g][1]).
-inline NumberSums sum_numbers(DefaultExec const& exec, RowTargets const& targets, std::int64_t j) {
-  auto const groups = targets.groups;
-  auto const numbers = targets.numbers;
-  NumberSums sums;
-  Kokkos::parallel_reduce(
-      "orthant::pmm::sum_numbers", RowPolicy(exec, 0, num_rows_of(targets)),
-      KOKKOS_LAMBDA(std::int64_t i, NumberSums & sum) {
-        auto const group = groups(at(i));
-        auto const target = numbers(at(i), at(j));
-        if (group < 0 || !is_number(target)) return;
-        sum.of[group][0] += 1;
-        sum.of[group][1] += target;
-      },
-      Kokkos::Sum<NumberSums>(sums));
-  return sums;
-}
-
-/// Computes the sums of NumberSums for column j.
+/// Computes the NumberSums of column j, with deviations from `means`, one per group.
 template<class T>
 NumberSums score_numbers(DefaultExec const& exec, Matrix<T> const& logits, RowTargets const& targets,
-                         std::int64_t j, Means const& means, NumberLoss loss) {
+                         std::int64_t j, Kokkos::Array<double, max_row_groups> const& means,
+                         NumberLoss loss) {
   auto const groups = targets.groups;
   auto const numbers = targets.numbers;
-  NumberSums sums;
-  Kokkos::parallel_reduce(
-      "orthant::pmm::score_numbers", RowPolicy(exec, 0, num_rows_of(targets)),
+  return sum_over_rows<NumberSums>(
+      exec, "orthant::pmm::score_numbers", num_rows_of(targets),
       KOKKOS_LAMBDA(std::int64_t i, NumberSums & sum) {
         auto const group = groups(at(i));
         auto const target = numbers(at(i), at(j));
-        if (group < 0 || !is_number(target)) return;
+        if (group < 0 || !has_target(target)) return;
         auto* const parts = sum.of[group];
         auto const residual = static_cast<double>(logits(at(i), at(j))) - target;
-        auto const deviation = target - means.of[group];
+        auto const deviation = target - means[static_cast<std::size_t>(group)];
         double derivative;
-        parts[NumberSums::deviations] += deviation * deviation;
+        parts[NumberSums::count] += 1;
+        parts[NumberSums::deviations] += deviation;
+        parts[NumberSums::squared_deviations] += deviation * deviation;
         parts[NumberSums::squares] += residual * residual;
         parts[NumberSums::absolutes] += math::fabs(residual);
         parts[NumberSums::losses] += number_loss_of(loss, residual, derivative);
-      },
-      Kokkos::Sum<NumberSums>(sums));
-  return sums;
+      });
 }
 
-/// Computes the score of a group from sums over all ranks: `counts` of sum_numbers(), two per column, and `parts` of NumberSums.
-inline GroupScore score_of_numbers(std::span<double const> counts, std::span<double const> parts) {
+/// Computes the score of a group from its sums over all ranks: the parts of NumberSums, column by column.
+inline GroupScore score_of_numbers(std::span<double const> sums) {
+  constexpr auto epsilon = std::numeric_limits<double>::epsilon();
   GroupScore score;
   score.is_of_numbers = true;
   double num_targets = 0, num_columns = 0;
-  for (std::size_t j = 0; 2 * j < counts.size(); ++j) {
-    if (counts[2 * j] == 0) continue;
-    auto const of = parts.subspan(j * NumberSums::num_parts, NumberSums::num_parts);
-    auto const is_constant = of[NumberSums::deviations] == 0;
-    score.r2 += is_constant ? (of[NumberSums::squares] == 0 ? 1.0 : 0.0)
-                            : 1 - of[NumberSums::squares] / of[NumberSums::deviations];
-    score.mae += of[NumberSums::absolutes];
-    score.loss += of[NumberSums::losses];
-    num_targets += counts[2 * j];
+  for (; !sums.empty(); sums = sums.subspan(NumberSums::num_parts)) {
+    auto const count = sums[NumberSums::count];
+    if (count == 0) continue;
+    // sum (y - m)^2 - (sum (y - m))^2 / n does not depend on the rounding of the mean m. If all y are equal, what remains is rounding.
+    auto const deviation = sums[NumberSums::deviations];
+    auto const variation = sums[NumberSums::squared_deviations] - deviation * deviation / count;
+    auto const is_constant = variation <= 2 * count * epsilon * sums[NumberSums::squared_deviations];
+    auto const squares = sums[NumberSums::squares];
+    score.r2 += is_constant ? (squares == 0 ? 1.0 : 0.0) : 1 - squares / variation;
+    score.mae += sums[NumberSums::absolutes];
+    score.loss += sums[NumberSums::losses];
+    num_targets += count;
     num_columns += 1;
   }
   if (num_columns == 0) return score;
@@ -164,41 +143,33 @@ inline GroupScore score_of_numbers(std::span<double const> counts, std::span<dou
 }
 
 /// Scores of every group. The logits of this rank begin at column `first` of `width`. reduce(sums) adds sums over all ranks.
+/// Two rounds over the columns: with means of 0, which gives the means, and with these.
 template<class T, class Reduce>
 std::vector<GroupScore> scores_of_numbers(DefaultExec const& exec, Matrix<T> const& logits,
                                           RowTargets const& targets, NumberLoss loss, int num_groups,
                                           std::int64_t width, std::int64_t first, Reduce const& reduce) {
-  constexpr std::int64_t num_counts = 2, num_parts = NumberSums::num_parts;
   auto const num_columns = static_cast<std::int64_t>(logits.extent(1));
-  auto const place = [&](int group, std::int64_t j, std::int64_t each) {
-    return static_cast<std::size_t>((group * width + first + j) * each);
+  auto const place = [&](int group, std::int64_t j) {
+    return static_cast<std::size_t>((group * width + j) * NumberSums::num_parts);
   };
-  std::vector<double> counts(static_cast<std::size_t>(num_groups * width * num_counts));
-  for (std::int64_t j = 0; j < num_columns; ++j) {
-    auto const found = sum_numbers(exec, targets, j);
-    for (int g = 0; g < num_groups; ++g)
-      std::copy_n(found.of[g], num_counts, &counts[place(g, j, num_counts)]);
-  }
-  reduce(std::span(counts));
-  std::vector<double> parts(static_cast<std::size_t>(num_groups * width * num_parts));
-  for (std::int64_t j = 0; j < num_columns; ++j) {
-    Means means;
-    for (int g = 0; g < num_groups; ++g) {
-      auto const* const of = &counts[place(g, j, num_counts)];
-      means.of[g] = of[0] > 0 ? of[1] / of[0] : 0.0;
+  std::vector<double> sums(place(num_groups, 0));
+  for (int round = 0; round < 2; ++round) {
+    std::vector<double> next(sums.size());
+    for (auto j = first; j < first + num_columns; ++j) {
+      Kokkos::Array<double, max_row_groups> means{};
+      for (int g = 0; g < num_groups; ++g)
+        if (auto const* const of = &sums[place(g, j)]; of[NumberSums::count] > 0)
+          means[static_cast<std::size_t>(g)] = of[NumberSums::deviations] / of[NumberSums::count];
+      auto const found = score_numbers(exec, logits, targets, j - first, means, loss);
+      for (int g = 0; g < num_groups; ++g)
+        std::ranges::copy(found.of[g], &next[place(g, j)]);
     }
-    auto const found = score_numbers(exec, logits, targets, j, means, loss);
-    for (int g = 0; g < num_groups; ++g)
-      std::copy_n(found.of[g], num_parts, &parts[place(g, j, num_parts)]);
+    reduce(std::span(next));
+    sums = std::move(next);
   }
-  reduce(std::span(parts));
   std::vector<GroupScore> scores;
-  auto const of_group = [&](std::vector<double> const& sums, int group, std::int64_t each) {
-    return std::span<double const>(sums).subspan(static_cast<std::size_t>(group * width * each),
-                                                 static_cast<std::size_t>(width * each));
-  };
   for (int g = 0; g < num_groups; ++g)
-    scores.push_back(score_of_numbers(of_group(counts, g, num_counts), of_group(parts, g, num_parts)));
+    scores.push_back(score_of_numbers(std::span(sums).subspan(place(g, 0), place(1, 0))));
   return scores;
 }
 

@@ -106,7 +106,7 @@ typename RowLoss<T>::LocalCounts RowLoss<T>::count(HostTargets const& rows) cons
       ++result.num_bad;
     else if (group >= 0 && label >= 0) {
       auto const of_row = rows.numbers.subspan(i * width, width);
-      auto const count = has_numbers() ? std::ranges::count_if(of_row, detail::is_number) : 1;
+      auto const count = has_numbers() ? std::ranges::count_if(of_row, detail::has_target) : 1;
       result.counted[static_cast<std::size_t>(group)] +=
           static_cast<double>(count) * (rows.weights.empty() ? 1 : rows.weights[i]);
     }

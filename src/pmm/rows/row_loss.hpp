@@ -109,9 +109,9 @@ class LossPasses {
   [[nodiscard]] LocalPass number_loss() const {
     return {"number_loss_and_gradient", logits_ + groups_ + numbers_, logits_};
   }
-  /// Sums of the targets, and then of their deviations and residuals, a column at a time.
+  /// Two rounds, a column at a time: each reads the group of a row once per column.
   [[nodiscard]] LocalPass score_numbers() const {
-    return {"score_numbers", logits_ + 2 * (groups_ + numbers_), 0};
+    return {"score_numbers", 2 * (logits_ + numbers_ + num_logits_ * std::int64_t{sizeof(std::int8_t)}), 0};
   }
   [[nodiscard]] LocalPass count_entries() const {
     return {"count_entries", logits_ + groups_ + indicator_, 0};

@@ -37,7 +37,7 @@ struct GroupSums {
 
 /// Sums over the targets of one column of a regression, per group of rows (number_loss_kernels.hpp).
 struct NumberSums {
-  enum Part { deviations, squares, absolutes, losses, num_parts };
+  enum Part { count, deviations, squared_deviations, squares, absolutes, losses, num_parts };
   double of[max_row_groups][num_parts];
 
   KOKKOS_FUNCTION NumberSums() {
@@ -77,10 +77,10 @@ inline std::int64_t num_rows_of(RowTargets const& targets) {
   return static_cast<std::int64_t>(targets.groups.extent(0));
 }
 
-template<class Body>
-GroupSums sum_over_rows(DefaultExec const& exec, char const* label, std::int64_t num_rows, Body const& body) {
-  GroupSums sums;
-  Kokkos::parallel_reduce(label, RowPolicy(exec, 0, num_rows), body, Kokkos::Sum<GroupSums>(sums));
+template<class Sums = GroupSums, class Body>
+Sums sum_over_rows(DefaultExec const& exec, char const* label, std::int64_t num_rows, Body const& body) {
+  Sums sums;
+  Kokkos::parallel_reduce(label, RowPolicy(exec, 0, num_rows), body, Kokkos::Sum<Sums>(sums));
   return sums;
 }
 

@@ -4,6 +4,7 @@
 
 #include "pmm/rows/class_counts.hpp"
 #include "pmm/rows/row_loss.hpp"
+#include "pmm/rows/row_loss_kernels.hpp"
 
 #include <algorithm>
 
@@ -54,9 +55,10 @@ void plan_loss(StepPlan& step, Placement const& logits, LossKind kind, bool coun
 
 void plan_scores(StepPlan& step, Placement const& logits, LossKind kind, int num_groups) {
   auto const passes = passes_of(step, logits);
-  if (kind == LossKind::real) { // evaluate_numbers() reduces two sums, and then four
-    plan_sums(step, logits.layout, kind, num_groups * 2 * logits.extents.columns);
-    plan_sums(step, logits.layout, kind, num_groups * 4 * logits.extents.columns);
+  if (kind == LossKind::real) {
+    for (int round = 0; round < 2; ++round)
+      plan_sums(step, logits.layout, kind,
+                num_groups * detail::NumberSums::num_parts * logits.extents.columns);
     step.add_pass(passes.score_numbers());
     return;
   }
