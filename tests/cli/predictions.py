@@ -8,6 +8,7 @@ grids of 1, 2 and 4 ranks and in both schedules; classes to the byte, numbers to
 
 import ast
 import itertools
+import json
 import math
 import os
 import struct
@@ -58,6 +59,23 @@ def read_csv(path):
     return names.split(","), [[float(word) for word in line.split(",")] for line in lines]
 
 
+def write_folder(folder, edges, **arrays):
+    """A graph as a folder of .npy files. `arrays`: shape, letter and values by name."""
+    os.makedirs(folder, exist_ok=True)
+    write_npy(os.path.join(folder, "edge_index.npy"), (2, len(edges)), "q", [edge[end] for end in (0, 1) for edge in edges])
+    for name, array in arrays.items():
+        write_npy(os.path.join(folder, f"{name}.npy"), *array)
+    return folder
+
+
+def events(path, *kinds):
+    """The lines of these kinds of a file of metrics, which is removed."""
+    with open(path, encoding="utf-8") as file:
+        lines = [json.loads(line) for line in file]
+    os.remove(path)
+    return [line for line in lines if line["event"] in kinds]
+
+
 def content_of(path):
     with open(path, "rb") as file:
         return file.read()
@@ -65,8 +83,8 @@ def content_of(path):
 
 def near(found, expected, what):
     check(len(found) == len(expected), f"{what}: {len(found)} numbers, not {len(expected)}")
-    worst = max((abs(a - b) for a, b in zip(found, expected)), default=0)
-    check(worst <= 1e-10, f"{what}: differs by {worst}")
+    differences = [abs(a - b) for a, b in zip(found, expected)]
+    check(all(difference <= 1e-10 for difference in differences), f"{what}: differs by {differences}")
 
 
 def flat(rows):

@@ -16,10 +16,6 @@ namespace {
 
 constexpr std::int64_t numbers_at_once = std::int64_t{1} << 18;
 
-std::int64_t columns_of(NpyArray const& array) {
-  return array.shape().size() == 2 ? array.shape()[1] : 1;
-}
-
 /// Reads the rows of an array in batches. fill(array, batch) reads batch.rows.
 template<class Fill>
 class FilledRows final : public LabelStream {
@@ -75,7 +71,7 @@ class Renumbered final : public LabelStream {
 } // namespace
 
 bool has_fractions(NpyArray array, Range rows) {
-  auto const num_columns = columns_of(array);
+  auto const num_columns = array.num_columns();
   auto const end = rows.end * num_columns;
   std::vector<double> numbers;
   for (auto first = rows.begin * num_columns; first < end; first += numbers_at_once) {
@@ -89,7 +85,7 @@ bool has_fractions(NpyArray array, Range rows) {
 
 std::unique_ptr<LabelStream> read_npy_targets(OpenArray const& labels, Range rows, std::int64_t batch_rows) {
   return filled_rows(labels(), rows, batch_rows, [](NpyArray& array, LabelBatch& batch) {
-    auto const num_columns = columns_of(array);
+    auto const num_columns = array.num_columns();
     auto const first = batch.rows.begin * num_columns;
     batch.targets.resize(static_cast<std::size_t>(batch.rows.size() * num_columns));
     array.read(first, std::span(batch.targets));
@@ -103,10 +99,13 @@ std::unique_ptr<LabelStream> read_npy_targets(OpenArray const& labels, Range row
 
 std::set<std::string> read_npy_names(NpyArray array, Range rows) {
   std::set<std::string> names;
-  std::vector<std::string> texts(1);
-  for (auto row = rows.begin; row < rows.end; ++row) {
+  constexpr std::int64_t texts_at_once = 1024;
+  std::vector<std::string> texts;
+  for (auto row = rows.begin; row < rows.end; row += texts_at_once) {
+    texts.resize(static_cast<std::size_t>(std::min(texts_at_once, rows.end - row)));
     array.read(row, std::span(texts));
-    if (!texts[0].empty()) names.insert(texts[0]);
+    for (auto const& text : texts)
+      if (!text.empty()) names.insert(text);
     if (std::ssize(names) > most_class_names)
       throw_user("{} has more than {} different texts, too many for names of classes", array.name(),
                  most_class_names);

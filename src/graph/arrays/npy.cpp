@@ -195,28 +195,6 @@ std::optional<std::int64_t> bytes_of_text(std::string_view type) {
   return is_unicode ? 4 * length : length;
 }
 
-/// Appends a character in UTF-8. Returns false if there is no such character.
-bool append_utf8(std::string& text, std::uint32_t c) {
-  auto const tail = [&](int shift) { text.push_back(static_cast<char>(0x80 | (c >> shift & 0x3f))); };
-  if (c >= 0x110000 || (c >= 0xd800 && c < 0xe000)) return false;
-  if (c < 0x80) {
-    text.push_back(static_cast<char>(c));
-  } else if (c < 0x800) {
-    text.push_back(static_cast<char>(0xc0 | c >> 6));
-    tail(0);
-  } else if (c < 0x10000) {
-    text.push_back(static_cast<char>(0xe0 | c >> 12));
-    tail(6);
-    tail(0);
-  } else {
-    text.push_back(static_cast<char>(0xf0 | c >> 18));
-    tail(12);
-    tail(6);
-    tail(0);
-  }
-  return true;
-}
-
 /// IEEE half to float.
 float widen_half(std::uint16_t half) {
   auto const sign = static_cast<std::uint32_t>(half & 0x8000u) << 16;
@@ -328,24 +306,6 @@ void NpyArray::take_header(NpyHeader header, bool may_be_text) {
 
 std::int64_t NpyArray::byte_of(std::int64_t index) const {
   return data_begin_ + index * element_bytes_;
-}
-
-void NpyArray::read(std::int64_t first, std::span<std::string> out) {
-  ORTHANT_REQUIRE(is_text());
-  buffer_.resize(static_cast<std::size_t>(element_bytes_));
-  auto const width = is_text() && type_[1] == 'U' ? sizeof(std::uint32_t) : 1;
-  for (auto& text : out) {
-    bytes_->read(byte_of(first), std::span(buffer_));
-    text.clear();
-    for (std::size_t at = 0; at < buffer_.size(); at += width) {
-      std::uint32_t c = 0;
-      std::memcpy(&c, buffer_.data() + at, width);
-      if (c == 0) break;
-      if (!append_utf8(text, c))
-        throw_user("{}: element {} (byte {}) is no text", name(), first, byte_of(first));
-    }
-    ++first;
-  }
 }
 
 template<class T>

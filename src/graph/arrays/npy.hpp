@@ -45,6 +45,8 @@ class NpyArray {
 
   [[nodiscard]] std::vector<std::int64_t> const& shape() const { return shape_; }
   [[nodiscard]] std::int64_t num_elements() const { return num_elements_; }
+  /// 1 if the array has one dimension.
+  [[nodiscard]] std::int64_t num_columns() const { return shape_.size() == 2 ? shape_[1] : 1; }
   /// True if the array has one dimension.
   [[nodiscard]] bool is_list() const { return shape_.size() == 1; }
   /// "<i8", "|u1", ..

@@ -357,30 +357,6 @@ std::vector<std::int64_t> read_npy_vertices(NpyArray array, Share share, std::in
   return vertices;
 }
 
-std::vector<std::int64_t> read_npy_mask(NpyArray array, Share share, std::int64_t column) {
-  if (array.type() != "|b1" && !array.is_integer())
-    throw_user("{}: type '{}'; a mask is of bool: a.astype(bool)", array.name(), array.type());
-  auto const num_columns = array.is_list() ? 1 : array.shape()[1];
-  auto const mine = runtime::balanced_range(array.shape()[0], share.count, share.index);
-  RowCursor cursor(mine, std::max<std::int64_t>(1, (std::int64_t{1} << 20) / num_columns));
-  std::vector<double> members;
-  std::vector<std::int64_t> vertices;
-  for (auto rows = cursor.advance(); rows.size() > 0; rows = cursor.advance()) {
-    members.resize(static_cast<std::size_t>(rows.size() * num_columns));
-    array.read(rows.begin * num_columns, std::span(members));
-    for (auto vertex = rows.begin; vertex < rows.end; ++vertex) {
-      auto const element = vertex * num_columns + (num_columns > 1 ? column : 0);
-      auto const member = members[static_cast<std::size_t>(element - rows.begin * num_columns)];
-      if (member != 0 && member != 1)
-        throw_user("{}: {} at element {} (byte {}) is neither 0 nor 1; a list of vertices is called {}",
-                   array.name(), member, element, array.byte_of(element),
-                   "train_idx.npy, valid_idx.npy, test_idx.npy");
-      if (member == 1) vertices.push_back(vertex);
-    }
-  }
-  return vertices;
-}
-
 SplitShare read_npy_split(NpyArray array, Range rows) {
   std::vector<std::int64_t> types(static_cast<std::size_t>(rows.size()));
   array.read(rows.begin, std::span(types));

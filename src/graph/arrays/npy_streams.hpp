@@ -59,8 +59,20 @@ void check_sparse_arrays(SparseArrays const& arrays, std::int64_t num_rows);
 [[nodiscard]] std::vector<std::int64_t> read_npy_vertices(NpyArray array, Share share,
                                                           std::int64_t num_vertices);
 
-/// The vertices of this share that a mask selects: [N], or this column of [N, splits], of bool, or of integers 0 and 1.
-[[nodiscard]] std::vector<std::int64_t> read_npy_mask(NpyArray array, Share share, std::int64_t column);
+/// A mask of bool, or of integers 0 and 1: [N], or [N, splits] with a column per split.
+class NpyMask {
+ public:
+  /// The vertices of this share that the mask selects in this split. `array` and `share` must be those of the call before. If the
+  /// splits are read in turn, it reads the array once per 64 columns, and holds these until the last of them has been read.
+  [[nodiscard]] std::vector<std::int64_t> vertices(NpyArray array, Share share, std::int64_t split);
+
+ private:
+  static constexpr std::int64_t most_columns_at_once = 64;
+  void read(NpyArray array, Range rows);
+
+  Range columns_{0, 0};             // those in bits_
+  std::vector<std::uint64_t> bits_; // per row of the share, one bit per column
+};
 
 /// The split of the vertices `rows`, from an array with one number per vertex: 1 train, 2 valid, 3 test, 0 none.
 [[nodiscard]] SplitShare read_npy_split(NpyArray array, Range rows);

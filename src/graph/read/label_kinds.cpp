@@ -112,22 +112,20 @@ std::vector<std::string> read_class_list(std::filesystem::path const& path) {
     else if (c != '\r' || is_quoted)
       lines.back().back() += c;
   }
-  if (lines.back() == std::vector<std::string>(1)) lines.pop_back();
+  if (is_quoted) throw_user("{}: a quote is open at the end of the file", path.string());
+  while (!lines.empty() && lines.back() == std::vector<std::string>(1))
+    lines.pop_back();
   std::vector<std::string> names;
   for (std::size_t line = 1; line < lines.size(); ++line) {
     auto const& fields = lines[line];
     if (fields.size() != 2 || fields[0] != fmt::format("{}", names.size()) || fields[1].empty())
-      throw_user("{}: line {} is not \"{},NAME\": a line of names comes first, then one per class from 0",
+      throw_user("{}: line {} is not \"{},NAME\": the first line must be id,class, then one per class from 0",
                  path.string(), line + 1, names.size());
     names.push_back(fields[1]);
   }
   if (names.empty() || std::ssize(names) > most_class_names)
     throw_user("{} names {} classes; 1 to {} can be named", path.string(), names.size(), most_class_names);
   return names;
-}
-
-std::int64_t num_columns_of(NpyArray const& array) {
-  return array.shape().size() == 2 ? array.shape()[1] : 1;
 }
 
 } // namespace
@@ -139,6 +137,7 @@ std::string Opener::find_labels(Communicator const& comm) {
     auto const head = together(comm, array);
     auto const rows = npy_share(head, parts.num_vertices, share);
     auto const file = std::filesystem::path(head.name()).filename().string();
+    auto const* const unused_list = files.class_list ? "; classes.csv is not used" : "";
     if (head.is_text()) {
       auto const names = std::make_shared<std::vector<std::string> const>(
           united(comm, together(comm, [&] { return read_npy_names(array(), rows); })));
@@ -148,14 +147,15 @@ std::string Opener::find_labels(Communicator const& comm) {
           LabelKind::single, std::ssize(*names),
           [=](std::int64_t batch_rows) { return read_npy_named_classes(array, rows, names, batch_rows); },
           *names};
-      return fmt::format("{} has texts, which are the names of {} classes", file, names->size());
+      return fmt::format("{} has texts, which are the names of {} classes{}", file, names->size(),
+                         unused_list);
     }
     auto const is_real =
         head.is_real() && declared == 0 && together(comm, [&] { return has_fractions(array(), rows); });
     if (runtime::all_reduced(comm, std::int64_t{is_real ? 1 : 0}, runtime::Reduction::max) > 0) {
-      parts.labels = {LabelKind::real, num_columns_of(head),
+      parts.labels = {LabelKind::real, head.num_columns(),
                       [=](std::int64_t batch_rows) { return read_npy_targets(array, rows, batch_rows); }};
-      return fmt::format("{} has numbers that are not integers: targets of regression", file);
+      return fmt::format("{} has numbers that are not integers: targets of regression{}", file, unused_list);
     }
   }
   return find_classes(comm, declared);
@@ -179,15 +179,18 @@ std::string Opener::find_classes(Communicator const& comm, std::int64_t declared
     return {};
   }
   constexpr std::int64_t least_name = 10; // below it, gaps in the numbers are classes without vertices
-  if (2 * std::ssize(found.numbers) < num_classes && found.largest >= least_name && !found.numbers.empty()) {
+  auto const may_be_names = attributes.labels && !files.label_text && !files.csv;
+  if (may_be_names && 2 * std::ssize(found.numbers) < num_classes && found.largest >= least_name &&
+      !found.numbers.empty()) {
     auto const numbers = std::make_shared<std::vector<std::int64_t> const>(found.numbers);
     auto const open = parts.labels.open;
     parts.labels = {LabelKind::single, std::ssize(*numbers),
                     [=](std::int64_t batch_rows) { return renumbered(open(batch_rows), numbers); }};
     for (auto const number : *numbers)
       parts.labels.names.push_back(fmt::format("{}", number));
-    return fmt::format("labels are numbers with gaps, up to {}: they are the names of {} classes",
-                       found.largest, numbers->size());
+    return fmt::format("labels are numbers with gaps, up to {}: they are the names of {} classes; "
+                       "\"num_classes\": {} in meta.json keeps them as numbers",
+                       found.largest, numbers->size(), num_classes);
   }
   // More classes than vertices are most likely a mistake in the file.
   if (num_classes > parts.num_vertices)

@@ -263,7 +263,7 @@ void Opener::build_labels(std::int64_t num_classes) {
     auto const array = attributes.labels;
     auto const head = array();
     auto const rows = npy_share(head, num_vertices, share);
-    auto const num_columns = head.shape().size() == 2 ? head.shape()[1] : 1;
+    auto const num_columns = head.num_columns();
     parts.labels = {
         num_columns == 1 ? LabelKind::single : LabelKind::multi, num_columns == 1 ? num_classes : num_columns,
         [=](std::int64_t batch_rows) { return read_npy_labels(array, rows, num_classes, batch_rows); }};
@@ -289,7 +289,8 @@ void Opener::build_split() {
   if (!files.split_text && !files.split_npy && !files.split_masks) return;
   parts.split.name = files.split_name;
   parts.split.count = files.split_masks && !files.split_text ? num_splits : 1;
-  parts.split.read = [share = share, num_vertices, files = files](std::int64_t number) {
+  parts.split.read = [share = share, num_vertices, files = files,
+                      masks = std::array<NpyMask, 3>()](std::int64_t number) mutable {
     SplitShare result;
     std::array const lists{&result.train, &result.valid, &result.test};
     auto const& paths = files.split_text    ? *files.split_text
@@ -303,7 +304,7 @@ void Opener::build_split() {
         if (static_cast<std::int64_t>(part) % share.count == share.index) // each list is read by one rank
           *lists[part] = read_text_vertices(path, num_vertices);
       } else if (files.split_masks)
-        *lists[part] = read_npy_mask(NpyArray(path), share, number);
+        *lists[part] = masks[part].vertices(NpyArray(path), share, number);
       else
         *lists[part] = read_npy_vertices(NpyArray(path), share, num_vertices);
     }

@@ -281,7 +281,7 @@ SplitPart TypedOpener::split_part() const {
   if (!type.split.kind) return part;
   part.name = type.split.name;
   part.count = type.split.count;
-  part.read = [type, share = share, shift](std::int64_t number) {
+  part.read = [type, share = share, shift, masks = std::array<NpyMask, 3>()](std::int64_t number) mutable {
     SplitShare result;
     std::array const lists{&result.train, &result.valid, &result.test};
     for (std::size_t i = 0; i < lists.size(); ++i) {
@@ -289,7 +289,7 @@ SplitPart TypedOpener::split_part() const {
       if (path.empty()) continue;
       result.names[i] = path.string();
       if (type.split.kind == SplitFiles::Kind::masks)
-        *lists[i] = read_npy_mask(NpyArray(path), share, number);
+        *lists[i] = masks[i].vertices(NpyArray(path), share, number);
       else if (type.split.kind == SplitFiles::Kind::arrays)
         *lists[i] = read_npy_vertices(NpyArray(path), share, type.count.count);
       else if (static_cast<std::int64_t>(i) % share.count == share.index)

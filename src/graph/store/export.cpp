@@ -180,31 +180,30 @@ struct Held {
 };
 
 /// One number of a vertex that is sent to the vertex's owner: entry `place` of its row.
+template<class Value>
 struct Sent {
   std::int64_t vertex;
   std::int32_t place;
-  double value;
+  Value value;
 };
 
 /// Sends numbers to the owners of vertices. produce(row, emit) is called for this rank's positions of order p2 in turn and calls
 /// emit(place, value). take(vertex, place, value) is called on the owner.
-template<class Produce, class Take>
+template<class Value = float, class Produce, class Take>
 void send_by_row(Communicator const& comm, Held const& held, Range positions, Produce&& produce,
                  Take&& take) {
   auto next = positions.begin;
-  exchange<Sent>(
+  exchange<Sent<Value>>(
       comm,
-      [&](Outbox<Sent>& outbox) {
+      [&](Outbox<Sent<Value>>& outbox) {
         for (; next < positions.end && !outbox.is_full(); ++next) {
           auto const vertex = held.ids[index(next - positions.begin)];
           auto const owner = block_owner(held.num_vertices, comm.size(), vertex);
-          produce(next, [&](std::int32_t place, double value) {
-            outbox.push(owner, {vertex, place, value});
-          });
+          produce(next, [&](std::int32_t place, Value value) { outbox.push(owner, {vertex, place, value}); });
         }
         return next < positions.end;
       },
-      [&](std::span<Sent const> arrived) {
+      [&](std::span<Sent<Value> const> arrived) {
         for (auto const& [vertex, place, value] : arrived)
           take(index(vertex - held.vertices.begin), place, value);
       });
@@ -225,8 +224,8 @@ void fetch_dense(Communicator const& comm, GraphStore const& store, Range positi
             emit(static_cast<std::int32_t>(column),
                  strip[index((position - positions.begin) * columns.size() + column - columns.begin)]);
         },
-        [&](std::size_t row, std::int32_t column, double value) {
-          held.dense[row * index(width) + index(column)] = static_cast<float>(value);
+        [&](std::size_t row, std::int32_t column, float value) {
+          held.dense[row * index(width) + index(column)] = value;
         });
   }
 }
@@ -243,9 +242,7 @@ void fetch_sparse(Communicator const& comm, GraphStore const& store, Range posit
         for (auto k = block.row_offsets[r]; k < block.row_offsets[r + 1]; ++k)
           emit(block.columns[index(k)], block.values.empty() ? 1.0F : block.values[index(k)]);
       },
-      [&](std::size_t row, std::int32_t column, double value) {
-        rows[row].emplace_back(column, static_cast<float>(value));
-      });
+      [&](std::size_t row, std::int32_t column, float value) { rows[row].emplace_back(column, value); });
   held.offsets.push_back(0);
   for (auto& row : rows) {
     std::sort(row.begin(), row.end());
@@ -265,7 +262,7 @@ void fetch_labels(Communicator const& comm, GraphStore const& store, Range posit
     send_by_row(
         comm, held, positions,
         [&](std::int64_t position, auto&& emit) { emit(labels[index(position - positions.begin)], 0.0F); },
-        [&](std::size_t row, std::int32_t label, double) { held.classes[row] = label; });
+        [&](std::size_t row, std::int32_t label, float) { held.classes[row] = label; });
   } else if (facts.label_kind == LabelKind::multi) {
     auto const width = facts.num_classes;
     held.indicator.assign(index(held.vertices.size() * width), -1);
@@ -279,14 +276,14 @@ void fetch_labels(Communicator const& comm, GraphStore const& store, Range posit
             emit(static_cast<std::int32_t>(c),
                  static_cast<float>(labels[index((position - positions.begin) * width + c)]));
         },
-        [&](std::size_t row, std::int32_t c, double value) {
+        [&](std::size_t row, std::int32_t c, float value) {
           held.indicator[row * index(width) + index(c)] = static_cast<std::int8_t>(value);
         });
   } else if (facts.label_kind == LabelKind::real) {
     auto const width = facts.num_classes;
     held.targets.resize(index(held.vertices.size() * width));
     auto const targets = together(comm, [&] { return store.read_targets(Order::p2, positions, {0, width}); });
-    send_by_row(
+    send_by_row<double>(
         comm, held, positions,
         [&](std::int64_t position, auto&& emit) {
           for (std::int64_t c = 0; c < width; ++c)
@@ -309,7 +306,7 @@ void fetch_split(Communicator const& comm, GraphStore const& store, Range positi
         [&](std::int64_t position, auto&& emit) {
           if (mask[index(position - positions.begin)] != 0) emit(0, 0.0F);
         },
-        [&](std::size_t row, std::int32_t, double) {
+        [&](std::size_t row, std::int32_t, float) {
           list.push_back(held.vertices.begin + static_cast<std::int64_t>(row));
         });
     std::sort(list.begin(), list.end());

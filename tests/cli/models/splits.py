@@ -16,7 +16,7 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from plain_gcn import table  # noqa: E402
-from predictions import PLACES, check, near, read_npy, write_npy  # noqa: E402
+from predictions import PLACES, check, events, flat, near, read_npy, write_folder, write_npy  # noqa: E402
 from program import attempt_all, expect_mistake, expect_success, require, run  # noqa: E402
 
 KARATE = sys.argv[2]
@@ -36,38 +36,33 @@ def column(part, split):
     return [int(part_of(v, split) == part) for v in range(COUNT)]
 
 
-def write_folder(folder, masks):
+def write_masks(folder, masks):
     """`masks`: for each part its columns; a number in place of a list of columns is a mask [vertices] of that split."""
-    os.makedirs(folder, exist_ok=True)
-    write_npy(os.path.join(folder, "edge_index.npy"), (2, len(EDGES)), "q", [edge[end] for end in (0, 1) for edge in EDGES])
-    write_npy(os.path.join(folder, "x.npy"), (COUNT, 5), "f", [((7 * v + 3 * j) % 11) / 8 for v in range(COUNT) for j in range(5)])
-    write_npy(os.path.join(folder, "y.npy"), (COUNT,), "q", LABELS)
-    for part, name in enumerate(PARTS):
-        path, given = os.path.join(folder, f"{name}_mask.npy"), masks[part]
+    def array(part, given):
         if isinstance(given, int):
-            write_npy(path, (COUNT,), "b", column(part, given))
-        else:
-            rows = zip(*(column(part, split) for split in given))
-            write_npy(path, (COUNT, len(given)), "b", [value for row in rows for value in row])
-    return folder
+            return (COUNT,), "b", column(part, given)
+        return (COUNT, len(given)), "b", flat(zip(*(column(part, split) for split in given)))
+    return write_folder(folder, EDGES, x=((COUNT, 5), "f", [((7 * v + 3 * j) % 11) / 8 for v in range(COUNT) for j in range(5)]),
+                        y=((COUNT,), "q", LABELS), **{f"{name}_mask": array(part, masks[part]) for part, name in enumerate(PARTS)})
 
 
 def stores(ranks, scratch):
     """A store of all splits, and one per split."""
-    folder = write_folder(os.path.join(scratch, "all"), [range(SPLITS)] * 3)
+    folder = write_masks(os.path.join(scratch, "all"), [range(SPLITS)] * 3)
     paths = [os.path.join(scratch, f"{name}.h5") for name in ("all", *range(SPLITS))]
     done = expect_success(ranks, ["partition", "--input", folder, "-o", paths[0]])
     require(re.search(rf"^splits +{SPLITS};", done.stdout, re.M) is not None, "does not count the splits", done)
     for split in range(SPLITS):
-        expect_success(1, ["partition", "--input", write_folder(os.path.join(scratch, str(split)), [split] * 3), "-o", paths[1 + split]])
+        expect_success(1, ["partition", "--input", write_masks(os.path.join(scratch, str(split)), [split] * 3), "-o", paths[1 + split]])
     return paths[0], paths[1:]
 
 
-def events(path, kind):
-    with open(path, encoding="utf-8") as file:
-        lines = [json.loads(line) for line in file]
-    os.remove(path)
-    return [line for line in lines if line["event"] == kind]
+def exports(ranks, store, split, back):
+    expect_success(ranks, ["export", store, "--split", str(split), "-o", back, "--format", "npy"])
+    for part, name in enumerate(("train", "valid", "test")):
+        check(sorted(read_npy(os.path.join(back, f"{name}_idx.npy"))[1]) == [v for v in range(COUNT) if part_of(v, split) == part],
+              f"exports another {name} of split {split}")
+    shutil.rmtree(back)
 
 
 def one_of_several(ranks):
@@ -96,12 +91,7 @@ def one_of_several(ranks):
             for part, name in enumerate(PARTS):
                 rows = [v for v in range(COUNT) if part_of(v, split) == part]
                 near([scores[f"{name}_acc"]], [sum(classes[v] == LABELS[v] for v in rows) / len(rows)], f"{name} of split {split}")
-            back = os.path.join(scratch, "back")
-            expect_success(ranks, ["export", store, *given, "-o", back, "--format", "npy"])
-            for part, name in enumerate(("train", "valid", "test")):
-                check(sorted(read_npy(os.path.join(back, f"{name}_idx.npy"))[1]) == [v for v in range(COUNT) if part_of(v, split) == part],
-                      f"exports another {name} of split {split}")
-            shutil.rmtree(back)
+            exports(ranks, store, split, os.path.join(scratch, "back"))
 
 
 def all_in_turn(ranks):
@@ -140,7 +130,7 @@ def a_test_part_of_all(ranks):
     """A mask of [vertices] is a part of every split, as the test part of WikiCS is."""
     with tempfile.TemporaryDirectory() as scratch:
         folder, store = os.path.join(scratch, "g"), os.path.join(scratch, "g.h5")
-        write_folder(folder, [range(2), range(2), 0])
+        write_masks(folder, [range(2), range(2), 0])
         rows = [v for v in range(COUNT) if part_of(v, 0) == 3]
         write_npy(os.path.join(folder, "test_mask.npy"), (COUNT,), "b", [int(v in rows) for v in range(COUNT)])
         for part in (0, 1):  # vertices outside the common test part
@@ -151,16 +141,27 @@ def a_test_part_of_all(ranks):
         check(told.count(f"test {len(rows)}") == 2, told)
 
 
+def many(ranks):
+    """More splits than are read at once."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder, store, count = os.path.join(scratch, "g"), os.path.join(scratch, "g.h5"), 150
+        expect_success(ranks, ["partition", "--input", write_masks(folder, [range(count)] * 3), "-o", store])
+        told = expect_success(1, ["info", store]).stdout
+        check(re.search(r"^     20  train .*\n  and 129 more$", told, re.M) is not None and told.count("  train ") == 20, told)
+        for split in (1, 63, 64, 127, 128, 149):
+            exports(ranks, store, split, os.path.join(scratch, "back"))
+
+
 def mistakes(ranks):
     with tempfile.TemporaryDirectory() as scratch:
         store, alone = stores(1, scratch)
         output = os.path.join(scratch, "new.h5")
         def refused(masks, pattern):
-            folder = write_folder(os.path.join(scratch, "wrong"), masks)
+            folder = write_masks(os.path.join(scratch, "wrong"), masks)
             expect_mistake(ranks, ["partition", "--input", folder, "-o", output], pattern)
         refused([range(3), range(2), range(3)], r"val_mask\.npy has 2 columns and .*train_mask\.npy has 3: masks of several splits")
         refused([range(3), range(3), range(1)], r"test_mask\.npy has 1 column and .*val_mask\.npy has 3: masks of several splits")
-        folder = write_folder(os.path.join(scratch, "overlap"), [range(3)] * 3)
+        folder = write_masks(os.path.join(scratch, "overlap"), [range(3)] * 3)
         shared = min(v for v in range(COUNT) if part_of(v, 2) == 0)
         write_npy(os.path.join(folder, "val_mask.npy"), (COUNT, 3), "b", [int(part_of(v, split) == 1 or (v, split) == (shared, 2))
                                                                          for v in range(COUNT) for split in range(3)])
@@ -203,5 +204,5 @@ def another_split_is_another_training(ranks):
 
 if __name__ == "__main__":
     jobs = [(ranks, (case,)) for case in (one_of_several, all_in_turn) for ranks in (1, 2, 4)]
-    jobs += [(2, (a_test_part_of_all,)), (1, (mistakes,)), (3, (mistakes,)), (2, (another_split_is_another_training,))]
+    jobs += [(2, (a_test_part_of_all,)), (3, (many,)), (1, (mistakes,)), (3, (mistakes,)), (2, (another_split_is_another_training,))]
     sys.exit(attempt_all(jobs))
