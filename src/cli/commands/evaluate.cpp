@@ -253,6 +253,10 @@ void evaluate(EvaluateOptions options, Context& context) {
   if (is_real && options.probabilities)
     runtime::throw_user("--probabilities are of classes, and {} has targets of regression: leave it out",
                         store.name());
+  if (!is_real && options.loss != "auto")
+    runtime::throw_user(
+        "--loss {} is for training; evaluate uses it with targets of regression only: leave it out",
+        options.loss);
   require_outputs_of_links(weights, options);
   auto settings = model_of(weights, options);
   settings.keeps_outputs = options.embeddings.has_value();

@@ -6,6 +6,7 @@
 #include "cli/commands/subcommands.hpp"
 #include "cli/lm/lm_files.hpp"
 #include "cli/machine/blas_core.hpp"
+#include "cli/training/scores_text.hpp"
 #include "graph/partition/input_summary.hpp"
 #include "graph/store/store_reader.hpp"
 #include "models/gnn/files/network_weights.hpp"
@@ -91,8 +92,11 @@ std::string describe_relations(graph::StoreFacts const& facts) {
 std::string describe_splits(graph::StoreFacts const& facts) {
   auto text = fmt::format("splits      {}; the line above is split 0\n", facts.num_splits());
   auto const& sizes = facts.sizes_of_splits;
-  for (std::size_t k = 1; k < sizes.size(); ++k)
+  constexpr std::size_t most_shown = 20;
+  for (std::size_t k = 1; k < sizes.size(); ++k) {
+    if (k > most_shown) return text + fmt::format("  and {} more\n", sizes.size() - k);
     text += fmt::format("  {:>5}  train {}, valid {}, test {}\n", k, sizes[k][0], sizes[k][1], sizes[k][2]);
+  }
   return text;
 }
 
@@ -220,16 +224,12 @@ std::string describe_weights(std::string const& path, models::WeightsFacts const
 
 /// Position of a training in epochs, and its best epoch.
 std::string describe_epochs(models::TrainProgress const& progress) {
-  auto const of_split = [](models::Scores const& scores, graph::Split split) {
-    return scores[static_cast<std::size_t>(split)].merit();
-  };
   auto text = fmt::format("next        epoch {}, step {}; the last whole epoch had the loss {:.6f}\n",
                           progress.epoch, progress.step + 1, progress.last_loss);
+  auto const& [train, valid, test] = progress.best.scores;
   if (progress.best.epoch > 0)
     text += fmt::format("best        epoch {}, {} valid {:.4f}, test {:.4f}\n", progress.best.epoch,
-                        progress.best.scores[0].is_of_numbers ? "R2" : "accuracy",
-                        of_split(progress.best.scores, graph::Split::valid),
-                        of_split(progress.best.scores, graph::Split::test));
+                        name_of(merit_of(progress.best.scores)), valid.merit(), test.merit());
   return text;
 }
 

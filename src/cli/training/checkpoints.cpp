@@ -118,6 +118,14 @@ std::string group_of(std::string_view option, std::string_view source) {
   return {};
 }
 
+/// The word that checkpoints hold for words that mean the same. A loss that does not fit the labels is refused before.
+std::string canonical(std::string_view option, std::string value) {
+  if (option == "loss" && (value == "auto" || value == "mse")) return "cross-entropy";
+  if (option == "task" && (value == "classification" || value == "regression")) return "nodes";
+  if (option == "monitor" && value == "r2") return "accuracy";
+  return value;
+}
+
 /// True if the warm-up that a preset gives differs from the warm-up in the checkpoint.
 bool has_other_warm_up(models::Identity const& recorded, models::Identity const& wanted) {
   constexpr auto name = "--warmup-steps";
@@ -135,15 +143,11 @@ models::Identity identity_of_options(nlohmann::ordered_json const& run_record,
   for (auto const& [name, value] : run_record.at("configuration").items())
     if (std::ranges::find(free_options, name) == free_options.end() &&
         std::ranges::find(always_free, name) == always_free.end()) {
-      auto const is_usual = (name == "monitor" && value == "accuracy") ||
-                            (name == "split" && value == "0"); // older checkpoints do not record it
+      auto const word = canonical(name, value.is_string() ? value.get<std::string>() : value.dump());
+      auto const is_usual = (name == "monitor" && word == "accuracy") ||
+                            (name == "split" && word == "0"); // older checkpoints do not record it
       auto const source = run_record.at("sources").at(name).get<std::string>();
-      auto const is_usual_loss = name == "loss" && value == "auto"; // "cross-entropy" in older checkpoints
-      identity.push_back({"--" + name,
-                          is_usual_loss       ? "cross-entropy"
-                          : value.is_string() ? value.get<std::string>()
-                                              : value.dump(),
-                          group_of(name, source), is_usual || source == "default"});
+      identity.push_back({"--" + name, word, group_of(name, source), is_usual || source == "default"});
     }
   return identity;
 }

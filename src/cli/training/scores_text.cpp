@@ -10,37 +10,18 @@
 namespace orthant::cli {
 namespace {
 
-constexpr std::array held_out{std::pair("val", graph::Split::valid), std::pair("test", graph::Split::test)};
-
-nlohmann::ordered_json links_json(models::Scores const& scores) {
-  nlohmann::ordered_json record;
-  for (auto const& [name, split] : held_out) {
-    auto const& score = scores[static_cast<std::size_t>(split)];
-    if (!score.ranking) continue;
-    record[fmt::format("{}_acc", name)] = score.accuracy();
-    record[fmt::format("{}_loss", name)] = score.loss;
-    if (score.roc_auc) record[fmt::format("{}_roc_auc", name)] = *score.roc_auc;
-    for (auto const& [measure, value] : models::named_measures(*score.ranking))
-      record[fmt::format("{}_{}", name, measure)] = value;
-  }
-  return record;
-}
+constexpr std::array held_out{graph::Split::valid, graph::Split::test};
 
 } // namespace
 
 nlohmann::ordered_json scores_json(models::Scores const& scores) {
-  auto const& [train, valid, test] = scores;
-  if (are_of_links(scores)) return links_json(scores);
-  if (train.is_of_numbers)
-    return {{"train_r2", train.r2},   {"val_r2", valid.r2},   {"test_r2", test.r2},
-            {"train_mae", train.mae}, {"val_mae", valid.mae}, {"test_mae", test.mae}};
-  nlohmann::ordered_json record{
-      {"train_acc", train.accuracy()},    {"val_acc", valid.accuracy()},    {"test_acc", test.accuracy()},
-      {"train_macro_f1", train.macro_f1}, {"val_macro_f1", valid.macro_f1}, {"test_macro_f1", test.macro_f1},
-      {"train_micro_f1", train.micro_f1}, {"val_micro_f1", valid.micro_f1}, {"test_micro_f1", test.micro_f1}};
-  constexpr std::array names{"train_roc_auc", "val_roc_auc", "test_roc_auc"};
-  for (std::size_t s = 0; s < scores.size(); ++s)
-    if (scores[s].roc_auc) record[names[s]] = *scores[s].roc_auc;
+  nlohmann::ordered_json record;
+  for (std::size_t s = 0; s < scores.size(); ++s) {
+    if (are_of_links(scores) && !scores[s].ranking) continue;
+    for (auto const& [measure, value] : models::named_measures(scores[s]))
+      record[fmt::format("{}_{}", models::split_names[s], measure)] = value;
+    if (scores[s].ranking) record[fmt::format("{}_loss", models::split_names[s])] = scores[s].loss;
+  }
   return record;
 }
 
@@ -50,7 +31,7 @@ std::string link_table(std::vector<std::pair<std::string, models::Scores const*>
   for (auto const& [name, scores] : named_scores) {
     auto const line = [&](std::string const& what, auto const& number_of) {
       text += fmt::format("{:<18}", what);
-      for (auto const& [unused, split] : held_out) {
+      for (auto const split : held_out) {
         auto const& score = (*scores)[static_cast<std::size_t>(split)];
         text += fmt::format("{:>10}", score.ranking ? area_text(number_of(score)) : "-");
       }

@@ -117,6 +117,9 @@ graph::GraphStore make_graph_in_memory(
 
 void require_fitting_labels(graph::GraphStore const& store, TrainOptions const& o) {
   auto const kind = store.facts().label_kind;
+  if (o.task == "links" && (o.monitor == "r2" || o.monitor == "mae"))
+    runtime::throw_user("--monitor {} is for targets of regression: leave it out with --task links",
+                        o.monitor);
   if (o.task == "links" || kind == graph::LabelKind::none) return;
   auto const is_real = kind == graph::LabelKind::real;
   auto const* const held = is_real ? "targets of regression" : "classes";

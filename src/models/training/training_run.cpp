@@ -24,41 +24,13 @@ char const* text_of_not_finite(double loss) {
 }
 
 void add_scores(Scores const& scores, runtime::EpochRecord& record) {
-  auto const& [train, valid, test] = scores;
-  auto const is_of_links = valid.ranking || test.ranking;
-  auto const add = [&](char const* name, SplitScore const& of, double value) {
-    if (of.num_counted > 0) record.scores.emplace_back(name, value);
-  };
-  if (train.is_of_numbers) {
-    record.scores = {{"train_r2", train.r2}, {"train_mae", train.mae}};
-    add("val_r2", valid, valid.r2);
-    add("val_mae", valid, valid.mae);
-    add("val_loss", valid, valid.loss);
-    add("test_r2", test, test.r2);
-    add("test_mae", test, test.mae);
-    add("test_loss", test, test.loss);
-    return;
+  for (std::size_t s = 0; s < scores.size(); ++s) {
+    if (scores[s].num_counted == 0) continue;
+    for (auto const& [measure, value] : named_measures(scores[s]))
+      record.scores.emplace_back(fmt::format("{}_{}", split_names[s], measure), value);
+    if (s != static_cast<std::size_t>(graph::Split::train))
+      record.scores.emplace_back(fmt::format("{}_loss", split_names[s]), scores[s].loss);
   }
-  if (!is_of_links) record.scores = {{"train_acc", train.accuracy()}};
-  add("val_acc", valid, valid.accuracy());
-  add("test_acc", test, test.accuracy());
-  add("val_loss", valid, valid.loss);
-  add("test_loss", test, test.loss);
-  if (!is_of_links) {
-    add("train_macro_f1", train, train.macro_f1);
-    add("val_macro_f1", valid, valid.macro_f1);
-    add("test_macro_f1", test, test.macro_f1);
-    add("train_micro_f1", train, train.micro_f1);
-    add("val_micro_f1", valid, valid.micro_f1);
-    add("test_micro_f1", test, test.micro_f1);
-  }
-  constexpr std::array names{"train_roc_auc", "val_roc_auc", "test_roc_auc"};
-  for (std::size_t s = 0; s < scores.size(); ++s)
-    if (scores[s].roc_auc) record.scores.emplace_back(names[s], *scores[s].roc_auc);
-  for (auto const& [name, of] : {std::pair("val", &valid), std::pair("test", &test)})
-    if (of->ranking)
-      for (auto const& [measure, value] : named_measures(*of->ranking))
-        record.scores.emplace_back(fmt::format("{}_{}", name, measure), value);
 }
 
 } // namespace
@@ -73,7 +45,10 @@ Monitor parse_monitor(std::string_view word) {
 
 void TrainProgress::add_evaluation(Monitor monitor, std::int64_t after_epoch, Scores const& scores) {
   auto const& valid = scores[static_cast<std::size_t>(graph::Split::valid)];
-  auto const merit = monitor == Monitor::absolute_error ? -valid.mae : valid.merit();
+  auto const merit_of = [&](SplitScore const& score) {
+    return monitor == Monitor::absolute_error ? -score.mae : score.merit();
+  };
+  auto const merit = merit_of(valid);
   auto const is_both = monitor == Monitor::both;
   auto const raises = [&](double most) { return is_both ? merit >= most : merit > most; };
   auto const lowers = [&](double least) { return is_both ? valid.loss <= least : valid.loss < least; };
@@ -92,7 +67,7 @@ void TrainProgress::add_evaluation(Monitor monitor, std::int64_t after_epoch, Sc
   }
   if (best.epoch > 0) { // the best evaluation may be the one at the end, which the records do not include
     auto const& best_valid = best.scores[static_cast<std::size_t>(graph::Split::valid)];
-    is_best = is_best && is_better(best_valid.merit(), best_valid.loss);
+    is_best = is_best && is_better(merit_of(best_valid), best_valid.loss);
   }
   last = scores;
   if (is_best) best = {after_epoch, scores};
@@ -100,10 +75,19 @@ void TrainProgress::add_evaluation(Monitor monitor, std::int64_t after_epoch, Sc
   num_without_gain = has_gain || valid.num_counted == 0 ? 0 : num_without_gain + 1;
 }
 
-std::vector<std::pair<std::string, double>> named_measures(RankingScore const& ranking) {
-  std::vector<std::pair<std::string, double>> named{{"mrr", ranking.mrr}};
-  for (std::size_t i = 0; i < hits_at.size(); ++i)
-    named.emplace_back(fmt::format("hits_at_{}", hits_at[i]), ranking.hits[i]);
+std::vector<std::pair<std::string, double>> named_measures(SplitScore const& score) {
+  if (score.is_of_numbers) return {{"r2", score.r2}, {"mae", score.mae}};
+  std::vector<std::pair<std::string, double>> named{{"acc", score.accuracy()}};
+  if (!score.ranking) {
+    named.emplace_back("macro_f1", score.macro_f1);
+    named.emplace_back("micro_f1", score.micro_f1);
+  }
+  if (score.roc_auc) named.emplace_back("roc_auc", *score.roc_auc);
+  if (score.ranking) {
+    named.emplace_back("mrr", score.ranking->mrr);
+    for (std::size_t i = 0; i < hits_at.size(); ++i)
+      named.emplace_back(fmt::format("hits_at_{}", hits_at[i]), score.ranking->hits[i]);
+  }
   return named;
 }
 

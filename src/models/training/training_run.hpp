@@ -45,8 +45,10 @@ struct TrainSettings {
   GradientSumSettings gradient_sum;
 };
 
-/// Measures by their names in metrics: "mrr", "hits_at_10" and so on.
-[[nodiscard]] std::vector<std::pair<std::string, double>> named_measures(RankingScore const& ranking);
+/// Names of the splits in metrics, where a score is "val_acc".
+inline constexpr std::array<char const*, num_splits> split_names{"train", "val", "test"};
+/// Scores of a split except its loss, by their names in metrics: "acc" and so on, "r2" and "mae" for regression, "mrr" and so on for links.
+[[nodiscard]] std::vector<std::pair<std::string, double>> named_measures(SplitScore const& score);
 
 /// The same settings for a training with `num_steps` steps in total, over which the learning rate decays. The warm-up must be
 /// shorter; otherwise throws UserError.

@@ -12,6 +12,7 @@
 #include <limits>
 #include <numeric>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -30,6 +31,16 @@ void require_targets(graph::GraphStore const& store) {
         store.name());
 }
 
+template<class T>
+runtime::Matrix<T> to_matrix(char const* label, std::vector<T> const& numbers, pmm::Block const& block) {
+  runtime::Matrix<T> const matrix(std::string(label), static_cast<std::size_t>(block.stored_rows.size()),
+                                  static_cast<std::size_t>(block.columns.size()));
+  auto const mirror = Kokkos::create_mirror_view(matrix);
+  std::copy(numbers.begin(), numbers.end(), mirror.data());
+  Kokkos::deep_copy(matrix, mirror);
+  return matrix;
+}
+
 /// Reads the targets for this rank's block of the logits. Not collective.
 pmm::RowTargets read_targets(graph::GraphStore const& store, pmm::Placement const& logits,
                              pmm::Block const& block) {
@@ -42,26 +53,15 @@ pmm::RowTargets read_targets(graph::GraphStore const& store, pmm::Placement cons
   }
   pmm::RowTargets targets;
   targets.groups = to_vector<std::int8_t>("orthant::models::splits", splits);
-  if (store.facts().label_kind == graph::LabelKind::single) {
+  if (store.facts().label_kind == graph::LabelKind::single)
     targets.classes =
         to_vector<std::int32_t>("orthant::models::classes", store.read_labels(order, block.stored_rows));
-    return targets;
-  }
-  if (store.facts().label_kind == graph::LabelKind::real) {
-    auto const numbers = store.read_targets(order, block.stored_rows, block.columns);
-    targets.numbers = runtime::Matrix<double>("orthant::models::numbers", splits.size(),
-                                              static_cast<std::size_t>(block.columns.size()));
-    auto const mirror = Kokkos::create_mirror_view(targets.numbers);
-    std::copy(numbers.begin(), numbers.end(), mirror.data());
-    Kokkos::deep_copy(targets.numbers, mirror);
-    return targets;
-  }
-  auto const indicator = store.read_label_indicator(order, block.stored_rows, block.columns);
-  targets.indicator = runtime::Matrix<std::int8_t>("orthant::models::label_indicator", splits.size(),
-                                                   static_cast<std::size_t>(block.columns.size()));
-  auto const mirror = Kokkos::create_mirror_view(targets.indicator);
-  std::copy(indicator.begin(), indicator.end(), mirror.data());
-  Kokkos::deep_copy(targets.indicator, mirror);
+  else if (store.facts().label_kind == graph::LabelKind::real)
+    targets.numbers = to_matrix("orthant::models::numbers",
+                                store.read_targets(order, block.stored_rows, block.columns), block);
+  else
+    targets.indicator = to_matrix("orthant::models::label_indicator",
+                                  store.read_label_indicator(order, block.stored_rows, block.columns), block);
   return targets;
 }
 
@@ -102,7 +102,7 @@ ClassWeights parse_class_weights(std::string_view word) {
 }
 
 LossFunction parse_loss_function(std::string_view word) {
-  if (word == "auto" || word == "cross-entropy") return LossFunction::cross_entropy;
+  if (word == "auto" || word == "cross-entropy") return LossFunction::automatic;
   if (word == "binary") return LossFunction::binary;
   if (word == "focal") return LossFunction::focal;
   if (word == "mse") return LossFunction::squared_error;

@@ -1,9 +1,10 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Loss and accuracy of a graph's vertices: softmax cross-entropy if each vertex has one class, binary cross-entropy if it may have
-// several. Splits are groups of rows of the loss: train, which contributes to the training loss, valid and test. The loss of a split is
-// the mean over its labeled vertices (several classes: over their known entries). Also the area under the ROC curve (below).
+// Loss and scores of a graph's vertices: softmax cross-entropy if each vertex has one class, binary cross-entropy if it may have
+// several, and a loss of numbers for targets of regression. Splits are groups of rows of the loss: train, which contributes to the
+// training loss, valid and test. The loss of a split is the mean over its labeled vertices (several classes: over their known entries;
+// regression: over their targets). Also the area under the ROC curve (below).
 
 #include "graph/store/store_reader.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
@@ -76,17 +77,17 @@ void plan_vertex_loss_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts
 enum class ClassWeights : std::uint8_t { none, balanced };
 /// Accepts "none" or "balanced". Throws UserError for other words.
 [[nodiscard]] ClassWeights parse_class_weights(std::string_view word);
-/// Loss of training vertices (pmm/rows/row_loss.hpp). cross_entropy: over the classes; binary if vertices may have several. binary: the
-/// cross-entropy of each class on its own. focal: binary, with a lower weight for terms that are predicted well. The others are losses of
-/// numbers; with targets of regression, cross_entropy stands for the default, squared_error.
-enum class LossFunction : std::uint8_t { cross_entropy, binary, focal, squared_error, absolute_error, huber };
-/// Accepts "auto" (cross_entropy), "cross-entropy", "binary", "focal", "mse", "mae" or "huber". Throws UserError for other words.
+/// Loss of training vertices (pmm/rows/row_loss.hpp). automatic: the cross-entropy over the classes, binary if vertices may have several,
+/// or squared_error for targets of regression. binary: the cross-entropy of each class on its own. focal: binary, with a lower weight for
+/// terms that are predicted well. The others are losses of numbers.
+enum class LossFunction : std::uint8_t { automatic, binary, focal, squared_error, absolute_error, huber };
+/// Accepts "auto" or "cross-entropy" (both automatic), "binary", "focal", "mse", "mae" or "huber". Throws UserError for other words.
 [[nodiscard]] LossFunction parse_loss_function(std::string_view word);
 /// Options of the loss of training vertices. Scores do not use them.
 struct VertexLossSettings {
   ClassWeights class_weights = ClassWeights::none;
   double label_smoothing = 0; // RowLoss::set_label_smoothing()
-  LossFunction function = LossFunction::cross_entropy;
+  LossFunction function = LossFunction::automatic;
   double focal_gamma = 2;
 
   /// True if training uses a binary loss even if vertices have one class.

@@ -4,6 +4,7 @@
 
 import ast
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -65,6 +66,10 @@ def trainings_are_judged(ranks):
         require(lines[-1]["best_epoch"] == max(aucs, key=lambda epoch: (aucs[epoch], -epoch)), f"{lines[-1]['best_epoch']} of {aucs}", done)
 
         lines_and_answer(ranks, scratch, [*words, "--epochs", "4", "--checkpoint", folder])
+        told = expect_success(1, ["info", os.path.join(folder, sorted(name for name in os.listdir(folder) if name.endswith(".h5"))[-1])])
+        require(re.search(r"^best +epoch \d, ROC-AUC valid 0\.\d{4}, test 0\.\d{4}$", told.stdout, re.M) is not None, "has no ROC-AUC", told)
+        for monitor in ("mae", "r2"):
+            expect_mistake(ranks, [*words, "--monitor", monitor], f"--monitor {monitor} is for targets of regression: leave it out with --task links")
         rest, done = lines_and_answer(1, scratch, [*words, "--epochs", "8", "--checkpoint", folder, "--resume", "auto"])
         expected, _ = lines_and_answer(1, scratch, [*words, "--epochs", "8"])
         require(all(abs(a - b) < 1e-10 for a, b in zip(losses(rest)[-4:], losses(expected)[-4:])), f"{losses(rest)}, {losses(expected)}", done)

@@ -7,17 +7,17 @@ schedules. Targets that are a linear function of the neighbors' features are fit
 it, on Cora.
 """
 
-import json
 import math
 import os
 import re
 import shutil
+import statistics
 import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from plain_gcn import table  # noqa: E402
-from predictions import PLACES, check, flat, import_weights, near, read_csv, read_npy, weights_of, write_npy  # noqa: E402
+from predictions import PLACES, check, events, flat, import_weights, near, read_csv, read_npy, weights_of, write_folder, write_npy  # noqa: E402
 from program import attempt_all, expect_mistake, expect_success, require, run  # noqa: E402
 
 KARATE = sys.argv[2]
@@ -80,34 +80,23 @@ def part_of(v):
     return (2 * v * v + 5 * v) % 13 % 4
 
 
-def write_folder(folder, count, edges, rows, targets, parts):
+def write_targets(folder, count, edges, rows, targets, parts):
     """`targets`: [columns][vertices]."""
-    os.makedirs(folder, exist_ok=True)
-    write_npy(os.path.join(folder, "edge_index.npy"), (2, len(edges)), "q", [edge[end] for end in (0, 1) for edge in edges])
-    if rows is not None:
-        write_npy(os.path.join(folder, "x.npy"), (count, len(rows) // count), "d", rows)
-    shape = (count,) if len(targets) == 1 else (count, len(targets))
-    write_npy(os.path.join(folder, "y.npy"), shape, "d", flat(zip(*targets)))
+    arrays = {} if rows is None else {"x": ((count, len(rows) // count), "d", rows)}
+    arrays["y"] = (count,) if len(targets) == 1 else (count, len(targets)), "d", flat(zip(*targets))
     for part, name in enumerate(("train", "val", "test")):
-        write_npy(os.path.join(folder, f"{name}_mask.npy"), (count,), "b", [int(parts[v] == part) for v in range(count)])
-    return folder
+        arrays[f"{name}_mask"] = (count,), "b", [int(parts[v] == part) for v in range(count)]
+    return write_folder(folder, edges, **arrays)
 
 
 def karate(scratch, num_targets, ranks=1, name="g"):
-    folder = write_folder(os.path.join(scratch, name), COUNT, table(KARATE, "raw/edge.csv", int), features(),
+    folder = write_targets(os.path.join(scratch, name), COUNT, table(KARATE, "raw/edge.csv", int), features(),
                           [[target(v, t) for v in range(COUNT)] for t in range(num_targets)], [part_of(v) for v in range(COUNT)])
     store = os.path.join(scratch, f"{name}.h5")
     done = expect_success(ranks, ["partition", "--input", folder, "-o", store])
     require("y.npy has numbers that are not integers: targets of regression" in done.stdout, "has no note", done)
     require(f"{num_targets} target{'s' if num_targets > 1 else ''} per vertex, for regression" in done.stdout, "does not count targets", done)
     return store
-
-
-def events(path, kind):
-    with open(path, encoding="utf-8") as file:
-        lines = [json.loads(line) for line in file]
-    os.remove(path)
-    return [line for line in lines if line["event"] == kind]
 
 
 def figures_of(epoch):
@@ -145,18 +134,38 @@ def every_way(ranks):
         ways = [["--mode", "minibatch", "--batch", "16", "--loss", "huber", "--compute-dtype", "fp64"],
                 ["--mode", "minibatch", "--batch", "12", "--accumulate", "2", "--sampler", "degree", "--compute-dtype", "fp64"],
                 ["--prune", "on", "--schedule", "rows", "--compute-dtype", "fp64", "--loss", "mae"],
-                ["--model", "sage", "--compute-dtype", "fp64", "--monitor", "mae", "--patience", "4"]]
+                ["--optimizer", "sgd", "--lr", "0.1", "--compute-dtype", "fp64"],
+                ["--model", "sage", "--compute-dtype", "fp64", "--monitor", "mae", "--patience", "4", "--lr", "0.3"]]
         for way in ways:
             found = []
             for count in sorted({1, ranks}):
                 expect_success(count, [*base, *way])
-                found.append([figures_of(epoch) for epoch in events(metrics, "epoch")])
+                *epochs, done = events(metrics, "epoch", "done")
+                found.append([figures_of(epoch) for epoch in epochs])
+                if "--monitor" in way:
+                    errors = [epoch["val_mae"] for epoch in epochs]
+                    best = done["best_epoch"]
+                    check(best == 1 + errors.index(min(errors)), f"{best} is the best of {errors}")
+                    check(1 < best < len(epochs), f"best epoch {best} of {len(epochs)} shows little")
             near(flat(found[0]), flat(found[-1]), f"{way} on {ranks}")
-        expect_success(ranks, [*base, "--operand-dtype", "bf16", "--comm-dtype", "bf16"])
-        longer = ["--checkpoint", os.path.join(scratch, "c"), "--loss", "mae", "--save-weights", weights, "--force"]
-        expect_success(ranks, [*base, *longer])
-        expect_success(ranks, [*base, *longer, "--resume", "auto"])
+        found = []
+        for grid, accumulated in (("1x1x1x1", "2"), ("2x1x1x1", "1")):
+            expect_success(int(grid[0]), [*base, "--mode", "minibatch", "--batch", "8", "--accumulate", accumulated, "--grid", grid,
+                                          "--compute-dtype", "fp64"])
+            found.append(flat(figures_of(epoch) for epoch in events(metrics, "epoch")))
+        near(found[0], found[1], "batches of two data groups")
+        found = []
+        for words in ([], ["--operand-dtype", "bf16", "--comm-dtype", "bf16"]):
+            expect_success(ranks, [*base, *words])
+            found.append([epoch["loss"] for epoch in events(metrics, "epoch")])
+        check(found[0] != found[1] and all(abs(a - b) <= 1e-2 for a, b in zip(*found)), f"losses in fp32 and bf16: {found}")
+        expect_success(ranks, base)
+        whole = [figures_of(epoch) for epoch in events(metrics, "epoch")]
+        longer = ["--checkpoint", os.path.join(scratch, "c"), "--save-weights", weights, "--force"]
+        expect_success(ranks, ["2" if word == "5" else word for word in [*base, *longer]])
         os.remove(metrics)
+        expect_success(ranks, [*base, *longer, "--resume", "auto", "--loss", "mse", "--task", "regression", "--monitor", "r2"])  # what is the default
+        check([figures_of(epoch) for epoch in events(metrics, "epoch")] == whole[2:], "goes on otherwise after epoch 2")
         done = expect_success(ranks, ["evaluate", "--graph", store, "--weights", weights, "--metrics", metrics, "--force", "--loss", "huber",
                                       "--predictions", predictions, "--compute-dtype", "fp64"])
         require(re.search(r"^  MAE +", done.stdout, re.M) is not None, "prints no MAE", done)
@@ -185,6 +194,24 @@ def every_way(ranks):
         expect_success(ranks, ["partition", "--input", back, "-o", again])
 
 
+def constant_targets(ranks):
+    """R2 of equal targets is 0, whatever the rounding of their mean; targets that differ little beside their mean are not equal."""
+    with tempfile.TemporaryDirectory() as scratch:
+        metrics, store = os.path.join(scratch, "m.jsonl"), os.path.join(scratch, "g.h5")
+        for value in (0.1, 1e9 + 0.1, 0.0):
+            columns = [[value if part_of(v) == 1 else target(v, t) for v in range(COUNT)] for t in (0, 1)]
+            columns[1] = [1e9 + math.sin(v) if part_of(v) == 1 else y for v, y in enumerate(columns[1])]
+            wanted = -0.5e18 / statistics.pvariance(math.sin(v) for v in range(COUNT) if part_of(v) == 1)  # of predictions near 0
+            for used in (columns[:1], columns):
+                folder = write_targets(os.path.join(scratch, "g"), COUNT, table(KARATE, "raw/edge.csv", int), features(), used,
+                                       [part_of(v) for v in range(COUNT)])
+                expect_success(ranks, ["partition", "--input", folder, "-o", store, "--force"])
+                expect_success(ranks, ["train", "--graph", store, "--layers", "2", "--hidden", "6", "--epochs", "1", "--eval-every", "1",
+                                       "--compute-dtype", "fp64", "--metrics", metrics])
+                found = events(metrics, "epoch")[0]["val_r2"]
+                check(found == 0 if len(used) == 1 else abs(found / wanted - 1) <= 1e-6, f"R2 of {value}: {found}, not {wanted}")
+
+
 def linear(ranks):
     """y = A^ X w + b is fitted by one layer."""
     with tempfile.TemporaryDirectory() as scratch:
@@ -209,7 +236,7 @@ def fit(ranks, scratch, count, edges, rows, w, how, folder=None):
     parts = [(7 * v + v // 11) % 5 for v in range(count)]
     parts = [0 if part > 1 else part + 1 for part in parts]
     folder = folder or os.path.join(scratch, "linear")
-    write_folder(folder, count, edges, flat(rows) if not how else None, [y], parts)
+    write_targets(folder, count, edges, flat(rows) if not how else None, [y], parts)
     store, metrics = os.path.join(scratch, "linear.h5"), os.path.join(scratch, "m.jsonl")
     expect_success(ranks, ["partition", "--input", folder, "-o", store])
     expect_success(ranks, ["train", "--graph", store, "--layers", "1", "--dropout", "0", "--lr", "0.05", "--epochs", "300", "--eval-every", "50",
@@ -249,6 +276,10 @@ def mistakes(ranks):
                                (["--loss", "mse"], "--loss mse is for targets of regression, and .* has classes: leave it out"),
                                (["--monitor", "r2"], "--monitor r2 is for targets of regression"), (["--monitor", "mae"], "--monitor mae is for targets")]:
             expect_mistake(ranks, [*classes, *wrong], pattern)
+        expect_success(1, [*classes, "--save-weights", os.path.join(scratch, "c.h5")])
+        for loss, pattern in (("focal", "is for training; evaluate uses it with targets of regression only: leave it out"),
+                              ("mse", "is for targets of regression, and .* has classes: leave it out")):
+            expect_mistake(ranks, ["evaluate", *classes[1:3], "--weights", os.path.join(scratch, "c.h5"), "--loss", loss], f"--loss {loss} {pattern}")
         expect_success(ranks, [*classes, "--task", "classification"])
         expect_mistake(ranks, ["export", store, "-o", os.path.join(scratch, "back")], "targets of regression have no files in the format ogb: take npy")
         weights = os.path.join(scratch, "w.h5")
@@ -267,5 +298,5 @@ def mistakes(ranks):
 
 if __name__ == "__main__":
     jobs = [(ranks, (against_pytorch,)) for ranks in (1, 2, 3, 4)] + [(ranks, (every_way,)) for ranks in (2, 4)]
-    jobs += [(1, (linear,)), (3, (linear,)), (2, (linear_on_cora,)), (1, (mistakes,)), (3, (mistakes,))]
+    jobs += [(1, (constant_targets,)), (4, (constant_targets,)), (1, (linear,)), (3, (linear,)), (2, (linear_on_cora,)), (1, (mistakes,)), (3, (mistakes,))]
     sys.exit(attempt_all(jobs))

@@ -85,6 +85,28 @@ TEST(Monitor, AccuracyOfLinksIsTheirArea) {
   EXPECT_EQ(progress.records->merit, 0.75);
 }
 
+/// R2 grows and is the least of the third evaluation, which has the least error.
+TEST(Monitor, AbsoluteErrorTakesTheLeastWhateverR2Is) {
+  auto const of_numbers = [](double r2, double mae) {
+    auto scores = validated(0, 1.0);
+    for (auto& score : scores)
+      score.is_of_numbers = true;
+    scores[1].r2 = r2;
+    scores[1].mae = mae;
+    return scores;
+  };
+  models::TrainProgress progress;
+  std::vector<std::int64_t> best;
+
+  for (auto const& scores : {of_numbers(0.1, 2), of_numbers(0.5, 1), of_numbers(0.05, 0.5)}) {
+    progress.add_evaluation(models::Monitor::absolute_error, std::ssize(best) + 1, scores);
+    best.push_back(progress.best.epoch);
+    EXPECT_EQ(progress.num_without_gain, 0);
+  }
+
+  EXPECT_EQ(best, (std::vector<std::int64_t>{1, 2, 3}));
+}
+
 /// As run_epochs() does with an evaluation off schedule.
 TEST(Monitor, WhatIsNotInTheRecordsIsTheBestUntilItIsBeaten) {
   models::TrainProgress progress;

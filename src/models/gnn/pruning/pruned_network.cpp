@@ -57,11 +57,6 @@ void plan_pruned_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, N
   plan_jump_path_arrays(step, plan, traits);
 }
 
-/// Lists the targets of the kept rows. The scratch of the loss is shared with the loss of all rows.
-void plan_pruned_targets(pmm::StepPlan& step, graph::StoreFacts const& facts, pmm::Placement const& logits) {
-  plan_target_arrays(step, facts, logits);
-}
-
 /// Lists the arrays of a training without a network on all rows.
 void plan_without_evaluation(pmm::StepPlan& step, graph::StoreFacts const& facts, PrunedPlans const& plans,
                              NetworkSettings const& settings, OptimizerSettings const& optimizer) {
@@ -93,7 +88,7 @@ void plan_pruned_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, Pru
     plan_full_graph_arrays(step, facts, plans.whole, settings, plans.whole_traits, optimizer, false);
   else
     plan_without_evaluation(step, facts, plans, settings, optimizer);
-  plan_pruned_targets(step, facts, plans.pruned.logits());
+  plan_target_arrays(step, facts, plans.pruned.logits()); // the scratch of the loss is that of all rows
   plan_pruned_operands(step, facts, plans.pruned, settings, plans.pruned_traits);
   plan_network_arrays(step, plans.pruned, settings, plans.pruned_traits.num_feature_nonzeros(plans.pruned),
                       plans.whole_traits.num_nonzeros(plans.whole.layers.front().adjacency));
