@@ -98,8 +98,13 @@ def write(graph: Any, folder: PathLike, *, weight: Weight = True, split: Optiona
     save_parts(os.path.join(path, "edge_index.npy"), [sources, targets], (2, len(sources)))
     for name, array in checked.items():
         save(os.path.join(path, f"{name}.npy"), array)
+    meta = {"name": os.path.basename(os.path.abspath(path)), "num_nodes": count}
+    if classes is None and "y" in checked and checked["y"].size == count and checked["y"].dtype.kind in "iu":
+        largest = int(checked["y"].max(initial=0))
+        if largest < count:  # larger numbers may be names
+            meta["num_classes"] = largest + 1
     with open(os.path.join(path, "meta.json"), "w", encoding="utf-8") as file:
-        json.dump({"name": os.path.basename(os.path.abspath(path)), "num_nodes": count}, file)
+        json.dump(meta, file)
     _save_names(path, "vertices.csv", "name", parts.names)
     _save_names(path, "classes.csv", "class", classes)
     return GraphFolder(path, count, len(sources), parts.names, classes)

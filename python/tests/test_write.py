@@ -23,7 +23,7 @@ def test_arrays_keep_type_and_values(blocks):
         assert load(name).dtype == array.dtype
         assert np.array_equal(load(name), array)
     with open("graph/meta.json", encoding="utf-8") as file:
-        assert json.load(file) == {"name": "graph", "num_nodes": 120}
+        assert json.load(file) == {"name": "graph", "num_nodes": 120, "num_classes": int(blocks["y"].max()) + 1}
 
 
 def test_fortran_order_and_big_endian_become_what_the_program_reads(blocks):
@@ -78,6 +78,16 @@ def test_labels_as_texts_become_numbers(blocks):
     assert load("y")[:3].tolist() == [1, 0, -1]
     with open("graph/classes.csv", encoding="utf-8") as file:
         assert file.read().split() == ["id,class", "0,blue", "1,red"]
+
+
+@pytest.mark.parametrize("labels, expected", [
+    ([0, 30, -1] * 40, 31),  # numbers with gaps remain numbers
+    ([0, 3000, 7] * 40, None), (np.zeros((120, 3), dtype=np.int64), None), ([0.5, 1.0, 2.0] * 40, None)])
+def test_whole_numbers_are_classes(blocks, labels, expected):
+    orthant.write(blocks, "graph", y=np.array(labels))
+
+    with open("graph/meta.json", encoding="utf-8") as file:
+        assert json.load(file).get("num_classes") == expected
 
 
 def test_an_earlier_graph_is_replaced_only_if_asked(blocks):
