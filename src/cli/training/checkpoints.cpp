@@ -118,7 +118,8 @@ std::string group_of(std::string_view option, std::string_view source) {
   return {};
 }
 
-/// The word that checkpoints hold for words that mean the same. A loss that does not fit the labels is refused before.
+/// The word that checkpoints hold for all values of an option that mean the same, so that a run may resume with another of them. A loss
+/// that does not fit the labels was refused before.
 std::string canonical(std::string_view option, std::string value) {
   if (option == "loss" && (value == "auto" || value == "mse")) return "cross-entropy";
   if (option == "task" && (value == "classification" || value == "regression")) return "nodes";

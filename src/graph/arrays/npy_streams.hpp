@@ -62,8 +62,8 @@ void check_sparse_arrays(SparseArrays const& arrays, std::int64_t num_rows);
 /// A mask of bool, or of integers 0 and 1: [N], or [N, splits] with a column per split.
 class NpyMask {
  public:
-  /// The vertices of this share that the mask selects in this split. `array` and `share` must be those of the call before. If the
-  /// splits are read in turn, it reads the array once per 64 columns, and holds these until the last of them has been read.
+  /// The vertices of this share that the mask selects in this split. All calls must have the same `array` and `share`. Each pass over
+  /// the array keeps 64 columns, until the last of them is asked for: calls in the order of the splits pass over it once per 64 splits.
   [[nodiscard]] std::vector<std::int64_t> vertices(NpyArray array, Share share, std::int64_t split);
 
  private:

@@ -36,7 +36,7 @@ bool append_utf8(std::string& text, std::uint32_t c) {
   return true;
 }
 
-/// True if the characters that the bytes stand for are written with the same bytes.
+/// True if the text is valid UTF-8: decodes each character, and compares its encoding with the bytes.
 bool is_utf8(std::string_view text) {
   while (!text.empty()) {
     auto const first = static_cast<unsigned char>(text[0]);
@@ -51,7 +51,7 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
-/// Appends the characters of an element of type "<U5". Returns false if one does not exist.
+/// Appends the characters of an element of type "<U5", for example. Returns false if one of them is not a Unicode character.
 bool append_characters(std::string& text, std::span<std::byte const> element) {
   for (; !element.empty(); element = element.subspan(sizeof(std::uint32_t))) {
     std::uint32_t c = 0;

@@ -73,7 +73,7 @@ inline double const* weights_of(RowTargets const& targets) {
   return targets.weights.extent(0) == 0 ? nullptr : targets.weights.data();
 }
 
-/// sum := what `entries`, which have logits, add over all of them.
+/// sum := the sum over all entries of the logits, of what the functor `entries` adds for each.
 template<class Entries>
 void sum_over_entries(DefaultExec const& exec, char const* label, Entries const& entries,
                       runtime::Number<double> const& sum) {

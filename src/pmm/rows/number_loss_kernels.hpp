@@ -123,7 +123,7 @@ inline GroupScore score_of_numbers(std::span<double const> sums) {
   for (; !sums.empty(); sums = sums.subspan(NumberSums::num_parts)) {
     auto const count = sums[NumberSums::count];
     if (count == 0) continue;
-    // sum (y - m)^2 - (sum (y - m))^2 / n does not depend on the rounding of the mean m. If all y are equal, what remains is rounding.
+    // sum (y - m)^2 - (sum (y - m))^2 / n does not depend on the rounding of the mean m. If all y are equal, it is 0 except for rounding.
     auto const deviation = sums[NumberSums::deviations];
     auto const variation = sums[NumberSums::squared_deviations] - deviation * deviation / count;
     auto const is_constant = variation <= 2 * count * epsilon * sums[NumberSums::squared_deviations];
@@ -143,7 +143,7 @@ inline GroupScore score_of_numbers(std::span<double const> sums) {
 }
 
 /// Scores of every group. The logits of this rank begin at column `first` of `width`. reduce(sums) adds sums over all ranks.
-/// Two rounds over the columns: with means of 0, which gives the means, and with these.
+/// Reads the columns twice: first to compute the means of the targets, then for sums of deviations from these means.
 template<class T, class Reduce>
 std::vector<GroupScore> scores_of_numbers(DefaultExec const& exec, Matrix<T> const& logits,
                                           RowTargets const& targets, NumberLoss loss, int num_groups,

@@ -109,7 +109,7 @@ class LossPasses {
   [[nodiscard]] LocalPass number_loss() const {
     return {"number_loss_and_gradient", logits_ + groups_ + numbers_, logits_};
   }
-  /// Two rounds, a column at a time: each reads the group of a row once per column.
+  /// Reads the columns twice (means, then deviations), one after the other, and the group of a row once per column.
   [[nodiscard]] LocalPass score_numbers() const {
     return {"score_numbers", 2 * (logits_ + numbers_ + num_logits_ * std::int64_t{sizeof(std::int8_t)}), 0};
   }

@@ -88,7 +88,8 @@ void plan_pruned_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, Pru
     plan_full_graph_arrays(step, facts, plans.whole, settings, plans.whole_traits, optimizer, false);
   else
     plan_without_evaluation(step, facts, plans, settings, optimizer);
-  plan_target_arrays(step, facts, plans.pruned.logits()); // the scratch of the loss is that of all rows
+  // Only the targets: the loss's scratch was planned above, for all rows.
+  plan_target_arrays(step, facts, plans.pruned.logits());
   plan_pruned_operands(step, facts, plans.pruned, settings, plans.pruned_traits);
   plan_network_arrays(step, plans.pruned, settings, plans.pruned_traits.num_feature_nonzeros(plans.pruned),
                       plans.whole_traits.num_nonzeros(plans.whole.layers.front().adjacency));
