@@ -2,7 +2,7 @@
 base_url=http://snap.stanford.edu/ogb/data/nodeproppred
 archives=(proteins.zip)
 input=proteins
-options=(--random-features 8) # vertices have none: --trainable-features learns them
+options=(--features-from-edges mean) # vertices have none
 licence=CC0
 download='210 MB'
 edges=39561252

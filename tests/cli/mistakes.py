@@ -119,6 +119,7 @@ MISTAKES = [
     (["partition", "--input", "none", "--generate", "rmat", "-o", "none.h5"], r"name the graph to read with --input PATH, or one to generate"),
     (["partition", "--input", "none", "--vertices", "9", "-o", "none.h5"], r"--vertices is for graphs of --generate: leave it out"),
     (["partition", "--generate", "rmat", "--weights", "ignore", "-o", "none.h5"], r"--weights is for graphs of --input: leave it out"),
+    (["partition", "--generate", "rmat", "--features-from-edges", "sum", "-o", "none.h5"], r"--features-from-edges is for graphs of --input: leave it out"),
     (["partition", "--generate", "rmat", "--add-inverse", "-o", "none.h5"], r"--add-inverse is for graphs of --input: leave it out"),
     (["partition", "--generate", "rmat", "--names", "-o", "none.h5"], r"--names is for graphs of --input: leave it out"),
     (["partition", "--generate", "rmt", "-o", "none.h5"], r"'rmt' is none of rmat, sbm, grid2d, ring; did you mean 'rmat'"),
@@ -141,6 +142,8 @@ def first_hour(ranks):
         expect_success(1, ["partition", "--input", at("graph"), "-o", at("g.h5")])
         with open(at("edges.txt"), "w", encoding="utf-8") as file:
             file.write("0 1\n1 2\n2 0\n")
+        with open(at("edges.parquet"), "wb") as file:
+            file.write(b"PAR1")
         expect_success(1, ["partition", "--input", at("edges.txt"), "-o", at("bare.h5")])
         expect_success(1, ["train", "--graph", at("g.h5"), "--epochs", "1", "--save-weights", at("w.h5")])
         for arguments, pattern in (
@@ -149,6 +152,8 @@ def first_hour(ranks):
                 (["train", "--graph", at("bare.h5")], r"no (labels|features)"),
                 (["train"], r"give one of --graph graph\.h5 and --dataset"),
                 (["partition", "--input", at("g.h5"), "-o", at("h.h5")], r"looks like a graph store, which needs no partitioning"),
+                (["partition", "--input", at("edges.parquet"), "-o", at("h.h5")], r"edges\.parquet is a table of Arrow.*orthant\.write\(\)"),
+                (["partition", "--input", at("graph"), "-o", at("h.h5"), "--features-from-edges", "mean"], r"has no features of edges; looked for edge-feat"),
                 (["partition", "--input", at("graph"), "-o", at("g.h5")], r"--force"),
                 (["partition", "--input", folder + "/none", "-o", at("h.h5")], r"none"),
                 (["evaluate", "--graph", at("bare.h5"), "--weights", at("w.h5")], r"maps 4 features to 2 classes"),

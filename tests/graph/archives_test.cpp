@@ -89,6 +89,23 @@ TEST(Archive, BinaryFormOfPapers100M) {
   }
 }
 
+TEST(Archive, MayHaveFeaturesOfEdges) {
+  auto const comm = world();
+  ScratchFolder const folder(comm);
+  for (bool const is_compressed : {false, true}) {
+    auto const raw = folder.write("p/raw/marker", "").parent_path();
+    if (comm.is_root())
+      write_npz(raw / "data.npz",
+                {{"edge_index.npy", npy<std::int64_t>("<i8", {2, 3}, {0, 1, 2, 1, 2, 2})},
+                 {"edge_feat.npy", npy<float>("<f4", {3, 2}, {1, 2, 3, 4, 5, 6})},
+                 {"num_nodes_list.npy", npy<std::int64_t>("<i8", {1}, {4})}},
+                is_compressed);
+    runtime::barrier(runtime::host, comm);
+    auto const source = open_graph(comm, {.path = folder.path() / "p", .edge_features = EdgeFeatures::mean});
+    EXPECT_EQ(read_whole(comm, *source).features, (std::vector<float>{1, 2, 2, 3, 4, 5, 0, 0}));
+  }
+}
+
 /// The two archives in which the Deep Graph Library publishes Reddit, with members put in other members'
 /// place.
 void write_dgl(Communicator const& comm, std::filesystem::path const& folder, bool is_compressed,

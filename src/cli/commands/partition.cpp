@@ -47,6 +47,7 @@ struct PartitionOptions {
   std::string self_loops = "keep";
   std::string weights = "use";
   std::string split;
+  std::string features_from_edges = "none";
   std::int64_t random_features = 0;
   std::int64_t random_labels = 0;
   std::vector<double> random_split;
@@ -67,6 +68,9 @@ graph::Input input_of(PartitionOptions const& options) {
   input.adds_inverse = options.add_inverse;
   input.names_only = options.names;
   input.use_weights = options.weights == "use";
+  if (options.features_from_edges != "none")
+    input.edge_features =
+        options.features_from_edges == "mean" ? graph::EdgeFeatures::mean : graph::EdgeFeatures::sum;
   input.random_features = options.random_features;
   input.random_labels = options.random_labels;
   if (!options.random_split.empty()) {
@@ -106,8 +110,9 @@ void require_one_source(Context const& context, PartitionOptions const& options)
     runtime::throw_user(
         "partition: name the graph to read with --input PATH, or one to generate with --generate rmat");
   static constexpr std::array of_generated{"vertices", "edges", "features", "classes"};
-  static constexpr std::array of_input{"format", "names",           "add-inverse",   "weights",
-                                       "split",  "random-features", "random-labels", "random-split"};
+  static constexpr std::array of_input{"format",        "names",        "add-inverse",
+                                       "weights",       "split",        "random-features",
+                                       "random-labels", "random-split", "features-from-edges"};
   auto const& sources = context.run_record.at("sources");
   auto const refuse = [&](std::span<char const* const> names, char const* wanted) {
     for (auto const* const name : names)
@@ -360,6 +365,9 @@ std::unique_ptr<Command> make_partition() {
   command->option("--weights", options->weights, "Edge weights of the input: use or ignore",
                   one_of({"use", "ignore"}));
   command->option("--split", options->split, "Name of the train/valid/test split if the input has several");
+  command->option("--features-from-edges", options->features_from_edges,
+                  "Features of each vertex from those of its edges: none, mean or sum",
+                  one_of({"none", "mean", "sum"}));
   command->option("--random-features", options->random_features,
                   "Number of random features per vertex, in place of the input's",
                   whole_number(0, graph::most_generated_columns));

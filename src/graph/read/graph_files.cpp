@@ -2,6 +2,7 @@
 #include "graph/read/graph_files.hpp"
 
 #include "graph/path_entry.hpp"
+#include "graph/read/edge_features.hpp"
 #include "graph/text/text_edges.hpp"
 #include "graph/write/output_files.hpp"
 #include "runtime/error.hpp"
@@ -247,6 +248,11 @@ GraphFiles find_single_file(Input const& input) {
                input.format == npy ? "npy" : "ogb");
   if (is_called(".npy") || is_called(".npz"))
     throw_user("{} is one array file; name the folder that holds it", input.path.string());
+  if (is_called(".parquet") || is_called(".feather"))
+    throw_user("{} is a table of Arrow, which is not read: orthant.write() of the Python package makes a "
+               "folder of it "
+               "(docs/python.md)",
+               input.path.string());
   if (is_called(".h5") || is_called(".hdf5"))
     throw_user(
         "{} looks like a graph store, which needs no partitioning; give a graph in its original format",
@@ -281,6 +287,36 @@ InputFormat parse_input_format(std::string_view word) {
   throw_user("unknown format \"{}\"; known: auto, ogb, edgelist, mtx, metis, npy, triples, typed", word);
 }
 
+namespace {
+
+/// Looks for the features of edges. edge_attr.npy then has features, not weights.
+void find_edge_features(Input const& input, GraphFiles& files) {
+  auto const folder = files.edges.parent_path();
+  if (files.topology == Topology::ogb_text)
+    files.edge_features = find_text(folder, "edge-feat.csv");
+  else if (files.topology == Topology::npy)
+    files.edge_features = find_first(folder, {"edge_attr.npy", "edge_feat.npy"});
+  else if (files.topology == Topology::ogb_npz && has_member(files.edges, edge_feature_member))
+    files.edge_features = files.edges;
+  if (!files.edge_features)
+    throw_user("--features-from-edges: {} has no features of edges; looked for edge-feat.csv[.gz] beside "
+               "edge.csv[.gz], edge_attr.npy and edge_feat.npy beside edge_index.npy, and {} in data.npz",
+               input.path.string(), edge_feature_member);
+  if (files.edge_weights == files.edge_features) files.edge_weights.reset();
+  auto const has_own = files.topology == Topology::ogb_npz && has_member(files.edges, "node_feat.npy");
+  for (auto const& own : {files.feature_text, files.feature_npy, files.sparse_npy,
+                          has_own ? std::optional(files.edges) : std::nullopt})
+    if (own)
+      throw_user(
+          "--features-from-edges: vertices have features in {}: leave the option out, or take the file away",
+          own->string());
+  if (input.random_features > 0)
+    throw_user(
+        "--features-from-edges and --random-features both make features of vertices: leave one of them out");
+}
+
+} // namespace
+
 GraphFiles find_graph_files(Input const& input) {
   std::error_code error;
   auto const status = fs::status(input.path, error);
@@ -288,7 +324,9 @@ GraphFiles find_graph_files(Input const& input) {
     throw_user("cannot read {}: {}", input.path.string(),
                error ? error.message() : std::string("No such file or directory"));
   try {
-    return fs::is_directory(status) ? find_in_folder(input) : find_single_file(input);
+    auto files = fs::is_directory(status) ? find_in_folder(input) : find_single_file(input);
+    if (input.edge_features != EdgeFeatures::ignored) find_edge_features(input, files);
+    return files;
   } catch (fs::filesystem_error const& failure) {
     throw_user("cannot read {}: {}", failure.path1().string(), failure.code().message());
   }

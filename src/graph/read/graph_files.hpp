@@ -56,8 +56,10 @@ struct GraphFiles {
   };
 
   Topology topology{};
-  Path edges;                        // edge.csv[.gz], data.npz, edge_index.npy, an edge list, the .mtx ..
-  std::optional<Path> edge_weights;  // edge-weight.csv[.gz], edge_weight.npy or edge_attr.npy
+  Path edges;                       // edge.csv[.gz], data.npz, edge_index.npy, an edge list, the .mtx ..
+  std::optional<Path> edge_weights; // edge-weight.csv[.gz], edge_weight.npy or edge_attr.npy
+  std::optional<Path>
+      edge_features; // edge-feat.csv[.gz], edge_attr.npy, edge_feat.npy or data.npz, if they are to be used
   std::optional<Path> num_nodes;     // num-node-list.csv[.gz]
   std::optional<Path> num_edges;     // num-edge-list.csv[.gz]
   std::optional<Path> feature_text;  // node-feat.csv[.gz]
@@ -173,6 +175,7 @@ struct Opener {
   void require_vertex_lines(std::filesystem::path const& path, std::int64_t num_columns) const;
 };
 
+[[nodiscard]] bool has_member(std::filesystem::path const& archive, std::string const& member);
 /// Returns a function that opens the array at each call.
 [[nodiscard]] OpenArray array_in(std::filesystem::path const& archive, std::string const& member);
 [[nodiscard]] OpenArray array_file(std::filesystem::path const& path);

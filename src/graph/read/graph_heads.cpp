@@ -19,10 +19,6 @@ using Topology = GraphFiles::Topology;
 
 namespace {
 
-bool has_member(std::filesystem::path const& archive, std::string const& member) {
-  return std::ranges::count(list_zip_members(archive), member) > 0;
-}
-
 std::int64_t read_single(NpyArray array) {
   if (array.num_elements() != 1) array.fail_shape("one number (a single graph)");
   std::int64_t value = 0;
@@ -31,6 +27,10 @@ std::int64_t read_single(NpyArray array) {
 }
 
 } // namespace
+
+bool has_member(std::filesystem::path const& archive, std::string const& member) {
+  return std::ranges::count(list_zip_members(archive), member) > 0;
+}
 
 OpenArray array_in(std::filesystem::path const& archive, std::string const& member) {
   return [=] { return NpyArray(open_zip_member(archive, member)); };
@@ -236,8 +236,9 @@ void Opener::read_array_topology() {
     auto const& shape = weights.shape();
     bool const has_columns = shape.size() == 2 && shape[0] == parts.edges.num_edges && shape[1] != 1;
     if (has_columns && files.edge_weights->filename() == "edge_attr.npy") { // features of edges
-      notes.push_back(
-          fmt::format("edge_attr.npy has {} columns and is not used: an edge takes one weight", shape[1]));
+      notes.push_back(fmt::format("edge_attr.npy has {} columns and is not used: an edge takes one weight "
+                                  "(see --features-from-edges)",
+                                  shape[1]));
       files.edge_weights.reset();
       parts.edges.is_weighted = false;
     } else if (shape.size() > 2 || weights.num_elements() != parts.edges.num_edges || has_columns) {

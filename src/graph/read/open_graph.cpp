@@ -3,6 +3,7 @@
 
 #include "graph/generate/computed_streams.hpp"
 #include "graph/path_entry.hpp"
+#include "graph/read/edge_features.hpp"
 #include "graph/read/graph_files.hpp"
 #include "graph/read/number_names.hpp"
 #include "graph/read/typed_graph.hpp"
@@ -126,6 +127,7 @@ std::unique_ptr<GraphSource> open_graph(runtime::Communicator const& comm, Input
     opener.build_features();
     opener.build_split();
   });
+  if (input.edge_features != EdgeFeatures::ignored) opener.parts.features = features_from_edges(comm, opener);
   if (auto const note = opener.find_labels(comm); !note.empty()) opener.notes.push_back(note);
   auto const& declared = opener.files.meta.num_classes;
   auto const& labels = opener.parts.labels;
@@ -205,6 +207,7 @@ void Opener::require_vertex_lines(std::filesystem::path const& path, std::int64_
 }
 
 void Opener::build_features() {
+  if (input.edge_features != EdgeFeatures::ignored) return; // features_from_edges()
   auto const num_vertices = parts.num_vertices;
   if (input.random_features > 0) {
     parts.features = random_features(num_vertices, input.random_features, input.seed, share);

@@ -40,6 +40,9 @@ enum class InputFormat : std::uint8_t { automatic, ogb, edgelist, mtx, metis, np
 /// Accepts "auto", "ogb", "edgelist", "mtx", "metis", "npy", "triples", "typed". Throws UserError on another word.
 [[nodiscard]] InputFormat parse_input_format(std::string_view word);
 
+/// Whether features of vertices are made of those of their edges (edge_features.hpp).
+enum class EdgeFeatures : std::uint8_t { ignored, mean, sum };
+
 struct Input {
   std::filesystem::path path{};
   InputFormat format = InputFormat::automatic;
@@ -57,6 +60,9 @@ struct Input {
   bool use_weights = true;
   /// Ids of an edge list must be below this; 0: one above the largest id.
   std::int64_t num_vertices = 0;
+
+  /// Makes features of vertices from the features of edges. Throws UserError if there are none, or if vertices have features.
+  EdgeFeatures edge_features = EdgeFeatures::ignored;
 
   // Random data in place of the data in the files, seeded by the original vertex id.
   std::int64_t random_features = 0;                    // columns, standard normal

@@ -353,6 +353,10 @@ std::unique_ptr<GraphSource> open_typed_graph(runtime::Communicator const& comm,
       throw_user(
           "{} is a graph of several types: leave out --random-features, --random-labels and --vertices",
           input.path.string());
+    if (input.edge_features != EdgeFeatures::ignored)
+      throw_user(
+          "{} is a graph of several types, whose edges have no features: leave out --features-from-edges",
+          input.path.string());
     if (input.names_only)
       throw_user("{} is a graph of several types, whose vertices have numbers: leave out --names",
                  input.path.string());

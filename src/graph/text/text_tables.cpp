@@ -57,11 +57,13 @@ class Lines {
 template<class Batch, class Row>
 class TableStream final : public BatchStream<Batch> {
  public:
-  TableStream(std::filesystem::path const& path, std::int64_t num_rows, std::int64_t batch_rows, Row row)
+  TableStream(std::filesystem::path const& path, std::int64_t num_rows, std::int64_t batch_rows, Row row,
+              char const* what = "vertices")
       : lines_(path),
         num_rows_(num_rows),
         batch_rows_(batch_rows),
-        row_(std::move(row)) {}
+        row_(std::move(row)),
+        what_(what) {}
 
   Progress progress() const override { return lines_.blocks().progress(); }
 
@@ -71,13 +73,13 @@ class TableStream final : public BatchStream<Batch> {
     for (; done_ < batch.rows.end; ++done_) {
       auto const* const line = lines_.next();
       if (line == nullptr)
-        lines_.blocks().fail_at_end(fmt::format("the graph has {} vertices, a line each", num_rows_));
+        lines_.blocks().fail_at_end(fmt::format("the graph has {} {}, a line each", num_rows_, what_));
       row_.parse(lines_, line, batch, static_cast<std::size_t>(done_ - batch.rows.begin));
     }
     if (done_ == num_rows_ && !is_end_checked_) {
       is_end_checked_ = true;
       if (auto const* const line = lines_.next())
-        lines_.fail(line, fmt::format("more lines than the graph's {} vertices", num_rows_));
+        lines_.fail(line, fmt::format("more lines than the graph's {} {}", num_rows_, what_));
     }
     return batch.rows.size() > 0;
   }
@@ -89,6 +91,7 @@ class TableStream final : public BatchStream<Batch> {
   std::int64_t done_ = 0;
   bool is_end_checked_ = false;
   Row row_;
+  char const* what_; // has a line each
 };
 
 char const* parse_number(char const* p, float& value) {
@@ -203,9 +206,10 @@ std::int64_t count_text_columns(std::filesystem::path const& path) {
 }
 
 std::unique_ptr<FeatureStream> read_text_features(std::filesystem::path const& path, std::int64_t num_rows,
-                                                  std::int64_t num_columns, std::int64_t batch_rows) {
+                                                  std::int64_t num_columns, std::int64_t batch_rows,
+                                                  char const* rows) {
   return std::make_unique<TableStream<FeatureBatch, FeatureRow>>(path, num_rows, batch_rows,
-                                                                 FeatureRow{num_columns});
+                                                                 FeatureRow{num_columns}, rows);
 }
 
 std::unique_ptr<LabelStream> read_text_classes(std::filesystem::path const& path, std::int64_t num_rows,

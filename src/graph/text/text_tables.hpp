@@ -22,11 +22,10 @@ namespace orthant::graph {
 /// Number of comma- or blank-separated fields in the first line of numbers; 0 if there is none.
 [[nodiscard]] std::int64_t count_text_columns(std::filesystem::path const& path);
 
-/// `num_rows` lines of `num_columns` finite numbers each. Otherwise throws a UserError "file:line: ..".
-[[nodiscard]] std::unique_ptr<FeatureStream> read_text_features(std::filesystem::path const& path,
-                                                                std::int64_t num_rows,
-                                                                std::int64_t num_columns,
-                                                                std::int64_t batch_rows);
+/// `num_rows` lines, one for each of the graph's `rows`, of `num_columns` finite numbers each. Otherwise throws a UserError "file:line: ..".
+[[nodiscard]] std::unique_ptr<FeatureStream>
+read_text_features(std::filesystem::path const& path, std::int64_t num_rows, std::int64_t num_columns,
+                   std::int64_t batch_rows, char const* rows = "vertices");
 
 /// Converts a number to a class: -1 (no class) for nan, -1 and -100; nullopt if it is neither of these nor an integer from 0 to num_classes
 /// - 1.

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/read/edge_features.hpp"
+
+#include "graph/exchange.hpp"
+#include "graph/generate/computed_streams.hpp"
+#include "graph/read/graph_files.hpp"
+#include "graph/text/text_tables.hpp"
+#include "runtime/comm/together.hpp"
+#include "runtime/error.hpp"
+#include "runtime/numbers/counts.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <span>
+#include <utility>
+
+namespace orthant::graph {
+namespace {
+
+using runtime::index;
+using runtime::throw_user;
+
+constexpr std::int64_t edges_at_once = std::int64_t{1} << 12;
+
+/// The edges of this rank's share and their features, row by row.
+struct FeaturedEdges {
+  std::unique_ptr<EdgeStream> edges;
+  std::unique_ptr<FeatureStream> features;
+  std::int64_t num_columns = 0;
+};
+
+/// A text can be cut between lines only where both files are read from the start: rank 0 reads them.
+FeaturedEdges open_edge_texts(Opener const& opener) {
+  auto const& path = *opener.files.edge_features;
+  FeaturedEdges rows{nullptr, nullptr, count_text_columns(path)};
+  if (rows.num_columns == 0) throw_user("{} is empty; a line of features an edge is wanted", path.string());
+  if (opener.share.index > 0)
+    return {std::make_unique<EmptyStream<EdgeBatch>>(), std::make_unique<EmptyStream<FeatureBatch>>(),
+            rows.num_columns};
+  auto const open_edges = [&] {
+    return read_text_edges(opener.files.edges, {0, 1}, opener.text_format, edges_at_once);
+  };
+  auto num_edges = opener.parts.edges.num_edges;
+  if (num_edges < 0) {
+    num_edges = 0;
+    auto const stream = open_edges();
+    for (EdgeBatch batch; stream->next(batch);)
+      num_edges += std::ssize(batch.edges);
+  }
+  rows.edges = open_edges();
+  rows.features = read_text_features(path, num_edges, rows.num_columns, edges_at_once, "edges");
+  return rows;
+}
+
+FeaturedEdges open_edge_arrays(Opener const& opener) {
+  auto const& path = *opener.files.edge_features;
+  auto const num_edges = opener.parts.edges.num_edges;
+  auto const array = opener.files.topology == GraphFiles::Topology::npy ? array_file(path)
+                                                                        : array_in(path, edge_feature_member);
+  auto const head = array();
+  if (head.shape().size() != 2 || head.shape()[0] != num_edges || head.shape()[1] < 1)
+    head.fail_shape(fmt::format("[{}, features], a row an edge,", num_edges));
+  auto const ends = opener.edge_ends();
+  auto const of_ends = ends.sources();
+  // A compressed array is read by one rank, and then so is the other one.
+  auto const range = npy_share(of_ends.has_random_access() ? head : of_ends, num_edges, opener.share);
+  return {read_npy_edges(ends, OpenArray(), range, opener.parts.num_vertices, edges_at_once),
+          read_npy_features(array, range, edges_at_once), head.shape()[1]};
+}
+
+/// Up to eight numbers of one edge for one of its ends.
+struct EdgeNumbers {
+  static constexpr std::int64_t most = 8;
+  std::int64_t vertex;
+  std::int64_t first_column;
+  std::array<float, most> numbers;
+};
+
+/// SumsOfEdges of the rows of this rank's vertices. Each is a pair of doubles, high + low, so that rounded sums do not depend on the order of the
+/// terms (Knuth's two-sum).
+class SumsOfEdges {
+ public:
+  SumsOfEdges(Range vertices, std::int64_t num_columns)
+      : vertices_(vertices),
+        num_columns_(num_columns),
+        sums_(index(vertices.size() * num_columns)),
+        counts_(index(vertices.size())) {}
+
+  void add(EdgeNumbers const& part) {
+    auto const row = part.vertex - vertices_.begin;
+    if (part.first_column == 0) ++counts_[index(row)];
+    auto const count = std::min(EdgeNumbers::most, num_columns_ - part.first_column);
+    for (std::int64_t k = 0; k < count; ++k) {
+      auto& [high, low] = sums_[index(row * num_columns_ + part.first_column + k)];
+      auto const term = static_cast<double>(part.numbers[index(k)]);
+      auto const sum = high + term;
+      auto const of_term = sum - high;
+      low += (high - (sum - of_term)) + (term - of_term);
+      high = sum;
+    }
+  }
+
+  /// The sums, or the means, rounded; 0 for vertices without edges. Throws UserError if one is not finite.
+  [[nodiscard]] std::vector<float> rounded(EdgeFeatures how) const {
+    std::vector<float> values;
+    values.reserve(sums_.size());
+    for (std::size_t i = 0; i < sums_.size(); ++i) {
+      auto const row = i / index(num_columns_);
+      auto const divisor = how == EdgeFeatures::mean ? std::max<std::int64_t>(1, counts_[row]) : 1;
+      values.push_back(static_cast<float>((sums_[i].first + sums_[i].second) / static_cast<double>(divisor)));
+      if (!std::isfinite(values.back()))
+        throw_user("the features of the edges at vertex {} add up to more than a float holds",
+                   vertices_.begin + static_cast<std::int64_t>(row));
+    }
+    return values;
+  }
+
+ private:
+  Range vertices_;
+  std::int64_t num_columns_;
+  std::vector<std::pair<double, double>> sums_;
+  std::vector<std::int64_t> counts_; // edges of each vertex
+};
+
+/// Sends each edge's features to the owners of its ends.
+class SendsEdges {
+ public:
+  SendsEdges(FeaturedEdges rows, std::int64_t num_vertices, int num_ranks, bool is_directed)
+      : rows_(std::move(rows)),
+        num_vertices_(num_vertices),
+        num_ranks_(num_ranks),
+        is_directed_(is_directed) {}
+
+  /// Fills the outbox. Returns false at the end.
+  bool operator()(Outbox<EdgeNumbers>& outbox) {
+    for (; !outbox.is_full(); ++edge_, ++row_) {
+      if (edge_ == edges_.edges.size()) {
+        edge_ = 0;
+        if (!rows_.edges->next(edges_)) return false;
+      }
+      if (row_ == features_.rows.size()) {
+        row_ = 0;
+        if (!rows_.features->next(features_)) return false;
+      }
+      auto const [source, target] = edges_.edges[edge_];
+      send(outbox, target);
+      if (!is_directed_ && source != target) send(outbox, source);
+    }
+    return true;
+  }
+
+ private:
+  void send(Outbox<EdgeNumbers>& outbox, std::int64_t vertex) const {
+    auto const owner = static_cast<int>(runtime::balanced_part(num_vertices_, num_ranks_, vertex));
+    auto const numbers = std::span(features_.dense).subspan(index(row_ * rows_.num_columns));
+    for (std::int64_t first = 0; first < rows_.num_columns; first += EdgeNumbers::most) {
+      EdgeNumbers part{vertex, first, {}};
+      std::copy_n(numbers.begin() + first, std::min(EdgeNumbers::most, rows_.num_columns - first),
+                  part.numbers.begin());
+      outbox.push(owner, part);
+    }
+  }
+
+  FeaturedEdges rows_;
+  std::int64_t num_vertices_;
+  int num_ranks_;
+  bool is_directed_;
+  EdgeBatch edges_;
+  FeatureBatch features_;
+  std::size_t edge_ = 0; // next of edges_
+  std::int64_t row_ = 0; // next of features_
+};
+
+} // namespace
+
+FeaturePart features_from_edges(runtime::Communicator const& comm, Opener const& opener) {
+  auto rows = runtime::together(
+      comm, [&] { return opener.is_text_topology() ? open_edge_texts(opener) : open_edge_arrays(opener); });
+  auto const num_vertices = opener.parts.num_vertices;
+  auto const num_columns = rows.num_columns;
+  auto const own = runtime::balanced_range(num_vertices, comm.size(), comm.rank());
+  auto sums = runtime::together(comm, [&] { return SumsOfEdges(own, num_columns); });
+  exchange<EdgeNumbers>(comm,
+                        SendsEdges(std::move(rows), num_vertices, comm.size(), opener.parts.is_directed),
+                        [&](std::span<EdgeNumbers const> arrived) {
+                          for (auto const& part : arrived)
+                            sums.add(part);
+                        });
+  auto const values = runtime::together(comm, [&] {
+    return std::make_shared<std::vector<float> const>(sums.rounded(opener.input.edge_features));
+  });
+  return {FeatureKind::dense, num_columns, [=](std::int64_t batch_rows) {
+            return std::make_unique<ComputedRows<FeatureBatch>>(own, batch_rows, [=](FeatureBatch& batch) {
+              auto const* const first = values->data() + (batch.rows.begin - own.begin) * num_columns;
+              batch.dense.assign(first, first + batch.rows.size() * num_columns);
+            });
+          }};
+}
+
+} // namespace orthant::graph

@@ -1,0 +1,25 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Features of vertices from features of edges, as OGB's examples make them for ogbn-proteins:
+//
+//   x_i := the sum, or the mean, of f_e over the edges e at i
+//
+// In an undirected graph these are the listed edges with i at either end (a self loop counts once); in a directed graph, those that lead
+// to i. Repeats count as often as they are listed. A vertex without edges has zeros.
+
+#include "graph/graph_source.hpp"
+#include "runtime/comm/communicator.hpp"
+
+namespace orthant::graph {
+
+struct Opener;
+
+/// Name of the features in OGB's raw/data.npz.
+inline constexpr char const* edge_feature_member = "edge_feat.npy";
+
+/// Reads the edges once. Each rank holds the features of its share of the vertices, 4 bytes each, and 16 more while they are added up.
+/// The result has the same bits on any number of ranks. Collective. Throws UserError on all ranks if rows and edges do not match.
+[[nodiscard]] FeaturePart features_from_edges(runtime::Communicator const& comm, Opener const& opener);
+
+} // namespace orthant::graph
