@@ -75,7 +75,8 @@ def write(graph: Any, folder: PathLike, *, weight: Weight = True, split: Optiona
     if any(name.endswith("_idx") and value is not None for name, value in arrays.items()):
         parts.arrays = {name: value for name, value in parts.arrays.items() if not name.endswith("_mask")}
     _check_types_of_ends(parts)
-    weights = _checked_weights(parts)
+    edge_features = _edge_features(parts)
+    weights = None if edge_features is not None else _checked_weights(parts)
     count = _number_of_vertices(parts)
     sources, targets = (_checked_ids(array, count, "edge_index") for array in (parts.sources, parts.targets))
     if weights is not None and parts.both_directions:
@@ -86,6 +87,8 @@ def write(graph: Any, folder: PathLike, *, weight: Weight = True, split: Optiona
         else:
             sources, targets, weights = half
     checked: Dict[str, Array] = {} if weights is None else {"edge_weight": weights}
+    if edge_features is not None:
+        checked["edge_attr"] = edge_features
     classes = None
     if "x" in parts.arrays:
         checked.update(_features(parts.arrays["x"], count))
@@ -204,6 +207,18 @@ def _check_types_of_ends(parts: Parts) -> None:
     kind = np.result_type(parts.sources, parts.targets)
     if len(parts.sources) and kind.kind not in "iu":
         raise ValueError(f"the ends of the edges have the type {kind}; they must be whole numbers")
+
+
+def _edge_features(parts: Parts) -> Optional[Array]:
+    """Several numbers per edge, of which partition makes features of vertices that have none."""
+    if parts.weights is None or "x" in parts.arrays:
+        return None
+    features = to_numpy(parts.weights)
+    if features.ndim != 2 or features.shape[1] < 2:
+        return None
+    if len(features) != len(parts.sources):
+        raise ValueError(f"edge_attr has {len(features)} rows for {len(parts.sources)} edges")
+    return features if features.dtype.kind in "fiub" else features.astype(np.float32)
 
 
 def _checked_weights(parts: Parts) -> Optional[Array]:

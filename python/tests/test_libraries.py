@@ -46,14 +46,18 @@ def test_pyg_adjacency_and_bfloat16(blocks):
     assert load("x").dtype == np.float32
 
 
-def test_pyg_edge_features_are_left_out(blocks):
+def test_pyg_edge_features_are_for_vertices_that_have_none(blocks):
     torch = pytest.importorskip("torch")
     geometric = pytest.importorskip("torch_geometric")
-    data = geometric.data.Data(edge_index=torch.from_numpy(blocks["edge_index"]), num_nodes=120,
-                               edge_attr=torch.zeros(700, 3))
+    data = geometric.data.Data(edge_index=torch.from_numpy(blocks["edge_index"]), num_nodes=120, edge_attr=torch.rand(700, 3))
 
+    orthant.write(data, "graph")
+    assert np.array_equal(load("edge_attr"), data.edge_attr.numpy())
+
+    data.x = torch.zeros(120, 2)
     with pytest.warns(RuntimeWarning, match="3 columns"):
-        orthant.write(data, "graph")
+        orthant.write(data, "graph", force=True)
+    assert not os.path.exists("graph/edge_attr.npy")
 
 
 def expect_typed_folder(path):

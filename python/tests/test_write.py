@@ -90,6 +90,15 @@ def test_whole_numbers_are_classes(blocks, labels, expected):
         assert json.load(file).get("num_classes") == expected
 
 
+def test_edge_features_need_a_row_per_edge(blocks):
+    del blocks["x"]
+    with pytest.raises(ValueError, match="edge_attr has 3 rows for 700 edges"):
+        orthant.write(dict(blocks, edge_attr=np.zeros((3, 2))), "graph")
+
+    orthant.write(dict(blocks, edge_attr=np.ones((700, 2))), "graph")
+    assert load("edge_attr").shape == (700, 2)
+
+
 def test_an_earlier_graph_is_replaced_only_if_asked(blocks):
     orthant.write(blocks, "graph")
     with pytest.raises(FileExistsError, match="force=True"):
