@@ -15,19 +15,19 @@ Options:
   --bias,--no-bias{false}           Add a bias
   --tied-head,--no-tied-head{false} A head of its own
   --random-split FLOAT ...          Fractions
-  --residual                        Add each layer's input
+  --head                            A linear layer at the end
 """
 
 
 def test_help_is_understood():
     found = {option.name: option for option in parse_help(HELP)}
 
-    assert list(found) == ["output", "lr", "lr-schedule", "bias", "tied-head", "random-split", "residual"]
+    assert list(found) == ["output", "lr", "lr-schedule", "bias", "tied-head", "random-split", "head"]
     assert (found["lr"].type, found["lr"].default, found["lr"].help) == ("FLOAT", "0.01", "Learning rate")
     assert found["bias"].has_negative and found["bias"].type is None
     assert found["tied-head"].has_negative and found["tied-head"].help == "A head of its own"
     assert found["random-split"].takes_list
-    assert not found["residual"].has_negative
+    assert not found["head"].has_negative
 
 
 @pytest.mark.slow
@@ -52,6 +52,8 @@ def test_booleans_of_numpy_are_booleans(program):
     words = arguments("train", {"residual": np.bool_(True), "bias": np.bool_(False), "overlap": np.bool_(True)})
 
     assert words == ["--residual", "--no-bias", "--overlap=on"]
+    assert arguments("train", {"residual": False}) == ["--residual=none"]
+    assert arguments("train", {"residual": "project"}) == ["--residual=project"]
     with pytest.raises(TypeError, match="epochs takes a number"):
         arguments("train", {"epochs": np.bool_(True)})
 
@@ -63,8 +65,8 @@ def test_unknown_keywords_name_the_nearest(program, keyword, near):
 
 
 def test_kinds_that_do_not_fit_are_refused(program):
-    with pytest.raises(TypeError, match="residual is True or False"):
-        orthant.train("graph.h5", residual="yes")
+    with pytest.raises(TypeError, match="head is True or False"):
+        orthant.train("graph.h5", head="yes")
     with pytest.raises(TypeError, match="epochs takes a number"):
         orthant.train("graph.h5", epochs=True)
 
