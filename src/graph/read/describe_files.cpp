@@ -107,7 +107,7 @@ InputFiles Opener::describe_files() const {
   result.notes = notes;
   for (auto const& path : used)
     if (auto const is_text = path.extension() == ".csv" || path.extension() == ".gz";
-        is_text && !files.csv && path != files.edges && has_names_line(path))
+        is_text && !files.csv && path != files.edges && path != files.class_list && has_names_line(path))
       result.notes.push_back(path.filename().string() + " begins with a line of names, which is ignored");
   return result;
 }
