@@ -34,6 +34,7 @@ class Parts:
     names: Optional[List[Any]] = None
     both_directions: bool = True
     column: Optional[Callable[[str], Any]] = None  # an attribute of the vertices by its name
+    edge_features: Optional[Any] = None  # edge_attr
 
 
 def take_apart(graph: Any, weight: Weight, source: Optional[str], target: Optional[str],
@@ -75,7 +76,7 @@ def _from_arrays(get: Callable[[str], Any], weight: Weight, num_vertices: Option
         raise ValueError(f"edge_index has shape {list(edges.shape)}; it must be [2, edges], sources above targets")
     arrays = {name: found for name, aliases in ALIASES.items() for alias in reversed(aliases)
               if (found := get(alias)) is not None}
-    return Parts(edges[0], edges[1], num_vertices, _pick(get, weight), arrays, column=get)
+    return Parts(edges[0], edges[1], num_vertices, _pick(get, weight), arrays, column=get, edge_features=get("edge_attr"))
 
 
 def _from_pyg(data: Any, weight: Weight) -> Parts:

@@ -99,8 +99,6 @@ def _words(subcommand: str, keyword: str, option: Option, value: Any) -> List[st
     if isinstance(value, bool):
         if option.type != "TEXT":
             raise TypeError(f"{subcommand}: {keyword} takes a number, not {value}")
-        if option.default == "none":  # an option that may stand without a word
-            return [f"--{option.name}" + ("" if value else "=none")]
         return [f"--{option.name}={'on' if value else 'off'}"]
     if isinstance(value, (list, tuple)):
         value = ",".join(str(item) for item in value)

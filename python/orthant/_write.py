@@ -16,7 +16,7 @@ from ._typed import TypedParts, folders_of, take_typed_apart
 PathLike = Union[str, "os.PathLike[str]"]
 _SPARSE = ("x_indptr", "x_indices", "x_data", "x_shape")
 _FILES = [f"{name}.npy" for aliases in ALIASES.values() for name in aliases] + [f"{name}.npy" for name in _SPARSE] + [
-    "edge_index.npy", "edge_weight.npy", "edge_attr.npy", "meta.json", "vertices.csv", "classes.csv"]
+    "edge_index.npy", "edge_weight.npy", "edge_attr.npy", "edge_feat.npy", "meta.json", "vertices.csv", "classes.csv"]
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,8 @@ def write(graph: Any, folder: PathLike, *, weight: Weight = True, split: Optiona
     graph: Data or HeteroData of PyTorch Geometric; a graph of DGL, with or without types, or of NetworkX; a square matrix of SciPy (entry [i, j] is the edge from
     i to j); a table of edges of pandas or Arrow, or a dict of columns; or a dict of arrays with "edge_index".
     weight: True takes edge_weight, weight, w or a one-column edge_attr if the graph has it; a name takes that
-    attribute; False takes none. split: the one column that is written of masks that have one column per split; by default all.
+    attribute; False takes none. Several columns are features of edges: they are written if the vertices have no x, for
+    partition(.., features_from_edges="mean"). split: the one column that is written of masks that have one column per split; by default all.
     source, target: columns of a table of edges; by default source and target, src and dst, from and to, or the first
     two. Columns that are neither these nor the weight are not written, with a warning. vertices: table of the vertices,
     whose first column, or named index, holds their names. names: True treats whole numbers in a table as names; by
@@ -76,7 +77,7 @@ def write(graph: Any, folder: PathLike, *, weight: Weight = True, split: Optiona
         parts.arrays = {name: value for name, value in parts.arrays.items() if not name.endswith("_mask")}
     _check_types_of_ends(parts)
     edge_features = _edge_features(parts)
-    weights = None if edge_features is not None else _checked_weights(parts)
+    weights = _checked_weights(parts)
     count = _number_of_vertices(parts)
     sources, targets = (_checked_ids(array, count, "edge_index") for array in (parts.sources, parts.targets))
     if weights is not None and parts.both_directions:
@@ -209,12 +210,20 @@ def _check_types_of_ends(parts: Parts) -> None:
         raise ValueError(f"the ends of the edges have the type {kind}; they must be whole numbers")
 
 
+def _has_columns(array: Any) -> bool:
+    shape = getattr(array, "shape", ())
+    return len(shape) == 2 and shape[1] > 1
+
+
 def _edge_features(parts: Parts) -> Optional[Array]:
     """Several numbers per edge, of which partition makes features of vertices that have none."""
-    if parts.weights is None or "x" in parts.arrays:
+    found = next((array for array in (parts.weights, parts.edge_features) if _has_columns(array)), None)
+    if found is None:
         return None
-    features = to_numpy(parts.weights)
-    if features.ndim != 2 or features.shape[1] < 2:
+    features = to_numpy(found)
+    reason = "the vertices have x" if "x" in parts.arrays else "weight=False takes it in place of the weights"
+    if "x" in parts.arrays or (parts.weights is not None and not _has_columns(parts.weights)):
+        warn(f"edge_attr has {features.shape[1]} columns and is not written: {reason}")
         return None
     if len(features) != len(parts.sources):
         raise ValueError(f"edge_attr has {len(features)} rows for {len(parts.sources)} edges")
@@ -222,12 +231,9 @@ def _edge_features(parts: Parts) -> Optional[Array]:
 
 
 def _checked_weights(parts: Parts) -> Optional[Array]:
-    if parts.weights is None:
+    if parts.weights is None or _has_columns(parts.weights):
         return None
     weights = to_numpy(parts.weights)
-    if weights.ndim == 2 and weights.shape[1] > 1:
-        warn(f"edge_attr has {weights.shape[1]} columns and is not written: an edge takes one weight")
-        return None
     if weights.size != len(parts.sources):
         raise ValueError(f"there are {weights.size} weights for {len(parts.sources)} edges")
     if weights.dtype.kind not in "fiub":

@@ -44,15 +44,15 @@ def test_keywords_become_words(program):
     words = arguments("train", {"lr_schedule": "cosine", "residual": True, "head": False, "bias": False, "lr": 1e-3,
                                 "betas": (0.9, 0.95), "overlap": True, "grid": None, "kokkos_num_threads": 2})
 
-    assert words == ["--lr-schedule=cosine", "--residual", "--no-bias", "--lr=0.001", "--betas=0.9,0.95", "--overlap=on",
+    assert words == ["--lr-schedule=cosine", "--residual=on", "--no-bias", "--lr=0.001", "--betas=0.9,0.95", "--overlap=on",
                      "--kokkos-num-threads=2"]
 
 
 def test_booleans_of_numpy_are_booleans(program):
     words = arguments("train", {"residual": np.bool_(True), "bias": np.bool_(False), "overlap": np.bool_(True)})
 
-    assert words == ["--residual", "--no-bias", "--overlap=on"]
-    assert arguments("train", {"residual": False}) == ["--residual=none"]
+    assert words == ["--residual=on", "--no-bias", "--overlap=on"]
+    assert arguments("train", {"residual": False}) == ["--residual=off"]
     assert arguments("train", {"residual": "project"}) == ["--residual=project"]
     with pytest.raises(TypeError, match="epochs takes a number"):
         arguments("train", {"epochs": np.bool_(True)})

@@ -97,6 +97,11 @@ def test_edge_features_need_a_row_per_edge(blocks):
 
     orthant.write(dict(blocks, edge_attr=np.ones((700, 2))), "graph")
     assert load("edge_attr").shape == (700, 2)
+    with pytest.warns(RuntimeWarning, match="weight=False takes it in place of the weights"):
+        orthant.write(dict(blocks, edge_attr=np.ones((700, 2)), edge_weight=np.arange(700.0)), "graph", force=True)
+    assert load("edge_weight").shape == (700,) and not os.path.exists("graph/edge_attr.npy")
+    orthant.write(dict(blocks, edge_attr=np.ones((700, 2)), edge_weight=np.arange(700.0)), "graph", weight=False, force=True)
+    assert load("edge_attr").shape == (700, 2) and not os.path.exists("graph/edge_weight.npy")
 
 
 def test_an_earlier_graph_is_replaced_only_if_asked(blocks):

@@ -101,8 +101,22 @@ TEST(Archive, MayHaveFeaturesOfEdges) {
                  {"num_nodes_list.npy", npy<std::int64_t>("<i8", {1}, {4})}},
                 is_compressed);
     runtime::barrier(runtime::host, comm);
-    auto const source = open_graph(comm, {.path = folder.path() / "p", .edge_features = EdgeFeatures::mean});
-    EXPECT_EQ(read_whole(comm, *source).features, (std::vector<float>{1, 2, 2, 3, 4, 5, 0, 0}));
+    auto const open = [&] {
+      return open_graph(comm, {.path = folder.path() / "p", .edge_features = EdgeFeatures::mean});
+    };
+    EXPECT_EQ(read_whole(comm, *open()).features, (std::vector<float>{1, 2, 2, 3, 4, 5, 0, 0}));
+    if (is_compressed) continue;
+    if (comm.is_root()) { // a bit of the last number
+      std::fstream file(raw / "data.npz", std::ios::in | std::ios::out | std::ios::binary);
+      std::string const bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+      constexpr float last = 6;
+      auto const place = bytes.find(std::string(reinterpret_cast<char const*>(&last), sizeof(last))) + 2;
+      file.seekp(static_cast<std::streamoff>(place));
+      file.put(static_cast<char>(bytes[place] ^ 1));
+    }
+    runtime::barrier(runtime::host, comm);
+    EXPECT_THAT([&] { static_cast<void>(open()); }, ::testing::ThrowsMessage<runtime::UserError>(HasSubstr(
+                                                        "data.npz(edge_feat.npy): the check sum is")));
   }
 }
 

@@ -54,10 +54,8 @@ FeaturedEdges open_edge_texts(Opener const& opener) {
 }
 
 FeaturedEdges open_edge_arrays(Opener const& opener) {
-  auto const& path = *opener.files.edge_features;
   auto const num_edges = opener.parts.edges.num_edges;
-  auto const array = opener.files.topology == GraphFiles::Topology::npy ? array_file(path)
-                                                                        : array_in(path, edge_feature_member);
+  auto const& array = opener.attributes.edge_features;
   auto const head = array();
   if (head.shape().size() != 2 || head.shape()[0] != num_edges || head.shape()[1] < 1)
     head.fail_shape(fmt::format("[{}, features], a row an edge,", num_edges));
@@ -77,8 +75,8 @@ struct EdgeNumbers {
   std::array<float, most> numbers;
 };
 
-/// SumsOfEdges of the rows of this rank's vertices. Each is a pair of doubles, high + low, so that rounded sums do not depend on the order of the
-/// terms (Knuth's two-sum).
+/// Sums of the features of edges, for this rank's vertices. Each is a pair of doubles, high + low (Knuth's two-sum), with about 106 bits: the
+/// order of the terms, which depends on the number of ranks, changes a rounded sum only if terms of 10^30 times its size cancel.
 class SumsOfEdges {
  public:
   SumsOfEdges(Range vertices, std::int64_t num_columns)
@@ -175,12 +173,21 @@ class SendsEdges {
 } // namespace
 
 FeaturePart features_from_edges(runtime::Communicator const& comm, Opener const& opener) {
-  auto rows = runtime::together(
-      comm, [&] { return opener.is_text_topology() ? open_edge_texts(opener) : open_edge_arrays(opener); });
   auto const num_vertices = opener.parts.num_vertices;
+  auto rows = runtime::together(comm, [&] {
+    auto opened = opener.is_text_topology() ? open_edge_texts(opener) : open_edge_arrays(opener);
+    constexpr std::int64_t number_bytes = sizeof(std::pair<double, double>) + sizeof(float);
+    auto const what = fmt::format("{}: bytes of {} features a vertex", opener.files.edge_features->string(),
+                                  opened.num_columns);
+    if (opened.num_columns > most_columns) throw_user("{}; there are at most 2^31 - 1 features", what);
+    static_cast<void>(runtime::checked_product(number_bytes * opened.num_columns, num_vertices, what));
+    return opened;
+  });
   auto const num_columns = rows.num_columns;
   auto const own = runtime::balanced_range(num_vertices, comm.size(), comm.rank());
   auto sums = runtime::together(comm, [&] { return SumsOfEdges(own, num_columns); });
+  Outbox<EdgeNumbers> outbox(comm.size(),
+                             std::max<std::int64_t>(64, records_per_round(comm) / 4)); // records are large
   exchange<EdgeNumbers>(comm,
                         SendsEdges(std::move(rows), num_vertices, comm.size(), opener.parts.is_directed),
                         [&](std::span<EdgeNumbers const> arrived) {

@@ -18,8 +18,8 @@ struct Opener;
 /// Name of the features in OGB's raw/data.npz.
 inline constexpr char const* edge_feature_member = "edge_feat.npy";
 
-/// Reads the edges once. Each rank holds the features of its share of the vertices, 4 bytes each, and 16 more while they are added up.
-/// The result has the same bits on any number of ranks. Collective. Throws UserError on all ranks if rows and edges do not match.
+/// Reads the edges again (a text that no file counts, twice). Each rank holds the features of its share of the vertices, 4 bytes each, and 16 more while they are added up.
+/// Features in fp64 are read as fp32. Collective. Throws UserError on all ranks if rows and edges do not match.
 [[nodiscard]] FeaturePart features_from_edges(runtime::Communicator const& comm, Opener const& opener);
 
 } // namespace orthant::graph

@@ -248,10 +248,10 @@ GraphFiles find_single_file(Input const& input) {
                input.format == npy ? "npy" : "ogb");
   if (is_called(".npy") || is_called(".npz"))
     throw_user("{} is one array file; name the folder that holds it", input.path.string());
-  if (is_called(".parquet") || is_called(".feather"))
+  if (is_called(".parquet") || is_called(".feather") || is_called(".arrow"))
     throw_user("{} is a table of Arrow, which is not read: orthant.write() of the Python package makes a "
-               "folder of it "
-               "(docs/python.md)",
+               "folder of the table that "
+               "pyarrow reads (docs/python.md)",
                input.path.string());
   if (is_called(".h5") || is_called(".hdf5"))
     throw_user(
@@ -295,12 +295,12 @@ void find_edge_features(Input const& input, GraphFiles& files) {
   if (files.topology == Topology::ogb_text)
     files.edge_features = find_text(folder, "edge-feat.csv");
   else if (files.topology == Topology::npy)
-    files.edge_features = find_first(folder, {"edge_attr.npy", "edge_feat.npy"});
+    files.edge_features = find_first(folder, {"edge_feat.npy", "edge_attr.npy"});
   else if (files.topology == Topology::ogb_npz && has_member(files.edges, edge_feature_member))
     files.edge_features = files.edges;
   if (!files.edge_features)
     throw_user("--features-from-edges: {} has no features of edges; looked for edge-feat.csv[.gz] beside "
-               "edge.csv[.gz], edge_attr.npy and edge_feat.npy beside edge_index.npy, and {} in data.npz",
+               "edge.csv[.gz], edge_feat.npy and edge_attr.npy beside edge_index.npy, and {} in data.npz",
                input.path.string(), edge_feature_member);
   if (files.edge_weights == files.edge_features) files.edge_weights.reset();
   auto const has_own = files.topology == Topology::ogb_npz && has_member(files.edges, "node_feat.npy");

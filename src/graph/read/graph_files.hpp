@@ -104,6 +104,7 @@ struct VertexCount {
 struct Attributes {
   OpenArray features;
   OpenArray labels;
+  OpenArray edge_features;
   OpenArray split; // one number per vertex
   std::optional<SparseArrays> sparse;
   std::int64_t num_sparse_columns = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/arrays/zip_archive.hpp"
 #include "graph/path_entry.hpp"
+#include "graph/read/edge_features.hpp"
 #include "graph/read/graph_files.hpp"
 #include "graph/text/text_edges.hpp"
 #include "graph/text/text_tables.hpp"
@@ -229,6 +230,9 @@ void Opener::read_array_topology() {
                edge_index.type());
   parts.edges.num_edges = edge_index.shape()[1];
   parts.edges.promised_by = edge_index.name();
+  if (files.edge_features)
+    attributes.edge_features =
+        is_archive ? use_member(path, edge_feature_member) : array_file(*files.edge_features);
   if (parts.edges.num_edges == 0) throw_user("{} has no edges", edge_index.name());
   parts.edges.is_weighted = files.edge_weights && input.use_weights;
   if (parts.edges.is_weighted) {

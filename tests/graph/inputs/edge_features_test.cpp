@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Features of vertices that are made of features of edges, beside sums in long double, and mistakes.
+// Features of vertices that are made of features of edges, beside sums of the numbers that do not cancel, and mistakes.
 #include "graph/bad_input.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace orthant::graph {
@@ -18,35 +21,40 @@ using ::testing::HasSubstr;
 
 constexpr std::int64_t num_vertices = 41; // the last one has no edges
 constexpr std::int64_t num_columns = 11;  // more than travel in one message
-constexpr std::int64_t num_edges = 9000;  // more than are read at once
+constexpr std::int64_t few_edges = 9000;  // more than are read at once
 
-/// Edge e; vertex 0 has most edges, some are self loops, some are repeated.
+/// Three edges in a row have the same ends; vertex 0 has most edges, some are self loops.
 Edge edge(std::int64_t e) {
-  return {e % 3 == 0 ? 0 : e * e % 40, e * 7 % 40};
+  auto const k = e / 3;
+  return {k % 3 == 0 ? 0 : k * k % 40, k * 7 % 40};
 }
-/// Numbers of very different size, whose sum in double depends on the order.
+/// Large, small and again large with the other sign: a sum in double would lose the small ones.
 float number(std::int64_t e, std::int64_t column) {
-  auto const wave = std::sin(static_cast<double>(e * 13 + column * 5));
-  return static_cast<float>(wave * std::pow(10.0, static_cast<double>((e + column) % 12)));
+  auto const wave = std::sin(static_cast<double>(e / 3 * 13 + column * 5));
+  constexpr std::array<double, 3> sizes{1e12, 1e-3, -1e12};
+  return static_cast<float>(e % 3 == 1 ? wave * sizes[1]
+                                       : std::cos(static_cast<double>(e / 3)) *
+                                             sizes[static_cast<std::size_t>(e % 3)]);
 }
 
-std::vector<float> expected(EdgeFeatures how, bool is_directed) {
-  std::vector<long double> sums(num_vertices * num_columns);
-  std::vector<long double> counts(num_vertices);
+std::vector<float> expected(EdgeFeatures how, bool is_directed, std::int64_t num_edges) {
+  std::vector<double> sums(num_vertices * num_columns);
+  std::vector<double> counts(num_vertices);
   for (std::int64_t e = 0; e < num_edges; ++e) {
     auto const [source, target] = edge(e);
     std::vector<std::int64_t> ends{target};
     if (!is_directed && source != target) ends.push_back(source);
     for (auto const end : ends) {
       counts[static_cast<std::size_t>(end)] += 1;
-      for (std::int64_t column = 0; column < num_columns; ++column)
-        sums[static_cast<std::size_t>(end * num_columns + column)] +=
-            static_cast<long double>(number(e, column));
+      for (std::int64_t column = 0; column < num_columns; ++column) // the large numbers cancel
+        if (e % 3 == 1)
+          sums[static_cast<std::size_t>(end * num_columns + column)] +=
+              static_cast<double>(number(e, column));
     }
   }
   std::vector<float> features;
   for (std::size_t i = 0; i < sums.size(); ++i) {
-    auto const count = std::max(1.0L, counts[i / num_columns]);
+    auto const count = std::max(1.0, counts[i / num_columns]);
     features.push_back(static_cast<float>(how == EdgeFeatures::sum ? sums[i] : sums[i] / count));
   }
   return features;
@@ -55,8 +63,8 @@ std::vector<float> expected(EdgeFeatures how, bool is_directed) {
 class FeaturesFromEdges : public BadInput {
  protected:
   /// Edges and their features as arrays, with 41 vertices.
-  void write_arrays(std::string const& name, std::string const& features = "edge_attr.npy") const {
-    std::vector<std::int64_t> ends(2 * num_edges);
+  void write_arrays(std::string const& name, std::int64_t num_edges, std::string const& features) const {
+    std::vector<std::int64_t> ends(static_cast<std::size_t>(2 * num_edges));
     std::vector<float> numbers;
     for (std::int64_t e = 0; e < num_edges; ++e) {
       ends[static_cast<std::size_t>(e)] = edge(e).source;
@@ -70,6 +78,7 @@ class FeaturesFromEdges : public BadInput {
   }
   /// The same as texts of OGB.
   void write_texts(std::string const& name, std::string const& ending) const {
+    constexpr std::int64_t num_edges = few_edges;
     std::string edges;
     std::string numbers;
     for (std::int64_t e = 0; e < num_edges; ++e) {
@@ -81,7 +90,8 @@ class FeaturesFromEdges : public BadInput {
     folder_.write(name + "/raw/edge-feat.csv" + ending, numbers);
     folder_.write(name + "/raw/num-node-list.csv" + ending, fmt::format("{}\n", num_vertices));
   }
-  std::vector<float> read(std::string const& name, EdgeFeatures how, bool is_directed) const {
+  std::vector<float> read(std::string const& name, std::int64_t num_edges, EdgeFeatures how,
+                          bool is_directed) const {
     auto const source =
         open_graph(comm_, {.path = folder_.path() / name, .is_directed = is_directed, .edge_features = how});
     EXPECT_EQ(source->facts().num_features, num_columns);
@@ -96,14 +106,17 @@ class FeaturesFromEdges : public BadInput {
 };
 
 TEST_F(FeaturesFromEdges, AreSumsAndMeansOfAllFormats) {
-  write_arrays("npy");
-  write_arrays("feat", "edge_feat.npy");
+  constexpr std::int64_t many_edges = 90000; // more than are sent at once
+  write_arrays("attr", many_edges, "edge_attr.npy");
+  write_arrays("feat", few_edges, "edge_feat.npy");
   write_texts("gz", ".gz");
   write_texts("csv", "");
-  for (auto const* const name : {"npy", "feat", "gz", "csv"})
+  for (auto const& [name, count] : {std::pair("attr", many_edges), std::pair("feat", few_edges),
+                                    std::pair("gz", few_edges), std::pair("csv", few_edges)})
     for (auto const how : {EdgeFeatures::mean, EdgeFeatures::sum})
       for (bool const is_directed : {false, true})
-        EXPECT_EQ(read(name, how, is_directed), expected(how, is_directed)) << name << is_directed;
+        EXPECT_EQ(read(name, count, how, is_directed), expected(how, is_directed, count))
+            << name << is_directed;
 }
 
 TEST_F(FeaturesFromEdges, AreNamedAmongTheFilesThatAreRead) {
@@ -145,6 +158,11 @@ TEST_F(FeaturesFromEdges, WithMistakes) {
       HasSubstr("leave one of them out"));
   write_array<float>("none/edge_attr.npy", "<f4", {2, 2}, {1, 2, 3, 4});
   EXPECT_THAT(told("none"), HasSubstr("[3, features], a row an edge, is wanted"));
+  folder_.write("none/meta.json", "{\"num_nodes\": 1099511627776}");
+  write_array<float>("none/edge_attr.npy", "<f4", {3, 1 << 20}, std::vector<float>(3 << 20));
+  remove("none/labels.npy");
+  EXPECT_THAT(told("none"), HasSubstr("edge_attr.npy: bytes of 1048576 features a vertex"));
+  remove("none/meta.json");
   write_array<float>("none/edge_attr.npy", "<f4", {3}, {1, 2, 3});
   EXPECT_THAT(told("none"), HasSubstr("[3, features], a row an edge, is wanted"));
   write_array<float>("none/edge_attr.npy", "<f4", {3, 1}, {1, NAN, 3});
