@@ -123,10 +123,10 @@ std::pair<int, double> parse_straggler(std::string_view text) {
 } // namespace
 
 void add_simulation_options(Command& command, SimulationOptions& o, std::string const& what) {
-  command.flag(
-      "--simulate", o.simulate,
-      fmt::format("Simulate {} on all ranks, message by message; --trace then writes the simulated timeline",
-                  what));
+  command.flag("--simulate", o.simulate,
+               fmt::format("Simulate {} on all ranks, message by message; the file of --trace, if any, has "
+                           "the simulated timeline",
+                           what));
   command.option(
       "--stragglers", o.stragglers,
       "Ranks that compute slower in the simulation, and the factor by which they take longer, such "
