@@ -161,8 +161,8 @@ Hdf5File Hdf5File::create_in_memory(std::string name) {
   silence_hdf5();
   auto const& name_ = name;
   Hdf5Handle const access(ORTHANT_HDF5(H5Pcreate(H5P_FILE_ACCESS)));
-  constexpr std::size_t growth_bytes = std::size_t{1}
-                                       << 14; // fuzz inputs are small, and fresh pages cost them most
+  // Such files are small inputs of tests, to which fresh pages would cost most.
+  constexpr std::size_t growth_bytes = std::size_t{1} << 14;
   ORTHANT_HDF5(H5Pset_fapl_core(access.get(), growth_bytes, false));
   Hdf5Handle file(ORTHANT_HDF5(H5Fcreate(name.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get())));
   return {std::move(file), std::move(name)};
