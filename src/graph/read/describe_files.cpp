@@ -98,7 +98,7 @@ InputFiles Opener::describe_files() const {
   if (files.csv) used.insert(used.end(), {files.csv->vertices, input.path / "meta.yaml"});
   auto const append = [&](Paths const& paths) { used.insert(used.end(), paths.begin(), paths.end()); };
   auto const is_archive = files.topology == GraphFiles::Topology::ogb_npz && attributes.features;
-  if (input.random_features == 0 && !files.edge_features) append(feature_files(files, is_archive));
+  if (input.random_features == 0) append(feature_files(files, is_archive));
   if (input.random_labels == 0 && !files.dgl_data) append(label_files(files, csv.label.has_value()));
   if (!input.random_split && !files.dgl_data) append(split_files(files));
   if (!files.meta.path.empty()) used.push_back(files.meta.path);

@@ -30,7 +30,7 @@ struct FeaturedEdges {
   std::int64_t num_columns = 0;
 };
 
-/// A text can be cut between lines only where both files are read from the start: rank 0 reads them.
+/// Line i of one text belongs to line i of the other. Only a reader from the start counts lines, so rank 0 reads both.
 FeaturedEdges open_edge_texts(Opener const& opener) {
   auto const& path = *opener.files.edge_features;
   FeaturedEdges rows{nullptr, nullptr, count_text_columns(path)};
@@ -121,10 +121,10 @@ class SumsOfEdges {
   std::vector<std::int64_t> counts_; // edges of each vertex
 };
 
-/// Sends each edge's features to the owners of its ends.
-class SendsEdges {
+/// Produces the features of each edge, for the owners of its ends.
+class EdgeSender {
  public:
-  SendsEdges(FeaturedEdges rows, std::int64_t num_vertices, int num_ranks, bool is_directed)
+  EdgeSender(FeaturedEdges rows, std::int64_t num_vertices, int num_ranks, bool is_directed)
       : rows_(std::move(rows)),
         num_vertices_(num_vertices),
         num_ranks_(num_ranks),
@@ -186,14 +186,12 @@ FeaturePart features_from_edges(runtime::Communicator const& comm, Opener const&
   auto const num_columns = rows.num_columns;
   auto const own = runtime::balanced_range(num_vertices, comm.size(), comm.rank());
   auto sums = runtime::together(comm, [&] { return SumsOfEdges(own, num_columns); });
-  Outbox<EdgeNumbers> outbox(comm.size(),
-                             std::max<std::int64_t>(64, records_per_round(comm) / 4)); // records are large
-  exchange<EdgeNumbers>(comm,
-                        SendsEdges(std::move(rows), num_vertices, comm.size(), opener.parts.is_directed),
-                        [&](std::span<EdgeNumbers const> arrived) {
-                          for (auto const& part : arrived)
-                            sums.add(part);
-                        });
+  Outbox<EdgeNumbers> outbox(comm.size(), records_per_round(comm) / 4); // these records are large
+  exchange(comm, outbox, EdgeSender(std::move(rows), num_vertices, comm.size(), opener.parts.is_directed),
+           [&](std::span<EdgeNumbers const> arrived) {
+             for (auto const& part : arrived)
+               sums.add(part);
+           });
   auto const values = runtime::together(comm, [&] {
     return std::make_shared<std::vector<float> const>(sums.rounded(opener.input.edge_features));
   });

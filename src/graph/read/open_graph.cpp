@@ -207,7 +207,6 @@ void Opener::require_vertex_lines(std::filesystem::path const& path, std::int64_
 }
 
 void Opener::build_features() {
-  if (input.edge_features != EdgeFeatures::ignored) return; // features_from_edges()
   auto const num_vertices = parts.num_vertices;
   if (input.random_features > 0) {
     parts.features = random_features(num_vertices, input.random_features, input.seed, share);
