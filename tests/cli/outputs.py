@@ -238,6 +238,7 @@ def kill_while_writing(arguments, folder, delay):
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
+    time.sleep(0.1)  # a rank finishes the system call that it is in
     return job.wait() != 0
 
 
@@ -258,7 +259,10 @@ def killed(scratch):
         if not kill_while_writing(write_it, folder, draw.uniform(0, 0.3)):
             continue
         num_killed += 1
-        if not FINAL_NAMES & set(os.listdir(folder)):
+        names = set(os.listdir(folder))
+        if "graph.moving" in names:  # killed while the complete files were moved to their places
+            require("interrupted" in error_of(1, *read_it), "a part of a graph was refused for another reason")
+        elif not FINAL_NAMES & names:
             error_of(1, *read_it)  # nothing there that could be taken for a graph
         else:
             run(1, *read_it)  # all of it is
