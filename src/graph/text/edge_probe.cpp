@@ -201,7 +201,7 @@ bool is_header_pair(std::string_view first, std::string_view second) {
 }
 
 DictWeight find_dict_weight(std::string_view dict, float& weight) {
-  constexpr std::string_view blanks = " \t";
+  static constexpr std::string_view blanks = " \t";
   auto const skip_blanks = [](std::string_view rest) {
     rest.remove_prefix(std::min(rest.find_first_not_of(blanks), rest.size()));
     return rest;
