@@ -264,7 +264,7 @@ def predictions(_):
         expect_success(2, evaluate + [at("p.csv"), "--probabilities", "--embeddings", "1"])
         with open(at("p.csv"), encoding="utf-8", newline="") as file:
             columns = next(csv.reader(file))
-        require_same({re.sub(r"^([pec])\d+$", r"\1J", name) for name in columns} | {"cJ", "yJ", "name"}, page["FILE.csv"], "columns")
+        require_same({re.sub(r"^([pec])\d+$", r"\1J", name) for name in columns} | {"cJ", "yJ", "name", "type"}, page["FILE.csv"], "columns")
         for arguments, shape in (([], (60,)), (["--probabilities"], (60, 2)), (["--embeddings", "0"], (60, 8))):
             expect_success(2, evaluate + [at("p.npy"), *arguments])
             check(read_npy(at("p.npy"))[0] == shape, f"shape {read_npy(at('p.npy'))[0]}")

@@ -4,6 +4,7 @@
 // believed where it contradicts itself.
 #include "bad_input.hpp"
 #include "graph/arrays/zip_archive.hpp"
+#include "npz.hpp"
 
 #include <cmath>
 #include <cstring>
@@ -22,22 +23,7 @@ using testing::npy;
 using testing::read_whole;
 using testing::ScratchFolder;
 using testing::world;
-
-/// A .npz archive with these members.
-void write_npz(std::filesystem::path const& path,
-               std::vector<std::pair<std::string, std::string>> const& members, bool is_compressed) {
-  int code = 0;
-  auto* const archive = zip_open(path.c_str(), ZIP_CREATE | ZIP_TRUNCATE, &code);
-  ASSERT_NE(archive, nullptr);
-  for (auto const& [name, content] : members) {
-    auto* const data = zip_source_buffer(archive, content.data(), content.size(), 0);
-    auto const index = zip_file_add(archive, name.c_str(), data, 0);
-    ASSERT_GE(index, 0);
-    zip_set_file_compression(archive, static_cast<zip_uint64_t>(index),
-                             is_compressed ? ZIP_CM_DEFLATE : ZIP_CM_STORE, 0);
-  }
-  ASSERT_EQ(zip_close(archive), 0);
-}
+using testing::write_npz;
 
 TEST(Archive, BinaryFormOfPapers100M) {
   auto const comm = world();

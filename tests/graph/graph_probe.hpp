@@ -42,6 +42,7 @@ std::vector<T> gather_all(runtime::Communicator const& comm, std::vector<T> cons
 struct WholeGraph {
   std::vector<graph::Edge> edges; // in the order of the ranks
   std::vector<float> weights;
+  std::vector<std::int64_t> relations;
   std::vector<float> features;       // [N x D], dense whatever the kind
   std::vector<std::int64_t> classes; // [N]
   std::vector<std::int64_t> indicator;
@@ -58,11 +59,31 @@ void drain(graph::BatchStream<Batch>& stream, Take&& take) {
     take(batch);
 }
 
+/// `values` of `rows` in the order of the rows, each of which must be there once.
+template<class T>
+std::vector<T> in_order(std::vector<T> const& values, std::vector<std::int64_t> const& rows,
+                        std::int64_t num_rows) {
+  if (values.empty()) return values;
+  ORTHANT_REQUIRE(static_cast<std::int64_t>(rows.size()) == num_rows, rows.size(), " rows");
+  auto const width = values.size() / rows.size();
+  std::vector<T> result(values.size());
+  std::vector<bool> is_there(rows.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    auto const row = static_cast<std::size_t>(rows[i]);
+    ORTHANT_REQUIRE(row < rows.size() && !is_there[row], "row ", row);
+    is_there[row] = true;
+    std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(i * width), width,
+                result.begin() + static_cast<std::ptrdiff_t>(row * width));
+  }
+  return result;
+}
+
 /// Reads all of `source` in small batches. Collective. Errors of one rank are thrown on all.
 inline WholeGraph read_whole(runtime::Communicator const& comm, graph::GraphSource const& source,
                              std::int64_t batch_size = 1000) {
   auto const& facts = source.facts();
   std::vector<std::int64_t> ends;
+  std::vector<std::int64_t> relations;
   WholeGraph mine;
   std::vector<std::int64_t> feature_rows;
   std::vector<std::int64_t> label_rows;
@@ -72,12 +93,14 @@ inline WholeGraph read_whole(runtime::Communicator const& comm, graph::GraphSour
     for (auto const& edge : batch.edges)
       ends.insert(ends.end(), {edge.source, edge.target});
     mine.weights.insert(mine.weights.end(), batch.weights.begin(), batch.weights.end());
+    relations.insert(relations.end(), batch.relations.begin(), batch.relations.end());
   };
   graph::for_each_edge_batch(comm, source, batch_size, take_edges);
   runtime::together(comm, [&] {
     auto const num_columns = static_cast<std::size_t>(facts.num_features);
     if (facts.feature_kind != graph::FeatureKind::none)
       drain(*source.features(batch_size), [&](graph::FeatureBatch const& batch) {
+        ORTHANT_REQUIRE(feature_rows.empty() || batch.rows.begin > feature_rows.back(), "rows ascend");
         for (auto row = batch.rows.begin; row < batch.rows.end; ++row)
           feature_rows.push_back(row);
         if (facts.feature_kind == graph::FeatureKind::dense) {
@@ -95,6 +118,7 @@ inline WholeGraph read_whole(runtime::Communicator const& comm, graph::GraphSour
       });
     if (facts.label_kind != graph::LabelKind::none)
       drain(*source.labels(batch_size), [&](graph::LabelBatch const& batch) {
+        ORTHANT_REQUIRE(label_rows.empty() || batch.rows.begin > label_rows.back(), "rows ascend");
         for (auto row = batch.rows.begin; row < batch.rows.end; ++row)
           label_rows.push_back(row);
         mine.classes.insert(mine.classes.end(), batch.classes.begin(), batch.classes.end());
@@ -113,16 +137,13 @@ inline WholeGraph read_whole(runtime::Communicator const& comm, graph::GraphSour
   for (std::size_t i = 0; i < all_ends.size(); i += 2)
     all.edges.push_back({all_ends[i], all_ends[i + 1]});
   source.check_num_edges(static_cast<std::int64_t>(all.edges.size()));
+  all.relations = gather_all(comm, relations);
   all.weights = gather_all(comm, mine.weights);
-  all.features = gather_all(comm, mine.features);
-  all.classes = gather_all(comm, mine.classes);
-  all.indicator = gather_all(comm, mine.indicator);
-  for (auto const* const rows : {&feature_rows, &label_rows}) { // each row once, in order of the ranks
-    auto const gathered = gather_all(comm, *rows);
-    for (std::size_t row = 0; row < gathered.size(); ++row)
-      ORTHANT_REQUIRE(gathered[row] == static_cast<std::int64_t>(row), "row ", gathered[row], " at ", row);
-    ORTHANT_REQUIRE(gathered.empty() || static_cast<std::int64_t>(gathered.size()) == facts.num_vertices);
-  }
+  all.features =
+      in_order(gather_all(comm, mine.features), gather_all(comm, feature_rows), facts.num_vertices);
+  all.classes = in_order(gather_all(comm, mine.classes), gather_all(comm, label_rows), facts.num_vertices);
+  all.indicator =
+      in_order(gather_all(comm, mine.indicator), gather_all(comm, label_rows), facts.num_vertices);
   all.train = gather_all(comm, mine.train);
   all.valid = gather_all(comm, mine.valid);
   all.test = gather_all(comm, mine.test);

@@ -110,34 +110,37 @@ auto table_streams(CsvVertices const& table, Share share, Take take) {
 
 } // namespace
 
-CsvVertices read_csv_columns(CsvMeta const& meta, std::vector<std::string>& notes) {
-  CsvRows const rows(meta.vertices, meta.separator);
+CsvVertices read_csv_columns(CsvVertexTable const& vertices, char separator,
+                             std::vector<std::string>& notes) {
+  CsvRows const rows(vertices.path, separator);
   CsvVertices table;
-  table.path = meta.vertices;
-  table.separator = meta.separator;
-  table.id = rows.require(meta.id);
+  table.path = vertices.path;
+  table.separator = separator;
+  table.id = rows.require(vertices.id);
   table.features = rows.column("feat");
   table.label = rows.column("label");
-  table.graph = rows.column(meta.graph);
-  std::vector<std::string> used{meta.id, meta.graph, "feat", "label"};
+  table.graph = rows.column(vertices.graph);
+  std::vector<std::string> used{vertices.id, vertices.graph, "feat", "label"};
   for (std::size_t part = 0; part < mask_names.size(); ++part)
     table.masks[part] = rows.column(used.emplace_back(mask_names[part]));
   note_unused(table.path, rows, used, notes);
   return table;
 }
 
-EdgeTextProbe probe_csv_edges(CsvMeta const& meta, std::vector<std::string>& notes) {
-  CsvRows const rows(meta.edges, meta.separator);
+EdgeTextProbe probe_csv_edges(CsvEdgeTable const& edges, char separator, bool has_weights,
+                              std::vector<std::string>& notes) {
+  CsvRows const rows(edges.path, separator);
   EdgeTextProbe probe;
   probe.has_names = true;
-  probe.separator = meta.separator;
+  probe.separator = separator;
   probe.has_comments = false;
   probe.wanted = fmt::format("the first line names {} columns", rows.columns().size());
   probe.num_columns = std::ssize(rows.columns());
-  probe.ends = {rows.require(meta.source), rows.require(meta.target)};
-  probe.weight = rows.column("weight");
+  probe.ends = {rows.require(edges.source), rows.require(edges.target)};
+  std::vector<std::string> used{edges.source, edges.target};
+  if (has_weights) probe.weight = rows.column(used.emplace_back("weight"));
   probe.start = rows.end_of_line();
-  note_unused(meta.edges, rows, {meta.source, meta.target, "weight"}, notes);
+  note_unused(edges.path, rows, used, notes);
   return probe;
 }
 

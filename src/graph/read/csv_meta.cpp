@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace orthant::graph {
 
@@ -75,8 +76,11 @@ class YamlLines {
       lines.fail(
           fmt::format("\"{}\" is not understood; lines \"key: value\" are wanted", text::excerpt(line)));
     };
-    if (is_item && !is_pair && !list_.empty() && !lists[list_].empty())
-      return; // the item of an inner list, such as etype
+    if (is_item && !is_pair && !inner_.empty()) { // the item of an inner list, such as etype
+      auto& items = lists[list_].back()[inner_];
+      items += (items.empty() ? "" : ",") + without_quotes(content);
+      return;
+    }
     if (!is_pair) fail();
     auto const key = without_quotes(
         trimmed(content.substr(0, ends && colon == std::string_view::npos ? content.size() - 1 : colon)));
@@ -86,6 +90,7 @@ class YamlLines {
     if (indent == 0 && !is_item) {
       if (key == "graph_data") lines.fail("a data set of many graphs (graph_data); a single graph is wanted");
       list_ = value.empty() ? key : std::string();
+      inner_.clear();
       if (!list_.empty())
         lists[list_];
       else if (!top.try_emplace(key, value).second)
@@ -97,14 +102,28 @@ class YamlLines {
     if (is_item) items.emplace_back();
     if (items.empty()) fail();
     if (!items.back().try_emplace(key, value).second) lines.fail(fmt::format("{} is given twice", key));
+    inner_ = value.empty() ? key : std::string();
   }
 
-  std::string list_; // name of the list to which the lines belong
+  std::string list_;  // name of the list to which the lines belong
+  std::string inner_; // name of the list within an item to which the lines belong
 };
 
 std::string value_of(YamlLines::Values const& values, std::string const& key, std::string const& otherwise) {
   auto const found = values.find(key);
   return found == values.end() ? otherwise : found->second;
+}
+
+/// The items of a list "[a, 'b', c]", with or without its brackets.
+std::vector<std::string> words_of(std::string_view list) {
+  if (list.starts_with('[') && list.ends_with(']')) list = list.substr(1, list.size() - 2);
+  std::vector<std::string> words;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    auto const end = std::min(list.find(',', begin), list.size());
+    words.push_back(without_quotes(trimmed(list.substr(begin, end - begin))));
+    begin = end + 1;
+  }
+  return words;
 }
 
 } // namespace
@@ -114,6 +133,7 @@ std::optional<CsvMeta> read_csv_meta(std::filesystem::path const& folder) {
   if (!has_entry(path)) return std::nullopt;
   YamlLines yaml(path);
   CsvMeta meta;
+  meta.path = path;
   auto const separator = value_of(yaml.top, "separator", ",");
   if (separator == "\\t")
     meta.separator = '\t';
@@ -122,26 +142,38 @@ std::optional<CsvMeta> read_csv_meta(std::filesystem::path const& folder) {
   else
     runtime::throw_user("{}: the separator \"{}\" is not read; it must be one of , ; | a tab or a blank",
                         path.string(), separator);
-  auto const only = [&](std::string const& list, char const* what) -> YamlLines::Values const& {
-    auto const& items = yaml.lists[list];
+  auto const items_of = [&](std::string const& list,
+                            char const* what) -> std::vector<YamlLines::Values> const& {
     if (yaml.top.contains(list))
       runtime::throw_user(
           "{}: {} has a value in its own line; lines \"- file_name: FILE\" below it are wanted",
           path.string(), list);
-    if (items.size() != 1)
-      runtime::throw_user("{}: {} has {} kinds of {}; only data sets with one kind are read", path.string(),
-                          list, items.size(), what);
-    if (!items[0].contains("file_name")) runtime::throw_user("{}: {} has no file_name", path.string(), list);
-    return items[0];
+    auto const& items = yaml.lists[list];
+    if (items.empty()) runtime::throw_user("{}: {} has no tables of {}", path.string(), list, what);
+    for (auto const& item : items)
+      if (!item.contains("file_name"))
+        runtime::throw_user("{}: {} has a table without file_name", path.string(), list);
+    return items;
   };
-  auto const& vertices = only("node_data", "vertices");
-  auto const& edges = only("edge_data", "edges");
-  meta.vertices = folder / vertices.at("file_name");
-  meta.edges = folder / edges.at("file_name");
-  meta.id = value_of(vertices, "node_id_field", meta.id);
-  meta.graph = value_of(vertices, "graph_id_field", meta.graph);
-  meta.source = value_of(edges, "src_id_field", meta.source);
-  meta.target = value_of(edges, "dst_id_field", meta.target);
+  for (auto const& item : items_of("node_data", "vertices")) {
+    auto& table = meta.vertices.emplace_back();
+    table.path = folder / item.at("file_name");
+    table.type = value_of(item, "ntype", table.type);
+    table.id = value_of(item, "node_id_field", table.id);
+    table.graph = value_of(item, "graph_id_field", table.graph);
+  }
+  for (auto const& item : items_of("edge_data", "edges")) {
+    auto& table = meta.edges.emplace_back();
+    table.path = folder / item.at("file_name");
+    table.source = value_of(item, "src_id_field", table.source);
+    table.target = value_of(item, "dst_id_field", table.target);
+    if (!item.contains("etype")) continue;
+    auto const words = words_of(item.at("etype"));
+    if (words.size() != table.type.size())
+      runtime::throw_user("{}: the etype \"{}\" is not [SOURCE, NAME, TARGET]", path.string(),
+                          text::excerpt((item.at("etype") + '\n').c_str()));
+    std::ranges::copy(words, table.type.begin());
+  }
   return meta;
 }
 

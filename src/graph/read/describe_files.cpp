@@ -95,7 +95,7 @@ InputFiles Opener::describe_files() const {
   if (files.edge_features != files.edges) add(used, files.edge_features);
   for (auto const& path : {files.num_nodes, files.num_edges, files.dgl_data})
     add(used, path);
-  if (files.csv) used.insert(used.end(), {files.csv->vertices, input.path / "meta.yaml"});
+  if (files.csv) used.insert(used.end(), {files.csv->vertices[0].path, files.csv->path});
   auto const append = [&](Paths const& paths) { used.insert(used.end(), paths.begin(), paths.end()); };
   auto const is_archive = files.topology == GraphFiles::Topology::ogb_npz && attributes.features;
   if (input.random_features == 0) append(feature_files(files, is_archive));

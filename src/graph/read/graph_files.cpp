@@ -199,7 +199,7 @@ GraphFiles find_in_folder(Input const& input) {
     is_found = find_npy_edges(input.path, files) || find_npy_edges(input.path / "npy", files);
   if (!is_found && format == automatic && (files.csv = read_csv_meta(input.path))) {
     files.topology = Topology::csv_data_set;
-    files.edges = files.csv->edges;
+    files.edges = files.csv->edges[0].path;
     is_found = true;
   }
   if (!is_found && (format == automatic || format == edgelist))

@@ -192,8 +192,9 @@ void Opener::read_text_topology() {
 void Opener::read_csv_topology() {
   parts.format = "csv";
   parts.is_directed = true;
-  csv = read_csv_columns(*files.csv, notes);
-  probe = probe_csv_edges(*files.csv, notes);
+  auto const& meta = *files.csv;
+  csv = read_csv_columns(meta.vertices[0], meta.separator, notes);
+  probe = probe_csv_edges(meta.edges[0], meta.separator, true, notes);
   parts.edges.is_weighted = probe.weight && input.use_weights;
   if (csv.has_split() && input.split.empty()) files.split_text.reset(); // masks take precedence over split/
 }

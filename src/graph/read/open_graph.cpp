@@ -78,7 +78,7 @@ void read_names(runtime::Communicator const& comm, Opener& opener) {
   edges->vertices = {}; // frees the table before its names are exchanged
   auto vertices = number_names(comm, std::move(own));
   auto relations = number_names(comm, edges->relations.names());
-  edges->vertex_ids = std::move(vertices.ids);
+  edges->vertex_ids = std::make_shared<std::vector<std::int64_t> const>(std::move(vertices.ids));
   edges->relation_ids = std::move(relations.ids);
   std::string joined; // names of relations, one per line
   for (std::int64_t r = 0; r < relations.all.size(); ++r)

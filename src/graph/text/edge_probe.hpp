@@ -33,6 +33,8 @@ struct EdgeTextProbe {
   std::array<std::size_t, 2> ends{0, 1}; // columns of source and target
   std::optional<std::size_t> weight;     // column of the weights; nullopt: there are none
   std::optional<std::size_t> relation;
+  std::array<std::string, 2>
+      scopes; // put before the names of sources and targets: equal names are apart in different scopes
   std::string first_edge; // for messages
   std::string wanted;     // for messages
 };

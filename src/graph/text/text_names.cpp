@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <deque>
 #include <limits>
 #include <span>
 #include <string>
@@ -79,7 +80,7 @@ class NamedReader {
     require_field(line, fields[source], is_triple ? "head" : "source");
     if (is_triple) require_field(line, fields[*probe_.relation], "relation");
     require_field(line, fields[target], is_triple ? "tail" : "target");
-    Pending next{line, {fields[source], fields[target]}, {}};
+    Pending next{line, {scoped(fields[source], 0), scoped(fields[target], 1)}, {}};
     for (std::size_t i = 0; i < 2; ++i) {
       next.hashes[i] = NameTable::hash_of(next.ends[i]);
       edges_.vertices.prefetch_slot(next.hashes[i]);
@@ -101,7 +102,7 @@ class NamedReader {
       for (std::size_t i = 0; i < 2; ++i) {
         auto const count = edges_.vertices.size();
         auto const number = edges_.vertices.find_or_add(ends[i], hashes[i]);
-        if (number == count) require_name(line, ends[i]);
+        if (number == count) require_name(line, ends[i].substr(probe_.scopes[i].size()));
         edge[i] = static_cast<std::uint32_t>(number);
       }
     }
@@ -110,7 +111,14 @@ class NamedReader {
       runtime::throw_user("{}: one rank reads more than {} names: use more ranks", blocks_.path().string(),
                           most);
     pending_.clear();
+    scoped_.clear();
     fields_.forget();
+  }
+
+  /// The name of end `i` with its scope, valid until add_pending() has been called.
+  std::string_view scoped(std::string_view name, std::size_t i) {
+    auto const& scope = probe_.scopes[i];
+    return scope.empty() ? name : scoped_.emplace_back(scope).append(name);
   }
 
   std::uint16_t relation_of(char const* line, std::string_view name) {
@@ -160,6 +168,7 @@ class NamedReader {
   bool reads_weights_;
   bool refuses_weights_; // of dicts: true if the first dict has no weight
   std::vector<Pending> pending_;
+  std::deque<std::string> scoped_;
   NamedEdges edges_;
 };
 
@@ -183,7 +192,8 @@ class NamedEdgeStream final : public EdgeStream {
       auto const i = static_cast<std::size_t>(done_ / copies_);
       bool const is_inverse = done_ % copies_ == 1;
       auto const [source, target] = edges_->edges[i];
-      Edge const edge{edges_->vertex_ids[source], edges_->vertex_ids[target]};
+      auto const& ids = *edges_->vertex_ids;
+      Edge const edge{ids[source], ids[target]};
       batch.edges.push_back(is_inverse ? Edge{edge.target, edge.source} : edge);
       if (!edges_->weights.empty()) batch.weights.push_back(edges_->weights[i]);
       if (edges_->edge_relations.empty()) continue;

@@ -30,7 +30,7 @@ struct NamedEdges {
   std::int64_t num_comments_like_edges = 0;        // comments that have as many columns as an edge
 
   // Numbers in the whole file of the names of this share.
-  std::vector<std::int64_t> vertex_ids;
+  std::shared_ptr<std::vector<std::int64_t> const> vertex_ids;
   std::vector<std::int64_t> relation_ids;
 };
 

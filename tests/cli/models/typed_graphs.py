@@ -1,130 +1,23 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Graphs whose vertices have types: typed_graphs.py PROGRAM [RANKS ..]
+"""Training on graphs whose vertices have types: typed_graphs.py PROGRAM [RANKS ..]
 
-The same graph in the layouts of PyTorch Geometric and of OGB gives the same store, byte by byte from 1 and 3 ranks. Losses of 20 steps
-of Adam are those of the equations of arXiv 1703.06103 with a root and a bias for each type (OGB's R-GCN), or each relation (GraphSAGE per
+Losses of 20 steps of Adam are those of the equations of arXiv 1703.06103 with a root and a bias for each type (OGB's R-GCN), or each relation (GraphSAGE per
 relation), and a trained table for types without features: in fp64, on several grids, in both schedules. RANKS: compares losses on these numbers of ranks alone.
 """
 
-import gzip
-import json
 import os
-import random
-import re
-import shutil
-import struct
 import sys
 import tempfile
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from plain_gcn import read_safetensors  # noqa: E402
-from program import Failure, attempt_all, expect_mistake, expect_success, require, run  # noqa: E402
-from relational_training import (GRIDS, RATE, SCHEDULES, Layer, events_of, flat, losses_of_layers, plus, product,  # noqa: E402
-                                 require_close, transposed, write_npy)
+from program import Failure, attempt_all, expect_success, require  # noqa: E402
+from relational_training import GRIDS, RATE, SCHEDULES, Layer, events_of, plus, product, losses_of_layers, require_close, transposed  # noqa: E402
+from typed_inputs import NUM_CLASSES, OFFSETS, TYPES, Graph  # noqa: E402
 
-TYPES = {"author": (17, 0), "field": (5, 3), "inst": (4, 0), "paper": (23, 5)}  # vertices and features
-RELATIONS = {("author", "affiliated_with", "inst"): 25, ("author", "writes", "paper"): 40, ("paper", "cites", "paper"): 35,
-             ("paper", "has_topic", "field"): 30}
-NUM_CLASSES, HIDDEN, WIDTH = 4, 6, 5
-OFFSETS = {name: sum(count for other, (count, _) in TYPES.items() if other < name) for name in TYPES}
+HIDDEN, WIDTH = 6, 5
 COUNT = sum(count for count, _ in TYPES.values())
-
-
-class Graph:
-    """Features of papers are fp32 numbers, as are the others if they are `short`."""
-
-    def __init__(self, short=False):
-        draw = random.Random("types")
-        self.edges = {}
-        for (source, name, target), count in RELATIONS.items():
-            ends = [(draw.randrange(TYPES[source][0]), draw.randrange(TYPES[target][0])) for _ in range(count)]
-            self.edges[source, name, target] = [(TYPES[source][0] - 1, TYPES[target][0] - 1), *ends]
-        self.features = {name: [[draw.uniform(-1, 1) for _ in range(width)] for _ in range(count)]
-                         for name, (count, width) in TYPES.items() if width}
-        as_fp32 = lambda x: struct.unpack("f", struct.pack("f", x))[0]
-        self.letters = {name: "f" if short or name == "paper" else "d" for name in self.features}
-        for name, letter in self.letters.items():
-            if letter == "f":
-                self.features[name] = [[as_fp32(x) for x in row] for row in self.features[name]]
-        self.labels = [v % NUM_CLASSES for v in range(TYPES["paper"][0])]
-        order = draw.sample(range(len(self.labels)), len(self.labels))
-        self.split = {"train": sorted(order[:12]), "valid": sorted(order[12:17]), "test": sorted(order[17:])}
-
-    def relations(self):
-        """With those that --add-inverse makes: (name, edges by ids of the whole graph)."""
-        found = []
-        for (source, name, target), edges in self.edges.items():
-            ids = [(OFFSETS[source] + s, OFFSETS[target] + t) for s, t in edges]
-            back = [(t, s) for s, t in ids]
-            found.append((f"{source}__{name}__{target}", ids + back if source == target else ids))
-        for (source, name, target), edges in self.edges.items():
-            if source != target:
-                found.append((f"{target}__rev_{name}__{source}", [(OFFSETS[target] + t, OFFSETS[source] + s) for s, t in edges]))
-        return found
-
-    def write_arrays(self, folder):
-        """As PyTorch Geometric's HeteroData has them; one relation in the form of IGB, [edges, 2]."""
-        for (source, name, target), edges in self.edges.items():
-            path = os.path.join(folder, f"{source}__{name}__{target}")
-            os.makedirs(path)
-            rows = name == "writes"
-            write_npy(os.path.join(path, "edge_index.npy"), (len(edges), 2) if rows else (2, len(edges)), "q",
-                      flat([list(edge) for edge in edges] if rows else [list(ends) for ends in zip(*edges)]))
-        for name, rows in self.features.items():
-            os.makedirs(os.path.join(folder, name))
-            write_npy(os.path.join(folder, name, "x.npy"), (len(rows), len(rows[0])), self.letters[name], flat(rows))
-        write_npy(os.path.join(folder, "paper", "y.npy"), (len(self.labels),), "q", self.labels)
-        for part, vertices in self.split.items():
-            write_npy(os.path.join(folder, "paper", {"valid": "val"}.get(part, part) + "_mask.npy"), (len(self.labels),), "?",
-                      [v in vertices for v in range(len(self.labels))])
-
-    def write_tables(self, folder):
-        """As OGB has them."""
-        def write(path, lines):
-            path = os.path.join(folder, path)
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            with gzip.open(path, "wt", encoding="utf-8") as file:
-                file.writelines(line + "\n" for line in lines)
-        write("raw/num-node-dict.csv.gz", [",".join(TYPES), ",".join(str(count) for count, _ in TYPES.values())])
-        write("raw/triplet-type-list.csv.gz", [",".join(names) for names in self.edges])
-        for names, edges in self.edges.items():
-            write(f"raw/relations/{'___'.join(names)}/edge.csv.gz", [f"{s},{t}" for s, t in edges])
-        for name, rows in self.features.items():
-            write(f"raw/node-feat/{name}/node-feat.csv.gz", [",".join(map(repr, row)) for row in rows])
-        write("raw/node-label/paper/node-label.csv.gz", [str(label) for label in self.labels])
-        for part, vertices in self.split.items():
-            write(f"split/npy/paper/{part}.csv.gz", [str(v) for v in vertices])
-
-
-def content(path):
-    with open(path, "rb") as file:
-        return file.read()
-
-
-def stores(_):
-    graph, exact = Graph(short=True), Graph()
-    with tempfile.TemporaryDirectory() as scratch:
-        path = lambda name: os.path.join(scratch, name)
-        graph.write_arrays(path("arrays/graph"))
-        graph.write_tables(path("tables/graph"))
-        exact.write_arrays(path("exact/graph"))
-        with open(path("arrays/graph/paper/notes.txt"), "w", encoding="utf-8") as file:
-            file.write("not an array")
-        for more in ([], ["--add-inverse"]):
-            for layout in ("arrays", "tables", "exact"):
-                for ranks in (1, 3):
-                    done = expect_success(ranks, ["partition", "--input", path(layout + "/graph"), "-o", path(f"{layout}{ranks}.h5"), "--force", *more])
-                require(layout != "arrays" or "not used     paper/notes.txt\n" in done.stdout, "does not tell of a file that is not used", done)
-                done = expect_success(2, ["info", "--verify", path(f"{layout}1.h5")])
-                require(content(path(f"{layout}1.h5")) == content(path(f"{layout}3.h5")), f"{layout}: stores differ", done)
-                types = re.findall(r"^ +(\S+) +(\d+) vertices, (\d+ features|a trained table)$", done.stdout, re.M)
-                wanted = [(name, str(count), f"{width} features" if width else "a trained table") for name, (count, width) in TYPES.items()]
-                require(types == wanted, f"{layout}: types {types}", done)
-                found = re.findall(r"^ +\d+  (\S+) +(\d+) entries$", done.stdout, re.M)
-                relations = graph.relations() if more else [("__".join(names), edges) for names, edges in graph.edges.items()]
-                require(found == [(name, str(len(set(edges)))) for name, edges in relations], f"{layout}: relations {found}", done)
-            require(content(path("arrays1.h5")) == content(path("tables1.h5")), "layouts differ", done)
 
 
 class TypedLayer(Layer):
@@ -269,63 +162,10 @@ def weights_are_read_again(ranks):
         require("roots" in done.stdout and "features" in done.stdout, "does not show them", done)
 
 
-def mistakes(ranks):
-    graph = Graph()
-    with tempfile.TemporaryDirectory() as scratch:
-        path = lambda name: os.path.join(scratch, name)
-
-        def changed(name, change):
-            graph.write_arrays(path(name))
-            change(path(name))
-            return ["partition", "--input", path(name), "-o", path("none.h5")]
-
-        def lie(folder):
-            write_npy(os.path.join(folder, "paper__has_topic__field", "edge_index.npy"), (2, 2), "q", [0, 1, 4, 5])
-
-        def label(folder):
-            write_npy(os.path.join(folder, "field", "y.npy"), (5,), "q", [0, 1, 2, 3, 0])
-
-        def shape(folder):
-            write_npy(os.path.join(folder, "paper__has_topic__field", "edge_index.npy"), (3, 3), "q", [0] * 9)
-
-        def name(folder):
-            os.rename(os.path.join(folder, "paper__cites__paper"), os.path.join(folder, "paper__cites__paper__too"))
-
-        def outside(folder):
-            with open(os.path.join(folder, "meta.json"), "w", encoding="utf-8") as file:
-                json.dump({"num_nodes": {"../paper": 3}}, file)
-
-        def integer(folder):
-            with open(os.path.join(folder, "meta.json"), "w", encoding="utf-8") as file:
-                json.dump({"num_nodes": 49}, file)
-
-        def count(folder):
-            with open(os.path.join(folder, "meta.json"), "w", encoding="utf-8") as file:
-                json.dump({"num_nodes": {"paper": 22}}, file)
-
-        def empty(folder):
-            for names in graph.edges:
-                shutil.rmtree(os.path.join(folder, "__".join(names)))
-        for arguments, pattern in (
-                (changed("label", label), r"vertices of the types field and paper have labels"),
-                (changed("shape", shape), r"edge_index\.npy.*\[2, edges\] or \[edges, 2\]"),
-                (changed("integer", integer), r"meta\.json: num_nodes must have a number for each type of vertices"),
-                (changed("count", count), r"meta\.json says 22 vertices, but .*paper/x\.npy says 23"),
-                (changed("name", name), r"paper__cites__paper__too has edges, but its name is not SOURCE__NAME__TARGET"),
-                (changed("outside", outside), r"meta\.json: a type of vertices has a name that is not that of a folder"),
-                (changed("names", lambda _: None) + ["--names"], r"a graph of several types, whose vertices have numbers: leave out --names"),
-                (changed("empty", empty) + ["--format", "typed"], r"has no edges of a graph of several types; looked for"),
-                (changed("fine", lambda _: None) + ["--random-features", "3"], r"a graph of several types: leave out --random-features")):
-            expect_mistake(ranks, arguments, pattern)
-        done = run(ranks, changed("lie", lie))
-        require(done.returncode == 2 and "an edge from paper 1 to field 5, but there are 5 vertices of the type field" in done.stderr,
-                "takes an id beyond its type", done)
-
-
 if __name__ == "__main__":
     asked = [int(word) for word in sys.argv[2:]]
     jobs = [(ranks, (losses_are_those_of_the_equations, form)) for ranks in asked or (1, 2, 4) for form in ("full", "bases", "sage")]
     jobs += [(ranks, (grids_agree_with_dropout,)) for ranks in asked or (2, 3, 4)]
     if not asked:
-        jobs += [(1, (stores,)), (1, (parameters_are_counted,)), (2, (weights_are_read_again,)), (3, (mistakes,))]
+        jobs += [(1, (parameters_are_counted,)), (2, (weights_are_read_again,))]
     sys.exit(attempt_all(jobs))

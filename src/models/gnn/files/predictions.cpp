@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fmt/format.h>
 #include <optional>
 #include <span>
 
@@ -149,6 +150,22 @@ PredictionRows<T> rows_of(std::vector<T> const& logits, runtime::Range ids,
   return rows;
 }
 
+/// Sets types and names of the vertices. Vertices of a type without names have their number within the type.
+template<class T>
+void name_rows(graph::GraphStore const& store, PredictionRows<T>& rows) {
+  auto const& facts = store.facts();
+  if (facts.has_vertex_names()) rows.names = store.read_vertex_names(rows.ids);
+  std::int64_t begin = 0; // of the type
+  for (auto const& type : facts.vertex_types) {
+    auto const end = begin + type.count;
+    for (auto id = std::max(begin, rows.ids.begin); id < std::min(end, rows.ids.end); ++id) {
+      rows.types.push_back(type.name);
+      if (!facts.has_vertex_names()) rows.names.push_back(fmt::format("{}", id - begin));
+    }
+    begin = end;
+  }
+}
+
 } // namespace
 
 template<class T>
@@ -164,7 +181,8 @@ void write_predictions(pmm::ProcessGrid const& grid, graph::GraphStore const& st
   columns.has_numbers = store.facts().label_kind == graph::LabelKind::real;
   columns.class_names = store.facts().class_names;
   columns.has_probabilities = has_probabilities;
-  columns.has_names = store.facts().has_vertex_names() && path.extension() == ".csv";
+  columns.has_types = store.facts().num_types() > 0 && path.extension() == ".csv";
+  columns.has_names = (store.facts().has_vertex_names() || columns.has_types) && path.extension() == ".csv";
   if (embeddings != nullptr) columns.embedding_width = embeddings->extents().columns;
 
   RowsById<T> const logits_by_id(grid, store, logits);
@@ -183,7 +201,7 @@ void write_predictions(pmm::ProcessGrid const& grid, graph::GraphStore const& st
     auto const brought = logits_by_id.bring(ids);
     auto rows = runtime::together(world, [&] {
       auto of_share = rows_of(brought, {begin + share.begin, begin + share.end}, columns);
-      if (columns.has_names) of_share.names = store.read_vertex_names(of_share.ids);
+      if (columns.has_names) name_rows(store, of_share);
       return of_share;
     });
     if (embeddings_by_id) rows.embeddings = embeddings_by_id->bring(ids);

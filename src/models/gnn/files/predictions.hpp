@@ -30,7 +30,7 @@ namespace orthant::models {
 //          /class_names   int64 offsets and uint8 text of the names of classes, as in a store, if they have names
 //          /probabilities [N x C], /embeddings [N x D] in the precision of the computation, if requested
 //   .npy   one array: the probabilities or the embeddings if requested, else the contents of /predictions
-//   .csv   header vertex[,name],class[,p0,..][,e0,..], then a line per vertex; with several classes c0,.. replaces class, of regression
+//   .csv   header vertex[,type][,name],class[,p0,..][,e0,..], then a line per vertex; with several classes c0,.. replaces class, of regression
 //          y0,..; classes are names if they have names
 
 /// Columns of a file of predictions.
@@ -40,7 +40,8 @@ struct PredictionColumns {
   bool has_several_classes = false; // a vertex may have several classes
   bool has_numbers = false;         // regression
   bool has_probabilities = false;
-  bool has_names = false;           // of vertices; only .csv has them
+  bool has_types = false;           // of vertices, which then have names; only .csv has types and names
+  bool has_names = false;           // of vertices
   std::int64_t embedding_width = 0; // 0: no embeddings
   std::vector<std::string> class_names{};
 };
@@ -54,6 +55,7 @@ struct PredictionRows {
   std::vector<T> numbers;              // [ids x targets] of regression
   std::vector<T> probabilities;        // [ids x classes] or empty
   std::vector<T> embeddings;           // [ids x width] or empty
+  std::vector<std::string> types;      // [ids] or empty
   std::vector<std::string> names;      // [ids] or empty
 };
 

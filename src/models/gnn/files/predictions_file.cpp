@@ -172,7 +172,9 @@ class CsvPredictions final : public PredictionFile<T> {
       : comm_(comm),
         columns_(columns),
         staged_(runtime::StagedFile::create(comm, path, purpose)) {
-    std::string header = columns.has_names ? "vertex,name" : "vertex";
+    std::string header = "vertex";
+    if (columns.has_types) header += ",type";
+    if (columns.has_names) header += ",name";
     auto const add = [&](char const* name, std::int64_t count) {
       for (std::int64_t j = 0; j < count; ++j)
         append(header += name, j);
@@ -214,6 +216,7 @@ class CsvPredictions final : public PredictionFile<T> {
     for (auto id = rows.ids.begin; id < rows.ids.end; ++id) {
       auto const row = static_cast<std::size_t>(id - rows.ids.begin);
       append(text, id);
+      if (columns_.has_types) append_quoted(text += ',', rows.types[row]);
       if (columns_.has_names) append_quoted(text += ',', rows.names[row]);
       if (columns_.class_names.empty())
         append_row(rows.classes, row);
