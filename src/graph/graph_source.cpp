@@ -62,6 +62,7 @@ class AssembledSource final : public GraphSource {
     ORTHANT_REQUIRE(0 <= number && number < facts_.num_splits);
     return parts_.split.read(number);
   }
+  SourceMemory memory() const override { return parts_.memory; }
   NameList const* vertex_names() const override { return parts_.names.vertices.get(); }
 
  private:

@@ -168,6 +168,12 @@ using EdgeStream = BatchStream<EdgeBatch>;
 using FeatureStream = BatchStream<FeatureBatch>;
 using LabelStream = BatchStream<LabelBatch>;
 
+/// Memory of a source on this rank besides the buffers of its streams.
+struct SourceMemory {
+  std::int64_t held_bytes = 0;    // as long as it exists
+  std::int64_t opening_bytes = 0; // at most, while it was opened
+};
+
 /// Construction is collective (open_graph.hpp, generators.hpp). The member functions are not collective unless they say so, and may be
 /// called any number of times in any order. Each call returns a new stream from the start.
 class GraphSource {
@@ -200,6 +206,8 @@ class GraphSource {
   [[nodiscard]] virtual SplitShare split(std::int64_t number) const = 0;
   /// Names of all vertices by original id on rank 0 if facts().has_names, otherwise nullptr.
   [[nodiscard]] virtual NameList const* vertex_names() const { return nullptr; }
+  /// Without the names of vertices.
+  [[nodiscard]] virtual SourceMemory memory() const { return {}; }
 };
 
 // A GraphSource that is composed of independent parts: for example edges from one file, features from another, and random labels.
@@ -251,6 +259,7 @@ struct SourceParts {
   FeaturePart features;
   LabelPart labels;
   SplitPart split;
+  SourceMemory memory; // as in GraphSource
 };
 
 [[nodiscard]] std::unique_ptr<GraphSource> assemble_source(SourceParts parts);

@@ -119,6 +119,7 @@ MISTAKES = [
     (["partition", "--input", "none", "--generate", "rmat", "-o", "none.h5"], r"name the graph to read with --input PATH, or one to generate"),
     (["partition", "--input", "none", "--vertices", "9", "-o", "none.h5"], r"--vertices is for graphs of --generate: leave it out"),
     (["partition", "--generate", "rmat", "--weights", "ignore", "-o", "none.h5"], r"--weights is for graphs of --input: leave it out"),
+    (["partition", "--generate", "rmat", "--targets", "-o", "none.h5"], r"--targets is for graphs of --input: leave it out"),
     (["partition", "--generate", "rmat", "--features-from-edges", "sum", "-o", "none.h5"], r"--features-from-edges is for graphs of --input: leave it out"),
     (["partition", "--generate", "rmat", "--add-inverse", "-o", "none.h5"], r"--add-inverse is for graphs of --input: leave it out"),
     (["partition", "--generate", "rmat", "--names", "-o", "none.h5"], r"--names is for graphs of --input: leave it out"),

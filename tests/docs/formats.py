@@ -200,6 +200,8 @@ def weights(_):
         expect_success(1, train + ["--save-weights", at("a.h5"), "--norm", "rms", "--input-projection", "--head"])
         graph, store = at("graph"), at("g.h5")
         expect_success(1, ["generate", "--kind", "ring", "--vertices", "60", "--features", "4", "--classes", "2", "-o", graph])
+        with open(os.path.join(graph, "classes.csv"), "w", encoding="utf-8") as file:
+            file.write("id,class\n0,a\n1,b\n")
         expect_success(1, ["partition", "--input", graph, "-o", store])
         expect_success(2, ["train", "--graph", store, *FEW, "--save-weights", at("b.h5"), "--trainable-features"])
         expect_success(1, train + ["--save-weights", at("s.h5"), "--model", "sage", "--residual", "project", "--jump", "cat"])

@@ -54,7 +54,7 @@ class LiveArrays {
     constexpr std::int64_t word = 8; // Kokkos allocates whole words
     ArraysByLabel result;
     for (auto const& array : step.arrays())
-      if (lifetimes.contains(array.lifetime))
+      if (lifetimes.contains(array.lifetime) && array.label.starts_with("orthant::")) // others are vectors
         add(result, array.label, (array.bytes + word - 1) / word * word);
     return result;
   }

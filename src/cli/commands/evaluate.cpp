@@ -11,6 +11,7 @@
 #include "cli/training/start_checks.hpp"
 #include "cli/training/train_modes.hpp"
 #include "cli/training/train_settings.hpp"
+#include "graph/partition/input_summary.hpp"
 #include "models/gnn/files/network_weights.hpp"
 #include "models/gnn/files/predictions.hpp"
 #include "models/gnn/links/link_loss.hpp"
@@ -178,6 +179,19 @@ void require_fitting_widths(models::WeightsFacts const& weights, graph::GraphSto
                           : "");
 }
 
+/// Throws UserError if the weights record another kind of labels or other names of classes than those of the graph.
+void require_fitting_labels(models::WeightsFacts const& weights, graph::GraphStore const& store,
+                            std::string const& path) {
+  auto const& facts = store.facts();
+  auto const kind = graph::name_of(facts.label_kind);
+  if (!weights.label_kind.empty() && weights.label_kind != kind)
+    runtime::throw_user("{} predicts labels of the kind {}, but those of {} are {}", path, weights.label_kind,
+                        store.name(), kind);
+  if (!weights.class_names.empty() && facts.has_class_names() && weights.class_names != facts.class_names)
+    runtime::throw_user("{} predicts the classes {}, but those of {} are {}", path,
+                        graph::some_of(weights.class_names), store.name(), graph::some_of(facts.class_names));
+}
+
 /// Throws UserError if --predictions, --probabilities and --embeddings do not fit together.
 void require_sensible_outputs(runtime::Communicator const& world, EvaluateOptions const& options) {
   if (options.predictions.empty()) {
@@ -247,6 +261,7 @@ void evaluate(EvaluateOptions options, Context& context) {
   auto store = open_graph_of(world, options);
   auto const weights = models::read_weights_facts(world, options.weights);
   require_fitting_widths(weights, store, options.weights);
+  if (!weights.predicts_links) require_fitting_labels(weights, store, options.weights);
   require_same_network(context, weights, options);
   require_layer(weights, options);
   auto const is_real = !weights.predicts_links && store.facts().label_kind == graph::LabelKind::real;

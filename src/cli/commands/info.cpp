@@ -32,6 +32,12 @@
 namespace orthant::cli {
 namespace {
 
+void print(Context const& context, std::string const& text) {
+  if (!context.world().is_root()) return;
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
 struct InfoOptions {
   std::string file;
   bool verify = false;
@@ -53,8 +59,7 @@ void describe_job(Context& context) {
       runtime::name_of_thread_level(environment.thread_level()),
       environment.watchdog().talks_to_others() ? "" : " (a hang is reported rank by rank)",
       context.world().size(), hosts.size(), hosts.size() == 1 ? "" : "s", runtime::format_bindings(bindings));
-  std::fputs(text.c_str(), stdout);
-  std::fflush(stdout);
+  print(context, text);
 }
 
 /// Types of vertices with their numbers of vertices and of features.
@@ -144,13 +149,11 @@ std::string describe(graph::StoreFacts const& facts) {
 void describe_store(Context& context, InfoOptions const& options) {
   auto const store = graph::GraphStore::open(context.world(), options.file);
   if (options.verify) store.verify(context.world());
-  if (!context.world().is_root()) return;
   auto const text =
       fmt::format("file        {}, {}\n{}{}", options.file,
                   graph::bytes_text(static_cast<std::int64_t>(std::filesystem::file_size(options.file))),
                   describe(store.facts()), options.verify ? "checksums   all right\n" : "");
-  std::fputs(text.c_str(), stdout);
-  std::fflush(stdout);
+  print(context, text);
 }
 
 std::string widths_text(models::WeightsFacts const& facts) {
@@ -217,6 +220,9 @@ std::string describe_weights(std::string const& path, models::WeightsFacts const
                  facts.has_features ? ", trained features" : "", shared);
   if (file.contains_attribute("/", "dense_libraries"))
     fmt::format_to(out, "multiplied  by {}\n", names_of_libraries(file.read_text("/", "dense_libraries")));
+  if (!facts.label_kind.empty())
+    fmt::format_to(out, "labels      {}{}\n", facts.label_kind,
+                   facts.class_names.empty() ? std::string() : ": " + graph::some_of(facts.class_names));
   text += parameters_text(file);
   text += fmt::format("go on with  train --init-from FILE{}\n", advice_to_skip(facts));
   return text;
@@ -274,12 +280,6 @@ Content content_of(runtime::Communicator const& world, std::string const& path) 
   });
   runtime::broadcast(runtime::host, world, std::span(&content, 1), 0);
   return static_cast<Content>(content);
-}
-
-void print(Context const& context, std::string const& text) {
-  if (!context.world().is_root()) return;
-  std::fputs(text.c_str(), stdout);
-  std::fflush(stdout);
 }
 
 std::string head_of(InfoOptions const& options) {

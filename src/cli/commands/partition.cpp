@@ -48,6 +48,7 @@ struct PartitionOptions {
   std::string weights = "use";
   std::string split;
   std::string features_from_edges = "none";
+  bool targets = false;
   std::int64_t random_features = 0;
   std::int64_t random_labels = 0;
   std::vector<double> random_split;
@@ -55,8 +56,7 @@ struct PartitionOptions {
   std::int64_t metis = 0;
   std::int64_t clusters = 0;
   std::int64_t seed = 0;
-  bool stats = false;
-  bool force_memory = false;
+  bool stats = false, force_memory = false;
 };
 
 graph::Input input_of(PartitionOptions const& options) {
@@ -68,9 +68,10 @@ graph::Input input_of(PartitionOptions const& options) {
   input.adds_inverse = options.add_inverse;
   input.names_only = options.names;
   input.use_weights = options.weights == "use";
-  if (options.features_from_edges != "none")
-    input.edge_features =
-        options.features_from_edges == "mean" ? graph::EdgeFeatures::mean : graph::EdgeFeatures::sum;
+  auto const& how = options.features_from_edges;
+  using From = graph::EdgeFeatures;
+  input.edge_features = how == "none" ? From::ignored : how == "mean" ? From::mean : From::sum;
+  input.labels_are_targets = options.targets;
   input.random_features = options.random_features;
   input.random_labels = options.random_labels;
   if (!options.random_split.empty()) {
@@ -110,9 +111,9 @@ void require_one_source(Context const& context, PartitionOptions const& options)
     runtime::throw_user(
         "partition: name the graph to read with --input PATH, or one to generate with --generate rmat");
   static constexpr std::array of_generated{"vertices", "edges", "features", "classes"};
-  static constexpr std::array of_input{"format",        "names",        "add-inverse",
-                                       "weights",       "split",        "random-features",
-                                       "random-labels", "random-split", "features-from-edges"};
+  static constexpr std::array of_input{
+      "format",        "names",        "add-inverse",         "weights", "split", "random-features",
+      "random-labels", "random-split", "features-from-edges", "targets"};
   auto const& sources = context.run_record.at("sources");
   auto const refuse = [&](std::span<char const* const> names, char const* wanted) {
     for (auto const* const name : names)
@@ -245,10 +246,9 @@ void summarize(graph::PartitionReport const& report, PartitionOptions const& opt
       facts.num_relations() > 0 ? fmt::format(", {} relations", facts.num_relations()) : std::string();
   print(fmt::format("matrix       {} entries ({} self loops), {}{}\n", facts.num_entries,
                     facts.num_self_loops, facts.is_symmetric ? "symmetric" : "directed", relations));
-  print(times);
-  print(fmt::format("memory       {} over all ranks, at its peak\n",
-                    graph::bytes_text(report.peak_memory_bytes)));
-  print(fmt::format("store        {}: {}\n", options.output, graph::bytes_text(report.store_bytes)));
+  print(fmt::format("{}memory       {} over all ranks, at its peak\nstore        {}: {}\n", times,
+                    graph::bytes_text(report.peak_memory_bytes), options.output,
+                    graph::bytes_text(report.store_bytes)));
   if (options.stats) print(recommendation(report));
 }
 
@@ -368,6 +368,8 @@ std::unique_ptr<Command> make_partition() {
   command->option("--features-from-edges", options->features_from_edges,
                   "Features of each vertex from those of its edges: none, mean or sum",
                   one_of({"none", "mean", "sum"}));
+  command->flag("--targets", options->targets,
+                "Read labels as targets of regression; default: only if they have numbers with fractions");
   command->option("--random-features", options->random_features,
                   "Number of random features per vertex, in place of the input's",
                   whole_number(0, graph::most_generated_columns));

@@ -126,7 +126,8 @@ TrainEnd train_in_full(TrainOptions const& options, Context& context) {
         models::record_of(model_settings));
     lines.finish();
     auto const save = [&] {
-      weight_files.save(grid, model.parameters(), record_of_weights(model_settings), resumable.best());
+      weight_files.save(grid, model.parameters(), record_of_weights(model_settings, store.facts()),
+                        resumable.best());
     };
     if (!resumable.stopped_by().empty()) {
       auto const stop = stop_of(resumable, weight_files, options);

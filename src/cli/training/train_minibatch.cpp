@@ -165,7 +165,8 @@ TrainEnd train(TrainOptions const& options, Context& context) {
       models::record_of(model_settings));
   lines.finish();
   auto const save = [&] {
-    weight_files.save(grid, trainer.parameters(), record_of_weights(model_settings), run.best());
+    weight_files.save(grid, trainer.parameters(), record_of_weights(model_settings, store.facts()),
+                      run.best());
   };
   if (!run.stopped_by().empty()) {
     auto const stop = stop_of(run, weight_files, options);

@@ -306,8 +306,9 @@ void require_fitting_types(TrainOptions const& o) {
     runtime::throw_user("--operand-dtype bf16 needs a device of compute capability 8.0 or newer; take fp16");
 }
 
-models::Architecture record_of_weights(models::NetworkSettings const& settings) {
-  auto record = models::record_of(settings);
+models::Architecture record_of_weights(models::NetworkSettings const& settings,
+                                       graph::StoreFacts const& facts) {
+  auto record = models::record_of(settings, facts);
   record.push_back(gemm_record());
   return record;
 }

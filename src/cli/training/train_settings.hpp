@@ -51,8 +51,9 @@ void judge_by(WeightFiles& files, TrainOptions const& options, graph::GraphStore
 /// Throws UserError if --comm-dtype or --operand-dtype cannot be combined with --compute-dtype, or is not supported by the device.
 void require_fitting_types(TrainOptions const& options);
 
-/// Record of a training in a weights file: the architecture, and the libraries that multiplied.
-[[nodiscard]] models::Architecture record_of_weights(models::NetworkSettings const& settings);
+/// Record of a training in a weights file: the architecture, the libraries that multiplied, and the labels.
+[[nodiscard]] models::Architecture record_of_weights(models::NetworkSettings const& settings,
+                                                     graph::StoreFacts const& facts);
 
 /// Properties in which the weights of --init-from must agree with the network, except parts that --init-skip leaves out.
 [[nodiscard]] models::Architecture architecture_of_init(TrainOptions const& options,

@@ -258,12 +258,14 @@ Estimate estimate_partition(runtime::Communicator const& comm, GraphSource const
   // bytes; program, libraries and buffers of a rank about 64 MiB.
   auto const edge_memory = std::max(num_edges * (has_values ? 12 : 8), num_entries * entry_bytes);
   auto const base = std::int64_t{comm.size()} * (std::int64_t{64} << 20);
-  // Edges between names are kept as they were read, and rank 0 keeps the names.
+  // Edges between names are kept as they were read, as are features of vertices from those of edges. Rank 0 keeps the names.
   auto const* const names = source.vertex_names();
   auto const named = runtime::all_reduced(
       comm, names == nullptr ? std::int64_t{0} : std::ssize(names->text) + 8 * names->size());
-  auto const kept = facts.has_names ? named + num_edges * (has_values ? 12 : 8) : 0;
-  estimate.memory_bytes = std::max(edge_memory, feature_bytes) + facts.num_vertices * 48 + kept + base;
+  auto const kept = named + runtime::all_reduced(comm, source.memory().held_bytes);
+  auto const opening = runtime::all_reduced(comm, source.memory().opening_bytes);
+  estimate.memory_bytes =
+      std::max(std::max(edge_memory, feature_bytes) + facts.num_vertices * 48 + kept, opening) + base;
 
   constexpr double edges_per_second = 5e6; // per core, from files to store
   constexpr double bytes_per_second = 2e8;

@@ -72,6 +72,7 @@ class SourceWithoutHeldOut final : public GraphSource {
   }
   [[nodiscard]] SplitShare split(std::int64_t number) const override { return source_.split(number); }
   [[nodiscard]] NameList const* vertex_names() const override { return source_.vertex_names(); }
+  [[nodiscard]] SourceMemory memory() const override { return source_.memory(); }
 
  private:
   runtime::Communicator const& comm_;

@@ -172,6 +172,13 @@ class EdgeSender {
 
 } // namespace
 
+SourceMemory memory_of_edge_features(std::int64_t num_vertices, std::int64_t num_columns) {
+  auto const num_numbers = num_vertices * num_columns;
+  constexpr std::int64_t sum_bytes = sizeof(std::pair<double, double>);
+  return {num_numbers * std::int64_t{sizeof(float)}, num_numbers * (sum_bytes + std::int64_t{sizeof(float)}) +
+                                                         num_vertices * std::int64_t{sizeof(std::int64_t)}};
+}
+
 FeaturePart features_from_edges(runtime::Communicator const& comm, Opener const& opener) {
   auto const num_vertices = opener.parts.num_vertices;
   auto rows = runtime::together(comm, [&] {

@@ -21,5 +21,7 @@ inline constexpr char const* edge_feature_member = "edge_feat.npy";
 /// Reads the edges again (a text that no file counts, twice). Each rank holds the features of its share of the vertices, 4 bytes each, and 16 more while they are added up.
 /// Features in fp64 are read as fp32. Collective. Throws UserError on all ranks if rows and edges do not match.
 [[nodiscard]] FeaturePart features_from_edges(runtime::Communicator const& comm, Opener const& opener);
+/// Memory of a rank with as many of the vertices.
+[[nodiscard]] SourceMemory memory_of_edge_features(std::int64_t num_vertices, std::int64_t num_columns);
 
 } // namespace orthant::graph

@@ -133,11 +133,16 @@ std::vector<std::string> read_class_list(std::filesystem::path const& path) {
 std::string Opener::find_labels(Communicator const& comm) {
   auto const declared = input.random_labels > 0 ? std::int64_t{0} : files.meta.num_classes.value_or(0);
   auto const array = input.random_labels > 0 || files.label_text ? OpenArray() : attributes.labels;
+  if (input.labels_are_targets && !array)
+    throw_user("--targets: {} has no labels in .npy, whose numbers could be targets of regression",
+               input.path.string());
   if (array) {
     auto const head = together(comm, array);
     auto const rows = npy_share(head, parts.num_vertices, share);
     auto const file = std::filesystem::path(head.name()).filename().string();
     auto const* const unused_list = files.class_list ? "; classes.csv is not used" : "";
+    if (head.is_text() && input.labels_are_targets)
+      throw_user("--targets: {} has texts, which are names of classes: leave the option out", head.name());
     if (head.is_text()) {
       auto const names = std::make_shared<std::vector<std::string> const>(
           united(comm, together(comm, [&] { return read_npy_names(array(), rows); })));
@@ -151,11 +156,13 @@ std::string Opener::find_labels(Communicator const& comm) {
                          unused_list);
     }
     auto const is_real =
-        head.is_real() && declared == 0 && together(comm, [&] { return has_fractions(array(), rows); });
+        input.labels_are_targets ||
+        (head.is_real() && declared == 0 && together(comm, [&] { return has_fractions(array(), rows); }));
     if (runtime::all_reduced(comm, std::int64_t{is_real ? 1 : 0}, runtime::Reduction::max) > 0) {
       parts.labels = {LabelKind::real, head.num_columns(),
                       [=](std::int64_t batch_rows) { return read_npy_targets(array, rows, batch_rows); }};
-      return fmt::format("{} has numbers that are not integers: targets of regression{}", file, unused_list);
+      return fmt::format("{} has {}targets of regression{}", file,
+                         input.labels_are_targets ? "" : "numbers that are not integers: ", unused_list);
     }
   }
   return find_classes(comm, declared);

@@ -74,11 +74,13 @@ void read_names(runtime::Communicator const& comm, Opener& opener) {
   auto const edges =
       std::make_shared<NamedEdges>(runtime::together(comm, [&] { return opener.read_names(); }));
   opener.named = edges;
+  opener.parts.memory.held_bytes = edges->num_bytes();
   auto own = edges->vertices.names();
   edges->vertices = {}; // frees the table before its names are exchanged
   auto vertices = number_names(comm, std::move(own));
   auto relations = number_names(comm, edges->relations.names());
   edges->vertex_ids = std::make_shared<std::vector<std::int64_t> const>(std::move(vertices.ids));
+  opener.parts.memory.held_bytes += 8 * std::ssize(*edges->vertex_ids);
   edges->relation_ids = std::move(relations.ids);
   std::string joined; // names of relations, one per line
   for (std::int64_t r = 0; r < relations.all.size(); ++r)
@@ -127,7 +129,11 @@ std::unique_ptr<GraphSource> open_graph(runtime::Communicator const& comm, Input
     opener.build_features();
     opener.build_split();
   });
-  if (input.edge_features != EdgeFeatures::ignored) opener.parts.features = features_from_edges(comm, opener);
+  if (input.edge_features != EdgeFeatures::ignored) {
+    opener.parts.features = features_from_edges(comm, opener);
+    auto const own = runtime::balanced_range(opener.parts.num_vertices, share.count, share.index).size();
+    opener.parts.memory = memory_of_edge_features(own, opener.parts.features.num_features);
+  }
   if (auto const note = opener.find_labels(comm); !note.empty()) opener.notes.push_back(note);
   auto const& declared = opener.files.meta.num_classes;
   auto const& labels = opener.parts.labels;

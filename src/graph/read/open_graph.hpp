@@ -64,6 +64,9 @@ struct Input {
   /// Makes features of vertices from the features of edges. Throws UserError if there are none, or if vertices have features.
   EdgeFeatures edge_features = EdgeFeatures::ignored;
 
+  /// Labels in .npy are targets of regression, also if all of them are integers. Throws UserError for other labels.
+  bool labels_are_targets = false;
+
   // Random data in place of the data in the files, seeded by the original vertex id.
   std::int64_t random_features = 0;                    // columns, standard normal
   std::int64_t random_labels = 0;                      // classes, uniform

@@ -85,7 +85,9 @@ void read_tables(runtime::Communicator const& comm, TypedOpener& opener) {
                    name.substr(scope_of(t).size()));
   });
   auto const ids = std::make_shared<std::vector<std::int64_t> const>(std::move(numbered.ids));
+  opener.held_bytes = 8 * std::ssize(*ids);
   for (std::size_t r = 0; r < of_relations.size(); ++r) {
+    opener.held_bytes += of_relations[r]->num_bytes();
     of_relations[r]->vertex_ids = ids;
     opener.files.relations[r].named = of_relations[r];
   }
@@ -180,6 +182,9 @@ std::unique_ptr<GraphSource> open_typed_graph(runtime::Communicator const& comm,
       throw_user(
           "{} is a graph of several types, whose edges have no features: leave out --features-from-edges",
           input.path.string());
+    if (input.labels_are_targets)
+      throw_user("{} is a graph of several types, whose labels are classes: leave out --targets",
+                 input.path.string());
     if (input.names_only)
       throw_user("{} is a graph of several types, whose vertices have numbers: leave out --names",
                  input.path.string());
@@ -213,6 +218,7 @@ std::unique_ptr<GraphSource> open_typed_graph(runtime::Communicator const& comm,
   parts.names.relations = opener.names;
   parts.names.ends = opener.ends;
   parts.names.has_names = has_names;
+  parts.memory.held_bytes = opener.held_bytes;
   parts.names.vertices = opener.vertex_names;
   auto const num_classes = opener.labelled ? scan_labels(comm, opener) : 0;
   runtime::together(comm, [&] {

@@ -27,6 +27,7 @@ struct TypedOpener {
   std::vector<RelationEnds> ends{};                   // as many
   std::optional<std::size_t> labelled = std::nullopt; // type with labels
   std::shared_ptr<NameList const> vertex_names{};     // of all vertices, on rank 0
+  std::int64_t held_bytes = 0;                        // of edges of tables, on this rank
 
   [[nodiscard]] std::size_t type_of(std::string const& name) const {
     for (std::size_t t = 0; t < files.types.size(); ++t)

@@ -32,6 +32,12 @@ struct NamedEdges {
   // Numbers in the whole file of the names of this share.
   std::shared_ptr<std::vector<std::int64_t> const> vertex_ids;
   std::vector<std::int64_t> relation_ids;
+
+  /// Of the edges.
+  [[nodiscard]] std::int64_t num_bytes() const {
+    return static_cast<std::int64_t>(edges.size() * sizeof edges[0] + weights.size() * sizeof(float) +
+                                     edge_relations.size() * sizeof(std::uint16_t));
+  }
 };
 
 /// Reads a share. `vertices`: names with lower numbers than those of the share. Throws a UserError with the line if it is wrong, or if

@@ -144,6 +144,27 @@ def one_gap(ranks):
         require("4 classes, 34 of 34 vertices labelled; no vertex has class 2" in done.stdout, "has other classes", done)
 
 
+def weights_know_their_labels(ranks):
+    with tempfile.TemporaryDirectory() as scratch:
+        def store_of(name, y):
+            path = os.path.join(scratch, name + ".h5")
+            expect_success(ranks, ["partition", "--input", write_labels(scratch, name, y), "-o", path])
+            return path
+        named = store_of("named", [NAMES[label(v)] if label(v) >= 0 else "" for v in range(COUNT)])
+        other = store_of("other", [("x", "y", "z")[v % 3] for v in range(COUNT)])
+        plain = store_of("plain", [v % 3 for v in range(COUNT)])
+        weights = os.path.join(scratch, "w.h5")
+        expect_success(ranks, ["train", "--graph", named, *FEW, "--save-weights", weights])
+        told = expect_success(1, ["info", weights])
+        require(f"labels      single: {', '.join(NAMES)}\n" in told.stdout, "does not name the classes", told)
+        expect_success(ranks, ["evaluate", "--graph", plain, "--weights", weights])
+        expect_mistake(ranks, ["evaluate", "--graph", other, "--weights", weights],
+                       rf"w\.h5 predicts the classes {', '.join(NAMES)}, but those of .*other\.h5 are x, y, z")
+        write_npy(os.path.join(scratch, "other", "y.npy"), (COUNT, 3), "d", [v / 7 for v in range(3 * COUNT)])
+        expect_success(ranks, ["partition", "--input", os.path.join(scratch, "other"), "-o", other, "--force"])
+        expect_mistake(ranks, ["evaluate", "--graph", other, "--weights", weights], r"w\.h5 predicts labels of the kind single, but those of .*other\.h5 are real")
+
+
 def mistakes(ranks):
     with tempfile.TemporaryDirectory() as scratch:
         output = os.path.join(scratch, "g.h5")
@@ -174,5 +195,5 @@ def mistakes(ranks):
 
 
 if __name__ == "__main__":
-    jobs = [(ranks, (case,)) for case in (texts, gaps, numbers_that_stay) for ranks in (1, 3)] + [(2, (one_gap,)), (1, (mistakes,)), (3, (mistakes,))]
+    jobs = [(ranks, (case,)) for case in (texts, gaps, numbers_that_stay, weights_know_their_labels) for ranks in (1, 3)] + [(2, (one_gap,)), (1, (mistakes,)), (3, (mistakes,))]
     sys.exit(attempt_all(jobs))

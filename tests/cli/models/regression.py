@@ -212,6 +212,27 @@ def constant_targets(ranks):
                 check(found == 0 if len(used) == 1 else abs(found / wanted - 1) <= 1e-6, f"R2 of {value}: {found}, not {wanted}")
 
 
+def integers(ranks):
+    """Integers are targets if asked for, also in several columns: those that the same numbers in fp64 are."""
+    with tempfile.TemporaryDirectory() as scratch:
+        for shape, values in (((COUNT,), [v * v % 9 - 1 for v in range(COUNT)]), ((COUNT, 2), [v % 2 for v in range(2 * COUNT)])):
+            found = []
+            for letter in "qd":
+                folder = write_targets(os.path.join(scratch, letter, "g"), COUNT, table(KARATE, "raw/edge.csv", int), features(), [[0.5] * COUNT],
+                                       [part_of(v) for v in range(COUNT)])
+                write_npy(os.path.join(folder, "y.npy"), shape, letter, [x + 0.0 for x in values] if letter == "d" else values)
+                store = os.path.join(scratch, f"{letter}.h5")
+                done = expect_success(ranks, ["partition", "--input", folder, "-o", store, "--targets", "--force"])
+                require("y.npy has targets of regression\n" in done.stdout, "has no note", done)
+                with open(store, "rb") as file:
+                    found.append(file.read())
+            require(found[0] == found[1], "integers and floating-point numbers are other targets", done)
+            done = expect_success(ranks, ["train", "--graph", store, "--layers", "2", "--hidden", "6", "--epochs", "2"])
+            require(f"{len(values) // COUNT} targets of regression" in done.stdout, "does not name the task", done)
+        os.remove(os.path.join(folder, "y.npy"))
+        expect_mistake(ranks, ["partition", "--input", folder, "-o", store, "--targets", "--force"], r"--targets: .* has no labels in \.npy")
+
+
 def linear(ranks):
     """y = A^ X w + b is fitted by one layer."""
     with tempfile.TemporaryDirectory() as scratch:
@@ -298,5 +319,5 @@ def mistakes(ranks):
 
 if __name__ == "__main__":
     jobs = [(ranks, (against_pytorch,)) for ranks in (1, 2, 3, 4)] + [(ranks, (every_way,)) for ranks in (2, 4)]
-    jobs += [(1, (constant_targets,)), (4, (constant_targets,)), (1, (linear,)), (3, (linear,)), (2, (linear_on_cora,)), (1, (mistakes,)), (3, (mistakes,))]
+    jobs += [(1, (constant_targets,)), (4, (constant_targets,)), (1, (integers,)), (3, (integers,)), (1, (linear,)), (3, (linear,)), (2, (linear_on_cora,)), (1, (mistakes,)), (3, (mistakes,))]
     sys.exit(attempt_all(jobs))

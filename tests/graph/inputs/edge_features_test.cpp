@@ -3,6 +3,8 @@
 // Features of vertices that are made of features of edges, beside sums of the numbers that do not cancel, and mistakes.
 #include "graph/bad_input.hpp"
 
+#include "graph/partition/input_summary.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -117,6 +119,23 @@ TEST_F(FeaturesFromEdges, AreSumsAndMeansOfAllFormats) {
       for (bool const is_directed : {false, true})
         EXPECT_EQ(read(name, count, how, is_directed), expected(how, is_directed, count))
             << name << is_directed;
+}
+
+TEST_F(FeaturesFromEdges, AreInTheEstimateOfMemory) {
+  write_arrays("attr", few_edges, "edge_attr.npy");
+
+  auto const source =
+      open_graph(comm_, {.path = folder_.path() / "attr", .edge_features = EdgeFeatures::sum});
+
+  auto const held = runtime::all_reduced(comm_, source->memory().held_bytes);
+  EXPECT_EQ(held, 4 * num_vertices * num_columns);
+  auto const opening = runtime::all_reduced(comm_, source->memory().opening_bytes);
+  EXPECT_EQ(opening, num_vertices * (20 * num_columns + 8)); // sums, rounded sums and counts
+  auto const plain = open_graph(comm_, {.path = folder_.path() / "attr"});
+  auto const estimate = [&](GraphSource const& of) {
+    return estimate_partition(comm_, of, PermutationKind::twofold).memory_bytes;
+  };
+  EXPECT_GE(estimate(*source), estimate(*plain) + held);
 }
 
 TEST_F(FeaturesFromEdges, AreNamedAmongTheFilesThatAreRead) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <nlohmann/json.hpp>
 
 namespace orthant::models {
 
@@ -59,6 +60,34 @@ Architecture record_of(NetworkSettings const& settings) {
   if (settings.self_loops) record.emplace_back("self_loops", graph::name_of(*settings.self_loops));
   return record;
 }
+
+Architecture record_of(NetworkSettings const& settings, graph::StoreFacts const& facts) {
+  constexpr std::size_t longest = 32'768; // an attribute has at most 64 KiB
+  auto record = record_of(settings);
+  if (predicts_links(settings)) return record;
+  record.emplace_back("labels", graph::name_of(facts.label_kind));
+  if (auto names =
+          nlohmann::json(facts.class_names).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+      facts.has_class_names() && names.size() <= longest)
+    record.emplace_back("class_names", std::move(names));
+  return record;
+}
+
+namespace {
+
+/// Sets the kind of the labels and the names of classes.
+void read_labels(Hdf5File const& file, std::filesystem::path const& path, WeightsFacts& facts) {
+  if (file.contains_attribute("/", "labels")) facts.label_kind = file.read_text("/", "labels");
+  if (!file.contains_attribute("/", "class_names")) return;
+  auto const names = nlohmann::json::parse(file.read_text("/", "class_names"), nullptr, false);
+  auto const is_list =
+      names.is_array() && std::ranges::all_of(names, [](auto const& name) { return name.is_string(); });
+  if (!is_list)
+    runtime::throw_user("{}: its attribute class_names is not a JSON list of texts", path.string());
+  names.get_to(facts.class_names);
+}
+
+} // namespace
 
 NetworkSettings settings_of(WeightsFacts const& facts) {
   NetworkSettings settings;
@@ -243,6 +272,7 @@ WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesyst
       facts.has_residuals = residual != "no";
       facts.projects_residuals = residual == "project";
     }
+    read_labels(file, path, facts);
     if (file.contains_attribute("/", "jump")) facts.jump = parse_jump(file.read_text("/", "jump"));
     if (file.contains_attribute("/", "task")) facts.predicts_links = file.read_text("/", "task") == "links";
     if (auto const decoder = weight_extents(file, path, "decoder.weight"); decoder && facts.predicts_links)

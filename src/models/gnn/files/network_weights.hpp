@@ -24,6 +24,9 @@ namespace orthant::models {
 [[nodiscard]] Architecture architecture_of(NetworkSettings const& settings);
 /// Properties that a file records: those of architecture_of(), feature_norm, and the operator if it is known.
 [[nodiscard]] Architecture record_of(NetworkSettings const& settings);
+/// As above, and unless links are predicted: labels (the kind of the graph's), and class_names as JSON if classes have names whose JSON has
+/// at most 32 KiB.
+[[nodiscard]] Architecture record_of(NetworkSettings const& settings, graph::StoreFacts const& facts);
 
 /// Architecture of the network in a weights file.
 struct WeightsFacts {
@@ -50,6 +53,8 @@ struct WeightsFacts {
   std::optional<FeatureNorm> feature_norm;
   std::optional<graph::Normalization> normalization;
   std::optional<graph::SelfLoops> self_loops;
+  std::string label_kind;               // attribute labels; empty: not recorded
+  std::vector<std::string> class_names; // empty: not recorded
 
   [[nodiscard]] std::int64_t num_features() const { return projected_features.value_or(widths.front()); }
   [[nodiscard]] std::int64_t num_classes() const { return head_classes.value_or(widths.back()); }

@@ -28,6 +28,21 @@ pmm::LocalSpmm<T> with_own_values(pmm::SparseBlock<T> block, GrowingVector<T>& m
   return pmm::LocalSpmm<T>(std::move(block));
 }
 
+/// Lists the arrays for features that the store has in another order: they are read in that order, then redistributed.
+void plan_reordered_features(pmm::StepPlan& step, pmm::Placement const& placement, pmm::Lifetime lifetime) {
+  auto stored = placement;
+  stored.layout.row_order = order_p2;
+  plan_dense_features(step, stored, pmm::Lifetime::operation);
+  pmm::StepPlan relayout(step.shape(), step.coordinates(), step.scalar_bytes(1));
+  plan_relayout_arrays(relayout, pmm::expected_sizes(step.shape(), step.coordinates(), stored, placement,
+                                                     pmm::RowOrders::independent));
+  step.add_array("features in the order of the store", step.scalar_bytes(step.block(stored).size()),
+                 pmm::Lifetime::operation);
+  step.add_array("features on their way", pmm::bytes_held(relayout), pmm::Lifetime::operation);
+  plan_matrix(step, placement, "orthant::models::features", lifetime);
+  step.end_operation();
+}
+
 } // namespace
 
 template<class T>
@@ -57,25 +72,6 @@ InputFeatures<T> read_input_features(pmm::ProcessGrid const& grid, graph::GraphS
   return features;
 }
 
-namespace {
-
-/// Lists the arrays for features that the store has in another order: they are read in that order, then redistributed.
-void plan_reordered_features(pmm::StepPlan& step, pmm::Placement const& placement, pmm::Lifetime lifetime) {
-  auto stored = placement;
-  stored.layout.row_order = order_p2;
-  plan_dense_features(step, stored, pmm::Lifetime::operation);
-  pmm::StepPlan relayout(step.shape(), step.coordinates(), step.scalar_bytes(1));
-  plan_relayout_arrays(relayout, pmm::expected_sizes(step.shape(), step.coordinates(), stored, placement,
-                                                     pmm::RowOrders::independent));
-  step.add_array("features in the order of the store", step.scalar_bytes(step.block(stored).size()),
-                 pmm::Lifetime::operation);
-  step.add_array("features on their way", pmm::bytes_held(relayout), pmm::Lifetime::operation);
-  plan_matrix(step, placement, "orthant::models::features", lifetime);
-  step.end_operation();
-}
-
-} // namespace
-
 void plan_input_features(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
                          FeatureNorm norm, std::optional<std::int64_t> num_nonzeros, pmm::Lifetime lifetime) {
   plan_block_keys(step, plan.features());
@@ -89,8 +85,9 @@ void plan_input_features(pmm::StepPlan& step, graph::StoreFacts const& facts, Ne
   auto const plan_features = is_reordered ? plan_reordered_features : plan_dense_features;
   if (placement.layout.storage != pmm::Storage::flat_sharded) return plan_features(step, whole, lifetime);
   plan_matrix(step, placement, "orthant::models::trained_features");
-  if (plan.trained_features->has_fixed_rows)
-    step.add_array("orthant::models::trains_row", step.block(whole).rows.size());
+  auto const num_rows = step.block(whole).rows.size();
+  step.add_array("ids of trained features", num_rows * std::int64_t{sizeof(std::int64_t)});
+  if (plan.trained_features->has_fixed_rows) step.add_array("orthant::models::trains_row", num_rows);
   plan_features(step, whole, pmm::Lifetime::operation);
 }
 
