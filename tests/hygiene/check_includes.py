@@ -23,7 +23,7 @@ MAY_INCLUDE = {
 SUB_FOLDERS = {
     "runtime": ". device numbers observe comm backends files machine arrays report job",
     "graph": ". text arrays write generate read store checks partition",
-    "pmm": "grid cost simulate kernels vendor gemm tall_gemm spmm matrix product aggregate relations edges neighbors pairs rows token_rows attention experts",
+    "pmm": "grid cost simulate kernels vendor gemm tall_gemm spmm matrix product aggregate edges relations neighbors pairs rows token_rows attention experts",
     "tokens": ". bpe documents",
     "models": "parameters layers gnn/operands training training/checkpoint gnn/links gnn/plan gnn/aggregation gnn/layers gnn/network gnn/files gnn/batches "
               "gnn/pruning lm/plan lm/files lm/experts lm/transformer lm/training",
