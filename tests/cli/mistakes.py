@@ -32,7 +32,7 @@ MISTAKES = [
     (["train", "--layers", "1.5"], r"--layers: needs a whole number, not '1\.5'"),
     (["train", "--layers", "0"], r"--layers: is 0, but must be at least 1"),
     (["train", "--mode", "ful"], r"'ful' is none of full, minibatch; did you mean 'full'"),
-    (["train", "--model", "gut"], r"'gut' is none of gcn, sage, graphconv, tag, gin, sgc, appnp, gcnii, gat, gatv2, transformer, rgcn, rsage; did you mean 'gat'"),
+    (["train", "--model", "gut"], r"'gut' is none of gcn, sage, graphconv, tag, gin, sgc, appnp, gcnii, gat, gatv2, transformer, rgcn, rsage, rgat; did you mean 'gat'"),
     (["train", "--dataset", "karate", "--resume", "auto"], r"--resume auto .*give --checkpoint"),
     (["train", "--dataset", "karate", "--resume", "none.h5"], r"none\.h5"),
     (["train", "--dataset", "karate", "--resume-override", "precision"], r"--resume-override needs --resume"),

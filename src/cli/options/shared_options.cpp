@@ -28,7 +28,7 @@ void add_model_options(Command& command, GraphModelOptions& o) {
       "propagation steps that mix in its output); gcnii (deep; each layer mixes in the first "
       "layer's output); gat or gatv2 (attention over the neighbors); transformer (dot-product "
       "attention, and a weight for the vertex itself); rgcn (a weight for each relation of the "
-      "graph); rsage (GraphSAGE for each relation)" +
+      "graph); rsage (GraphSAGE for each relation); rgat (GAT for each relation)" +
           summaries,
       one_of(models::model_names()));
   command.option(
@@ -61,6 +61,10 @@ void add_model_options(Command& command, GraphModelOptions& o) {
   command.option("--output-heads", o.output_heads,
                  "Number of attention heads in the output layer; the logits are the mean over them",
                  whole_number(1, most_heads));
+  command.flag(
+      "--target-weights", o.target_weights,
+      "Give each relation of --model rgat a weight matrix of its own for the targets of its edges, as "
+      "GATConv with two input widths in PyTorch Geometric; without it both ends have the same");
   constexpr std::int64_t most_shares = 65'535; // as many as relations
   command.option("--bases", o.bases,
                  "Number of basis matrices of --model rgcn and rsage: the weight of each relation is a "
@@ -91,6 +95,7 @@ void set_model(models::NetworkSettings& settings, GraphModelOptions const& o) {
   settings.theta = o.theta;
   settings.num_heads = o.heads;
   settings.num_output_heads = o.output_heads;
+  settings.has_target_weights = o.target_weights;
   settings.num_bases = o.bases;
   settings.num_blocks = o.blocks;
 }

@@ -39,6 +39,7 @@ struct GraphModelOptions {
   double theta = 0.5;            // gcnii only
   std::int64_t heads = 8;        // attention heads
   std::int64_t output_heads = 1; // of the last attention layer
+  bool target_weights = false;   // rgat only
   std::int64_t bases = 0;        // rgcn only
   std::int64_t blocks = 0;       // rgcn only
 };

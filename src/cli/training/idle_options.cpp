@@ -72,14 +72,15 @@ using List = std::vector<Meaningless>;
 
 /// Options of hidden layers, if there are no such layers.
 void add_hidden_layers(List& list, TrainOptions const& o, models::ModelTraits const& traits) {
-  auto const always_has_head = traits.has_perceptrons || traits.has_identity_maps;
+  auto const always_has_head = traits.always_has_head();
   auto const has_head = o.head || always_has_head || o.jump != "none";
   if (always_has_head) list.push_back({"head", fmt::format("--model {} always has one", o.model)});
   auto const num_layers = o.num_layers();
   auto const no_hidden = std::string("one layer alone has no hidden layers");
   if (num_layers == 1 && !has_head && !o.input_projection) list.push_back({"hidden", no_hidden});
-  // The dense layer before propagations is linear, also if a head follows.
-  if (num_layers > 1 || (has_head && !traits.has_propagations)) return;
+  // The dense layer before propagations is linear, also if a head follows, and so is the last layer of R-GAT.
+  auto const ends_linear = traits.has_propagations || traits.has_relation_attention;
+  if (num_layers > 1 || (has_head && !ends_linear)) return;
   list.push_back({"norm", no_hidden, [](auto& options) { options.norm = "none"; }});
   list.push_back({"activation", no_hidden, [](auto& options) { options.activation = "relu"; }});
   list.push_back({"residual", no_hidden, [](auto& options) { options.residual = "none"; }});
@@ -117,13 +118,15 @@ void add_operator(List& list, TrainOptions const& o, models::ModelTraits const& 
 void add_other_models(List& list, TrainOptions const& o, models::ModelTraits const& traits) {
   if (!traits.has_steps()) list.push_back({"propagation-steps", "it is for --model sgc, appnp and tag"});
   if (!traits.has_teleport) list.push_back({"teleport", "it is for --model appnp and gcnii"});
-  if (!traits.has_relations)
+  if (!traits.has_relations || traits.has_relation_attention)
     for (auto const* const option : {"bases", "blocks"})
       list.push_back({option, "it is for --model rgcn and rsage"});
   if (!traits.has_identity_maps) list.push_back({"theta", "it is for --model gcnii"});
-  if (!traits.attention)
-    for (auto const* const option : {"heads", "output-heads", "attention-dropout"})
-      list.push_back({option, "it is for --model gat, gatv2 and transformer"});
+  if (!traits.attention) list.push_back({"output-heads", "it is for --model gat, gatv2 and transformer"});
+  if (!traits.has_relation_attention) list.push_back({"target-weights", "it is for --model rgat"});
+  if (!traits.attention && !traits.has_relation_attention)
+    for (auto const* const option : {"heads", "attention-dropout"})
+      list.push_back({option, "it is for --model gat, gatv2, transformer and rgat"});
   if (o.model != "sage" && o.model != "graphconv")
     list.push_back({"aggregator", "it is for --model sage and graphconv"});
 }
@@ -201,7 +204,7 @@ void refuse(Context const& context, std::vector<Idle> const& idle) {
 }
 
 void require_fitting_task(TrainOptions const& o) {
-  if ((o.model == "rgcn" || o.model == "rsage") && o.mode == "minibatch")
+  if ((o.model == "rgcn" || o.model == "rsage" || o.model == "rgat") && o.mode == "minibatch")
     runtime::throw_user("--model {} has no mini-batches so far: leave out --mode minibatch", o.model);
   if (o.task != "links") return;
   if (o.mode == "minibatch") models::refuse(models::Refused::link_batches, "leave one of them out");

@@ -189,8 +189,7 @@ RelationEdges make_relation_edges(ProcessGrid const& grid, AxisSet columns, Type
   return block;
 }
 
-void plan_relation_edges(StepPlan& step, std::int64_t num_rows, RelationEdgeCounts const& counts,
-                         bool has_ids) {
+void plan_relation_edges(StepPlan& step, std::int64_t num_rows, RelationEdgeCounts const& counts) {
   auto const add = [&](char const* label, std::int64_t count, std::size_t bytes) {
     step.add_array(label, count * static_cast<std::int64_t>(bytes));
   };
@@ -202,9 +201,11 @@ void plan_relation_edges(StepPlan& step, std::int64_t num_rows, RelationEdgeCoun
   add("orthant::pmm::source_columns", counts.sources, sizeof(LocalColumn));
   add("orthant::pmm::target_rows", counts.targets, sizeof(LocalColumn));
   add("orthant::pmm::target_pairs", counts.targets, sizeof(LocalColumn));
-  if (!has_ids) return;
-  add("orthant::pmm::target_ids", counts.targets, sizeof(std::int64_t));
-  add("orthant::pmm::source_ids", counts.sources, sizeof(std::int64_t));
+}
+
+void plan_relation_ids(StepPlan& step, RelationEdgeCounts const& counts) {
+  step.add_array("orthant::pmm::target_ids", counts.targets * std::int64_t{sizeof(std::int64_t)});
+  step.add_array("orthant::pmm::source_ids", counts.sources * std::int64_t{sizeof(std::int64_t)});
 }
 
 } // namespace orthant::pmm

@@ -46,8 +46,8 @@ struct RelationEdges {
                                                 TypedEntries const& entries,
                                                 std::vector<std::int64_t> const& row_ids = {},
                                                 std::vector<std::int64_t> const& column_ids = {});
-/// Lists the arrays of a RelationEdges with `num_rows` rows.
-void plan_relation_edges(StepPlan& step, std::int64_t num_rows, RelationEdgeCounts const& counts,
-                         bool has_ids);
+/// List the arrays of a RelationEdges with `num_rows` rows, and those of ids.
+void plan_relation_edges(StepPlan& step, std::int64_t num_rows, RelationEdgeCounts const& counts);
+void plan_relation_ids(StepPlan& step, RelationEdgeCounts const& counts);
 
 } // namespace orthant::pmm

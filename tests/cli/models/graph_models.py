@@ -292,7 +292,7 @@ def mistakes(ranks):
             (["--normalize", "sym", "--self-loops", "keep"], r"--self-loops keep needs --normalize none"),
             (["--self-loops", "keep"], r"--self-loops keep needs --normalize none"),
             (["--activation", "selu"], r"'selu' is none of relu, elu, gelu, silu, leaky_relu, tanh"),
-            (["--model", "appnpp"], r"'appnpp' is none of gcn, sage, graphconv, tag, gin, sgc, appnp, gcnii, gat, gatv2, transformer, rgcn, rsage; did you mean 'appnp'"),
+            (["--model", "appnpp"], r"'appnpp' is none of gcn, sage, graphconv, tag, gin, sgc, appnp, gcnii, gat, gatv2, transformer, rgcn, rsage, rgat; did you mean 'appnp'"),
             ([*APPNP, "--propagation-steps", "0"], r"--propagation-steps: is 0, but must be at least 1"),
             ([*APPNP, "--teleport", "1.5"], r"--teleport: is 1.5, but must be at least 0 and at most 1"),
             ([*GCNII, "--theta", "0"], r"--theta: is 0, but must be more than 0"),

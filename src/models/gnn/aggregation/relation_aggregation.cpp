@@ -46,7 +46,7 @@ RelationScratchPlan relation_scratch_of(pmm::ProcessGrid const& grid, NetworkPla
                                         std::vector<RelationOperand<T>> const& blocks, runtime::Wire wire) {
   RelationScratchPlan scratch;
   for (std::size_t l = 0; l < blocks.size(); ++l)
-    if (plan.layers[l].relations)
+    if (plan.layers[l].relations && !plan.layers[l].relations->attention)
       scratch.add(steps_of(grid, plan.layers[l], blocks[l], wire), needs_input_gradient(plan, l));
   return scratch;
 }

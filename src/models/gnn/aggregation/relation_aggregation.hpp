@@ -3,6 +3,7 @@
 //
 // The product with all relations of a layer, forward and backward, in either schedule (gnn/plan/relation_step.hpp has the equations).
 
+#include "models/gnn/aggregation/aggregation.hpp"
 #include "models/gnn/operands/relation_operands.hpp"
 #include "models/gnn/plan/network_parameters.hpp"
 #include "models/gnn/plan/relation_step.hpp"
@@ -18,7 +19,8 @@ namespace orthant::models {
 template<class T>
 [[nodiscard]] ByRelationPart<runtime::GrowingVector<T>> grown(ByRelationPart<char const*> const& labels) {
   using Memory = runtime::GrowingVector<T>;
-  return {Memory(labels[0]), Memory(labels[1]), Memory(labels[2]), Memory(labels[3])};
+  return {Memory(labels[0]), Memory(labels[1]), Memory(labels[2]),
+          Memory(labels[3]), Memory(labels[4]), Memory(labels[5])};
 }
 
 /// Memory that all layers share (RelationScratchPlan).
@@ -52,7 +54,7 @@ template<class T>
                                                       runtime::Wire wire);
 
 template<class T>
-class RelationAggregation {
+class RelationAggregation final : public Aggregation<T> {
  public:
   /// All arguments are borrowed and must outlive this object; `scratch` must have its full size. Not collective.
   RelationAggregation(pmm::ProcessGrid const& grid, NetworkLayerPlan const& layer, runtime::Wire wire,
@@ -62,11 +64,16 @@ class RelationAggregation {
 
   /// to := sum_r A_r from W_r. Collective over the grid's group. Enqueues on exec.
   void forward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from,
-               pmm::DistMatrix<T> const& to);
+               pmm::DistMatrix<T> const& to) override;
   /// Writes the gradients of the weights and, if the layer needs it, that of the input, from that of the result. Both may have the same
   /// memory. Collective over the grid's group. Enqueues on exec.
   void backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from,
-                pmm::DistMatrix<T> const& to);
+                pmm::DistMatrix<T> const& to) override;
+  void forward_to_logits(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from,
+                         pmm::DistMatrix<T> const& to) override {
+    forward(exec, from, to);
+  }
+  void prefetch_backward(runtime::DefaultExec const&, pmm::DistMatrix<T> const&) override {}
 
  private:
   void gather_weights(runtime::DefaultExec const& exec);

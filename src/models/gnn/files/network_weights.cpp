@@ -24,7 +24,11 @@ Architecture architecture_of(NetworkSettings const& settings) {
   if (traits.has_steps()) parts.emplace_back("propagation_steps", std::to_string(settings.num_propagations));
   if (traits.has_teleport) parts.emplace_back("teleport", fmt::format("{}", settings.teleport));
   if (traits.has_identity_maps) parts.emplace_back("theta", fmt::format("{}", settings.theta));
-  if (traits.has_relations) {
+  if (traits.has_relation_attention) {
+    parts.emplace_back("heads", std::to_string(settings.num_heads));
+    parts.emplace_back("target_weights", yes_or_no(settings.has_target_weights));
+    parts.emplace_back("roots", std::to_string(settings.num_roots));
+  } else if (traits.has_relations) {
     parts.emplace_back("bases", std::to_string(settings.num_bases));
     parts.emplace_back("blocks", std::to_string(settings.num_blocks));
     if (settings.num_roots > 0) parts.emplace_back("roots", std::to_string(settings.num_roots));
@@ -116,6 +120,7 @@ NetworkSettings settings_of(WeightsFacts const& facts) {
   settings.num_bases = facts.num_bases;
   settings.num_blocks = facts.num_blocks;
   settings.num_heads = facts.num_heads;
+  settings.has_target_weights = facts.has_target_weights;
   settings.num_output_heads = facts.num_output_heads;
   if (facts.normalization) settings.normalization = facts.normalization;
   if (facts.self_loops) settings.self_loops = facts.self_loops;
@@ -199,6 +204,9 @@ WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesyst
     facts.num_roots = number("roots", facts.num_roots);
     if (facts.num_roots < 0) runtime::throw_user("{}: {} roots", path.string(), facts.num_roots);
     auto const has_relations = traits_of(facts.model, facts.aggregator).has_relations;
+    auto const is_rgat = facts.model == Model::rgat;
+    if (is_rgat) facts.num_heads = number("heads", facts.num_heads);
+    facts.has_target_weights = file.contains(array_of("layer0.target_weight"));
     auto const num_weights = // matrices side by side in the weight of a layer
         traits_of(facts.model, facts.aggregator).has_powers ? 1 + facts.num_propagations : 1;
     auto const require_fits = [&](std::string const& parameter, std::int64_t num_rows) {
@@ -216,7 +224,8 @@ WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesyst
       // The weights of all relations are stored one below the other. The weight of the vertex itself shows the layer's widths.
       auto const has_roots = has_relations && facts.num_roots > 0; // one below the other
       auto const name = fmt::format("layer{}.{}", layer,
-                                    has_roots       ? "roots"
+                                    is_rgat         ? "weight"
+                                    : has_roots     ? "roots"
                                     : has_relations ? "self_weight"
                                                     : "weight");
       auto weight = weight_extents(file, path, name);
@@ -230,7 +239,9 @@ WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesyst
         runtime::throw_user("{}: {} has {} columns, which are not those of {} weights", path.string(),
                             array_of(name), (*weight)[1], num_weights);
       facts.widths.push_back((*weight)[1] / num_weights);
-      if (auto const vectors = weight_extents(file, path, fmt::format("layer{}.attention", layer))) {
+      auto const vectors =
+          is_rgat ? std::nullopt : weight_extents(file, path, fmt::format("layer{}.attention", layer));
+      if (vectors) {
         heads.push_back(heads_of((*vectors)[0], (*vectors)[1], (*weight)[1], facts));
         facts.widths.back() = heads.back().columns();
       }

@@ -38,7 +38,8 @@ struct WeightsFacts {
   double theta = 0.5;                               // GCNII only
   std::int64_t num_heads = 8, num_output_heads = 1; // heads of attention
   std::int64_t num_bases = 0, num_blocks = 0;       // R-GCN
-  std::int64_t num_roots = 0;                       // of relations or types; rgcn and rsage
+  std::int64_t num_roots = 0;                       // of relations or types; rgcn, rsage and rgat
+  bool has_target_weights = false;                  // rgat
   std::vector<std::int64_t> widths;                 // [layers + 1] layer 0's input, then the layers' outputs
   std::optional<std::int64_t> projected_features;   // nullopt without an input projection
   std::optional<std::int64_t> head_classes;         // nullopt without a head

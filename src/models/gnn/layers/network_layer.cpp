@@ -147,8 +147,16 @@ NetworkLayer<T>::NetworkLayer(pmm::ProcessGrid const& grid, NetworkLayerPlan con
     middle_gradient_ = {grid, p.middle, lent(grid, p.middle, places.middle_gradient)};
   if (!p.aggregates()) return;
   if constexpr (std::is_same_v<T, Sum>) {
-    if (p.relations && !memory.relations) memory.relations = std::make_unique<RelationLayerMemory<T>>();
-    if (p.relations)
+    auto const has_means = p.relations && !p.relations->attention;
+    if (p.relations && !has_means) {
+      if (!memory.relation_attention)
+        memory.relation_attention = std::make_unique<RelationAttentionMemory<T>>();
+      relations_ = make_relation_attention<T>(grid, p, options.formats.wire, std::move(graph.relations),
+                                              parameters_, options.needs_input_gradient, scratch.workspace,
+                                              scratch.relation_attention, *memory.relation_attention);
+    }
+    if (has_means && !memory.relations) memory.relations = std::make_unique<RelationLayerMemory<T>>();
+    if (has_means)
       relations_ = std::make_unique<RelationAggregation<T>>(
           grid, p, options.formats.wire, std::move(graph.relations), parameters_,
           options.needs_input_gradient, scratch.workspace, scratch.relations, *memory.relations);

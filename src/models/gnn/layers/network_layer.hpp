@@ -28,6 +28,7 @@
 #include "models/gnn/aggregation/maximum_aggregation.hpp"
 #include "models/gnn/aggregation/own_aggregation.hpp"
 #include "models/gnn/aggregation/relation_aggregation.hpp"
+#include "models/gnn/aggregation/relation_attention.hpp"
 #include "models/gnn/aggregation/self_term.hpp"
 #include "models/gnn/layers/teleport.hpp"
 #include "models/gnn/plan/network_parameters.hpp"
@@ -74,6 +75,7 @@ struct NetworkScratch {
   AttentionScratch<runtime::SumOf<T>> attention;
   MaximumScratch<runtime::SumOf<T>> maximum;
   RelationScratch<runtime::SumOf<T>> relations;
+  RelationAttentionScratch<runtime::SumOf<T>> relation_attention;
   GrowingVector<runtime::SumOf<T>> powers{"orthant::models::powers"}; // A^ Y of a layer with powers of A^
   using Workspace = pmm::Workspace<runtime::SumOf<T>>;
   std::shared_ptr<Workspace> workspace = std::make_shared<Workspace>();
@@ -96,6 +98,7 @@ struct NetworkLayerMemory {
   OwnMemory<runtime::SumOf<T>> own;                                  // by pointer, because few models have it
   std::unique_ptr<EdgeAttentionMemory<runtime::SumOf<T>>> attention; // by pointer, because few models have it
   std::unique_ptr<RelationLayerMemory<runtime::SumOf<T>>> relations;
+  std::unique_ptr<RelationAttentionMemory<runtime::SumOf<T>>> relation_attention;
 };
 
 /// A weight as products read it: the parameter itself, a copy that each forward pass rounds to T, or (1 - beta) I + beta W.
@@ -182,6 +185,7 @@ class NetworkLayer {
   /// Call before forward() with the dropout of attention coefficients. Other layers ignore it.
   void begin_pass(Dropout const& coefficients) {
     if (aggregation_) aggregation_->begin_pass(coefficients);
+    if (relations_) relations_->begin_pass(coefficients);
   }
   /// Computes Q, before activation: output(), or logits(). `Features`: DistMatrix or, in layer 0, DistSparse.
   template<class Features>
@@ -230,10 +234,10 @@ class NetworkLayer {
   OperandWeight<T> weight_;
   std::shared_ptr<pmm::Workspace<Sum>> workspace_;
   pmm::DistMatrix<T> middle_, middle_gradient_, output_, output_gradient_, input_gradient_;
-  std::unique_ptr<pmm::DistMatrix<Sum>> logits_;      // null: the logits are output_, or the layer makes none
-  std::unique_ptr<Aggregation<T>> aggregation_;       // null: a dense layer, or one with relations
-  std::unique_ptr<RelationAggregation<T>> relations_; // null: none
-  std::optional<pmm::Product<T>> transform_;          // nullopt for propagations, and if to_logits_ is set
+  std::unique_ptr<pmm::DistMatrix<Sum>> logits_; // null: the logits are output_, or the layer makes none
+  std::unique_ptr<Aggregation<T>> aggregation_;  // null: a dense layer, or one with relations
+  std::unique_ptr<Aggregation<T>> relations_;    // null: no relations
+  std::optional<pmm::Product<T>> transform_;     // nullopt for propagations, and if to_logits_ is set
   std::unique_ptr<pmm::Product<T, Sum>>
       to_logits_; // H W, from 16-bit operands; by pointer, because few layers have it
   std::optional<pmm::Product<T, Sum>> weight_back_;

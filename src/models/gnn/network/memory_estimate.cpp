@@ -309,8 +309,10 @@ void plan_full_graph_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts,
   plan_operands(step, facts, plan, settings, traits,
                 lifetime_of_features(step, plan, settings, traits, features_may_move));
   plan_network_arrays(step, plan, settings, traits.num_feature_nonzeros(plan),
-                      traits.num_nonzeros(plan.layers.front().adjacency));
+                      traits.num_nonzeros(plan.layers.front().adjacency),
+                      traits.num_relation_edges(plan.layers.front().adjacency));
   plan_relation_arrays(step, plan, traits, settings.wire);
+  plan_relation_attention_arrays(step, plan, traits, settings.wire);
   plan_update_arrays(step, optimizer, updated_lengths_of(step, parameters_of(plan, settings)).trained);
 }
 

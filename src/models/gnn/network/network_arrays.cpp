@@ -7,7 +7,7 @@
 #include "models/gnn/layers/network_linear.hpp"
 #include "models/gnn/plan/attention_step.hpp"
 #include "models/gnn/plan/network_products.hpp"
-#include "models/gnn/plan/relation_step.hpp"
+#include "models/gnn/plan/relation_attention_step.hpp"
 #include "runtime/arrays/views.hpp"
 
 #include <algorithm>
@@ -124,7 +124,8 @@ NetworkScratchPlan scratch_of(pmm::StepPlan const& step, NetworkPlan const& plan
 }
 
 void plan_network_arrays(pmm::StepPlan& step, NetworkPlan const& plan, NetworkSettings const& settings,
-                         std::optional<std::int64_t> num_feature_nonzeros, std::int64_t num_edges) {
+                         std::optional<std::int64_t> num_feature_nonzeros, std::int64_t num_edges,
+                         pmm::RelationEdgeCounts const& relation_edges) {
   auto const formats = settings.formats();
   if (formats.operand != runtime::Wire::native && !num_feature_nonzeros &&
       !layer_with_features(step, plan, settings))
@@ -138,6 +139,7 @@ void plan_network_arrays(pmm::StepPlan& step, NetworkPlan const& plan, NetworkSe
   reserve_attention(scratch.workspace, step, plan);
   reserve_maximum(scratch.workspace, step, plan);
   reserve_relations(scratch.workspace, step, plan);
+  reserve_relation_attention(scratch.workspace, step, plan, relation_edges);
   scratch.list(step, formats.operand);
   plan_attention_arrays(step, plan, num_edges);
   plan_maximum_arrays(step, plan);

@@ -48,9 +48,11 @@ template<class T>
                                                  NetworkSettings const& settings,
                                                  NetworkEpochTraits const& traits, bool may_move);
 
-/// Lists the arrays of a network, without its parameters and operands. `num_edges`: edges of this rank's block, if layers read them.
+/// Lists the arrays of a network, without its parameters and operands. `num_edges`: edges of this rank's block, if layers read them;
+/// `relation_edges`: with attention within relations.
 void plan_network_arrays(pmm::StepPlan& step, NetworkPlan const& plan, NetworkSettings const& settings,
-                         std::optional<std::int64_t> num_feature_nonzeros, std::int64_t num_edges = 0);
+                         std::optional<std::int64_t> num_feature_nonzeros, std::int64_t num_edges = 0,
+                         pmm::RelationEdgeCounts const& relation_edges = {});
 
 /// Bytes of the largest copy that a host thread makes of an operand of the network's sparse products, if no other memory is free for
 /// it (pmm/kernels/host_parts.hpp).

@@ -6,7 +6,7 @@
 #include "models/gnn/layers/jump.hpp"
 #include "models/gnn/layers/teleport.hpp"
 #include "models/gnn/operands/owned_adjacency.hpp"
-#include "models/gnn/plan/relation_step.hpp"
+#include "models/gnn/plan/relation_attention_step.hpp"
 #include "pmm/kernels/rounding.hpp"
 #include "pmm/matrix/relayout.hpp"
 #include "runtime/comm/together.hpp"
@@ -247,6 +247,16 @@ namespace {
 
 /// Lists the blocks of all layers.
 void plan_relation_operands(pmm::StepPlan& step, NetworkPlan const& plan, NetworkEpochTraits const& traits) {
+  auto const& first = plan.layers.front();
+  if (first.relations->attention) {
+    auto const steps = relation_attention_steps_of(step, first, traits, runtime::Wire::native);
+    auto const& s = steps.sizes;
+    step.add_array("a block of the store", s.pairs.edges * graph::listed_entry_bytes,
+                   pmm::Lifetime::operation);
+    pmm::plan_relation_edges(step, s.rows, s.pairs);
+    return step.add_array("orthant::models::types_of_rows",
+                          step.scalar_bytes(steps.num_own() * steps.relations.num_types));
+  }
   std::set<AdjacencyKey> listed;
   for (auto const& layer : plan.layers) {
     auto const& layout = layer.adjacency.layout;
@@ -295,6 +305,9 @@ void plan_whole_blocks(pmm::StepPlan& step, graph::StoreFacts const& facts, Netw
                        NetworkSettings const& settings, NetworkEpochTraits const& traits) {
   plan_adjacency(step, facts, plan, traits);
   plan_adjacency_products(step, facts, plan, traits);
+  if (auto const& relations = plan.layers.front().relations;
+      relations && relations->attention && settings.attention_dropout > 0)
+    pmm::plan_relation_ids(step, traits.num_relation_edges(plan.layers.front().adjacency));
   if (auto const& first = plan.layers.front(); first.owners && first.reads_edges())
     plan_edges(step, cells_of(step, first), traits.num_nonzeros(first.adjacency), needs_edge_ids(settings),
                plan.drops_edges);
@@ -350,8 +363,10 @@ NetworkOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph:
   if (has_relations)
     for (auto const& layer : plan.layers)
       operands.relations.push_back(
-          layer.owners ? relations.get(layer.owners->roles, layer.relations->root_types)
-                       : relations.get(layer.adjacency, layer.relations->root_types, layer.is_even));
+          layer.relations->attention
+              ? relations.get_edges(layer.owners->roles, settings.attention_dropout > 0)
+          : layer.owners ? relations.get(layer.owners->roles, layer.relations->root_types)
+                         : relations.get(layer.adjacency, layer.relations->root_types, layer.is_even));
   for (auto const& layer : plan.layers)
     operands.adjacency.push_back(owned ? Adjacency<T>(*owned)
                                  : layer.aggregates() && !layer.relations

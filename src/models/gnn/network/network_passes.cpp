@@ -74,6 +74,8 @@ void TypedNetworkPasses<T>::reserve_scratch(NetworkOperands<Sum> const& operands
   pmm::StepPlan const step(grid_.shape(), grid_.coordinates(), sizeof(Sum));
   scratch_.reserve(scratch_of(step, plan_, settings_));
   scratch_.relations.reserve(relation_scratch_of(grid_, plan_, operands.relations, settings_.wire));
+  scratch_.relation_attention.reserve(
+      relation_attention_scratch_of(grid_, plan_, operands.relations, settings_.wire).lengths);
   for (std::size_t l = 0; auto const length : shared_output_lengths(step, plan_, settings_))
     static_cast<void>(memory_[l++].output.reserve(length));
   auto const* const owned = std::get_if<OwnedAdjacency<Sum>>(&operands.adjacency.front());

@@ -3,6 +3,7 @@
 
 #include "graph/store/listed_block.hpp"
 #include "models/gnn/operands/owned_adjacency.hpp"
+#include "pmm/aggregate/row_lists.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
 
@@ -118,6 +119,37 @@ RelationOperand<T> RelationOperands<T>::get(pmm::Roles const& roles,
     });
   RelationOperand<T> const operand{made<T>(grid_, roles.a, entries), owned.sizes};
   return blocks_.emplace(key, operand).first->second;
+}
+
+template<class T>
+RelationOperand<T> RelationOperands<T>::get_edges(pmm::Roles const& roles, bool needs_ids) {
+  if (edges_) return *edges_;
+  auto owned = read_owned_block(grid_, store_, roles);
+  auto const& facts = store_.facts();
+  auto const entries = entries_of(std::move(owned.csr), facts.num_relations());
+  auto const& shape = grid_.shape();
+  auto const& coordinates = grid_.coordinates();
+  auto const n = facts.num_vertices;
+  std::vector<std::int64_t> row_ids, column_ids;
+  auto const num_types = std::max<std::int64_t>(1, facts.num_types());
+  auto const own_rows = pmm::block_of(grid_, {{pmm::group_axes, {}}, {n, num_types}}).rows;
+  std::vector<T> types(static_cast<std::size_t>(own_rows.size() * num_types));
+  runtime::together(grid_.group(), [&] {
+    if (needs_ids) {
+      row_ids = read_owned_ids(store_, block_rows(shape, coordinates, roles, n));
+      column_ids = read_owned_ids(store_, block_columns(shape, coordinates, roles, n));
+    }
+    auto const ids = store_.read_original_ids(graph::Order::p1, own_rows);
+    for (std::size_t i = 0; i < ids.size(); ++i)
+      types[i * static_cast<std::size_t>(num_types) +
+            static_cast<std::size_t>(facts.num_types() > 0 ? facts.type_of(ids[i]) : 0)] = T{1};
+  });
+  auto edges = pmm::make_relation_edges(grid_, roles.a, entries, row_ids, column_ids);
+  edges_ = RelationOperand<T>{{},
+                              owned.sizes,
+                              std::make_shared<pmm::RelationEdges const>(std::move(edges)),
+                              pmm::to_device("orthant::models::types_of_rows", types)};
+  return *edges_;
 }
 
 template class RelationOperands<float>;

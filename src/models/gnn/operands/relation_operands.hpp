@@ -7,9 +7,11 @@
 #include "models/gnn/operands/graph_operands.hpp"
 #include "pmm/aggregate/cells.hpp"
 #include "pmm/relations/relation_block.hpp"
+#include "pmm/relations/relation_edges.hpp"
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace orthant::models {
@@ -18,7 +20,10 @@ namespace orthant::models {
 template<class T>
 struct RelationOperand {
   std::shared_ptr<pmm::RelationBlock<T> const> block;
-  pmm::CellSizes sizes; // schedule `rows`
+  pmm::CellSizes sizes;                              // schedule `rows`
+  std::shared_ptr<pmm::RelationEdges const> edges{}; // for attention, in place of `block`
+  runtime::Vector<T>
+      types{}; // for attention with biases: [own rows x types of vertices] 1 for the type of the row
 };
 
 /// Reads blocks, one per pair of axes and parity; layers share them.
@@ -35,11 +40,15 @@ class RelationOperands {
                                        std::vector<std::int64_t> const& root_types, bool is_even);
   /// The block of the whole graph in the schedule `rows`. Collective over the grid's group.
   [[nodiscard]] RelationOperand<T> get(pmm::Roles const& roles, std::vector<std::int64_t> const& root_types);
+  /// The edges of the whole graph in the schedule `rows`, for attention. `needs_ids`: coefficients are dropped. Collective over the grid's
+  /// group.
+  [[nodiscard]] RelationOperand<T> get_edges(pmm::Roles const& roles, bool needs_ids);
 
  private:
   pmm::ProcessGrid const& grid_;
   graph::GraphStore const& store_;
   std::map<AdjacencyKey, RelationOperand<T>> blocks_;
+  std::optional<RelationOperand<T>> edges_;
 };
 
 } // namespace orthant::models

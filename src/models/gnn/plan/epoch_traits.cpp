@@ -71,6 +71,19 @@ NetworkEpochTraits traits_of(graph::StoreFacts const& facts, pmm::GridShape cons
       num_pairs += std::min(num_rows, even_share(count, shape, placement.layout));
     return num_pairs;
   };
+  traits.num_relation_edges = [=,
+                               relation_entries = facts.relation_entries](pmm::Placement const& placement) {
+    auto const block = block_of(shape, coordinates, placement);
+    auto const of_rows = pmm::Layout{placement.layout.rows, {}};
+    pmm::RelationEdgeCounts counts;
+    for (auto const count : relation_entries) {
+      auto const share = even_share(count, shape, placement.layout);
+      counts.edges += share;
+      counts.sources += std::min(block.columns.size(), share);
+      counts.targets += std::min(block.rows.size(), even_share(count, shape, of_rows));
+    }
+    return counts;
+  };
   NetworkEpochTraits::SelfPairs all; // over all ranks
   if (auto const& relations = plan.layers.front().relations) {
     for (auto const type : relations->root_types)

@@ -46,6 +46,9 @@ struct NetworkEpochTraits {
   std::function<SelfPairs(pmm::Placement const&)> num_self_pairs = [](pmm::Placement const&) {
     return SelfPairs{};
   };
+  /// Pairs and edges in this rank's block of A for attention within relations (pmm/relations/relation_edges.hpp).
+  std::function<pmm::RelationEdgeCounts(pmm::Placement const&)> num_relation_edges =
+      [](pmm::Placement const&) { return pmm::RelationEdgeCounts{}; };
   /// Numbers of rows that this rank moves for the residual of a layer. They depend on the orders of the vertices, not only on the layouts.
   /// `is_backward`: the move of dF. Default sizes make no call.
   std::function<pmm::RelayoutSizes(NetworkLayerPlan const&, bool is_backward)> residual_sizes =

@@ -12,8 +12,8 @@ namespace {
 
 /// In the order of the enumeration.
 constexpr std::array<std::string_view, num_built_in_models> names{
-    "gcn",   "sage", "graphconv", "tag",         "gin",  "sgc",  "appnp",
-    "gcnii", "gat",  "gatv2",     "transformer", "rgcn", "rsage"};
+    "gcn",   "sage", "graphconv", "tag",         "gin",  "sgc",   "appnp",
+    "gcnii", "gat",  "gatv2",     "transformer", "rgcn", "rsage", "rgat"};
 
 } // namespace
 
@@ -89,6 +89,10 @@ ModelTraits traits_of(Model model, Aggregator aggregator) {
     return {.has_self_weights = true,
             .has_relations = true,
             .has_relation_roots = true,
+            .graph_operator = graph::GraphOperator{Normalization::none, graph::SelfLoops::as_given}};
+  case Model::rgat:
+    return {.has_relations = true,
+            .has_relation_attention = true,
             .graph_operator = graph::GraphOperator{Normalization::none, graph::SelfLoops::as_given}};
   case Model::sage:
   case Model::graphconv:

@@ -15,6 +15,7 @@
 //   gat        Q = alpha F W, heads side by side       A^ = A with self loops; alpha_ij is the softmax over j of a
 //   gatv2                                              trained score of F_i and F_j (network_plan.hpp)
 //   rgcn       Q = sum_r A^_r F W_r + F W'              A^_r = D_r^-1 A_r, the mean over the neighbors of relation r
+//   rgat       Q = sum_r alpha_r F W_r + b_r            alpha_rij is the softmax over the edges j of relation r and i
 //   transformer Q = alpha F W_v + F W_s                 A^ = A; alpha_ij is the softmax over j of <F_i W_q, F_j W_k> / sqrt(d)
 //
 // A program can register convolutions of its own, which are models as well (own_convolution.hpp).
@@ -59,10 +60,11 @@ enum class Model : std::uint8_t {
   gatv2,
   transformer,
   rgcn,
-  rsage
+  rsage,
+  rgat
 };
 /// The number of models above. Registered convolutions have the values after them.
-inline constexpr auto num_built_in_models = static_cast<std::size_t>(Model::rsage) + 1;
+inline constexpr auto num_built_in_models = static_cast<std::size_t>(Model::rgat) + 1;
 
 /// How GraphSAGE and GraphConv combine the features of neighbors.
 enum class Aggregator : std::uint8_t { mean, sum, max };
@@ -87,7 +89,8 @@ struct ModelTraits {
   bool has_powers = false;         // of A^, up to K, each with a weight of its own; schedule `rows`
   bool has_relations = false;      // a weight for each relation of the graph
   bool has_relation_roots = false; // and a W' and a bias for each; else one, or one for each type of vertices
-  bool has_identity_maps = false;  // GCNII: (1 - beta) I + beta W in place of W
+  bool has_relation_attention = false; // over the neighbors of each relation; a head is last; schedule `rows`
+  bool has_identity_maps = false;      // GCNII: (1 - beta) I + beta W in place of W
   std::optional<graph::GraphOperator> graph_operator{}; // nullopt: the operator of the store or of the user
   std::optional<AttentionKind> attention{};             // weights of neighbors; schedule `rows`
   std::shared_ptr<Convolution const> own{};             // a registered convolution
@@ -95,7 +98,11 @@ struct ModelTraits {
   /// Whether the first layer is dense, that is, multiplies X by a weight only.
   [[nodiscard]] bool begins_dense() const { return has_propagations || has_identity_maps; }
   /// Whether the layers need whole rows, that is, the schedule `rows`.
-  [[nodiscard]] bool needs_owners() const { return attention || has_powers; }
+  [[nodiscard]] bool needs_owners() const { return attention || has_powers || has_relation_attention; }
+  /// Whether the logits are always those of a head.
+  [[nodiscard]] bool always_has_head() const {
+    return has_perceptrons || has_identity_maps || has_relation_attention;
+  }
   /// Whether --propagation-steps applies to the model.
   [[nodiscard]] bool has_steps() const { return has_propagations || has_powers; }
 };

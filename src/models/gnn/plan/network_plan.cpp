@@ -85,10 +85,24 @@ RelationPlan plan_relations(RelationShape const& shape, std::int64_t in, std::in
     blocks = 0;
   Layout const layout{{}, {}, weight};
   auto const& weights = plan.weights;
+  auto biases = weights.biases();
+  pmm::Extents target_weight{}, attention{};
+  if (shape.num_heads > 0) {
+    ORTHANT_REQUIRE(out % shape.num_heads == 0, out, " columns in ", shape.num_heads, " heads");
+    plan.attention = pmm::RelationAttentionShape{
+        shape.num_relations, in, {shape.num_heads, out / shape.num_heads}, shape.has_target_weights};
+    plan.num_types = shape.num_types;
+    plan.target_types = shape.target_types;
+    target_weight = plan.attention->target_weight();
+    attention = plan.attention->attention();
+    if (shape.has_biases) biases = {shape.num_relations, out};
+  }
   plan.parts = {{{layout, weights.weight()},
                  {layout, weights.comp()},
                  {layout, weights.roots()},
-                 {layout, weights.biases()}}};
+                 {layout, biases},
+                 {layout, target_weight},
+                 {layout, attention}}};
   plan.root_types = shape.root_types;
   return plan;
 }
@@ -282,11 +296,13 @@ NetworkPlan plan_of_batch(NetworkPlan const& plan, std::int64_t num_vertices) {
 
 NetworkPlan plan_network(NetworkShape const& shape, ProductOrder order) {
   ORTHANT_REQUIRE(shape.widths.size() >= 2, "a GCN needs a layer");
-  ORTHANT_REQUIRE((!shape.attention && shape.num_powers == 0) || shape.schedule == Schedule::rows,
+  ORTHANT_REQUIRE((!shape.attention && shape.num_powers == 0 && shape.relations.num_heads == 0) ||
+                      shape.schedule == Schedule::rows,
                   "attention and powers of A^ are between owners of vertices");
   ORTHANT_REQUIRE((!shape.takes_maximum && !shape.own) || order != ProductOrder::transform_first,
                   "a maximum comes first");
-  ORTHANT_REQUIRE(!shape.has_perceptrons || shape.head_classes, "the last perceptron ends with a head");
+  ORTHANT_REQUIRE(!(shape.has_perceptrons || shape.relations.num_heads > 0) || shape.head_classes,
+                  "the last layer ends with a head");
   auto const jumps = shape.jump != JumpKind::none;
   ORTHANT_REQUIRE(!jumps || shape.head_classes, "a head reads what jumps");
   require_countable(shape);
@@ -335,7 +351,9 @@ NetworkPlan plan_network(NetworkShape const& shape, ProductOrder order) {
     // A dense layer ahead of propagations is not a hidden layer: no activation, and its bias is added last.
     auto const is_propagated_on =
         l + 1 < num_layers && !shape.kinds.empty() && shape.kinds[l + 1] == LayerKind::propagation;
-    layer.is_activated = !gives_logits && layer.transforms() && !is_propagated_on;
+    // R-GAT ends with two linear maps, the layer and the head, as the reference model of MLPerf.
+    auto const ends_linear = is_last && shape.relations.num_heads > 0;
+    layer.is_activated = !gives_logits && layer.transforms() && !is_propagated_on && !ends_linear;
     layer.adds_bias =
         layer.transforms() ? shape.has_teleport || !is_propagated_on : is_last && !shape.has_teleport;
     // The head is the second layer of the last perceptron, so this has no residual, unless the head reads the results of all perceptrons.
@@ -349,7 +367,8 @@ NetworkPlan plan_network(NetworkShape const& shape, ProductOrder order) {
     if (shape.attention) layer.attention = attention_of(*shape.attention, out, gives_logits);
     if (shape.relations.num_relations > 0) {
       layer.relations = plan_relations(shape.relations, in, out, weight);
-      if (!layer.relations->root_types.empty()) layer.has_self_weight = layer.adds_bias = false;
+      if (!layer.relations->root_types.empty() || layer.relations->attention)
+        layer.has_self_weight = layer.adds_bias = false;
     }
     auto const third_axis = roles.c;
     if (has_owners)

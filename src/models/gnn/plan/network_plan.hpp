@@ -31,6 +31,7 @@
 #include "models/parameters/boxed.hpp"
 #include "pmm/aggregate/aggregate.hpp"
 #include "pmm/edges/edge_block.hpp"
+#include "pmm/relations/relation_attention.hpp"
 #include "pmm/relations/relation_weights.hpp"
 
 #include <array>
@@ -137,7 +138,12 @@ struct RelationShape {
   std::int64_t num_blocks = 0;    // 0: none
   std::vector<std::int64_t>
       root_types{};        // [roots] types of their vertices; empty: one weight for all vertices
-  bool has_biases = false; // of roots
+  bool has_biases = false; // of roots; with attention, of relations
+  // Attention within each relation in place of means.
+  std::int64_t num_heads = 0; // 0: means
+  bool has_target_weights = false;
+  std::int64_t num_types = 1;               // of vertices
+  std::vector<std::int64_t> target_types{}; // [relations]
 };
 
 struct NetworkShape {
@@ -187,9 +193,12 @@ struct OwnerRoles {
 /// The product with all relations in place of A^ F W (gnn/plan/relation_step.hpp).
 struct RelationPlan {
   pmm::RelationWeights weights;
-  std::array<pmm::Placement, 4>
+  std::array<pmm::Placement, 6>
       parts; // of the parameters (RelationPart); without rows: there is no such parameter
-  std::vector<std::int64_t> root_types; // as in RelationShape
+  std::vector<std::int64_t> root_types;                   // as in RelationShape
+  std::optional<pmm::RelationAttentionShape> attention{}; // nullopt: means
+  std::int64_t num_types = 1; // with attention, as the next, which are those of RelationShape
+  std::vector<std::int64_t> target_types{};
   [[nodiscard]] pmm::Placement const& weight() const { return parts.front(); }
 };
 

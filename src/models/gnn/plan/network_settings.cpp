@@ -14,7 +14,7 @@ void set_model(NetworkSettings& settings, Model model, Aggregator aggregator) {
   settings.model = model;
   settings.aggregator = aggregator;
   auto const traits = traits_of(model, aggregator);
-  if (traits.has_perceptrons || traits.has_identity_maps) settings.has_head = true;
+  if (traits.always_has_head()) settings.has_head = true;
   if (traits.needs_owners()) settings.schedule = Schedule::rows;
   auto const& of_model = traits.graph_operator;
   if (!of_model) return;
@@ -46,13 +46,18 @@ void choose_operator(NetworkSettings& settings, std::string_view normalize, std:
 
 namespace {
 
+std::int64_t target_type_of(graph::StoreFacts const& facts, std::int64_t relation) {
+  return facts.num_types() > 0 ? facts.relation_ends[static_cast<std::size_t>(relation)].target : 0;
+}
+
 /// The type of each root (RelationShape): a root for each relation, of the type of its targets, or one for each type; none if all vertices
 /// share a weight.
 std::vector<std::int64_t> root_types_of(graph::StoreFacts const& facts, ModelTraits const& traits) {
   std::vector<std::int64_t> types;
+  if (traits.has_relation_attention) return types;
   if (traits.has_relation_roots)
     for (std::int64_t r = 0; r < facts.num_relations(); ++r)
-      types.push_back(facts.num_types() > 0 ? facts.relation_ends[static_cast<std::size_t>(r)].target : 0);
+      types.push_back(target_type_of(facts, r));
   else if (facts.num_types() > 1)
     for (std::int64_t t = 0; t < facts.num_types(); ++t)
       types.push_back(t);
@@ -76,7 +81,9 @@ void use_operator(graph::GraphStore& store, NetworkSettings& settings) {
   settings.normalization = normalization;
   settings.self_loops = self_loops;
   auto const& facts = store.facts();
-  settings.num_roots = traits.has_relations ? std::ssize(root_types_of(facts, traits)) : 0;
+  settings.num_roots = traits.has_relation_attention ? facts.num_relations()
+                       : traits.has_relations        ? std::ssize(root_types_of(facts, traits))
+                                                     : 0;
   if (!facts.has_bare_types() || settings.trains_features) return;
   settings.trains_features = true;
   settings.num_fixed_rows = 0;
@@ -168,6 +175,14 @@ NetworkShape shape_of(graph::StoreFacts const& facts, NetworkSettings const& set
   if (traits.has_relations)
     shape.relations = {facts.num_relations(), settings.num_bases, settings.num_blocks,
                        root_types_of(facts, traits), settings.has_bias};
+  if (traits.has_relation_attention) {
+    shape.relations.num_bases = shape.relations.num_blocks = 0;
+    shape.relations.num_heads = settings.num_heads;
+    shape.relations.has_target_weights = settings.has_target_weights;
+    shape.relations.num_types = std::max<std::int64_t>(1, facts.num_types());
+    for (std::int64_t r = 0; r < facts.num_relations(); ++r)
+      shape.relations.target_types.push_back(target_type_of(facts, r));
+  }
   if (traits.attention)
     shape.attention = AttentionShape{*traits.attention, settings.num_heads, settings.num_output_heads};
   shape.has_sparse_features = facts.feature_kind == graph::FeatureKind::sparse;
@@ -183,7 +198,8 @@ NetworkShape shape_of(graph::StoreFacts const& facts, NetworkSettings const& set
 namespace {
 
 void require_attention(NetworkSettings const& settings) {
-  if (!weighs_neighbours(settings)) return;
+  auto const is_of_relations = traits_of(settings.model, settings.aggregator).has_relation_attention;
+  if (!weighs_neighbours(settings) && !is_of_relations) return;
   if (settings.num_heads < 1 || settings.num_output_heads < 1)
     runtime::throw_user("{} and {} heads: give --heads and --output-heads of at least 1", settings.num_heads,
                         settings.num_output_heads);
@@ -237,10 +253,11 @@ void require_relations(graph::StoreFacts const& facts, NetworkSettings const& se
   if (facts.num_relations() + std::max<std::int64_t>(1, facts.num_types()) > graph::most_relations)
     runtime::throw_user("--model {} can have {} relations less one for each type of vertices, not {}",
                         name_of(settings.model), graph::most_relations, facts.num_relations());
-  if (settings.num_bases > 0 && settings.num_blocks > 0)
+  auto const shares_weights = !traits_of(settings.model, settings.aggregator).has_relation_attention;
+  if (shares_weights && settings.num_bases > 0 && settings.num_blocks > 0)
     runtime::throw_user(
         "--bases and --blocks are two ways to share the weights of relations: leave one of them out");
-  if (settings.num_bases > facts.num_relations())
+  if (shares_weights && settings.num_bases > facts.num_relations())
     runtime::throw_user(
         "--bases {} for {} relations shares nothing: give fewer, or 0 for a weight per relation",
         settings.num_bases, facts.num_relations());
@@ -269,7 +286,8 @@ NetworkPlan plan_network(graph::StoreFacts const& facts, NetworkSettings const& 
   require_links(settings);
   require_jump(settings);
   auto plan = plan_network(shape_of(facts, settings), settings.order);
-  if (settings.num_blocks > 0 && std::ranges::none_of(plan.layers, [](NetworkLayerPlan const& layer) {
+  if (shape_of(facts, settings).relations.num_blocks > 0 &&
+      std::ranges::none_of(plan.layers, [](NetworkLayerPlan const& layer) {
         return layer.relations && layer.relations->weights.num_blocks > 0;
       }))
     runtime::throw_user(

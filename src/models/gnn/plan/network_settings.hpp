@@ -35,6 +35,7 @@ struct NetworkSettings {
   double dropout = 0.5;
   std::int64_t num_heads = 8;        // attention heads of hidden layers, side by side
   std::int64_t num_output_heads = 1; // heads of the layer that makes the logits: their mean
+  bool has_target_weights = false;   // R-GAT: scores have a weight of their own for the targets of edges
   std::int64_t num_bases = 0;        // of the weights of R-GCN's relations; 0: each has its own
   std::int64_t num_blocks = 0;       // on the diagonals of these weights; 0: they are full
   double attention_dropout = 0;      // of attention coefficients
@@ -43,7 +44,8 @@ struct NetworkSettings {
   bool trains_features = false;
   /// Rows of trained features that keep their values; the others are trained, for vertices without features. nullopt: all rows are trained.
   std::optional<std::int64_t> num_fixed_rows{};
-  std::int64_t num_roots = 0; // of relations or types, each with a W' and a bias; 0: one for all vertices
+  std::int64_t num_roots =
+      0; // of relations or types, each with a W' and a bias; 0: one for all vertices; R-GAT: relations
   FeatureNorm feature_norm = FeatureNorm::none;
   std::optional<graph::Normalization> normalization{}; // nullopt: the store's
   std::optional<graph::SelfLoops> self_loops{};        // nullopt: the model's default, or the store's

@@ -158,7 +158,7 @@ void plan_relation_arrays(pmm::StepPlan& step, NetworkPlan const& plan, NetworkE
   RelationScratchPlan scratch;
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     auto const& layer = plan.layers[l];
-    if (!layer.relations) continue;
+    if (!layer.relations || layer.relations->attention) continue;
     auto const steps = relation_steps_of(step, layer, traits, wire);
     scratch.add(steps, needs_input_gradient(plan, l));
     auto const memory = memory_of(steps);
@@ -172,7 +172,7 @@ void plan_relation_arrays(pmm::StepPlan& step, NetworkPlan const& plan, NetworkE
 
 void reserve_relations(pmm::WorkspacePlan& work, pmm::StepPlan const& step, NetworkPlan const& plan) {
   for (auto const& layer : plan.layers) {
-    if (!layer.relations || !layer.owners) continue;
+    if (!layer.relations || !layer.owners || layer.relations->attention) continue;
     auto const steps = relation_steps_of(step, layer, NetworkEpochTraits(), runtime::Wire::native);
     for (auto const* const rows : {&steps.owners->inputs_steps, &steps.owners->results_steps})
       reserve_block_rows(work, *rows);

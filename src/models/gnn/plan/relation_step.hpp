@@ -44,16 +44,18 @@ struct RelationCounts {
 };
 
 /// Parameters of a layer with relations (pmm/relations/relation_weights.hpp).
-enum class RelationPart : std::uint8_t { weight, comp, roots, biases };
-inline constexpr std::size_t num_relation_parts = 4;
+enum class RelationPart : std::uint8_t { weight, comp, roots, biases, target_weight, attention };
+inline constexpr std::size_t num_relation_parts = 6;
 [[nodiscard]] constexpr std::size_t index_of(RelationPart part) {
   return static_cast<std::size_t>(part);
 }
 template<class T>
 using ByRelationPart = std::array<T, num_relation_parts>;
-inline constexpr ByRelationPart<char const*> relation_names{"weight", "comp", "roots", "biases"};
-inline constexpr ByRelationPart<ParameterRole> relation_roles{
-    ParameterRole::weight, ParameterRole::weight, ParameterRole::weight, ParameterRole::type_bias};
+inline constexpr ByRelationPart<char const*> relation_names{"weight", "comp",          "roots",
+                                                            "biases", "target_weight", "attention"};
+inline constexpr ByRelationPart<ParameterRole> relation_roles{ParameterRole::weight, ParameterRole::weight,
+                                                              ParameterRole::weight, ParameterRole::type_bias,
+                                                              ParameterRole::weight, ParameterRole::weight};
 
 struct RelationSteps {
   /// `cells`: of this rank, in the schedule `rows`.
@@ -109,11 +111,13 @@ struct RelationMemoryPlan {
 };
 /// Labels of the arrays of parameters and of their gradients.
 inline constexpr ByRelationPart<char const*> relation_labels{
-    "orthant::models::relation_weight", "orthant::models::relation_comp", "orthant::models::relation_roots",
-    "orthant::models::relation_biases"};
+    "orthant::models::relation_weight",        "orthant::models::relation_comp",
+    "orthant::models::relation_roots",         "orthant::models::relation_biases",
+    "orthant::models::relation_target_weight", "orthant::models::relation_attention"};
 inline constexpr ByRelationPart<char const*> relation_gradient_labels{
-    "orthant::models::relation_weight_gradient", "orthant::models::relation_comp_gradient",
-    "orthant::models::relation_roots_gradient", "orthant::models::relation_biases_gradient"};
+    "orthant::models::relation_weight_gradient",        "orthant::models::relation_comp_gradient",
+    "orthant::models::relation_roots_gradient",         "orthant::models::relation_biases_gradient",
+    "orthant::models::relation_target_weight_gradient", "orthant::models::relation_attention_gradient"};
 [[nodiscard]] RelationMemoryPlan memory_of(RelationSteps const& steps);
 
 /// Steps of a layer of the whole graph on the rank of `step`.
