@@ -202,6 +202,26 @@ TEST(NetworkStepOfAGrid, ParametersOfTypedGraphsAreThePublishedNumber) {
   EXPECT_EQ(count, 154'366'772);
 }
 
+TEST(NetworkStepOfAGrid, ParametersOfAttentionWithinRelationsAreThoseOfMlperf) {
+  graph::StoreFacts facts; // IGBH-full: six types, eleven relations
+  facts.num_vertices = 547'306'935;
+  facts.feature_kind = graph::FeatureKind::dense;
+  facts.num_features = 1024;
+  facts.num_classes = 2983;
+  facts.relations.resize(11);
+  for (auto const has_target_weights : {false, true}) {
+    models::NetworkSettings settings;
+    set_model(settings, models::Model::rgat);
+    settings.num_heads = 4;
+    settings.has_target_weights = has_target_weights;
+    settings.set_layers(3, 512);
+    std::int64_t count = 0;
+    for (auto const& parameter : models::parameters_of(models::plan_network(facts, settings), settings))
+      count += parameter.num_numbers();
+    EXPECT_EQ(count, has_target_weights ? 24'649'639 : 13'115'303);
+  }
+}
+
 /// Two layers of relations, 64-32-16 wide, without weights of the vertex itself, on X x Y x Z = 4 x 2 x 4.
 GridTotals totals_of_relations(models::Schedule schedule, std::int64_t num_relations) {
   models::NetworkSettings settings;
@@ -237,6 +257,41 @@ TEST(NetworkStepOfAGrid, SentBytesOfRelationsAreTheClosedForms) {
     auto const over_a = 2 * 3 * n * (32 + 16);
     EXPECT_EQ(owners.at("x") + owners.at("y") + owners.at("z"),
               4 * (over_c + over_b + over_a) + 4 * 2 * numbers * 31);
+  }
+}
+
+// gnn/plan/relation_attention_step.hpp: only the softmax and the weights grow with the number of relations.
+TEST(NetworkStepOfAGrid, SentBytesOfAttentionWithinRelationsAreTheClosedForms) {
+  constexpr auto n = TwoLayers::n;
+  constexpr std::int64_t classes = 8, heads = 4;
+  for (std::int64_t const num_relations : {1, 5, 40}) {
+    models::NetworkSettings settings;
+    settings.has_bias = false;
+    settings.schedule = models::Schedule::rows;
+    models::NetworkShape shape;
+    shape.num_vertices = n;
+    shape.widths = {64, 32, 16};
+    shape.head_classes = classes;
+    shape.relations.num_relations = num_relations;
+    shape.relations.num_heads = heads;
+    shape.schedule = models::Schedule::rows;
+    auto const pairs = 100 * num_relations;
+    models::NetworkEpochTraits traits;
+    traits.num_relation_edges = [=](pmm::Placement const&) {
+      return pmm::RelationEdgeCounts{.sources = 70, .targets = pairs, .edges = 2 * pairs};
+    };
+
+    auto const plan = models::plan_network(shape, models::ProductOrder::automatic);
+    auto const sent = totals_of({1, 4, 2, 4}, plan, settings, traits).sent;
+
+    // (a, b, c) = (x, y, z) in both layers, G_b G_c + G_a G_b - 2 / G_b = 15 and G_a - 1 / G_b = 3.5. Layer 0 sends no dF.
+    auto const numbers = num_relations * (64 * 32 + 2 * 32 + 32 * 16 + 2 * 16) + 16 * classes;
+    auto const of_inputs = 15 * n * 64 + 2 * 15 * n * 32;
+    auto const of_results = 7 * n * (32 + 16);
+    auto const of_softmax = 32 * 2 * (6 * 3 * pairs * heads / 2 / 4);
+    EXPECT_EQ(sent.at("x") + sent.at("y") + sent.at("z"),
+              4 * (of_inputs + of_results + of_softmax) + 4 * 2 * numbers * 31)
+        << num_relations;
   }
 }
 

@@ -54,6 +54,30 @@ inline std::vector<StepCase> relation_cases() {
       next.settings.num_roots = 3;
       all.push_back(std::move(next));
     }
+  for (auto const has_targets : {false, true}) {
+    StepCase next;
+    next.name = has_targets ? "R-GAT, targets, dropout, norm, residuals" : "R-GAT, no bias, 16-bit wire";
+    next.settings.schedule = models::Schedule::rows;
+    set_model(next.settings, models::Model::rgat);
+    next.settings.num_heads = 3;
+    next.settings.set_layers(3, 9);
+    next.settings.dropout = 0;
+    next.recipe = all.front().recipe;
+    if (has_targets) {
+      next.settings.has_target_weights = next.settings.has_residuals = true;
+      next.settings.dropout = 0.4;
+      next.settings.attention_dropout = 0.3;
+      next.settings.norm = models::Norm::rms;
+      next.recipe->has_types = true;
+      next.settings.trains_features = true; // as use_operator() finds
+      next.settings.num_fixed_rows = 83;
+    } else {
+      next.settings.has_bias = false;
+      next.settings.wire = runtime::Wire::bf16;
+    }
+    next.settings.num_roots = 5;
+    all.push_back(std::move(next));
+  }
   return all;
 }
 

@@ -312,22 +312,29 @@ traits_of_operands(graph::GraphStore const& store, models::NetworkSettings const
   traits.num_nonzeros = [&](pmm::Placement const& placement) -> std::int64_t {
     for (std::size_t l = 0; l < operands.adjacency.size(); ++l)
       if (operands.plan.layers[l].adjacency == placement)
-        return operands.relations.empty() ? num_nonzeros_of(operands.adjacency[l])
-                                          : operands.relations[l].block->num_entries() -
-                                                operands.relations[l].block->num_self_pairs();
+        return operands.relations.empty()    ? num_nonzeros_of(operands.adjacency[l])
+               : operands.relations[l].edges ? operands.relations[l].edges->counts().edges
+                                             : operands.relations[l].block->num_entries() -
+                                                   operands.relations[l].block->num_self_pairs();
     return operands.features.is_sparse ? *num_nonzeros_of(operands.features.sparse) : 0;
   };
   traits.num_pairs = [&](pmm::Placement const& placement) -> std::int64_t {
     for (std::size_t l = 0; l < operands.relations.size(); ++l)
-      if (auto const& block = operands.relations[l].block; operands.plan.layers[l].adjacency == placement)
+      if (auto const& block = operands.relations[l].block;
+          block && operands.plan.layers[l].adjacency == placement)
         return block->num_pairs() - block->num_self_pairs();
     return 0;
   };
   traits.num_self_pairs = [&](pmm::Placement const& placement) -> models::NetworkEpochTraits::SelfPairs {
     for (std::size_t l = 0; l < operands.relations.size(); ++l)
-      if (auto const& block = operands.relations[l].block; operands.plan.layers[l].adjacency == placement)
+      if (auto const& block = operands.relations[l].block;
+          block && operands.plan.layers[l].adjacency == placement)
         return {block->num_self_pairs(), block->num_root_pairs()};
     return {};
+  };
+  traits.num_relation_edges = [&](pmm::Placement const&) {
+    auto const has_edges = !operands.relations.empty() && operands.relations.front().edges;
+    return has_edges ? operands.relations.front().edges->counts() : pmm::RelationEdgeCounts{};
   };
   traits.residual_sizes = [&](models::NetworkLayerPlan const& layer, bool is_backward) {
     auto const path = operands.residual(static_cast<std::size_t>(layer.index));

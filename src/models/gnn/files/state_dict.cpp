@@ -3,6 +3,7 @@
 
 #include "models/gnn/files/network_weights.hpp"
 #include "models/gnn/files/relation_state_dict.hpp"
+#include "models/gnn/files/rgat_state_dict.hpp"
 #include "models/parameters/weights_file.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/files/hdf5_output.hpp"
@@ -361,6 +362,7 @@ void export_weights(runtime::Communicator const& comm, std::filesystem::path con
     auto const file = Hdf5File::open(weights);
     auto const has = [&](std::string const& parameter) { return file.contains(array_of(parameter)); };
     auto const model = recorded_model(file, weights).value_or(model_of(has));
+    if (model == Model::rgat) return export_rgat_weights(file, weights, metadata_of(file), output);
     auto const jump = file.contains_attribute("/", "jump") ? file.read_text("/", "jump") : "none";
     if (has("layer0.attention") || jump != "none")
       throw_user("{} has {}, which are not exported so far: h5py reads the weights as they are",
@@ -370,14 +372,13 @@ void export_weights(runtime::Communicator const& comm, std::filesystem::path con
       return export_relation_weights(file, weights, metadata_of(file), output);
     if (std::ranges::find(models_with_names, model) == models_with_names.end())
       throw_user("{}: weights of --model {} have no names of PyTorch Geometric here: export-weights takes "
-                 "those of gcn, sage, graphconv, gin, rgcn and rsage",
+                 "those of gcn, sage, graphconv, gin, rgcn, rsage and rgat",
                  weights.string(), name_of(model));
     TorchNames const names{model, num_layers_of(has), norm_of(has)};
     auto const parameters = parameters_in(file, weights, names);
-    auto const is_double = [&](std::string const& parameter) {
-      return file.type(array_of(parameter)) == runtime::Hdf5Type::float64;
-    };
-    if (std::ranges::any_of(parameters, is_double))
+    using runtime::Hdf5Type;
+    if (std::ranges::any_of(parameters,
+                            [&](auto const& p) { return file.type(array_of(p)) == Hdf5Type::float64; }))
       write_tensors<double>(file, parameters, names, metadata_of(file), output);
     else
       write_tensors<float>(file, parameters, names, metadata_of(file), output);
@@ -388,6 +389,7 @@ void import_weights(runtime::Communicator const& comm, std::filesystem::path con
                     std::filesystem::path const& output) {
   // Every rank reads the header, so all create the same file.
   auto const file = runtime::together(comm, [&] { return SafetensorsFile(tensors); });
+  if (has_rgat_weights(file)) return import_rgat_weights(comm, file, tensors, output);
   if (has_relation_weights(file)) return import_relation_weights(comm, file, tensors, output);
   auto const shapes = runtime::together(comm, [&] { return ImportedShapes(file, tensors.string()); });
   auto const is_double = [](Tensor const& tensor) { return tensor.type == TensorType::float64; };
