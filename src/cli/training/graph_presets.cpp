@@ -208,7 +208,8 @@ std::int64_t fitting_heads(std::int64_t width, std::int64_t heads) {
 }
 
 void fit(PresetFit& preset, TrainOptions& o) {
-  auto const has_heads = o.model == "gat" || o.model == "gatv2" || o.model == "transformer" || o.model == "rgat";
+  auto const has_heads =
+      o.model == "gat" || o.model == "gatv2" || o.model == "transformer" || o.model == "rgat";
   if (has_heads && preset.gives("hidden"))
     preset.change("hidden", o.hidden, (o.hidden + o.heads - 1) / o.heads * o.heads);
   if (has_heads && preset.gives("heads")) preset.change("heads", o.heads, fitting_heads(o.hidden, o.heads));

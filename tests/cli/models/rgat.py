@@ -157,9 +157,9 @@ def mistakes_are_named(ranks):
     with tempfile.TemporaryDirectory() as scratch:
         path, train = made(scratch)
         expect_mistake(ranks, [*train, "--mode", "minibatch"], "--model rgat has no mini-batches so far")
+        expect_mistake(ranks, [*train, "--edge-dropout", "0.1"], "--edge-dropout is not built for --model rgat")
         train[train.index("--heads") + 1] = "4"
         expect_mistake(ranks, train, "--heads must divide --hidden")
-        expect_mistake(ranks, [*train, "--edge-dropout", "0.1"], "--edge-dropout is not built for --model rgat")
         tensors = drawn("shared", Graph())
         for change, pattern in (({"convs.1.convs.0.bias": None}, r"convs\.1\.convs\.0|layer 1 has other parameters"),
                                 ({"lin.weight": None}, "there is no 'lin.weight'"),
