@@ -230,9 +230,11 @@ TEST(SageGradient, MatchesFiniteDifferences) {
       }
 }
 
-/// Two parameters, one of which has no number on this rank, and three steps with gradients that are halved.
+/// Two parameters, one of which has no number on this rank, and `num_steps` steps with gradients that are halved.
 /// Returns the values 1 and -2 of the other.
-std::vector<double> steps(models::OptimizerSettings const& settings, double weight_decay) {
+template<class Gradient>
+std::vector<double> steps(models::OptimizerSettings const& settings, double weight_decay, int num_steps,
+                          Gradient const& gradient_of) {
   runtime::DefaultExec const exec;
   auto const value = models::to_vector<double>("value", std::vector{1.0, -2.0});
   runtime::Vector<double> const gradient("gradient", 2);
@@ -241,13 +243,24 @@ std::vector<double> steps(models::OptimizerSettings const& settings, double weig
   runtime::Vector<double> const rate("rate", 1);
   runtime::PassLedger passes;
   models::Optimizer<double> optimizer(settings, {{none, none, 0}, {value, gradient, weight_decay}});
-  for (int t = 0; t < 3; ++t) {
-    Kokkos::deep_copy(gradient, models::to_vector<double>("gradient", std::vector{0.5 + t, -1.0}));
+  for (int t = 0; t < num_steps; ++t) {
+    Kokkos::deep_copy(gradient, models::to_vector<double>("gradient", gradient_of(t)));
     optimizer.step(exec, passes, runtime::number_at(scale, 0), runtime::number_at(rate, 0));
     exec.fence();
   }
   auto const found = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), value);
   return {found(0), found(1)};
+}
+
+TEST(Optimizer, LionFollowsItsPaper) {
+  models::OptimizerSettings settings;
+  settings.kind = models::OptimizerKind::lion;
+  settings.learning_rate = 0.1;
+  settings.beta2 = 0.99;
+  // Algorithm 2 of arXiv 2302.06675 as a serial program in Python, ten steps; both parameters change direction.
+  auto const found = steps(settings, 0.2, 10, [](int t) { return std::vector{std::cos(t), 0.3 - 0.1 * t}; });
+  EXPECT_NEAR(found[0], 0.8300145835074255, 1e-12);
+  EXPECT_NEAR(found[1], -1.4072053879773596, 1e-12);
 }
 
 TEST(Optimizer, FollowsTheFormulas) {
@@ -259,7 +272,7 @@ TEST(Optimizer, FollowsTheFormulas) {
       settings.learning_rate = 0.1;
       if (decays) settings.schedule = {models::RateDecay::linear, 2, 0.02, 3};
       auto const rates = decays ? std::array{0.05, 0.1, 0.02} : std::array{0.1, 0.1, 0.1};
-      auto const found = steps(settings, 0.2);
+      auto const found = steps(settings, 0.2, 3, [](int t) { return std::vector{0.5 + t, -1.0}; });
 
       for (std::size_t i = 0; i < 2; ++i) {
         auto w = i == 0 ? 1.0 : -2.0;

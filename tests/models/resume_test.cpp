@@ -71,6 +71,7 @@ TEST_P(Resume, TheOptimisersStateByNameIsAllThatTheNextStepsNeed) {
        {std::tuple(OptimizerKind::adam, 0.9, std::vector<std::string>{"exp_avg", "exp_avg_sq"}, pmm3d),
         std::tuple(OptimizerKind::adamw, 0.9, std::vector<std::string>{"exp_avg", "exp_avg_sq"}, rows),
         std::tuple(OptimizerKind::adamw, 0.9, std::vector<std::string>{"exp_avg", "exp_avg_sq"}, pmm3d),
+        std::tuple(OptimizerKind::lion, 0.9, std::vector<std::string>{"exp_avg"}, pmm3d),
         std::tuple(OptimizerKind::sgd, 0.9, std::vector<std::string>{"momentum_buffer"}, pmm3d),
         std::tuple(OptimizerKind::sgd, 0.0, std::vector<std::string>{}, pmm3d)}) {
     SCOPED_TRACE(::testing::Message() << "optimizer " << static_cast<int>(kind) << ", " << momentum << ", "

@@ -186,7 +186,8 @@ void add_batches(Command& command, TrainLmOptions& o) {
 }
 
 void add_optimizer_option(Command& command, TrainLmOptions& o) {
-  command.option("--optimizer", o.optimizer, "adam, adamw or sgd", one_of({"adam", "adamw", "sgd"}));
+  command.option("--optimizer", o.optimizer, "adam, adamw, lion or sgd",
+                 one_of({"adam", "adamw", "lion", "sgd"}));
 }
 
 void add_checkpointing_option(Command& command, TrainLmOptions& o) {

@@ -159,8 +159,11 @@ void add_rate_schedule_options(Command& command, OptimizerOptions& o, std::strin
 }
 
 void add_betas_option(Command& command, OptimizerOptions& o) {
-  command.option("--betas", o.betas, "Decay rates of Adam's two moments, such as 0.9,0.95",
-                 in_range(0, 0.9999999));
+  command.option(
+      "--betas", o.betas,
+      "Decay rates of Adam's two moments, such as 0.9,0.95; of Lion the weight of the momentum in a step "
+      "and its decay rate, 0.9,0.99 in its paper",
+      in_range(0, 0.9999999));
 }
 
 void add_weight_options(Command& command, WeightOptions& o, std::string_view unit, std::string_view best) {

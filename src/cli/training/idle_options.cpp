@@ -27,7 +27,8 @@ std::vector<Idle> idle_optimizer_options(OptimizerOptions const& o) {
     idle.push_back({"lr-decay-share", "is for --lr-schedule wsd: leave it out, or give that"});
   if (o.lr_schedule != "step" && o.lr_schedule != "plateau")
     idle.push_back({"lr-factor", "is for --lr-schedule step and plateau: leave it out, or give one of them"});
-  if (o.optimizer == "sgd") idle.push_back({"betas", "are of Adam: leave them out with --optimizer sgd"});
+  if (o.optimizer == "sgd")
+    idle.push_back({"betas", "are of Adam and Lion: leave them out with --optimizer sgd"});
   return idle;
 }
 

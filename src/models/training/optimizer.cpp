@@ -29,13 +29,13 @@ struct BeginStep {
   double beta2;
   double largest_rate;
   RateSchedule schedule;
-  bool is_sgd;
+  bool is_adam;
 
   KOKKOS_FUNCTION void operator()(std::int64_t) const {
     auto const t = num_steps(0) + 1;
     num_steps(0) = t;
-    auto const correction1 = is_sgd ? 1 : 1 - runtime::compat::pow(beta1, t);
-    auto const correction2 = is_sgd ? 1 : 1 - runtime::compat::pow(beta2, t);
+    auto const correction1 = is_adam ? 1 - runtime::compat::pow(beta1, t) : 1;
+    auto const correction2 = is_adam ? 1 - runtime::compat::pow(beta2, t) : 1;
     auto const rate = learning_rate_at(schedule, largest_rate, t, num_steps(1));
     learning_rate() = rate;
     auto& next = factors(0);
@@ -62,6 +62,25 @@ struct AdamUpdate {
     shard.second[i] = v;
     shard.value[i] =
         w - factors.step_size * m / (runtime::compat::sqrt(v * factors.inverse_correction2) + epsilon);
+  }
+};
+
+template<class T>
+struct LionUpdate {
+  T beta1;
+  T beta2;
+
+  KOKKOS_FUNCTION void operator()(ShardPointers<T> const& shard, StepFactors<T> const& factors,
+                                  std::int64_t i) const {
+    auto const g = shard.gradient[i] * factors.gradient_scale;
+    auto const m = shard.first[i];
+    auto const direction = beta1 * m + (T{1} - beta1) * g;
+    auto const sign = direction > 0   ? T{1}
+                      : direction < 0 ? T{-1}
+                                      : direction; // nan remains visible in the value
+    // The step size is the learning rate.
+    shard.value[i] -= factors.step_size * (sign + static_cast<T>(shard.decoupled_decay) * shard.value[i]);
+    shard.first[i] = beta2 * m + (T{1} - beta2) * g;
   }
 };
 
@@ -107,7 +126,8 @@ struct UpdateAll {
 
 /// Label of the kernel.
 std::string_view pass_name_of(OptimizerSettings const& settings) {
-  return settings.kind == OptimizerKind::sgd ? "sgd_step" : "adam_step";
+  if (settings.kind == OptimizerKind::sgd) return "sgd_step";
+  return settings.kind == OptimizerKind::lion ? "lion_step" : "adam_step";
 }
 
 /// Moments that an optimizer keeps.
@@ -117,7 +137,7 @@ struct KeptMoments {
 };
 KeptMoments moments_of(OptimizerSettings const& settings) {
   auto const is_sgd = settings.kind == OptimizerKind::sgd;
-  return {!is_sgd || settings.momentum != 0, !is_sgd};
+  return {!is_sgd || settings.momentum != 0, !is_sgd && settings.kind != OptimizerKind::lion};
 }
 
 } // namespace
@@ -146,7 +166,8 @@ OptimizerKind parse_optimizer(std::string_view word) {
   if (word == "adam") return OptimizerKind::adam;
   if (word == "adamw") return OptimizerKind::adamw;
   if (word == "sgd") return OptimizerKind::sgd;
-  runtime::throw_user("--optimizer is adam, adamw or sgd, not '{}'", word);
+  if (word == "lion") return OptimizerKind::lion;
+  runtime::throw_user("--optimizer is adam, adamw, lion or sgd, not '{}'", word);
 }
 
 template<class T>
@@ -161,7 +182,7 @@ Optimizer<T>::Optimizer(OptimizerSettings const& settings, std::vector<Parameter
                   "the learning rate changes every ", settings.schedule.step_length, " steps");
   set_rate_reduction(1);
   auto const [has_first, has_second] = moments_of(settings_);
-  auto const is_coupled = settings_.kind != OptimizerKind::adamw;
+  auto const is_coupled = settings_.kind == OptimizerKind::adam || settings_.kind == OptimizerKind::sgd;
   std::int64_t end = 0;
   for (auto const& parameter : parameters_) {
     auto const count = parameter.value.extent(0);
@@ -210,12 +231,17 @@ void Optimizer<T>::step(DefaultExec const& exec, runtime::PassLedger& passes,
   }
   passes.add(pass);
   auto const is_sgd = settings_.kind == OptimizerKind::sgd;
+  auto const is_lion = settings_.kind == OptimizerKind::lion;
   auto const as_scalar = [](double number) { return static_cast<T>(number); };
   Kokkos::parallel_for("orthant::models::begin_step", Policy(exec, 0, 1),
                        BeginStep<T>{gradient_scale, learning_rate, num_steps_, factors_, settings_.beta1,
-                                    settings_.beta2, settings_.learning_rate, settings_.schedule, is_sgd});
+                                    settings_.beta2, settings_.learning_rate, settings_.schedule,
+                                    !is_sgd && !is_lion});
   if (is_sgd)
     update(exec, "orthant::models::sgd_step", SgdUpdate<T>{as_scalar(settings_.momentum)});
+  else if (is_lion)
+    update(exec, "orthant::models::lion_step",
+           LionUpdate<T>{as_scalar(settings_.beta1), as_scalar(settings_.beta2)});
   else
     update(exec, "orthant::models::adam_step",
            AdamUpdate<T>{as_scalar(settings_.beta1), as_scalar(settings_.beta2), as_scalar(settings_.epsilon),
@@ -225,6 +251,7 @@ void Optimizer<T>::step(DefaultExec const& exec, runtime::PassLedger& passes,
 template<class T>
 std::vector<OptimizerArray<T>> Optimizer<T>::arrays(std::size_t p) const {
   auto const& [first, second] = moments_.at(p);
+  if (settings_.kind == OptimizerKind::lion) return {{"exp_avg", first}};
   if (settings_.kind != OptimizerKind::sgd) return {{"exp_avg", first}, {"exp_avg_sq", second}};
   if (settings_.momentum != 0) return {{"momentum_buffer", first}};
   return {};

@@ -8,10 +8,11 @@
 //   adam    g += wd w;  m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2
 //           w -= lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
 //   adamw   w -= lr wd w, then adam with wd = 0
+//   lion    w -= lr (sign(b1 m + (1 - b1) g) + wd w);  m = b2 m + (1 - b2) g        sign(0) = 0
 //
 // lr is the rate of step t (learning_rate.hpp). t, lr and the scale are in device memory: a step does not access host memory and
 // may be replayed. The values, m, v and t are the complete state of a training. Sources: Kingma & Ba (arXiv 1412.6980), Loshchilov
-// & Hutter (arXiv 1711.05101).
+// & Hutter (arXiv 1711.05101), Chen et al. (arXiv 2302.06675, algorithm 2).
 
 #include "models/training/learning_rate.hpp"
 #include "pmm/cost/step_plan.hpp"
@@ -24,9 +25,9 @@
 
 namespace orthant::models {
 
-enum class OptimizerKind : std::uint8_t { adam, adamw, sgd };
+enum class OptimizerKind : std::uint8_t { adam, adamw, sgd, lion };
 
-/// Accepts "adam", "adamw" or "sgd". Throws UserError for other words.
+/// Accepts "adam", "adamw", "sgd" or "lion". Throws UserError for other words.
 [[nodiscard]] OptimizerKind parse_optimizer(std::string_view word);
 
 struct OptimizerSettings {
@@ -59,7 +60,7 @@ void plan_optimizer_step(pmm::StepPlan& step, OptimizerSettings const& settings,
 /// parameter, in the same order. Copies share memory.
 template<class T>
 struct OptimizerArray {
-  std::string name; // "exp_avg", "exp_avg_sq"; sgd: "momentum_buffer"
+  std::string name; // "exp_avg", "exp_avg_sq"; lion: "exp_avg"; sgd: "momentum_buffer"
   runtime::Vector<T> numbers;
 };
 
@@ -80,7 +81,7 @@ struct ShardPointers {
 template<class T>
 struct StepFactors {
   T gradient_scale = 1;
-  T step_size = 0;           // lr / (1 - b1^t); sgd: lr
+  T step_size = 0;           // lr / (1 - b1^t); sgd and lion: lr
   T inverse_correction2 = 0; // 1 / (1 - b2^t)
 };
 } // namespace detail
