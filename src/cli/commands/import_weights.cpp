@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// orthant import-weights: writes a state dict of PyTorch in safetensors, or a model folder of Hugging Face, as a weights file.
+// orthant import-weights: writes a state dict of PyTorch in safetensors, a model folder of Hugging Face, or a GGUF file as a weights
+// file.
 
 #include "cli/commands/subcommands.hpp"
 #include "cli/lm/lm_files.hpp"
@@ -27,12 +28,23 @@ std::string tokenizer_of(runtime::Communicator const& world, std::filesystem::pa
   return {};
 }
 
+int import_gguf(std::filesystem::path const& input, ImportWeightsOptions const& options, Context& context) {
+  auto const& world = context.world();
+  auto const model = runtime::together(world, [&] { return std::make_unique<models::GgufModel>(input); });
+  models::import_gguf_weights(world, input, *model, options.output, record_of(model->config().settings));
+  if (world.is_root() && model->tokenizer().empty())
+    context.log().warn("{}: its tokenizer ({}) is not read; give --tokenizer where texts are",
+                       options.tensors, model->tokenizer_kind());
+  return runtime::exit_done;
+}
+
 int run(ImportWeightsOptions const& options, Context& context) {
   if (options.tensors.empty())
     runtime::throw_user("import-weights: name the file: orthant import-weights w.safetensors -o w.h5");
   if (options.output.empty()) runtime::throw_user("import-weights: name the file to write with -o FILE");
   auto const& world = context.world();
   std::filesystem::path const input(options.tensors);
+  if (input.extension() == ".gguf") return import_gguf(input, options, context);
   if (!std::filesystem::is_directory(input)) {
     models::import_weights(world, input, options.output);
     return runtime::exit_done;
@@ -49,10 +61,11 @@ int run(ImportWeightsOptions const& options, Context& context) {
 std::unique_ptr<Command> make_import_weights() {
   auto command = std::make_unique<Command>(
       "import-weights",
-      "Convert safetensors of PyTorch Geometric, or a folder with a language model of Hugging "
-      "Face, to weights");
+      "Convert safetensors of PyTorch Geometric, or a language model of Hugging Face (a folder) or llama.cpp "
+      "(GGUF), to weights");
   auto const options = std::make_shared<ImportWeightsOptions>();
-  command->input("tensors", options->tensors, "File to read (.safetensors), or a folder with config.json");
+  command->input("tensors", options->tensors,
+                 "File to read (.safetensors, .gguf), or a folder with config.json");
   command->output("-o,--output", options->output,
                   "Weights to write, for --init-from and evaluate or evaluate-lm");
   command->set_needs_device(false);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
@@ -275,9 +276,13 @@ HfConfig read_hf_config(std::filesystem::path const& path) {
   if (!in)
     throw_user("{}: it cannot be opened; import-weights reads a folder with config.json and safetensors",
                path.string());
-  auto const json = Json::parse(in, nullptr, false);
-  if (json.is_discarded()) throw_user("{}: it is no JSON", path.string());
-  Fields fields(path.string(), json);
+  return hf_config_of(std::string(std::istreambuf_iterator<char>(in), {}), path.string());
+}
+
+HfConfig hf_config_of(std::string const& text, std::string const& name) {
+  auto const json = Json::parse(text, nullptr, false);
+  if (json.is_discarded()) throw_user("{}: it is no JSON", name);
+  Fields fields(name, json);
   auto const type = fields.word("model_type", "");
   auto const known = std::ranges::find(families, type, &std::pair<std::string_view, HfFamily>::first);
   if (known == families.end())

@@ -21,6 +21,8 @@ struct HfConfig {
 
 /// Reads `path`. Throws UserError, which names the field, if the model cannot be computed here.
 [[nodiscard]] HfConfig read_hf_config(std::filesystem::path const& path);
+/// The same of the text of a config.json. `name` is the file's, for messages.
+[[nodiscard]] HfConfig hf_config_of(std::string const& text, std::string const& name);
 
 /// The family whose config describes these settings. Throws UserError if there is none.
 [[nodiscard]] HfFamily family_of(TransformerSettings const& settings);

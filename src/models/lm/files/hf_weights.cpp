@@ -23,6 +23,8 @@ using runtime::Hdf5File, runtime::SafetensorsFile, runtime::Tensor, runtime::thr
 /// The tensors of a folder.
 class TensorFolder {
  public:
+  static constexpr auto settings_name = "config.json"; // for messages
+
   explicit TensorFolder(std::filesystem::path folder) : folder_(std::move(folder)) {
     auto const index = folder_ / "model.safetensors.index.json";
     if (!std::filesystem::exists(index)) {
@@ -95,7 +97,8 @@ bool is_buffer(std::string const& name) {
          name.ends_with("rotary_emb.inv_freq");
 }
 
-void require_tensors(std::filesystem::path const& folder, TensorFolder const& tensors,
+template<class Tensors>
+void require_tensors(std::filesystem::path const& folder, Tensors const& tensors,
                      std::vector<Part> const& parts, bool tied_head) {
   std::set<std::string> wanted;
   for (auto const& part : parts)
@@ -103,20 +106,20 @@ void require_tensors(std::filesystem::path const& folder, TensorFolder const& te
       auto const* const tensor = tensors.find(columns.tensor);
       if (tensor == nullptr) throw_user("{}: there is no tensor {}", folder.string(), columns.tensor);
       if (auto const shape = their_shape(part, columns.tensor); tensor->shape != shape)
-        throw_user("{}: {} has the shape [{}], but config.json needs [{}]", folder.string(), columns.tensor,
-                   fmt::join(tensor->shape, ", "), fmt::join(shape, ", "));
+        throw_user("{}: {} has the shape [{}], but {} needs [{}]", folder.string(), columns.tensor,
+                   fmt::join(tensor->shape, ", "), Tensors::settings_name, fmt::join(shape, ", "));
       wanted.insert(tensors.named(columns.tensor));
     }
   for (auto const& name : tensors.names())
     if (!wanted.contains(name) && !is_buffer(name) && !(tied_head && name == "lm_head.weight"))
-      throw_user("{}: the tensor {} belongs to no part of the model that config.json describes",
-                 folder.string(), name);
+      throw_user("{}: the tensor {} belongs to no part of the model that {} describes", folder.string(), name,
+                 Tensors::settings_name);
 }
 
-template<class T>
-void write_parts(runtime::Communicator const& comm, TensorFolder const& tensors,
-                 std::vector<Part> const& parts, std::filesystem::path const& output,
-                 Architecture const& architecture, std::string const& tokenizer) {
+template<class T, class Tensors>
+void write_parts(runtime::Communicator const& comm, Tensors const& tensors, std::vector<Part> const& parts,
+                 std::filesystem::path const& output, Architecture const& architecture,
+                 std::string const& tokenizer) {
   runtime::Hdf5Output file(comm, output, "weights");
   for (auto const& part : parts)
     file.create_array(array_of(part.parameter), runtime::detail::hdf5_type_of<T>(), part.extents);
@@ -136,7 +139,7 @@ void write_parts(runtime::Communicator const& comm, TensorFolder const& tensors,
       std::string in_memory;
       std::vector<T> theirs;
       for (auto const& columns : part.columns) {
-        if (columns.tensor != in_memory) theirs = tensors.read<T>(columns.tensor);
+        if (columns.tensor != in_memory) theirs = tensors.template read<T>(columns.tensor);
         in_memory = columns.tensor;
         for_each_number(part, columns, their_shape(part, columns.tensor).back(),
                         [&](std::int64_t from, std::int64_t to) {
@@ -150,6 +153,18 @@ void write_parts(runtime::Communicator const& comm, TensorFolder const& tensors,
   file.publish();
 }
 
+template<class Tensors>
+void import_tensors(runtime::Communicator const& comm, std::filesystem::path const& model,
+                    HfConfig const& config, Tensors const& tensors, std::filesystem::path const& output,
+                    Architecture const& architecture, std::string const& tokenizer) {
+  auto const parts = parts_of(config.family, config.settings);
+  runtime::together(comm, [&] { require_tensors(model, tensors, parts, config.settings.tied_head); });
+  if (tensors.has_doubles())
+    write_parts<double>(comm, tensors, parts, output, architecture, tokenizer);
+  else
+    write_parts<float>(comm, tensors, parts, output, architecture, tokenizer);
+}
+
 } // namespace
 
 void import_hf_weights(runtime::Communicator const& comm, std::filesystem::path const& model,
@@ -157,12 +172,13 @@ void import_hf_weights(runtime::Communicator const& comm, std::filesystem::path 
                        Architecture const& architecture, std::string const& tokenizer) {
   // Every rank reads the headers, because all ranks create the weights file together and need all shapes.
   auto const tensors = runtime::together(comm, [&] { return std::make_unique<TensorFolder>(model); });
-  auto const parts = parts_of(config.family, config.settings);
-  runtime::together(comm, [&] { require_tensors(model, *tensors, parts, config.settings.tied_head); });
-  if (tensors->has_doubles())
-    write_parts<double>(comm, *tensors, parts, output, architecture, tokenizer);
-  else
-    write_parts<float>(comm, *tensors, parts, output, architecture, tokenizer);
+  import_tensors(comm, model, config, *tensors, output, architecture, tokenizer);
+}
+
+void import_gguf_weights(runtime::Communicator const& comm, std::filesystem::path const& path,
+                         GgufModel const& model, std::filesystem::path const& output,
+                         Architecture const& architecture) {
+  import_tensors(comm, path, model.config(), model, output, architecture, model.tokenizer());
 }
 
 namespace {

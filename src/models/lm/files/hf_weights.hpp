@@ -6,7 +6,7 @@
 // of one key-value head after the other, and gates and values alternate (lm/plan/transformer_plan.hpp), so columns are permuted. Numbers
 // are copied bit for bit, except that 16-bit numbers become fp32.
 
-#include "models/lm/files/hf_config.hpp"
+#include "models/lm/files/gguf_model.hpp"
 #include "models/parameters/weights_file.hpp"
 
 #include <filesystem>
@@ -19,6 +19,11 @@ namespace orthant::models {
 void import_hf_weights(runtime::Communicator const& comm, std::filesystem::path const& model,
                        HfConfig const& config, std::filesystem::path const& output,
                        Architecture const& architecture, std::string const& tokenizer);
+
+/// The same of the GGUF file `path`, with its tokenizer if it has one that can be read.
+void import_gguf_weights(runtime::Communicator const& comm, std::filesystem::path const& path,
+                         GgufModel const& model, std::filesystem::path const& output,
+                         Architecture const& architecture);
 
 /// Makes the folder of an export. Throws UserError if it exists and is not empty, or if it cannot be made.
 void make_empty_folder(std::filesystem::path const& output);
