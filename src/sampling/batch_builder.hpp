@@ -30,7 +30,9 @@ namespace orthant::sampling {
 //
 //   d_i = s + sum of w_ij over the j of the batch           w = 1 in a pattern; s = 1 if a self loop is added, else 0
 //
-// Memory: 4 bytes per nonzero of the rows (8 above 2^32 vertices, 4 more with weights) and 8 per row. In a grid that partitions rows into R
+// With relations, it counts the neighbors of each relation instead: c_ir in the batch.
+//
+// Memory: 4 bytes per nonzero of the rows (8 above 2^32 vertices, 4 more with weights or 2 with relations) and 8 per row. In a grid that partitions rows into R
 // and columns into C parts, a rank therefore holds nnz (1/R + 1/C) entries for each pair of ranges of its blocks, while the blocks
 // themselves have nnz / (R C).
 
@@ -64,19 +66,26 @@ class NeighbourLists {
   /// Neighbor lists of the vertices at these places of `order`. Reads their rows of A in pieces of columns. Collective over `comm`: every
   /// rank passes its own ranges, possibly none.
   NeighbourLists(runtime::Communicator const& comm, graph::GraphStore const& store, SamplingKeys const& keys,
-                 graph::Order order, graph::Ranges const& ranges);
+                 graph::Order order, graph::Ranges const& ranges, BatchEdges edges);
 
   [[nodiscard]] bool empty() const { return offsets_.empty(); }
   /// degrees := the degrees d within the batch, of the vertices at these positions of the list of ranges. Cost: O(nonzeros of their rows).
   void find_degrees(std::span<std::int32_t const> places, KeyBits const& batch,
                     std::vector<double>& degrees) const;
+  /// block.relation_counts := the numbers of neighbors in the batch that the entry's row has of the entry's relation. `places`: positions
+  /// of the block's rows in the list of ranges. Cost: O(nonzeros of their rows).
+  template<class T>
+  void count_relations(std::span<std::int32_t const> places, KeyBits const& batch,
+                       SampledBlock<T>& block) const;
   [[nodiscard]] std::int64_t num_bytes() const;
 
  private:
   double of_self_loop_ = 1;
-  std::vector<std::int64_t> offsets_; // [places + 1]
-  PackedIds keys_;                    // [non-zeros]
-  std::vector<float> weights_;        // [non-zeros]; empty for a pattern
+  std::int64_t num_relations_ = 0;
+  std::vector<std::int64_t> offsets_;    // [places + 1]
+  PackedIds keys_;                       // [non-zeros]
+  std::vector<float> weights_;           // [non-zeros]; empty for a pattern
+  std::vector<std::uint16_t> relations_; // [non-zeros]; empty without relations
 };
 
 using graph::Parity;
@@ -145,7 +154,7 @@ class BatchBuilder {
     graph::Ranges ranges;
     LocalVertices vertices;
     ColumnFilter filter;       // without columns if the range is only used for rows
-    NeighbourLists neighbours; // only if edges are renormalized
+    NeighbourLists neighbours; // only if edges are not rescaled; with relations only of rows
   };
   struct KnownBlock {
     std::optional<Parity> parity; // empty for blocks of lists
@@ -168,7 +177,7 @@ class BatchBuilder {
   Sampler const& sampler_;
   BatchEdges edges_;
   SamplingKeys keys_;
-  KeyBits batch_keys_; // only if edges are renormalized
+  KeyBits batch_keys_; // only if edges are not rescaled
   std::vector<KnownRange> ranges_;
   std::vector<KnownBlock> blocks_;
 };

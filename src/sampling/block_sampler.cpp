@@ -77,7 +77,9 @@ BlockSampler<T>::BlockSampler(LocalBlock<T> block, BlockScales scales)
                   "offsets of ", block_.num_rows, " rows and ", block_.columns.size(), " entries");
   ORTHANT_REQUIRE(fits(block_.values, block_.columns.size()) && fits(block_.row_scale, num_rows) &&
                       fits(block_.column_scale, index(block_.num_columns)) &&
-                      block_.self_columns.size() == num_rows && block_.self_scale.size() == num_rows,
+                      block_.self_columns.size() == num_rows &&
+                      block_.self_scale.size() == (scales_ == BlockScales::none ? 0 : num_rows) &&
+                      fits(block_.relations, block_.columns.size()),
                   "lengths of a block of ", block_.num_rows, " x ", block_.num_columns);
 }
 
@@ -89,6 +91,7 @@ void BlockSampler<T>::sample(SampledVertices const& rows, SampledVertices const&
   out.block.num_rows = out.transposed.num_columns = static_cast<std::int64_t>(rows.size());
   out.block.num_columns = out.transposed.num_rows = static_cast<std::int64_t>(columns.size());
   gather(rows, filter, out.block);
+  if (scales_ == BlockScales::none) return find_own_columns(rows, filter, out.block);
   transpose(out.block, out.transposed);
   if (scales_ == BlockScales::of_graph)
     scale(rows, columns, keys, out);
@@ -100,6 +103,7 @@ void BlockSampler<T>::sample(SampledVertices const& rows, SampledVertices const&
 template<class T>
 void BlockSampler<T>::gather(SampledVertices const& rows, ColumnFilter const& filter, SampledBlock<T>& out) {
   bool const has_values = !block_.values.empty();
+  bool const has_relations = !block_.relations.empty();
   std::int64_t num_gathered = 0;
   for (auto const row : rows.positions) {
     auto const begin = block_.row_offsets[index(row)];
@@ -109,6 +113,8 @@ void BlockSampler<T>::gather(SampledVertices const& rows, ColumnFilter const& fi
   if (kept_columns_.size() < index(num_gathered)) resize_for_writing(kept_columns_, index(num_gathered));
   if (has_values && kept_values_.size() < index(num_gathered))
     resize_for_writing(kept_values_, index(num_gathered));
+  if (has_relations && kept_relations_.size() < index(num_gathered))
+    resize_for_writing(kept_relations_, index(num_gathered));
 
   // Writes every entry, but advances only if its column passes. A branch would often be mispredicted, because few columns pass.
   out.row_offsets.clear();
@@ -120,6 +126,7 @@ void BlockSampler<T>::gather(SampledVertices const& rows, ColumnFilter const& fi
       auto const column = block_.columns[k];
       kept_columns_[num_kept] = column;
       if (has_values) kept_values_[num_kept] = block_.values[k];
+      if (has_relations) kept_relations_[num_kept] = block_.relations[k];
       num_kept += filter.passes(column);
     }
     out.row_offsets.push_back(static_cast<Offset>(num_kept));
@@ -129,6 +136,8 @@ void BlockSampler<T>::gather(SampledVertices const& rows, ColumnFilter const& fi
                  out.columns.begin(), [&](LocalColumn column) { return filter.number(column); });
   resize_for_writing(out.values, has_values ? num_kept : 0);
   std::copy_n(kept_values_.begin(), out.values.size(), out.values.begin());
+  resize_for_writing(out.relations, has_relations ? num_kept : 0);
+  std::copy_n(kept_relations_.begin(), out.relations.size(), out.relations.begin());
 }
 
 template<class T>
@@ -200,6 +209,16 @@ void BlockSampler<T>::renormalize(SampledVertices const& rows, SampledVertices c
 }
 
 template<class T>
+void BlockSampler<T>::find_own_columns(SampledVertices const& rows, ColumnFilter const& filter,
+                                       SampledBlock<T>& out) const {
+  out.self_columns.clear();
+  for (auto const row : rows.positions) {
+    auto const column = block_.self_columns[index(row)];
+    out.self_columns.push_back(column >= 0 && filter.passes(column) != 0 ? filter.number(column) : -1);
+  }
+}
+
+template<class T>
 void BlockSampler<T>::find_self_loops(SampledVertices const& rows, ColumnFilter const& filter,
                                       SampledPair<T>& out) const {
   out.block.self_columns.assign(index(out.block.num_rows), -1);
@@ -226,8 +245,9 @@ std::int64_t BlockSampler<T>::num_bytes() const {
   auto const bytes = [](auto const& list) {
     return static_cast<std::int64_t>(list.size() * sizeof(list[0]));
   };
-  return bytes(block_.row_offsets) + bytes(block_.columns) + bytes(block_.values) + bytes(block_.row_scale) +
-         bytes(block_.column_scale) + bytes(block_.self_columns) + bytes(block_.self_scale);
+  return bytes(block_.row_offsets) + bytes(block_.columns) + bytes(block_.values) + bytes(block_.relations) +
+         bytes(block_.row_scale) + bytes(block_.column_scale) + bytes(block_.self_columns) +
+         bytes(block_.self_scale);
 }
 
 template class BlockSampler<float>;
@@ -302,6 +322,7 @@ LocalBlock<T> with_self_loops_apart(CsrBlock pattern, bool adds, std::vector<run
                       std::move(pattern.row_offsets),
                       std::move(pattern.columns),
                       {pattern.values.begin(), pattern.values.end()},
+                      {},
                       {scales.rows.begin(), scales.rows.end()},
                       {scales.columns.begin(), scales.columns.end()},
                       std::move(selves),
@@ -315,12 +336,28 @@ LocalBlock<T> with_self_loops_apart(CsrBlock pattern, bool adds, std::vector<run
   return block;
 }
 
+template<class T>
+LocalBlock<T> with_relations(CsrBlock pattern, std::vector<runtime::LocalColumn> selves) {
+  ORTHANT_REQUIRE(pattern.relations.size() == pattern.columns.size(), "a block without relations");
+  LocalBlock<T> block;
+  block.num_rows = pattern.rows.size();
+  block.num_columns = pattern.columns_range.size();
+  block.row_offsets = std::move(pattern.row_offsets);
+  block.columns = std::move(pattern.columns);
+  block.relations = std::move(pattern.relations);
+  block.self_columns = std::move(selves);
+  return block;
+}
+
 } // namespace
 
 template<class T>
 LocalBlock<T> read_local_block(graph::GraphStore const& store, graph::Parity parity, Range rows,
-                               Range columns) {
+                               Range columns, BlockScales scales) {
   auto const& facts = store.facts();
+  if (scales == BlockScales::none)
+    return with_relations<T>(store.read_block(parity, rows, columns, SelfLoops::as_given),
+                             self_columns_of(store, parity, rows, columns));
   return with_self_loops_apart<T>(store.read_block(parity, rows, columns, stored_self_loops(facts)),
                                   facts.adds_self_loops(), self_columns_of(store, parity, rows, columns),
                                   store.read_scales(parity, rows, columns));
@@ -328,17 +365,21 @@ LocalBlock<T> read_local_block(graph::GraphStore const& store, graph::Parity par
 
 template<class T>
 LocalBlock<T> read_local_block(graph::GraphStore const& store, graph::Ranges const& rows,
-                               graph::Ranges const& columns) {
+                               graph::Ranges const& columns, BlockScales scales) {
   auto const& facts = store.facts();
+  if (scales == BlockScales::none)
+    return with_relations<T>(read_listed_block(store, rows, columns, SelfLoops::as_given),
+                             self_columns_of(rows, columns));
   return with_self_loops_apart<T>(read_listed_block(store, rows, columns, stored_self_loops(facts)),
                                   facts.adds_self_loops(), self_columns_of(rows, columns),
                                   read_listed_scales(store, rows, columns));
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
-  template LocalBlock<T> read_local_block(graph::GraphStore const&, graph::Parity, Range, Range);            \
+  template LocalBlock<T> read_local_block(graph::GraphStore const&, graph::Parity, Range, Range,             \
+                                          BlockScales);                                                      \
   template LocalBlock<T> read_local_block(graph::GraphStore const&, graph::Ranges const&,                    \
-                                          graph::Ranges const&);
+                                          graph::Ranges const&, BlockScales);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 #undef ORTHANT_INSTANTIATE

@@ -12,6 +12,8 @@
 //   C[i,:] = row_scale_i sum_j v_ij column_scale[g_i][j] B[j,:]  +  self_scale_i B[self_columns_i,:]
 //
 // Renormalized edges have m = 1, and r and s from the degrees within the batch.
+//
+// Entries with relations have no scales. Self loops of A are entries like all others, and a row may have several entries in one column.
 
 #include "graph/store/listed_block.hpp"
 #include "runtime/range.hpp"
@@ -135,52 +137,59 @@ template<class T>
 struct LocalBlock {
   std::int64_t num_rows = 0;
   std::int64_t num_columns = 0;
-  std::vector<runtime::Offset> row_offsets;       // [num_rows + 1]
-  std::vector<runtime::LocalColumn> columns;      // [nnz] ascending within a row, no self loops
-  std::vector<T> values;                          // [nnz]; empty: a pattern
-  std::vector<T> row_scale;                       // [num_rows] r; empty: all 1
-  std::vector<T> column_scale;                    // [num_columns] s; empty: all 1
-  std::vector<runtime::LocalColumn> self_columns; // [num_rows] column where the row meets itself, or -1
-  std::vector<T> self_scale;                      // [num_rows] r_i s_i v_ii; undefined if that is -1
+  std::vector<runtime::Offset> row_offsets;  // [num_rows + 1]
+  std::vector<runtime::LocalColumn> columns; // [nnz] ascending within a row, no self loops
+  std::vector<T> values;                     // [nnz]; empty: a pattern
+  std::vector<std::uint16_t> relations;      // [nnz]; empty unless the block has relations
+  std::vector<T> row_scale;                  // [num_rows] r; empty: all 1
+  std::vector<T> column_scale;               // [num_columns] s; empty: all 1
+  std::vector<runtime::LocalColumn>
+      self_columns; // [num_rows] column of the row's vertex if it has a self loop, or with relations; or -1
+  std::vector<T> self_scale; // [num_rows] r_i s_i v_ii; undefined if that is -1
 };
 
-/// The rectangle of A^ of that parity with the store's normalization. Not collective and may throw: call it inside together().
+/// Source of r and s: the scales of A^, or the degrees d within the batch with r = s = d^-1/2 or r = 1/d. `none`: entries have relations.
+enum class BlockScales : std::uint8_t { of_graph, symmetric_in_batch, row_in_batch, none };
+
+/// The rectangle of A^ of that parity with the store's normalization, or of A with relations. Not collective and may throw: call it inside together().
 template<class T>
 [[nodiscard]] LocalBlock<T> read_local_block(graph::GraphStore const& store, graph::Parity parity, Range rows,
-                                             Range columns);
+                                             Range columns, BlockScales scales);
 
 /// The block of A^ whose rows and columns are lists of ranges of order p1. Not collective and may throw: call it inside together().
 template<class T>
 [[nodiscard]] LocalBlock<T> read_local_block(graph::GraphStore const& store, graph::Ranges const& rows,
-                                             graph::Ranges const& columns);
+                                             graph::Ranges const& columns, BlockScales scales);
 
 /// A block of A~ with rows and columns numbered within the batch: row i is the i-th sampled row of the range.
 template<class T>
 struct SampledBlock {
   std::int64_t num_rows = 0;
   std::int64_t num_columns = 0;
-  std::int64_t num_groups = 1;                    // strata
-  std::vector<runtime::Offset> row_offsets;       // [num_rows + 1]
-  std::vector<runtime::LocalColumn> columns;      // [nnz] ascending within a row, no self loops
-  std::vector<T> values;                          // [nnz] v; empty: a pattern
-  std::vector<T> row_scale;                       // [num_rows]
-  std::vector<T> column_scale;                    // [num_groups x num_columns]
-  std::vector<std::int8_t> row_groups;            // [num_rows] row of column_scale; empty: all 0
-  std::vector<runtime::LocalColumn> self_columns; // [num_rows] column of the row's self loop, or -1
-  std::vector<T> self_scale;                      // [num_rows] weight of that self loop; 0 if there is none
+  std::int64_t num_groups = 1;               // strata
+  std::vector<runtime::Offset> row_offsets;  // [num_rows + 1]
+  std::vector<runtime::LocalColumn> columns; // [nnz] ascending within a row, no self loops
+  std::vector<T> values;                     // [nnz] v; empty: a pattern
+  std::vector<std::uint16_t>
+      relations; // [nnz]; empty unless the block has relations, and then without scales
+  std::vector<std::int32_t>
+      relation_counts;         // [nnz] neighbors of the entry's row and relation in the batch, on all ranks
+  std::vector<T> row_scale;    // [num_rows]
+  std::vector<T> column_scale; // [num_groups x num_columns]
+  std::vector<std::int8_t> row_groups; // [num_rows] row of column_scale; empty: all 0
+  std::vector<runtime::LocalColumn>
+      self_columns;          // [num_rows] column of the row's self loop, with relations of its vertex; or -1
+  std::vector<T> self_scale; // [num_rows] weight of that self loop; 0 if there is none
 
   [[nodiscard]] std::int64_t num_nonzeros() const { return static_cast<std::int64_t>(columns.size()); }
 };
 
-/// A~ and A~^T of one block.
+/// A~ and A~^T of one block. With relations only the block is made.
 template<class T>
 struct SampledPair {
   SampledBlock<T> block;
   SampledBlock<T> transposed;
 };
-
-/// Source of r and s: the scales of A^, or the degrees d within the batch with r = s = d^-1/2 or r = 1/d.
-enum class BlockScales : std::uint8_t { of_graph, symmetric_in_batch, row_in_batch };
 
 template<class T>
 class BlockSampler {
@@ -204,12 +213,15 @@ class BlockSampler {
   void scale(SampledVertices const& rows, SampledVertices const& columns, BatchKeys const& keys,
              SampledPair<T>& out) const;
   void renormalize(SampledVertices const& rows, SampledVertices const& columns, SampledPair<T>& out) const;
+  /// The columns of the rows' vertices, for entries with relations.
+  void find_own_columns(SampledVertices const& rows, ColumnFilter const& filter, SampledBlock<T>& out) const;
   void find_self_loops(SampledVertices const& rows, ColumnFilter const& filter, SampledPair<T>& out) const;
 
   LocalBlock<T> block_;
   BlockScales scales_;
   std::vector<runtime::LocalColumn> kept_columns_; // scratch; as long as the longest sampled rows so far
   std::vector<T> kept_values_;
+  std::vector<std::uint16_t> kept_relations_;
   std::vector<runtime::Offset> next_; // scratch of the transpose
 };
 

@@ -27,6 +27,7 @@ enum class BatchEdges : std::uint8_t {
   rescale,     // edges of A^ times m: the mean of A~ over batches is A^
   renormalize, // A^ of the induced subgraph with its own degrees, as in PyG and
                // Cluster-GCN: less variance, but the mean over batches is not A^
+  relations, // means over the neighbors of each relation in the batch, as in PyG: entries with relations and with c_ir of the batch
 };
 
 /// The property of a vertex that determines its stratum.

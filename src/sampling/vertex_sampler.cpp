@@ -114,7 +114,7 @@ ClusterSampler::ClusterSampler(ClusterSamplerOptions const& options, std::vector
         "partition the graph with --clusters {} or more",
         options.batch_size, num_wanted, num_clusters, 2 * num_wanted);
   num_batches_ = count_batches(num_wanted, options.batch_size, num_clusters, "clusters");
-  if (edges_ == BatchEdges::renormalize || num_clusters == 1) return;
+  if (edges_ != BatchEdges::rescale || num_clusters == 1) return;
   if (num_clusters / num_batches_ < 2)
     throw_user("some batches are one cluster, whose edges to others cannot be rescaled; give larger batches, "
                "--batch-edges renormalize, or partition the graph with --clusters {} or more",
@@ -142,7 +142,7 @@ void ClusterSampler::draw(std::int64_t epoch, std::int64_t batch, BatchKeys& key
       keys.keys.push_back(key);
     keys.stratum_sizes.push_back(cluster.size());
   }
-  if (edges_ == BatchEdges::renormalize) {
+  if (edges_ != BatchEdges::rescale) {
     keys.stratum_sizes.assign(1, keys.size());
     keys.factors.assign(1, 1.0);
     return;

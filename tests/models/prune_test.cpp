@@ -128,14 +128,24 @@ TEST_P(PruneTest, KeepsWhatTrainingVerticesDependOn) {
       return places;
     };
     EXPECT_EQ(rows.kept.back().own, kept_here());
+    auto const ids = store.read_original_ids(graph::Order::p1, {0, n});
+    auto const has_root = [&](std::size_t i) {
+      auto const& relations = plan.layers.front().relations;
+      return relations && std::ranges::count(relations->root_types, store.facts().type_of(ids[i])) > 0;
+    };
     for (auto l = plan.layers.size(); l-- > 0;) {
       auto const& layer = plan.layers[l];
       auto const keeps_outputs = layer.needs_own_rows() || !layer.aggregates();
       auto inputs = keeps_outputs ? is_kept : std::vector<bool>(is_kept.size());
       auto num_nonzeros = std::int64_t{0};
-      for (std::size_t i = 0; i < is_kept.size() && layer.aggregates(); ++i)
+      for (std::size_t i = 0; i < is_kept.size() && layer.aggregates(); ++i) {
+        if (is_kept[i] && has_root(i)) {
+          inputs[i] = true;
+          ++num_nonzeros;
+        }
         for (auto k = csr.row_offsets[i]; is_kept[i] && k < csr.row_offsets[i + 1]; ++k, ++num_nonzeros)
           inputs[static_cast<std::size_t>(columns[static_cast<std::size_t>(k)])] = true;
+      }
       EXPECT_EQ(rows.layers[l].num_nonzeros, num_nonzeros) << "layer " << l;
       EXPECT_EQ(rows.layers[l].num_rows, std::ranges::count(is_kept, true)) << "layer " << l;
       is_kept = inputs;
@@ -173,7 +183,11 @@ ListedOperands<T> listed_operands(pmm::ProcessGrid const& grid, graph::GraphStor
   auto& plan = listed.plan;
   plan = models::plan_network(store, settings);
   auto const full = models::make_full_graph_operands<T>(grid, store, plan, settings);
-  auto const whole = std::get<models::OwnedAdjacency<T>>(full.adjacency.front());
+  models::OwnedAdjacency<T> whole;
+  if (full.relations.empty())
+    whole = std::get<models::OwnedAdjacency<T>>(full.adjacency.front());
+  else
+    whole.relations = full.relations.front().block, whole.sizes = full.relations.front().sizes;
   listed.operands = models::make_pruned_operands<T>(grid, store, plan, settings, rows, full.features,
                                                     models::BlockOfLayers<T>{whole, full.dropped});
   auto const count = [](models::NetworkOperands<T> const& operands, std::int64_t of_adjacency) {
@@ -182,9 +196,20 @@ ListedOperands<T> listed_operands(pmm::ProcessGrid const& grid, graph::GraphStor
       return placement.layout == adjacency ? of_adjacency : of_features;
     };
   };
-  auto const of_adjacency = whole.forward.block().csr.num_nonzeros();
+  auto const& relations = whole.relations;
+  auto const num_selves = relations ? relations->num_self_pairs() : 0;
+  auto const of_adjacency =
+      relations ? relations->num_entries() - num_selves : whole.forward.block().csr.num_nonzeros();
   listed.whole_traits = models::traits_of(store.facts(), grid.shape(), grid.coordinates(), plan, settings);
-  listed.whole_traits.needed = whole.needed->counts();
+  listed.whole_traits.needed = needed_counts_of(whole);
+  if (relations) {
+    listed.whole_traits.num_pairs = [=, count = relations->num_pairs() - num_selves](auto const&) {
+      return count;
+    };
+    listed.whole_traits.num_self_pairs = [=, roots = relations->num_root_pairs()](auto const&) {
+      return models::NetworkEpochTraits::SelfPairs{num_selves, roots};
+    };
+  }
   listed.pruned_traits = models::pruned_traits_of(listed.whole_traits, rows);
   listed.whole_traits.num_nonzeros = count(full, of_adjacency);
   listed.pruned_traits.num_nonzeros = count(listed.operands, of_adjacency);

@@ -95,7 +95,7 @@ void add_operator(List& list, TrainOptions const& o, models::ModelTraits const& 
     list.push_back({"self-loops", why, [](auto& options) { options.self_loops = "auto"; }});
   }
   auto const reads_edges = traits.attention || traits.takes_maximum;
-  if (reads_edges && o.mode == "minibatch")
+  if ((reads_edges || traits.has_relations) && o.mode == "minibatch")
     list.push_back({"batch-edges", "no layer multiplies by weights of edges",
                     [](auto& options) { options.batch_edges = "auto"; }});
   if (traits.begins_dense() || reads_edges || traits.has_powers || traits.own || traits.has_relations)
@@ -145,12 +145,12 @@ void add_pruning(List& list, TrainOptions const& o, models::ModelTraits const& t
     add("vertices can be skipped only in --schedule rows");
   else if (o.norm == "batch")
     add("--norm batch takes means over all vertices");
-  else if (traits.has_relations)
-    add(fmt::format("pruned rows of --model {} are not built so far", o.model));
   else if (traits.has_powers || traits.own)
     add(fmt::format("a layer of --model {} reads more than the neighbors of its output's vertices", o.model));
   else if (traits.attention == models::AttentionKind::transformer)
     add("--model transformer computes queries for all vertices");
+  else if (traits.has_relation_attention)
+    add("pruned rows of --model rgat are not built so far");
 }
 
 List without_meaning(TrainOptions const& o) {
@@ -205,8 +205,8 @@ void refuse(Context const& context, std::vector<Idle> const& idle) {
 }
 
 void require_fitting_task(TrainOptions const& o) {
-  if ((o.model == "rgcn" || o.model == "rsage" || o.model == "rgat") && o.mode == "minibatch")
-    runtime::throw_user("--model {} has no mini-batches so far: leave out --mode minibatch", o.model);
+  if (o.model == "rgat" && o.mode == "minibatch")
+    runtime::throw_user("--model rgat has no mini-batches so far: leave out --mode minibatch");
   if (o.task != "links") return;
   if (o.mode == "minibatch") models::refuse(models::Refused::link_batches, "leave one of them out");
 }

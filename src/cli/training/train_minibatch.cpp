@@ -70,6 +70,7 @@ std::string_view edges_of(TrainOptions const& options, models::MiniBatchSettings
   auto const traits = models::traits_of(models::parse_model(options.model), aggregator_of(options));
   if (traits.attention) return "attention";
   if (traits.takes_maximum) return "maximum";
+  if (traits.has_relations) return "relations";
   return batches.edges == sampling::BatchEdges::renormalize ? "renormalize" : "rescale";
 }
 
@@ -200,7 +201,7 @@ models::MiniBatchSettings mini_batches_of(TrainOptions const& o, pmm::GridShape 
                                           graph::StoreFacts const& facts) {
   models::MiniBatchSettings settings;
   settings.kind = models::parse_sampler(o.sampler);
-  settings.edges = models::parse_batch_edges(batch_edges_of(o, facts));
+  settings.edges = models::batch_edges_for(model_of(o), models::parse_batch_edges(batch_edges_of(o, facts)));
   settings.batch_size = batch_size_of(o, shape, facts);
   settings.num_accumulated = o.accumulate;
   if (o.batch_train_fraction > 0) settings.train_fraction = o.batch_train_fraction;

@@ -35,7 +35,33 @@ struct TypedEntries {
   std::vector<std::int64_t> row_offsets; // [num_rows + 1]
   std::vector<std::int32_t> columns;     // [entries], ascending within a row
   std::vector<std::uint16_t> relations;  // [entries], less than num_relations
+  std::vector<std::int32_t>
+      counts{}; // [entries] c_ir of the entry's relation and row, 1 for self relations; empty: not counted yet
 };
+
+/// A block in host memory: lists of S, of its transpose and of G. Arrays are reused.
+template<class T>
+struct HostRelationBlock {
+  std::int64_t num_rows = 0, num_columns = 0;
+  std::vector<std::int64_t> first_pairs; // [relations + 1]
+  std::int64_t num_selves = 0;
+  std::vector<std::int64_t> roots;
+  std::vector<runtime::Offset> pair_offsets;       // [pairs + 1]
+  std::vector<runtime::LocalColumn> pair_columns;  // [entries]
+  std::vector<T> inverse_counts;                   // [pairs] 1 / c_ir
+  std::vector<runtime::Offset> column_offsets;     // [columns + 1]
+  std::vector<runtime::LocalColumn> column_pairs;  // [entries]
+  std::vector<runtime::Offset> row_offsets;        // [rows + 1]
+  std::vector<runtime::LocalColumn> row_pairs;     // [pairs]
+  std::vector<runtime::Offset> one_each;           // [pairs + 1] 0, 1, 2, ..
+  std::vector<runtime::LocalColumn> rows_of_pairs; // [pairs]
+  std::vector<T> ones;                             // one for each pair of a self relation
+};
+
+/// block := the entries, which must be counted. Local, on the host: no Kokkos. Throws Error if there are 2^31 pairs or more. Cost:
+/// O(entries + rows + columns + relations).
+template<class T>
+void list_relation_block(TypedEntries const& entries, HostRelationBlock<T>& block);
 
 template<class T>
 struct RelationBlock {
@@ -71,12 +97,41 @@ struct RelationBlock {
   }
 };
 
-/// Makes the block. The columns of a row are split over axis `columns`, so c_ir is summed over its ranks. Collective over this axis, with
-/// one all_reduce for each relation except the self relations. Throws Error if there are 2^31 pairs or more. Cost: O(entries + relations x
-/// rows).
+/// The block with these lists. `view_of(label, list)` makes their Views: copies, or memory that must outlive the result.
+template<class T, class ViewOf>
+[[nodiscard]] RelationBlock<T> relation_block_of(HostRelationBlock<T>& host, Contents contents,
+                                                 ViewOf const& view_of) {
+  auto const num_pairs = host.first_pairs.back();
+  auto const csr_of = [&](std::int64_t rows, std::int64_t columns, auto& offsets, auto& list) {
+    return CsrMatrix<T>{rows,
+                        columns,
+                        view_of("orthant::pmm::relation_offsets", offsets),
+                        view_of("orthant::pmm::relation_columns", list),
+                        {}};
+  };
+  auto const scales = view_of("orthant::pmm::inverse_counts", host.inverse_counts);
+  auto const made = [&](CsrMatrix<T> const& csr, Vector<T> const& of_rows, Vector<T> const& of_columns) {
+    return LocalSpmm<T>(SparseBlock<T>{csr, of_rows, of_columns}, contents);
+  };
+  RelationBlock<T> block;
+  block.means = made(csr_of(num_pairs, host.num_columns, host.pair_offsets, host.pair_columns), scales, {});
+  block.means_back =
+      made(csr_of(host.num_columns, num_pairs, host.column_offsets, host.column_pairs), {}, scales);
+  block.sums = made(csr_of(host.num_rows, num_pairs, host.row_offsets, host.row_pairs), {}, {});
+  block.sums_back = made(csr_of(num_pairs, host.num_rows, host.one_each, host.rows_of_pairs), {}, {});
+  block.first_pairs = host.first_pairs;
+  block.num_selves = host.num_selves;
+  block.roots = host.roots;
+  block.ones = view_of("orthant::pmm::relation_ones", host.ones);
+  return block;
+}
+
+/// Makes the block of entries that are not counted. The columns of a row are split over axis `columns`, so c_ir is summed over its ranks.
+/// Collective over this axis, with one all_reduce for each relation except the self relations. Throws Error if there are 2^31 pairs or
+/// more. Cost: O(entries + relations x rows).
 template<class T>
 [[nodiscard]] RelationBlock<T> make_relation_block(ProcessGrid const& grid, AxisSet columns,
-                                                   TypedEntries const& entries);
+                                                   TypedEntries entries);
 
 /// Lists the arrays of a RelationBlock.
 void plan_relation_block(StepPlan& step, std::int64_t num_rows, std::int64_t num_columns,

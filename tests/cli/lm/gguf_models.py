@@ -115,7 +115,7 @@ def mistakes(ranks):
                 (whole[:-64], r"lie outside the file"),
                 (changed(q=(shape, 12, numbers, None)), r"'blk.0.attn_q.weight' is of the kind Q4_K; F32, F16"),
                 (changed(q=(shape, 99, numbers, None)), r"is of the kind number 99"),
-                (changed(q=([2**31, 2**31], 0, numbers, None)), r"too large|overflow|outside|more than"),
+                (changed(q=([2**31, 2**31], 0, numbers, None)), r"does not fit|too large|overflow|outside|more than"),
                 (changed(q=(shape, 0, numbers, 2**62)), r"lie outside the file"),
                 (changed(q=(shape, 0, numbers, 8)), r"begin at no multiple of 32"),
                 (changed(q=(shape, 0, numbers, 0)), r"overlap those of another tensor|begin"),

@@ -248,10 +248,14 @@ def grids_agree_with_dropout(ranks):
         store = os.path.join(scratch, "g.h5")
         expect_success(1, ["partition", "--input", folder, "--add-inverse", "-o", store])
         options = ["--hidden", "8", "--dropout", "0.4", "--norm", "layer", "--residual", "project", "--bases", "2", "--epochs", "20"]
-        expected = trained(1, "1x1x1x1", "rows", store, scratch, *options)
-        for grid in GRIDS[ranks]:
-            for schedule in SCHEDULES:
-                require_close(trained(ranks, grid, schedule, store, scratch, *options), expected, f"{grid}, {schedule}")
+        batches = ["--mode", "minibatch", "--batch", "8"]
+        for number, mode in enumerate(([], batches, [*batches, "--sampler", "degree"])):
+            os.mkdir(folder := os.path.join(scratch, f"mode{number}"))
+            expected = trained(1, "1x1x1x1", "rows", store, folder, *options, *mode)
+            for grid in GRIDS[ranks]:
+                for schedule in SCHEDULES:
+                    prune = ["--prune", "on"] if not mode and schedule == "rows" else []
+                    require_close(trained(ranks, grid, schedule, store, folder, *options, *mode, *prune), expected, f"{grid}, {schedule}, {mode}")
 
 
 def umls_is_that_of_pytorch_geometric(ranks, case, root):
@@ -318,7 +322,6 @@ def mistakes_are_named(ranks):
         train = ["train", "--model", "rgcn", "--epochs", "1", "--graph"]
         expect_mistake(ranks, [*train, path("plain.h5")], "--model rgcn needs a graph with relations")
         expect_mistake(ranks, [*train, path("g.h5"), "--bases", "2", "--blocks", "2"], "--bases and --blocks are two ways")
-        expect_mistake(ranks, [*train, path("g.h5"), "--mode", "minibatch"], "--model rgcn has no mini-batches so far")
         expect_mistake(ranks, [*train, path("g.h5"), "--bases", "4"], "--bases 4 for 3 relations shares nothing")
         expect_mistake(ranks, [*train, path("g.h5"), "--hidden", "8", "--blocks", "5"], "--blocks 5 divides the widths of no layer")
         tensors = drawn_tensors("full", NUM_RELATIONS)

@@ -2,6 +2,7 @@
 //
 // Training on batches of every sampler, with edges rescaled and renormalized: the same losses on every grid.
 #include "mini_batch_fixture.hpp"
+#include "models/plan/relation_cases.hpp"
 
 namespace orthant::testing {
 namespace {
@@ -76,6 +77,103 @@ TEST_P(Samplers, AttentionOverTheEdgesOfABatch) {
                                            graph::PermutationKind::twofold, num_clusters);
       EXPECT_GE(run.step_losses.size(), 6U);
     }
+}
+
+// Means over the neighbors of each relation in the batch: R-GCN with full weights, bases and blocks, and GraphSAGE per relation, with
+// roots of types and a table of features that a batch trains the rows of.
+TEST_P(Samplers, RelationsOfABatch) {
+  for (auto const kind : {SamplerKind::uniform, SamplerKind::degree, SamplerKind::clusters})
+    for (auto const& the_case : relation_cases()) {
+      if (the_case.settings.wire != runtime::Wire::native) continue;
+      SCOPED_TRACE(::testing::Message() << the_case.name << ", sampler " << static_cast<int>(kind));
+      auto batches = small_batches();
+      batches.batch_size = 23;
+      batches.kind = kind;
+      auto model = the_case.settings;
+      model.dropout = 0.4;
+      auto const training = short_training(grid_.size(pmm::Axis::data) == 1 ? 3 : 8);
+      auto const run_on = [&](pmm::ProcessGrid const& grid, runtime::Communicator const& comm) {
+        auto more = batches;
+        if (&grid == &one_) more.num_accumulated = grid_.size(pmm::Axis::data);
+        auto store = store_of(comm, *the_case.recipe, num_clusters);
+        auto settings = model;
+        models::use_operator(store, settings);
+        return train_in_batches(grid, store, model, training, more);
+      };
+      auto const expected = run_on(one_, self_);
+      EXPECT_GE(expected.step_losses.size(), 16U);
+      expect_equal(run_on(grid_, world_), expected);
+    }
+}
+
+// One layer without dropout: the loss of each step, with a rate of 0, by the equation from the edges of the store.
+TEST_P(Samplers, ABatchHasTheMeansOfItsOwnNeighbors) {
+  auto the_case = relation_cases().front();
+  auto& model = the_case.settings;
+  model.set_layers(1, 9);
+  model.has_bias = false;
+  auto const store = the_case.store(self_);
+  auto const n = store.facts().num_vertices;
+  auto batches = small_batches();
+  auto training = short_training(1);
+  training.optimizer.learning_rate = 0;
+  training.weight_decay = 0;
+  models::MiniBatchNetwork<double> network(one_, store, model, training, batches);
+  auto const numbers_of = [&](std::string const& name) {
+    for (auto const& parameter : network.parameters())
+      if (parameter.name == name) {
+        auto const host = host_copy(parameter.value());
+        return std::vector<double>(host.data(), host.data() + host.extent(0));
+      }
+    return std::vector<double>();
+  };
+  auto const weight = numbers_of("layer0.weight"), root = numbers_of("layer0.self_weight");
+  auto const in = the_case.recipe->num_features;
+  ASSERT_EQ(std::ssize(weight), 5 * in * num_classes);
+  ASSERT_EQ(std::ssize(root), in * num_classes);
+  static_cast<void>(network.run([](runtime::EpochRecord const&) {}));
+
+  auto const rows = store.read_original_ids(graph::Order::p1, {0, n});
+  auto const columns =
+      store.read_original_ids(store.facts().has_two_orders() ? graph::Order::p2 : graph::Order::p1, {0, n});
+  auto const csr = store.read_block(graph::Parity::even, {0, n}, {0, n}, graph::SelfLoops::as_given);
+  auto const product = [&](std::int64_t vertex, double const* of, std::vector<double>& to, double factor) {
+    for (std::int64_t j = 0; j < in; ++j)
+      for (std::int64_t c = 0; c < num_classes; ++c)
+        to[static_cast<std::size_t>(c)] += factor *
+                                           static_cast<double>(static_cast<float>(small_real(3, vertex, j))) *
+                                           of[j * num_classes + c];
+  };
+  for (std::int64_t step = 0; step < network.sampler().num_steps(); ++step) {
+    sampling::BatchKeys keys; // of one stratum: original ids
+    network.sampler().draw(1, network.sampler().batch_of(step, 0, 0), keys);
+    std::vector<bool> is_drawn(static_cast<std::size_t>(n));
+    for (auto const key : keys.keys)
+      is_drawn[static_cast<std::size_t>(key)] = true;
+    auto sum = 0.0, count = 0.0;
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+      auto const vertex = rows[row];
+      if (!is_drawn[static_cast<std::size_t>(vertex)] || vertex % the_case.recipe->train_every != 0) continue;
+      std::vector<double> logits(num_classes);
+      product(vertex, root.data(), logits, 1);
+      for (std::int64_t r = 0; r < 5; ++r) {
+        std::vector<std::int64_t> neighbours;
+        for (auto k = csr.row_offsets[row]; k < csr.row_offsets[row + 1]; ++k)
+          if (auto const from = columns[static_cast<std::size_t>(csr.columns[static_cast<std::size_t>(k)])];
+              csr.relations[static_cast<std::size_t>(k)] == r && is_drawn[static_cast<std::size_t>(from)])
+            neighbours.push_back(from);
+        for (auto const from : neighbours)
+          product(from, weight.data() + r * in * num_classes, logits,
+                  1 / static_cast<double>(neighbours.size()));
+      }
+      auto total = 0.0;
+      for (auto const logit : logits)
+        total += std::exp(logit);
+      sum += std::log(total) - logits[static_cast<std::size_t>(vertex % num_classes)];
+      ++count;
+    }
+    EXPECT_NEAR(network.step_losses().at(static_cast<std::size_t>(step)), sum / count, 1e-10) << step;
+  }
 }
 
 TEST_P(Samplers, RefuseWhatDoesNotGoTogether) {

@@ -6,7 +6,7 @@
 
 #include "models/gnn/batches/mini_batch.hpp"
 #include "models/gnn/plan/network_parameters.hpp"
-#include "models/plan/step_cases.hpp"
+#include "models/plan/relation_cases.hpp"
 #include "pmm/rows/norms.hpp"
 #include "support/grids.hpp"
 
@@ -98,6 +98,8 @@ class BatchStep : public ::testing::TestWithParam<std::array<int, 4>> {
 
 TEST_P(BatchStep, ListsWhatAnEpochOfBatchesCommunicatesAndMultiplies) {
   for (auto const& the_case : step_cases())
+    expect_listed_epoch(the_case, pmm::Gather::all);
+  for (auto const& the_case : relation_cases())
     expect_listed_epoch(the_case, pmm::Gather::all);
 }
 

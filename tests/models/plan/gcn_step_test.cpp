@@ -260,7 +260,7 @@ TEST(NetworkStepOfAGrid, SentBytesOfRelationsAreTheClosedForms) {
   }
 }
 
-// gnn/plan/relation_attention_step.hpp: only the softmax and the weights grow with the number of relations.
+// gnn/plan/relation_step.hpp: only the softmax and the weights grow with the number of relations.
 TEST(NetworkStepOfAGrid, SentBytesOfAttentionWithinRelationsAreTheClosedForms) {
   constexpr auto n = TwoLayers::n;
   constexpr std::int64_t classes = 8, heads = 4;

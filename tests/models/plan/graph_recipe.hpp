@@ -150,11 +150,13 @@ inline std::unique_ptr<graph::GraphSource> open_recipe(runtime::Communicator con
   return graph::assemble_source(std::move(parts));
 }
 
-inline graph::GraphStore store_of(runtime::Communicator const& comm, GraphRecipe const& recipe) {
+inline graph::GraphStore store_of(runtime::Communicator const& comm, GraphRecipe const& recipe,
+                                  std::int64_t num_clusters = 0) {
   graph::PartitionOptions how;
   how.permutation = recipe.permutation;
   how.normalization = recipe.normalization;
   how.seed = 3;
+  how.num_clusters = num_clusters;
   how.edge_split = recipe.edge_split;
   return graph::partition_in_memory(
       comm, [&](runtime::Communicator const& self) { return open_recipe(self, recipe); }, how);

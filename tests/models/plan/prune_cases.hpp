@@ -3,7 +3,7 @@
 //
 // Networks and graphs on which a pruned training is held against one on all rows.
 
-#include "models/plan/step_cases.hpp"
+#include "models/plan/relation_cases.hpp"
 
 #include <string>
 #include <utility>
@@ -90,6 +90,22 @@ void add_models(Add const& add) {
         s.gather = pmm::Gather::needed;
       },
       same);
+}
+
+/// Relations: full weights and bases, and GraphSAGE with types of vertices, roots and a table.
+template<class Add>
+void add_relations(Add const& add) {
+  using models::Model;
+  for (auto const& of : relation_cases()) {
+    if (of.settings.schedule != models::Schedule::rows || of.settings.wire != runtime::Wire::native) continue;
+    add(
+        of.name, [&](auto& s) { s = of.settings; },
+        [&](auto& g) {
+          g.is_directed = true;
+          g.num_relations = of.recipe->num_relations;
+          g.has_types = of.recipe->has_types;
+        });
+  }
 }
 
 /// Graphs of few neighbors, so that layers keep a part of the rows.
@@ -190,6 +206,7 @@ inline std::vector<StepCase> prune_cases() {
       },
       [](auto& g) { g.train_every = 1000; });
   add_models(add);
+  add_relations(add);
   add(
       "focal loss",
       [](auto& s) {

@@ -10,7 +10,7 @@
 
 namespace orthant::testing {
 
-/// Networks on a graph with relations, in both schedules. They have no mini-batches.
+/// Networks on a graph with relations, in both schedules.
 inline std::vector<StepCase> relation_cases() {
   std::vector<StepCase> all;
   auto const add = [&](std::string name, auto const& change) {

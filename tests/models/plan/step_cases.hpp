@@ -355,6 +355,8 @@ traits_of_operands(graph::GraphStore const& store, models::NetworkSettings const
   };
   auto const* const owned = std::get_if<models::OwnedAdjacency<T>>(&operands.adjacency.front());
   if (owned != nullptr) traits.cells = owned->sizes;
+  if (!operands.relations.empty() && operands.plan.layers.front().owners)
+    traits.cells = operands.relations.front().sizes;
   if (owned != nullptr && owned->needed) traits.needed = owned->needed->counts();
   if (auto const& rows = operands.features.rows)
     traits.own_features = rows->counts.at(

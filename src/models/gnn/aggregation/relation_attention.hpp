@@ -1,13 +1,13 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Attention within each relation of a layer, forward and backward, in the schedule `rows` (gnn/plan/relation_attention_step.hpp has the
+// Attention within each relation of a layer, forward and backward, in the schedule `rows` (gnn/plan/relation_step.hpp has the
 // equations).
 
 #include "models/gnn/aggregation/aggregation.hpp"
 #include "models/gnn/operands/relation_operands.hpp"
 #include "models/gnn/plan/network_parameters.hpp"
-#include "models/gnn/plan/relation_attention_step.hpp"
+#include "models/gnn/plan/relation_step.hpp"
 #include "runtime/arrays/allocation.hpp"
 
 #include <array>

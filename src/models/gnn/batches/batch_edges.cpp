@@ -87,8 +87,77 @@ OwnedAdjacency<T> adjacency_of_edges(pmm::CellSizes sizes, EdgeOperands edges) {
   return adjacency;
 }
 
+template<class T>
+void fill_relations(graph::StoreFacts const& facts, std::vector<std::int64_t> const& root_types,
+                    sampling::SampledBlock<T> const& block, std::vector<std::int64_t> const& row_ids,
+                    pmm::HostRelationBlock<T>& listed) {
+  graph::CsrBlock csr;
+  csr.columns_range = {0, block.num_columns};
+  csr.row_offsets = block.row_offsets;
+  csr.columns = block.columns;
+  csr.relations = block.relations;
+  auto entries = entries_of(std::move(csr), facts, root_types);
+  entries.counts = block.relation_counts;
+  list_relation_block(
+      with_selves(entries, facts, {{block.self_columns.begin(), block.self_columns.end()}, row_ids}), listed);
+}
+
+template<class T>
+RelationOperand<T> lend_relations(pmm::HostRelationBlock<T>& listed, pmm::CellSizes sizes) {
+  auto const view_of = [](char const*, auto& list) { return lent("orthant::models::batch/relations", list); };
+  return {std::make_shared<pmm::RelationBlock<T> const>(
+              relation_block_of(listed, pmm::Contents::changing, view_of)),
+          std::move(sizes)};
+}
+
+template<class T>
+void fill_sparse_rows(std::vector<std::int32_t> const& rows, std::int64_t num_columns,
+                      SparseRowsOfGraph<T> const& from, HostSparseRows<T>& sparse) {
+  auto const is_pattern = from.values.empty();
+  auto const begin_of = [&](std::int32_t row) { return from.row_offsets[static_cast<std::size_t>(row)]; };
+  runtime::resize_for_writing(sparse.row_offsets, rows.size() + 1);
+  sparse.row_offsets[0] = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    sparse.row_offsets[i + 1] = sparse.row_offsets[i] + begin_of(rows[i] + 1) - begin_of(rows[i]);
+  auto const num_entries = static_cast<std::size_t>(sparse.row_offsets.back());
+  runtime::resize_for_writing(sparse.columns, num_entries);
+  runtime::resize_for_writing(sparse.values, is_pattern ? 0 : num_entries);
+  auto const copy = [&](auto const& all, auto& to) {
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      std::copy(all.begin() + begin_of(rows[i]), all.begin() + begin_of(rows[i] + 1),
+                to.begin() + sparse.row_offsets[i]);
+  };
+  copy(from.columns, sparse.columns);
+  if (!is_pattern) copy(from.values, sparse.values);
+  sparse.row_scale.clear();
+  for (std::size_t i = 0; i < rows.size() && !from.row_scale.empty(); ++i)
+    sparse.row_scale.push_back(from.row_scale[static_cast<std::size_t>(rows[i])]);
+
+  // The transpose, by counting: rows ascend within a column.
+  sparse.column_offsets.assign(static_cast<std::size_t>(num_columns) + 1, 0);
+  for (auto const column : sparse.columns)
+    ++sparse.column_offsets[static_cast<std::size_t>(column) + 1];
+  std::partial_sum(sparse.column_offsets.begin(), sparse.column_offsets.end(), sparse.column_offsets.begin());
+  runtime::resize_for_writing(sparse.rows, sparse.columns.size());
+  runtime::resize_for_writing(sparse.transposed_values, sparse.values.size());
+  auto next = sparse.column_offsets;
+  for (std::size_t row = 0; row + 1 < sparse.row_offsets.size(); ++row)
+    for (auto k = static_cast<std::size_t>(sparse.row_offsets[row]);
+         k < static_cast<std::size_t>(sparse.row_offsets[row + 1]); ++k) {
+      auto const place = static_cast<std::size_t>(next[static_cast<std::size_t>(sparse.columns[k])]++);
+      sparse.rows[place] = static_cast<runtime::LocalColumn>(row);
+      if (!is_pattern) sparse.transposed_values[place] = sparse.values[k];
+    }
+}
+
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template void fill_edges(sampling::SampledBlock<T> const&, HostEdges&);                                    \
+  template void fill_relations(graph::StoreFacts const&, std::vector<std::int64_t> const&,                   \
+                               sampling::SampledBlock<T> const&, std::vector<std::int64_t> const&,           \
+                               pmm::HostRelationBlock<T>&);                                                  \
+  template RelationOperand<T> lend_relations(pmm::HostRelationBlock<T>&, pmm::CellSizes);                    \
+  template void fill_sparse_rows(std::vector<std::int32_t> const&, std::int64_t,                             \
+                                 SparseRowsOfGraph<T> const&, HostSparseRows<T>&);                           \
   template OwnedAdjacency<T> adjacency_of_edges(pmm::CellSizes, EdgeOperands);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)

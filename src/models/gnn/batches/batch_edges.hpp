@@ -1,12 +1,13 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Edges of a batch: as operands of layers that weight neighbors by attention or take their maximum, their dropout, and the rows
+// Edges of a batch: as operands of layers that weight neighbors by attention, take their maximum or know relations, their dropout, and the rows
 // that they require. The edges are the entries of this rank's block of the sampled subgraph, including self loops, by rows and by
 // columns (pmm/edges/edge_block.hpp). Scales of the block are ignored: attention replaces them by a softmax over the subgraph's
 // edges, and a maximum has none.
 
 #include "models/gnn/operands/owned_adjacency.hpp"
+#include "models/gnn/operands/relation_operands.hpp"
 #include "pmm/aggregate/needed_rows.hpp"
 #include "pmm/cost/step_plan.hpp"
 #include "pmm/neighbors/edge_dropout.hpp"
@@ -16,6 +17,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace orthant::models {
@@ -43,6 +45,40 @@ void fill_edges(sampling::SampledBlock<T> const& block, HostEdges& edges);
 /// The patterns of the block and of its transpose, which share the memory of `edges`, as an OwnedAdjacency.
 template<class T>
 [[nodiscard]] OwnedAdjacency<T> adjacency_of_edges(pmm::CellSizes sizes, EdgeOperands edges);
+
+/// Lists a block with relations of a batch. `row_ids`: original ids of its rows. Local. Does not use Kokkos or MPI. Cost: O(edges + rows +
+/// columns + relations).
+template<class T>
+void fill_relations(graph::StoreFacts const& facts, std::vector<std::int64_t> const& root_types,
+                    sampling::SampledBlock<T> const& block, std::vector<std::int64_t> const& row_ids,
+                    pmm::HostRelationBlock<T>& listed);
+/// Views of the block for kernels. On a device, copies. `listed` must outlive the result and must not change.
+template<class T>
+[[nodiscard]] RelationOperand<T> lend_relations(pmm::HostRelationBlock<T>& listed, pmm::CellSizes sizes);
+
+/// Rows of a sparse feature matrix, and their transpose.
+template<class T>
+struct HostSparseRows {
+  std::vector<runtime::Offset> row_offsets;    // [rows + 1]
+  std::vector<runtime::LocalColumn> columns;   // [nnz]
+  std::vector<T> values;                       // [nnz]; empty: a pattern
+  std::vector<T> row_scale;                    // [rows]; empty: all 1
+  std::vector<runtime::Offset> column_offsets; // [columns + 1] of the transpose
+  std::vector<runtime::LocalColumn> rows;      // [nnz]
+  std::vector<T> transposed_values;            // [nnz]; empty: a pattern
+};
+
+/// Sparse features of which a batch takes rows: borrowed lists as in HostSparseRows.
+template<class T>
+struct SparseRowsOfGraph {
+  std::span<runtime::Offset const> row_offsets;
+  std::span<runtime::LocalColumn const> columns;
+  std::span<T const> values, row_scale;
+};
+/// sparse := these rows, and their transpose. Local.
+template<class T>
+void fill_sparse_rows(std::vector<std::int32_t> const& rows, std::int64_t num_columns,
+                      SparseRowsOfGraph<T> const& from, HostSparseRows<T>& sparse);
 
 // Dropout of edges in a batch. Each pass fills the values of the sampled blocks and of their transposes (pmm/neighbors/edge_dropout.hpp).
 // The random number of an edge depends on the batch's dropout key and on the original ids of the edge's ends, so a block and its transpose,

@@ -36,11 +36,12 @@ BatchMaker<T>::BatchMaker(pmm::ProcessGrid const& grid, graph::GraphStore const&
                           InputFeatures<T> const& features, pmm::RowTargets const& targets,
                           pmm::Gather gather, sampling::BatchEdges edges)
     : grid_(grid),
+      store_(store),
       num_vertices_(store.facts().num_vertices),
       plan_(plan),
       gather_(gather),
       dropped_(plan.drops_edges ? std::make_unique<DroppedBatch<T>>() : nullptr),
-      builder_(grid.group(), store, sampler, edges),
+      builder_(grid.group(), store, sampler, batch_edges_for(plan, edges)),
       has_sparse_features_(features.is_sparse),
       num_feature_columns_(pmm::block_of(grid, plan.features()).columns.size()),
       num_label_columns_(targets.indicator.extent(1)),
@@ -121,10 +122,14 @@ void BatchMaker<T>::fill(std::int64_t epoch, std::int64_t index, HostBatch<T>& b
   builder_.build(epoch, index, batch.sample);
   if (auto const& first = plan_.layers.front(); first.owners && first.reads_edges())
     fill_edges(batch.sample.forward(blocks_.front()), batch.edges);
+  if (plan_.layers.front().relations) fill_relation_blocks(batch);
 
   auto const& feature_rows = rows_of(plan_.features().layout, batch.sample).positions;
   if (has_sparse_features_)
-    fill_sparse_features(feature_rows, batch.sparse_features);
+    fill_sparse_rows<T>(feature_rows, num_feature_columns_,
+                        {feature_offsets_.values(), feature_columns_.values(), feature_values_.values(),
+                         feature_scale_.values()},
+                        batch.sparse_features);
   else if (!plan_.trained_features)
     gather_rows(feature_values_.values(), feature_rows, num_feature_columns_, batch.dense_features);
 
@@ -145,6 +150,21 @@ void BatchMaker<T>::fill(std::int64_t epoch, std::int64_t index, HostBatch<T>& b
 }
 
 template<class T>
+void BatchMaker<T>::fill_relation_blocks(HostBatch<T>& batch) const {
+  batch.relations.resize(batch.sample.blocks.size());
+  for (std::size_t l = 0; l < blocks_.size(); ++l) {
+    if (std::find(blocks_.begin(), blocks_.end(), blocks_[l]) - blocks_.begin() <
+        static_cast<std::ptrdiff_t>(l))
+      continue; // layers share a block
+    auto const& layer = plan_.layers[l];
+    auto const& layout = layer.adjacency.layout;
+    auto const rows = layer.owners ? owned_rows_ : range_of(layout.rows, layout.row_order);
+    fill_relations(store_.facts(), layer.relations->root_types, batch.sample.forward(blocks_[l]),
+                   batch.sample.vertices[rows].original_ids, batch.relations[blocks_[l].index]);
+  }
+}
+
+template<class T>
 double BatchMaker<T>::num_kept_neighbours(std::int64_t epoch, std::int64_t index) {
   sampling::Batch<T> sample;
   builder_.build(epoch, index, sample);
@@ -154,46 +174,6 @@ double BatchMaker<T>::num_kept_neighbours(std::int64_t epoch, std::int64_t index
                   static_cast<double>(block.num_rows) * static_cast<double>(block.num_columns)};
   runtime::all_reduce(runtime::host, grid_.group(), std::span(sums));
   return sums[1] == 0 ? 0.0 : sums[0] / sums[1] * static_cast<double>(sample.keys.size());
-}
-
-template<class T>
-void BatchMaker<T>::fill_sparse_features(std::vector<std::int32_t> const& rows,
-                                         HostSparseRows<T>& sparse) const {
-  auto const offsets = feature_offsets_.values();
-  auto const is_pattern = feature_values_.values().empty();
-  auto const begin_of = [&](std::int32_t row) { return offsets[static_cast<std::size_t>(row)]; };
-  runtime::resize_for_writing(sparse.row_offsets, rows.size() + 1);
-  sparse.row_offsets[0] = 0;
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    sparse.row_offsets[i + 1] = sparse.row_offsets[i] + begin_of(rows[i] + 1) - begin_of(rows[i]);
-  auto const num_entries = static_cast<std::size_t>(sparse.row_offsets.back());
-  runtime::resize_for_writing(sparse.columns, num_entries);
-  runtime::resize_for_writing(sparse.values, is_pattern ? 0 : num_entries);
-  auto const copy = [&](auto const& from, auto& to) {
-    for (std::size_t i = 0; i < rows.size(); ++i)
-      std::copy(from.values().begin() + begin_of(rows[i]), from.values().begin() + begin_of(rows[i] + 1),
-                to.begin() + sparse.row_offsets[i]);
-  };
-  copy(feature_columns_, sparse.columns);
-  if (!is_pattern) copy(feature_values_, sparse.values);
-  sparse.row_scale.clear();
-  if (!feature_scale_.values().empty()) gather_rows(feature_scale_.values(), rows, 1, sparse.row_scale);
-
-  // The transpose, by counting: rows ascend within a column.
-  sparse.column_offsets.assign(static_cast<std::size_t>(num_feature_columns_) + 1, 0);
-  for (auto const column : sparse.columns)
-    ++sparse.column_offsets[static_cast<std::size_t>(column) + 1];
-  std::partial_sum(sparse.column_offsets.begin(), sparse.column_offsets.end(), sparse.column_offsets.begin());
-  runtime::resize_for_writing(sparse.rows, sparse.columns.size());
-  runtime::resize_for_writing(sparse.transposed_values, sparse.values.size());
-  auto next = sparse.column_offsets;
-  for (std::size_t row = 0; row < rows.size(); ++row)
-    for (auto k = static_cast<std::size_t>(sparse.row_offsets[row]);
-         k < static_cast<std::size_t>(sparse.row_offsets[row + 1]); ++k) {
-      auto const place = static_cast<std::size_t>(next[static_cast<std::size_t>(sparse.columns[k])]++);
-      sparse.rows[place] = static_cast<runtime::LocalColumn>(row);
-      if (!is_pattern) sparse.transposed_values[place] = sparse.values[k];
-    }
 }
 
 template<class T>
@@ -362,7 +342,14 @@ NetworkOperands<T> BatchMaker<T>::operands(HostBatch<T>& batch) const {
     auto const& layer = operands.plan.layers[l];
     // In the schedule `rows` all layers have the same block.
     auto const has_block = layer.owners || layer.aggregates();
-    operands.adjacency.push_back(l > 0 && layer.owners ? operands.adjacency.front()
+    if (layer.relations)
+      operands.relations.push_back(
+          l > 0 && layer.owners
+              ? operands.relations.front()
+              : lend_relations(batch.relations[blocks_[l].index],
+                               layer.owners ? cells_of(layer, batch.sample) : pmm::CellSizes()));
+    operands.adjacency.push_back(layer.relations         ? Adjacency<T>()
+                                 : l > 0 && layer.owners ? operands.adjacency.front()
                                  : has_block ? adjacency_of(layer, blocks_[l], batch, operands.dropped)
                                              : Adjacency<T>());
     if (needs_column_ids(layer)) operands.column_ids.push_back(ids_of(layer, nullptr, batch).columns);

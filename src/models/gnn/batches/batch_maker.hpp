@@ -22,23 +22,18 @@
 
 namespace orthant::models {
 
-/// Rows of a sparse feature matrix, and their transpose.
-template<class T>
-struct HostSparseRows {
-  std::vector<runtime::Offset> row_offsets;    // [rows + 1]
-  std::vector<runtime::LocalColumn> columns;   // [nnz]
-  std::vector<T> values;                       // [nnz]; empty: a pattern
-  std::vector<T> row_scale;                    // [rows]; empty: all 1
-  std::vector<runtime::Offset> column_offsets; // [columns + 1] of the transpose
-  std::vector<runtime::LocalColumn> rows;      // [nnz]
-  std::vector<T> transposed_values;            // [nnz]; empty: a pattern
-};
+/// How edges of batches are weighted in a network: as asked for, or by relations if it knows them.
+[[nodiscard]] inline sampling::BatchEdges batch_edges_for(NetworkPlan const& plan,
+                                                          sampling::BatchEdges asked) {
+  return plan.layers.front().relations ? sampling::BatchEdges::relations : asked;
+}
 
 /// A batch in host memory. Arrays are reused.
 template<class T>
 struct HostBatch {
   sampling::Batch<T> sample;
-  HostEdges edges; // of the batch's block, if layers read edges
+  HostEdges edges;                                  // of the batch's block, if layers read edges
+  std::vector<pmm::HostRelationBlock<T>> relations; // [blocks of the sample]; empty without relations
   std::vector<std::int64_t> row_ids,
       column_ids;                // for `rows`, if needed rows are exchanged and edges are dropped
   std::vector<T> dense_features; // [rows x columns of the block], row-major
@@ -56,7 +51,7 @@ class BatchMaker {
  public:
   /// `plan`: plan of the network on the whole graph. `features`, `targets`: of the whole graph; batches get parts of them, and refer to
   /// trained features, which each pass reads anew.
-  /// `gather`: rows that ranks exchange. `edges`: weights of a batch's edges. Reads this rank's blocks of the store. Grid, store
+  /// `gather`: rows that ranks exchange. `edges`: weights of a batch's edges, unless they have relations. Reads this rank's blocks of the store. Grid, store
   /// and sampler must outlive this object. Collective over the grid's group.
   BatchMaker(pmm::ProcessGrid const& grid, graph::GraphStore const& store, sampling::Sampler const& sampler,
              NetworkPlan const& plan, InputFeatures<T> const& features, pmm::RowTargets const& targets,
@@ -109,9 +104,11 @@ class BatchMaker {
   [[nodiscard]] ResidualPath<T> path_of(pmm::Placement const& input, pmm::Placement const& output,
                                         sampling::Batch<T> const& sample) const;
   [[nodiscard]] InputFeatures<T> features_of(pmm::Placement const& placement, HostBatch<T>& batch) const;
-  void fill_sparse_features(std::vector<std::int32_t> const& rows, HostSparseRows<T>& sparse) const;
+  /// Lists the blocks of layers with relations.
+  void fill_relation_blocks(HostBatch<T>& batch) const;
 
   pmm::ProcessGrid const& grid_;
+  graph::GraphStore const& store_;
   std::int64_t num_vertices_;
   NetworkPlan plan_;
   pmm::Gather gather_;

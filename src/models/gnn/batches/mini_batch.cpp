@@ -20,6 +20,12 @@ void require_trainable(pmm::ProcessGrid const& grid, TrainSettings const& settin
                         batches.num_full_epochs, settings.num_epochs);
 }
 
+/// The settings with the weights of edges that the model has.
+MiniBatchSettings with_edges_for(NetworkSettings const& model, MiniBatchSettings batches) {
+  batches.edges = batch_edges_for(model, batches.edges);
+  return batches;
+}
+
 } // namespace
 
 template<class T>
@@ -28,8 +34,9 @@ MiniBatchNetwork<T>::MiniBatchNetwork(pmm::ProcessGrid const& grid, graph::Graph
                                       MiniBatchSettings const& batch_settings)
     : grid_(grid),
       num_sampled_epochs_(settings.num_epochs - batch_settings.num_full_epochs),
-      sampler_((require_trainable(grid, settings, batch_settings),
-                make_sampler(grid, store, batch_settings, model_settings.seed))),
+      sampler_(
+          (require_trainable(grid, settings, batch_settings),
+           make_sampler(grid, store, with_edges_for(model_settings, batch_settings), model_settings.seed))),
       settings_(with_num_steps(settings,
                                num_sampled_epochs_ * sampler_->num_steps() + batch_settings.num_full_epochs)),
       plan_(plan_network(store, model_settings)),

@@ -42,6 +42,10 @@ sampling::BatchEdges parse_batch_edges(std::string_view word) {
   throw_user("unknown weight of edges in a batch '{}': it is one of rescale, renormalize", word);
 }
 
+sampling::BatchEdges batch_edges_for(NetworkSettings const& model, sampling::BatchEdges asked) {
+  return traits_of(model.model, model.aggregator).has_relations ? sampling::BatchEdges::relations : asked;
+}
+
 std::unique_ptr<sampling::Sampler const> make_sampler(pmm::ProcessGrid const& grid,
                                                       graph::GraphStore const& store,
                                                       SamplerSettings const& settings, std::uint64_t seed) {
@@ -137,7 +141,7 @@ BatchSizes sizes_of(MiniBatchSettings const& settings, bool is_evaluated) {
   return {.num_vertices = settings.batch_size,
           .num_accumulated = settings.num_accumulated,
           .has_full_graph = is_evaluated || trains_full_graph,
-          .renormalizes = settings.edges == sampling::BatchEdges::renormalize,
+          .renormalizes = settings.edges != sampling::BatchEdges::rescale,
           .trains_full_graph = trains_full_graph,
           .has_strata = settings.has_strata(),
           .prefetches = settings.prefetch == Prefetch::next_batch};

@@ -35,6 +35,9 @@ enum class SamplerKind : std::uint8_t { uniform, degree, clusters };
 [[nodiscard]] SamplerKind parse_sampler(std::string_view word);
 [[nodiscard]] sampling::BatchEdges parse_batch_edges(std::string_view word);
 
+/// How edges of batches are weighted for a model: as asked for, or by relations if it knows them.
+[[nodiscard]] sampling::BatchEdges batch_edges_for(NetworkSettings const& model, sampling::BatchEdges asked);
+
 struct SamplerSettings {
   SamplerKind kind = SamplerKind::uniform;
   sampling::BatchEdges edges = sampling::BatchEdges::rescale;

@@ -3,7 +3,6 @@
 
 #include "models/gnn/files/network_weights.hpp"
 #include "models/gnn/files/relation_state_dict.hpp"
-#include "models/gnn/files/rgat_state_dict.hpp"
 #include "models/parameters/weights_file.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/files/hdf5_output.hpp"
@@ -21,6 +20,7 @@ namespace orthant::models {
 namespace {
 
 using runtime::Hdf5File;
+using runtime::Hdf5Type;
 using runtime::SafetensorsFile;
 using runtime::Tensor;
 using runtime::TensorType;
@@ -376,12 +376,10 @@ void export_weights(runtime::Communicator const& comm, std::filesystem::path con
                  weights.string(), name_of(model));
     TorchNames const names{model, num_layers_of(has), norm_of(has)};
     auto const parameters = parameters_in(file, weights, names);
-    using runtime::Hdf5Type;
-    if (std::ranges::any_of(parameters,
-                            [&](auto const& p) { return file.type(array_of(p)) == Hdf5Type::float64; }))
-      write_tensors<double>(file, parameters, names, metadata_of(file), output);
-    else
-      write_tensors<float>(file, parameters, names, metadata_of(file), output);
+    auto const is_double = [&](auto const& p) { return file.type(array_of(p)) == Hdf5Type::float64; };
+    auto const write =
+        std::ranges::any_of(parameters, is_double) ? write_tensors<double> : write_tensors<float>;
+    write(file, parameters, names, metadata_of(file), output);
   });
 }
 

@@ -165,6 +165,7 @@ std::int64_t bytes_of_blocks(pmm::StepPlan const& step, graph::StoreFacts const&
     for (auto& layer : aggregates.layers) {
       layer.attention.reset();
       layer.takes_maximum = false;
+      layer.relations = {};
     }
     plan_adjacency(blocks, with_transposes(facts, plan), aggregates, traits);
     return pmm::bytes_held(blocks);
@@ -189,7 +190,10 @@ std::int64_t bytes_of_blocks(pmm::StepPlan const& step, graph::StoreFacts const&
 /// sampled rows, at most a fraction `share` of the block.
 void plan_sampled_blocks(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
                          NetworkEpochTraits const& traits, double share, BatchSizes const& batches) {
-  auto const block_bytes = bytes_of_blocks(step, facts, plan, traits, batches) / 2;
+  auto const has_relations =
+      static_cast<bool>(plan.layers.front().relations); // 2 more bytes than a column's 4
+  auto const block_bytes =
+      bytes_of_blocks(step, facts, plan, traits, batches) / (has_relations ? 4 : 2) * (has_relations ? 3 : 1);
   step.add_array("blocks of the sampler", block_bytes);
   step.add_array("entries of sampled rows",
                  static_cast<std::int64_t>(share * static_cast<double>(block_bytes)));
@@ -209,7 +213,8 @@ void plan_host_batches(pmm::StepPlan& step, graph::StoreFacts const& facts, Netw
                false);
   plan_input_features(other, facts, plan, settings.feature_norm, traits.num_feature_nonzeros(plan),
                       pmm::Lifetime::training);
-  if (reads_edges) step.add_array("blocks of the batch", block_bytes);
+  if (first.relations) plan_adjacency(other, facts, plan, traits);
+  if (reads_edges || first.relations) step.add_array("blocks of the batch", block_bytes);
   if (batches.prefetches) step.add_array("the other batch", block_bytes + pmm::bytes_held(other));
 }
 
@@ -220,7 +225,9 @@ void plan_neighbour_lists(pmm::StepPlan& step, graph::StoreFacts const& facts, N
   using Ranges = std::vector<runtime::Range>;
   std::vector<std::pair<pmm::IndexOrder, Ranges>> known;
   auto num_rows = 0.0;
-  auto const add = [&](pmm::IndexOrder order, Ranges const& ranges) {
+  auto const has_relations = static_cast<bool>(plan.layers.front().relations); // then only of rows
+  auto const add = [&](pmm::IndexOrder order, Ranges const& ranges, bool are_rows) {
+    if (has_relations && !are_rows) return;
     std::pair const range(facts.has_two_orders() ? order : pmm::IndexOrder(), ranges);
     if (std::ranges::find(known, range) != known.end()) return;
     known.push_back(range);
@@ -230,16 +237,18 @@ void plan_neighbour_lists(pmm::StepPlan& step, graph::StoreFacts const& facts, N
   for (auto const& layer : plan.layers) {
     if (layer.owners) {
       auto const& roles = layer.owners->roles;
-      add({}, pmm::block_rows(step.shape(), step.coordinates(), roles, n));
-      add({}, pmm::block_columns(step.shape(), step.coordinates(), roles, n));
+      add({}, pmm::block_rows(step.shape(), step.coordinates(), roles, n), true);
+      add({}, pmm::block_columns(step.shape(), step.coordinates(), roles, n), false);
       continue;
     }
     if (!layer.aggregates()) continue;
     auto const block = step.block(layer.adjacency);
-    add(layer.adjacency.layout.row_order, {block.rows});
-    add(layer.adjacency.layout.column_order, {block.columns});
+    add(layer.adjacency.layout.row_order, {block.rows}, true);
+    add(layer.adjacency.layout.column_order, {block.columns}, false);
   }
-  auto const entry_bytes = (n > std::int64_t{1} << 32 ? 8 : 4) + (facts.is_weighted ? 4 : 0);
+  auto const entry_bytes = (n > std::int64_t{1} << 32 ? 8 : 4) + (has_relations       ? 2
+                                                                  : facts.is_weighted ? 4
+                                                                                      : 0);
   auto const row_bytes = 8 + static_cast<double>(entry_bytes) *
                                  static_cast<double>(facts.num_entries - facts.num_self_loops) /
                                  static_cast<double>(n);
@@ -247,20 +256,6 @@ void plan_neighbour_lists(pmm::StepPlan& step, graph::StoreFacts const& facts, N
 }
 
 } // namespace
-
-graph::StoreFacts facts_of_batch(graph::StoreFacts facts, std::int64_t num_vertices) {
-  num_vertices = std::min(num_vertices, facts.num_vertices);
-  auto const share = static_cast<double>(num_vertices) / static_cast<double>(facts.num_vertices);
-  auto const part = [](std::int64_t count, double of_it) {
-    return static_cast<std::int64_t>(static_cast<double>(count) * of_it);
-  };
-  auto const num_loops = part(facts.num_self_loops, share);
-  facts.num_vertices = num_vertices;
-  facts.num_entries = num_loops + part(facts.num_entries - facts.num_self_loops, share * share);
-  facts.num_self_loops = num_loops;
-  facts.num_feature_entries = part(facts.num_feature_entries, share);
-  return facts;
-}
 
 std::int64_t message_bytes(pmm::StepPlan const& step) {
   auto const [copied, fragments] = messages_of(step, {}, {});
@@ -349,6 +344,7 @@ void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts,
     plan_operands(step, facts, whole, of_whole, traits, stays);
     plan_network_arrays(step, whole, of_whole, traits.num_feature_nonzeros(plan),
                         traits.num_nonzeros(plan.layers.front().adjacency));
+    plan_relation_arrays(step, whole, traits, settings.wire);
   } else {
     plan_input_features(step, facts, plan, settings.feature_norm, traits.num_feature_nonzeros(plan), stays);
   }
@@ -357,11 +353,12 @@ void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts,
     plan_sampled_blocks(step, facts, plan, traits, share, batches);
     plan_host_batches(step, of_batch, batch_plan, settings, batch_traits, batches);
   }
-  if (batches.renormalizes) plan_neighbour_lists(step, facts, plan);
+  if (batches.renormalizes || plan.layers.front().relations) plan_neighbour_lists(step, facts, plan);
   // The operands of a batch have equally many elements.
   plan_operands(step, with_transposes(of_batch, batch_plan), batch_plan, settings, batch_traits, stays);
   plan_network_arrays(step, batch_plan, settings, batch_traits.num_feature_nonzeros(batch_plan),
                       batch_traits.num_nonzeros(batch_plan.layers.front().adjacency));
+  plan_relation_arrays(step, batch_plan, batch_traits, settings.wire);
 }
 
 template<class T>

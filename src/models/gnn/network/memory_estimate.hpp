@@ -51,9 +51,6 @@ template<class T>
                                              NetworkPlan const& plan, NetworkSettings const& settings,
                                              OptimizerSettings const& optimizer);
 
-/// Mean counts of a batch of at most `num_vertices` vertices. An edge is in the batch if both its ends are.
-[[nodiscard]] graph::StoreFacts facts_of_batch(graph::StoreFacts facts, std::int64_t num_vertices);
-
 /// Sizes that, together with model and optimizer, determine the memory of mini-batch training.
 struct BatchSizes {
   std::int64_t num_vertices = 0;    // per batch

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/network/network_arrays.hpp"
 
+#include "graph/store/listed_block.hpp"
 #include "models/gnn/aggregation/maximum_aggregation.hpp"
 #include "models/gnn/layers/jump.hpp"
 #include "models/gnn/layers/network_activation.hpp"
 #include "models/gnn/layers/network_linear.hpp"
 #include "models/gnn/plan/attention_step.hpp"
 #include "models/gnn/plan/network_products.hpp"
-#include "models/gnn/plan/relation_attention_step.hpp"
+#include "models/gnn/plan/relation_step.hpp"
 #include "runtime/arrays/views.hpp"
 
 #include <algorithm>
+#include <set>
 #include <span>
 
 namespace orthant::models {
@@ -256,5 +258,27 @@ ORTHANT_INSTANTIATE(double)
 ORTHANT_INSTANTIATE(runtime::Bf16Number)
 ORTHANT_INSTANTIATE(runtime::Fp16Number)
 #undef ORTHANT_INSTANTIATE
+
+void plan_relation_operands(pmm::StepPlan& step, NetworkPlan const& plan, NetworkEpochTraits const& traits) {
+  auto const& first = plan.layers.front();
+  if (first.relations->attention) {
+    auto const steps = relation_attention_steps_of(step, first, traits, runtime::Wire::native);
+    auto const& s = steps.sizes;
+    step.add_array("a block of the store", s.pairs.edges * graph::listed_entry_bytes,
+                   pmm::Lifetime::operation);
+    pmm::plan_relation_edges(step, s.rows, s.pairs);
+    return step.add_array("orthant::models::types_of_rows",
+                          step.scalar_bytes(steps.num_own() * steps.relations.num_types));
+  }
+  std::set<AdjacencyKey> listed;
+  for (auto const& layer : plan.layers) {
+    auto const& layout = layer.adjacency.layout;
+    if (!listed.emplace(layout.rows, layout.columns, layer.is_even).second) continue;
+    auto const steps = relation_steps_of(step, layer, traits, runtime::Wire::native);
+    auto const& s = steps.sizes;
+    step.add_array("a block of the store", s.entries * graph::listed_entry_bytes, pmm::Lifetime::operation);
+    pmm::plan_relation_block(step, s.rows, s.columns, s.pairs, s.self_pairs, s.entries);
+  }
+}
 
 } // namespace orthant::models

@@ -60,4 +60,7 @@ void plan_network_arrays(pmm::StepPlan& step, NetworkPlan const& plan, NetworkSe
                                               NetworkSettings const& settings,
                                               NetworkEpochTraits const& traits);
 
+/// Lists the blocks of all layers with relations.
+void plan_relation_operands(pmm::StepPlan& step, NetworkPlan const& plan, NetworkEpochTraits const& traits);
+
 } // namespace orthant::models

@@ -5,8 +5,9 @@
 #include "models/gnn/aggregation/self_term.hpp"
 #include "models/gnn/layers/jump.hpp"
 #include "models/gnn/layers/teleport.hpp"
+#include "models/gnn/network/network_arrays.hpp"
 #include "models/gnn/operands/owned_adjacency.hpp"
-#include "models/gnn/plan/relation_attention_step.hpp"
+#include "models/gnn/plan/relation_step.hpp"
 #include "pmm/kernels/rounding.hpp"
 #include "pmm/matrix/relayout.hpp"
 #include "runtime/comm/together.hpp"
@@ -243,33 +244,6 @@ bool has_output_keys(NetworkPlan const& plan, NetworkSettings const& settings, s
          (plan.layers[l].drops_output || plan.layers[l].second || drops_start(plan, l + 1));
 }
 
-namespace {
-
-/// Lists the blocks of all layers.
-void plan_relation_operands(pmm::StepPlan& step, NetworkPlan const& plan, NetworkEpochTraits const& traits) {
-  auto const& first = plan.layers.front();
-  if (first.relations->attention) {
-    auto const steps = relation_attention_steps_of(step, first, traits, runtime::Wire::native);
-    auto const& s = steps.sizes;
-    step.add_array("a block of the store", s.pairs.edges * graph::listed_entry_bytes,
-                   pmm::Lifetime::operation);
-    pmm::plan_relation_edges(step, s.rows, s.pairs);
-    return step.add_array("orthant::models::types_of_rows",
-                          step.scalar_bytes(steps.num_own() * steps.relations.num_types));
-  }
-  std::set<AdjacencyKey> listed;
-  for (auto const& layer : plan.layers) {
-    auto const& layout = layer.adjacency.layout;
-    if (!listed.emplace(layout.rows, layout.columns, layer.is_even).second) continue;
-    auto const steps = relation_steps_of(step, layer, traits, runtime::Wire::native);
-    auto const& s = steps.sizes;
-    step.add_array("a block of the store", s.entries * graph::listed_entry_bytes, pmm::Lifetime::operation);
-    pmm::plan_relation_block(step, s.rows, s.columns, s.pairs, s.self_pairs, s.entries);
-  }
-}
-
-} // namespace
-
 void plan_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
                     NetworkEpochTraits const& traits) {
   auto const& first = plan.layers.front();
@@ -352,7 +326,6 @@ NetworkOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph:
   operands.dropped = std::move(of_owned);
   auto* const dropped = plan.drops_edges ? &operands.dropped : nullptr;
   AdjacencyBlocks<T> blocks(grid, store, dropped);
-  // One block for all layers.
   auto const has_relations = static_cast<bool>(plan.layers.front().relations);
   if (auto const& owners = plan.layers.front().owners; owners && !owned && !has_relations)
     owned =
@@ -365,6 +338,7 @@ NetworkOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph:
       operands.relations.push_back(
           layer.relations->attention
               ? relations.get_edges(layer.owners->roles, settings.attention_dropout > 0)
+          : owned        ? RelationOperand<T>{owned->relations, owned->sizes}
           : layer.owners ? relations.get(layer.owners->roles, layer.relations->root_types)
                          : relations.get(layer.adjacency, layer.relations->root_types, layer.is_even));
   for (auto const& layer : plan.layers)

@@ -9,6 +9,7 @@
 #include "pmm/aggregate/aggregate.hpp"
 #include "pmm/edges/edge_block.hpp"
 #include "pmm/neighbors/edge_dropout.hpp"
+#include "pmm/relations/relation_block.hpp"
 
 #include <memory>
 #include <optional>
@@ -30,6 +31,8 @@ struct OwnedAdjacency {
   pmm::LocalSpmm<T> backward; // transpose of `forward`, or the same pattern with the scales of the transpose
   std::shared_ptr<pmm::NeededRows const> needed; // null: all rows are exchanged
   std::shared_ptr<EdgeOperands const> edges{};   // null if no layer needs them
+  std::shared_ptr<pmm::RelationBlock<T> const>
+      relations{}; // in place of `forward` and `backward`; null without relations
 };
 
 /// Numbers of rows that are exchanged; empty if all are.

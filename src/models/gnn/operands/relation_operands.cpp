@@ -12,19 +12,15 @@
 #include <utility>
 
 namespace orthant::models {
-namespace {
 
-/// For each row of a block, the column of the same vertex.
-struct OwnPlaces {
-  std::vector<std::int64_t> columns; // [rows] -1: the vertex is not among the columns
-  std::vector<std::int64_t> ids;     // [rows] original ids
-};
-
-pmm::TypedEntries entries_of(graph::CsrBlock block, std::int64_t num_relations) {
+pmm::TypedEntries entries_of(graph::CsrBlock block, graph::StoreFacts const& facts,
+                             std::vector<std::int64_t> const& root_types) {
   pmm::TypedEntries entries;
   entries.num_rows = std::ssize(block.row_offsets) - 1;
   entries.num_columns = block.columns_range.size();
-  entries.num_relations = num_relations;
+  entries.num_selves = root_types.empty() ? 0 : std::max<std::int64_t>(1, facts.num_types());
+  entries.roots = root_types;
+  entries.num_relations = facts.num_relations() + entries.num_selves;
   entries.row_offsets = std::move(block.row_offsets);
   entries.columns = std::move(block.columns);
   entries.relations = std::move(block.relations);
@@ -33,34 +29,32 @@ pmm::TypedEntries entries_of(graph::CsrBlock block, std::int64_t num_relations) 
   return entries;
 }
 
-/// Adds a self relation with the number R + t to each vertex of a type t that has roots.
 pmm::TypedEntries with_selves(pmm::TypedEntries const& given, graph::StoreFacts const& facts,
-                              std::vector<std::int64_t> const& root_types, OwnPlaces const& places) {
-  std::set<std::int64_t> const with_roots(root_types.begin(), root_types.end());
-  pmm::TypedEntries all;
-  all.num_rows = given.num_rows;
-  all.num_columns = given.num_columns;
-  all.num_selves = std::max<std::int64_t>(1, facts.num_types());
-  all.roots = root_types;
-  all.num_relations = given.num_relations + all.num_selves;
-  all.row_offsets.reserve(given.row_offsets.size());
-  all.row_offsets.push_back(0);
-  auto const put = [&](std::int64_t column, std::uint16_t relation) {
+                              OwnPlaces const& places) {
+  if (given.roots.empty()) return given;
+  std::set<std::int64_t> const with_roots(given.roots.begin(), given.roots.end());
+  auto all = given;
+  all.row_offsets.resize(1);
+  all.columns.clear();
+  all.relations.clear();
+  all.counts.clear();
+  auto const put = [&](std::int64_t column, std::int64_t relation, std::int32_t count) {
     all.columns.push_back(static_cast<std::int32_t>(column));
-    all.relations.push_back(relation);
+    all.relations.push_back(static_cast<std::uint16_t>(relation));
+    all.counts.push_back(count);
   };
   for (std::size_t row = 0; row < places.columns.size(); ++row) {
     auto const own = places.columns[row];
     auto const type = facts.type_of(places.ids[row]);
     bool is_due = own >= 0 && with_roots.contains(type);
     auto const add_self = [&] {
-      if (is_due) put(own, static_cast<std::uint16_t>(given.num_relations + type));
+      if (is_due) put(own, facts.num_relations() + type, 1);
       is_due = false;
     };
-    for (auto e = given.row_offsets[row]; e < given.row_offsets[row + 1]; ++e) {
-      auto const column = given.columns[static_cast<std::size_t>(e)];
-      if (column > own) add_self();
-      put(column, given.relations[static_cast<std::size_t>(e)]);
+    for (auto e = static_cast<std::size_t>(given.row_offsets[row]);
+         e < static_cast<std::size_t>(given.row_offsets[row + 1]); ++e) {
+      if (given.columns[e] > own) add_self();
+      put(given.columns[e], given.relations[e], given.counts.empty() ? 0 : given.counts[e]);
     }
     add_self();
     all.row_offsets.push_back(std::ssize(all.columns));
@@ -68,13 +62,38 @@ pmm::TypedEntries with_selves(pmm::TypedEntries const& given, graph::StoreFacts 
   return all;
 }
 
-template<class T>
-std::shared_ptr<pmm::RelationBlock<T> const> made(pmm::ProcessGrid const& grid, pmm::AxisSet columns,
-                                                  pmm::TypedEntries const& entries) {
-  return std::make_shared<pmm::RelationBlock<T> const>(pmm::make_relation_block<T>(grid, columns, entries));
+OwnedBlock read_relation_block(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                               pmm::Roles const& roles, std::vector<std::int64_t> const& root_types) {
+  auto owned = read_owned_block(grid, store, roles);
+  if (root_types.empty()) return owned;
+  auto const& facts = store.facts();
+  auto& csr = owned.csr;
+  runtime::together(grid.group(), [&] {
+    auto const rows = block_rows(grid.shape(), grid.coordinates(), roles, facts.num_vertices);
+    graph::ListPlaces const columns(
+        block_columns(grid.shape(), grid.coordinates(), roles, facts.num_vertices));
+    OwnPlaces places{{}, read_owned_ids(store, rows)};
+    for (auto const& range : rows)
+      for (auto position = range.begin; position < range.end; ++position)
+        places.columns.push_back(columns(position));
+    auto all = with_selves(entries_of(std::move(csr), facts, root_types), facts, places);
+    csr.row_offsets = std::move(all.row_offsets);
+    csr.columns = std::move(all.columns);
+    csr.relations = std::move(all.relations);
+  });
+  return owned;
 }
 
-} // namespace
+template<class T>
+OwnedAdjacency<T> make_relations(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts,
+                                 pmm::Roles const& roles, std::vector<std::int64_t> const& root_types,
+                                 OwnedBlock block) {
+  OwnedAdjacency<T> made;
+  made.sizes = block.sizes;
+  made.relations = std::make_shared<pmm::RelationBlock<T> const>(
+      pmm::make_relation_block<T>(grid, roles.a, entries_of(std::move(block.csr), facts, root_types)));
+  return made;
+}
 
 template<class T>
 RelationOperand<T> RelationOperands<T>::get(pmm::Placement const& placement,
@@ -85,16 +104,18 @@ RelationOperand<T> RelationOperands<T>::get(pmm::Placement const& placement,
   auto const parity = is_even ? graph::Parity::even : graph::Parity::odd;
   auto const range = pmm::block_of(grid_, placement);
   auto const& facts = store_.facts();
-  auto const entries = runtime::together(grid_.group(), [&] {
-    auto read = entries_of(store_.read_block(parity, range.rows, range.columns), facts.num_relations());
+  auto entries = runtime::together(grid_.group(), [&] {
+    auto read = entries_of(store_.read_block(parity, range.rows, range.columns), facts, root_types);
     if (root_types.empty()) return read;
     OwnPlaces places{store_.read_other_positions(row_order(parity), range.rows),
                      store_.read_original_ids(row_order(parity), range.rows)};
     for (auto& place : places.columns)
       place = range.columns.contains(place) ? place - range.columns.begin : -1;
-    return with_selves(read, facts, root_types, places);
+    return with_selves(read, facts, places);
   });
-  RelationOperand<T> const operand{made<T>(grid_, layout.columns, entries), {}};
+  RelationOperand<T> const operand{std::make_shared<pmm::RelationBlock<T> const>(pmm::make_relation_block<T>(
+                                       grid_, layout.columns, std::move(entries))),
+                                   {}};
   return blocks_.emplace(key, operand).first->second;
 }
 
@@ -103,22 +124,9 @@ RelationOperand<T> RelationOperands<T>::get(pmm::Roles const& roles,
                                             std::vector<std::int64_t> const& root_types) {
   AdjacencyKey const key{roles.c, roles.a, true};
   if (auto const known = blocks_.find(key); known != blocks_.end()) return known->second;
-  auto owned = read_owned_block(grid_, store_, roles);
-  auto const& facts = store_.facts();
-  auto entries = entries_of(std::move(owned.csr), facts.num_relations());
-  if (!root_types.empty())
-    entries = runtime::together(grid_.group(), [&] {
-      auto const rows = block_rows(grid_.shape(), grid_.coordinates(), roles, facts.num_vertices);
-      graph::ListPlaces const columns(
-          block_columns(grid_.shape(), grid_.coordinates(), roles, facts.num_vertices));
-      OwnPlaces places{{}, read_owned_ids(store_, rows)};
-      for (auto const& range : rows)
-        for (auto position = range.begin; position < range.end; ++position)
-          places.columns.push_back(columns(position));
-      return with_selves(entries, facts, root_types, places);
-    });
-  RelationOperand<T> const operand{made<T>(grid_, roles.a, entries), owned.sizes};
-  return blocks_.emplace(key, operand).first->second;
+  auto const made = make_relations<T>(grid_, store_.facts(), roles, root_types,
+                                      read_relation_block(grid_, store_, roles, root_types));
+  return blocks_.emplace(key, RelationOperand<T>{made.relations, made.sizes}).first->second;
 }
 
 template<class T>
@@ -126,7 +134,7 @@ RelationOperand<T> RelationOperands<T>::get_edges(pmm::Roles const& roles, bool 
   if (edges_) return *edges_;
   auto owned = read_owned_block(grid_, store_, roles);
   auto const& facts = store_.facts();
-  auto const entries = entries_of(std::move(owned.csr), facts.num_relations());
+  auto const entries = entries_of(std::move(owned.csr), facts, {});
   auto const& shape = grid_.shape();
   auto const& coordinates = grid_.coordinates();
   auto const n = facts.num_vertices;
@@ -152,7 +160,13 @@ RelationOperand<T> RelationOperands<T>::get_edges(pmm::Roles const& roles, bool 
   return *edges_;
 }
 
-template class RelationOperands<float>;
-template class RelationOperands<double>;
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template OwnedAdjacency<T> make_relations(pmm::ProcessGrid const&, graph::StoreFacts const&,               \
+                                            pmm::Roles const&, std::vector<std::int64_t> const&,             \
+                                            OwnedBlock);                                                     \
+  template class RelationOperands<T>;
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+#undef ORTHANT_INSTANTIATE
 
 } // namespace orthant::models

@@ -19,6 +19,24 @@ std::int64_t even_share(std::int64_t count, pmm::GridShape const& shape, pmm::La
   return (count + blocks - 1) / blocks;
 }
 
+graph::StoreFacts facts_of_batch(graph::StoreFacts facts, std::int64_t num_vertices) {
+  num_vertices = std::min(num_vertices, facts.num_vertices);
+  auto const share = static_cast<double>(num_vertices) / static_cast<double>(facts.num_vertices);
+  auto const part = [](std::int64_t count, double of_it) {
+    return static_cast<std::int64_t>(static_cast<double>(count) * of_it);
+  };
+  auto const num_loops = part(facts.num_self_loops, share);
+  facts.num_vertices = num_vertices;
+  facts.num_entries = num_loops + part(facts.num_entries - facts.num_self_loops, share * share);
+  facts.num_self_loops = num_loops;
+  facts.num_feature_entries = part(facts.num_feature_entries, share);
+  for (auto& count : facts.relation_entries)
+    count = part(count, share * share);
+  for (auto& type : facts.vertex_types)
+    type.count = part(type.count, share);
+  return facts;
+}
+
 LinkPlan link_plan_of(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
                       NetworkPlan const& plan, NetworkSettings const& settings) {
   auto links = make_link_plan(shape, coordinates, plan.layers.front().owners.value().roles, plan.logits());

@@ -85,6 +85,9 @@ struct NetworkEpochTraits {
                                            pmm::Coordinates const& coordinates, NetworkPlan const& plan,
                                            NetworkSettings const& settings);
 
+/// Mean counts of a batch of at most `num_vertices` vertices. An edge is in the batch if both its ends are.
+[[nodiscard]] graph::StoreFacts facts_of_batch(graph::StoreFacts facts, std::int64_t num_vertices);
+
 /// Lists the passes that drop edges. `draws`: in a training step.
 void plan_dropped_edges(pmm::StepPlan& step, NetworkPlan const& plan, NetworkEpochTraits const& traits,
                         bool draws);

@@ -42,9 +42,7 @@ std::vector<ParameterRole> roles_of(Norm norm) {
 
 /// Settings of one layer. It has no bias with identity maps (arXiv 2007.02133, equation 5), or if types of vertices have biases.
 NetworkSettings settings_of(NetworkLayerPlan const& layer, NetworkSettings settings) {
-  if (layer.map_share ||
-      (layer.relations && (!layer.relations->root_types.empty() || layer.relations->attention)))
-    settings.has_bias = false;
+  if (layer.map_share || (layer.relations && layer.relations->has_own_biases())) settings.has_bias = false;
   return settings;
 }
 
@@ -363,15 +361,9 @@ void NetworkParameters<T>::add_relations(std::int64_t index, RelationPlan const&
         add(fmt::format("layer{}.{}", index, relation_names[i]), index, "orthant::models::weight");
     parts[i] = {made.matrix, made.matrix_gradient};
     if (made.role != ParameterRole::weight) continue;
-    // By the numbers of weights within a layer that others do not have.
-    constexpr ByRelationPart<std::uint64_t> numbers{0, 2, 1, 0, 4, 5};
-    auto const of_matrix = relations.weights.in + relations.weights.out;
-    auto const fan = i == index_of(RelationPart::comp) ? 0
-                     : i == index_of(RelationPart::attention)
-                         ? relations.attention->heads.count + relations.attention->heads.width
-                         : of_matrix;
+    constexpr ByRelationPart<std::uint64_t> numbers{0, 2, 1, 0, 4, 5}; // within a layer
     draw_weight(runtime::DefaultExec(), made.matrix, seed, static_cast<std::uint32_t>(index), numbers[i],
-                fan);
+                relations.fans[i]);
   }
   layer.relations = std::move(parts);
 }

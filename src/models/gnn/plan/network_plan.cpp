@@ -71,42 +71,6 @@ void place_with_owners(NetworkLayerPlan& layer, OwnerRoles const& owners, std::i
   layer.middle = {whole_rows, {n, layer.keeps_aggregate() || layer.relations ? in : transformed}};
 }
 
-/// Weights of relations. Every rank reads all of them, so they are split over the group.
-RelationPlan plan_relations(RelationShape const& shape, std::int64_t in, std::int64_t out, Storage weight) {
-  RelationPlan plan;
-  plan.weights = {shape.num_relations,
-                  in,
-                  out,
-                  shape.num_bases,
-                  shape.num_blocks,
-                  std::ssize(shape.root_types),
-                  shape.has_biases && !shape.root_types.empty()};
-  if (auto& blocks = plan.weights.num_blocks; blocks > 0 && (in % blocks != 0 || out % blocks != 0))
-    blocks = 0;
-  Layout const layout{{}, {}, weight};
-  auto const& weights = plan.weights;
-  auto biases = weights.biases();
-  pmm::Extents target_weight{}, attention{};
-  if (shape.num_heads > 0) {
-    ORTHANT_REQUIRE(out % shape.num_heads == 0, out, " columns in ", shape.num_heads, " heads");
-    plan.attention = pmm::RelationAttentionShape{
-        shape.num_relations, in, {shape.num_heads, out / shape.num_heads}, shape.has_target_weights};
-    plan.num_types = shape.num_types;
-    plan.target_types = shape.target_types;
-    target_weight = plan.attention->target_weight();
-    attention = plan.attention->attention();
-    if (shape.has_biases) biases = {shape.num_relations, out};
-  }
-  plan.parts = {{{layout, weights.weight()},
-                 {layout, weights.comp()},
-                 {layout, weights.roots()},
-                 {layout, biases},
-                 {layout, target_weight},
-                 {layout, attention}}};
-  plan.root_types = shape.root_types;
-  return plan;
-}
-
 /// Compares the columns aggregated in one epoch, forward and backward. pmm3d and rows both aggregate the input width in both
 /// directions, or the output width.
 bool aggregating_first_is_cheaper(NetworkShape const& shape, std::size_t layer) {
@@ -282,7 +246,6 @@ NetworkPlan with_num_vertices(NetworkPlan plan, std::int64_t num_vertices) {
 }
 
 NetworkPlan plan_of_batch(NetworkPlan const& plan, std::int64_t num_vertices) {
-  ORTHANT_REQUIRE(!plan.layers.front().relations, "batches have no relations");
   auto of_batch = with_num_vertices(plan, num_vertices);
   if (of_batch.trained_features) {
     of_batch.trained_features->picks_rows = true;
@@ -367,8 +330,7 @@ NetworkPlan plan_network(NetworkShape const& shape, ProductOrder order) {
     if (shape.attention) layer.attention = attention_of(*shape.attention, out, gives_logits);
     if (shape.relations.num_relations > 0) {
       layer.relations = plan_relations(shape.relations, in, out, weight);
-      if (!layer.relations->root_types.empty() || layer.relations->attention)
-        layer.has_self_weight = layer.adds_bias = false;
+      if (layer.relations->has_own_biases()) layer.has_self_weight = layer.adds_bias = false;
     }
     auto const third_axis = roles.c;
     if (has_owners)

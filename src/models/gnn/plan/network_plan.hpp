@@ -28,11 +28,10 @@
 //
 //   F_0[a,b] := sum_c X[a,c] W_in[c,b]        logits[a,c] := sum_b F_L[a,b] W_out[b,c]        W flat-sharded over a
 
+#include "models/gnn/plan/relation_plan.hpp"
 #include "models/parameters/boxed.hpp"
 #include "pmm/aggregate/aggregate.hpp"
 #include "pmm/edges/edge_block.hpp"
-#include "pmm/relations/relation_attention.hpp"
-#include "pmm/relations/relation_weights.hpp"
 
 #include <array>
 #include <cstdint>
@@ -131,21 +130,6 @@ enum class JumpKind : std::uint8_t { none, cat, max, mean };
 /// Products of a layer: both, only F W, or only A^ F.
 enum class LayerKind : std::uint8_t { convolution, dense, propagation };
 
-/// Weights of the relations of a graph. Layers whose widths num_blocks does not divide have full weights.
-struct RelationShape {
-  std::int64_t num_relations = 0; // 0: the layers know no relations
-  std::int64_t num_bases = 0;     // 0: none
-  std::int64_t num_blocks = 0;    // 0: none
-  std::vector<std::int64_t>
-      root_types{};        // [roots] types of their vertices; empty: one weight for all vertices
-  bool has_biases = false; // of roots; with attention, of relations
-  // Attention within each relation in place of means.
-  std::int64_t num_heads = 0; // 0: means
-  bool has_target_weights = false;
-  std::int64_t num_types = 1;               // of vertices
-  std::vector<std::int64_t> target_types{}; // [relations]
-};
-
 struct NetworkShape {
   std::int64_t num_vertices = 0;
   std::vector<std::int64_t> widths;               // [layers + 1] layer 0's input, then the layers' outputs
@@ -178,7 +162,7 @@ struct NetworkShape {
 struct KeptBlock {
   pmm::CellSizes cells;
   pmm::NeededCountsOfAxes needed; // rows that are exchanged; empty: all
-  std::int64_t num_nonzeros = 0;
+  std::int64_t num_nonzeros = 0, num_pairs = 0, num_self_pairs = 0, num_root_pairs = 0; // pairs: of relations
   bool is_shared = false; // this block is that of the layer before
 };
 
@@ -188,18 +172,6 @@ struct OwnerRoles {
   pmm::Flow backward = pmm::Flow::transpose;
   pmm::AxisSet hidden_axes{};
   std::optional<KeptBlock> kept{}; // nullopt: all vertices, the vertices of a batch, or no block at all
-};
-
-/// The product with all relations in place of A^ F W (gnn/plan/relation_step.hpp).
-struct RelationPlan {
-  pmm::RelationWeights weights;
-  std::array<pmm::Placement, 6>
-      parts; // of the parameters (RelationPart); without rows: there is no such parameter
-  std::vector<std::int64_t> root_types;                   // as in RelationShape
-  std::optional<pmm::RelationAttentionShape> attention{}; // nullopt: means
-  std::int64_t num_types = 1; // with attention, as the next, which are those of RelationShape
-  std::vector<std::int64_t> target_types{};
-  [[nodiscard]] pmm::Placement const& weight() const { return parts.front(); }
 };
 
 /// C[r,c] := sum_k A[r,k] W[k,c]: an input projection, a head, the second layer of a perceptron, or the map of a residual.

@@ -7,9 +7,7 @@
 #include "models/gnn/plan/network_parameters.hpp"
 #include "models/gnn/plan/network_products.hpp"
 #include "models/gnn/plan/own_convolution.hpp"
-#include "models/gnn/plan/relation_attention_step.hpp"
 #include "models/gnn/plan/relation_step.hpp"
-#include "models/gnn/plan/skip_step.hpp"
 #include "models/layers/propagation_terms.hpp"
 #include "models/training/parameter_update.hpp"
 #include "models/training/vertex_loss.hpp"
@@ -108,10 +106,7 @@ class EpochList {
     plan_residual_start(step_, layer, traits_, settings_.formats(), entries_of_input(l));
     if (layer.relations) {
       if (layer.has_self_weight) move_self(layer, false);
-      if (layer.relations->attention)
-        plan_relation_attention(step_, relation_attention_steps(layer), drops_coefficients_);
-      else
-        plan_relations(step_, relation_steps(layer));
+      plan_relation_layer(step_, layer, traits_, settings_.wire, drops_coefficients_);
       if (layer.has_self_weight) plan_product(step_, self_products_of(layer, settings_.formats()).transform);
     } else if (layer.kind == LayerKind::dense) {
       plan_product(step_, products.transform, entries_of_input(l));
@@ -185,10 +180,7 @@ class EpochList {
       sum_bias_gradient(layer.output);
     backward_self(layer, entries_of_input(l), has_input_gradient);
     if (layer.relations) {
-      if (layer.relations->attention)
-        plan_relation_attention_backward(step_, relation_attention_steps(layer), has_input_gradient);
-      else
-        plan_relations_backward(step_, relation_steps(layer), has_input_gradient);
+      plan_relation_layer_backward(step_, layer, traits_, settings_.wire, has_input_gradient);
     } else if (layer.kind == LayerKind::dense) {
       if (has_input_gradient) pmm::plan_copy(step_, layer.output);
       products_back(has_input_gradient, products.transform_back, products.weight_back, entries_of_input(l));
@@ -260,12 +252,6 @@ class EpochList {
   }
   [[nodiscard]] AttentionSteps attention_steps(NetworkLayerPlan const& layer, std::int64_t entries) const {
     return {step_.shape(), step_.coordinates(), layer, cells(layer), entries, needed(layer), settings_.wire};
-  }
-  [[nodiscard]] RelationSteps relation_steps(NetworkLayerPlan const& layer) const {
-    return relation_steps_of(step_, layer, traits_, settings_.wire);
-  }
-  [[nodiscard]] RelationAttentionSteps relation_attention_steps(NetworkLayerPlan const& layer) const {
-    return relation_attention_steps_of(step_, layer, traits_, settings_.wire);
   }
   void multiply_by_adjacency(NetworkLayerPlan const& layer, std::int64_t entries, bool is_backward) {
     if (layer.owners) {

@@ -3,6 +3,7 @@
 
 #include "models/gnn/layers/jump.hpp"
 #include "models/gnn/plan/network_parameters.hpp"
+#include "models/gnn/plan/relation_step.hpp"
 #include "models/training/parameter_update.hpp"
 #include "models/training/vertex_loss.hpp"
 
@@ -15,6 +16,9 @@ void plan_kept_block(pmm::StepPlan& step, graph::StoreFacts const& facts, Networ
                      NetworkLayerPlan const& layer, NetworkSettings const& settings) {
   auto const& kept = layer.owners->kept.value();
   auto const& cells = kept.cells;
+  if (layer.relations)
+    return pmm::plan_relation_block(step, cells.num_rows(), cells.num_columns(), kept.num_pairs,
+                                    kept.num_self_pairs, kept.num_nonzeros);
   if (layer.reads_edges()) {
     plan_made_adjacency(step, without_transpose(facts), cells, kept.num_nonzeros, pmm::Flow::forward);
     return plan_edges(step, cells, kept.num_nonzeros, needs_edge_ids(settings), plan.drops_edges);
@@ -43,7 +47,8 @@ void plan_pruned_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, N
     if (auto const& kept = layer.owners->kept) {
       if (!kept->is_shared) plan_kept_block(step, facts, plan, layer, settings);
       has_weights = has_weights && kept->is_shared;
-      if (!has_weights && layer.keeps_weights(aggregated_columns(step.shape(), step.coordinates(), layer))) {
+      if (!has_weights && layer.multiplies_adjacency() &&
+          layer.keeps_weights(aggregated_columns(step.shape(), step.coordinates(), layer))) {
         has_weights = true;
         for (auto const products : {AdjacencyProducts::direct, AdjacencyProducts::adjoint})
           if (scales_columns(facts, products)) pmm::plan_weights(step, kept->num_nonzeros);
@@ -93,6 +98,7 @@ void plan_pruned_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, Pru
   plan_pruned_operands(step, facts, plans.pruned, settings, plans.pruned_traits);
   plan_network_arrays(step, plans.pruned, settings, plans.pruned_traits.num_feature_nonzeros(plans.pruned),
                       plans.whole_traits.num_nonzeros(plans.whole.layers.front().adjacency));
+  plan_relation_arrays(step, plans.pruned, plans.pruned_traits, settings.wire);
 }
 
 NetworkEpochTraits pruned_traits_of(NetworkEpochTraits traits, PrunedRows const& rows) {

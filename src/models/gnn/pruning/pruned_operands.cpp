@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/pruning/pruned_network.hpp"
 
+#include "models/gnn/operands/relation_operands.hpp"
 #include "models/parameters/device_copy.hpp"
 #include "pmm/aggregate/row_lists.hpp"
 #include "runtime/comm/together.hpp"
@@ -94,10 +95,16 @@ IdsOfBlock kept_ids(IdsOfBlock const& ids, PrunedRows const& rows, std::size_t l
 
 /// Makes the operand of layers like `layer` from a block.
 template<class T>
-BlockOfLayers<T> make_block(pmm::ProcessGrid const& grid, NetworkLayerPlan const& layer, OwnedBlock block,
-                            IdsOfBlock const& ids, bool drops_edges, NetworkSettings const& settings) {
+BlockOfLayers<T> make_block(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts,
+                            NetworkLayerPlan const& layer, OwnedBlock block, IdsOfBlock const& ids,
+                            bool drops_edges, NetworkSettings const& settings) {
   auto const& owners = layer.owners.value();
   BlockOfLayers<T> made;
+  if (layer.relations) {
+    made.adjacency =
+        make_relations<T>(grid, facts, owners.roles, layer.relations->root_types, std::move(block));
+    return made;
+  }
   if (layer.reads_edges()) {
     made.adjacency = make_edges<T>(grid, owners.roles, std::move(block), ids, settings.gather,
                                    drops_edges ? &made.dropped : nullptr);
@@ -131,7 +138,8 @@ BlockOfLayers<T> make_whole_block(pmm::ProcessGrid const& grid, graph::GraphStor
                                   NetworkPlan const& plan, NetworkSettings const& settings,
                                   OwnedBlock const& block) {
   auto const& first = plan.layers.front();
-  return make_block<T>(grid, first, block, ids_for(grid, store, plan, settings), plan.drops_edges, settings);
+  return make_block<T>(grid, store.facts(), first, block, ids_for(grid, store, plan, settings),
+                       plan.drops_edges, settings);
 }
 
 template<class T>
@@ -164,11 +172,16 @@ NetworkOperands<T> make_pruned_operands(pmm::ProcessGrid const& grid, graph::Gra
       operands.adjacency.push_back(operands.adjacency.back());
       layer.owners->kept->needed = operands.plan.layers[l - 1].owners->kept->needed;
     } else {
-      auto const made = make_block<T>(grid, layer, kept_block(grid, layer.owners->roles, rows, l),
-                                      kept_ids(ids_of_block, rows, l), plan.drops_edges, settings);
-      layer.owners->kept->needed = made.adjacency.needed->counts();
+      auto const made =
+          make_block<T>(grid, store.facts(), layer, kept_block(grid, layer.owners->roles, rows, l),
+                        kept_ids(ids_of_block, rows, l), plan.drops_edges, settings);
+      layer.owners->kept->needed = needed_counts_of(made.adjacency);
       add_dropped(made);
       operands.adjacency.push_back(made.adjacency);
+    }
+    if (layer.relations) {
+      auto const& adjacency = std::get<OwnedAdjacency<T>>(operands.adjacency.back());
+      operands.relations.push_back({adjacency.relations, adjacency.sizes});
     }
     operands.output_keys.push_back(has_output_keys(plan, settings, l)
                                        ? BlockKeys{picked("orthant::models::original_ids", ids, outputs), 0}

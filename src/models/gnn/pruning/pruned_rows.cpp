@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/pruning/pruned_rows.hpp"
 
-#include "models/gnn/operands/graph_operands.hpp"
+#include "models/gnn/operands/relation_operands.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
 
 #include <algorithm>
+#include <map>
 
 namespace orthant::models {
 namespace {
@@ -40,6 +41,27 @@ std::int64_t num_nonzeros_in(graph::CsrBlock const& csr, std::vector<LocalColumn
     sum +=
         csr.row_offsets[static_cast<std::size_t>(row) + 1] - csr.row_offsets[static_cast<std::size_t>(row)];
   return sum;
+}
+
+/// Pairs of these rows. The entries of a row have a relation more than once if it has several such neighbors.
+PrunedRows::Pairs pairs_in(graph::CsrBlock const& csr, std::vector<LocalColumn> const& rows,
+                           RelationPlan const& relations) {
+  std::map<std::int64_t, std::int64_t> num_roots; // by type
+  for (auto const type : relations.root_types)
+    ++num_roots[type];
+  PrunedRows::Pairs pairs;
+  std::vector<LocalColumn> last_row(graph::most_relations + std::size_t{1}, -1);
+  for (auto const row : rows)
+    for (auto k = static_cast<std::size_t>(csr.row_offsets[static_cast<std::size_t>(row)]);
+         k < static_cast<std::size_t>(csr.row_offsets[static_cast<std::size_t>(row) + 1]); ++k) {
+      auto const relation = csr.relations[k];
+      if (std::exchange(last_row[relation], row) == row) continue;
+      ++pairs.all;
+      if (relation < relations.weights.num_relations) continue;
+      ++pairs.selves;
+      pairs.roots += num_roots.at(relation - relations.weights.num_relations);
+    }
+  return pairs;
 }
 
 /// Whether all rows of F_l are kept: trained features, and what dense layers compute from them.
@@ -90,7 +112,8 @@ double PrunedRows::share() const {
 bool is_prunable(NetworkPlan const& plan) {
   return std::ranges::all_of(plan.layers, [](NetworkLayerPlan const& layer) {
     auto const has_dots = layer.attention && layer.attention->has_dots();
-    return layer.owners && layer.num_powers == 0 && !layer.own && !layer.relations && !has_dots;
+    auto const attends_by_relation = layer.relations && layer.relations->attention;
+    return layer.owners && layer.num_powers == 0 && !layer.own && !has_dots && !attends_by_relation;
   });
 }
 
@@ -99,7 +122,9 @@ PrunedRows find_pruned_rows(pmm::ProcessGrid const& grid, graph::GraphStore cons
   ORTHANT_REQUIRE(is_prunable(plan), "rows of this network are not pruned");
   auto const& roles = plan.layers.front().owners->roles;
   PrunedRows rows;
-  rows.block = read_owned_block(grid, store, roles);
+  auto const& relations = plan.layers.front().relations;
+  rows.block = relations ? read_relation_block(grid, store, roles, relations->root_types)
+                         : read_owned_block(grid, store, roles);
   auto const& sizes = rows.block.sizes;
   auto const& csr = rows.block.csr;
   // Ranks that differ only in b have the same block.
@@ -111,6 +136,7 @@ PrunedRows find_pruned_rows(pmm::ProcessGrid const& grid, graph::GraphStore cons
   auto const num_layers = plan.layers.size();
   rows.kept.resize(num_layers + 1);
   rows.local_nonzeros.resize(num_layers);
+  rows.local_pairs.resize(num_layers);
   rows.layers.resize(num_layers);
   rows.keeps_rows.resize(num_layers);
   for (auto const& layer : plan.layers)
@@ -120,6 +146,8 @@ PrunedRows find_pruned_rows(pmm::ProcessGrid const& grid, graph::GraphStore cons
   for (auto l = num_layers; l-- > 0;) {
     auto const& outputs = rows.kept[l + 1];
     rows.local_nonzeros[l] = rows.aggregates[l] ? num_nonzeros_in(csr, outputs.in_rows) : 0;
+    if (relations && rows.aggregates[l])
+      rows.local_pairs[l] = pairs_in(csr, outputs.in_rows, *plan.layers[l].relations);
     rows.layers[l] = {outputs.num_global, on_all_ranks(rows.local_nonzeros[l])};
     rows.kept[l] =
         share_kept_rows(grid, roles, sizes, needed_inputs(grid, plan, l, rows.block, outputs, flags.size()));
@@ -155,6 +183,9 @@ NetworkPlan pruned_plan(pmm::ProcessGrid const& grid, NetworkPlan plan, PrunedRo
         KeptBlock{sizes_of_kept(grid, owners.roles, rows.block.sizes, rows.kept[l], rows.kept[l + 1]),
                   {},
                   rows.local_nonzeros[l],
+                  rows.local_pairs[l].all,
+                  rows.local_pairs[l].selves,
+                  rows.local_pairs[l].roots,
                   rows.shares_block(l)};
   }
   if (plan.projection) keep_linear(*plan.projection, 0);
@@ -188,6 +219,7 @@ OwnedBlock kept_block(pmm::ProcessGrid const& grid, pmm::Roles const& roles, Pru
          k < static_cast<std::size_t>(whole.row_offsets[i + 1]); ++k) {
       csr.columns.push_back(place_of[static_cast<std::size_t>(whole.columns[k])]);
       if (!whole.values.empty()) csr.values.push_back(whole.values[k]);
+      if (!whole.relations.empty()) csr.relations.push_back(whole.relations[k]);
     }
     csr.row_offsets.push_back(std::ssize(csr.columns));
   }

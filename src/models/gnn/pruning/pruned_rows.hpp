@@ -6,7 +6,7 @@
 //
 //   T_L = labeled training vertices
 //   T_l = columns with an entry of A^ in rows T_{l+1}, and T_{l+1} itself if layer l reads rows of the vertex itself: a residual, a
-//         self weight or scale, H0, scores of attention. A dense layer has the same rows before and after.
+//         self weight or scale, H0, scores of attention; with relations, roots of its type. A dense layer has the same rows before and after.
 //
 // No other row affects the loss, so loss and gradients are those of all rows. Owners do not change; cells shrink from layer to
 // layer (pmm/aggregate/needed_rows.hpp). Trained features are parameters: all of them are kept, and rows on which nothing depends
@@ -40,13 +40,18 @@ struct LayerCounts {
 };
 
 struct PrunedRows {
-  OwnedBlock block;                         // of the whole graph
-  std::vector<pmm::KeptRows> kept;          // [layers + 1] for F_0 to F_L
+  OwnedBlock block;                // of the whole graph; with relations, entries include self relations
+  std::vector<pmm::KeptRows> kept; // [layers + 1] for F_0 to F_L
   std::vector<std::int64_t> local_nonzeros; // [layers] in this rank's block
-  std::vector<LayerCounts> layers;          // [layers]; a dense layer has no non-zeros
-  LayerCounts whole;                        // of a layer that keeps all rows
-  std::vector<bool> aggregates;             // [layers] false: dense
-  std::vector<bool> keeps_rows;             // [layers] F_l and F_{l+1} have the same rows on all ranks
+  /// [layers] pairs of relations in this rank's block (pmm/relations/relation_block.hpp), and their self relations.
+  struct Pairs {
+    std::int64_t all = 0, selves = 0, roots = 0;
+  };
+  std::vector<Pairs> local_pairs;
+  std::vector<LayerCounts> layers; // [layers]; a dense layer has no non-zeros
+  LayerCounts whole;               // of a layer that keeps all rows
+  std::vector<bool> aggregates;    // [layers] false: dense
+  std::vector<bool> keeps_rows;    // [layers] F_l and F_{l+1} have the same rows on all ranks
 
   [[nodiscard]] bool is_whole(std::size_t l) const { return kept[l].num_global == whole.num_rows; }
   /// Whether layer l, or any layer, uses the block of the whole graph, and whether it uses the same kept block as layer l - 1.
@@ -67,8 +72,8 @@ struct PrunedRows {
 };
 
 /// Whether rows can be left out: in the schedule `rows`, if a row of a layer's output depends only on the neighbors in A^ and on the vertex
-/// itself. Powers of A^ and registered convolutions also read other rows. Attention by dot products is not prunable yet: it computes
-/// queries and self terms of all rows.
+/// itself. Powers of A^ and registered convolutions also read other rows. Not prunable yet: attention by dot products, which computes
+/// queries and self terms of all rows, and attention within relations.
 [[nodiscard]] bool is_prunable(NetworkPlan const& plan);
 
 /// Finds the rows that a network on the whole graph needs. The plan must be prunable; otherwise throws Error. Reads this
