@@ -29,15 +29,16 @@ TEST(ParameterUpdate, TakesNoMemoryForWhatItUpdates) {
   for (auto const& parameter : network.parameters())
     parameter_bytes += static_cast<std::int64_t>(parameter.value().extent(0) * sizeof(float));
   ASSERT_GT(parameter_bytes, 2 << 20);
-  for (auto const kind :
-       {models::OptimizerKind::adam, models::OptimizerKind::adamw, models::OptimizerKind::sgd}) {
+  for (auto const kind : {models::OptimizerKind::adam, models::OptimizerKind::adamw,
+                          models::OptimizerKind::sgd, models::OptimizerKind::lion}) {
     models::TrainSettings settings;
     settings.optimizer.kind = kind;
     settings.weight_decay = 0.1;
     settings.clip_norm = 1;
     auto const without = live_bytes();
     models::ParameterUpdate<float> update(grid, network.parameters(), settings);
-    auto const num_moments = kind == models::OptimizerKind::sgd ? 1 : 2;
+    auto const is_adam = kind == models::OptimizerKind::adam || kind == models::OptimizerKind::adamw;
+    auto const num_moments = is_adam ? 2 : 1;
     EXPECT_GE(live_bytes() - without, num_moments * parameter_bytes);
     runtime::DefaultExec const exec;
     runtime::PhaseTimes phases;

@@ -377,9 +377,9 @@ void export_weights(runtime::Communicator const& comm, std::filesystem::path con
     TorchNames const names{model, num_layers_of(has), norm_of(has)};
     auto const parameters = parameters_in(file, weights, names);
     auto const is_double = [&](auto const& p) { return file.type(array_of(p)) == Hdf5Type::float64; };
-    auto const write =
-        std::ranges::any_of(parameters, is_double) ? write_tensors<double> : write_tensors<float>;
-    write(file, parameters, names, metadata_of(file), output);
+    if (std::ranges::any_of(parameters, is_double))
+      return write_tensors<double>(file, parameters, names, metadata_of(file), output);
+    write_tensors<float>(file, parameters, names, metadata_of(file), output);
   });
 }
 
