@@ -83,7 +83,7 @@ TEST_P(Samplers, AttentionOverTheEdgesOfABatch) {
 // roots of types and a table of features that a batch trains the rows of.
 TEST_P(Samplers, RelationsOfABatch) {
   for (auto const kind : {SamplerKind::uniform, SamplerKind::degree, SamplerKind::clusters})
-    for (auto const& the_case : relation_cases()) {
+    for (auto const& the_case : relation_cases_of_parts()) {
       if (the_case.settings.wire != runtime::Wire::native) continue;
       SCOPED_TRACE(::testing::Message() << the_case.name << ", sampler " << static_cast<int>(kind));
       auto batches = small_batches();

@@ -96,7 +96,7 @@ void add_models(Add const& add) {
 template<class Add>
 void add_relations(Add const& add) {
   using models::Model;
-  for (auto const& of : relation_cases()) {
+  for (auto const& of : relation_cases_of_parts()) {
     if (of.settings.schedule != models::Schedule::rows || of.settings.wire != runtime::Wire::native) continue;
     add(
         of.name, [&](auto& s) { s = of.settings; },
