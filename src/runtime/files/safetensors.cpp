@@ -194,6 +194,10 @@ SafetensorsFile::SafetensorsFile(std::filesystem::path path) : path_(std::move(p
   }
 }
 
+bool SafetensorsFile::has_float64() const {
+  return std::ranges::find(tensors_, TensorType::float64, &Tensor::type) != tensors_.end();
+}
+
 template<class T>
 std::vector<T> SafetensorsFile::read(std::string const& name) const {
   auto const found = std::ranges::find(tensors_, name, &Tensor::name);

@@ -43,6 +43,8 @@ class SafetensorsFile {
   /// In the order of their names in the file.
   [[nodiscard]] std::vector<Tensor> const& tensors() const { return tensors_; }
   [[nodiscard]] TensorMetadata const& metadata() const { return metadata_; }
+  /// Whether a tensor has fp64 numbers.
+  [[nodiscard]] bool has_float64() const;
   /// All numbers of a tensor, row-major, converted to T from 16-bit numbers or from the other type. Throws UserError if there is no tensor
   /// named `name` or the file has become shorter.
   template<class T>

@@ -4,6 +4,7 @@
 // the loops are derivatives by complex steps, which are exact to rounding: Im(f(x + i h)) / h for a tiny h.
 #include "pmm/relations/relation_attention.hpp"
 
+#include "pmm/relations/typed_entries.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "support/dist_checks.hpp"
 #include "support/grids.hpp"
@@ -29,26 +30,7 @@ bool has_edge(std::int64_t r, std::int64_t i, std::int64_t j) {
 }
 
 TypedEntries entries_of(Range columns) {
-  TypedEntries entries{num_rows, columns.size(), num_relations, 0, {}, {0}, {}, {}};
-  for (std::int64_t i = 0; i < num_rows; ++i) {
-    for (auto j = columns.begin; j < columns.end; ++j)
-      for (std::int64_t r = 0; r < num_relations; ++r)
-        if (has_edge(r, i, j)) {
-          entries.columns.push_back(static_cast<std::int32_t>(j - columns.begin));
-          entries.relations.push_back(static_cast<std::uint16_t>(r));
-        }
-    entries.row_offsets.push_back(std::ssize(entries.columns));
-  }
-  return entries;
-}
-
-template<class Number>
-std::vector<Number> reals(std::uint64_t seed, std::int64_t rows, std::int64_t columns) {
-  std::vector<Number> numbers;
-  for (std::int64_t i = 0; i < rows; ++i)
-    for (std::int64_t j = 0; j < columns; ++j)
-      numbers.push_back(small_real(seed, i, j));
-  return numbers;
+  return filled({.num_rows = num_rows, .num_relations = num_relations}, columns, has_edge);
 }
 
 /// All operands, each in one list.

@@ -4,6 +4,7 @@
 // forms of the weights.
 #include "pmm/relations/relation_product.hpp"
 
+#include "pmm/relations/typed_entries.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "support/dist_checks.hpp"
 #include "support/grids.hpp"
@@ -45,26 +46,11 @@ std::int64_t count_of(std::int64_t r, std::int64_t i) {
 }
 
 TypedEntries entries_of(Range columns) {
-  TypedEntries entries{
-      num_rows, columns.size(), num_all, num_selves, {roots_of.begin(), roots_of.end()}, {0}, {}, {}};
-  for (std::int64_t i = 0; i < num_rows; ++i) {
-    for (auto j = columns.begin; j < columns.end; ++j)
-      for (std::int64_t r = 0; r < num_all; ++r)
-        if (has_entry(r, i, j)) {
-          entries.columns.push_back(static_cast<std::int32_t>(j - columns.begin));
-          entries.relations.push_back(static_cast<std::uint16_t>(r));
-        }
-    entries.row_offsets.push_back(std::ssize(entries.columns));
-  }
-  return entries;
-}
-
-std::vector<double> reals(std::uint64_t seed, std::int64_t rows, std::int64_t columns) {
-  std::vector<double> numbers;
-  for (std::int64_t i = 0; i < rows; ++i)
-    for (std::int64_t j = 0; j < columns; ++j)
-      numbers.push_back(small_real(seed, i, j));
-  return numbers;
+  return filled({.num_rows = num_rows,
+                 .num_relations = num_all,
+                 .num_selves = num_selves,
+                 .roots = {roots_of.begin(), roots_of.end()}},
+                columns, has_entry);
 }
 
 double number(std::vector<double> const& matrix, std::int64_t width, std::int64_t i, std::int64_t j) {
@@ -101,11 +87,11 @@ TEST_P(RelationProducts, AndTheirAdjointsAreThoseOfTheEquations) {
   auto const columns = part_of(grid_.shape(), grid_.coordinates(), Axis::x, num_columns);
   auto const inputs = part_of(grid_.shape(), grid_.coordinates(), Axis::y, shape.in);
   auto const block = make_relation_block<double>(grid_, Axis::x, entries_of(columns));
-  auto const f = reals(81, num_columns, shape.in);
-  auto const w = reals(82, shape.expanded().rows, shape.out);
-  auto const roots = reals(84, shape.roots().rows, shape.out);
-  auto const biases = reals(85, shape.biases().rows, shape.out);
-  auto const dp = reals(83, num_rows, shape.out);
+  auto const f = reals<double>(81, num_columns, shape.in);
+  auto const w = reals<double>(82, shape.expanded().rows, shape.out);
+  auto const roots = reals<double>(84, shape.roots().rows, shape.out);
+  auto const biases = reals<double>(85, shape.biases().rows, shape.out);
+  auto const dp = reals<double>(83, num_rows, shape.out);
   std::vector<double> own_f;
   for (auto j = columns.begin; j < columns.end; ++j)
     for (auto k = inputs.begin; k < inputs.end; ++k)
@@ -175,9 +161,9 @@ TEST_P(RelationProducts, OfWeightsOfBasesAndBlocksAreTheirDefinitions) {
   DefaultExec const exec;
   for (auto const& form : {RelationWeights{4, 6, 4, 3, 0}, RelationWeights{4, 6, 4, 0, 2}}) {
     auto const num_weights = form.weight().rows * form.weight().columns;
-    auto const weight = reals(91, form.weight().rows, form.weight().columns);
-    auto const comp = reals(92, form.comp().rows, form.comp().columns);
-    auto const gradient = reals(93, form.expanded().rows, form.out);
+    auto const weight = reals<double>(91, form.weight().rows, form.weight().columns);
+    auto const comp = reals<double>(92, form.comp().rows, form.comp().columns);
+    auto const gradient = reals<double>(93, form.expanded().rows, form.out);
     std::vector<double> expanded(gradient.size()), of_weight(static_cast<std::size_t>(num_weights)),
         of_comp(comp.size());
     // W_r[i, o] is the sum of factor x weight[row, column] over some rows.

@@ -251,9 +251,7 @@ bool has_relation_weights(SafetensorsFile const& file) {
 void import_relation_weights(runtime::Communicator const& comm, SafetensorsFile const& file,
                              std::filesystem::path const& path, std::filesystem::path const& output) {
   auto const layers = runtime::together(comm, [&] { return ImportedLayers(file, path.string()); });
-  auto const is_double = std::ranges::any_of(
-      file.tensors(), [](Tensor const& tensor) { return tensor.type == TensorType::float64; });
-  if (is_double)
+  if (file.has_float64())
     write_weights<double>(comm, file, layers, output);
   else
     write_weights<float>(comm, file, layers, output);

@@ -251,9 +251,7 @@ bool has_rgat_weights(SafetensorsFile const& file) {
 void import_rgat_weights(runtime::Communicator const& comm, SafetensorsFile const& file,
                          std::filesystem::path const& path, std::filesystem::path const& output) {
   auto const network = runtime::together(comm, [&] { return ImportedRgat(file, path.string()); });
-  auto const is_double = std::ranges::any_of(
-      file.tensors(), [](Tensor const& tensor) { return tensor.type == TensorType::float64; });
-  if (is_double)
+  if (file.has_float64())
     write_weights<double>(comm, file, network, output);
   else
     write_weights<float>(comm, file, network, output);

@@ -390,8 +390,7 @@ void import_weights(runtime::Communicator const& comm, std::filesystem::path con
   if (has_rgat_weights(file)) return import_rgat_weights(comm, file, tensors, output);
   if (has_relation_weights(file)) return import_relation_weights(comm, file, tensors, output);
   auto const shapes = runtime::together(comm, [&] { return ImportedShapes(file, tensors.string()); });
-  auto const is_double = [](Tensor const& tensor) { return tensor.type == TensorType::float64; };
-  if (std::ranges::any_of(file.tensors(), is_double))
+  if (file.has_float64())
     write_weights<double>(comm, file, shapes, output);
   else
     write_weights<float>(comm, file, shapes, output);
