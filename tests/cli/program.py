@@ -21,7 +21,7 @@ class Failure(Exception):
 def run(ranks, arguments, **variables):
     command = ([] if ranks == 1 else MPIRUN + [str(ranks)]) + [PROGRAM] + arguments
     try:
-        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT,
+        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=LIMIT,
                               env=ENVIRONMENT | variables)
     except subprocess.TimeoutExpired as hung:
         raise Failure(f"still running after {LIMIT} s\n{hung.stdout}\n{hung.stderr}") from None

@@ -33,8 +33,9 @@ int import_gguf(std::filesystem::path const& input, ImportWeightsOptions const& 
   auto const model = runtime::together(world, [&] { return std::make_unique<models::GgufModel>(input); });
   models::import_gguf_weights(world, input, *model, options.output, record_of(model->config().settings));
   if (world.is_root() && model->tokenizer().empty())
-    context.log().warn("{}: its tokenizer ({}) is not read; give --tokenizer where texts are",
-                       options.tensors, model->tokenizer_kind());
+    context.log().warn(
+        "{}: its tokenizer ({}) is not read; give --tokenizer to commands that read or write text",
+        options.tensors, model->tokenizer_kind());
   return runtime::exit_done;
 }
 

@@ -254,7 +254,7 @@ void RelationAttention<T>::project_backward(DefaultExec const& exec, RelationAtt
                                             RelationAttentionParameters<T> const& gradients,
                                             RelationAttentionInputs<T> const& f_gradients) const {
   auto const& pairs = sizes_.pairs;
-  auto const needs_input_gradient = f_gradients.of_columns.extent(0) > 0;
+  auto const needs_input_gradient = f_gradients.of_columns.extent(0) + f_gradients.of_rows.extent(0) > 0;
   pick_rows(exec, grid_->passes(), scratch_.target_ends, block_->target_pairs, sizes_.num_heads,
             part_of(scratch_.ends_by_relation, 0, sizes_.num_target_ends()));
   Panel<T> const dz = as_matrix(scratch_.projected, pairs.sources, heads().columns());
@@ -319,7 +319,7 @@ void RelationAttention<T>::backward(DefaultExec const& exec, RelationAttentionIn
   auto& instruments = grid_->world().instruments();
   auto& passes = grid_->passes();
   auto const count = sizes_.num_heads;
-  auto const needs_input_gradient = f_gradients.of_columns.extent(0) > 0;
+  auto const needs_input_gradient = f_gradients.of_columns.extent(0) + f_gradients.of_rows.extent(0) > 0;
   instruments.flops.dense += 2 * flops_of_folding(sizes_, shape_) +
                              (needs_input_gradient ? 2 : 1) * flops_of_projecting(sizes_, shape_);
   instruments.flops.sparse += 4 * sizes_.num_coefficients() * shape_.heads.width;

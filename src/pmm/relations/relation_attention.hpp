@@ -13,9 +13,9 @@
 //   V_r := [W_r A_r | W'_r A'_r]        A, A': [H d x H], block-diagonal, with a_rh source and a_rh target as blocks
 //   t_rj := F_j W_r A_r                 s_ri := F_i W'_r A'_r
 //
-// F_i and F_j have whole rows, of the block's rows and of its columns. Each rank has some heads: some columns of every W_r, of Z and of P. Dense
-// products of a relation read its pairs' rows of F from a copy of some rows at a time, so that no array is as large as all pairs x columns
-// of F. Sources: Velickovic et al. (arXiv 1710.10903), equations 3 and 4, for each relation; MLPerf's R-GAT.
+// F_i and F_j have whole rows, of the block's rows and of its columns. Each rank has some heads: some columns of every W_r, of Z and of P. For
+// the dense products, rows of F are copied in parts of at most `most_picked` pairs, because a copy for all pairs would be too large.
+// Sources: Velickovic et al. (arXiv 1710.10903), equations 3 and 4, for each relation; MLPerf's R-GAT.
 
 #include "pmm/gemm/local_gemm.hpp"
 #include "pmm/relations/relation_edges.hpp"

@@ -23,7 +23,7 @@ from program import attempt_all, expect_mistake, expect_success, require, run  #
 LAYER = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
          "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
 OUTER = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight", "lm_head.weight": "output.weight"}
-U32, F32, TEXT = 4, 6, 8
+U32, F32, TEXT, LIST_OF_F32 = 4, 6, 8, 9
 TEXT_LENGTH = 3358  # of tinyshakespeare's validation part: its first 1,024 tokens
 LOSS = 3.23070
 GREEDY = [7042, 30, 198, 198, 504, 2988, 314, 42, 216, 34, 32, 33, 40, 29, 32, 33, 29, 34, 34, 216]
@@ -37,7 +37,11 @@ def gguf(metadata, tensors):
     """A file of {key: (type, value)} and {name: (row-major shape, kind, bytes, offset or None)}."""
     header = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(metadata))
     for key, (kind, value) in metadata.items():
-        header += text(key) + struct.pack("<I", kind) + (text(value) if kind == TEXT else struct.pack("<I" if kind == U32 else "<f", value))
+        header += text(key) + struct.pack("<I", kind)
+        if kind == LIST_OF_F32:
+            header += struct.pack(f"<IQ{len(value)}f", F32, len(value), *value)
+        else:
+            header += text(value) if kind == TEXT else struct.pack("<I" if kind == U32 else "<f", value)
     data = b""
     for name, (shape, kind, numbers, offset) in tensors.items():
         place = len(data) if offset is None else offset
@@ -106,8 +110,8 @@ def mistakes(ranks):
     whole = gguf(metadata, tensors)
     with tempfile.TemporaryDirectory() as scratch:
         for content, message in (
-                (b"", r"it is no GGUF file"),
-                (b"GGML" + whole[4:], r"it is no GGUF file"),
+                (b"", r"it is not a GGUF file"),
+                (b"GGML" + whole[4:], r"it is not a GGUF file"),
                 (whole[:4] + struct.pack("<I", 1) + whole[8:], r"GGUF of version 1; 2 and 3 are read"),
                 (whole[:8] + struct.pack("<Q", 2**63) + whole[16:], r"tensors and \d+ metadata are more than"),
                 (whole[:24] + struct.pack("<Q", 2**63) + whole[32:], r"its header ends in the middle of a value"),
@@ -117,14 +121,17 @@ def mistakes(ranks):
                 (changed(q=(shape, 99, numbers, None)), r"is of the kind number 99"),
                 (changed(q=([2**31, 2**31], 0, numbers, None)), r"does not fit|too large|overflow|outside|more than"),
                 (changed(q=(shape, 0, numbers, 2**62)), r"lie outside the file"),
-                (changed(q=(shape, 0, numbers, 8)), r"begin at no multiple of 32"),
-                (changed(q=(shape, 0, numbers, 0)), r"overlap those of another tensor|begin"),
+                (changed(q=(shape, 0, numbers, 8)), r"is not a multiple of 32"),
+                (changed(q=(shape, 0, numbers, 0)), r"overlap those of another tensor|is not a multiple"),
                 (changed(q=(shape[::-1] + [1], 0, numbers, None)), r"q_proj.weight has the shape"),
-                (gguf({**metadata, "general.architecture": (TEXT, "gemma")}, tensors), r'general.architecture is "gemma"; llama is read'),
+                (gguf({**metadata, "general.architecture": (TEXT, "gemma")}, tensors), r'general.architecture is "gemma"; only llama is read'),
                 (gguf({**metadata, "llama.expert_count": (U32, 8)}, tensors), r"the key llama.expert_count \(8\) is not known"),
                 (gguf({**metadata, "llama.rope.scaling.type": (TEXT, "yarn")}, tensors), r'llama.rope.scaling.type \("yarn"\) is not known'),
                 (gguf({**metadata, "llama.rope.dimension_count": (U32, 2)}, tensors), r"rope.dimension_count is 2; all"),
                 (gguf({**metadata, "llama.block_count": (U32, 9)}, tensors), r"there is no tensor model.layers"),
+                (gguf({k: v for k, v in metadata.items() if "epsilon" not in k}, tensors), r"there is no llama.attention.layer_norm_rms_epsilon"),
+                (gguf({**metadata, "llama.rope.freq_base": (LIST_OF_F32, [1e4])}, tensors), r"llama.rope.freq_base is a list; one value"),
+                (gguf({**metadata, "general.alignment": (TEXT, "wide")}, tensors), r"general.alignment is not a power of two"),
                 (gguf({**metadata, "llama.embedding_length": (U32, 0)}, tensors), r"hidden_size is 0"),
                 (gguf(metadata, {**tensors, "rope_freqs.weight": ([4], 0, bytes(16), None)}), r"the tensor rope_freqs.weight belongs to no part"),
         ):

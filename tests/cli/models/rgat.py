@@ -158,6 +158,8 @@ def mistakes_are_named(ranks):
         path, train = made(scratch)
         expect_mistake(ranks, [*train, "--mode", "minibatch"], "--model rgat has no mini-batches so far")
         expect_mistake(ranks, [*train, "--edge-dropout", "0.1"], "--edge-dropout is not built for --model rgat")
+        expect_success(ranks, [*train, "--jump", "max", "--epochs", "0", "--save-weights", path("jumps.h5")])
+        expect_mistake(ranks, ["export-weights", path("jumps.h5"), "-o", path("none.safetensors")], "outputs that jump, --jump max")
         train[train.index("--heads") + 1] = "4"
         expect_mistake(ranks, train, "--heads must divide --hidden")
         tensors = drawn("shared", Graph())

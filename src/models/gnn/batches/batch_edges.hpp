@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Edges of a batch: as operands of layers that weight neighbors by attention, take their maximum or know relations, their dropout, and the rows
+// Edges of a batch: as operands of layers that weight neighbors by attention, take their maximum or have relations, their dropout, and the rows
 // that they require. The edges are the entries of this rank's block of the sampled subgraph, including self loops, by rows and by
 // columns (pmm/edges/edge_block.hpp). Scales of the block are ignored: attention replaces them by a softmax over the subgraph's
 // edges, and a maximum has none.

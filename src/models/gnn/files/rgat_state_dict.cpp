@@ -277,6 +277,7 @@ void export_rgat_weights(Hdf5File const& file, std::filesystem::path const& path
     auto const of_layer = places_of_layer(l, layer);
     places.insert(places.end(), of_layer.begin(), of_layer.end());
   }
+  if (places.empty()) throw_user("{} has no {}", path.string(), array(0, "weight"));
   if (file.contains(array_of("head.weight"))) {
     auto const head = file.extents(array_of("head.weight"));
     auto const of_head = places_of_head(head[0], head[1], layer.has_biases);

@@ -362,12 +362,13 @@ void export_weights(runtime::Communicator const& comm, std::filesystem::path con
     auto const file = Hdf5File::open(weights);
     auto const has = [&](std::string const& parameter) { return file.contains(array_of(parameter)); };
     auto const model = recorded_model(file, weights).value_or(model_of(has));
-    if (model == Model::rgat) return export_rgat_weights(file, weights, metadata_of(file), output);
     auto const jump = file.contains_attribute("/", "jump") ? file.read_text("/", "jump") : "none";
-    if (has("layer0.attention") || jump != "none")
+    if (model == Model::rgat && jump == "none")
+      return export_rgat_weights(file, weights, metadata_of(file), output);
+    if ((has("layer0.attention") && model != Model::rgat) || jump != "none")
       throw_user("{} has {}, which are not exported so far: h5py reads the weights as they are",
                  weights.string(),
-                 has("layer0.attention") ? "layers of attention" : "outputs that jump, --jump " + jump);
+                 jump == "none" ? "layers of attention" : "outputs that jump, --jump " + jump);
     if (traits_of(model, Aggregator::mean).has_relations)
       return export_relation_weights(file, weights, metadata_of(file), output);
     if (std::ranges::find(models_with_names, model) == models_with_names.end())

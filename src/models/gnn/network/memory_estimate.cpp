@@ -249,9 +249,8 @@ void plan_neighbour_lists(pmm::StepPlan& step, graph::StoreFacts const& facts, N
   auto const entry_bytes = (n > std::int64_t{1} << 32 ? 8 : 4) + (has_relations       ? 2
                                                                   : facts.is_weighted ? 4
                                                                                       : 0);
-  auto const row_bytes = 8 + static_cast<double>(entry_bytes) *
-                                 static_cast<double>(facts.num_entries - facts.num_self_loops) /
-                                 static_cast<double>(n);
+  auto const num_listed = facts.num_entries - (has_relations ? 0 : facts.num_self_loops);
+  auto const row_bytes = 8 + static_cast<double>(entry_bytes * num_listed) / static_cast<double>(n);
   step.add_array("neighbors of the sampler", static_cast<std::int64_t>(num_rows * row_bytes) + n / 8);
 }
 

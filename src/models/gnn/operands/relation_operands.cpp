@@ -33,11 +33,13 @@ pmm::TypedEntries with_selves(pmm::TypedEntries const& given, graph::StoreFacts 
                               OwnPlaces const& places) {
   if (given.roots.empty()) return given;
   std::set<std::int64_t> const with_roots(given.roots.begin(), given.roots.end());
-  auto all = given;
-  all.row_offsets.resize(1);
-  all.columns.clear();
-  all.relations.clear();
-  all.counts.clear();
+  pmm::TypedEntries all{given.num_rows,   given.num_columns, given.num_relations,
+                        given.num_selves, given.roots,       {0}};
+  auto const most = given.columns.size() + places.columns.size();
+  all.row_offsets.reserve(given.row_offsets.size());
+  all.columns.reserve(most);
+  all.relations.reserve(most);
+  all.counts.reserve(most);
   auto const put = [&](std::int64_t column, std::int64_t relation, std::int32_t count) {
     all.columns.push_back(static_cast<std::int32_t>(column));
     all.relations.push_back(static_cast<std::uint16_t>(relation));

@@ -37,7 +37,7 @@ struct RelationPlan {
   std::array<std::int64_t, 6> fans{};                     // fan-in plus fan-out with which these are drawn
   std::vector<std::int64_t> root_types;                   // as in RelationShape
   std::optional<pmm::RelationAttentionShape> attention{}; // nullopt: means
-  std::int64_t num_types = 1; // with attention, as the next, which are those of RelationShape
+  std::int64_t num_types = 1; // as in RelationShape; only with attention, as the next
   std::vector<std::int64_t> target_types{};
   [[nodiscard]] pmm::Placement const& weight() const { return parts.front(); }
   /// Biases are of types of vertices, or of relations, and the layer has none.

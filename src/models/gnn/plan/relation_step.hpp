@@ -146,7 +146,7 @@ void reserve_relations(pmm::WorkspacePlan& work, pmm::StepPlan const& step, Netw
 //   2 (G_b G_c + G_a G_b - 2 / G_b) u + 2 (G_a - 1 / G_b) u' + 6 (1 - 1 / G_a) K H / G_b
 //
 // The last term are the maxima and sums of the softmax: H heads of each of the K pairs of a row of the block and a relation of one of its
-// edges. They are all that grows with the number of relations; K is at most the number of the edges of these rows. If the layer needs no dF,
+// edges. Only this term grows with the number of relations. K is at most the number of edges of these rows. If the layer needs no dF,
 // the first term is half of it. Source: derived for Orthant.
 
 /// Rows of F on one side of the block.

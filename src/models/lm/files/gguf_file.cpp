@@ -21,7 +21,9 @@ static_assert(std::endian::native == std::endian::little, "GGUF is read as littl
 
 constexpr std::int64_t most_header_bytes = 256'000'000;
 constexpr std::uint64_t most_values = std::uint64_t{1} << 24;
-constexpr std::uint64_t most_layers_and_more = 1'000'000; // tensors or metadata
+constexpr std::uint64_t most_tensors_or_keys = 1'000'000;
+constexpr std::array<std::string_view, 3> kept_lists{"tokenizer.ggml.tokens", "tokenizer.ggml.token_type",
+                                                     "tokenizer.ggml.merges"};
 constexpr std::int64_t block_size = 32;
 
 struct GgufKind {
@@ -91,7 +93,7 @@ class Header {
     require_space(count); // a value has at least a byte
     if (count > most_values) refuse("'{}' has {} values", key, count);
     auto values = nlohmann::json::array();
-    auto const is_kept = key.starts_with("tokenizer.");
+    auto const is_kept = std::ranges::find(kept_lists, key) != kept_lists.end();
     for (std::uint64_t i = 0; i < count; ++i) {
       auto value = take_scalar(each, key);
       if (is_kept) values.push_back(std::move(value));
@@ -101,9 +103,10 @@ class Header {
 
  private:
   void require_space(std::uint64_t num_bytes) const {
-    auto const end = std::min(source_->size(), most_header_bytes);
-    if (num_bytes > static_cast<std::uint64_t>(end - position_))
+    if (num_bytes > static_cast<std::uint64_t>(source_->size() - position_))
       refuse("its header ends in the middle of a value: the file is damaged or cut off");
+    if (num_bytes > static_cast<std::uint64_t>(std::max<std::int64_t>(0, most_header_bytes - position_)))
+      refuse("its header is longer than {} bytes", most_header_bytes);
   }
   void take_bytes(std::span<std::byte> out) {
     require_space(out.size());
@@ -214,7 +217,7 @@ std::int64_t alignment_of(nlohmann::json const& metadata, Header const& header) 
   if (found == metadata.end()) return 32;
   if (!found->is_number_unsigned() || !std::has_single_bit(found->get<std::uint64_t>()) ||
       found->get<std::uint64_t>() > 1 << 20)
-    header.refuse("general.alignment is {}, where a power of two is needed", found->dump());
+    header.refuse("general.alignment is not a power of two up to 2^20");
   return found->get<std::int64_t>();
 }
 
@@ -224,7 +227,7 @@ void place_tensors(std::vector<GgufTensor>& tensors, std::int64_t alignment, Hea
   std::vector<std::pair<std::int64_t, GgufTensor const*>> by_offset;
   for (auto& tensor : tensors) {
     if (tensor.offset % alignment != 0)
-      header.refuse("the numbers of '{}' begin at no multiple of {} bytes", tensor.name, alignment);
+      header.refuse("the offset of '{}' is not a multiple of {} bytes", tensor.name, alignment);
     tensor.offset += data;
     by_offset.emplace_back(tensor.offset, &tensor);
   }
@@ -285,23 +288,23 @@ GgufFile::GgufFile(std::filesystem::path path) : path_(std::move(path)) {
     runtime::throw_user("{}: there is no such file", path_.string());
   Header header(path_);
   if (header.size() < 24 || header.take<std::array<char, 4>>() != std::array{'G', 'G', 'U', 'F'})
-    header.refuse("it is no GGUF file");
+    header.refuse("it is not a GGUF file");
   if (auto const version = header.take<std::uint32_t>(); version != 2 && version != 3)
     header.refuse("it is GGUF of version {}; 2 and 3 are read, little-endian", version);
   auto const num_tensors = header.take<std::uint64_t>();
   auto const num_metadata = header.take<std::uint64_t>();
-  if (num_tensors > most_layers_and_more || num_metadata > most_layers_and_more)
+  if (num_tensors > most_tensors_or_keys || num_metadata > most_tensors_or_keys)
     header.refuse("{} tensors and {} metadata are more than any such file has", num_tensors, num_metadata);
   for (std::uint64_t i = 0; i < num_metadata; ++i) {
     auto const key = header.take_name();
-    if (metadata_.contains(key)) header.refuse("its metadata have '{}' twice", key);
+    if (metadata_.contains(key)) header.refuse("the key '{}' occurs twice in its metadata", key);
     metadata_[key] = header.take_value(key);
   }
   std::set<std::string> names;
   for (std::uint64_t i = 0; i < num_tensors; ++i) {
     tensors_.push_back(take_tensor(header));
     if (!names.insert(tensors_.back().name).second)
-      header.refuse("the tensor '{}' is there twice", tensors_.back().name);
+      header.refuse("two tensors have the name '{}'", tensors_.back().name);
   }
   place_tensors(tensors_, alignment_of(metadata_, header), header);
 }

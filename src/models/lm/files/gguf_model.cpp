@@ -26,6 +26,10 @@ constexpr std::array<Pairs, 9> config_fields{{{"block_count", "num_hidden_layers
                                               {"rope.freq_base", "rope_theta"},
                                               {"vocab_size", "vocab_size"}}};
 
+/// Those with a meaning if they are missing: as many as query heads, 10000, and the number of tokens.
+constexpr std::array<std::string_view, 3> optional_keys{"attention.head_count_kv", "rope.freq_base",
+                                                        "vocab_size"};
+
 constexpr std::array<Pairs, 3> outer_tensors{{{"token_embd.weight", "model.embed_tokens.weight"},
                                               {"output_norm.weight", "model.norm.weight"},
                                               {"output.weight", "lm_head.weight"}}};
@@ -58,7 +62,9 @@ std::string name_in_transformers(std::string const& name) {
 std::string config_of(GgufFile const& file, bool has_head) {
   auto const& metadata = file.metadata();
   if (auto const kind = metadata.value("general.architecture", Value()); kind != "llama")
-    throw_user("{}: general.architecture is {}; llama is read", file.name(), kind.dump());
+    throw_user("{}: {}; only llama is read", file.name(),
+               kind.is_string() ? "general.architecture is " + kind.dump()
+                                : "it has no general.architecture");
   Value config{{"model_type", "llama"}, {"tie_word_embeddings", !has_head}};
   Value head_dim, rotated;
   auto const tokens = metadata.find("tokenizer.ggml.tokens");
@@ -66,6 +72,7 @@ std::string config_of(GgufFile const& file, bool has_head) {
   for (auto const& [key, value] : metadata.items()) {
     constexpr std::string_view prefix = "llama.";
     if (!key.starts_with(prefix)) continue;
+    if (value.is_null()) throw_user("{}: {} is a list; one value for all layers is needed", file.name(), key);
     auto const rest = std::string_view(key).substr(prefix.size());
     auto const known = std::ranges::find(config_fields, rest, &Pairs::first);
     if (known != config_fields.end())
@@ -81,6 +88,9 @@ std::string config_of(GgufFile const& file, bool has_head) {
       throw_user("{}: the key {} ({}) is not known, and it may change the result", file.name(), key,
                  value.dump());
   }
+  for (auto const& [key, field] : config_fields)
+    if (!config.contains(field) && std::ranges::find(optional_keys, key) == optional_keys.end())
+      throw_user("{}: there is no llama.{}", file.name(), key);
   if (!head_dim.is_null()) config["head_dim"] = head_dim;
   auto const settings = hf_config_of(config.dump(), file.name()).settings;
   if (!rotated.is_null() && rotated != settings.head_dim())
@@ -147,7 +157,7 @@ std::vector<float> unpermuted(std::vector<float> const& numbers, std::int64_t nu
 GgufModel::GgufModel(std::filesystem::path const& path) : file_(path) {
   for (auto const& tensor : file_.tensors())
     if (!tensors_.emplace(name_in_transformers(tensor.name), tensor).second)
-      throw_user("{}: the tensor '{}' is there twice", file_.name(), tensor.name);
+      throw_user("{}: two tensors have the meaning of '{}'", file_.name(), tensor.name);
   try {
     config_ = hf_config_of(config_of(file_, tensors_.contains("lm_head.weight")), file_.name());
     tokenizer_ = tokenizer_of(file_);
