@@ -261,7 +261,7 @@ def options_without_meaning_are_reported(ranks):
                 ([*SAGE, "max"], ["--order", "transform"], r"--model sage always multiplies in the same order"),
                 ([*SAGE, "max", *batches], ["--batch-edges", "rescale"], r"no layer multiplies by weights of edges"),
                 ([*SAGE, "mean"], ["--normalize", "sym"], r"--model sage has an operator of its own"),
-                ([], ["--heads", "2"], r"it is for --model gat, gatv2 and transformer"),
+                ([], ["--heads", "2"], r"it is for --model gat, gatv2, transformer and rgat"),
                 (["--model", "gat"], ["--schedule", "pmm3d"], r"--model gat needs --schedule rows, which is used instead"),
                 (["--model", "gat"], ["--normalize", "row"], r"--model gat has an operator of its own"),
                 (["--model", "gat", *batches], ["--batch-edges", "renormalize"], r"no layer multiplies by weights of edges"),

@@ -15,6 +15,7 @@
 #include "models/gnn/plan/network_settings.hpp"
 #include "models/parameters/weights_file.hpp"
 
+#include <array>
 #include <optional>
 
 namespace orthant::models {
@@ -27,6 +28,11 @@ namespace orthant::models {
 /// As above, and unless links are predicted: labels (the kind of the graph's), and class_names as JSON if classes have names whose JSON has
 /// at most 32 KiB.
 [[nodiscard]] Architecture record_of(NetworkSettings const& settings, graph::StoreFacts const& facts);
+
+/// Properties that a file records and its tensors do not tell: safetensors files have them as metadata.
+inline constexpr std::array unseen_parts{"aggregator",      "activation",    "residual",
+                                         "feature_norm",    "normalization", "self_loops",
+                                         "dense_libraries", "labels",        "class_names"};
 
 /// Architecture of the network in a weights file.
 struct WeightsFacts {

@@ -207,7 +207,7 @@ Architecture architecture_of(ImportedLayers const& layers, runtime::TensorMetada
                             {"trained_features", layers.table() != nullptr ? "yes" : "no"}};
   if (auto const roots = layers.all().front().num_roots; roots > 0)
     architecture.emplace_back("roots", std::to_string(roots));
-  for (auto const* const part : {"activation", "residual", "feature_norm"})
+  for (auto const* const part : unseen_parts)
     if (auto const found = metadata.find(part); found != metadata.end()) architecture.push_back(*found);
   return architecture;
 }

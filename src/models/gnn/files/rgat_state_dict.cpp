@@ -182,7 +182,7 @@ Architecture architecture_of(ImportedRgat const& network, runtime::TensorMetadat
                             {"head", "yes"},
                             {"bias", yes_or_no(first.has_biases)},
                             {"trained_features", yes_or_no(network.table != nullptr)}};
-  for (auto const* const part : {"activation", "residual", "feature_norm"})
+  for (auto const* const part : unseen_parts)
     if (auto const found = metadata.find(part); found != metadata.end()) architecture.push_back(*found);
   return architecture;
 }

@@ -55,10 +55,7 @@ constexpr std::array<Name, 4> names_of_batch_norm{{{"layer*.norm", "norms.*.modu
                                                    {"layer*.norm_mean", "norms.*.module.running_mean"},
                                                    {"layer*.norm_variance", "norms.*.module.running_var"}}};
 
-/// Properties of a weights file that cannot be deduced from the tensors, so the metadata hold them.
 constexpr std::array models_with_names{Model::gcn, Model::sage, Model::graphconv, Model::gin};
-constexpr std::array unseen_parts{"aggregator",    "activation", "residual",       "feature_norm",
-                                  "normalization", "self_loops", "dense_libraries"};
 
 std::vector<Name> names_of(Model model, Norm norm) {
   std::vector<Name> names(names_of_all.begin(), names_of_all.end());
@@ -181,10 +178,12 @@ std::vector<std::string> parameters_in(Hdf5File const& file, std::filesystem::pa
 
 runtime::TensorMetadata metadata_of(Hdf5File const& file) {
   runtime::TensorMetadata metadata{{"format", "pt"}};
-  for (auto const* const part :
-       {"model", "aggregator", "layers", "norm", "activation", "residual", "input_projection", "head", "bias",
-        "feature_norm", "normalization", "self_loops", "dense_libraries"})
-    if (file.contains_attribute("/", part)) metadata[part] = file.read_text("/", part);
+  auto const add = [&](auto const& names) {
+    for (auto const* const part : names)
+      if (file.contains_attribute("/", part)) metadata[part] = file.read_text("/", part);
+  };
+  add(std::array{"model", "layers", "norm", "input_projection", "head", "bias"});
+  add(unseen_parts);
   return metadata;
 }
 
