@@ -3,11 +3,13 @@
 //
 // Weights of a layer with relations: what a network asks for, and what one layer has.
 
+#include "models/parameters/parameter.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
 #include "pmm/relations/relation_attention.hpp"
 #include "pmm/relations/relation_weights.hpp"
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -29,12 +31,25 @@ struct RelationShape {
   std::vector<std::int64_t> target_types{}; // [relations]
 };
 
+/// Parameters of a layer with relations (pmm/relations/relation_weights.hpp).
+enum class RelationPart : std::uint8_t { weight, comp, roots, biases, target_weight, attention };
+inline constexpr std::size_t num_relation_parts = 6;
+[[nodiscard]] constexpr std::size_t index_of(RelationPart part) {
+  return static_cast<std::size_t>(part);
+}
+template<class T>
+using ByRelationPart = std::array<T, num_relation_parts>;
+inline constexpr ByRelationPart<char const*> relation_names{"weight", "comp",          "roots",
+                                                            "biases", "target_weight", "attention"};
+inline constexpr ByRelationPart<ParameterRole> relation_roles{ParameterRole::weight, ParameterRole::weight,
+                                                              ParameterRole::weight, ParameterRole::type_bias,
+                                                              ParameterRole::weight, ParameterRole::weight};
+
 /// The product with all relations in place of A^ F W (gnn/plan/relation_step.hpp).
 struct RelationPlan {
   pmm::RelationWeights weights;
-  std::array<pmm::Placement, 6>
-      parts; // of the parameters (RelationPart); without rows: there is no such parameter
-  std::array<std::int64_t, 6> fans{};                     // fan-in plus fan-out with which these are drawn
+  ByRelationPart<pmm::Placement> parts;                   // without rows: there is no such parameter
+  ByRelationPart<std::int64_t> fans{};                    // fan-in plus fan-out with which they are drawn
   std::vector<std::int64_t> root_types;                   // as in RelationShape
   std::optional<pmm::RelationAttentionShape> attention{}; // nullopt: means
   std::int64_t num_types = 1; // as in RelationShape; only with attention, as the next

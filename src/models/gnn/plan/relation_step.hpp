@@ -26,7 +26,7 @@
 
 #include "models/gnn/plan/epoch_traits.hpp"
 #include "models/gnn/plan/network_plan.hpp"
-#include "models/parameters/parameter.hpp"
+#include "models/gnn/plan/relation_plan.hpp"
 #include "pmm/cost/step_plan.hpp"
 #include "pmm/edges/edge_block.hpp"
 #include "pmm/relations/relation_attention.hpp"
@@ -43,20 +43,6 @@ namespace orthant::models {
 struct RelationCounts {
   std::int64_t pairs = 0, self_pairs = 0, root_pairs = 0, entries = 0;
 };
-
-/// Parameters of a layer with relations (pmm/relations/relation_weights.hpp).
-enum class RelationPart : std::uint8_t { weight, comp, roots, biases, target_weight, attention };
-inline constexpr std::size_t num_relation_parts = 6;
-[[nodiscard]] constexpr std::size_t index_of(RelationPart part) {
-  return static_cast<std::size_t>(part);
-}
-template<class T>
-using ByRelationPart = std::array<T, num_relation_parts>;
-inline constexpr ByRelationPart<char const*> relation_names{"weight", "comp",          "roots",
-                                                            "biases", "target_weight", "attention"};
-inline constexpr ByRelationPart<ParameterRole> relation_roles{ParameterRole::weight, ParameterRole::weight,
-                                                              ParameterRole::weight, ParameterRole::type_bias,
-                                                              ParameterRole::weight, ParameterRole::weight};
 
 struct RelationSteps {
   /// `cells`: of this rank, in the schedule `rows`.
