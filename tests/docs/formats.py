@@ -222,7 +222,8 @@ def weights(_):
         write_types(at("types"))
         expect_success(1, ["partition", "--input", at("types"), "-o", at("y.h5")])
         expect_success(1, ["train", "--graph", at("y.h5"), *FEW, "--model", "rgcn", "--save-weights", at("yw.h5")])
-        paths = [at(name) for name in ("yw.h5", "rw.h5", "a.h5", "b.h5", "s.h5", "i.h5", "appnp.h5", "gcnii.h5", "w.h5", "lw.h5", "lm.h5")]
+        expect_success(1, ["train", "--graph", at("r.h5"), *FEW, "--model", "rgat", "--target-weights", "--save-weights", at("tw.h5")])
+        paths = [at(name) for name in ("tw.h5", "yw.h5", "rw.h5", "a.h5", "b.h5", "s.h5", "i.h5", "appnp.h5", "gcnii.h5", "w.h5", "lw.h5", "lm.h5")]
         checkpoints = [os.path.join(at(folder), "latest") for folder in "cd"]
         written = {re.sub(r"layer\d+", "layerN", name) for path in paths for name in arrays(path)}
         require_same(written, documented["Arrays of weights"], "arrays of weights")

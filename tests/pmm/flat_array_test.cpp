@@ -167,11 +167,11 @@ TEST_P(FlatArrays, HaveTheArraysThatAreListed) {
   if (!runs_on_host) GTEST_SKIP() << "a device's allocator rounds otherwise";
   for (std::int64_t const length : lengths) {
     auto list = step_of<double>(grid_);
-    plan_flat_values(list, length, "values");
-    plan_flat_sums(list, length, "sums");
+    plan_flat_values(list, length, "orthant::values");
+    plan_flat_sums(list, length, "orthant::sums");
     LiveArrays const live;
-    FlatValues<double> const values(grid_, length, "values");
-    FlatSums<double> const sums(grid_, length, "sums");
+    FlatValues<double> const values(grid_, length, "orthant::values");
+    FlatSums<double> const sums(grid_, length, "orthant::sums");
     EXPECT_EQ(live.by_label(), live.planned(list, {Lifetime::training}));
   }
 }

@@ -281,9 +281,10 @@ std::int64_t product_library_bytes(pmm::StepPlan const& step) {
                              .shape = pmm::gemm_shape({product.m, product.n, product.k})};
     if (product.is_sparse || !multiplies_with_onednn<T>(kind)) continue;
     auto const size = product.n * product.k;
-    if (product.form == pmm::Form::right_grad || size > pmm::most_packed) {
-      has_sums = true; // dnnl_sgemm computes these products like sums
-    } else {
+    // dnnl_sgemm computes products of a large right operand or of few rows like sums.
+    if (product.form == pmm::Form::right_grad || size > pmm::most_packed || product.has_parts)
+      has_sums = true;
+    if (product.form != pmm::Form::right_grad && size <= pmm::most_packed) {
       has_products = true;
       most_packed = std::max(most_packed, size);
     }

@@ -138,11 +138,11 @@ class Lister {
   void compute() {
     pmm::plan_finish_send(step_, plan_.axes, sizes_, hidden_);
     gather(up_);
-    multiply("U = Y W_up", Form::product, {sizes_.num_arrived, up_.num_columns, hidden_});
+    multiply_by_expert("U = Y W_up", Form::product, {sizes_.num_arrived, up_.num_columns, hidden_});
     sum_over_y(sizes_.num_arrived * up_.num_columns);
     pmm::plan_activate(step_, plan_.activation, sizes_.num_arrived * down_.num_rows);
     gather(down_);
-    multiply("Y = A W_down", Form::product, {sizes_.num_arrived, hidden_, down_.num_rows});
+    multiply_by_expert("Y = A W_down", Form::product, {sizes_.num_arrived, hidden_, down_.num_rows});
     pmm::plan_give_back(step_, plan_.axes, sizes_, hidden_);
   }
 
@@ -161,14 +161,14 @@ class Lister {
     auto const arrived = sizes_.num_arrived;
     pmm::plan_finish_send(step_, plan_.axes, sizes_, hidden_);
     gather(down_);
-    multiply("dA = dY W_down^T", Form::left_grad, {arrived, down_.num_rows, hidden_});
-    multiply("dW_down = A^T dY", Form::right_grad, {down_.num_rows, hidden_, arrived});
+    multiply_by_expert("dA = dY W_down^T", Form::left_grad, {arrived, down_.num_rows, hidden_});
+    multiply_by_expert("dW_down = A^T dY", Form::right_grad, {down_.num_rows, hidden_, arrived});
     sum_over_y(arrived * down_.num_rows);
     reduce(down_);
     pmm::plan_activate_backward(step_, plan_.activation, arrived * down_.num_rows);
     gather(up_);
-    multiply("dY = dU W_up^T", Form::left_grad, {arrived, hidden_, up_.num_columns});
-    multiply("dW_up = Y^T dU", Form::right_grad, {hidden_, up_.num_columns, arrived});
+    multiply_by_expert("dY = dU W_up^T", Form::left_grad, {arrived, hidden_, up_.num_columns});
+    multiply_by_expert("dW_up = Y^T dU", Form::right_grad, {hidden_, up_.num_columns, arrived});
     reduce(up_);
     pmm::plan_give_back(step_, plan_.axes, sizes_, hidden_);
     combine(false, update);
@@ -182,6 +182,12 @@ class Lister {
     std::int64_t m, n, k;
   };
   void multiply(char const* formula, Form form, Extents const& extents) {
+    add(formula, form, extents, false);
+  }
+  void multiply_by_expert(char const* formula, Form form, Extents const& extents) {
+    add(formula, form, extents, true);
+  }
+  void add(char const* formula, Form form, Extents const& extents, bool is_by_expert) {
     pmm::LocalProduct product;
     product.formula = formula;
     product.form = form;
@@ -189,6 +195,7 @@ class Lister {
     product.m = extents.m;
     product.n = extents.n;
     product.k = extents.k;
+    product.has_parts = is_by_expert;
     step_.add_product(std::move(product));
   }
   void sum_over_y(std::int64_t count) {
