@@ -10,6 +10,7 @@
 #include <cmath>
 #include <gtest/gtest.h>
 #include <limits>
+#include <tuple>
 #include <vector>
 
 namespace orthant::testing {
@@ -160,11 +161,13 @@ TYPED_TEST(DeviceRowsTest, SoftmaxInOnePassAndInThreeFollowTheFormula) {
   using T = TypeParam;
   auto const tolerance = 64 * static_cast<double>(std::numeric_limits<T>::epsilon());
   for (auto const num_columns : class_counts)
-    for (auto const& [in_one_pass, smoothing] :
-         {std::pair(true, 0.0), std::pair(false, 0.0), std::pair(true, 0.25), std::pair(false, 0.25)}) {
+    for (auto const& [in_one_pass, smoothing, z_loss] :
+         {std::tuple(true, 0.0, 0.0), std::tuple(false, 0.0, 0.0), std::tuple(true, 0.25, 0.0),
+          std::tuple(false, 0.25, 0.0), std::tuple(true, 0.25, 0.1), std::tuple(false, 0.0, 0.1)}) {
       SoftmaxCase<T> const of(num_columns);
       auto const of_classes = smoothing / static_cast<double>(num_columns);
-      TargetShares<T> const shares{static_cast<T>(1 - smoothing), static_cast<T>(of_classes)};
+      TargetShares<T> shares{static_cast<T>(1 - smoothing), static_cast<T>(of_classes)};
+      shares.z_loss = static_cast<T>(z_loss);
       auto const rows = static_cast<std::size_t>(of.num_rows);
       auto const numbers = device_copy(of.logits);
       auto const logits = as_matrix_of(numbers, num_columns);
@@ -174,7 +177,8 @@ TYPED_TEST(DeviceRowsTest, SoftmaxInOnePassAndInThreeFollowTheFormula) {
 
       // In place.
       if (in_one_pass) {
-        detail::softmax_in_one_pass(this->exec_, logits, of.targets, shares, packed, T(0.125), logits);
+        detail::softmax_in_one_pass(this->exec_, logits, of.targets, shares, row_max, packed, T(0.125),
+                                    logits);
       } else {
         detail::find_row_maxima(this->exec_, logits, row_max);
         detail::sum_exponentials(this->exec_, logits, row_max, of.targets, 0, shares, packed);
@@ -201,7 +205,9 @@ TYPED_TEST(DeviceRowsTest, SoftmaxInOnePassAndInThreeFollowTheFormula) {
                         smoothing * tolerance * (1 + std::abs(expected)));
         }
         for (std::int64_t j = 0; j < num_columns; ++j) {
-          auto const share = std::exp(static_cast<double>(of.at(i, j) - largest)) / sum;
+          auto const factor =
+              z_loss > 0 ? 1 + 2 * z_loss * (static_cast<double>(largest) + std::log(sum)) : 1;
+          auto const share = factor * std::exp(static_cast<double>(of.at(i, j) - largest)) / sum;
           auto const expected =
               carries_loss ? 0.125 * (share - (j == of.classes[row] ? 1 - smoothing : 0) - of_classes) : 0.0;
           EXPECT_NEAR(
@@ -219,9 +225,10 @@ TYPED_TEST(DeviceRowsTest, WithoutAGradientAllRowsAreSummed) {
   SoftmaxCase<T> const of(47);
   auto const numbers = device_copy(of.logits);
   Vector<T> const packed("orthant::testing::packed", 2 * static_cast<std::size_t>(of.num_rows));
+  Vector<T> const row_max("orthant::testing::row_max", static_cast<std::size_t>(of.num_rows));
 
-  detail::softmax_in_one_pass(this->exec_, as_matrix_of(numbers, 47), of.targets, {}, as_matrix_of(packed, 2),
-                              T{0}, Matrix<T>());
+  detail::softmax_in_one_pass(this->exec_, as_matrix_of(numbers, 47), of.targets, {}, row_max,
+                              as_matrix_of(packed, 2), T{0}, Matrix<T>());
 
   EXPECT_EQ(to_host(numbers), of.logits);
   auto const sums = to_host(packed);

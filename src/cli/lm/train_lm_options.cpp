@@ -128,6 +128,10 @@ void add_loss(Command& command, TrainLmOptions& o) {
   command.option("--label-smoothing", o.label_smoothing,
                  "Share of a target that is spread over all tokens of the vocabulary, in training",
                  in_range(0, largest_smoothing));
+  command.option("--logit-z-loss", o.logit_z_loss,
+                 "Coefficient of the z-loss of the logits, which keeps them small: training adds it times "
+                 "log(sum of exp(logits))^2 to the loss of a token",
+                 in_range(0));
   command.option(
       "--goldfish", o.goldfish,
       "Goldfish loss, against memorizing passages: leave one in K tokens out of the training loss, "

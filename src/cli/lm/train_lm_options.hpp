@@ -64,6 +64,7 @@ struct TrainLmOptions : GridOptions, OptimizerOptions, WeightOptions, Checkpoint
 
   // loss
   double label_smoothing = 0;
+  double logit_z_loss = 0;
   std::string goldfish = "none"; // none, or K,H
 
   // fine-tuning and optimizer

@@ -101,6 +101,7 @@ models::TrainSettings training_of(TrainLmOptions const& o) {
   settings.weight_decay = o.weight_decay;
   settings.without_decay = o.no_decay;
   settings.loss.label_smoothing = o.label_smoothing;
+  settings.loss.z_loss = o.logit_z_loss;
   if (o.clip_norm > 0.0) settings.clip_norm = o.clip_norm;
   settings.unit = "step";
   settings.num_epochs = o.steps;

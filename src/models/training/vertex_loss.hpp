@@ -89,6 +89,7 @@ struct VertexLossSettings {
   double label_smoothing = 0; // RowLoss::set_label_smoothing()
   LossFunction function = LossFunction::automatic;
   double focal_gamma = 2;
+  double z_loss = 0; // RowLoss::set_z_loss(); language models only
 
   /// True if training uses a binary loss even if vertices have one class.
   [[nodiscard]] bool trains_entries() const {

@@ -114,6 +114,7 @@ struct HostSoftmax {
   T of_classes = 0;
   T const* class_weights = nullptr; // w of all classes, with their sum; null: all are 1
   T sum_of_weights = 0;
+  T z_loss = 0; // c
 };
 
 /// f(z) or its derivative for an array of numbers (activation_functions.hpp). `to` may be z.
@@ -143,7 +144,7 @@ struct HostRowKernels {
   void (*find_maxima)(Softmax const&, std::int64_t begin, std::int64_t end);
   /// Computes `packed`, and gradient(i, j) := exp(z_ij - m_i) if there is a gradient. NaNs propagate to the sum.
   void (*sum_exponentials)(Softmax const&, std::int64_t begin, std::int64_t end);
-  /// gradient(i, j) := scale (gradient(i, j) / packed(i, 0) - q_ij), and 0 in rows that do not count.
+  /// gradient(i, j) := scale ((Q_i + 2 c L_i) gradient(i, j) / packed(i, 0) - q_ij), and 0 in rows that do not count.
   void (*finish_gradient)(Softmax const&, std::int64_t begin, std::int64_t end);
   /// Numbers [begin, end): to := f(z), or to := to f'(z).
   void (*apply_function)(HostFunction<T> const&, std::int64_t begin, std::int64_t end);

@@ -208,7 +208,7 @@ void RowLoss<T>::softmax_on_host(DefaultExec const& exec, Matrix<T> const& logit
                                        sum_and_target_.data(),  gradient.data(),      targets_.groups.data(),
                                        targets_.classes.data(), block_.columns.begin, scale,
                                        shares.of_label,         shares.of_classes,    shares.class_weights,
-                                       shares.sum_of_weights};
+                                       shares.sum_of_weights,   shares.z_loss};
   auto const has_gradient = is_wanted(gradient);
   if (class_comm.size() == 1) {
     for_each_part(exec, "orthant::pmm::softmax", num_rows, [=](std::int64_t begin, std::int64_t end) {
@@ -245,7 +245,7 @@ void RowLoss<T>::count_softmax(bool has_gradient) const {
 
 /// Computes over all classes, and also the gradient if it is not empty:
 ///   row_max := max_j z_ij,     sum_and_target := {sum_j exp(z_ij - m_i), sum_j q_ij (z_ij - m_i)}
-/// With a gradient, sum_and_target may be computed only for the rows of group 0.
+/// With a gradient, both may be computed only for the rows of group 0.
 template<class T>
 void RowLoss<T>::run_softmax(DefaultExec const& exec, Matrix<T> const& logits, TargetShares<T> const& shares,
                              Matrix<T> const& gradient, T scale) {
@@ -255,7 +255,8 @@ void RowLoss<T>::run_softmax(DefaultExec const& exec, Matrix<T> const& logits, T
   } else {
     auto const& class_comm = grid_->over(placement_.layout.columns);
     if (class_comm.size() == 1)
-      return detail::softmax_in_one_pass(exec, logits, targets_, shares, sum_and_target_, scale, gradient);
+      return detail::softmax_in_one_pass(exec, logits, targets_, shares, row_max_, sum_and_target_, scale,
+                                         gradient);
     detail::find_row_maxima(exec, logits, row_max_);
     runtime::all_reduce(exec, class_comm, row_max_, Reduction::max);
     detail::sum_exponentials(exec, logits, row_max_, targets_, block_.columns.begin, shares, sum_and_target_);
@@ -278,15 +279,11 @@ void RowLoss<T>::run_softmax_loss(DefaultExec const& exec, Matrix<T> const& logi
     shares.sum_of_weights = static_cast<T>(sum_of_weights_);
     of_rows = {};
   }
+  shares.z_loss = static_cast<T>(z_loss_);
   run_softmax(exec, logits, shares, gradient, scale);
   if (of_rows.extent(0) > 0 || targets_.weights.extent(0) > 0)
     detail::weigh_gradient(exec, targets_, of_rows, gradient);
-  detail::softmax_loss(exec, targets_, sum_and_target_, of_rows, shares, loss);
-}
-
-template<class T>
-std::int64_t RowLoss<T>::num_terms(std::int64_t num_counted) const {
-  return trains_entries() && !has_numbers() ? num_counted * placement_.extents.columns : num_counted;
+  detail::softmax_loss(exec, targets_, row_max_, sum_and_target_, of_rows, shares, loss);
 }
 
 template<class T>

@@ -12,6 +12,8 @@
 //   loss_i = log s_i - sum_j q_ij (z_ij - m_i)          dz_ij = (exp(z_ij - m_i) / s_i - q_ij) / n
 // Weights w of classes make it q_ij = (1 - e) w_y [j = y] + e / C w_j, Q_i = sum_j q_ij, again as in PyTorch:
 //   loss_i = Q_i log s_i - sum_j q_ij (z_ij - m_i)          dz_ij = (Q_i exp(z_ij - m_i) / s_i - q_ij) / n
+// A z-loss with coefficient c (PaLM, arXiv 2204.02311, section 5) adds c L_i^2 to loss_i, and 2 c L_i to the Q_i of dz_ij, where
+// L_i = m_i + log s_i is the log of the sum of exponentials of row i.
 //
 // Binary cross-entropy with logits, with a label y in {0, 1} per entry and C classes:
 //   loss_i = 1/C sum_j max(z, 0) - z y + log(1 + exp(-|z|))          dz_ij = (sigmoid(z) - y) / (n C)
@@ -33,6 +35,7 @@
 #include "runtime/comm/collectives.hpp"
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -158,13 +161,14 @@ enum class LossKind : std::uint8_t { softmax, binary, one_hot, real };
 /// Loss of a number.
 enum class NumberLoss : std::uint8_t { squared, absolute, huber };
 
-/// q_ij = of_label w_y [j = y] + of_classes w_j.
+/// q_ij = of_label w_y [j = y] + of_classes w_j, and the coefficient of the z-loss.
 template<class T>
 struct TargetShares {
   T of_label = 1;
   T of_classes = 0;
   T const* class_weights = nullptr; // [all classes] w; null: all are 1
   T sum_of_weights = 0;             // over all classes
+  T z_loss = 0;
 };
 
 /// Add the passes and the collectives of RowLoss::loss_and_gradient(), and of RowLoss::evaluate(), to `step`. If
@@ -224,6 +228,12 @@ class RowLoss {
   void set_label_smoothing(double e) {
     ORTHANT_REQUIRE(0 <= e && e < 1, "label smoothing of ", e);
     smoothing_ = e;
+  }
+  /// From now on loss_and_gradient(), but not evaluate(), adds a z-loss with this coefficient, without further messages. Copies of this
+  /// object also do. Throws Error unless the loss is softmax and 0 <= c < infinity.
+  void set_z_loss(double c) {
+    ORTHANT_REQUIRE(!trains_entries() && c >= 0 && std::isfinite(c), "a z-loss of ", c);
+    z_loss_ = c;
   }
   /// From now on loss_and_gradient(), but not evaluate(), is the focal loss. Throws Error if the loss is softmax, or gamma < 0.
   void set_focal_gamma(double gamma) {
@@ -288,7 +298,9 @@ class RowLoss {
   void run_softmax_loss(DefaultExec const& exec, Matrix<T> const& logits, Matrix<T> const& gradient, T scale,
                         runtime::Number<double> const& loss);
   /// The divisor of the mean: n, or n C for a binary loss.
-  [[nodiscard]] std::int64_t num_terms(std::int64_t num_counted) const;
+  [[nodiscard]] std::int64_t num_terms(std::int64_t num_counted) const {
+    return trains_entries() && !has_numbers() ? num_counted * placement_.extents.columns : num_counted;
+  }
   template<class Buffer>
   void reduce_sums(runtime::Stream const& stream, Buffer const& sums, bool are_of_entries) const;
 
@@ -304,6 +316,7 @@ class RowLoss {
   Vector<T> class_weights_;   // [classes] or empty
   double sum_of_weights_ = 0; // of classes
   double smoothing_ = 0;      // e
+  double z_loss_ = 0;         // c
   double focal_gamma_ = 0;
   NumberLoss number_loss_ = NumberLoss::squared;
   Vector<T> row_scalars_;                            // memory of row_max_ and sum_and_target_

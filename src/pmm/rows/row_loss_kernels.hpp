@@ -207,8 +207,8 @@ struct LossWeights {
 
 /// loss := the sum of loss_i over the rows of group 0, each multiplied by its weight.
 template<class T>
-void softmax_loss(DefaultExec const& exec, RowTargets const& targets, Matrix<T> const& packed,
-                  Vector<T> const& class_weights, TargetShares<T> const& shares,
+void softmax_loss(DefaultExec const& exec, RowTargets const& targets, Vector<T> const& row_max,
+                  Matrix<T> const& packed, Vector<T> const& class_weights, TargetShares<T> const& shares,
                   runtime::Number<double> const& loss) {
   auto const groups = targets.groups;
   auto const classes = targets.classes;
@@ -217,8 +217,12 @@ void softmax_loss(DefaultExec const& exec, RowTargets const& targets, Matrix<T> 
       "orthant::pmm::softmax_loss", RowPolicy(exec, 0, num_rows_of(targets)),
       KOKKOS_LAMBDA(std::int64_t i, double& sum) {
         if (groups(at(i)) != loss_row_group || classes(at(i)) < 0) return;
-        auto const log_sum = math::log(packed(at(i), 0)) * sum_of_shares(shares, classes(at(i)));
-        auto const term = static_cast<double>(log_sum - packed(at(i), 1));
+        auto const log_sum = math::log(packed(at(i), 0)); // without the shift m_i
+        auto term = static_cast<double>(log_sum * sum_of_shares(shares, classes(at(i))) - packed(at(i), 1));
+        if (shares.z_loss > T{0}) {
+          auto const whole = static_cast<double>(row_max(at(i)) + log_sum);
+          term += static_cast<double>(shares.z_loss) * whole * whole;
+        }
         sum += term * weight_of(i, classes(at(i)));
       },
       loss);
@@ -257,7 +261,7 @@ struct RowGradients {
   }
 };
 
-/// gradient := scale (exp(z - m) / s - q) in labeled rows of group 0, else 0. `gradient` may alias the logits.
+/// gradient := scale ((Q + 2 c L) exp(z - m) / s - q) in labeled rows of group 0, else 0. `gradient` may alias the logits.
 template<class T>
 void softmax_gradient(DefaultExec const& exec, Matrix<T> const& logits, Vector<T> const& row_max,
                       Matrix<T> const& packed, RowTargets const& targets, std::int64_t first_class,
@@ -270,6 +274,7 @@ void softmax_gradient(DefaultExec const& exec, Matrix<T> const& logits, Vector<T
 template<class T>
 struct WholeSoftmaxRows {
   SoftmaxRows<T> rows;
+  T* row_max;
   T* packed;
   T scale;
   T* gradient; // null if not wanted
@@ -278,19 +283,20 @@ struct WholeSoftmaxRows {
     auto const shift = rows.maximum(team, row);
     auto const sum = rows.sum_of_exponentials(team, row, shift);
     rows.pack(team, row, shift, sum, packed);
+    Kokkos::single(Kokkos::PerThread(team), [&] { row_max[row] = shift; });
     if (gradient != nullptr) rows.write_gradient(team, row, shift, sum, scale, gradient);
   }
 };
 
-/// sum_exponentials() and, if `gradient` is not empty, softmax_gradient(), for a rank that has all classes. Reads the
-/// logits once. With a gradient, `packed` is not written for rows without loss.
+/// find_row_maxima(), sum_exponentials() and, if `gradient` is not empty, softmax_gradient(), for a rank that has all classes. Reads the
+/// logits once. With a gradient, `row_max` and `packed` are not written for rows without loss.
 template<class T>
 void softmax_in_one_pass(DefaultExec const& exec, Matrix<T> const& logits, RowTargets const& targets,
-                         TargetShares<T> const& shares, Matrix<T> const& packed, T scale,
-                         Matrix<T> const& gradient) {
+                         TargetShares<T> const& shares, Vector<T> const& row_max, Matrix<T> const& packed,
+                         T scale, Matrix<T> const& gradient) {
   SoftmaxRows<T> const rows(logits, targets, 0, shares);
   for_each_row(exec, "orthant::pmm::softmax", num_rows_of(targets), num_items(rows),
-               WholeSoftmaxRows<T>{rows, packed.data(), scale, gradient.data()});
+               WholeSoftmaxRows<T>{rows, row_max.data(), packed.data(), scale, gradient.data()});
 }
 
 /// Returns the sums of each group. `packed` and `arg_max` must be reduced over all classes.

@@ -69,6 +69,14 @@ KOKKOS_INLINE_FUNCTION T sum_of_shares(TargetShares<T> const& shares, std::int32
              : shares.of_label * shares.class_weights[label] + shares.of_classes * shares.sum_of_weights;
 }
 
+/// The factor of exp(z_ij - m_i) / s_i in the gradient: Q_i, and 2 c L_i of a z-loss.
+template<class T>
+KOKKOS_INLINE_FUNCTION T factor_of_softmax(TargetShares<T> const& shares, std::int32_t label, T shift,
+                                           T sum) {
+  auto const of_shares = sum_of_shares(shares, label);
+  return shares.z_loss == T{0} ? of_shares : of_shares + T{2} * shares.z_loss * (shift + math::log(sum));
+}
+
 /// Rows of logits and their targets q_ij (TargetShares).
 template<class T>
 struct SoftmaxRows {
@@ -145,7 +153,7 @@ struct SoftmaxRows {
                                       T* gradient) const {
     auto const* const z = logits + row * num_columns;
     auto* const dz = gradient + row * num_columns;
-    auto const inverse_sum = sum_of_shares(shares, classes[row]) / sum;
+    auto const inverse_sum = factor_of_softmax(shares, classes[row], shift, sum) / sum;
     auto const right = target(row);
     Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, num_columns), [&](std::int64_t j) {
       auto const share = j == right ? shares.of_label + shares.of_classes : shares.of_classes;

@@ -151,7 +151,7 @@ def leaves_out(tokens, one_in):
 
 
 def losses(_):
-    """--goldfish and --label-smoothing: the losses of one rank on every grid, evaluations without either, and the first loss by hand."""
+    """--goldfish, --label-smoothing and --logit-z-loss: the losses of one rank on every grid, evaluations without either, and the first loss by hand."""
     place = Place(content=b"abcd" * 200)  # 720 tokens to train on: the same 4 contexts everywhere
     plain = place.train(1, "--eval-every", "10", steps=10)
     tokens = sorted("abcd")
@@ -166,7 +166,7 @@ def losses(_):
     with_all = place.train(1, "--eval-every", "300", steps=300)["eval"][-1]
     without = place.train(1, "--goldfish", f"2,{history}", "--eval-every", "300", steps=300)["eval"][-1]
     check(with_all["val_acc"] > 0.99 and abs(without["val_acc"] - (1 - len(left_out) / 4)) < 0.02, f"{left_out}: {with_all}, {without}")
-    for words in (goldfish, ["--label-smoothing", "0.2", "--eval-every", "10"], [*goldfish, "--label-smoothing", "0.1", "--accumulate", "2", "--global-batch", "8"]):
+    for words in (goldfish, ["--label-smoothing", "0.2", "--eval-every", "10"], [*goldfish, "--label-smoothing", "0.1", "--logit-z-loss", "0.01", "--accumulate", "2", "--global-batch", "8"]):
         whole = place.train(1, *words)
         for ranks, grids in GRIDS.items():
             for grid in grids:
@@ -179,6 +179,10 @@ def losses(_):
     entropy = -(1 - 3 * share) * math.log(1 - 3 * share) - 3 * share * math.log(share)
     check(entropy - 1e-9 < smoothed < entropy + 0.01, f"{smoothed}, not {entropy}")
     check(losses_of(plain)[1] > 1, "a loss before training")
+    # The log of the sum of their exponentials is then near log V; evaluations leave the z-loss out.
+    with_z = place.train(1, "--logit-z-loss", "0.5", "--eval-every", "10", steps=10)
+    check(abs(losses_of(with_z)[1] - losses_of(plain)[1] - 0.5 * math.log(4) ** 2) < 0.15, f"{losses_of(with_z)}, {losses_of(plain)}")
+    check(with_z["eval"][-1]["val_loss"] < losses_of(with_z)[10] - 0.3, f"{with_z['eval']}")
     train = ["train-lm", "--tokens", place.tokens]
     for word in ("4", "1,13", "4,0", "4,13,1", "four", "-4,13"):
         expect_mistake(1, [*train, "--goldfish", word], rf"--goldfish '{word}': give none, or K,H such as 4,13")

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Label smoothing, class weights, binary and focal losses compared with PyTorch, with their definitions in serial loops, and
-// with finite differences of these; on every grid.
+// Label smoothing, class weights, z-loss, binary and focal losses compared with PyTorch, with their definitions in serial loops,
+// and with derivatives of these; on every grid.
 #include "pmm/row_loss_targets.hpp"
 #include "support/grids.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <gtest/gtest.h>
+#include <ranges>
 
 namespace orthant::testing {
 namespace {
@@ -90,6 +92,8 @@ TEST_P(LabelSmoothing, IsRefusedWhereItMeansNothing) {
   EXPECT_THROW(softmax.set_label_smoothing(-0.1), runtime::Error);
   EXPECT_THROW(softmax.set_label_smoothing(std::nan("")), runtime::Error);
   EXPECT_THROW(softmax.set_focal_gamma(2), runtime::Error);
+  EXPECT_THROW(softmax.set_z_loss(-1), runtime::Error);
+  EXPECT_THROW(RowLoss<double>(grid_, placement, LossKind::binary).set_z_loss(1), runtime::Error);
 }
 
 struct LossParts {
@@ -264,6 +268,81 @@ TEST_P(LabelSmoothing, GoesWithClassWeightsAndLossesOfEntries) {
         EXPECT_EQ(scores[group].num_correct, expected[group].num_correct);
       }
     }
+  }
+}
+
+/// Sum over the labeled rows of group 0 of weight (Q L - sum_j q_j z_j + c L^2), L = log sum_j exp(z_j).
+/// `logits` are complex, so that the derivative by a logit is the imaginary part that a small imaginary step causes.
+std::complex<double> z_loss_of(std::vector<std::complex<double>> const& logits, WholeTargets const& targets,
+                               std::vector<double> const& weights, double e, double c) {
+  auto const num_classes = weights.size();
+  std::complex<double> sum = 0;
+  for (std::size_t i = 0; i < logits.size() / num_classes; ++i) {
+    if (targets.groups[i] != 0 || targets.classes[i] < 0) continue;
+    auto const label = static_cast<std::size_t>(targets.classes[i]);
+    auto const* const z = logits.data() + i * num_classes;
+    std::complex<double> exponentials = 0, of_targets = 0;
+    auto of_row = 0.0;
+    for (std::size_t j = 0; j < num_classes; ++j) {
+      auto const q = weights[j] * ((j == label ? 1 - e : 0.0) + e / static_cast<double>(num_classes));
+      exponentials += std::exp(z[j]);
+      of_targets += q * z[j];
+      of_row += q;
+    }
+    auto const log_sum = std::log(exponentials);
+    // Without smoothing, the weight of the class is one of the row.
+    auto const of_square = e == 0 ? c * weights[label] : c;
+    sum += of_row * log_sum - of_targets + of_square * log_sum * log_sum;
+  }
+  return sum;
+}
+
+TEST_P(LabelSmoothing, GoesWithAZLossOfTheLogits) {
+  constexpr auto c = 0.05, step_size = 1e-100;
+  Extents const shape{29, 7};
+  auto const logits =
+      make_dense(shape.rows, shape.columns, [](auto i, auto j) { return 3 + 4 * small_real(60, i, j); });
+  WholeTargets const targets(shape.rows, shape.columns);
+  auto const num_rows =
+      static_cast<double>(std::ranges::count_if(std::views::iota(std::int64_t{0}, shape.rows), [&](auto i) {
+        return targets.group(i) == 0 && targets.label(i) >= 0;
+      }));
+  for (auto const& parts : {LossParts{LossKind::softmax, false, 0, 0},
+                            {LossKind::softmax, false, 0.3, 0},
+                            {LossKind::softmax, true, 0, 0},
+                            {LossKind::softmax, true, 0.3, 0}}) {
+    std::vector<double> weights;
+    for (std::int64_t j = 0; j < shape.columns; ++j)
+      weights.push_back(parts.has_weights ? weight_of_class(j) : 1);
+    auto const reference = [&](std::int64_t row, std::int64_t column) {
+      std::vector<std::complex<double>> z(logits.numbers.begin(), logits.numbers.end());
+      if (row >= 0) z[static_cast<std::size_t>(row * shape.columns + column)] += std::complex(0.0, step_size);
+      return z_loss_of(z, targets, weights, parts.smoothing, c) / num_rows;
+    };
+    auto const gradient = make_dense(shape.rows, shape.columns,
+                                     [&](auto i, auto j) { return reference(i, j).imag() / step_size; });
+    for (auto const& [rows, columns] : axis_set_pairs())
+      for (auto const storage : {Storage::replicated, Storage::row_sharded}) {
+        Placement const placement{{rows, columns, storage}, shape};
+        SCOPED_TRACE(placement.to_string());
+        auto plain = loss_from(parts, grid_, placement, targets, weights);
+        auto loss = plain;
+        loss.set_z_loss(c);
+        auto const z = distributed<double>(grid_, placement, logits);
+        auto const dz = stained<double>(grid_, placement);
+        clear_ledgers(grid_);
+
+        auto const result = loss.loss_and_gradient(exec_, z, dz);
+
+        auto step = step_of<double>(grid_);
+        plan_loss(step, placement, LossKind::softmax);
+        EXPECT_EQ(counted_calls(grid_), planned_calls(step)) << "no other calls than without";
+        EXPECT_NEAR(result, reference(-1, 0).real(), 1e-12);
+        EXPECT_LT(largest_error(dz, gradient), 1e-12);
+        auto const scores = loss.evaluate(exec_, z), expected = plain.evaluate(exec_, z);
+        for (std::size_t group = 0; group < scores.size(); ++group)
+          EXPECT_EQ(scores[group].loss, expected[group].loss);
+      }
   }
 }
 

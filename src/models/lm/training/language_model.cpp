@@ -107,7 +107,8 @@ LanguageModel<T>::LanguageModel(pmm::ProcessGrid const& grid, TransformerSetting
       source_(grid, rows_, file, sequences),
       update_(std::make_shared<ParameterUpdate<T>>(grid, network_.parameters(), training)),
       trainer_(grid, network_, loss_, source_, training, update_) {
-  if (training.loss.label_smoothing > 0) loss_.set_label_smoothing(training.loss.label_smoothing);
+  loss_.set_label_smoothing(training.loss.label_smoothing);
+  loss_.set_z_loss(training.loss.z_loss);
 }
 
 template<class T>
