@@ -34,9 +34,10 @@ void require_effective_expert_options(Context const& context, TrainLmOptions con
       runtime::throw_user("--expert-loads is for --expert-placement balanced; give that, too");
     return;
   }
-  for (auto const* const name : {"expert-axis", "top-k", "top-k-weights", "moe-every", "shared-experts",
-                                 "capacity", "capacity-group", "balance", "balance-loss", "z-loss",
-                                 "router-noise", "expert-imbalance", "expert-placement", "expert-loads"})
+  for (auto const* const name :
+       {"expert-axis", "top-k", "top-k-weights", "moe-every", "shared-experts", "capacity", "capacity-group",
+        "balance", "balance-loss", "sequence-balance-loss", "z-loss", "router-noise", "expert-imbalance",
+        "expert-placement", "expert-loads"})
     if (is_given(name)) runtime::throw_user("--{} is for layers with experts; give --experts, too", name);
 }
 

@@ -99,6 +99,9 @@ void add_experts(Command& command, TrainLmOptions& o) {
                  one_of({"loss", "bias"}));
   command.option("--balance-loss", o.balance_loss, "Coefficient of the load-balancing loss of the experts",
                  in_range(0));
+  command.option("--sequence-balance-loss", o.sequence_balance_loss,
+                 "Coefficient of the balance loss of each sequence, for --balance bias; DeepSeek-V3 has 1e-4",
+                 in_range(0));
   command.option("--z-loss", o.z_loss, "Coefficient of the z-loss, which keeps the router's logits small",
                  in_range(0));
   command.option("--router-noise", o.router_noise,
@@ -305,6 +308,7 @@ models::ExpertSettings experts_of(TrainLmOptions const& o) {
   experts.has_biases = o.balance == "bias";
   experts.balance_loss = experts.has_biases ? 0 : o.balance_loss;
   experts.z_loss = o.z_loss;
+  experts.sequence_loss = o.sequence_balance_loss;
   experts.noise = o.router_noise;
   if (o.expert_imbalance != "auto") experts.planned_imbalance = std::stod(o.expert_imbalance);
   return experts;

@@ -50,6 +50,7 @@ struct TrainLmOptions : GridOptions, OptimizerOptions, WeightOptions, Checkpoint
   std::string capacity_group = "step";
   std::string balance = "loss";
   double balance_loss = 0.01;
+  double sequence_balance_loss = 0;
   double z_loss = 0;
   double router_noise = 0;
   std::string expert_imbalance = "auto"; // or load of the most chosen expert / mean

@@ -103,8 +103,12 @@ struct Backward {
   T const* shares;
   std::int64_t num_experts, num_choices;
   bool normalizes, has_sigmoids;
-  T balance; // coefficient of the balance loss times E / N
-  T z;       // coefficient of the z-loss times 2 / N
+  T balance;      // coefficient of the balance loss times E / N
+  T z;            // coefficient of the z-loss times 2 / N
+  T of_sequences; // coefficient of the balance loss of the sequences times E / (K T N)
+  std::int64_t sequence;
+  std::int32_t const*
+      sequence_counts; // [sequences x experts] tokens that have the expert among their K largest gates
   T* logits_gradient;
 
   KOKKOS_FUNCTION void operator()(std::int64_t i) const {
@@ -133,6 +137,18 @@ struct Backward {
     for (auto choice = i * num_choices; choice < (i + 1) * num_choices; ++choice)
       if (auto const e = experts[choice]; e >= 0)
         dl[e] = (weight_gradient[choice] - mean) * weights[choice] * (1 - p[e]);
+    if (of_sequences > 0) add_of_sequence(p, sequence_counts + i / sequence * num_experts, dl);
+  }
+
+  /// Adds C (c_e - sum_j c_j q_j) q_e (1 - p_e), with q_e = p_e / sum_j p_j and the counts c of the sequence.
+  KOKKOS_FUNCTION void add_of_sequence(T const* p, std::int32_t const* counts, T* dl) const {
+    T sum = 0, inner = 0;
+    for (std::int64_t e = 0; e < num_experts; ++e) {
+      sum += p[e];
+      inner += static_cast<T>(counts[e]) * p[e];
+    }
+    for (std::int64_t e = 0; sum > 0 && e < num_experts; ++e)
+      dl[e] += of_sequences * (static_cast<T>(counts[e]) - inner / sum) * (p[e] / sum) * (1 - p[e]);
   }
 
   /// Adds the gradient through w_k = p_k / S. Because sum_k p_k dp_k is 0, only the logits of kept choices get a term.
@@ -145,6 +161,29 @@ struct Backward {
   }
 };
 
+/// Counts the K largest gates of a row; of equal gates the lower number comes first.
+template<class T>
+struct CountLargest {
+  T const* probabilities;
+  std::int64_t num_experts, num_choices, sequence;
+  std::int32_t* counts;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t i) const {
+    auto const* const p = probabilities + i * num_experts;
+    std::int64_t last = -1;
+    for (std::int64_t k = 0; k < num_choices; ++k) {
+      std::int64_t best = -1;
+      for (std::int64_t e = 0; e < num_experts; ++e) {
+        auto const comes_later = last < 0 || p[e] < p[last] || (p[e] == p[last] && e > last);
+        if (comes_later && (best < 0 || p[e] > p[best])) best = e;
+      }
+      if (best < 0) return; // the others are not numbers
+      Kokkos::atomic_add(&counts[i / sequence * num_experts + best], 1);
+      last = best;
+    }
+  }
+};
+
 LocalPass choose_pass(std::int64_t rows, std::int64_t experts, std::int64_t choices, std::int64_t scalar) {
   return {.name = "choose_experts",
           .bytes_read = rows * experts * scalar,
@@ -153,6 +192,9 @@ LocalPass choose_pass(std::int64_t rows, std::int64_t experts, std::int64_t choi
 }
 LocalPass weigh_pass(std::int64_t rows, std::int64_t choices, std::int64_t scalar) {
   return {"weigh_experts", rows * choices * (scalar + expert_bytes), rows * choices * scalar};
+}
+LocalPass count_pass(std::int64_t rows, std::int64_t experts, std::int64_t choices, std::int64_t scalar) {
+  return {"count_largest_gates", rows * experts * scalar, rows * choices * expert_bytes};
 }
 LocalPass biases_pass(std::int64_t experts, std::int64_t scalar) {
   return {"move_biases", 2 * experts * scalar, experts * scalar};
@@ -208,6 +250,20 @@ void router_backward(DefaultExec const& exec, PassLedger& passes, Routing<T> con
                      Vector<T> const& weight_gradient, RouterLosses<T> const& losses,
                      Matrix<T> const& logits_gradient) {
   auto const num_experts = routing.num_experts();
+  auto const of_tokens = losses.num_tokens * static_cast<double>(routing.num_choices() * losses.sequence);
+  auto const balances_sequences = losses.of_sequences > 0 && routing.num_rows() > 0;
+  if (balances_sequences) {
+    auto const num_counts = routing.num_rows() / losses.sequence * num_experts;
+    ORTHANT_REQUIRE(routing.biases.extent(0) > 0 && routing.num_rows() % losses.sequence == 0 &&
+                        static_cast<std::int64_t>(losses.sequence_counts.extent(0)) >= num_counts,
+                    losses.sequence_counts.extent(0), " counts of sequences of ", losses.sequence, " in ",
+                    routing.num_rows(), " rows, of sigmoid gates alone");
+    passes.add(count_pass(routing.num_rows(), num_experts, routing.num_choices(), sizeof(T)));
+    Kokkos::deep_copy(exec, losses.sequence_counts, 0);
+    Kokkos::parallel_for("orthant::pmm::count_largest_gates", Rows(exec, 0, routing.num_rows()),
+                         CountLargest<T>{routing.probabilities.data(), num_experts, routing.num_choices(),
+                                         losses.sequence, losses.sequence_counts.data()});
+  }
   passes.add(backward_pass(routing.num_rows(), num_experts, routing.num_choices(), sizeof(T)));
   Kokkos::parallel_for(
       "orthant::pmm::router_backward", Rows(exec, 0, routing.num_rows()),
@@ -215,7 +271,11 @@ void router_backward(DefaultExec const& exec, PassLedger& passes, Routing<T> con
                   routing.weights.data(), weight_gradient.data(), losses.shares.data(), num_experts,
                   routing.num_choices(), routing.normalizes, routing.biases.extent(0) > 0,
                   static_cast<T>(losses.balance * static_cast<double>(num_experts) / losses.num_tokens),
-                  static_cast<T>(2 * losses.z / losses.num_tokens), logits_gradient.data()});
+                  static_cast<T>(2 * losses.z / losses.num_tokens),
+                  static_cast<T>(balances_sequences
+                                     ? losses.of_sequences * static_cast<double>(num_experts) / of_tokens
+                                     : 0),
+                  losses.sequence, losses.sequence_counts.data(), logits_gradient.data()});
 }
 
 template<class T>
@@ -249,7 +309,9 @@ void plan_weigh_experts(StepPlan& step, std::int64_t num_rows, std::int64_t num_
   step.add_pass(weigh_pass(num_rows, num_choices, step.scalar_bytes(1)));
 }
 void plan_router_backward(StepPlan& step, std::int64_t num_rows, std::int64_t num_experts,
-                          std::int64_t num_choices) {
+                          std::int64_t num_choices, bool balances_sequences) {
+  if (balances_sequences && num_rows > 0)
+    step.add_pass(count_pass(num_rows, num_experts, num_choices, step.scalar_bytes(1)));
   step.add_pass(backward_pass(num_rows, num_experts, num_choices, step.scalar_bytes(1)));
 }
 

@@ -20,6 +20,11 @@
 //   balance loss    E sum_e f_e mean_i p_ie              f_e is treated as a constant
 //   z-loss          mean_i (log sum_e exp l_ie)^2
 //
+// With sigmoid gates there is a balance loss of each sequence of T tokens instead, of the gates without biases (DeepSeek-V3, arXiv
+// 2412.19437, equations 17 to 20), as a mean over the sequences:
+//
+//   sum_e f_e P_e      f_e = E / (K T) #{t: e is among the K largest p_te}      P_e = mean_t p_te / sum_j p_tj
+//
 // Source: Fedus et al., Switch Transformer (arXiv 2101.03961), section 2; Lepikhin et al., GShard (arXiv 2006.16668); Zoph et
 // al., ST-MoE (arXiv 2202.08906), section 3.
 
@@ -80,6 +85,11 @@ struct RouterLosses {
   double z = 0;              // coefficient of the z-loss
   double num_tokens = 1;     // N, over all ranks
   runtime::Vector<T> shares; // [experts] f_e
+  // Balance loss of the sequences; sigmoid gates only. The rows must be whole sequences.
+  double of_sequences = 0; // its coefficient
+  std::int64_t sequence = 1;
+  runtime::Vector<std::int32_t>
+      sequence_counts{}; // [sequences x experts] scratch memory, if of_sequences > 0
 };
 
 /// targets := factor (biases + step sign(1 / E - f_e)), with the shares f_e of E experts in all choices: an expert that is chosen too
@@ -101,8 +111,9 @@ void plan_choose_experts(StepPlan& step, std::int64_t num_rows, std::int64_t num
                          std::int64_t num_choices);
 void plan_move_biases(StepPlan& step, std::int64_t num_experts);
 void plan_weigh_experts(StepPlan& step, std::int64_t num_rows, std::int64_t num_choices);
+/// `balances_sequences`: of_sequences > 0.
 void plan_router_backward(StepPlan& step, std::int64_t num_rows, std::int64_t num_experts,
-                          std::int64_t num_choices);
+                          std::int64_t num_choices, bool balances_sequences = false);
 void plan_routing(StepPlan& step, std::string const& label, std::int64_t num_rows, std::int64_t num_experts,
                   std::int64_t num_choices);
 

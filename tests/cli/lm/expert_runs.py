@@ -49,12 +49,19 @@ def kept(_):
 
 
 def biases(_):
-    """--balance bias: biases move by 0.001 a step against the loads in the metrics, on every grid and after a resume; evaluations read them."""
+    """--balance bias: biases move by 0.001 a step against the loads in the metrics, on every grid and after a resume; evaluations read them.
+
+    With the balance loss of the sequences, too, which makes the loads of a step more even.
+    """
     place = Place()
     weights = place.file("w.h5")
     model = [*EXPERTS, "--balance", "bias", "--global-batch", "8", "--eval-every", "10", "--save-weights", weights, "--force"]
+    without = place.train(1, *model)
+    model += ["--sequence-balance-loss", "0.2"]
     whole = place.train(1, *model)
     check(whole["step"][-1]["loss"] < whole["step"][0]["loss"] - 0.1, "it does not learn")
+    evenness = [sum(layer["entropy"] for layer in lines["step"][-1]["experts"]) for lines in (without, whole)]
+    check(evenness[1] > evenness[0] + 0.01, f"the balance loss of the sequences has no effect: {evenness}")
 
     def biases_of(path):
         with hdf5.File(hdf5.Library(hdf5.library_of(PROGRAM)), path) as file:
@@ -99,6 +106,7 @@ def biases(_):
     expect_mistake(2, train, r"--balance is for layers with experts; give --experts, too")
     expect_mistake(2, [*train, "--experts", "4", "--balance-loss", "0.1"], r"--balance-loss is for --balance loss; leave it out")
     expect_mistake(2, [*train, "--experts", "4", "--z-loss", "0.1"], r"--balance bias has no losses of the router: leave out --balance-loss and --z-loss")
+    expect_mistake(2, ["train-lm", "--tokens", place.tokens, "--experts", "4", "--sequence-balance-loss", "0.1"], r"--sequence-balance-loss is for --balance bias")
     expect_mistake(1, ["export-weights", weights, "-o", place.file("hf"), "--format", "hf"], r"no model_type of Hugging Face has this architecture")
 
 

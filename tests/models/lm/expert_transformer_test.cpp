@@ -55,6 +55,12 @@ std::vector<NamedCase> expert_lm_cases() {
     s.experts.top_k = 2;
     s.experts.num_shared = 2;
   });
+  add("sigmoid gates with biases, sequences balanced, top-2", [](auto& s) {
+    s.experts.top_k = 2;
+    s.experts.has_biases = true;
+    s.experts.balance_loss = s.experts.z_loss = 0;
+    s.experts.sequence_loss = 0.3;
+  });
   return all;
 }
 

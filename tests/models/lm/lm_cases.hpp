@@ -166,7 +166,8 @@ LmGradients lm_gradients(pmm::ProcessGrid const& grid, LmCase const& the_case, b
   Kokkos::fence();
   for (auto const& parameter : network.parameters()) {
     result.names.push_back(parameter.name);
-    result.gradients.push_back(whole_of(parameter, parameter.gradient(), true));
+    // A statistic's gradient is the same on all data groups: the value towards which it moves.
+    result.gradients.push_back(whole_of(parameter, parameter.gradient(), !parameter.is_statistic()));
   }
   return result;
 }

@@ -7,8 +7,10 @@
 
 #include <array>
 #include <cmath>
+#include <complex>
 #include <gmock/gmock.h>
 #include <numeric>
+#include <span>
 
 namespace orthant::testing {
 namespace {
@@ -230,6 +232,56 @@ TEST_F(Router, BiasesMoveTheChoiceAlone) {
       EXPECT_NEAR(found_weights[static_cast<std::size_t>(choice)],
                   weight(choice / num_choices, choice % num_choices), 1e-15);
     expect_derivative(logits, loss, found);
+  }
+}
+
+/// sum_e f_e P_e of a sequence. A small imaginary step of a logit causes an imaginary part, the derivative; f is of the real parts.
+std::complex<double> balance_of(std::span<std::complex<double> const> logits, std::size_t count,
+                                std::size_t num_choices) {
+  auto const num_tokens = logits.size() / count;
+  std::vector<std::complex<double>> means(count), gates(count);
+  std::vector<double> shares(count);
+  std::vector<std::pair<double, std::size_t>> order(count);
+  for (; !logits.empty(); logits = logits.subspan(count)) {
+    for (std::size_t e = 0; e < count; ++e) {
+      gates[e] = 1.0 / (1.0 + std::exp(-logits[e]));
+      order[e] = {-gates[e].real(), e};
+    }
+    std::ranges::sort(order);
+    for (std::size_t k = 0; k < num_choices; ++k)
+      shares[order[k].second] += static_cast<double>(count) / static_cast<double>(num_choices * num_tokens);
+    for (std::size_t e = 0; e < count; ++e)
+      means[e] += gates[e] / std::reduce(gates.begin(), gates.end()) / static_cast<double>(num_tokens);
+  }
+  return std::inner_product(shares.begin(), shares.end(), means.begin(), std::complex<double>());
+}
+
+TEST_F(Router, BalancesEachSequenceByItsGates) {
+  constexpr std::int64_t num_experts = 5, sequence = 4, num_sequences = 3, rows = sequence * num_sequences;
+  for (std::int64_t const num_choices : {1, 2, 5}) {
+    auto logits = some_logits(rows, num_experts);
+    logits(3, 1) = logits(3, 4); // of equal gates the lower number counts
+    Routing<double> routing("orthant::testing::routing", rows, num_experts, num_choices);
+    routing.biases = device_copy(std::vector{1.0, -1.0, 0.0, 0.5, 0.0});
+    choose_experts(exec_, passes_, device_matrix(logits), {}, routing);
+    weights(routing);
+    auto const slopes = device_copy(std::vector<double>(rows * static_cast<std::size_t>(num_choices)));
+    auto const counts = device_copy(std::vector<std::int32_t>(num_sequences * num_experts, 7));
+    RouterLosses<double> const losses{0, 0, rows, slopes, 0.7, sequence, counts};
+    runtime::Matrix<double> const gradient("orthant::testing::gradient", rows, num_experts);
+    router_backward<double>(exec_, passes_, routing, slopes, losses, gradient);
+    Kokkos::fence();
+
+    auto const found = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), gradient);
+    for (std::size_t at = 0; at < logits.numbers.size(); ++at) {
+      std::vector<std::complex<double>> moved(logits.numbers.begin(), logits.numbers.end());
+      moved[at] += std::complex(0.0, 1e-100);
+      auto const its = std::span(moved).subspan(at / (sequence * num_experts) * (sequence * num_experts),
+                                                sequence * num_experts);
+      auto const expected = 0.7 * balance_of(its, num_experts, static_cast<std::size_t>(num_choices)).imag() /
+                            1e-100 / num_sequences;
+      EXPECT_NEAR(found.data()[at], expected, 1e-14) << num_choices << " choices, " << at;
+    }
   }
 }
 

@@ -283,10 +283,10 @@ void ExpertLayer<T>::backward(DefaultExec const& exec, DistMatrix<T> const& norm
 
   // dH += dl W_r^T      dW_r := H^T dl
   auto const& settings = plan_.settings;
-  pmm::router_backward<T>(
-      exec, passes, memory_->routing, scratch_.weight_gradient,
-      {settings.balance_loss, settings.z_loss, static_cast<double>(plan_.num_tokens), memory_->shares},
-      scratch_.logits);
+  pmm::router_backward<T>(exec, passes, memory_->routing, scratch_.weight_gradient,
+                          {settings.balance_loss, settings.z_loss, static_cast<double>(plan_.num_tokens),
+                           memory_->shares, settings.sequence_loss, plan_.sequence, scratch_.sequence_counts},
+                          scratch_.logits);
   pmm::local_gemm<T>(exec, T{1}, Transpose::no, scratch_.logits, Transpose::yes, parameters_.router.local(),
                      T{1}, normed_gradient.local());
   pmm::local_gemm<T>(exec, T{1}, Transpose::yes, normed.local(), Transpose::no, scratch_.logits, T{0},

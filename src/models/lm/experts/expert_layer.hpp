@@ -37,10 +37,11 @@ struct ExpertScratch {
   ExpertScratch(pmm::ProcessGrid const& grid, ExpertPlan const& plan);
 
   std::shared_ptr<pmm::DispatchBuffers<T>> messages = std::make_shared<pmm::DispatchBuffers<T>>();
-  runtime::Matrix<T> logits;          // [rows x experts]; in the backward pass their gradient
-  runtime::Vector<T> weight_gradient; // [rows x choices]
-  runtime::Vector<T> gathered;        // weights of one product, gathered over z; empty if z = 1
-  runtime::Vector<T> addends;         // this rank's addends of their gradient; empty if z = 1
+  runtime::Matrix<T> logits;                     // [rows x experts]; in the backward pass their gradient
+  runtime::Vector<T> weight_gradient;            // [rows x choices]
+  runtime::Vector<std::int32_t> sequence_counts; // [sequences x experts], if sequences are balanced
+  runtime::Vector<T> gathered;                   // weights of one product, gathered over z; empty if z = 1
+  runtime::Vector<T> addends;                    // this rank's addends of their gradient; empty if z = 1
   runtime::GrowingVector<T> rows{"orthant::models::ExpertScratch/rows"};   // [arrived x hidden]
   runtime::GrowingVector<T> inner{"orthant::models::ExpertScratch/inner"}; // [arrived x width]
   runtime::GrowingVector<T> outer{"orthant::models::ExpertScratch/outer"}; // [arrived x width of up]

@@ -15,11 +15,12 @@ struct FixedLengths {
   FixedLengths(pmm::GridShape const& shape, pmm::Coordinates const& coordinates, ExpertPlan const& plan)
       : num_rows(block_of(shape, coordinates, plan.stream).rows.size()),
         num_experts(plan.settings.num_experts),
-        num_choices(num_rows * plan.settings.top_k) {
+        num_choices(num_rows * plan.settings.top_k),
+        num_counts(plan.settings.sequence_loss > 0 ? num_rows / plan.sequence * num_experts : 0) {
     ExpertArray const up(shape, coordinates, plan, plan.up), down(shape, coordinates, plan, plan.down);
     if (shape.z > 1) gathered = std::max(up.num_gathered, down.num_gathered);
   }
-  std::int64_t num_rows, num_experts, num_choices, gathered = 0;
+  std::int64_t num_rows, num_experts, num_choices, num_counts, gathered = 0;
 };
 
 pmm::DispatchSizes largest_sizes_of(pmm::StepPlan const& step, ExpertPlan const& plan,
@@ -45,6 +46,8 @@ ExpertScratch<T>::ExpertScratch(pmm::ProcessGrid const& grid, ExpertPlan const& 
       runtime::Matrix<T>("orthant::models::ExpertScratch/logits", static_cast<std::size_t>(lengths.num_rows),
                          static_cast<std::size_t>(lengths.num_experts));
   weight_gradient = make_array<T>("orthant::models::ExpertScratch/weight_gradient", lengths.num_choices);
+  sequence_counts =
+      make_array<std::int32_t>("orthant::models::ExpertScratch/sequence_counts", lengths.num_counts);
   gathered = make_array<T>("orthant::models::ExpertScratch/gathered", lengths.gathered);
   addends = make_array<T>("orthant::models::ExpertScratch/addends", lengths.gathered);
 }
@@ -66,6 +69,8 @@ void plan_expert_scratch(pmm::StepPlan& step, ExpertPlan const& plan,
   };
   add("logits", lengths.num_rows * lengths.num_experts);
   add("weight_gradient", lengths.num_choices);
+  step.add_array("orthant::models::ExpertScratch/sequence_counts",
+                 lengths.num_counts * static_cast<std::int64_t>(sizeof(std::int32_t)));
   add("gathered", lengths.gathered);
   add("addends", lengths.gathered);
   auto const sizes = largest_sizes_of(step, plan, layers, false); // evaluations use these, too
@@ -172,7 +177,8 @@ class Lister {
     reduce(up_);
     pmm::plan_give_back(step_, plan_.axes, sizes_, hidden_);
     combine(false, update);
-    pmm::plan_router_backward(step_, sizes_.num_rows, num_experts_, plan_.settings.top_k);
+    pmm::plan_router_backward(step_, sizes_.num_rows, num_experts_, plan_.settings.top_k,
+                              plan_.settings.sequence_loss > 0);
     multiply("dH = dl W_r^T", Form::left_grad, {sizes_.num_rows, hidden_, num_experts_});
     multiply("dW_r = H^T dl", Form::right_grad, {hidden_, num_experts_, sizes_.num_rows});
   }

@@ -41,6 +41,7 @@ struct ExpertPlan {
   pmm::DispatchAxes axes;
   pmm::AxisSet token_axes;      // axes over which tokens are split, in the order of the tokens
   std::int64_t num_tokens = 0;  // tokens of a pass over all ranks
+  std::int64_t sequence = 1;    // tokens per sequence
   std::int64_t first_token = 0; // global number of this rank's first token
   pmm::AxisSet counted_axes;    // axes over which choices are counted for the capacity: token_axes, or z
   std::int64_t num_counted = 0; // tokens of a pass over counted_axes

@@ -64,6 +64,7 @@ ExpertPlan plan_experts(pmm::GridShape const& shape, pmm::Coordinates const& coo
   experts.activation = plan.settings.activation;
   experts.token_axes = batch_axes(shape).with(Axis::z);
   experts.num_tokens = plan.num_sequences * plan.sequence;
+  experts.sequence = plan.sequence;
   auto const is_of_step = experts.settings.capacity_group == CapacityGroup::step;
   experts.counted_axes = is_of_step ? experts.token_axes : pmm::AxisSet{Axis::z};
   experts.num_counted = is_of_step ? experts.num_tokens : plan.stream.extents.rows;

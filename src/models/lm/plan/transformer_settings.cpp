@@ -29,7 +29,9 @@ void require_valid(ExpertSettings const& s, std::int64_t num_layers) {
                         *s.planned_imbalance);
   if (s.has_biases && (s.balance_loss > 0 || s.z_loss > 0))
     runtime::throw_user("--balance bias has no losses of the router: leave out --balance-loss and --z-loss");
-  for (auto const coefficient : {s.balance_loss, s.z_loss, s.noise})
+  if (!s.has_biases && s.sequence_loss > 0)
+    runtime::throw_user("--sequence-balance-loss is for --balance bias; give that, too");
+  for (auto const coefficient : {s.balance_loss, s.z_loss, s.sequence_loss, s.noise})
     if (!(coefficient >= 0 && std::isfinite(coefficient)))
       runtime::throw_user("{}: the losses and the noise of the router are at least 0", coefficient);
 }

@@ -35,9 +35,10 @@ struct ExpertSettings {
   bool normalizes_weights = true; // top_k > 1: a token's weights are divided by their sum, as in Mixtral
   bool has_biases =
       false; // sigmoid gates, and biases for the choice that balance the loads (pmm/experts/routing.hpp)
-  double balance_loss = 0; // coefficient of the balance loss of the router (pmm/experts/routing.hpp)
-  double z_loss = 0;       // coefficient of its z-loss
-  double noise = 0;        // standard deviation of the noise on the logits for the choice, in training only
+  double balance_loss = 0;  // coefficient of the balance loss of the router (pmm/experts/routing.hpp)
+  double z_loss = 0;        // coefficient of its z-loss
+  double sequence_loss = 0; // coefficient of the balance loss of each sequence, with has_biases
+  double noise = 0;         // standard deviation of the noise on the logits for the choice, in training only
   /// Load of the most chosen expert over the mean load, which predictions assume if they do not know the loads. nullopt:
   /// predictions of time assume 1, predictions of memory the middle of the possible range (plan_for_memory()).
   std::optional<double> planned_imbalance = std::nullopt;

@@ -78,6 +78,7 @@ void require_countable(TransformerSettings const& model, SequenceSettings const&
 TransformerSettings with_losses_of_a_pass(TransformerSettings model, std::int64_t num_passes) {
   model.experts.balance_loss /= static_cast<double>(num_passes);
   model.experts.z_loss /= static_cast<double>(num_passes);
+  model.experts.sequence_loss /= static_cast<double>(num_passes);
   return model;
 }
 
