@@ -42,13 +42,13 @@ struct EvaluateLmOptions : TrainLmOptions {
 };
 
 /// Options of train-lm that evaluate-lm uses: options of the evaluation, then options of the model, which must match the weights.
-constexpr std::array<std::string_view, 32> used_by_evaluate_lm{
+constexpr std::array<std::string_view, 33> used_by_evaluate_lm{
     "tokens",        "grid",           "expert-axis",  "sequence",     "global-batch", "compute-dtype",
     "gemm-math",     "gemm-table",     "force-memory", "preset",       "arch",         "layers",
     "hidden",        "heads",          "kv-heads",     "feed-forward", "positions",    "bias",
     "tied-head",     "norm-epsilon",   "rotary-base",  "experts",      "top-k",        "moe-every",
     "machine",       "shared-experts", "head-width",   "qk-norm",      "activation",   "rotary-scaling",
-    "top-k-weights", "balance"};
+    "top-k-weights", "balance",        "document-mask"};
 
 InferenceOptions inference_of(EvaluateLmOptions const& options) {
   return {"evaluate-lm", options.weights, options, static_cast<int>(options.expert_axis),
@@ -135,7 +135,8 @@ template<class T>
 int evaluate(EvaluateLmOptions const& options, Context& context) {
   auto const& world = context.world();
   pmm::set_gemm_threads(1);
-  auto const [model, trained_sequence] = recorded_model(options, context);
+  auto [model, trained_sequence] = recorded_model(options, context);
+  model.masks_documents = options.document_mask;
   auto file = open_tokens(context, options.tokens);
   require_vocabulary(world, options.weights, options.tokens, file);
   if (file.num_tokens(tokens::Part::valid) < 2)
@@ -244,6 +245,8 @@ int run(EvaluateLmOptions const& options, Context& context) {
     runtime::throw_user(
         "evaluate-lm: --ids and --logits go together: sequences of tokens, and the file for their logits");
   auto const& sources = context.run_record.at("sources");
+  if (options.document_mask && (options.tokens.empty() || options.stride > 0))
+    runtime::throw_user("--document-mask is for --tokens without --stride: leave it out");
   auto const is_flag = [&](char const* option) { return sources.value(option, std::string()) == "flag"; };
   for (auto const* const option : {"tokens", "sequence", "global-batch", "stride"})
     if (!options.ids.empty() && is_flag(option))

@@ -188,6 +188,8 @@ void add_batches(Command& command, TrainLmOptions& o) {
                  is_open ? "Sequences per pass, over all ranks; affects only speed and memory; 0: 16 or more"
                          : "Sequences per step, over all ranks",
                  whole_number(is_open ? 0 : 1));
+  command.flag("--document-mask", o.document_mask,
+               "Attention stays within documents, which the end token separates; positions restart in each");
   command.option("--accumulate", o.accumulate, "Number of passes per step; divides --global-batch",
                  whole_number(1, most_passes));
 }
@@ -381,6 +383,7 @@ models::TransformerSettings model_of(TrainLmOptions const& o) {
   settings.checkpoint_every = kept_every(o.activation_checkpointing);
   settings.keeps_collectives = o.keep_collectives;
   settings.experts = experts_of(o);
+  settings.masks_documents = o.document_mask;
   settings.frozen = o.freeze;
   if (o.lora_rank > 0) settings.adapters = {o.lora_rank, o.lora_alpha, o.lora_targets};
   models::require_valid(settings);

@@ -60,6 +60,7 @@ struct TrainLmOptions : GridOptions, OptimizerOptions, WeightOptions, Checkpoint
   // batches
   std::int64_t sequence = 64;
   std::int64_t global_batch = 12;
+  bool document_mask = false;
   std::int64_t accumulate = 1;
   std::int64_t steps = 2000;
 

@@ -39,7 +39,8 @@ void require_operands(AttentionShape const& shape, AttentionOperands<T> const& o
 
 template<class T>
 void require_shape(AttentionShape const& shape, AttentionOperands<T> const& operands,
-                   Vector<T> const& log_sum_exp, AttentionDropout const& dropout) {
+                   Vector<T> const& log_sum_exp, AttentionDropout const& dropout,
+                   Vector<std::int64_t> const& positions) {
   ORTHANT_REQUIRE(shape.num_sequences >= 0 && shape.sequence > 0 && shape.num_heads > 0 && shape.head_dim > 0,
                   "attention of ", shape.num_sequences, " sequences of ", shape.sequence, " tokens, ",
                   shape.num_heads, " heads of ", shape.head_dim);
@@ -49,6 +50,9 @@ void require_shape(AttentionShape const& shape, AttentionOperands<T> const& oper
   ORTHANT_REQUIRE(static_cast<std::int64_t>(log_sum_exp.extent(0)) >= shape.num_row_numbers(),
                   "attention: a number per token and head is ", shape.num_row_numbers(), ", not ",
                   log_sum_exp.extent(0));
+  ORTHANT_REQUIRE(positions.extent(0) == 0 ||
+                      static_cast<std::int64_t>(positions.extent(0)) == shape.num_tokens(),
+                  positions.extent(0), " positions in documents of ", shape.num_tokens(), " tokens");
   ORTHANT_REQUIRE(dropout.probability >= 0 && dropout.probability < 1, "dropout with probability ",
                   dropout.probability);
   ORTHANT_REQUIRE(dropout.probability == 0 ||
@@ -88,6 +92,11 @@ struct AttentionBytes {
   }
 };
 
+/// Null if there are none; the memory of an empty array need not be null.
+std::int64_t const* pointer_to(Vector<std::int64_t> const& positions) {
+  return positions.extent(0) == 0 ? nullptr : positions.data();
+}
+
 template<class T>
 host_attention::Rows<T const> read(Panel<T> const& panel) {
   return {panel.data, panel.row_stride};
@@ -100,7 +109,8 @@ host_attention::Rows<T> write(Panel<T> const& panel) {
 template<class T>
 host_attention::HostAttention<T> host_task(AttentionShape const& shape, AttentionOperands<T> const& operands,
                                            Panel<T> const& out, Vector<T> const& log_sum_exp,
-                                           AttentionDropout const& dropout) {
+                                           AttentionDropout const& dropout,
+                                           Vector<std::int64_t> const& positions) {
   auto const threshold = runtime::bernoulli_threshold(dropout.probability); // at most 2^32
   host_attention::HostAttention<T> task;
   task.shape = shape;
@@ -110,6 +120,7 @@ host_attention::HostAttention<T> host_task(AttentionShape const& shape, Attentio
   task.v = read(operands.v);
   task.out = write(out);
   task.log_sum_exp = log_sum_exp.data();
+  task.positions = pointer_to(positions);
   if (threshold > 0) {
     task.token_ids = dropout.token_ids.data();
     task.first_head = dropout.first_head;
@@ -124,11 +135,11 @@ host_attention::HostAttention<T> host_task(AttentionShape const& shape, Attentio
 template<class T>
 [[maybe_unused]] detail::AttentionTask<T>
 device_task(AttentionShape const& shape, AttentionOperands<T> const& operands, Vector<T> const& log_sum_exp,
-            AttentionDropout const& dropout) {
+            AttentionDropout const& dropout, Vector<std::int64_t> const& positions) {
   auto const tile = detail::attention_tile<T>(shape.head_dim);
   ORTHANT_REQUIRE(tile > 0, "attention on a device keeps a few rows of a head in shared memory, but not of ",
                   shape.head_dim, " numbers each");
-  return {shape, operands, log_sum_exp, dropout, tile};
+  return {shape, operands, log_sum_exp, dropout, pointer_to(positions), tile};
 }
 
 template<class T>
@@ -142,13 +153,14 @@ host_attention::HostAttentionKernels<T> const& best_kernels() {
 template<class T>
 void attention_forward(DefaultExec const& exec, PassLedger& passes, AttentionShape const& shape,
                        AttentionOperands<T> const& operands, std::type_identity_t<Panel<T>> const& out,
-                       Vector<T> const& log_sum_exp, AttentionDropout const& dropout) {
-  require_shape(shape, operands, log_sum_exp, dropout);
+                       Vector<T> const& log_sum_exp, AttentionDropout const& dropout,
+                       Vector<std::int64_t> const& positions) {
+  require_shape(shape, operands, log_sum_exp, dropout, positions);
   require_panel("out", out, shape.num_tokens(), shape.query_columns());
   passes.add(AttentionBytes(shape, sizeof(T), dropout.probability > 0).forward(shape));
   if constexpr (runs_on_host) {
     auto const& kernels = best_kernels<T>();
-    auto const task = host_task(shape, operands, out, log_sum_exp, dropout);
+    auto const task = host_task(shape, operands, out, log_sum_exp, dropout, positions);
     auto const scratch = kernels.forward_scratch(shape);
     for_each_part(exec, "orthant::pmm::attention_forward", shape.num_sequences * shape.num_heads,
                   [=, forward = kernels.forward](std::int64_t begin, std::int64_t end) {
@@ -156,8 +168,10 @@ void attention_forward(DefaultExec const& exec, PassLedger& passes, AttentionSha
                   });
   } else {
     if constexpr (std::is_same_v<T, float>)
-      if (detail::attend_by_library(exec, shape, operands, out, log_sum_exp, dropout)) return;
-    detail::attend_on_device(exec, device_task(shape, operands, log_sum_exp, dropout), out);
+      if (positions.extent(0) == 0 &&
+          detail::attend_by_library(exec, shape, operands, out, log_sum_exp, dropout))
+        return;
+    detail::attend_on_device(exec, device_task(shape, operands, log_sum_exp, dropout, positions), out);
   }
 }
 
@@ -166,8 +180,8 @@ void attention_backward(DefaultExec const& exec, PassLedger& passes, AttentionSh
                         AttentionOperands<T> const& operands, std::type_identity_t<Panel<T>> const& out,
                         Vector<T> const& log_sum_exp, std::type_identity_t<Panel<T>> const& d_out,
                         AttentionOperands<T> const& gradients, Vector<T> const& row_terms,
-                        AttentionDropout const& dropout) {
-  require_shape(shape, operands, log_sum_exp, dropout);
+                        AttentionDropout const& dropout, Vector<std::int64_t> const& positions) {
+  require_shape(shape, operands, log_sum_exp, dropout, positions);
   require_operands(shape, gradients);
   require_panel("out", out, shape.num_tokens(), shape.query_columns());
   require_panel("d_out", d_out, shape.num_tokens(), shape.query_columns());
@@ -177,7 +191,7 @@ void attention_backward(DefaultExec const& exec, PassLedger& passes, AttentionSh
   passes.add(AttentionBytes(shape, sizeof(T), dropout.probability > 0).backward(shape));
   if constexpr (runs_on_host) {
     auto const& kernels = best_kernels<T>();
-    auto task = host_task(shape, operands, out, log_sum_exp, dropout);
+    auto task = host_task(shape, operands, out, log_sum_exp, dropout, positions);
     task.d_out = read(d_out);
     task.dq = write(gradients.q);
     task.dk = write(gradients.k);
@@ -189,11 +203,11 @@ void attention_backward(DefaultExec const& exec, PassLedger& passes, AttentionSh
                   });
   } else {
     if constexpr (std::is_same_v<T, float>)
-      if (detail::attend_backward_by_library(exec, shape, operands, out, log_sum_exp, d_out, gradients,
-                                             dropout))
+      if (positions.extent(0) == 0 && detail::attend_backward_by_library(
+                                          exec, shape, operands, out, log_sum_exp, d_out, gradients, dropout))
         return;
-    detail::attend_backward_on_device(exec, device_task(shape, operands, log_sum_exp, dropout), out, d_out,
-                                      gradients, row_terms);
+    detail::attend_backward_on_device(exec, device_task(shape, operands, log_sum_exp, dropout, positions),
+                                      out, d_out, gradients, row_terms);
   }
 }
 
@@ -217,11 +231,11 @@ void plan_attention_backward(StepPlan& step, AttentionShape const& shape, bool d
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template void attention_forward(DefaultExec const&, PassLedger&, AttentionShape const&,                    \
                                   AttentionOperands<T> const&, Panel<T> const&, Vector<T> const&,            \
-                                  AttentionDropout const&);                                                  \
+                                  AttentionDropout const&, Vector<std::int64_t> const&);                     \
   template void attention_backward(DefaultExec const&, PassLedger&, AttentionShape const&,                   \
                                    AttentionOperands<T> const&, Panel<T> const&, Vector<T> const&,           \
                                    Panel<T> const&, AttentionOperands<T> const&, Vector<T> const&,           \
-                                   AttentionDropout const&);
+                                   AttentionDropout const&, Vector<std::int64_t> const&);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 #undef ORTHANT_INSTANTIATE
@@ -241,11 +255,11 @@ struct RotateRow {
   T const* table;
   std::int64_t sequence;
   std::int64_t half;
-  T sign;                     // of the sines: 1 to rotate forward, -1 to rotate back
-  std::int64_t const* starts; // [sequences], or null
+  T sign;                        // of the sines: 1 to rotate forward, -1 to rotate back
+  std::int64_t const* positions; // [tokens], or null
 
   KOKKOS_FUNCTION void operator()(std::int64_t row) const {
-    auto const position = row % sequence + (starts == nullptr ? 0 : starts[row / sequence]);
+    auto const position = positions == nullptr ? row % sequence : positions[row];
     auto const* const cosines = table + position * 2 * half;
     auto const* const sines = cosines + half;
     auto* const end = x.data + row * x.row_stride + x.num_columns;
@@ -299,17 +313,19 @@ RotaryTable<T>::RotaryTable(std::int64_t sequence, std::int64_t head_dim, double
 
 template<class T>
 void rotate(DefaultExec const& exec, PassLedger& passes, RotaryTable<T> const& table, std::int64_t sequence,
-            Turn turn, std::type_identity_t<Panel<T>> const& x, Vector<std::int64_t> const& starts) {
+            Turn turn, std::type_identity_t<Panel<T>> const& x, Vector<std::int64_t> const& positions) {
   ORTHANT_REQUIRE(sequence > 0 && sequence <= table.sequence(), "rotary positions of ", table.sequence(),
                   " tokens do not reach the end of a sequence of ", sequence);
   ORTHANT_REQUIRE(x.num_rows % sequence == 0 && x.num_columns % table.head_dim() == 0, "x ", x.num_rows,
                   " x ", x.num_columns, " is not made of sequences of ", sequence, " tokens and heads of ",
                   table.head_dim());
+  ORTHANT_REQUIRE(positions.extent(0) == 0 || static_cast<std::int64_t>(positions.extent(0)) == x.num_rows,
+                  positions.extent(0), " positions of ", x.num_rows, " tokens");
   passes.add(pass_of(x.num_rows * x.num_columns, table_numbers(sequence, table.head_dim()), sizeof(T)));
   Kokkos::parallel_for("orthant::pmm::rotate",
                        Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, x.num_rows),
                        RotateRow<T>{x, table.numbers().data(), sequence, table.head_dim() / 2,
-                                    turn == Turn::forward ? T{1} : T{-1}, starts.data()});
+                                    turn == Turn::forward ? T{1} : T{-1}, pointer_to(positions)});
 }
 
 void plan_rotate(StepPlan& step, std::int64_t num_tokens, std::int64_t num_columns, std::int64_t sequence,

@@ -16,6 +16,9 @@
 // There may be fewer heads of keys and values than of queries (GQA), even only one (MQA). Query head h reads key head
 // h / (num_heads / num_kv_heads), and the gradients of a key head are summed over its query heads.
 //
+// Packed documents: a query attends only to keys of its own document, j >= i - t_i with t_i the position of its token in the document.
+// The arithmetic is that of documents as sequences of their own.
+//
 // Source: Dao, "FlashAttention-2" (arXiv 2307.08691); Ainslie et al., "GQA" (arXiv 2305.13245).
 
 #include "pmm/cost/step_plan.hpp"
@@ -29,7 +32,7 @@
 namespace orthant::pmm {
 
 /// Dropout of the probabilities. The mask is keyed by global indices, so that it is the same on every grid: with H heads on
-/// all ranks together, element (i, j) of head h is drawn at row token_ids(i) H + h, column j (the position in the sequence).
+/// all ranks together, element (i, j) of head h is drawn at row token_ids(i) H + h, column j (the position in the sequence or document).
 struct AttentionDropout {
   double probability = 0; // in [0, 1); 0 means no mask
   runtime::RandomStream stream{0, runtime::Purpose::dropout};
@@ -47,26 +50,30 @@ struct AttentionOperands {
   Panel<T> v;
 };
 
-/// out := o [tokens x query_columns], log_sum_exp := L [tokens x heads]. Throws Error if shapes do not fit. `out` must not
-/// overlap with the operands. T is float or double. Enqueues on exec; does not fence. Adds one pass to `passes`. Cost:
-/// attention_flops(). On a device with GemmMath::bf16, the vendor's library may compute it (attention_library.hpp). Then the
+/// out := o [tokens x query_columns], log_sum_exp := L [tokens x heads]. `positions` [tokens]: the position of each token in its document,
+/// which begins with 0 and does not reach beyond its sequence; empty: a sequence is one document. Throws Error if shapes do not fit.
+/// `out` must not overlap with the operands. T is float or double. Enqueues on exec; does not fence. Adds one pass to `passes`. Cost:
+/// attention_flops(), less with documents. On a device with GemmMath::bf16 and no documents, the vendor's library may compute it
+/// (attention_library.hpp). Then the
 /// elements of log_sum_exp are in the library's order, and the first call for a shape allocates.
 template<class T>
 void attention_forward(runtime::DefaultExec const& exec, runtime::PassLedger& passes,
                        AttentionShape const& shape, AttentionOperands<T> const& operands,
                        std::type_identity_t<Panel<T>> const& out, runtime::Vector<T> const& log_sum_exp,
-                       AttentionDropout const& dropout = {});
+                       AttentionDropout const& dropout = {},
+                       runtime::Vector<std::int64_t> const& positions = {});
 
 /// Computes all `gradients` from the operands, the results of the forward pass, and do = d_out. `gradients` must not overlap
-/// with the arrays that are read. row_terms [tokens x heads] is scratch memory for D. `dropout` must equal the one of the forward
-/// pass. Throws Error if shapes do not fit. The order of sums depends only on the shape. Enqueues on exec; does not fence. Adds
+/// with the arrays that are read. row_terms [tokens x heads] is scratch memory for D. `dropout` and `positions` must equal those of the
+/// forward pass. Throws Error if shapes do not fit. The order of sums depends only on the shape. Enqueues on exec; does not fence. Adds
 /// one pass to `passes`.
 template<class T>
 void attention_backward(runtime::DefaultExec const& exec, runtime::PassLedger& passes,
                         AttentionShape const& shape, AttentionOperands<T> const& operands,
                         std::type_identity_t<Panel<T>> const& out, runtime::Vector<T> const& log_sum_exp,
                         std::type_identity_t<Panel<T>> const& d_out, AttentionOperands<T> const& gradients,
-                        runtime::Vector<T> const& row_terms, AttentionDropout const& dropout = {});
+                        runtime::Vector<T> const& row_terms, AttentionDropout const& dropout = {},
+                        runtime::Vector<std::int64_t> const& positions = {});
 
 /// Number of multiplications and additions of the products over pairs j <= i: two products forward, five backward.
 /// Exponentials are not counted.
@@ -121,12 +128,12 @@ class RotaryTable {
 enum class Turn : std::uint8_t { forward, backward };
 
 /// Rotates x, or rotates it back (Turn::backward), in place. x [tokens x heads head_dim] must have whole sequences of `sequence`
-/// tokens, one after another, and whole heads; `sequence` must not exceed table.sequence(). Otherwise throws Error. `starts`: positions of
-/// the first tokens of the sequences, 0 if it is empty. Enqueues on exec; does not fence. Adds one pass to `passes`.
+/// tokens, one after another, and whole heads; `sequence` must not exceed table.sequence(). Otherwise throws Error. `positions` [tokens];
+/// empty: they count from 0 in each sequence. Enqueues on exec; does not fence. Adds one pass to `passes`.
 template<class T>
 void rotate(runtime::DefaultExec const& exec, runtime::PassLedger& passes, RotaryTable<T> const& table,
             std::int64_t sequence, Turn turn, std::type_identity_t<Panel<T>> const& x,
-            runtime::Vector<std::int64_t> const& starts = {});
+            runtime::Vector<std::int64_t> const& positions = {});
 
 /// Adds the pass of rotate() to `step`.
 void plan_rotate(StepPlan& step, std::int64_t num_tokens, std::int64_t num_columns, std::int64_t sequence,

@@ -12,13 +12,13 @@
 #include "runtime/device/kokkos_compat.hpp"
 
 #include <cmath>
+#include <limits>
 
 namespace orthant::pmm::detail {
 
 using AttentionPolicy = Kokkos::TeamPolicy<runtime::DefaultExec>;
 using AttentionTeam = typename AttentionPolicy::member_type;
 
-/// Arguments that all kernels share.
 template<class T>
 struct AttentionTask {
   AttentionShape shape;
@@ -31,9 +31,11 @@ struct AttentionTask {
   std::int64_t first_head, all_heads;
   std::uint64_t drop_threshold;
   T keep_scale;
+  std::int64_t const* positions; // [tokens] in their documents; null: a sequence is one document
 
   AttentionTask(AttentionShape const& of, AttentionOperands<T> const& operands,
-                runtime::Vector<T> const& sums, AttentionDropout const& dropout, int size_of_tile)
+                runtime::Vector<T> const& sums, AttentionDropout const& dropout,
+                std::int64_t const* in_documents, int size_of_tile)
       : shape(of),
         in(operands),
         log_sum_exp(sums.data()),
@@ -44,12 +46,25 @@ struct AttentionTask {
         first_head(dropout.first_head),
         all_heads(dropout.num_heads),
         drop_threshold(runtime::bernoulli_threshold(dropout.probability)),
-        keep_scale(static_cast<T>(1 / (1 - dropout.probability))) {}
+        keep_scale(static_cast<T>(1 / (1 - dropout.probability))),
+        positions(in_documents) {}
 
-  [[nodiscard]] KOKKOS_FUNCTION T mask(std::int64_t token, std::int64_t head, std::int64_t key) const {
+  /// Place in its sequence of the first key that a query sees. It does not decrease from query to query.
+  [[nodiscard]] KOKKOS_FUNCTION std::int64_t first_seen(std::int64_t first_token, std::int64_t query) const {
+    return positions == nullptr ? 0 : query - positions[first_token + query];
+  }
+  [[nodiscard]] KOKKOS_FUNCTION bool sees(std::int64_t first_token, std::int64_t query,
+                                          std::int64_t key) const {
+    return key <= query && key >= first_seen(first_token, query);
+  }
+  /// For a query and a key that it sees, by their places in the sequence.
+  [[nodiscard]] KOKKOS_FUNCTION T mask(std::int64_t first_token, std::int64_t query, std::int64_t head,
+                                       std::int64_t key) const {
     if (drop_threshold == 0) return T{1};
-    auto const row = static_cast<std::uint64_t>(token_ids[token] * all_heads + first_head + head);
-    return stream.bits32(row, static_cast<std::uint64_t>(key)) < drop_threshold ? T{0} : keep_scale;
+    auto const row =
+        static_cast<std::uint64_t>(token_ids[first_token + query] * all_heads + first_head + head);
+    auto const column = static_cast<std::uint64_t>(key - first_seen(first_token, query));
+    return stream.bits32(row, column) < drop_threshold ? T{0} : keep_scale;
   }
   [[nodiscard]] KOKKOS_FUNCTION int head_dim() const { return static_cast<int>(shape.head_dim); }
   [[nodiscard]] KOKKOS_FUNCTION std::int64_t num_blocks() const { return (shape.sequence + tile - 1) / tile; }
@@ -76,7 +91,6 @@ struct Tile {
   }
 };
 
-/// Pointer to the row of `token` in the columns of `head`.
 template<class T>
 KOKKOS_INLINE_FUNCTION T* place_of(Panel<T> const& panel, std::int64_t token, std::int64_t head,
                                    int head_dim) {
@@ -145,7 +159,7 @@ struct AttendBlock {
       q(i, c) = from[i * task.in.q.row_stride + c];
       o(i, c) = 0;
     });
-    for (std::int64_t key_block = 0; key_block <= block; ++key_block) {
+    for (auto key_block = task.first_seen(first_token, first) / task.tile; key_block <= block; ++key_block) {
       auto const keys = task.rows_of(key_block);
       auto const first_key = key_block * task.tile;
       auto const* const from_k = place_of(task.in.k, first_token + first_key, kv_head, d);
@@ -159,17 +173,18 @@ struct AttendBlock {
           team, rows, keys, d, [&](int i, int l) { return q(i, l); }, [&](int l, int j) { return k(j, l); },
           [&](int i, int j, T sum) { p(i, j) = task.scale * sum; });
       Kokkos::parallel_for(Kokkos::TeamThreadRange(team, rows), [&](int i) {
-        auto const seen =
-            first + i - first_key + 1 < keys ? static_cast<int>(first + i - first_key + 1) : keys;
-        auto top = key_block == 0 ? p(i, 0) : largest[i];
-        for (int j = 0; j < seen; ++j)
-          top = p(i, j) > top ? p(i, j) : top;
-        shrink[i] = key_block == 0 ? T{0} : runtime::compat::exp(largest[i] - top);
-        auto sum = key_block == 0 ? T{0} : sums[i] * shrink[i];
+        auto const query = first + i;
+        auto const is_first = task.first_seen(first_token, query) >= first_key; // it has seen no earlier key
+        auto top = is_first ? -std::numeric_limits<T>::infinity() : largest[i];
+        for (int j = 0; j < keys; ++j)
+          top = task.sees(first_token, query, first_key + j) && p(i, j) > top ? p(i, j) : top;
+        shrink[i] = is_first ? T{0} : runtime::compat::exp(largest[i] - top);
+        auto sum = is_first ? T{0} : sums[i] * shrink[i];
         for (int j = 0; j < keys; ++j) {
-          auto const number = j < seen ? runtime::compat::exp(p(i, j) - top) : T{0};
+          auto const is_seen = task.sees(first_token, query, first_key + j);
+          auto const number = is_seen ? runtime::compat::exp(p(i, j) - top) : T{0};
           sum += number;
-          p(i, j) = j < seen ? number * task.mask(first_token + first + i, head, first_key + j) : T{0};
+          p(i, j) = is_seen ? number * task.mask(first_token, query, head, first_key + j) : T{0};
         }
         largest[i] = top;
         sums[i] = sum;
@@ -177,7 +192,7 @@ struct AttendBlock {
       team.team_barrier();
       multiply_blocks<T>(
           team, rows, d, keys, [&](int i, int l) { return p(i, l); }, [&](int l, int c) { return v(l, c); },
-          [&](int i, int c, T sum) { o(i, c) = (key_block == 0 ? T{0} : o(i, c) * shrink[i]) + sum; });
+          [&](int i, int c, T sum) { o(i, c) = o(i, c) * shrink[i] + sum; });
     }
     auto* const to = place_of(out, first_token + first, head, d);
     for_block(team, rows, d, [&](int i, int c) { to[i * out.row_stride + c] = o(i, c) / sums[i]; });
@@ -227,7 +242,7 @@ struct AttendQueriesBackward {
       term[i] = row_terms[row] = sum;
       shift[i] = task.log_sum_exp[row];
     });
-    for (std::int64_t key_block = 0; key_block <= block; ++key_block) {
+    for (auto key_block = task.first_seen(first_token, first) / task.tile; key_block <= block; ++key_block) {
       auto const keys = task.rows_of(key_block);
       auto const first_key = key_block * task.tile;
       auto const* const from_k = place_of(task.in.k, first_token + first_key, kv_head, d);
@@ -240,12 +255,14 @@ struct AttendQueriesBackward {
       multiply_blocks<T>(
           team, rows, keys, d, [&](int i, int l) { return q(i, l); }, [&](int l, int j) { return k(j, l); },
           [&](int i, int j, T sum) {
-            p(i, j) = first_key + j > first + i ? T{0} : runtime::compat::exp(task.scale * sum - shift[i]);
+            p(i, j) = task.sees(first_token, first + i, first_key + j)
+                          ? runtime::compat::exp(task.scale * sum - shift[i])
+                          : T{0};
           });
       multiply_blocks<T>(
           team, rows, keys, d, [&](int i, int l) { return g(i, l); }, [&](int l, int j) { return v(j, l); },
           [&](int i, int j, T sum) {
-            auto const kept = task.mask(first_token + first + i, head, first_key + j) * sum;
+            auto const kept = task.mask(first_token, first + i, head, first_key + j) * sum;
             p(i, j) = task.scale * p(i, j) * (kept - term[i]);
           });
       multiply_blocks<T>(
@@ -287,6 +304,7 @@ struct AttendKeysBackward {
     for (auto head = kv_head * group; head < (kv_head + 1) * group; ++head)
       for (auto block = key_block; block < task.num_blocks(); ++block) {
         auto const first = block * task.tile;
+        if (task.first_seen(first_token, first) >= first_key + keys) break; // nor does a later query see them
         auto const rows = task.rows_of(block);
         auto const* const from_q = place_of(task.in.q, first_token + first, head, d);
         auto const* const from_g = place_of(d_out, first_token + first, head, d);
@@ -300,12 +318,14 @@ struct AttendKeysBackward {
             team, rows, keys, d, [&](int i, int l) { return q(i, l); }, [&](int l, int j) { return k(j, l); },
             [&](int i, int j, T sum) {
               auto const shift = task.log_sum_exp[first_row + i * shape.num_heads];
-              p(i, j) = first_key + j > first + i ? T{0} : runtime::compat::exp(task.scale * sum - shift);
+              p(i, j) = task.sees(first_token, first + i, first_key + j)
+                            ? runtime::compat::exp(task.scale * sum - shift)
+                            : T{0};
             });
         multiply_blocks<T>(
             team, rows, keys, d, [&](int i, int l) { return g(i, l); }, [&](int l, int j) { return v(j, l); },
             [&](int i, int j, T sum) {
-              auto const kept = task.mask(first_token + first + i, head, first_key + j);
+              auto const kept = task.mask(first_token, first + i, head, first_key + j);
               ds(i, j) = task.scale * p(i, j) * (kept * sum - row_terms[first_row + i * shape.num_heads]);
               p(i, j) *= kept;
             });

@@ -43,6 +43,7 @@ struct HostAttention {
   std::uint64_t key = 0;
   std::uint32_t last_dropped = 0;
   T keep_scale = 1;
+  std::int64_t const* positions = nullptr; // [tokens] in their documents; null: a sequence is one document
 };
 
 template<class T>

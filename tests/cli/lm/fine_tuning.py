@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trainings of some of the weights of a language model: fine_tuning.py PROGRAM PART"""
+"""Trainings of some of the weights, by other losses or on packed documents: fine_tuning.py PROGRAM PART"""
 
 import json
 import math
@@ -9,9 +9,11 @@ import re
 import subprocess
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from language_models import GRIDS, Place, check, losses_of, require_equal, small  # noqa: E402
-from program import expect_mistake, expect_success, run_part  # noqa: E402
+sys.path[:0] = [os.path.join(os.path.dirname(os.path.abspath(__file__)), *parts) for parts in ([], [".."], ["..", "..", "faults"])]
+import hdf5  # noqa: E402
+from hf_models import read_npy, write_npy  # noqa: E402
+from language_models import GRIDS, WORDS, Place, check, losses_of, require_equal, small  # noqa: E402
+from program import PROGRAM, expect_mistake, expect_success, run_part  # noqa: E402
 
 
 def has_same_bits(one, other, name):
@@ -189,4 +191,70 @@ def losses(_):
     expect_mistake(1, [*train, "--label-smoothing", "1"], r"--label-smoothing: is 1, but must be at least 0 and at most 0\.999")
 
 
-sys.exit(run_part(losses, frozen, schedules, adapters))
+def place_of_documents():
+    """A token file of documents of 1 to 23 words, with an end token behind each."""
+    place = Place()
+    with open(place.file("documents.jsonl"), "w", encoding="utf-8") as file:
+        for d in range(160):
+            file.write(json.dumps({"text": " ".join(WORDS[(7 * d + w * w) % len(WORDS)] for w in range(1 + d * d % 23))}) + "\n")
+    expect_success(1, ["tokenize", "--input", place.file("documents.jsonl"), "--train-bpe", "40", "-o", place.tokens, "--force"])
+    return place
+
+
+def loss_of_documents(place, weights, sequence):
+    """The mean loss of the validation part in windows of `sequence` tokens, from the logits of its documents one by one."""
+    with hdf5.File(hdf5.Library(hdf5.library_of(PROGRAM)), place.tokens) as file:
+        tokens = [int(token) for token in file.read("/tokens/valid").values]
+    end, rows, targets = 296, [], []  # 256 bytes, 40 merges, the end token
+    check(end in tokens, "there is no end token")
+    for begin in range(0, len(tokens) - 1, sequence):
+        for t in range(begin, min(begin + sequence, len(tokens) - 1)):
+            if t == begin or tokens[t - 1] == end:
+                rows.append([])
+                targets.append([])
+            rows[-1].append(tokens[t])
+            targets[-1].append(tokens[t + 1])
+    check(len(rows) > 20 and max(map(len, rows)) <= sequence, f"{len(rows)} documents")
+    write_npy(place.file("ids.npy"), [row + [0] * (sequence - len(row)) for row in rows])
+    expect_success(1, ["evaluate-lm", "--weights", weights, "--ids", place.file("ids.npy"), "--logits", place.file("logits.npy"), "--compute-dtype", "fp64", "--force"])
+    shape, logits = read_npy(place.file("logits.npy"))
+    total, count = 0.0, 0
+    for d, row in enumerate(targets):
+        for t, target in enumerate(row):
+            of_token = logits[(d * sequence + t) * shape[2]:(d * sequence + t + 1) * shape[2]]
+            total += math.log(sum(map(math.exp, of_token))) - of_token[target]
+            count += 1
+    return total / count
+
+
+def documents(_):
+    """--document-mask: losses of documents one by one, on every grid, after a resume and in evaluations; files without an end token are refused."""
+    place = place_of_documents()
+    weights = place.file("w.h5")
+    for model in ([], ["--arch", "llama", "--kv-heads", "2", "--dropout", "0.1", "--accumulate", "2", "--global-batch", "8"]):
+        model = [*model, "--eval-every", "10", "--lr", "0.01", "--save-weights", weights, "--force"]
+        without = place.train(1, *model)
+        model.append("--document-mask")
+        whole = place.train(1, *model)
+        check(whole["step"][-1]["loss"] < whole["step"][0]["loss"] - 0.3, f"it does not learn: {losses_of(whole)}")
+        check(abs(losses_of(whole)[1] - losses_of(without)[1]) > 1e-5, "the mask has no effect")
+        loss = whole["eval"][-1]["val_loss"]
+        one_by_one = loss_of_documents(place, weights, 16)
+        check(abs(one_by_one - loss) <= 1e-10, f"{one_by_one} of the documents, not {loss}")
+        for ranks, grids in GRIDS.items():
+            for grid in grids:
+                found = place.train(ranks, *model, "--grid", grid)
+                require_equal(losses_of(found), losses_of(whole), f"losses on {grid}")
+                check(abs(found["eval"][-1]["val_loss"] - loss) <= 1e-10, f"validation loss on {grid}")
+        for ranks, grid in ((1, "1x1x1x1"), (2, "1x2x1x1"), (2, "1x1x1x2")):
+            check(abs(val_loss(place, weights, "--document-mask", "--grid", grid, ranks=ranks) - loss) <= 1e-10, "the loss of evaluate-lm")
+        check(abs(val_loss(place, weights) - loss) > 1e-6, "evaluate-lm has no other loss without")
+        goes_on(place, model, whole, f"checkpoints{len(model)}")
+    evaluate = ["evaluate-lm", "--weights", weights, "--document-mask"]
+    expect_mistake(2, [*evaluate, "--tokens", place.tokens, "--stride", "4"], r"--document-mask is for --tokens without --stride: leave it out")
+    expect_mistake(1, [*evaluate, "--ids", place.file("ids.npy"), "--logits", place.file("l.npy")], r"--document-mask is for --tokens without --stride")
+    place.tokenize("char")
+    expect_mistake(2, ["train-lm", "--tokens", place.tokens, *small("--document-mask")], r"--document-mask: '.*t\.h5' has no end token between documents")
+
+
+sys.exit(run_part(losses, documents, frozen, schedules, adapters))

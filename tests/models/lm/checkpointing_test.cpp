@@ -102,7 +102,7 @@ TEST_P(LmCheckpointing, CommunicatesWhatIsListed) {
       plan_transformer_backward(list, plan);
       models::Transformer<double> network(grid_, the_case.settings, 8, 6, lm_seed);
       LmBatch const batch(the_case, network.sequences(), 0);
-      network.set_tokens(batch.tokens);
+      network.set_tokens(batch.tokens, batch.positions);
       CountedPasses const passes(grid_);
       clear_ledgers(grid_);
 

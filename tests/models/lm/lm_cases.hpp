@@ -80,9 +80,10 @@ inline std::vector<std::array<int, 4>> lm_grids() {
   return grids_4d(world_size());
 }
 
-/// This rank's tokens of a batch, and what follows each of them, by sequence and place.
+/// This rank's tokens of a batch, and what follows each of them, by sequence and place; with documents, the positions in these.
 struct LmBatch {
   std::vector<std::int32_t> tokens, targets;
+  std::vector<std::int64_t> positions;
   LmBatch(LmCase const& the_case, runtime::Range sequences, std::int64_t batch) {
     auto const size = the_case.settings.vocabulary;
     for (auto s = sequences.begin; s < sequences.end; ++s)
@@ -92,6 +93,8 @@ struct LmBatch {
             ((s * 17 + t * 29 + s * t * 5 + 1000 * batch + 77) * 6007 + 38183 * s * s) % 100003;
         tokens.push_back(static_cast<std::int32_t>(token % 100003 % size));
         targets.push_back(target % 10 == 3 ? -1 : static_cast<std::int32_t>(target % size));
+        if (the_case.settings.masks_documents)
+          positions.push_back(t == 0 || target % 3 == 0 ? 0 : positions.back() + 1);
       }
   }
   [[nodiscard]] std::int64_t num_kept() const {
@@ -150,7 +153,7 @@ LmGradients lm_gradients(pmm::ProcessGrid const& grid, LmCase const& the_case, b
   clear_other_targets(the_case.settings, network.parameters());
   network.set_gathers_ahead(gathers_ahead);
   LmBatch const batch(the_case, network.sequences(), 0);
-  network.set_tokens(batch.tokens);
+  network.set_tokens(batch.tokens, batch.positions);
   pmm::RowLoss<T> loss(grid, network.logits_placement(), pmm::LossKind::softmax);
   std::vector<std::int8_t> const groups(batch.targets.size(), 0);
   loss.set_targets({device_copy(groups), device_copy(batch.targets), {}});

@@ -71,6 +71,66 @@ TEST_P(TransformerOnGrid, HasTheLossAndTheGradientsOfPyTorchAndOfOneRank) {
   if (num_cases == 0) GTEST_SKIP() << "heads or sequences cannot be cut";
 }
 
+/// The sums over all documents of their losses and gradients, each as a sequence of its own on one rank.
+LmGradients gradients_of_documents(pmm::ProcessGrid const& one, LmCase const& the_case) {
+  LmBatch const batch(the_case, {0, the_case.num_sequences}, 0);
+  auto settings = the_case.settings;
+  settings.masks_documents = false;
+  LmGradients sum;
+  for (std::size_t begin = 0; begin < batch.tokens.size();) {
+    auto end = begin + 1;
+    while (end < batch.tokens.size() && batch.positions[end] != 0)
+      ++end;
+    auto const length = end - begin;
+    models::Transformer<double> network(one, settings, 1, static_cast<std::int64_t>(length), lm_seed);
+    set_formula_parameters(network.parameters());
+    network.set_tokens(std::span(batch.tokens).subspan(begin, length));
+    pmm::RowLoss<double> loss(one, network.logits_placement(), pmm::LossKind::softmax);
+    auto const first = batch.targets.begin() + static_cast<std::ptrdiff_t>(begin);
+    std::vector const targets(first, first + static_cast<std::ptrdiff_t>(length));
+    loss.set_targets({device_copy(std::vector<std::int8_t>(length)), device_copy(targets), {}});
+    runtime::PhaseTimes phases;
+    auto const& logits = network.forward({}, models::Pass::training, lm_step, phases);
+    sum.loss += loss.loss_and_gradient({}, logits, network.logits_gradient(), batch.num_kept());
+    network.backward({}, phases);
+    Kokkos::fence();
+    for (std::size_t p = 0; p < network.parameters().size(); ++p) {
+      auto const& parameter = network.parameters()[p];
+      auto const gradient = whole_of(parameter, parameter.gradient(), false);
+      if (sum.names.size() == p) {
+        sum.names.push_back(parameter.name);
+        sum.gradients.emplace_back(gradient.rows, gradient.columns);
+      }
+      for (std::size_t k = 0; k < gradient.numbers.size(); ++k)
+        sum.gradients[p].numbers[k] += gradient.numbers[k];
+    }
+    begin = end;
+  }
+  return sum;
+}
+
+TEST_P(TransformerOnGrid, MaskedDocumentsAreThoseOfSequencesOfTheirOwn) {
+  auto const reference = lm_reference(ORTHANT_LM_REFERENCE_FOLDER);
+  for (auto const* const name : {"gpt", "llama_dropout", "multi_query", "head_norms", "uneven"}) {
+    SCOPED_TRACE(name);
+    auto the_case = lm_case(reference.at(name));
+    the_case.settings.masks_documents = true;
+    the_case.sequence = the_case.settings.max_sequence = 11;
+    if (!fits(the_case, grid_.shape())) continue;
+    if (the_case.settings.dropout > 0)
+      expect_equal(lm_gradients(grid_, the_case), lm_gradients(one_, the_case));
+    the_case.settings.dropout = 0;
+
+    auto const found = lm_gradients(grid_, the_case);
+
+    expect_equal(found, gradients_of_documents(one_, the_case));
+    the_case.settings.checkpoint_every = 1;
+    expect_equal(lm_gradients(grid_, the_case), found);
+    the_case.settings.masks_documents = false;
+    EXPECT_GT(std::abs(lm_gradients(grid_, the_case).loss - found.loss), 1e-6);
+  }
+}
+
 // dA = s dW B^T, and dB = s A^T dW in the columns of its target.
 TEST_P(TransformerOnGrid, GradientsOfAdaptersAreProjectionsOfThoseOfTheWeights) {
   auto the_case = lm_case(lm_reference(ORTHANT_LM_REFERENCE_FOLDER).at("llama_dropout"));

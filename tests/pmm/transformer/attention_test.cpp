@@ -10,151 +10,14 @@
 #include "runtime/error.hpp"
 #include "support/dist_checks.hpp"
 
+#include <array>
 #include <gtest/gtest.h>
+#include <numeric>
 
 namespace orthant::testing {
 namespace {
 
 using namespace orthant::pmm;
-
-/// One attention with its arrays in the kernels' memory. Queries, keys and values are the columns of one matrix; so are their
-/// gradients, and a column that belongs to nobody stands behind each part.
-template<class T>
-struct AttentionCase {
-  AttentionShape shape;
-  std::int64_t width;
-  PlainRows q, k, v, d_out;
-  Vector<T> numbers, gradient_numbers, out_numbers, d_out_numbers, log_sum_exp, row_terms;
-  AttentionOperands<T> operands, gradients;
-  Panel<T> out, d_out_panel;
-  AttentionDropout dropout;
-  runtime::PassLedger passes;
-  DefaultExec exec;
-
-  explicit AttentionCase(AttentionShape const& of, double size = 1)
-      : AttentionCase(of, [size](std::uint64_t seed, std::int64_t i, std::int64_t j) {
-          return size * small_real(seed, i, j);
-        }) {}
-
-  template<class Number>
-  requires std::is_invocable_v<Number, std::uint64_t, std::int64_t, std::int64_t>
-  AttentionCase(AttentionShape const& of, Number const& number)
-      : shape(of),
-        width(of.query_columns() + 2 * of.key_columns() + 3),
-        q(of.num_tokens(), of.query_columns()),
-        k(of.num_tokens(), of.key_columns()),
-        v(of.num_tokens(), of.key_columns()),
-        d_out(of.num_tokens(), of.query_columns()) {
-    std::uint64_t seed = 1;
-    for (auto* rows : {&q, &k, &v, &d_out}) {
-      for (std::int64_t i = 0; i < shape.num_tokens(); ++i)
-        for (std::int64_t j = 0; j < rows->columns; ++j)
-          (*rows)(i, j) = static_cast<double>(static_cast<T>(number(seed, i, j)));
-      ++seed;
-    }
-    auto const tokens = shape.num_tokens();
-    std::vector<T> all(static_cast<std::size_t>(tokens * width), stain);
-    put(all, q, width, 0);
-    put(all, k, width, q.columns + 1);
-    put(all, v, width, q.columns + k.columns + 2);
-    numbers = device_copy(all);
-    gradient_numbers = device_copy(std::vector<T>(all.size(), stain));
-    std::vector<T> of_out(static_cast<std::size_t>(tokens * (q.columns + 1)), stain);
-    out_numbers = device_copy(of_out);
-    put(of_out, d_out, q.columns + 1, 0);
-    d_out_numbers = device_copy(of_out);
-    auto const rows = static_cast<std::size_t>(shape.num_row_numbers());
-    log_sum_exp = device_copy(std::vector<T>(rows, stain));
-    row_terms = device_copy(std::vector<T>(rows, stain));
-    operands = panels(numbers);
-    gradients = panels(gradient_numbers);
-    out = panel(out_numbers, q.columns + 1, 0, q.columns);
-    d_out_panel = panel(d_out_numbers, q.columns + 1, 0, q.columns);
-  }
-
-  void run() {
-    attention_forward(exec, passes, shape, operands, out, log_sum_exp, dropout);
-    attention_backward(exec, passes, shape, operands, out, log_sum_exp, d_out_panel, gradients, row_terms,
-                       dropout);
-  }
-  /// The kernels of devices, in blocks of `tile` rows.
-  void run_on_device(int tile) {
-    pmm::detail::AttentionTask<T> const task(shape, operands, log_sum_exp, dropout, tile);
-    pmm::detail::attend_on_device(exec, task, out);
-    pmm::detail::attend_backward_on_device(exec, task, out, d_out_panel, gradients, row_terms);
-  }
-
-  /// The mask that dropout should apply, from the definition of the stream.
-  [[nodiscard]] double mask(std::int64_t token, std::int64_t head, std::int64_t key) const {
-    if (dropout.probability == 0) return 1;
-    auto const row = host_copy(dropout.token_ids)(static_cast<std::size_t>(token)) * dropout.num_heads +
-                     dropout.first_head + head;
-    return dropout.stream.bernoulli(dropout.probability, static_cast<std::uint64_t>(row),
-                                    static_cast<std::uint64_t>(key))
-               ? 0
-               : 1 / (1 - dropout.probability);
-  }
-
-  /// Every result is within the bound of the definition's, and nothing else was written.
-  void expect_near_definition(double bound, std::string const& what) const {
-    PlainAttention const plain(shape, q, k, v, d_out,
-                               [this](auto token, auto head, auto key) { return mask(token, head, key); });
-    expect_near(out_numbers, q.columns + 1, 0, plain.out, bound, what + " out");
-    expect_near(log_sum_exp, shape.num_heads, 0, plain.log_sum_exp, bound, what + " log_sum_exp");
-    expect_near(gradient_numbers, width, 0, plain.dq, bound, what + " dq");
-    expect_near(gradient_numbers, width, q.columns + 1, plain.dk, bound, what + " dk");
-    expect_near(gradient_numbers, width, q.columns + k.columns + 2, plain.dv, bound, what + " dv");
-    auto const gradient = host_copy(gradient_numbers);
-    auto const result = host_copy(out_numbers);
-    for (std::int64_t i = 0; i < shape.num_tokens(); ++i) {
-      for (auto const column : {q.columns, q.columns + k.columns + 1, width - 1})
-        EXPECT_EQ(gradient(static_cast<std::size_t>(i * width + column)), stain) << what;
-      EXPECT_EQ(result(static_cast<std::size_t>(i * (q.columns + 1) + q.columns)), stain) << what;
-    }
-  }
-
-  [[nodiscard]] double number(Vector<T> const& from, std::int64_t stride, std::int64_t i,
-                              std::int64_t j) const {
-    return static_cast<double>(host_copy(from)(static_cast<std::size_t>(i * stride + j)));
-  }
-
- private:
-  static constexpr T stain = 77;
-
-  static void put(std::vector<T>& to, PlainRows const& from, std::int64_t stride, std::int64_t first) {
-    for (std::size_t at = 0; at < from.numbers.size(); ++at) {
-      auto const i = static_cast<std::int64_t>(at) / from.columns;
-      auto const j = static_cast<std::int64_t>(at) % from.columns;
-      to[static_cast<std::size_t>(i * stride + first + j)] = static_cast<T>(from.numbers[at]);
-    }
-  }
-  [[nodiscard]] Panel<T> panel(Vector<T> const& memory, std::int64_t stride, std::int64_t first,
-                               std::int64_t columns) const {
-    Panel<T> result;
-    result.data = memory.data() + first;
-    result.num_rows = shape.num_tokens();
-    result.num_columns = columns;
-    result.row_stride = stride;
-    return result;
-  }
-  [[nodiscard]] AttentionOperands<T> panels(Vector<T> const& memory) const {
-    return {panel(memory, width, 0, q.columns), panel(memory, width, q.columns + 1, k.columns),
-            panel(memory, width, q.columns + k.columns + 2, k.columns)};
-  }
-  void expect_near(Vector<T> const& actual, std::int64_t stride, std::int64_t first,
-                   PlainRows const& expected, double bound, std::string const& what) const {
-    auto const host = host_copy(actual);
-    auto worst = 0.0;
-    for (std::size_t at = 0; at < expected.numbers.size(); ++at) {
-      auto const i = static_cast<std::int64_t>(at) / expected.columns;
-      auto const j = static_cast<std::int64_t>(at) % expected.columns;
-      auto const distance =
-          static_cast<double>(host(static_cast<std::size_t>(i * stride + first + j))) - expected.numbers[at];
-      worst = std::max(worst, std::isnan(distance) ? HUGE_VAL : std::abs(distance));
-    }
-    EXPECT_LE(worst, bound) << what;
-  }
-};
 
 /// Rounding of sums of up to 300 terms of size 1; gradients add up as many again.
 template<class T>
@@ -232,6 +95,61 @@ TYPED_TEST(AttentionTest, DropsWhatTheStreamSays) {
                                          is_device ? "dropout on a device" : "dropout");
       }
     }
+}
+
+/// Documents of 1 to 170 tokens that begin and end on both sides of the blocks of 8, 32 and 128, and a sequence of one document.
+std::vector<std::int64_t> positions_of(AttentionShape const& shape) {
+  std::vector<std::int64_t> positions;
+  for (std::int64_t s = 0; s < shape.num_sequences; ++s) {
+    std::int64_t left = shape.sequence;
+    for (std::uint64_t document = 0; left > 0; ++document) {
+      constexpr std::array<std::int64_t, 8> lengths{1, 31, 33, 7, 170, 8, 1, 64};
+      auto const length = s == 0 ? shape.sequence
+                                 : std::min(left, lengths.at((document + static_cast<std::uint64_t>(s)) % 8));
+      for (std::int64_t t = 0; t < length; ++t)
+        positions.push_back(t);
+      left -= length;
+    }
+  }
+  return positions;
+}
+
+TYPED_TEST(AttentionTest, StaysWithinDocuments) {
+  for (auto const& shape :
+       {AttentionShape{3, 33, 2, 1, 5}, AttentionShape{9, 70, 4, 2, 16}, AttentionShape{4, 300, 2, 2, 8}})
+    for (auto const probability : {0.0, 0.3})
+      for (int const tile : {0, 4, 32}) { // 0: the kernels of the processor, or those that a device chooses
+        AttentionCase<TypeParam> attention(shape);
+        attention.positions = positions_of(shape);
+        if (probability > 0) {
+          std::vector<std::int64_t> ids(static_cast<std::size_t>(shape.num_tokens()));
+          std::iota(ids.begin(), ids.end(), std::int64_t{500});
+          attention.dropout = {probability, {5, runtime::Purpose::dropout, 2, 7}, device_copy(ids), 3, 8};
+        }
+        if (tile == 0)
+          attention.run();
+        else
+          attention.run_on_device(
+              pmm::runs_on_host ? tile
+                                : std::min(tile, pmm::detail::attention_tile<TypeParam>(shape.head_dim)));
+        attention.expect_near_definition(4 * bound_of<TypeParam>,
+                                         text_of(shape) + ", tile " + std::to_string(tile));
+      }
+}
+
+/// A document has the same bits in any place of a sequence, as a sequence of its own.
+TEST(Attention, DocumentsHaveTheBitsOfSequences) {
+  AttentionShape const packed{1, 90, 2, 1, 6}, alone{3, 30, 2, 1, 6};
+  AttentionCase<double> one(packed), other(alone);
+  for (std::int64_t i = 0; i < 90; ++i)
+    one.positions.push_back(i % 30);
+  one.run();
+  other.run();
+  for (auto const& [found, expected] : {std::pair(one.out_numbers, other.out_numbers),
+                                        std::pair(one.gradient_numbers, other.gradient_numbers),
+                                        std::pair(one.log_sum_exp, other.log_sum_exp)})
+    for (std::size_t at = 0; at < found.extent(0); ++at)
+      EXPECT_EQ(host_copy(found)(at), host_copy(expected)(at)) << at;
 }
 
 /// Scores of some thousands overflow exp() unless the maximum is taken off.
@@ -386,6 +304,8 @@ TEST(Attention, ShapesThatDoNotFitAreRefused) {
   EXPECT_THROW(forward({1, 5, 4, 2, 3}), runtime::Error);
   EXPECT_THROW(forward({1, 4, 4, 2, 4}), runtime::Error);
   EXPECT_THROW(forward({1, 4, 4, 0, 3}), runtime::Error);
+  attention.positions = {0, 1, 2};
+  EXPECT_THROW(attention.run(), runtime::Error);
   attention.dropout.probability = 0.5; // and no ids
   EXPECT_THROW(forward({1, 4, 4, 2, 3}), runtime::Error);
   attention.dropout.probability = 1;

@@ -100,6 +100,8 @@ struct TransformerSettings {
       false; // RMSNorm of each head's query and key, with one scale per number of a head, as in Qwen3
   ExpertSettings experts;
   AdapterSettings adapters;
+  bool masks_documents =
+      false; // attention stays within documents, whose positions count from 0; not a part of the architecture
   std::vector<std::string> frozen = {}; // patterns of names of parameters that training does not change
   std::int64_t checkpoint_every = 0;    // layers per kept input (activation checkpointing); 0 keeps all
   bool keeps_collectives = false; // also keeps results of collectives, so recomputing does not communicate

@@ -75,6 +75,15 @@ SequenceRows<T>::SequenceRows(Transformer<T>& network, pmm::RowLoss<T>& loss, to
     runtime::throw_user("'{}' has tokens up to {}, beyond the model's vocabulary of {}", file.name(),
                         num_tokens - 1, network.settings().vocabulary);
   auto const num_rows = static_cast<std::size_t>(network.sequences().size() * sequence_);
+  if (network.settings().masks_documents) {
+    auto const& bpe = file.facts().bpe;
+    if (!bpe || !bpe->end_token)
+      runtime::throw_user(
+          "--document-mask: '{}' has no end token between documents; tokenize with a tokenizer that has one",
+          file.name());
+    end_token_ = static_cast<std::int32_t>(*bpe->end_token);
+    positions_.resize(num_rows);
+  }
   ids_.resize(num_rows);
   classes_.resize(num_rows, ignored);
   groups_.resize(num_rows, std::int8_t{pmm::loss_row_group});
@@ -118,7 +127,11 @@ void SequenceRows<T>::clear(std::int64_t s) {
 
 template<class T>
 void SequenceRows<T>::bind(std::int64_t k) {
-  network_.set_tokens(ids_);
+  for (std::size_t i = 0; i < positions_.size(); ++i) {
+    auto const begins = i % static_cast<std::size_t>(sequence_) == 0 || ids_[i - 1] == end_token_;
+    positions_[i] = begins ? 0 : positions_[i - 1] + 1;
+  }
+  network_.set_tokens(ids_, positions_);
   auto const& classes = device_classes_.at(static_cast<std::size_t>(k));
   Kokkos::deep_copy(
       classes,

@@ -32,8 +32,9 @@ void plan_sequence_rows_arrays(pmm::StepPlan& step, std::int64_t num_rows, std::
 template<class T>
 class SequenceRows {
  public:
-  /// `num_accumulated`: passes per step. All references must outlive this object. Throws UserError if the vocabulary of the
-  /// file is larger than the network's.
+  /// `num_accumulated`: passes per step. All references must outlive this object. If the network masks documents, a document ends with the
+  /// end token of the file or with its window. Throws UserError if the vocabulary of the file is larger than the network's, or if documents
+  /// are masked and the file has no end token.
   SequenceRows(Transformer<T>& network, pmm::RowLoss<T>& loss, tokens::TokenFile& file,
                std::int64_t num_accumulated, Goldfish const& goldfish = {});
 
@@ -59,6 +60,8 @@ class SequenceRows {
   Goldfish goldfish_;
   std::vector<std::int32_t> window_; // S + 1 tokens, and those before them that a goldfish loss hashes
   std::vector<std::int32_t> ids_, classes_;
+  std::vector<std::int64_t> positions_; // in documents; empty unless these are masked
+  std::int32_t end_token_ = -1;
   std::vector<std::int8_t> groups_;
   runtime::Vector<std::int8_t> device_groups_;
   std::vector<runtime::Vector<std::int32_t>> device_classes_; // one per pass of a step

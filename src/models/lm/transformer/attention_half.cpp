@@ -120,7 +120,7 @@ void AttentionHalf<T>::turn(DefaultExec const& exec, Turn direction, pmm::DistMa
     auto const first = i * plan_.group_width();
     pmm::rotate<T>(exec, grid_.passes(), *rotary_, plan_.sequence, direction,
                    all.columns({first, first + turned_columns(plan_, qkv.block())}),
-                   cache_ ? cache_->starts() : Vector<std::int64_t>());
+                   cache_ && plan_.sequence == 1 ? cache_->starts() : scratch_.document_positions);
   }
 }
 
@@ -144,8 +144,8 @@ void AttentionHalf<T>::attend(DefaultExec const& exec, DropoutKey const& dropout
       pmm::attend_cached<T>(exec, grid_.passes(), shape, of.operands, cache_->starts(), of.out,
                             cache_->scores());
     } else {
-      pmm::attention_forward<T>(exec, grid_.passes(), shape_, of.operands, of.out, of.log_sum_exp,
-                                of.dropout);
+      pmm::attention_forward<T>(exec, grid_.passes(), shape_, of.operands, of.out, of.log_sum_exp, of.dropout,
+                                scratch_.document_positions);
     }
   }
 }
@@ -171,7 +171,8 @@ void AttentionHalf<T>::backward(DefaultExec const& exec, DropoutKey const& dropo
     auto const of = group(i, memory_.qkv, memory_.key_values, memory_.out, dropout);
     auto const gradients = group(i, qkv_gradient_, scratch_.key_value_gradients, out_gradient_, dropout);
     pmm::attention_backward<T>(exec, grid_.passes(), shape_, of.operands, of.out, of.log_sum_exp,
-                               gradients.out, gradients.operands, of.row_terms, of.dropout);
+                               gradients.out, gradients.operands, of.row_terms, of.dropout,
+                               scratch_.document_positions);
   }
   sum_key_value_gradients(exec, grid_, plan_, scratch_.key_value_gradients, qkv_gradient_);
   turn(exec, Turn::backward, qkv_gradient_);

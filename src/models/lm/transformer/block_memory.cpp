@@ -10,6 +10,8 @@
 namespace orthant::models {
 namespace {
 
+constexpr auto document_positions_label = "orthant::models::document_positions";
+
 template<class T>
 runtime::Vector<T> make(std::string const& label, std::int64_t count) {
   return runtime::Vector<T>(label, static_cast<std::size_t>(count));
@@ -164,8 +166,10 @@ TransformerScratch<T>::TransformerScratch(pmm::ProcessGrid const& grid, Transfor
   row_terms = make<T>("orthant::models::row_terms", lengths.row_terms);
   key_value_gradients = make<T>("orthant::models::key_value_gradients", num_shared_numbers(plan));
   head_norm_sums = make<T>("orthant::models::head_norm_sums", num_head_norm_sums(plan.settings));
-  if (plan.settings.dropout == 0) return;
   auto const num_rows = plan.sequences.size() * plan.sequence;
+  if (plan.settings.masks_documents)
+    document_positions = make<std::int64_t>(document_positions_label, num_rows);
+  if (plan.settings.dropout == 0) return;
   token_ids = make<std::int64_t>("orthant::models::token_ids", num_rows);
   Kokkos::parallel_for("orthant::models::number_tokens",
                        Kokkos::RangePolicy<runtime::DefaultExec, std::int64_t>(0, num_rows),
@@ -182,9 +186,9 @@ void plan_scratch_arrays(pmm::StepPlan& step, TransformerPlan const& plan) {
   step.add_array("orthant::models::row_terms", step.scalar_bytes(lengths.row_terms));
   step.add_array("orthant::models::key_value_gradients", step.scalar_bytes(num_shared_numbers(plan)));
   step.add_array("orthant::models::head_norm_sums", step.scalar_bytes(num_head_norm_sums(plan.settings)));
-  if (plan.settings.dropout > 0)
-    step.add_array("orthant::models::token_ids",
-                   plan.sequences.size() * plan.sequence * std::int64_t{sizeof(std::int64_t)});
+  auto const of_rows = plan.sequences.size() * plan.sequence * std::int64_t{sizeof(std::int64_t)};
+  if (plan.settings.masks_documents) step.add_array(document_positions_label, of_rows);
+  if (plan.settings.dropout > 0) step.add_array("orthant::models::token_ids", of_rows);
 }
 
 template struct TransformerScratch<float>;

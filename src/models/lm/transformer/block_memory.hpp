@@ -94,7 +94,7 @@ struct ScratchLengths {
   std::int64_t row_terms = 0; // one element per row and query head
 };
 
-/// Scratch memory of all blocks. Nothing in it is kept from the forward to the backward pass, except token_ids.
+/// Scratch memory of all blocks. Nothing in it is kept from the forward to the backward pass, except token_ids and document_positions.
 template<class T>
 struct TransformerScratch {
   TransformerScratch(pmm::ProcessGrid const& grid, TransformerPlan const& plan);
@@ -108,6 +108,8 @@ struct TransformerScratch {
   runtime::Vector<T> key_value_gradients;  // of a head that ranks share
   runtime::Vector<T> head_norm_sums;       // of HeadNorms
   runtime::Vector<std::int64_t> token_ids; // [rows] global numbers of the tokens; empty without dropout
+  runtime::Vector<std::int64_t>
+      document_positions; // [rows] of the tokens in their documents; empty unless these are masked
   LinearWork<T> work;
   ExpertScratch<T> experts;
 };

@@ -73,6 +73,10 @@ namespace {
 
 using runtime::array_bytes, runtime::DefaultExec, runtime::Matrix, runtime::Vector;
 
+constexpr auto ids_label = "orthant::models::TokenEmbedding/ids";
+constexpr auto tokens_label = "orthant::models::TokenEmbedding/of_tokens";
+constexpr auto positions_label = "orthant::models::TokenEmbedding/of_positions";
+
 template<class T>
 void add_row(T const* row, std::int64_t width, T* sum) {
   for (std::int64_t j = 0; j < width; ++j)
@@ -110,10 +114,10 @@ struct AddPositions {
   T const* positions;
   T* stream;
   std::int64_t width, sequence;
-  std::int64_t const* starts; // [sequences], or null
+  std::int64_t const* places; // [tokens], or null
 
   [[nodiscard]] KOKKOS_FUNCTION T const* position(std::int64_t i) const {
-    return positions + (i % sequence + (starts == nullptr ? 0 : starts[i / sequence])) * width;
+    return positions + (places == nullptr ? i % sequence : places[i]) * width;
   }
   KOKKOS_FUNCTION void element(std::int64_t i, std::int64_t j) const {
     stream[i * width + j] += position(i)[j];
@@ -189,10 +193,15 @@ struct SumPlaces {
   }
 };
 
-void copy_to_kernels(std::vector<std::int32_t> const& source, Vector<std::int32_t> const& to) {
-  using Host = Kokkos::View<std::int32_t const*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>;
+template<class Number>
+void copy_to_kernels(std::vector<Number> const& source, Vector<Number> const& to) {
+  using Host = Kokkos::View<Number const*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>;
   auto const part = Kokkos::subview(to, std::pair(std::size_t{0}, source.size()));
   Kokkos::deep_copy(part, Host(source.data(), source.size()));
+}
+
+bool lists_positions(TransformerPlan const& plan) {
+  return plan.settings.masks_documents && plan.settings.positions == Positions::learned;
 }
 
 /// Bytes that the kernels read and write, if every row of the stream has a different token and no other tokens occur.
@@ -204,12 +213,15 @@ struct EmbeddingBytes {
                       : 0),
         table(step.scalar_bytes(step.block(whole(plan.table)).num_stored)),
         ids(step.block(plan.stream).rows.size() * std::int64_t{sizeof(std::int32_t)}),
-        offsets((step.block(plan.table).rows.size() + 1) * std::int64_t{sizeof(std::int32_t)}) {}
+        offsets((step.block(plan.table).rows.size() + 1) * std::int64_t{sizeof(std::int32_t)}),
+        position_offsets(lists_positions(plan)
+                             ? (plan.settings.max_sequence + 1) * std::int64_t{sizeof(std::int32_t)}
+                             : 0) {}
   static pmm::Placement whole(pmm::Placement table) {
     table.layout.storage = pmm::Storage::replicated;
     return table;
   }
-  std::int64_t stream, positions, table, ids, offsets;
+  std::int64_t stream, positions, table, ids, offsets, position_offsets;
 };
 
 } // namespace
@@ -230,14 +242,42 @@ void plan_embedding_backward(pmm::StepPlan& step, TransformerPlan const& plan) {
   } else {
     step.add_pass({"embedding_backward", bytes.stream + lists, bytes.table});
   }
-  if (bytes.positions > 0) step.add_pass({"positions_backward", bytes.stream, bytes.positions});
+  auto const of_positions = bytes.position_offsets > 0 ? bytes.position_offsets + bytes.ids : 0;
+  if (bytes.positions > 0)
+    step.add_pass({"positions_backward", bytes.stream + of_positions, bytes.positions});
 }
 
 void plan_embedding_arrays(pmm::StepPlan& step, TransformerPlan const& plan) {
   EmbeddingBytes const bytes(step, plan);
-  step.add_array("orthant::models::TokenEmbedding/ids", bytes.ids);
-  step.add_array("orthant::models::TokenEmbedding/offsets", bytes.offsets);
-  step.add_array("orthant::models::TokenEmbedding/rows", bytes.ids);
+  step.add_array(ids_label, bytes.ids);
+  step.add_array(std::string(tokens_label) + "/offsets", bytes.offsets);
+  step.add_array(std::string(tokens_label) + "/rows", bytes.ids);
+  if (!lists_positions(plan)) return;
+  step.add_array(std::string(positions_label) + "/offsets", bytes.position_offsets);
+  step.add_array(std::string(positions_label) + "/rows", bytes.ids);
+}
+
+RowLists::RowLists(std::string const& label, std::int64_t num_keys, std::int64_t num_rows)
+    : offsets_(label + "/offsets", static_cast<std::size_t>(num_keys + 1)),
+      rows_(label + "/rows", static_cast<std::size_t>(num_rows)) {}
+
+void RowLists::set(std::span<std::int32_t const> key_of_row, std::int64_t first_key) {
+  auto const num_keys = static_cast<std::int64_t>(offsets_.extent(0)) - 1;
+  auto const is_listed = [&](std::int32_t key) { return key >= first_key && key < first_key + num_keys; };
+  auto const place_of = [&](std::int32_t key) { return static_cast<std::size_t>(key - first_key); };
+  // Sorts the rows by key (counting sort).
+  host_offsets_.assign(offsets_.extent(0), 0);
+  for (auto const key : key_of_row)
+    if (is_listed(key)) ++host_offsets_[place_of(key) + 1];
+  std::partial_sum(host_offsets_.begin(), host_offsets_.end(), host_offsets_.begin());
+  auto next = host_offsets_;
+  host_rows_.assign(key_of_row.size(), 0);
+  for (std::size_t row = 0; row < key_of_row.size(); ++row)
+    if (is_listed(key_of_row[row]))
+      host_rows_[static_cast<std::size_t>(next[place_of(key_of_row[row])]++)] =
+          static_cast<std::int32_t>(row);
+  copy_to_kernels(host_offsets_, offsets_);
+  copy_to_kernels(host_rows_, rows_);
 }
 
 template<class T>
@@ -245,10 +285,12 @@ TokenEmbedding<T>::TokenEmbedding(pmm::ProcessGrid const& grid, TransformerPlan 
     : grid_(grid),
       plan_(plan),
       vocabulary_(block_of(grid, plan.table).rows),
-      ids_("orthant::models::TokenEmbedding/ids",
-           static_cast<std::size_t>(block_of(grid, plan.stream).rows.size())),
-      offsets_("orthant::models::TokenEmbedding/offsets", static_cast<std::size_t>(vocabulary_.size() + 1)),
-      rows_("orthant::models::TokenEmbedding/rows", ids_.extent(0)) {}
+      ids_(std::string(ids_label), static_cast<std::size_t>(block_of(grid, plan.stream).rows.size())),
+      of_tokens_(tokens_label, vocabulary_.size(), static_cast<std::int64_t>(ids_.extent(0))) {
+  if (lists_positions(plan))
+    of_positions_ =
+        RowLists(positions_label, plan.settings.max_sequence, static_cast<std::int64_t>(ids_.extent(0)));
+}
 
 template<class T>
 void TokenEmbedding<T>::set_tokens(std::span<std::int32_t const> ids) {
@@ -256,29 +298,29 @@ void TokenEmbedding<T>::set_tokens(std::span<std::int32_t const> ids) {
   auto const size = plan_.settings.vocabulary;
   auto const wrong = std::find_if(ids.begin(), ids.end(), [&](auto id) { return id < 0 || id >= size; });
   ORTHANT_REQUIRE(wrong == ids.end(), "token ", *wrong, " is not in the vocabulary of ", size);
-  auto const is_own = [&](std::int32_t id) { return id >= vocabulary_.begin && id < vocabulary_.end; };
-  auto const place_of = [&](std::int32_t id) { return static_cast<std::size_t>(id - vocabulary_.begin); };
+  copy_to_kernels(std::vector(ids.begin(), ids.end()), ids_);
+  of_tokens_.set(ids, vocabulary_.begin);
+}
 
-  // Sorts the rows by token (counting sort).
-  host_offsets_.assign(offsets_.extent(0), 0);
-  for (auto const id : ids)
-    if (is_own(id)) ++host_offsets_[place_of(id) + 1];
-  std::partial_sum(host_offsets_.begin(), host_offsets_.end(), host_offsets_.begin());
-  auto next = host_offsets_;
-  host_rows_.assign(ids.size(), 0);
-  for (std::size_t row = 0; row < ids.size(); ++row)
-    if (is_own(ids[row]))
-      host_rows_[static_cast<std::size_t>(next[place_of(ids[row])]++)] = static_cast<std::int32_t>(row);
-
-  copy_to_kernels({ids.begin(), ids.end()}, ids_);
-  copy_to_kernels(host_offsets_, offsets_);
-  copy_to_kernels(host_rows_, rows_);
+template<class T>
+void TokenEmbedding<T>::set_positions(std::span<std::int64_t const> positions,
+                                      Vector<std::int64_t> const& to) {
+  ORTHANT_REQUIRE(positions.size() == to.extent(0), positions.size(), " positions in documents, not ",
+                  to.extent(0));
+  for (std::size_t i = 0; i < positions.size(); ++i) {
+    auto const is_first = i % static_cast<std::size_t>(plan_.sequence) == 0;
+    ORTHANT_REQUIRE(positions[i] == 0 || (!is_first && positions[i] == positions[i - 1] + 1), "token ", i,
+                    " at position ", positions[i], " of its document");
+  }
+  copy_to_kernels(std::vector(positions.begin(), positions.end()), to);
+  if (lists_positions(plan_))
+    of_positions_.set(std::vector<std::int32_t>(positions.begin(), positions.end()), 0);
 }
 
 template<class T>
 void TokenEmbedding<T>::forward(DefaultExec const& exec, pmm::DistMatrix<T> const& table,
                                 pmm::DistMatrix<T> const& positions, pmm::DistMatrix<T> const& stream,
-                                Vector<std::int64_t> const& starts) const {
+                                Vector<std::int64_t> const& places) const {
   auto const width = stream.block().columns.size();
   auto const num_rows = stream.block().rows.size();
   auto const& numbers = stream.storage();
@@ -290,9 +332,10 @@ void TokenEmbedding<T>::forward(DefaultExec const& exec, pmm::DistMatrix<T> cons
   runtime::all_reduce(exec, grid_.over(plan_.table.layout.rows), numbers);
   if (positions.storage().extent(0) == 0) return;
   grid_.passes().add({"add_positions", bytes + array_bytes(positions.storage()), bytes});
-  pmm::for_each_row_or_element(
-      exec, "orthant::models::add_positions", num_rows,
-      AddPositions<T>{positions.storage().data(), numbers.data(), width, plan_.sequence, starts.data()});
+  pmm::for_each_row_or_element(exec, "orthant::models::add_positions", num_rows,
+                               AddPositions<T>{positions.storage().data(), numbers.data(), width,
+                                               plan_.sequence,
+                                               places.extent(0) == 0 ? nullptr : places.data()});
 }
 
 template<class T>
@@ -303,19 +346,28 @@ void TokenEmbedding<T>::backward(DefaultExec const& exec, pmm::DistMatrix<T> con
   auto const& gradient = stream_gradient.storage();
   auto const& table = table_gradient.storage();
   auto const adds = update == pmm::Update::add;
-  auto const lists = array_bytes(offsets_, rows_);
+  auto const lists = array_bytes(of_tokens_.offsets(), of_tokens_.rows());
   auto const rows = std::min(array_bytes(gradient), array_bytes(table));
   grid_.passes().add({"embedding_backward", array_bytes(gradient) + lists + (adds ? rows : 0),
                       adds ? rows : array_bytes(table)});
-  pmm::for_each_row_or_element(
-      exec, "orthant::models::embedding_backward", vocabulary_.size(),
-      SumTokenRows<T>{offsets_.data(), rows_.data(), gradient.data(), table.data(), width, adds});
+  pmm::for_each_row_or_element(exec, "orthant::models::embedding_backward", vocabulary_.size(),
+                               SumTokenRows<T>{of_tokens_.offsets().data(), of_tokens_.rows().data(),
+                                               gradient.data(), table.data(), width, adds});
   auto const& positions = positions_gradient.storage();
   if (positions.extent(0) == 0) return;
-  grid_.passes().add({"positions_backward", array_bytes(gradient), array_bytes(positions)});
-  pmm::for_each_row_or_element(
-      exec, "orthant::models::positions_backward", positions_gradient.block().stored_rows.size(),
-      SumPlaces<T>{gradient.data(), positions.data(), width, plan_.sequence, plan_.sequences.size()});
+  auto const& of_places = of_positions_.offsets();
+  grid_.passes().add({"positions_backward",
+                      array_bytes(gradient) + array_bytes(of_places, of_positions_.rows()),
+                      array_bytes(positions)});
+  auto const run = [&](auto const& sum) {
+    pmm::for_each_row_or_element(exec, "orthant::models::positions_backward",
+                                 positions_gradient.block().stored_rows.size(), sum);
+  };
+  if (of_places.extent(0) > 0)
+    run(SumTokenRows<T>{of_places.data(), of_positions_.rows().data(), gradient.data(), positions.data(),
+                        width, false});
+  else
+    run(SumPlaces<T>{gradient.data(), positions.data(), width, plan_.sequence, plan_.sequences.size()});
 }
 
 template class TokenEmbedding<float>;

@@ -6,7 +6,8 @@
 //   x[z,y]_i := sum_x [t_i in this rank's part] E[x,y]_{t_i} + P[-,y]_{s_i}
 //   dE_t     := (dE_t +) sum_{i: t_i = t} dx_i                 dP_s := sum_{i: s_i = s} dx_i
 //
-// set_tokens() lists the rows of each token, so the sums over rows need no atomics and have a fixed order.
+// RowLists lists the rows of each token, so the sums over rows need no atomics and have a fixed order. With documents, s_i is the position
+// in the document.
 
 #include "models/lm/plan/transformer_plan.hpp"
 #include "models/lm/transformer/transformer_parameters.hpp"
@@ -61,6 +62,23 @@ void plan_table_arrays(pmm::StepPlan& step, pmm::Placement const& table);
 extern template class VocabularyTable<float>;
 extern template class VocabularyTable<double>;
 
+/// The rows of each key, where keys are tokens or positions: those of key k are rows[offsets[k]], .., rows[offsets[k + 1] - 1], in order.
+class RowLists {
+ public:
+  RowLists() = default;
+  /// Allocates the arrays; their labels begin with `label`.
+  RowLists(std::string const& label, std::int64_t num_keys, std::int64_t num_rows);
+  /// Lists the rows with keys first_key, first_key + 1, .., up to the number of keys. Other rows are left out.
+  void set(std::span<std::int32_t const> key_of_row, std::int64_t first_key);
+  [[nodiscard]] runtime::Vector<std::int32_t> const& offsets() const { return offsets_; }
+  [[nodiscard]] runtime::Vector<std::int32_t> const& rows() const { return rows_; }
+
+ private:
+  runtime::Vector<std::int32_t> offsets_; // [keys + 1]
+  runtime::Vector<std::int32_t> rows_;    // [rows]
+  std::vector<std::int32_t> host_offsets_, host_rows_;
+};
+
 template<class T>
 class TokenEmbedding {
  public:
@@ -69,12 +87,15 @@ class TokenEmbedding {
 
   /// Sets the tokens of this rank's rows, one per row, which must be in the vocabulary; otherwise throws Error.
   void set_tokens(std::span<std::int32_t const> ids);
+  /// Sets the positions of these tokens in their documents, for backward(), and copies them to `to`, an array of the same length. Each
+  /// must be 0, or one more than the position before it in its sequence; otherwise throws Error. Both are empty unless documents are masked.
+  void set_positions(std::span<std::int64_t const> positions, runtime::Vector<std::int64_t> const& to);
 
-  /// stream := rows of `table`, plus rows of `positions` unless it is empty. `table` is VocabularyTable::whole(). `starts`: positions
-  /// of the first tokens of this rank's sequences, 0 if it is empty. Collective over x. Enqueues on exec.
+  /// stream := rows of `table`, plus rows of `positions` unless it is empty. `table` is VocabularyTable::whole(). `places`: positions of
+  /// this rank's tokens; if it is empty, they count from 0 in each sequence. Collective over x. Enqueues on exec.
   void forward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& table,
                pmm::DistMatrix<T> const& positions, pmm::DistMatrix<T> const& stream,
-               runtime::Vector<std::int64_t> const& starts = {}) const;
+               runtime::Vector<std::int64_t> const& places = {}) const;
 
   /// Computes the gradients over this rank's rows: assigns or adds to table_gradient, and assigns positions_gradient unless it
   /// is empty. The caller must sum them over z. Not collective. Enqueues on exec.
@@ -85,11 +106,10 @@ class TokenEmbedding {
  private:
   pmm::ProcessGrid const& grid_;
   TransformerPlan plan_;
-  pmm::Range vocabulary_;                 // tokens in this rank's part of the table
-  runtime::Vector<std::int32_t> ids_;     // [rows]
-  runtime::Vector<std::int32_t> offsets_; // [tokens of this rank + 1] into rows_
-  runtime::Vector<std::int32_t> rows_;    // [rows] rows whose token is in vocabulary_, ordered by token
-  std::vector<std::int32_t> host_offsets_, host_rows_;
+  pmm::Range vocabulary_;             // tokens in this rank's part of the table
+  runtime::Vector<std::int32_t> ids_; // [rows]
+  RowLists of_tokens_;                // of vocabulary_
+  RowLists of_positions_;             // empty unless documents are masked and positions learned
 };
 
 /// Add the passes and collectives of forward() and of backward(), and the arrays of a TokenEmbedding, to `step`.

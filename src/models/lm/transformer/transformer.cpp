@@ -195,7 +195,7 @@ template<class T>
 void Transformer<T>::Parts::embed(DefaultExec const& exec) {
   table.gather(exec);
   embedding.forward(exec, table.whole(), parameters.positions().weight, stream,
-                    cache ? cache->starts() : runtime::Vector<std::int64_t>());
+                    cache && plan.sequence == 1 ? cache->starts() : scratch.document_positions);
   if (dropout.probability > 0)
     pmm::drop_rows<T>(exec, grid.passes(), stream.local(), dropout_at(0), stream.local());
 }
@@ -269,8 +269,9 @@ std::vector<std::size_t> Transformer<T>::gradient_order() {
   return parts_->parameters.gradient_order();
 }
 template<class T>
-void Transformer<T>::set_tokens(std::span<std::int32_t const> ids) {
+void Transformer<T>::set_tokens(std::span<std::int32_t const> ids, std::span<std::int64_t const> positions) {
   parts_->embedding.set_tokens(ids);
+  parts_->embedding.set_positions(positions, parts_->scratch.document_positions);
 }
 template<class T>
 void Transformer<T>::set_starts(std::span<std::int64_t const> starts) {
