@@ -5,7 +5,7 @@
 # sanitizers. An input that breaks a parser is kept in tests/fuzz/kept/TARGET, where the test suite replays it.
 #
 # usage: scripts/fuzz.sh [options] [TARGET ..]     (npy npz edge_text table_text matrix_market input_folder store checkpoint
-#                                                   token_file safetensors study_file machine_file config command_line;
+#                                                   token_file safetensors gguf study_file machine_file config command_line;
 #                                                   default: all, one after the other)
 #   --runs N      inputs per target (default 1000000)
 #   --seconds S   and at most so long (default 300)
@@ -33,7 +33,7 @@ while [ $# -gt 0 ]; do
 done
 targets=("$@")
 if [ ${#targets[@]} -eq 0 ]; then
-  targets=(npy npz edge_text table_text matrix_market input_folder store checkpoint token_file safetensors study_file
+  targets=(npy npz edge_text table_text matrix_market input_folder store checkpoint token_file safetensors gguf study_file
     machine_file config command_line)
 fi
 for target in "${targets[@]}"; do

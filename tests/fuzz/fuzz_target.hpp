@@ -5,6 +5,7 @@
 // the bytes to one parser. The only exception that a parser may throw at bad input is UserError: anything
 // else leaves the target and counts as a crash, as a signal or a sanitizer's report does.
 
+#include "runtime/comm/communicator.hpp"
 #include "runtime/error.hpp"
 
 #include <cstddef>
@@ -31,6 +32,9 @@ int accept_or_refuse(Parse&& parse) {
 [[nodiscard]] inline std::string_view text_of(std::uint8_t const* data, std::size_t size) {
   return {reinterpret_cast<char const*>(data), size};
 }
+
+/// A communicator of one rank for parsers that are collective. MPI starts at the first use and ends with the program.
+[[nodiscard]] runtime::Communicator const& single_rank();
 
 /// A folder in memory (or in the temporary folder) that lives as long as the program, for parsers that read
 /// files.

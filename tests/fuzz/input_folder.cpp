@@ -4,7 +4,6 @@
 // The input is a sequence of files, each headed by a line "--- NAME".
 
 #include "fuzz/fuzz_target.hpp"
-#include "fuzz/single_rank.hpp"
 #include "graph/read/open_graph.hpp"
 
 #include <algorithm>

@@ -8,6 +8,7 @@ Needs nothing but Python's own library, so that every machine that builds the te
 import gzip
 import io
 import json
+import math
 import pathlib
 import struct
 import sys
@@ -54,6 +55,41 @@ def safetensors(length=None, metadata=None, **tensors):
     return struct.pack("<Q", len(text) if length is None else length) + text + data
 
 
+def gguf(metadata, tensors, version=3):
+    """A GGUF file of {key: value}, of texts, whole numbers, fractions and lists of these, and {name: (row-major shape, kind, numbers' bytes)}."""
+    def text(words):
+        return struct.pack("<Q", len(words.encode())) + words.encode()
+
+    def kind_and_value(value):
+        if isinstance(value, list):
+            each = [kind_and_value(one) for one in value]
+            return 9, struct.pack("<IQ", each[0][0], len(each)) + b"".join(content for _, content in each)
+        return (8, text(value)) if isinstance(value, str) else (6, struct.pack("<f", value)) if isinstance(value, float) else (4, struct.pack("<I", value))
+
+    header, data = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(metadata)), b""
+    for key, value in metadata.items():
+        kind, content = kind_and_value(value)
+        header += text(key) + struct.pack("<I", kind) + content
+    for name, (shape, kind, content) in tensors.items():
+        header += text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape[::-1], kind, len(data))
+        data += content + bytes(-len(content) % 32)
+    return header + bytes(-len(header) % 32) + data
+
+
+def small_llama(**changed):
+    """Metadata and tensors of a block with two heads of width 2."""
+    keys = {"block_count": 1, "context_length": 8, "embedding_length": 4, "feed_forward_length": 3, "attention.head_count": 2,
+            "attention.head_count_kv": 1, "rope.freq_base": 1e4, "attention.layer_norm_rms_epsilon": 1e-5, "vocab_size": 5, **changed}
+    shapes = {"token_embd": [5, 4], "output_norm": [4], "output": [5, 4], "blk.0.attn_norm": [4], "blk.0.ffn_norm": [4], "blk.0.attn_q": [4, 4],
+              "blk.0.attn_k": [2, 4], "blk.0.attn_v": [2, 4], "blk.0.attn_output": [4, 4], "blk.0.ffn_gate": [3, 4], "blk.0.ffn_up": [3, 4],
+              "blk.0.ffn_down": [4, 3]}
+    tensors = {name + ".weight": (shape, 0, bytes(4 * math.prod(shape))) for name, shape in shapes.items()}
+    return {"general.architecture": "llama", **{"llama." + key: value for key, value in keys.items()}}, tensors
+
+
+llama, llama_tensors = small_llama()
+tokenizer = {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "smollm", "tokenizer.ggml.tokens": ["a", "b", "ab", "c", "<|end|>"],
+             "tokenizer.ggml.token_type": [1, 1, 1, 1, 3], "tokenizer.ggml.merges": ["a b"]}
 edges = npy("<i8", (2, 3), [0, 1, 2, 1, 2, 3], "<q")
 weights = npy("<f4", (3,), [0.5, 1, 2], "<f")
 features = npy("<f4", (4, 2), [0, 1, 2, 3, 4, 5, 6, 7], "<f")
@@ -175,6 +211,13 @@ seeds = {
                             convs_0_lin__r_weight=("F32", [1, 2], bytes(8))),
         "huge": safetensors(a=("F32", [2**62, 2**62], b"")), "no_columns": safetensors(a=("F32", [4, 0], b"")),
         "long_header": safetensors(length=2**63), "empty": safetensors(), "nothing": b"",
+    },
+    "gguf": {
+        "llama": gguf(llama, llama_tensors), "version_2": gguf(llama, llama_tensors, 2), "tokenizer": gguf({**llama, **tokenizer}, llama_tensors),
+        "kinds": gguf({"general.alignment": 32}, {"a": ([1, 32], 8, bytes(34)), "b": ([2, 32], 3, bytes(40)), "c": ([3], 1, bytes(6)), "d": ([1, 1, 2], 30, bytes(4))}),
+        "no_head": gguf(llama, {name: tensor for name, tensor in llama_tensors.items() if name != "output.weight"}),
+        "many_blocks": gguf(small_llama(block_count=2**32 - 1)[0], llama_tensors), "wide": gguf(small_llama(embedding_length=2**31)[0], llama_tensors),
+        "huge": gguf({}, {"a": ([2**40, 2**40], 0, b"")}), "cut": gguf(llama, llama_tensors)[:400], "empty": gguf({}, {}), "nothing": b"",
     },
     "study_file": {
         "strong": b'name = "a"\n[jobs]\nranks_per_node = 2\n[[strong]]\nname = "s"\ngraphs = ["karate", "g/b.h5"]\nranks = [1, 4]\n'

@@ -4,7 +4,6 @@
 
 #include "runtime/files/safetensors.hpp"
 #include "fuzz/fuzz_target.hpp"
-#include "fuzz/single_rank.hpp"
 #include "models/gnn/files/state_dict.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {

@@ -5,7 +5,6 @@
 
 #include "fuzz/fuzz_target.hpp"
 #include "fuzz/hdf5_arrays.hpp"
-#include "fuzz/single_rank.hpp"
 #include "graph/crc32.hpp"
 #include "graph/generate/generators.hpp"
 #include "graph/partition/partition.hpp"

@@ -7,7 +7,6 @@
 #include "tokens/token_file.hpp"
 #include "fuzz/fuzz_target.hpp"
 #include "fuzz/hdf5_arrays.hpp"
-#include "fuzz/single_rank.hpp"
 #include "runtime/files/array_sum.hpp"
 
 #include <cstring>

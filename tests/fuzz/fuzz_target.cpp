@@ -3,11 +3,25 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <optional>
 #include <unistd.h>
 
 namespace orthant::fuzz {
 
 namespace fs = std::filesystem;
+
+runtime::Communicator const& single_rank() {
+  static std::optional<runtime::Communicator> comm;
+  if (!comm) {
+    MPI_Init(nullptr, nullptr);
+    comm.emplace(MPI_COMM_SELF, "world");
+    std::atexit([] {
+      comm.reset();
+      MPI_Finalize();
+    });
+  }
+  return *comm;
+}
 
 ScratchFolder::ScratchFolder() {
   auto const root = fs::is_directory("/dev/shm") ? fs::path("/dev/shm") : fs::temp_directory_path();
