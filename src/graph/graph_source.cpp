@@ -14,6 +14,7 @@ class AssembledSource final : public GraphSource {
     facts_.num_edges = parts_.edges.num_edges;
     facts_.is_directed = parts_.is_directed;
     facts_.is_weighted = parts_.edges.is_weighted;
+    facts_.num_edge_features = parts_.edges.num_features;
     facts_.feature_kind = parts_.features.kind;
     facts_.num_features = parts_.features.num_features;
     facts_.features_have_remainders = parts_.features.have_remainders;

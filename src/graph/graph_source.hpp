@@ -64,6 +64,7 @@ struct GraphFacts {
   std::int64_t num_edges = -1;   // total number of edges in all streams; -1 until they have been read
   bool is_directed = false;      // if false, the pipeline adds the reverse of every edge
   bool is_weighted = false;
+  std::int64_t num_edge_features = 0; // columns of EdgeBatch::features
   FeatureKind feature_kind = FeatureKind::none;
   std::int64_t num_features = 0;
   bool features_have_remainders = false; // dense features in fp64
@@ -115,6 +116,7 @@ struct EdgeBatch {
   std::vector<float> weights; // one per edge if the graph is weighted, otherwise empty
   std::vector<std::uint16_t>
       relations; // number of the relation of each edge if the graph has relations, otherwise empty
+  std::vector<float> features; // [edges x num_edge_features] row-major, or empty
 };
 
 /// Rows [rows.begin, rows.end) of the feature matrix.
@@ -216,7 +218,8 @@ struct EdgePart {
   std::int64_t num_edges = -1;       // as in GraphFacts
   std::int64_t num_local_edges = -1; // as in GraphSource
   bool is_weighted = false;
-  std::string promised_by; // file that gives num_edges, for the message if the number is wrong
+  std::int64_t num_features = 0; // as GraphFacts::num_edge_features
+  std::string promised_by;       // file that gives num_edges, for the message if the number is wrong
   std::function<std::unique_ptr<EdgeStream>(std::int64_t batch_size)> open;
   std::function<void(EdgeBatch&)> resolve; // as in GraphSource; empty if not needed
 };

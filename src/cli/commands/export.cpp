@@ -30,6 +30,8 @@ int run(ExportOptions const& options, Context& context) {
   store.verify(context.world()); // so that a damaged store is not exported as a valid graph
   if (store.facts().has_links() && context.world().is_root())
     context.log().warn("{} holds edges out (--edge-split), which are not exported", store.name());
+  if (store.facts().num_edge_features > 0 && context.world().is_root())
+    context.log().warn("{} has features of edges, which are not exported so far", store.name());
   if (auto const count = store.facts().num_splits(); count > 1 && context.world().is_root())
     context.log().info("{} has {} splits, of which split {} is exported", store.name(), count, options.split);
   auto const source = graph::open_store_as_source(context.world(), store);

@@ -77,8 +77,7 @@ std::string describe_types(graph::StoreFacts const& facts) {
 
 /// Relations with their numbers of entries; only the first ones if there are many.
 std::string describe_relations(graph::StoreFacts const& facts) {
-  constexpr std::int64_t most_shown = 100;
-  auto const shown = std::min(facts.num_relations(), most_shown);
+  auto const shown = std::min(facts.num_relations(), std::int64_t{100});
   std::vector<std::string> names(facts.relations.begin(), facts.relations.begin() + shown);
   std::size_t width = 0;
   for (auto& name : names) {
@@ -108,11 +107,12 @@ std::string describe_splits(graph::StoreFacts const& facts) {
 std::string describe(graph::StoreFacts const& facts) {
   std::string text;
   auto const out = std::back_inserter(text);
-  fmt::format_to(out, "graph store {}, from {}\n", facts.name, facts.format);
-  fmt::format_to(out, "vertices    {}\n", facts.num_vertices);
+  fmt::format_to(out, "graph store {}, from {}\nvertices    {}\n", facts.name, facts.format,
+                 facts.num_vertices);
   fmt::format_to(out, "entries     {} of A, {} self loops among them; {}{}\n", facts.num_entries,
                  facts.num_self_loops, facts.is_symmetric ? "symmetric" : "directed",
                  facts.is_weighted ? ", weighted" : "");
+  if (auto const f = facts.num_edge_features) fmt::format_to(out, "            {} features each\n", f);
   if (facts.num_types() > 0) text += describe_types(facts);
   if (facts.num_relations() > 0) text += describe_relations(facts);
   if (facts.has_vertex_names()) text += "names       of all vertices\n";
@@ -120,8 +120,8 @@ std::string describe(graph::StoreFacts const& facts) {
                  static_cast<double>(facts.num_entries - facts.num_self_loops) /
                      static_cast<double>(facts.num_vertices),
                  facts.max_degree);
-  fmt::format_to(out, "permutation {}, seed {}\n", graph::name_of(facts.permutation), facts.seed);
-  fmt::format_to(out, "normalised  {}\n", graph::name_of(facts.normalization));
+  fmt::format_to(out, "permutation {}, seed {}\nnormalised  {}\n", graph::name_of(facts.permutation),
+                 facts.seed, graph::name_of(facts.normalization));
   if (facts.num_clusters > 0) fmt::format_to(out, "clusters    {}\n", facts.num_clusters);
   fmt::format_to(out, "features    {}", graph::name_of(facts.feature_kind));
   if (facts.feature_kind != graph::FeatureKind::none) fmt::format_to(out, ", {}", facts.num_features);

@@ -47,10 +47,9 @@ struct PartitionOptions {
   std::string self_loops = "keep";
   std::string weights = "use";
   std::string split;
-  std::string features_from_edges = "none";
+  std::string features_from_edges = "none", edge_features = "ignore";
   bool targets = false;
-  std::int64_t random_features = 0;
-  std::int64_t random_labels = 0;
+  std::int64_t random_features = 0, random_labels = 0;
   std::vector<double> random_split;
   std::vector<double> edge_split; // shares of validation and test
   std::int64_t metis = 0;
@@ -68,9 +67,7 @@ graph::Input input_of(PartitionOptions const& options) {
   input.adds_inverse = options.add_inverse;
   input.names_only = options.names;
   input.use_weights = options.weights == "use";
-  auto const& how = options.features_from_edges;
-  using From = graph::EdgeFeatures;
-  input.edge_features = how == "none" ? From::ignored : how == "mean" ? From::mean : From::sum;
+  input.edge_features = graph::edge_features_of(options.edge_features, options.features_from_edges);
   input.labels_are_targets = options.targets;
   input.random_features = options.random_features;
   input.random_labels = options.random_labels;
@@ -112,8 +109,8 @@ void require_one_source(Context const& context, PartitionOptions const& options)
         "partition: name the graph to read with --input PATH, or one to generate with --generate rmat");
   static constexpr std::array of_generated{"vertices", "edges", "features", "classes"};
   static constexpr std::array of_input{
-      "format",        "names",        "add-inverse",         "weights", "split", "random-features",
-      "random-labels", "random-split", "features-from-edges", "targets"};
+      "format",        "names",        "add-inverse",         "weights",       "split",  "random-features",
+      "random-labels", "random-split", "features-from-edges", "edge-features", "targets"};
   auto const& sources = context.run_record.at("sources");
   auto const refuse = [&](std::span<char const* const> names, char const* wanted) {
     for (auto const* const name : names)
@@ -368,6 +365,9 @@ std::unique_ptr<Command> make_partition() {
   command->option("--features-from-edges", options->features_from_edges,
                   "Features of each vertex from those of its edges: none, mean or sum",
                   one_of({"none", "mean", "sum"}));
+  command->option("--edge-features", options->edge_features,
+                  "Features of the edges, for train --model gat and gatv2: ignore or keep",
+                  one_of({"ignore", "keep"}));
   command->flag("--targets", options->targets,
                 "Read labels as targets of regression; default: only if they have numbers with fractions");
   command->option("--random-features", options->random_features,

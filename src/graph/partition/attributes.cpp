@@ -255,6 +255,13 @@ void write_clusters(StoreWriter& writer, Placement const& placement, std::span<s
         to_positions(writer.comm(), placement.num_vertices, placement.of(order), values));
 }
 
+void write_rows(StoreWriter& writer, std::string const& name, std::int64_t num_vertices,
+                std::span<std::int64_t const> places, std::int64_t width, std::span<double const> rows) {
+  RowSlab<double> slab(writer.comm(), num_vertices, width);
+  slab.add(places, rows);
+  slab.write(writer, name, Hdf5Type::float64);
+}
+
 void write_features(StoreWriter& writer, GraphSource const& source, Placement const& placement,
                     StoreFacts& facts, std::function<void(double)> const& progress) {
   facts.feature_kind = source.facts().feature_kind;

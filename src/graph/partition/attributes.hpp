@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace orthant::graph {
@@ -22,6 +23,10 @@ void write_vertices(StoreWriter& writer, Placement const& placement, std::span<s
 /// Writes the cluster of each vertex; there are `num_clusters`. `clusters` is distributed like Placement::positions.
 void write_clusters(StoreWriter& writer, Placement const& placement, std::span<std::int32_t const> clusters,
                     std::int64_t num_clusters, StoreFacts& facts);
+
+/// Writes `rows`, [places x width] row-major, as an array [width x N]: rows go to these places. All ranks' places together must be all places.
+void write_rows(StoreWriter& writer, std::string const& name, std::int64_t num_vertices,
+                std::span<std::int64_t const> places, std::int64_t width, std::span<double const> rows);
 
 void write_features(StoreWriter& writer, GraphSource const& source, Placement const& placement,
                     StoreFacts& facts, std::function<void(double)> const& progress);

@@ -1,16 +1,17 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The edges of a graph, distributed over the ranks' memory with 8 bytes each (below 2^32 vertices), or 12 with a value: a weight, or the
-// number of a relation. Repeats are merged, and any placement can relabel the edges.
+// The edges of a graph, distributed over the ranks' memory with 8 bytes each (below 2^32 vertices), or 12 with a value: a weight, the
+// number of a relation, or the number of the edge's features. Repeats are merged, and any placement can relabel the edges.
 //
 // An undirected edge is stored once, at the owner of one of its ends: the smaller or the larger id, depending on their parity, so that the
 // edges of a hub are distributed. A directed edge is stored at the owner of its target, the row of A. for_each_edge() sends each edge to
 // the owner of its other end, where the positions of both ends are known. No rank knows the positions of all vertices.
 
+#include "graph/chunk_pool.hpp"
 #include "graph/exchange.hpp"
 #include "graph/graph_source.hpp"
-#include "graph/partition/chunk_pool.hpp"
+#include "graph/partition/edge_feature_rows.hpp"
 #include "graph/partition/placement.hpp"
 #include "graph/radix_sort.hpp"
 #include "graph/store/distribution.hpp"
@@ -34,7 +35,7 @@ using StepProgress = std::function<void(double)>;
 namespace detail {
 template<bool has_values>
 struct MaybeValue {
-  float value = 1; // the weight, or the number of the relation, which a float holds exactly
+  float value = 1; // the weight, the number of the relation, which a float holds exactly, or EdgeFeatureRows'
 };
 template<>
 struct MaybeValue<false> {
@@ -65,8 +66,10 @@ class EdgeStore {
         buckets_(pool, static_cast<std::size_t>((owners_.num_local() + bucket_size - 1) >> bucket_bits)),
         degrees_(owners_.num_local()) {}
 
-  /// Reads all edges and merges repeats. Returns the number of edges read by all ranks. Collective.
-  std::int64_t collect(GraphSource const& source, EdgeRules const& rules, StepProgress const& progress);
+  /// Reads all edges and merges repeats. Returns the number of edges read by all ranks. `features`: keeps those of the edges, which must be
+  /// distinct; otherwise throws UserError. Null without features. Collective.
+  std::int64_t collect(GraphSource const& source, EdgeRules const& rules, StepProgress const& progress,
+                       EdgeFeatureRows* features = nullptr);
 
   /// Number of entries of A over all ranks: an undirected edge counts twice, a self loop once.
   [[nodiscard]] std::int64_t num_entries() const { return num_entries_; }
@@ -102,10 +105,11 @@ class EdgeStore {
   static constexpr int bucket_bits = 9; // some thousand edges, which can be sorted in the second-level cache
   static constexpr std::uint64_t bucket_size = std::uint64_t{1} << bucket_bits;
 
+  enum class Kind : std::uint8_t { weights, relations, numbers } kind_ = Kind::weights; // of the values
   void push_edge(Outbox<Stored>& outbox, Edge edge, float value) const;
-  /// Edges with different relations are never repeats of each other. Throws UserError if a sum of weights exceeds the range of a float.
-  /// Not collective.
-  void merge(EdgeRules::Repeats repeats, bool has_relations);
+  /// Edges with different relations are never repeats of each other. Throws UserError if a sum of weights exceeds the range of a float, or if
+  /// an edge with features has a repeat. Not collective.
+  void merge(EdgeRules::Repeats repeats);
   float sum_of(std::span<float const> weights, Stored const& edge) const;
   void count_degrees();
 
@@ -143,13 +147,13 @@ void EdgeStore<Id, has_values>::push_edge(Outbox<Stored>& outbox, Edge edge, flo
 
 template<class Id, bool has_values>
 std::int64_t EdgeStore<Id, has_values>::collect(GraphSource const& source, EdgeRules const& rules,
-                                                StepProgress const& progress) {
-  constexpr std::int64_t batch_size = 1 << 15;
+                                                StepProgress const& progress, EdgeFeatureRows* features) {
   ORTHANT_REQUIRE(!source.needs_resolving(), "a store is exported before it is partitioned anew");
-  auto const has_relations = source.facts().has_relations();
+  if (source.facts().has_relations()) kind_ = Kind::relations;
+  if (features != nullptr) kind_ = Kind::numbers;
   std::int64_t num_read = 0;
   {
-    auto const stream = source.edges(batch_size);
+    auto const stream = source.edges(1 << 15);
     EdgeBatch batch;
     exchange<Stored>(
         comm_,
@@ -165,7 +169,8 @@ std::int64_t EdgeStore<Id, has_values>::collect(GraphSource const& source, EdgeR
               }
               auto const value = [&] {
                 if constexpr (!has_values) return 1.0F;
-                return has_relations ? static_cast<float>(batch.relations[i]) : batch.weights[i];
+                if (features != nullptr) return as_weight(features->add(batch, i));
+                return kind_ == Kind::relations ? static_cast<float>(batch.relations[i]) : batch.weights[i];
               };
               push_edge(outbox, edge, value());
             }
@@ -182,17 +187,16 @@ std::int64_t EdgeStore<Id, has_values>::collect(GraphSource const& source, EdgeR
   num_read = runtime::all_reduced(comm_, num_read);
   num_dropped_loops_ = runtime::all_reduced(comm_, num_dropped_loops_);
   source.check_num_edges(num_read);
-  runtime::together(comm_, [&] { merge(rules.repeats, has_relations); });
+  runtime::together(comm_, [&] { merge(rules.repeats); });
   count_degrees();
   return num_read;
 }
 
 template<class Id, bool has_values>
-void EdgeStore<Id, has_values>::merge(EdgeRules::Repeats repeats, bool has_relations) {
+void EdgeStore<Id, has_values>::merge(EdgeRules::Repeats repeats) {
   if (repeats == EdgeRules::Repeats::keep && !has_values) return;
   auto const other_bits = bits_below(owners_.num_vertices());
-  std::vector<Stored> edges;
-  std::vector<Stored> scratch;
+  std::vector<Stored> edges, scratch;
   std::vector<float> values;
   for (std::size_t bucket = 0; bucket < buckets_.num_lists(); ++bucket) {
     buckets_.drain(bucket, edges);
@@ -204,14 +208,16 @@ void EdgeStore<Id, has_values>::merge(EdgeRules::Repeats repeats, bool has_relat
       while (end < edges.size() && edges[end].local == edges[i].local && edges[end].other == edges[i].other)
         ++end;
       if constexpr (has_values) {
+        if (kind_ == Kind::numbers && end - i > 1)
+          EdgeFeatureRows::refuse_repeats(owners_.vertex_at(comm_.rank(), edges[i].local), edges[i].other);
         values.clear();
         for (auto k = i; k < end; ++k)
           values.push_back(edges[k].value);
         // Ascending order makes the sum independent of the order in which edges arrived.
         std::sort(values.begin(), values.end());
-        if (has_relations)
+        if (kind_ == Kind::relations)
           values.erase(std::unique(values.begin(), values.end()), values.end());
-        else if (repeats == EdgeRules::Repeats::drop)
+        else if (repeats == EdgeRules::Repeats::drop && kind_ == Kind::weights)
           values.assign(1, sum_of(values, edges[i]));
         for (auto const value : values) {
           edges[i].value = value;

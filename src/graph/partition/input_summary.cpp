@@ -235,8 +235,11 @@ Estimate estimate_partition(runtime::Communicator const& comm, GraphSource const
   bool const has_two_orders =
       permutation == PermutationKind::twofold || permutation == PermutationKind::cluster;
   auto const num_entries = facts.is_directed ? num_edges * (has_two_orders ? 2 : 1) : 2 * num_edges;
-  bool const has_values = facts.is_weighted || facts.has_relations();
+  bool const has_values = facts.is_weighted || facts.has_relations() || facts.num_edge_features > 0;
   std::int64_t const entry_bytes = has_values ? 8 : 4; // in memory
+  auto const row_bytes = checked_product(num_edges, 4 * facts.num_edge_features, "features of edges");
+  auto const entry_feature_bytes =
+      checked_product(num_entries, 4 * facts.num_edge_features, "features of edges");
   std::int64_t const vertex_bytes = has_two_orders ? 24 : 8;
   std::int64_t const label_bytes = facts.label_kind == LabelKind::none     ? 0
                                    : facts.label_kind == LabelKind::single ? 8
@@ -251,12 +254,16 @@ Estimate estimate_partition(runtime::Communicator const& comm, GraphSource const
   auto const rows =
       checked_product(facts.num_vertices, vertex_bytes + label_bytes, "the bytes of the labels");
   estimate.disk_bytes =
-      checked_sum(num_entries * entry_bytes, checked_sum(rows, feature_bytes, "the bytes of the store"),
-                  "the bytes of the store");
+      checked_sum(num_entries * entry_bytes + entry_feature_bytes,
+                  checked_sum(rows, feature_bytes, "the bytes of the store"), "the bytes of the store");
 
   // Edges take 8 bytes (12 with a weight) until they are converted to entries in the same memory. Degree and positions of a vertex take 48
   // bytes; program, libraries and buffers of a rank about 64 MiB.
-  auto const edge_memory = std::max(num_edges * (has_values ? 12 : 8), num_entries * entry_bytes);
+  // Features of edges are held as they were read, and at their entries with a number.
+  auto const of_features =
+      facts.num_edge_features > 0 ? row_bytes + entry_feature_bytes + 4 * num_entries : 0;
+  auto const edge_memory =
+      std::max(num_edges * (has_values ? 12 : 8), num_entries * entry_bytes) + of_features;
   auto const base = std::int64_t{comm.size()} * (std::int64_t{64} << 20);
   // Edges between names are kept as they were read, as are features of vertices from those of edges. Rank 0 keeps the names.
   auto const* const names = source.vertex_names();

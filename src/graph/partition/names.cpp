@@ -14,6 +14,9 @@ namespace orthant::graph {
 using runtime::Hdf5Type;
 
 void require_rules(GraphFacts const& facts, EdgeRules const& rules, std::optional<EdgeSplit> const& split) {
+  if (facts.num_edge_features > 0 && (split || rules.repeats == EdgeRules::Repeats::keep))
+    runtime::throw_user(
+        "--edge-features keep goes without --edge-split and --duplicates keep: leave them out");
   if (!facts.has_relations()) return;
   if (facts.is_weighted) runtime::throw_user("{}: a graph with relations cannot have weights", facts.name);
   if (split)

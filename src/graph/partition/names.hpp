@@ -15,7 +15,8 @@
 
 namespace orthant::graph {
 
-/// Throws UserError if a graph with relations has weights, or if equal edges of one relation are to be kept or edges to be held out.
+/// Throws UserError if a graph with relations has weights, or if equal edges of one relation, or of features, are to be kept or edges to be held
+/// out.
 void require_rules(GraphFacts const& facts, EdgeRules const& rules, std::optional<EdgeSplit> const& split);
 
 /// Numbers of entries by relation, counted while the matrix is written.

@@ -3,6 +3,7 @@
 
 #include "graph/graph_source.hpp"
 #include "graph/partition/attributes.hpp"
+#include "graph/partition/edge_feature_rows.hpp"
 #include "graph/partition/edge_store.hpp"
 #include "graph/partition/input_summary.hpp"
 #include "graph/partition/link_sets.hpp"
@@ -21,6 +22,7 @@
 #include <algorithm>
 #include <map>
 #include <mpi.h>
+#include <optional>
 #include <utility>
 
 namespace orthant::graph {
@@ -54,6 +56,7 @@ class Partitioner {
     facts.num_vertices = given.num_vertices;
     facts.is_symmetric = !given.is_directed;
     facts.is_weighted = given.is_weighted;
+    facts.num_edge_features = given.num_edge_features;
     facts.relations = given.relations;
     facts.vertex_types = given.vertex_types;
     facts.relation_ends = given.relation_ends;
@@ -66,7 +69,10 @@ class Partitioner {
     auto& facts = report_.facts;
     steps_.begin("reading edges");
     auto& input = report_.input;
-    input.num_edges_read = edges_.collect(source_, options_.rules, steps_.reporter());
+    if (facts.num_edge_features > 0)
+      features_ =
+          std::make_unique<EdgeFeatureRows>(comm_, source_.num_local_edges(), facts.num_edge_features);
+    input.num_edges_read = edges_.collect(source_, options_.rules, steps_.reporter(), features_.get());
     input.num_dropped_loops = edges_.num_dropped_loops();
     input.num_merged = input.num_edges_read - input.num_dropped_loops - edges_.num_edges();
     facts.num_entries = edges_.num_entries();
@@ -182,16 +188,21 @@ class Partitioner {
           },
           [&] {
             bool ignored = false;
-            builder.add(outbox.deliver(comm_, ignored));
+            auto const arrived = outbox.deliver(comm_, ignored);
+            features_ ? builder.add_numbered(arrived) : builder.add(arrived);
           },
           steps_.reporter());
     }
+    if (features_) builder.set_features(features_->fetch(builder.numbers()), features_->num_columns());
+    if (is_last) features_.reset();
     report_.relabel_seconds += steps_.lap();
 
     steps_.begin("writing the matrix");
     auto const group = parity == Parity::even ? "/topology/even" : "/topology/odd";
     if (report_.facts.is_weighted && parity == Parity::even) {
       write_with_weight_sums(builder, group, placement);
+    } else if (report_.facts.num_edge_features > 0) {
+      write_featured(builder, group, placement, parity);
     } else if (report_.facts.num_relations() > 0) {
       RelationCounts counts(report_.facts.num_relations());
       builder.write(
@@ -204,11 +215,21 @@ class Partitioner {
     report_.write_seconds += steps_.lap();
   }
 
+  void write_featured(Builder& builder, std::string const& group, Placement const& placement, Parity parity) {
+    std::optional<EdgeFeatureMeans> means;
+    if (parity == Parity::even)
+      means.emplace(comm_, placement, builder.rows(), report_.facts.num_edge_features);
+    builder.write(
+        writer_, group, Values::features,
+        [&](std::int64_t row, std::int64_t column, float value) {
+          if (means) means->add(row, column, builder.features_of(value));
+        },
+        steps_.reporter());
+    if (means) means->write(writer_);
+  }
+
   void write_with_weight_sums(Builder& builder, std::string const& group, Placement const& placement) {
-    auto const grid = tile_grid_of_topology(report_.facts.num_vertices, report_.facts.num_entries);
-    auto const tile_rows = tile_rows_of_rank(grid.rows.num_parts, comm_.size(), comm_.rank());
-    Range const rows{grid.rows.begin(tile_rows.begin), grid.rows.begin(tile_rows.end)};
-    WeightSums sums(comm_, placement, rows);
+    WeightSums sums(comm_, placement, builder.rows());
     builder.write(
         writer_, group, Values::always,
         [&](std::int64_t row, std::int64_t column, float weight) { sums.add(row, column, weight); },
@@ -317,6 +338,7 @@ class Partitioner {
   Steps steps_;
   ChunkPool pool_;
   Edges edges_;
+  std::unique_ptr<EdgeFeatureRows> features_; // until the last matrix is relabelled
   std::map<PermutationKind, std::vector<std::int32_t>> clusters_of_order_; // of this rank's block of vertices
   PartitionReport report_;
 };
@@ -328,7 +350,7 @@ PartitionReport build(StoreWriter& writer, GraphSource const& whole, std::filesy
   if (facts.num_vertices < 1 || facts.num_vertices > most_vertices)
     throw_user("a graph of {} vertices: there must be 1 to 2^40", facts.num_vertices);
   require_rules(facts, options.rules, options.edge_split);
-  bool const has_values = facts.is_weighted || facts.has_relations();
+  bool const has_values = facts.is_weighted || facts.has_relations() || facts.num_edge_features > 0;
   std::optional<SourceWithoutHeldOut> split;
   if (options.edge_split) split.emplace(writer.comm(), whole, *options.edge_split);
   auto const& source = split ? static_cast<GraphSource const&>(*split) : whole;

@@ -35,6 +35,7 @@ struct Pending {
   std::vector<std::uint32_t> packed;
   std::vector<float> weights;           // empty, or as many
   std::vector<std::uint16_t> relations; // empty, or as many
+  std::vector<float> features;          // empty, or a row for each
 
   /// CRC-32 of the entries from `begin` on.
   [[nodiscard]] std::uint32_t checksum(std::size_t begin) const {
@@ -49,10 +50,15 @@ struct Pending {
     if (!weights.empty()) writer.write_plain(group + "/values", begin, std::span<float const>(weights));
     if (!relations.empty())
       writer.write_plain(group + "/relations", begin, std::span<std::uint16_t const>(relations));
+    if (!features.empty()) {
+      auto const width = std::ssize(features) / std::ssize(packed);
+      writer.write_plain(group + "/features", begin * width, std::span<float const>(features));
+    }
     auto const end = begin + static_cast<std::int64_t>(packed.size());
     packed.clear();
     weights.clear();
     relations.clear();
+    features.clear();
     return end;
   }
 };
@@ -106,13 +112,20 @@ bool TileBuilder<has_values>::write(StoreWriter& writer, std::string const& grou
     offsets[index(i + 1)] = offsets[index(i)] + counts[index(i)];
   }
   bool const stores_relations = has_values && values == Values::relations;
-  bool const stores_values = has_values && !stores_relations &&
+  bool const stores_features = has_values && values == Values::features;
+  bool const stores_values = has_values && !stores_relations && !stores_features &&
                              (values == Values::always ||
                               runtime::all_reduced(comm_, differs_from_one, runtime::Reduction::max) != 0);
 
   writer.create_plain_array(group + "/entries", Hdf5Type::uint32, {offsets.back()});
   if (stores_values) writer.create_plain_array(group + "/values", Hdf5Type::float32, {offsets.back()});
   if (stores_relations) writer.create_plain_array(group + "/relations", Hdf5Type::uint16, {offsets.back()});
+  if (stores_features) {
+    writer.create_plain_array(group + "/features", Hdf5Type::float32,
+                              {offsets.back() * static_cast<std::int64_t>(width_)});
+    writer.create_array(group + "/tile_feature_checksums", Hdf5Type::uint32,
+                        {num_tile_rows, num_tile_columns});
+  }
   writer.create_array(group + "/tile_row_offsets", Hdf5Type::int64, {num_tile_rows + 1});
   writer.create_array(group + "/tile_offsets", Hdf5Type::uint32, {num_tile_rows, num_tile_columns + 1});
   writer.create_array(group + "/tile_checksums", Hdf5Type::uint32, {num_tile_rows, num_tile_columns});
@@ -122,12 +135,13 @@ bool TileBuilder<has_values>::write(StoreWriter& writer, std::string const& grou
     if (comm_.is_root())
       writer.write(group + "/tile_row_offsets", 0, 0, std::span<std::int64_t const>(offsets));
 
-    constexpr std::size_t flush_at = std::size_t{1} << 21; // entries: writes of 8 MiB
+    constexpr std::size_t flush_at = std::size_t{1} << 21; // entries, or features: writes of 8 MiB
     std::vector<Entry> tile;
     std::vector<Entry> scratch;
     Pending pending;
     std::vector<std::uint32_t> tile_offsets(index(num_tile_columns + 1));
     std::vector<std::uint32_t> sums(index(num_tile_columns));
+    std::vector<std::uint32_t> feature_sums(index(num_tile_columns));
     auto written = offsets[index(tile_rows_.begin)];
 
     for (std::int64_t i = 0; i < tile_rows_.size(); ++i) {
@@ -142,12 +156,18 @@ bool TileBuilder<has_values>::write(StoreWriter& writer, std::string const& grou
           auto const [row, column] = unpack(entry.packed);
           return std::uint64_t{row} << column_bits | column;
         });
-        if constexpr (has_values) sort_repeats_by_value(tile);
+        if constexpr (has_values)
+          if (!stores_features) sort_repeats_by_value(tile);
         auto const begin = pending.packed.size();
+        auto const begin_of_features = pending.features.size();
         for (auto const& entry : tile) {
           pending.packed.push_back(entry.packed);
           if (stores_values) pending.weights.push_back(entry.value);
           if (stores_relations) pending.relations.push_back(static_cast<std::uint16_t>(entry.value));
+          if (stores_features) {
+            auto const features = features_of(entry.value);
+            pending.features.insert(pending.features.end(), features.begin(), features.end());
+          }
           if (on_entry) {
             auto const [row, column] = unpack(entry.packed);
             on_entry(first_row + row, grid_.columns.begin(j) + column, entry.value);
@@ -156,11 +176,17 @@ bool TileBuilder<has_values>::write(StoreWriter& writer, std::string const& grou
         tile_offsets[index(j)] = in_row;
         in_row += static_cast<std::uint32_t>(tile.size());
         sums[index(j)] = pending.checksum(begin);
+        feature_sums[index(j)] =
+            crc32_of(std::as_bytes(std::span(pending.features).subspan(begin_of_features)));
       }
       tile_offsets[index(num_tile_columns)] = in_row;
       writer.write(group + "/tile_offsets", tile_row, 0, std::span<std::uint32_t const>(tile_offsets));
       writer.write(group + "/tile_checksums", tile_row, 0, std::span<std::uint32_t const>(sums));
-      if (pending.packed.size() >= flush_at) written = pending.flush(writer, group, written);
+      if (stores_features)
+        writer.write(group + "/tile_feature_checksums", tile_row, 0,
+                     std::span<std::uint32_t const>(feature_sums));
+      if (std::max(pending.packed.size(), pending.features.size()) >= flush_at)
+        written = pending.flush(writer, group, written);
       progress(static_cast<double>(i + 1) / static_cast<double>(tile_rows_.size()));
     }
     pending.flush(writer, group, written);

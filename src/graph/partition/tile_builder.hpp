@@ -3,8 +3,9 @@
 //
 // Collects the entries of this rank's tile rows, four bytes each, then sorts and writes them tile by tile.
 
+#include "graph/chunk_pool.hpp"
 #include "graph/exchange.hpp"
-#include "graph/partition/chunk_pool.hpp"
+#include "graph/partition/edge_feature_rows.hpp"
 #include "graph/store/distribution.hpp"
 #include "graph/store/store_arrays.hpp"
 #include "runtime/comm/communicator.hpp"
@@ -14,6 +15,7 @@
 #include <functional>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace orthant::graph {
@@ -28,8 +30,8 @@ struct ValuedEntry {
   float value;
 };
 
-/// How the values of a matrix are stored: always, only if some of them are not 1, or as numbers of relations.
-enum class Values : std::uint8_t { always, where_needed, relations };
+/// How the values of a matrix are stored: always, only if some of them are not 1, as numbers of relations, or as features of edges.
+enum class Values : std::uint8_t { always, where_needed, relations, features };
 
 /// Bytes that a rank needs for the entries of its share of the tiles until they are written, in chunks of `chunk_bytes`: the largest share,
 /// plus half a chunk per tile.
@@ -56,6 +58,10 @@ class TileBuilder {
 
   TileBuilder(runtime::Communicator const& comm, TileGrid const& grid, ChunkPool& pool);
 
+  /// Rows of this rank.
+  [[nodiscard]] Range rows() const {
+    return {grid_.rows.begin(tile_rows_.begin), grid_.rows.begin(tile_rows_.end)};
+  }
   /// Adds the entry to the outbox for the rank that owns its tile.
   void push(Outbox<Sent>& outbox, std::int64_t row, std::int64_t column, float value) const {
     auto const tile_row = rows_.part_of(row);
@@ -77,6 +83,28 @@ class TileBuilder {
       if (i + next < arrived.size()) tiles_.expect_next(arrived[i + next].tile);
       tiles_.append(arrived[i].tile, arrived[i].entry);
     }
+  }
+
+  /// Like add(), for entries whose values are numbers of features (edge_feature_rows.hpp): the values become places in numbers().
+  void add_numbered(std::span<Sent const> arrived) {
+    for (auto sent : arrived) {
+      if constexpr (has_values) {
+        numbers_.push_back(as_number(sent.entry.value));
+        sent.entry.value = as_weight(static_cast<std::uint32_t>(numbers_.size() - 1));
+      }
+      tiles_.append(sent.tile, sent.entry);
+    }
+  }
+  [[nodiscard]] std::span<std::uint32_t const> numbers() const { return numbers_; }
+  /// Gives the features of all numbers() to write() of Values::features, [numbers x width]. The numbers are then forgotten.
+  void set_features(std::vector<float> features, std::int64_t width) {
+    features_ = std::move(features);
+    width_ = static_cast<std::size_t>(width);
+    numbers_ = {};
+  }
+  /// The features of an entry by its value, within OnEntry.
+  [[nodiscard]] std::span<float const> features_of(float value) const {
+    return std::span(features_).subspan(as_number(value) * width_, width_);
   }
 
   /// Called while writing with row, column and value of every entry of this rank, ordered by tile rows, tiles and rows.
@@ -101,6 +129,9 @@ class TileBuilder {
   std::vector<Owner> owners_; // owner of each tile row
   Range tile_rows_;           // owned by this rank
   RecordLists<Entry> tiles_;
+  std::vector<std::uint32_t> numbers_;
+  std::vector<float> features_;
+  std::size_t width_ = 0; // number of features of an entry
 };
 
 extern template class TileBuilder<false>;

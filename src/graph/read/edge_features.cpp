@@ -27,35 +27,78 @@ constexpr std::int64_t edges_at_once = std::int64_t{1} << 12;
 struct FeaturedEdges {
   std::unique_ptr<EdgeStream> edges;
   std::unique_ptr<FeatureStream> features;
+};
+
+/// Adds its features to each batch of edges.
+class JoinedStream final : public EdgeStream {
+ public:
+  JoinedStream(FeaturedEdges rows, std::int64_t num_columns)
+      : rows_(std::move(rows)),
+        num_columns_(num_columns) {}
+
+  bool next(EdgeBatch& batch) override {
+    if (!rows_.edges->next(batch)) return false;
+    batch.features.clear();
+    auto const wanted = batch.edges.size() * index(num_columns_);
+    while (batch.features.size() < wanted) {
+      if (next_ == features_.dense.size()) {
+        next_ = 0;
+        if (!rows_.features->next(features_)) throw_user("there are fewer features of edges than edges");
+      }
+      auto const count = std::min(wanted - batch.features.size(), features_.dense.size() - next_);
+      auto const from = features_.dense.begin() + static_cast<std::ptrdiff_t>(next_);
+      batch.features.insert(batch.features.end(), from, from + static_cast<std::ptrdiff_t>(count));
+      next_ += count;
+    }
+    return true;
+  }
+  [[nodiscard]] Progress progress() const override { return rows_.edges->progress(); }
+
+ private:
+  FeaturedEdges rows_;
+  std::int64_t num_columns_;
+  FeatureBatch features_;
+  std::size_t next_ = 0; // number of features_
+};
+
+/// Rows of features, and a function that opens them from the start.
+struct FeaturedRows {
   std::int64_t num_columns = 0;
+  std::int64_t num_edges = 0; // in this share
+  std::function<FeaturedEdges()> open;
 };
 
 /// Line i of one text belongs to line i of the other. Only a reader from the start counts lines, so rank 0 reads both.
-FeaturedEdges open_edge_texts(Opener const& opener) {
-  auto const& path = *opener.files.edge_features;
-  FeaturedEdges rows{nullptr, nullptr, count_text_columns(path)};
+FeaturedRows rows_of_texts(Opener const& opener) {
+  auto const path = *opener.files.edge_features;
+  FeaturedRows rows{count_text_columns(path), 0, nullptr};
   if (rows.num_columns == 0) throw_user("{} is empty; a line of features an edge is wanted", path.string());
-  if (opener.share.index > 0)
-    return {std::make_unique<EmptyStream<EdgeBatch>>(), std::make_unique<EmptyStream<FeatureBatch>>(),
-            rows.num_columns};
-  auto const open_edges = [&] {
-    return read_text_edges(opener.files.edges, {0, 1}, opener.text_format, edges_at_once);
+  if (opener.share.index > 0) {
+    rows.open = [] {
+      return FeaturedEdges{std::make_unique<EmptyStream<EdgeBatch>>(),
+                           std::make_unique<EmptyStream<FeatureBatch>>()};
+    };
+    return rows;
+  }
+  auto const open_edges = [edges = opener.files.edges, format = opener.text_format] {
+    return read_text_edges(edges, {0, 1}, format, edges_at_once);
   };
-  auto num_edges = opener.parts.edges.num_edges;
+  auto& num_edges = rows.num_edges = opener.parts.edges.num_edges;
   if (num_edges < 0) {
     num_edges = 0;
     auto const stream = open_edges();
     for (EdgeBatch batch; stream->next(batch);)
       num_edges += std::ssize(batch.edges);
   }
-  rows.edges = open_edges();
-  rows.features = read_text_features(path, num_edges, rows.num_columns, edges_at_once, "edges");
+  rows.open = [=, count = num_edges, num_columns = rows.num_columns] {
+    return FeaturedEdges{open_edges(), read_text_features(path, count, num_columns, edges_at_once, "edges")};
+  };
   return rows;
 }
 
-FeaturedEdges open_edge_arrays(Opener const& opener) {
+FeaturedRows rows_of_arrays(Opener const& opener) {
   auto const num_edges = opener.parts.edges.num_edges;
-  auto const& array = opener.attributes.edge_features;
+  auto const array = opener.attributes.edge_features;
   auto const head = array();
   if (head.shape().size() != 2 || head.shape()[0] != num_edges || head.shape()[1] < 1)
     head.fail_shape(fmt::format("[{}, features], a row an edge,", num_edges));
@@ -63,8 +106,14 @@ FeaturedEdges open_edge_arrays(Opener const& opener) {
   auto const of_ends = ends.sources();
   // A compressed array is read by one rank, and then so is the other one.
   auto const range = npy_share(of_ends.has_random_access() ? head : of_ends, num_edges, opener.share);
-  return {read_npy_edges(ends, OpenArray(), range, opener.parts.num_vertices, edges_at_once),
-          read_npy_features(array, range, edges_at_once), head.shape()[1]};
+  return {head.shape()[1], range.size(), [=, num_vertices = opener.parts.num_vertices] {
+            return FeaturedEdges{read_npy_edges(ends, OpenArray(), range, num_vertices, edges_at_once),
+                                 read_npy_features(array, range, edges_at_once)};
+          }};
+}
+
+FeaturedRows rows_of(Opener const& opener) {
+  return opener.is_text_topology() ? rows_of_texts(opener) : rows_of_arrays(opener);
 }
 
 /// Up to eight numbers of one edge for one of its ends.
@@ -124,22 +173,19 @@ class SumsOfEdges {
 /// Produces the features of each edge, for the owners of its ends.
 class EdgeSender {
  public:
-  EdgeSender(FeaturedEdges rows, std::int64_t num_vertices, int num_ranks, bool is_directed)
-      : rows_(std::move(rows)),
+  EdgeSender(FeaturedRows const& rows, std::int64_t num_vertices, int num_ranks, bool is_directed)
+      : num_columns_(rows.num_columns),
+        rows_(rows.open(), rows.num_columns),
         num_vertices_(num_vertices),
         num_ranks_(num_ranks),
         is_directed_(is_directed) {}
 
   /// Fills the outbox. Returns false at the end.
   bool operator()(Outbox<EdgeNumbers>& outbox) {
-    for (; !outbox.is_full(); ++edge_, ++row_) {
+    for (; !outbox.is_full(); ++edge_) {
       if (edge_ == edges_.edges.size()) {
         edge_ = 0;
-        if (!rows_.edges->next(edges_)) return false;
-      }
-      if (row_ == features_.rows.size()) {
-        row_ = 0;
-        if (!rows_.features->next(features_)) return false;
+        if (!rows_.next(edges_)) return false;
       }
       auto const [source, target] = edges_.edges[edge_];
       send(outbox, target);
@@ -151,26 +197,49 @@ class EdgeSender {
  private:
   void send(Outbox<EdgeNumbers>& outbox, std::int64_t vertex) const {
     auto const owner = static_cast<int>(runtime::balanced_part(num_vertices_, num_ranks_, vertex));
-    auto const numbers = std::span(features_.dense).subspan(index(row_ * rows_.num_columns));
-    for (std::int64_t first = 0; first < rows_.num_columns; first += EdgeNumbers::most) {
+    auto const numbers = std::span(edges_.features).subspan(edge_ * index(num_columns_));
+    for (std::int64_t first = 0; first < num_columns_; first += EdgeNumbers::most) {
       EdgeNumbers part{vertex, first, {}};
-      std::copy_n(numbers.begin() + first, std::min(EdgeNumbers::most, rows_.num_columns - first),
+      std::copy_n(numbers.begin() + first, std::min(EdgeNumbers::most, num_columns_ - first),
                   part.numbers.begin());
       outbox.push(owner, part);
     }
   }
 
-  FeaturedEdges rows_;
+  std::int64_t num_columns_;
+  JoinedStream rows_;
   std::int64_t num_vertices_;
   int num_ranks_;
   bool is_directed_;
   EdgeBatch edges_;
-  FeatureBatch features_;
   std::size_t edge_ = 0; // next of edges_
-  std::int64_t row_ = 0; // next of features_
 };
 
 } // namespace
+
+EdgeFeatures edge_features_of(std::string_view edge_features, std::string_view from_edges) {
+  using enum EdgeFeatures;
+  auto const keeps = edge_features == "keep";
+  if (keeps && from_edges != "none")
+    throw_user("--edge-features keep and --features-from-edges both use the features of edges: leave one of "
+               "them out");
+  return keeps ? kept : from_edges == "none" ? ignored : from_edges == "mean" ? mean : sum;
+}
+
+void keep_edge_features(Opener& opener) {
+  auto& edges = opener.parts.edges;
+  if (edges.is_weighted)
+    throw_user("{}: edges have weights and features: give --weights ignore to keep the features",
+               opener.input.path.string());
+  auto const rows = rows_of(opener);
+  if (rows.num_columns > most_columns)
+    throw_user("{}: {} features of an edge; there are at most 2^31 - 1", opener.files.edge_features->string(),
+               rows.num_columns);
+  edges.num_features = rows.num_columns;
+  edges.num_local_edges = rows.num_edges;
+  // The batches are small, because a row may have many numbers.
+  edges.open = [rows](std::int64_t) { return std::make_unique<JoinedStream>(rows.open(), rows.num_columns); };
+}
 
 SourceMemory memory_of_edge_features(std::int64_t num_vertices, std::int64_t num_columns) {
   auto const num_numbers = num_vertices * num_columns;
@@ -182,7 +251,7 @@ SourceMemory memory_of_edge_features(std::int64_t num_vertices, std::int64_t num
 FeaturePart features_from_edges(runtime::Communicator const& comm, Opener const& opener) {
   auto const num_vertices = opener.parts.num_vertices;
   auto rows = runtime::together(comm, [&] {
-    auto opened = opener.is_text_topology() ? open_edge_texts(opener) : open_edge_arrays(opener);
+    auto opened = rows_of(opener);
     constexpr std::int64_t number_bytes = sizeof(std::pair<double, double>) + sizeof(float);
     auto const what = fmt::format("{}: bytes of {} features a vertex", opener.files.edge_features->string(),
                                   opened.num_columns);
@@ -194,11 +263,13 @@ FeaturePart features_from_edges(runtime::Communicator const& comm, Opener const&
   auto const own = runtime::balanced_range(num_vertices, comm.size(), comm.rank());
   auto sums = runtime::together(comm, [&] { return SumsOfEdges(own, num_columns); });
   Outbox<EdgeNumbers> outbox(comm.size(), records_per_round(comm) / 4); // these records are large
-  exchange(comm, outbox, EdgeSender(std::move(rows), num_vertices, comm.size(), opener.parts.is_directed),
-           [&](std::span<EdgeNumbers const> arrived) {
-             for (auto const& part : arrived)
-               sums.add(part);
-           });
+  auto const sender = runtime::together(comm, [&] {
+    return std::make_unique<EdgeSender>(rows, num_vertices, comm.size(), opener.parts.is_directed);
+  });
+  exchange(comm, outbox, *sender, [&](std::span<EdgeNumbers const> arrived) {
+    for (auto const& part : arrived)
+      sums.add(part);
+  });
   auto const values = runtime::together(comm, [&] {
     return std::make_shared<std::vector<float> const>(sums.rounded(opener.input.edge_features));
   });

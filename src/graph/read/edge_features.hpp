@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Features of vertices from features of edges, as OGB's examples make them for ogbn-proteins:
+// Features of edges, which are kept, or become features of vertices as OGB's examples make them for ogbn-proteins:
 //
 //   x_i := the sum, or the mean, of f_e over the edges e at i
 //
@@ -14,6 +14,9 @@
 namespace orthant::graph {
 
 struct Opener;
+
+/// Lets the stream of edges also have their features, and sets their number. Rank 0 reads texts. Features in fp64 are read as fp32. Not collective. Throws UserError if rows and edges do not match, or if edges have weights.
+void keep_edge_features(Opener& opener);
 
 /// Name of the features in OGB's raw/data.npz.
 inline constexpr char const* edge_feature_member = "edge_feat.npy";

@@ -298,11 +298,14 @@ void find_edge_features(Input const& input, GraphFiles& files) {
     files.edge_features = find_first(folder, {"edge_feat.npy", "edge_attr.npy"});
   else if (files.topology == Topology::ogb_npz && has_member(files.edges, edge_feature_member))
     files.edge_features = files.edges;
+  auto const keeps = input.edge_features == EdgeFeatures::kept;
   if (!files.edge_features)
-    throw_user("--features-from-edges: {} has no features of edges; looked for edge-feat.csv[.gz] beside "
+    throw_user("{}: {} has no features of edges; looked for edge-feat.csv[.gz] beside "
                "edge.csv[.gz], edge_feat.npy and edge_attr.npy beside edge_index.npy, and {} in data.npz",
-               input.path.string(), edge_feature_member);
+               keeps ? "--edge-features keep" : "--features-from-edges", input.path.string(),
+               edge_feature_member);
   if (files.edge_weights == files.edge_features) files.edge_weights.reset();
+  if (keeps) return;
   auto const has_own = files.topology == Topology::ogb_npz && has_member(files.edges, "node_feat.npy");
   for (auto const& own : {files.feature_text, files.feature_npy, files.sparse_npy,
                           has_own ? std::optional(files.edges) : std::nullopt})

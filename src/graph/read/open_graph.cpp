@@ -129,7 +129,9 @@ std::unique_ptr<GraphSource> open_graph(runtime::Communicator const& comm, Input
     opener.build_features();
     opener.build_split();
   });
-  if (input.edge_features != EdgeFeatures::ignored) {
+  if (input.edge_features == EdgeFeatures::kept) {
+    runtime::together(comm, [&] { keep_edge_features(opener); });
+  } else if (input.edge_features != EdgeFeatures::ignored) {
     opener.parts.features = features_from_edges(comm, opener);
     auto const own = runtime::balanced_range(opener.parts.num_vertices, share.count, share.index).size();
     opener.parts.memory = memory_of_edge_features(own, opener.parts.features.num_features);

@@ -40,8 +40,11 @@ enum class InputFormat : std::uint8_t { automatic, ogb, edgelist, mtx, metis, np
 /// Accepts "auto", "ogb", "edgelist", "mtx", "metis", "npy", "triples", "typed". Throws UserError on another word.
 [[nodiscard]] InputFormat parse_input_format(std::string_view word);
 
-/// Whether features of vertices are made of those of their edges (edge_features.hpp).
-enum class EdgeFeatures : std::uint8_t { ignored, mean, sum };
+/// Use of the features of edges (edge_features.hpp). kept: as features of edges; mean, sum: features of vertices are made of them.
+enum class EdgeFeatures : std::uint8_t { ignored, mean, sum, kept };
+
+/// The use that the values of --edge-features and --features-from-edges ask for. Throws UserError if both ask for one.
+[[nodiscard]] EdgeFeatures edge_features_of(std::string_view edge_features, std::string_view from_edges);
 
 struct Input {
   std::filesystem::path path{};
@@ -61,7 +64,7 @@ struct Input {
   /// Ids of an edge list must be below this; 0: one above the largest id.
   std::int64_t num_vertices = 0;
 
-  /// Makes features of vertices from the features of edges. Throws UserError if there are none, or if vertices have features.
+  /// Throws UserError if they are to be used and there are none, or if they are to become features of vertices, which have features.
   EdgeFeatures edge_features = EdgeFeatures::ignored;
 
   /// Labels in .npy are targets of regression, also if all of them are integers. Throws UserError for other labels.

@@ -180,7 +180,8 @@ std::unique_ptr<GraphSource> open_typed_graph(runtime::Communicator const& comm,
           input.path.string());
     if (input.edge_features != EdgeFeatures::ignored)
       throw_user(
-          "{} is a graph of several types, whose edges have no features: leave out --features-from-edges",
+          "{} is a graph of several types, whose edges have no features: leave out --features-from-edges "
+          "and --edge-features",
           input.path.string());
     if (input.labels_are_targets)
       throw_user("{} is a graph of several types, whose labels are classes: leave out --targets",

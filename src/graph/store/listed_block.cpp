@@ -27,6 +27,7 @@ class ListedEntries {
     piece.columns.reserve(count);
     if (!read.values.empty()) piece.values.reserve(count);
     if (!read.relations.empty()) piece.relations.reserve(count);
+    piece.features.reserve(count * index(read.num_features));
     for (std::size_t row = 0; row + 1 < read.row_offsets.size(); ++row)
       for (auto k = index(read.row_offsets[row]); k < index(read.row_offsets[row + 1]); ++k) {
         if (!is_listed(read.columns[k])) continue;
@@ -34,7 +35,10 @@ class ListedEntries {
         piece.columns.push_back(place_of_column[index(read.columns[k])]);
         if (!read.values.empty()) piece.values.push_back(read.values[k]);
         if (!read.relations.empty()) piece.relations.push_back(read.relations[k]);
+        auto const from = read.features.begin() + static_cast<std::int64_t>(k) * read.num_features;
+        piece.features.insert(piece.features.end(), from, from + read.num_features);
       }
+    block_.num_features = read.num_features;
   }
 
   /// The block with ascending rows, and ascending columns and relations within a row. Consumes the entries.
@@ -51,6 +55,8 @@ class ListedEntries {
       block_.values.resize(block_.columns.size());
     if (std::ranges::any_of(pieces_, [](Piece const& piece) { return !piece.relations.empty(); }))
       block_.relations.resize(block_.columns.size());
+    auto const width = block_.num_features;
+    block_.features.resize(block_.columns.size() * index(width));
     auto next = offsets;
     for (auto& piece : pieces_) {
       for (std::size_t k = 0; k < piece.rows.size(); ++k) {
@@ -58,6 +64,8 @@ class ListedEntries {
         block_.columns[place] = piece.columns[k];
         if (!piece.values.empty()) block_.values[place] = piece.values[k];
         if (!piece.relations.empty()) block_.relations[place] = piece.relations[k];
+        std::copy_n(piece.features.begin() + static_cast<std::int64_t>(k) * width, width,
+                    block_.features.begin() + static_cast<std::int64_t>(place) * width);
       }
       piece = {};
     }
@@ -71,6 +79,7 @@ class ListedEntries {
     std::vector<std::int32_t> columns;    // indices into the list of columns
     std::vector<float> values;            // empty: all 1
     std::vector<std::uint16_t> relations; // empty: none
+    std::vector<double> features;         // [entries x features]
   };
   struct Entry {
     std::int32_t column;
@@ -83,10 +92,23 @@ class ListedEntries {
     bool const has_values = !block_.values.empty();
     bool const has_relations = !block_.relations.empty();
     std::vector<Entry> row;
+    auto const width = block_.num_features;
+    std::vector<std::int64_t> order; // of the entries of a row
+    std::vector<double> features;    // of a row
     for (std::size_t r = 0; r + 1 < block_.row_offsets.size(); ++r) {
       auto const begin = index(block_.row_offsets[r]);
       auto const size = index(block_.row_offsets[r + 1]) - begin;
       auto const columns = std::span(block_.columns).subspan(begin, size);
+      if (width > 0) { // there is one entry for each column
+        auto const first = block_.features.begin() + static_cast<std::int64_t>(begin) * width;
+        features.assign(first, first + static_cast<std::int64_t>(size) * width);
+        order.resize(size);
+        std::iota(order.begin(), order.end(), std::int64_t{0});
+        std::ranges::sort(order, {}, [&](std::int64_t k) { return columns[index(k)]; });
+        for (std::size_t k = 0; k < size; ++k)
+          std::copy_n(features.begin() + order[k] * width, width,
+                      first + static_cast<std::int64_t>(k) * width);
+      }
       if (!has_values && !has_relations) {
         std::ranges::sort(columns);
         continue;

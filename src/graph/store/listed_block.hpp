@@ -33,8 +33,10 @@ class ListPlaces {
 /// `columns`. At most 2^31 of either. Not collective. Throws UserError if the store is damaged.
 [[nodiscard]] CsrBlock read_listed_block(GraphStore const& store, Ranges const& rows, Ranges const& columns,
                                          SelfLoops self_loops);
-/// Largest number of bytes per entry while it reads: row, column and weight as read, and column and weight in the block.
+/// Largest number of bytes per entry while it reads: row, column and weight as read, and column and weight in the block; and of each feature of an
+/// edge, as read and in the block.
 inline constexpr std::int64_t listed_entry_bytes = 20;
+inline constexpr std::int64_t listed_feature_bytes = 16;
 
 /// The factors of the store's normalization for these rows and columns.
 [[nodiscard]] Scales read_listed_scales(GraphStore const& store, Ranges const& rows, Ranges const& columns);

@@ -102,9 +102,12 @@ struct TiledGroup {
   std::int64_t num_columns;
   std::int64_t num_entries;
   bool has_values;
-  std::int64_t num_relations; // 0: entries have no relations
+  std::int64_t num_relations;         // 0: entries have no relations
+  std::int64_t num_edge_features = 0; // 0: entries have no features
 };
 [[nodiscard]] std::vector<TiledGroup> tiled_groups(StoreFacts const& facts);
+/// The tables of its tiles, by the names in the group.
+[[nodiscard]] std::vector<char const*> tables_of(TiledGroup const& group);
 
 /// "p1" and, if the store has two orders, "p2".
 [[nodiscard]] inline std::vector<std::string> order_names(StoreFacts const& facts) {

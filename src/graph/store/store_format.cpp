@@ -96,6 +96,7 @@ std::string StoreFacts::to_json() const {
   json["is_symmetric"] = is_symmetric;
   json["is_weighted"] = is_weighted;
   if (num_negative_weights) json["num_negative_weights"] = *num_negative_weights; // left out without weights
+  if (num_edge_features > 0) json["num_edge_features"] = num_edge_features; // left out if there are none
   json["permutation"] = name_of(permutation);
   json["normalization"] = name_of(normalization);
   json["seed"] = seed;
@@ -200,6 +201,7 @@ StoreFacts parse_facts(std::string const& text) {
   facts.is_weighted = members.boolean("is_weighted");
   if (members.has("num_negative_weights"))
     facts.num_negative_weights = members.integer("num_negative_weights");
+  if (members.has("num_edge_features")) facts.num_edge_features = members.integer("num_edge_features");
   facts.permutation = parse_permutation(members.text("permutation"));
   facts.normalization = parse_normalization(members.text("normalization"));
   facts.seed = members.natural("seed");
@@ -329,6 +331,8 @@ std::string StoreFacts::contradiction() const {
       Bounds{"max_degree", max_degree, 0, num_entries - num_self_loops},
       Bounds{"num_negative_weights", num_negative_weights.value_or(0), 0,
              is_weighted ? num_entries - num_self_loops : 0},
+      Bounds{"num_edge_features", num_edge_features, 0,
+             is_weighted || num_relations() > 0 ? 0 : most_columns},
       Bounds{"num_clusters", num_clusters, 0, std::min(num_vertices, most_clusters)},
       Bounds{"num_features", num_features, has_features ? 1 : 0, has_features ? most_columns : 0},
       Bounds{"num_feature_entries", num_feature_entries, 0, feature_kind == FeatureKind::sparse ? any : 0},

@@ -12,9 +12,10 @@
 //
 //   /facts                        attribute: StoreFacts as JSON; facts_crc32 protects it
 //   /topology/{even,odd}/entries  uint32 [nnz], weights float [nnz] if weighted, relations uint16 [nnz] if edges have relations,
-//                     and the tables of tiles
+//                     and the tables of tiles; features float [nnz x F] row-major if edges have features, with a CRC-32 for each tile
 //   /vertices/{p1,p2}/original_ids, degrees, weight_sums (if weighted), positions_in_other_order,
 //                     clusters int32 (if there are clusters)
+//   /vertices/edge_feature_means  float64 [F x N] in order p2, if edges have features: the mean over the entries of a row without self loops
 //   /features/dense float [D x N] in order p2, each column contiguous; /features/remainders alike, of features in fp64; /features/sparse like a topology
 //   /labels/{p1,p2} int32 [N], int8 [C x N] if multi-label, or float64 [C x N] if real; /labels/names like names of relations; /split/{p1,p2} uint8 [N], bits of Split, or
 //                     [S x N] of S splits
@@ -113,6 +114,7 @@ struct StoreFacts {
   bool is_weighted = false;
   /// Number of negative entries of A off the diagonal. Empty without weights, or in an old store that has no such count.
   std::optional<std::int64_t> num_negative_weights{};
+  std::int64_t num_edge_features = 0; // 0: edges have no features
   PermutationKind permutation = PermutationKind::twofold;
   Normalization normalization = Normalization::symmetric;
   std::optional<SelfLoops> other_self_loops{}; // if not the usual ones; not in the file
@@ -169,11 +171,12 @@ struct StoreFacts {
     return has_split ? std::max<std::int64_t>(1, std::ssize(sizes_of_splits)) : 0;
   }
   [[nodiscard]] bool has_class_names() const { return class_name_bytes > 0; }
-  /// Version of a store with these facts: 2 if it has relations, names of vertices or classes, remainders of features, several splits
-  /// or targets of regression.
+  /// Version of a store with these facts: 2 if it has relations, names of vertices or classes, remainders of features, several splits,
+  /// targets of regression or features of edges.
   [[nodiscard]] std::int64_t version() const {
     bool const is_new = num_relations() > 0 || has_vertex_names() || has_class_names() ||
-                        features_have_remainders || num_splits() > 1 || label_kind == LabelKind::real;
+                        features_have_remainders || num_splits() > 1 || label_kind == LabelKind::real ||
+                        num_edge_features > 0;
     return is_new ? 2 : 1;
   }
   /// True if edges were held out for link prediction.

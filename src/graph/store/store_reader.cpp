@@ -35,7 +35,9 @@ struct GraphStore::State {
 
   [[nodiscard]] TiledMatrix matrix(std::string const& name) const {
     auto const groups = tiled_groups(file.facts());
-    return {file, *std::ranges::find(groups, name, &TiledGroup::group)};
+    auto group = *std::ranges::find(groups, name, &TiledGroup::group);
+    if (facts().num_edge_features == 0) group.num_edge_features = 0;
+    return {file, std::move(group)};
   }
 
   /// The rows in `order` of the columns of sparse features, which are stored only in order p2.
@@ -56,28 +58,30 @@ struct GraphStore::State {
   }
 
   /// The rows in `order` of a row of the dense features, which are stored only in order p2: read contiguously, or gathered.
-  [[nodiscard]] std::vector<float> gather_features(GraphStore const& store, char const* name,
-                                                   std::int64_t column, Order order, Range rows) const {
+  template<class Number>
+  [[nodiscard]] std::vector<Number> gather_features(GraphStore const& store, char const* name,
+                                                    std::int64_t column, Order order, Range rows) const {
     bool const is_contiguous = order == Order::p2 || !facts().has_two_orders();
     auto const wanted = is_contiguous ? rows : Range{0, facts().num_vertices};
-    auto stored = read_checked<float>(file, name, column, wanted);
-    require_finite(file, name, std::span<float const>(stored), wanted.begin);
+    auto stored = read_checked<Number>(file, name, column, wanted);
+    require_finite(file, name, std::span<Number const>(stored), wanted.begin);
     if (is_contiguous) return stored;
     auto const places = store.read_other_positions(order, rows);
-    std::vector<float> result(places.size());
+    std::vector<Number> result(places.size());
     std::transform(places.begin(), places.end(), result.begin(),
                    [&](std::int64_t place) { return stored[static_cast<std::size_t>(place)]; });
     return result;
   }
 
   /// A rectangle of this array, row-major.
-  [[nodiscard]] std::vector<float> gather_columns(GraphStore const& store, char const* name, Order order,
-                                                  Range rows, Range columns) const {
+  template<class Number>
+  [[nodiscard]] std::vector<Number> gather_columns(GraphStore const& store, char const* name, Order order,
+                                                   Range rows, Range columns) const {
     auto const width = columns.size();
-    std::vector<float> result(index(rows.size() * width));
+    std::vector<Number> result(index(rows.size() * width));
     for (auto column = columns.begin; column < columns.end; ++column) {
       auto* to = result.data() + (column - columns.begin);
-      for (auto const value : gather_features(store, name, column, order, rows)) {
+      for (auto const value : gather_features<Number>(store, name, column, order, rows)) {
         *to = value;
         to += width;
       }
@@ -85,45 +89,6 @@ struct GraphStore::State {
     return result;
   }
 };
-
-namespace {
-
-/// Replaces or removes the entries where a vertex meets itself. selves[r] is their column, or outside the block.
-CsrBlock with_self_loops(CsrBlock const& block, std::span<std::int64_t const> selves, SelfLoops self_loops) {
-  CsrBlock result;
-  result.rows = block.rows;
-  result.columns_range = block.columns_range;
-  result.row_offsets.reserve(block.row_offsets.size());
-  result.row_offsets.push_back(0);
-  auto const num_added = self_loops == SelfLoops::added ? selves.size() : 0;
-  bool const is_weighted = !block.values.empty();
-  result.columns.reserve(block.columns.size() + num_added);
-  if (is_weighted) result.values.reserve(block.columns.size() + num_added);
-  bool const has_relations = !block.relations.empty() && self_loops == SelfLoops::dropped;
-  auto const put = [&](std::int64_t column, float value) {
-    result.columns.push_back(static_cast<std::int32_t>(column));
-    if (is_weighted) result.values.push_back(value);
-  };
-  for (std::size_t row = 0; row < selves.size(); ++row) {
-    auto const self = selves[row] - block.columns_range.begin;
-    bool is_due = self_loops == SelfLoops::added && block.columns_range.contains(selves[row]);
-    for (auto k = block.row_offsets[row]; k < block.row_offsets[row + 1]; ++k) {
-      auto const column = block.columns[index(k)];
-      if (is_due && column >= self) {
-        put(self, 1);
-        is_due = false;
-      }
-      if (column == self) continue;
-      put(column, is_weighted ? block.values[index(k)] : 1.0F);
-      if (has_relations) result.relations.push_back(block.relations[index(k)]);
-    }
-    if (is_due) put(self, 1);
-    result.row_offsets.push_back(static_cast<std::int64_t>(result.columns.size()));
-  }
-  return result;
-}
-
-} // namespace
 
 GraphStore::GraphStore(std::unique_ptr<State> state) : state_(std::move(state)) {}
 GraphStore::GraphStore(GraphStore&&) noexcept = default;
@@ -153,6 +118,12 @@ void GraphStore::set_operator(GraphOperator const& graph_operator) {
 void GraphStore::ignore_weights() {
   state_->facts_in_use.is_weighted = false;
 }
+void GraphStore::ignore_edge_features() {
+  state_->facts_in_use.num_edge_features = 0;
+}
+bool GraphStore::ignores_edge_features() const {
+  return state_->file.facts().num_edge_features != facts().num_edge_features;
+}
 bool GraphStore::ignores_weights() const {
   return state_->file.facts().is_weighted && !facts().is_weighted;
 }
@@ -181,7 +152,10 @@ CsrBlock GraphStore::read_block(Parity parity, Range rows, Range columns, SelfLo
   bool const changes =
       self_loops == SelfLoops::added || (self_loops == SelfLoops::dropped && facts().num_self_loops > 0);
   if (!changes) return block;
-  return with_self_loops(block, read_other_positions(row_order(parity), rows), self_loops);
+  auto const means = self_loops == SelfLoops::added && facts().num_edge_features > 0
+                         ? read_edge_feature_means(row_order(parity), rows)
+                         : std::vector<double>();
+  return with_self_loops(block, read_other_positions(row_order(parity), rows), self_loops, means);
 }
 
 CsrBlock GraphStore::read_block(Parity parity, Range rows, Range columns) const {
@@ -230,12 +204,12 @@ std::vector<float> GraphStore::read_features(Order order, Range rows, Range colu
   ORTHANT_REQUIRE(facts().feature_kind == FeatureKind::dense, name(), " has no dense features");
   if (state_->file.facts().feature_kind == FeatureKind::sparse)
     return state_->dense_from_sparse(*this, order, rows, columns);
-  return state_->gather_columns(*this, "/features/dense", order, rows, columns);
+  return state_->gather_columns<float>(*this, "/features/dense", order, rows, columns);
 }
 
 std::vector<float> GraphStore::read_feature_remainders(Order order, Range rows, Range columns) const {
   ORTHANT_REQUIRE(facts().features_have_remainders, name(), " has no remainders of features");
-  return state_->gather_columns(*this, "/features/remainders", order, rows, columns);
+  return state_->gather_columns<float>(*this, "/features/remainders", order, rows, columns);
 }
 
 CsrBlock GraphStore::read_sparse_features(Range rows, Range columns) const {
@@ -335,6 +309,12 @@ std::vector<double> GraphStore::read_weight_sums(Order order, Range rows) const 
   auto sums = read_checked<double>(state_->file, name, 0, rows);
   require_finite(state_->file, name, std::span<double const>(sums), rows.begin);
   return sums;
+}
+
+std::vector<double> GraphStore::read_edge_feature_means(Order order, Range rows) const {
+  ORTHANT_REQUIRE(facts().num_edge_features > 0, name(), " has no features of edges");
+  return state_->gather_columns<double>(*this, "/vertices/edge_feature_means", order, rows,
+                                        {0, facts().num_edge_features});
 }
 
 std::vector<std::int64_t> GraphStore::read_degrees(Order order, Range rows) const {

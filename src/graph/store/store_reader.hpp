@@ -37,6 +37,9 @@ struct CsrBlock {
   std::vector<float> values;             // [nnz]; empty: every stored entry is 1
   /// [nnz] number of each entry's relation; empty: a graph without relations.
   std::vector<std::uint16_t> relations{};
+  std::int64_t num_features = 0; // of each entry; 0: a graph without features of edges, or they are ignored
+  /// [nnz x num_features]; in double, because added self loops have means.
+  std::vector<double> features{};
 
   [[nodiscard]] std::int64_t num_nonzeros() const { return static_cast<std::int64_t>(columns.size()); }
 };
@@ -65,6 +68,10 @@ class GraphStore {
   void set_operator(GraphOperator const& graph_operator);
   /// From this call on, A is read and described as if its entries had no weights. Not collective, but all ranks must call it.
   void ignore_weights();
+  /// From this call on, edges are read and described as if they had no features. Not collective, but all ranks must call it.
+  void ignore_edge_features();
+  /// Whether the file has features of edges that are ignored.
+  [[nodiscard]] bool ignores_edge_features() const;
   /// Whether the file has weights that ignore_weights() hides.
   [[nodiscard]] bool ignores_weights() const;
   /// From this call on, sparse features are read and described as dense ones. Not collective, but all ranks must call it.
@@ -74,7 +81,7 @@ class GraphStore {
 
   /// A or A + I on a rectangle of the matrix of that parity. If the file has only the other parity, its transposed block is read. At most
   /// 2^31 columns. Entries of equal ends and different relations ascend by relation; with added self loops, which have no relation, the
-  /// block has none.
+  /// block has none. The features of an added self loop are the means over its row (read_edge_feature_means()), as in PyTorch Geometric.
   [[nodiscard]] CsrBlock read_block(Parity parity, Range rows, Range columns, SelfLoops self_loops) const;
   /// The block with the self loops of the operator.
   [[nodiscard]] CsrBlock read_block(Parity parity, Range rows, Range columns) const;
@@ -111,6 +118,8 @@ class GraphStore {
   [[nodiscard]] std::vector<std::int64_t> read_other_positions(Order order, Range rows) const;
   /// Sums of the weights of A in these rows without self loops. The store must have weights.
   [[nodiscard]] std::vector<double> read_weight_sums(Order order, Range rows) const;
+  /// Means of the features of the entries of A in these rows without self loops, [rows x features]; 0 without entries.
+  [[nodiscard]] std::vector<double> read_edge_feature_means(Order order, Range rows) const;
   /// Numbers of entries of A in these rows without self loops.
   [[nodiscard]] std::vector<std::int64_t> read_degrees(Order order, Range rows) const;
   /// Names of the vertices with these original ids. The store must have names: facts().has_vertex_names().

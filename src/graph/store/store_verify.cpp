@@ -15,6 +15,7 @@
 #include <bit>
 #include <cmath>
 #include <fmt/format.h>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -62,12 +63,14 @@ class Verifier {
     together(comm_, [&] {
       check_checksums();
       check_links();
-      check_names();
+      if (facts_.has_vertex_names())
+        for_each_piece([&](Range ids) { static_cast<void>(store_.read_vertex_names(ids)); });
       compare_positions();
       compare_attributes();
       for (auto const& group : tiled_groups(facts_))
         check_matrix(group);
       compare_matrices();
+      compare_edge_feature_means();
     });
     conclude();
   }
@@ -80,14 +83,28 @@ class Verifier {
     std::uint64_t relations = 0;  // hash of the relation
     std::uint64_t rows = 0;       // hash of the row's position, without self loops
     std::int64_t num_self_loops = 0;
-    double weights = 0; // pseudo-random factor of the row times the value, without self loops
+  };
+  /// Sums over the entries of a matrix without self loops, of a pseudo-random factor of the row times a number, less those of stored sums.
+  struct RowSums {
+    double difference = 0;
+    double size = 0;
+
+    /// Adds numbers of the row of this vertex, times `factor`.
+    template<class Number>
+    void add(std::int64_t id, double factor, std::span<Number const> numbers) {
+      for (auto const number : numbers) {
+        auto const term = factor_of(id++) * factor * static_cast<double>(number);
+        difference += term;
+        size += std::abs(term);
+      }
+    }
   };
 
   [[nodiscard]] std::vector<Order> orders() const {
     return facts_.has_two_orders() ? std::vector{Order::p1, Order::p2} : std::vector{Order::p1};
   }
   [[nodiscard]] static std::string name_of(Order order) { return order == Order::p1 ? "p1" : "p2"; }
-  /// The factor of a row in sums of weights, in [1/2, 1).
+  /// The factor of a row in RowSums, in [1/2, 1).
   [[nodiscard]] static double factor_of(std::int64_t row) {
     return 0.5 + static_cast<double>(hash(static_cast<std::uint64_t>(row)) >> 11) * 0x1p-54;
   }
@@ -125,11 +142,6 @@ class Verifier {
       for (auto const kind : {LinkKind::positive, LinkKind::negative})
         static_cast<void>(store_.read_links(part, kind, places));
     }
-  }
-
-  void check_names() const {
-    if (!facts_.has_vertex_names()) return;
-    for_each_piece([&](Range ids) { static_cast<void>(store_.read_vertex_names(ids)); });
   }
 
   void compare_positions() {
@@ -194,8 +206,7 @@ class Verifier {
           auto const weights = read_checked<double>(file_, name, 0, rows);
           for (std::size_t i = 0; i < ids.size(); ++i) {
             sum[1] += hash_of(ids[i], std::bit_cast<std::uint64_t>(weights[i]));
-            weights_by_row_[static_cast<std::size_t>(order)] +=
-                factor_of(rows.begin + static_cast<std::int64_t>(i)) * weights[i];
+            if (order == Order::p1) weights_.add(ids[i], -1, std::span(&weights[i], 1));
           }
         }
         if (facts_.num_clusters > 0) {
@@ -204,27 +215,21 @@ class Verifier {
             sum[4] += hash_of(ids[i], clusters[i]);
         }
         std::vector<bool> is_labelled(ids.size());
-        auto const take_label = [&](std::size_t i, std::int64_t column, std::int64_t label) {
-          sum[2] += hash_of(ids[i], column, label);
-          if (label >= 0) is_labelled[i] = true;
-        };
-        if (facts_.label_kind == LabelKind::single) {
-          auto const labels = store_.read_labels(order, rows);
-          for (std::size_t i = 0; i < ids.size(); ++i)
-            take_label(i, 0, labels[i]);
-        }
-        for (std::int64_t c = 0; c < n_classes; ++c) {
-          auto const labels = store_.read_label_indicator(order, rows, {c, c + 1});
-          for (std::size_t i = 0; i < ids.size(); ++i)
-            take_label(i, c, labels[i]);
-        }
-        for (std::int64_t c = 0; facts_.label_kind == LabelKind::real && c < facts_.num_classes; ++c) {
-          auto const targets = store_.read_targets(order, rows, {c, c + 1});
+        auto const take_labels = [&]<class Number>(std::int64_t column, std::vector<Number> const& labels) {
           for (std::size_t i = 0; i < ids.size(); ++i) {
-            sum[2] += hash_of(ids[i], c, std::bit_cast<std::uint64_t>(targets[i]));
-            if (!std::isnan(targets[i])) is_labelled[i] = true;
+            if constexpr (std::is_same_v<Number, double>)
+              sum[2] += hash_of(ids[i], column, std::bit_cast<std::uint64_t>(labels[i]));
+            else
+              sum[2] += hash_of(ids[i], column, labels[i]);
+            if (std::is_same_v<Number, double> ? !std::isnan(labels[i]) : labels[i] >= 0)
+              is_labelled[i] = true;
           }
-        }
+        };
+        if (facts_.label_kind == LabelKind::single) take_labels(0, store_.read_labels(order, rows));
+        for (std::int64_t c = 0; c < n_classes; ++c)
+          take_labels(c, store_.read_label_indicator(order, rows, {c, c + 1}));
+        for (std::int64_t c = 0; facts_.label_kind == LabelKind::real && c < facts_.num_classes; ++c)
+          take_labels(c, store_.read_targets(order, rows, {c, c + 1}));
         num_labelled += std::ranges::count(is_labelled, true);
         for (std::size_t number = 0; number < sizes.size(); ++number)
           sum[3] += sum_of_split(static_cast<std::int64_t>(number), order, rows, ids, sizes[number]);
@@ -272,7 +277,7 @@ class Verifier {
     }
   }
 
-  void sum_entries(TiledMatrix const& matrix, Order row_order, MatrixSums& sums) const {
+  void sum_entries(TiledMatrix const& matrix, Order row_order, MatrixSums& sums) {
     auto const& grid = matrix.grid();
     std::int64_t first_column = -1;
     std::vector<std::int64_t> column_ids;
@@ -294,20 +299,35 @@ class Verifier {
           auto const row_id = row_ids[entry.row];
           auto const column_id = column_ids[index(corner) + entry.column];
           auto const value = matrix.has_values() ? entries.values[at] : 1.0F;
-          auto const bits = matrix.has_relations() ? std::uint32_t{entries.relations[at]}
-                                                   : std::bit_cast<std::uint32_t>(value);
+          std::uint64_t bits = matrix.has_relations() ? std::uint32_t{entries.relations[at]}
+                                                      : std::bit_cast<std::uint32_t>(value);
           if (matrix.has_relations()) sums.relations += hash_of(bits);
+          auto const width = index(matrix.num_features());
+          auto const features = std::span(entries.features).subspan(at * width, width);
+          for (auto const feature : features)
+            bits = hash_of(bits, std::bit_cast<std::uint32_t>(feature));
           sums.entries += hash_of(row_id, column_id, bits);
           sums.transposed += hash_of(column_id, row_id, bits);
-          if (row_id == column_id) {
-            ++sums.num_self_loops;
-          } else {
-            sums.rows += hash_of(rows.begin + entry.row);
-            sums.weights += factor_of(rows.begin + entry.row) * static_cast<double>(value);
-            weights_size_ += std::abs(static_cast<double>(value));
-          }
+          sums.num_self_loops += row_id == column_id;
+          if (row_id == column_id) continue;
+          sums.rows += hash_of(rows.begin + entry.row);
+          if (row_order != Order::p1) continue;
+          weights_.add(row_id, 1, std::span(&value, 1));
+          features_.add(row_id, 1, features);
         }
       }
+    });
+  }
+
+  void compare_edge_feature_means() {
+    auto const width = index(facts_.num_edge_features);
+    if (width == 0) return;
+    for_each_piece([&](Range rows) {
+      auto const ids = store_.read_original_ids(Order::p2, rows);
+      auto const degrees = store_.read_degrees(Order::p2, rows);
+      auto const means = store_.read_edge_feature_means(Order::p2, rows);
+      for (std::size_t i = 0; i < ids.size(); ++i)
+        features_.add(ids[i], -static_cast<double>(degrees[i]), std::span(means).subspan(i * width, width));
     });
   }
 
@@ -348,15 +368,16 @@ class Verifier {
       throw_user(
           "{} is damaged: the facts say that max_degree is {}, but it is {}; partition the graph again",
           file_.name(), facts_.max_degree, max_degree);
-    if (!facts_.is_weighted) return;
-    // Sums of the same weights in another order differ only by rounding.
-    auto const difference = std::abs(all_reduced(comm_, matrices_[0].weights - weights_by_row_[0]));
-    auto const size = all_reduced(comm_, weights_size_);
+    if (facts_.is_weighted) conclude(weights_, "/vertices/p1/weight_sums does not add up the values");
+    conclude(features_, "/vertices/edge_feature_means does not hold the means of the features");
+  }
+  /// Sums of the same numbers in another order differ only by rounding.
+  void conclude(RowSums const& sums, char const* denial) const {
+    auto const difference = std::abs(all_reduced(comm_, sums.difference));
+    auto const size = all_reduced(comm_, sums.size);
     constexpr double tolerance = 1e-9;
     if (!(difference <= tolerance * size))
-      throw_user("{} is damaged: /vertices/p1/weight_sums does not add up the values of /topology/even; "
-                 "partition the graph again",
-                 file_.name());
+      throw_user("{} is damaged: {} of /topology/even; partition the graph again", file_.name(), denial);
   }
 
   Communicator const& comm_;
@@ -366,8 +387,7 @@ class Verifier {
   std::vector<Claim> claims_;
   std::array<MatrixSums, 2> matrices_{};          // even, odd
   std::array<std::uint64_t, 2> degrees_by_row_{}; // by order: degree times hash of the position
-  std::array<double, 2> weights_by_row_{};        // by order: factor of the row times sum of weights
-  mutable double weights_size_ = 0;               // of the even and the odd matrix
+  RowSums weights_, features_; // over the even matrix, less weight_sums, and edge_feature_means times degrees
   std::int64_t max_degree_ = 0;
 };
 

@@ -41,6 +41,9 @@ TileRow TiledMatrix::read_table(std::int64_t tile_row, Range tile_columns) const
   table.offsets = read_checked<std::uint32_t>(file_, group_.group + "/tile_offsets", tile_row,
                                               {tile_columns.begin, tile_columns.end + 1});
   table.sums = read_checked<std::uint32_t>(file_, group_.group + "/tile_checksums", tile_row, tile_columns);
+  if (num_features() > 0)
+    table.feature_sums =
+        read_checked<std::uint32_t>(file_, group_.group + "/tile_feature_checksums", tile_row, tile_columns);
   auto const count = ends[1] - ends[0];
   bool const is_first = tile_columns.begin == 0;
   bool const is_last = tile_columns.end == grid_.columns.num_parts;
@@ -56,6 +59,7 @@ void TiledMatrix::read_entries(TileRow const& table, TileEntries& entries) const
   entries.packed = file_.read<std::uint32_t>(group_.group + "/entries", 0, wanted);
   if (has_values()) entries.values = file_.read<float>(group_.group + "/values", 0, wanted);
   if (has_relations()) entries.relations = file_.read<std::uint16_t>(group_.group + "/relations", 0, wanted);
+  if (num_features() > 0) read_features(table, wanted, entries.features);
   for (std::size_t j = 0; j < table.sums.size(); ++j) {
     auto const from = table.offsets[j] - table.offsets.front();
     auto const size = table.offsets[j + 1] - table.offsets[j];
@@ -79,6 +83,21 @@ void TiledMatrix::read_entries(TileRow const& table, TileEntries& entries) const
   if (has_relations())
     require_between(file_, group_.group + "/relations", std::span<std::uint16_t const>(entries.relations),
                     wanted.begin, std::uint16_t{0}, static_cast<std::uint16_t>(group_.num_relations - 1));
+}
+
+void TiledMatrix::read_features(TileRow const& table, Range entries, std::vector<float>& features) const {
+  auto const name = group_.group + "/features";
+  auto const width = num_features();
+  features = file_.read<float>(name, 0, {entries.begin * width, entries.end * width});
+  for (std::size_t j = 0; j < table.feature_sums.size(); ++j) {
+    auto const from = index((table.offsets[j] - table.offsets.front()) * width);
+    auto const size = index((table.offsets[j + 1] - table.offsets[j]) * width);
+    if (crc32_of(std::as_bytes(std::span(features).subspan(from, size))) != table.feature_sums[j])
+      report_wrong_checksum(
+          file_, name,
+          fmt::format("tile {},{}", table.tile_row, table.tile_columns.begin + static_cast<std::int64_t>(j)));
+  }
+  require_finite(file_, name, std::span<float const>(features), entries.begin * width);
 }
 
 void TiledMatrix::check_tile(TileRow const& table, std::int64_t tile_column,
@@ -119,6 +138,8 @@ CsrBlock TiledMatrix::read(Range rows, Range columns) const {
   block.columns.reserve(index(most));
   if (has_values()) block.values.reserve(index(most));
   if (has_relations()) block.relations.reserve(index(most));
+  auto const width = index(block.num_features = num_features());
+  block.features.reserve(index(most) * width);
 
   TileEntries entries;
   std::vector<std::int64_t> next;
@@ -149,18 +170,21 @@ CsrBlock TiledMatrix::read(Range rows, Range columns) const {
     block.columns.resize(index(block.row_offsets[index(last)]));
     if (has_values()) block.values.resize(block.columns.size());
     if (has_relations()) block.relations.resize(block.columns.size());
+    block.features.resize(block.columns.size() * width);
     visit([&](std::size_t r, std::int64_t column, std::uint32_t at) {
       auto const place = index(next[r - index(first)]++);
       block.columns[place] = static_cast<std::int32_t>(column);
       if (has_values()) block.values[place] = entries.values[at];
       if (has_relations()) block.relations[place] = entries.relations[at];
+      for (std::size_t f = 0; f < width; ++f)
+        block.features[place * width + f] = static_cast<double>(entries.features[at * width + f]);
     });
   }
   return block;
 }
 
 void TiledMatrix::check_tables(int part, int num_parts) const {
-  for (auto const* const table : {"/tile_row_offsets", "/tile_offsets", "/tile_checksums"})
+  for (auto const* const table : tables_of(group_))
     check_array_part(file_, group_.group + table, part, num_parts);
 }
 
@@ -175,6 +199,8 @@ CsrBlock transposed(CsrBlock const& block) {
   result.columns.resize(block.columns.size());
   result.values.resize(block.values.size());
   result.relations.resize(block.relations.size());
+  result.features.resize(block.features.size());
+  auto const width = result.num_features = block.num_features;
   std::vector<std::int64_t> next(result.row_offsets.begin(), result.row_offsets.end() - 1);
   for (std::int64_t row = 0; row < block.rows.size(); ++row)
     for (auto k = block.row_offsets[index(row)]; k < block.row_offsets[index(row + 1)]; ++k) {
@@ -182,7 +208,50 @@ CsrBlock transposed(CsrBlock const& block) {
       result.columns[place] = static_cast<std::int32_t>(row);
       if (!block.values.empty()) result.values[place] = block.values[index(k)];
       if (!block.relations.empty()) result.relations[place] = block.relations[index(k)];
+      std::copy_n(block.features.begin() + k * width, width,
+                  result.features.begin() + static_cast<std::int64_t>(place) * width);
     }
+  return result;
+}
+
+CsrBlock with_self_loops(CsrBlock const& block, std::span<std::int64_t const> selves, SelfLoops self_loops,
+                         std::vector<double> const& means) {
+  CsrBlock result;
+  result.rows = block.rows;
+  result.columns_range = block.columns_range;
+  result.row_offsets.reserve(block.row_offsets.size());
+  result.row_offsets.push_back(0);
+  auto const num_added = self_loops == SelfLoops::added ? selves.size() : 0;
+  bool const is_weighted = !block.values.empty();
+  result.columns.reserve(block.columns.size() + num_added);
+  if (is_weighted) result.values.reserve(block.columns.size() + num_added);
+  bool const has_relations = !block.relations.empty() && self_loops == SelfLoops::dropped;
+  auto const width = result.num_features = block.num_features;
+  result.features.reserve((block.columns.size() + num_added) * index(width));
+  auto const put = [&](std::int64_t column, float value, std::vector<double> const& features,
+                       std::int64_t place) {
+    result.columns.push_back(static_cast<std::int32_t>(column));
+    if (is_weighted) result.values.push_back(value);
+    auto const from = features.begin() + place * width;
+    result.features.insert(result.features.end(), from, from + width);
+  };
+  for (std::size_t row = 0; row < selves.size(); ++row) {
+    auto const self = selves[row] - block.columns_range.begin;
+    bool is_due = self_loops == SelfLoops::added && block.columns_range.contains(selves[row]);
+    auto const put_self = [&] { put(self, 1, means, static_cast<std::int64_t>(row)); };
+    for (auto k = block.row_offsets[row]; k < block.row_offsets[row + 1]; ++k) {
+      auto const column = block.columns[index(k)];
+      if (is_due && column >= self) {
+        put_self();
+        is_due = false;
+      }
+      if (column == self) continue;
+      put(column, is_weighted ? block.values[index(k)] : 1.0F, block.features, k);
+      if (has_relations) result.relations.push_back(block.relations[index(k)]);
+    }
+    if (is_due) put_self();
+    result.row_offsets.push_back(static_cast<std::int64_t>(result.columns.size()));
+  }
   return result;
 }
 

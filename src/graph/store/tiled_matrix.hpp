@@ -19,9 +19,10 @@ namespace orthant::graph {
 struct TileRow {
   std::int64_t tile_row = 0;
   Range tile_columns;
-  std::int64_t begin = 0;             // first entry of the tile row in the arrays of entries
-  std::vector<std::uint32_t> offsets; // [tiles + 1], relative to `begin`
-  std::vector<std::uint32_t> sums;    // [tiles]
+  std::int64_t begin = 0;                  // first entry of the tile row in the arrays of entries
+  std::vector<std::uint32_t> offsets;      // [tiles + 1], relative to `begin`
+  std::vector<std::uint32_t> sums;         // [tiles]
+  std::vector<std::uint32_t> feature_sums; // [tiles], or empty
 
   [[nodiscard]] std::int64_t num_entries() const {
     return std::int64_t{offsets.back()} - std::int64_t{offsets.front()};
@@ -33,6 +34,7 @@ struct TileEntries {
   std::vector<std::uint32_t> packed;    // by tiles; within a tile by rows, then columns
   std::vector<float> values;            // empty if all are 1
   std::vector<std::uint16_t> relations; // empty if entries have no relations
+  std::vector<float> features;          // [entries x num_features()]
 };
 
 class TiledMatrix {
@@ -43,6 +45,7 @@ class TiledMatrix {
   [[nodiscard]] TileGrid const& grid() const { return grid_; }
   [[nodiscard]] bool has_values() const { return group_.has_values; }
   [[nodiscard]] bool has_relations() const { return group_.num_relations > 0; }
+  [[nodiscard]] std::int64_t num_features() const { return group_.num_edge_features; }
   [[nodiscard]] std::string const& name() const { return group_.group; }
 
   [[nodiscard]] TileRow read_table(std::int64_t tile_row, Range tile_columns) const;
@@ -56,6 +59,7 @@ class TiledMatrix {
 
  private:
   [[noreturn]] void report(std::string const& array, std::string const& what) const;
+  void read_features(TileRow const& table, Range entries, std::vector<float>& features) const;
   void check_tile(TileRow const& table, std::int64_t tile_column,
                   std::span<std::uint32_t const> packed) const;
 
@@ -66,5 +70,10 @@ class TiledMatrix {
 
 /// The transpose; rows and columns_range are exchanged.
 [[nodiscard]] CsrBlock transposed(CsrBlock const& block);
+
+/// Replaces or removes the entries where a vertex meets itself. selves[r] is their column, or outside the block. `means`: features of added
+/// ones, [rows x features].
+[[nodiscard]] CsrBlock with_self_loops(CsrBlock const& block, std::span<std::int64_t const> selves,
+                                       SelfLoops self_loops, std::vector<double> const& means);
 
 } // namespace orthant::graph

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Records on their way into tiles: lists of them in shared memory, and their sort.
-#include "graph/partition/chunk_pool.hpp"
+#include "graph/chunk_pool.hpp"
 #include "graph/partition/tile_builder.hpp"
 #include "graph/radix_sort.hpp"
 #include "runtime/numbers/random.hpp"

@@ -3,7 +3,7 @@
 // How a matrix is cut in tiles: pure arithmetic, tried exhaustively on small sizes and with ids near 2^33.
 #include "graph/store/distribution.hpp"
 
-#include "graph/partition/chunk_pool.hpp"
+#include "graph/chunk_pool.hpp"
 #include "graph/partition/tile_builder.hpp"
 #include "runtime/range.hpp"
 
