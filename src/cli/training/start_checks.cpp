@@ -36,6 +36,9 @@ void require_operator(Context const& context, graph::GraphStore const& store,
                        models::weighs_neighbours(settings)
                            ? fmt::format("--model {}", models::name_of(settings.model))
                            : std::string("--aggregator max"));
+  if (store.ignores_edge_features() && context.world().is_root())
+    context.log().warn("{}: --model {} does not read the features of edges; gat and gatv2 do", store.name(),
+                       models::name_of(settings.model));
 }
 
 void warn_of_data(Context const& context, graph::GraphStore const& store) {

@@ -47,6 +47,7 @@ struct EdgeCounts {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   std::int64_t edges = 0;
+  std::int64_t features = 0; // of each edge
 };
 [[nodiscard]] inline EdgeCounts counts_of(EdgeBlock const& block) {
   return {block.num_rows, block.num_columns, block.num_edges()};

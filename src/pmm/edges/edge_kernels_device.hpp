@@ -25,6 +25,17 @@ KOKKOS_FUNCTION T leaky_slope(T z) {
   return z > 0 ? T{1} : static_cast<T>(negative_slope);
 }
 
+/// The term of features of edges in the argument of leaky.
+template<class T>
+struct FeatureTerm : host_edges::HostEdgeFeatures<T> {
+  KOKKOS_FUNCTION T operator()(Offset e, std::int64_t column) const {
+    T sum = 0;
+    for (std::int64_t f = 0; f < this->count; ++f)
+      sum += this->values[e * this->count + f] * this->factors[f * this->stride + column];
+    return sum;
+  }
+};
+
 template<class T>
 inline constexpr int numbers_of_pack = 16 / static_cast<int>(sizeof(T));
 template<class T>
@@ -64,7 +75,7 @@ struct FourSums {
   }
 };
 
-/// values_eh := sum_c term(left_c, right_c of edge e, c) for the edges of a part. The lanes share the columns.
+/// values_eh := sum_c term(left_c, right_c of edge e, c, e) for the edges of a part. The lanes share the columns.
 template<int pack, class T, class Term>
 KOKKOS_FUNCTION void sums_of_columns(RowTeam const& team, ListPart const& part, Heads const& heads,
                                      T const* left, T const* right, LocalColumn const* columns, T* values,
@@ -85,7 +96,8 @@ KOKKOS_FUNCTION void sums_of_columns(RowTeam const& team, ListPart const& part, 
           }
           for (int u = 0; u < 4; ++u)
             for (int i = 0; i < pack; ++i)
-              sums.at[u] += term(x.get(i), y[u].get(i), c + i);
+              sums.at[u] +=
+                  term(x.get(i), y[u].get(i), c + i, first + u < part.end ? first + u : part.end - 1);
         },
         Kokkos::Sum<FourSums<T>>(totals));
     Kokkos::single(Kokkos::PerThread(team), [&] {
@@ -115,7 +127,8 @@ struct Dots {
 
   [[nodiscard]] std::int64_t num_items() const { return num_packs(heads, x, y); }
   KOKKOS_FUNCTION T sum(RowTeam const& team, ListPart const& part) const {
-    sums_of_columns(team, part, heads, x, y, columns, values, [](T l, T r, std::int64_t) { return l * r; });
+    sums_of_columns(team, part, heads, x, y, columns, values,
+                    [](T l, T r, std::int64_t, Offset) { return l * r; });
     return 0;
   }
 };
@@ -169,11 +182,13 @@ struct StaticScores {
   T const* s;
   T const* t;
   T* values;
+  FeatureTerm<T> features;
 
   KOKKOS_FUNCTION T sum(RowTeam const& team, ListPart const& part) const {
     auto const own = s[part.list * num_heads + part.head];
     for_each_edge(team, part, [&](Offset e) {
-      values[e * num_heads + part.head] = leaky(own + t[columns[e] * num_heads + part.head]);
+      auto const z = own + t[columns[e] * num_heads + part.head] + features(e, part.head);
+      values[e * num_heads + part.head] = leaky(z);
     });
     return 0;
   }
@@ -188,12 +203,13 @@ struct StaticBackward {
   T const* t;
   T* gradient;
   T* ds;
+  FeatureTerm<T> features;
 
   KOKKOS_FUNCTION T sum(RowTeam const& team, ListPart const& part) const {
     auto const own = s[part.list * num_heads + part.head];
     return sum_of_edges<T>(team, part, [&](Offset e) {
       auto& g = gradient[e * num_heads + part.head];
-      return g *= leaky_slope(own + t[columns[e] * num_heads + part.head]);
+      return g *= leaky_slope(own + t[columns[e] * num_heads + part.head] + features(e, part.head));
     });
   }
   KOKKOS_FUNCTION void finish(std::int64_t row, std::int64_t head, T total) const {
@@ -228,11 +244,12 @@ struct DynamicScores {
   T const* r;
   T const* a;
   T* values;
+  FeatureTerm<T> features;
 
   [[nodiscard]] std::int64_t num_items() const { return num_packs(heads, l, r); }
   KOKKOS_FUNCTION T sum(RowTeam const& team, ListPart const& part) const {
     sums_of_columns(team, part, heads, l, r, columns, values,
-                    [&](T x, T y, std::int64_t c) { return a[c] * leaky(x + y); });
+                    [&](T x, T y, std::int64_t c, Offset e) { return a[c] * leaky(x + y + features(e, c)); });
     return 0;
   }
 };
@@ -251,6 +268,7 @@ struct DynamicRows {
   T const* gradient;
   T* dl;
   T* terms;
+  FeatureTerm<T> features;
 
   [[nodiscard]] bool is_aligned() const { return begins_packs(l) && begins_packs(r); }
   template<int pack>
@@ -262,7 +280,7 @@ struct DynamicRows {
       auto const g = gradient[e * heads.count + part.head];
       auto const right = *reinterpret_cast<Numbers const*>(r + columns[e] * heads.columns() + own);
       for (int i = 0; i < pack; ++i) {
-        auto const z = left.get(i) + right.get(i);
+        auto const z = left.get(i) + right.get(i) + features(e, own + i);
         sums[0][i] += g * a[own + i] * leaky_slope(z);
         sums[1][i] += g * leaky(z);
       }
@@ -288,6 +306,7 @@ struct DynamicColumns {
   T const* a;
   T const* gradient;
   T* dr;
+  FeatureTerm<T> features;
 
   [[nodiscard]] bool is_aligned() const { return begins_packs(l) && begins_packs(r); }
   template<int pack>
@@ -296,10 +315,11 @@ struct DynamicColumns {
     auto const own = part.head * heads.width + column;
     auto const right = *reinterpret_cast<Numbers const*>(r + part.list * heads.columns() + own);
     for (auto entry = part.begin; entry < part.end; ++entry) {
-      auto const g = gradient[places[entry] * heads.count + part.head];
+      auto const edge = places[entry];
+      auto const g = gradient[edge * heads.count + part.head];
       auto const left = *reinterpret_cast<Numbers const*>(l + rows[entry] * heads.columns() + own);
       for (int i = 0; i < pack; ++i)
-        sums[0][i] += g * a[own + i] * leaky_slope(left.get(i) + right.get(i));
+        sums[0][i] += g * a[own + i] * leaky_slope(left.get(i) + right.get(i) + features(edge, own + i));
     }
   }
   KOKKOS_FUNCTION void finish(int, std::int64_t list, std::int64_t head, std::int64_t column, T total) const {

@@ -29,6 +29,15 @@ struct HostEdges {
   }
 };
 
+/// The term of features of edges in the argument of leaky: sum_f values(e, f) factors(f, h, c). `count` 0: none.
+template<class T>
+struct HostEdgeFeatures {
+  T const* values = nullptr;  // [edges x count]
+  T const* factors = nullptr; // [count x num_heads x width], rows `stride` apart
+  std::int64_t count = 0;
+  std::int64_t stride = 0;
+};
+
 /// values := <x of the row, y of the column>.
 template<class T>
 struct HostDots {
@@ -38,7 +47,7 @@ struct HostDots {
   T* values = nullptr;
 };
 
-/// values := sum_c factors(h, c) leaky(left + right).
+/// values := sum_c factors(h, c) leaky(left + right + features).
 template<class T>
 struct HostDynamicScores {
   HostEdges edges;
@@ -46,9 +55,10 @@ struct HostDynamicScores {
   T const* right = nullptr;
   T const* factors = nullptr; // [num_heads x width]
   T* values = nullptr;
+  HostEdgeFeatures<T> features{};
 };
 
-/// `own` is the end that a list belongs to, and z = own + other. If `terms` is null, result is added to (+=):
+/// `own` is the end that a list belongs to, and z = own + other + features. If `terms` is null, result is added to (+=):
 ///   result := factors * sum of gradient leaky'(z)
 ///   terms  := sum of gradient leaky(z)
 template<class T>
@@ -60,6 +70,7 @@ struct HostDynamicBackward {
   T const* gradient = nullptr;
   T* result = nullptr;
   T* terms = nullptr;
+  HostEdgeFeatures<T> features{};
 };
 
 /// result of list k := sum of w(values) * operand of the other ends.
@@ -73,7 +84,7 @@ struct HostSums {
   bool are_signed = false; // w(v) = factor v, also of negative values
 };
 
-/// Scores of GAT: z = s of the row + t of the column; width is 1.
+/// Scores of GAT: z = s of the row + t of the column + features; width is 1.
 template<class T>
 struct HostStaticScores {
   HostEdges edges;
@@ -82,6 +93,7 @@ struct HostStaticScores {
   T* values = nullptr;      // leaky(z); backward: multiplied by leaky'(z)
   T* sums = nullptr;        // backward only: the sum of values of each list
   T* column_sums = nullptr; // backward only: if not null, each value is also added to the sum of its column
+  HostEdgeFeatures<T> features{};
 };
 
 /// Softmax of each row, and its adjoint. `offsets` are the row offsets of the block.

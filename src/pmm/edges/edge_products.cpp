@@ -91,12 +91,28 @@ std::int64_t bytes_of_lists(EdgeCounts const& counts, bool reads_rows) {
   return (counts.columns + 1 + counts.edges) * static_cast<std::int64_t>(sizeof(Offset)) + rows;
 }
 
+/// Bytes of the features of edges and of their factors, [features x width].
+std::int64_t bytes_of_features(EdgeCounts const& counts, std::int64_t width, std::int64_t scalar_bytes) {
+  return counts.features * (counts.edges + width) * scalar_bytes;
+}
+template<class T>
+EdgeCounts counts_of(EdgeBlock const& block, EdgeFeatureTerm<T> const& features) {
+  auto counts = counts_of(block);
+  counts.features = features.count;
+  return counts;
+}
+template<class T>
+host_edges::HostEdgeFeatures<T> pointers_of(EdgeFeatureTerm<T> const& term) {
+  return {term.features.data(), term.factors.data(), term.count, term.stride};
+}
+
 LocalPass none_without_edges(LocalPass pass, EdgeCounts const& counts, Heads const& heads) {
   return counts.edges * heads.columns() > 0 ? pass : LocalPass{pass.name, 0, 0};
 }
 
 LocalPass pass_of_static(EdgeCounts const& counts, std::int64_t num_heads, std::int64_t scalar_bytes) {
-  auto const of_ends = (counts.rows + counts.columns) * num_heads * scalar_bytes;
+  auto const of_ends = (counts.rows + counts.columns) * num_heads * scalar_bytes +
+                       bytes_of_features(counts, num_heads, scalar_bytes);
   auto const values = counts.edges * num_heads * scalar_bytes;
   return none_without_edges({"static_scores", bytes_of_pattern(counts) + of_ends, values}, counts,
                             {num_heads, 1});
@@ -106,12 +122,14 @@ LocalPass pass_of_static_backward(EdgeCounts const& counts, std::int64_t num_hea
   auto const of_ends = (counts.rows + counts.columns) * num_heads * scalar_bytes;
   auto const values = counts.edges * num_heads * scalar_bytes;
   return none_without_edges({"static_scores_backward",
-                             bytes_of_pattern(counts) + bytes_of_lists(counts, false) + of_ends + 2 * values,
+                             bytes_of_pattern(counts) + bytes_of_lists(counts, false) + of_ends + 2 * values +
+                                 bytes_of_features(counts, num_heads, scalar_bytes),
                              values + of_ends},
                             counts, {num_heads, 1});
 }
 LocalPass pass_of_dynamic(EdgeCounts const& counts, Heads const& heads, std::int64_t scalar_bytes) {
-  auto const of_ends = (counts.rows + counts.columns + 1) * heads.columns() * scalar_bytes;
+  auto const of_ends = (counts.rows + counts.columns + 1) * heads.columns() * scalar_bytes +
+                       bytes_of_features(counts, heads.columns(), scalar_bytes);
   auto const values = counts.edges * heads.count * scalar_bytes;
   return none_without_edges({"dynamic_scores", bytes_of_pattern(counts) + of_ends, values}, counts, heads);
 }
@@ -119,35 +137,45 @@ LocalPass pass_of_dynamic_backward(EdgeCounts const& counts, Heads const& heads,
   auto const of_rows = counts.rows * heads.columns() * scalar_bytes;
   auto const of_columns = counts.columns * heads.columns() * scalar_bytes;
   auto const values = counts.edges * heads.count * scalar_bytes;
-  return none_without_edges(
-      {"dynamic_scores_backward",
-       bytes_of_pattern(counts) + bytes_of_lists(counts, true) + 2 * of_rows + 3 * of_columns + 2 * values,
-       2 * of_rows + of_columns},
-      counts, heads);
+  return none_without_edges({"dynamic_scores_backward",
+                             bytes_of_pattern(counts) + bytes_of_lists(counts, true) + 2 * of_rows +
+                                 3 * of_columns + 2 * values +
+                                 2 * bytes_of_features(counts, heads.columns(), scalar_bytes),
+                             2 * of_rows + of_columns},
+                            counts, heads);
 }
 
 } // namespace
 
 template<class T>
 void static_scores(DefaultExec const& exec, runtime::PassLedger& passes, EdgeBlock const& block,
-                   std::int64_t num_heads, Vector<T> const& s, Vector<T> const& t, Vector<T> const& values) {
-  passes.add(pass_of_static(counts_of(block), num_heads, sizeof(T)));
+                   std::int64_t num_heads, Vector<T> const& s, Vector<T> const& t, Vector<T> const& values,
+                   EdgeFeatureTerm<T> const& features) {
+  passes.add(pass_of_static(counts_of(block, features), num_heads, sizeof(T)));
+  auto const term = pointers_of(features);
   constexpr auto label = "orthant::pmm::static_scores";
   if constexpr (runs_on_host)
     for_each_list(exec, label, block.num_rows, num_heads, host_edges::best_edge_kernels<T>().static_scores,
                   host_edges::HostStaticScores<T>{lists_of_rows(block, {num_heads, 1}), s.data(), t.data(),
-                                                  values.data(), nullptr, nullptr});
+                                                  values.data(), nullptr, nullptr, term});
   else
     device_edges::run(exec, label, block.num_rows, block.num_edges(),
-                      device_edges::StaticScores<T>{block.row_offsets.data(), block.columns.data(), num_heads,
-                                                    s.data(), t.data(), values.data()});
+                      device_edges::StaticScores<T>{block.row_offsets.data(),
+                                                    block.columns.data(),
+                                                    num_heads,
+                                                    s.data(),
+                                                    t.data(),
+                                                    values.data(),
+                                                    {term}});
 }
 
 template<class T>
 void static_scores_backward(DefaultExec const& exec, runtime::PassLedger& passes, EdgeBlock const& block,
                             std::int64_t num_heads, Vector<T> const& s, Vector<T> const& t,
-                            Vector<T> const& gradient, Vector<T> const& ds, Vector<T> const& dt) {
-  passes.add(pass_of_static_backward(counts_of(block), num_heads, sizeof(T)));
+                            Vector<T> const& gradient, Vector<T> const& ds, Vector<T> const& dt,
+                            EdgeFeatureTerm<T> const& features) {
+  passes.add(pass_of_static_backward(counts_of(block, features), num_heads, sizeof(T)));
+  auto const term = pointers_of(features);
   constexpr auto label = "orthant::pmm::static_scores_backward";
   constexpr auto label_of_columns = "orthant::pmm::static_scores_backward/columns";
   if constexpr (runs_on_host) {
@@ -160,16 +188,21 @@ void static_scores_backward(DefaultExec const& exec, runtime::PassLedger& passes
     using Scores = host_edges::HostStaticScores<T>;
     for_each_list(exec, label, block.num_rows, num_heads, kernels.static_scores_backward,
                   Scores{lists_of_rows(block, {num_heads, 1}), s.data(), t.data(), gradient.data(), ds.data(),
-                         adds_to_columns ? dt.data() : nullptr});
+                         adds_to_columns ? dt.data() : nullptr, term});
     if (adds_to_columns) return;
     return for_each_list(exec, label_of_columns, block.num_columns, num_heads, kernels.sum_edges,
                          Scores{lists_of_columns(block, {num_heads, 1}), nullptr, nullptr, gradient.data(),
                                 dt.data(), nullptr});
   } else {
     device_edges::run(exec, label, block.num_rows, block.num_edges(),
-                      device_edges::StaticBackward<T>{block.row_offsets.data(), block.columns.data(),
-                                                      num_heads, s.data(), t.data(), gradient.data(),
-                                                      ds.data()});
+                      device_edges::StaticBackward<T>{block.row_offsets.data(),
+                                                      block.columns.data(),
+                                                      num_heads,
+                                                      s.data(),
+                                                      t.data(),
+                                                      gradient.data(),
+                                                      ds.data(),
+                                                      {term}});
     device_edges::run(exec, label_of_columns, block.num_columns, block.num_edges(),
                       device_edges::SumsOfColumns<T>{block.column_offsets.data(), block.places.data(),
                                                      num_heads, gradient.data(), dt.data()});
@@ -179,25 +212,32 @@ void static_scores_backward(DefaultExec const& exec, runtime::PassLedger& passes
 template<class T>
 void dynamic_scores(DefaultExec const& exec, runtime::PassLedger& passes, EdgeBlock const& block,
                     Heads const& heads, DynamicOperands<T> const& operands, Vector<T> const& values) {
-  passes.add(pass_of_dynamic(counts_of(block), heads, sizeof(T)));
+  passes.add(pass_of_dynamic(counts_of(block, operands.features), heads, sizeof(T)));
+  auto const term = pointers_of(operands.features);
   constexpr auto label = "orthant::pmm::dynamic_scores";
   if constexpr (runs_on_host)
     for_each_list(exec, label, block.num_rows, heads.count, host_edges::best_edge_kernels<T>().dynamic_scores,
                   host_edges::HostDynamicScores<T>{lists_of_rows(block, heads), operands.of_rows.data(),
                                                    operands.of_columns.data(), operands.attention.data(),
-                                                   values.data()});
+                                                   values.data(), term});
   else
     device_edges::run(exec, label, block.num_rows, block.num_edges(),
-                      device_edges::DynamicScores<T>{block.row_offsets.data(), block.columns.data(), heads,
-                                                     operands.of_rows.data(), operands.of_columns.data(),
-                                                     operands.attention.data(), values.data()});
+                      device_edges::DynamicScores<T>{block.row_offsets.data(),
+                                                     block.columns.data(),
+                                                     heads,
+                                                     operands.of_rows.data(),
+                                                     operands.of_columns.data(),
+                                                     operands.attention.data(),
+                                                     values.data(),
+                                                     {term}});
 }
 
 template<class T>
 void dynamic_scores_backward(DefaultExec const& exec, runtime::PassLedger& passes, EdgeBlock const& block,
                              Heads const& heads, DynamicOperands<T> const& operands,
                              Vector<T> const& gradient, DynamicGradients<T> const& gradients) {
-  passes.add(pass_of_dynamic_backward(counts_of(block), heads, sizeof(T)));
+  passes.add(pass_of_dynamic_backward(counts_of(block, operands.features), heads, sizeof(T)));
+  auto const term = pointers_of(operands.features);
   constexpr auto label_of_rows = "orthant::pmm::dynamic_scores_backward/rows";
   constexpr auto label_of_columns = "orthant::pmm::dynamic_scores_backward/columns";
   T const* const l = operands.of_rows.data();
@@ -210,17 +250,33 @@ void dynamic_scores_backward(DefaultExec const& exec, runtime::PassLedger& passe
     auto const kernel = host_edges::best_edge_kernels<T>().dynamic_scores_backward;
     using Backward = host_edges::HostDynamicBackward<T>;
     for_each_list(exec, label_of_rows, block.num_rows, heads.count, kernel,
-                  Backward{lists_of_rows(block, heads), l, r, a, gradient.data(), dl, terms});
-    return for_each_list(exec, label_of_columns, block.num_columns, heads.count, kernel,
-                         Backward{lists_of_columns(block, heads), r, l, a, gradient.data(), dr, nullptr});
+                  Backward{lists_of_rows(block, heads), l, r, a, gradient.data(), dl, terms, term});
+    return for_each_list(
+        exec, label_of_columns, block.num_columns, heads.count, kernel,
+        Backward{lists_of_columns(block, heads), r, l, a, gradient.data(), dr, nullptr, term});
   } else {
     device_edges::run(exec, label_of_rows, block.num_rows, block.num_edges(),
-                      device_edges::DynamicRows<T>{block.row_offsets.data(), block.columns.data(), heads, l,
-                                                   r, a, gradient.data(), dl, terms});
+                      device_edges::DynamicRows<T>{block.row_offsets.data(),
+                                                   block.columns.data(),
+                                                   heads,
+                                                   l,
+                                                   r,
+                                                   a,
+                                                   gradient.data(),
+                                                   dl,
+                                                   terms,
+                                                   {term}});
     device_edges::run(exec, label_of_columns, block.num_columns, block.num_edges(),
-                      device_edges::DynamicColumns<T>{block.column_offsets.data(), block.rows.data(),
-                                                      block.places.data(), heads, l, r, a, gradient.data(),
-                                                      dr});
+                      device_edges::DynamicColumns<T>{block.column_offsets.data(),
+                                                      block.rows.data(),
+                                                      block.places.data(),
+                                                      heads,
+                                                      l,
+                                                      r,
+                                                      a,
+                                                      gradient.data(),
+                                                      dr,
+                                                      {term}});
   }
 }
 
@@ -239,10 +295,11 @@ void plan_dynamic_scores_backward(StepPlan& step, EdgeCounts const& counts, Head
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template void static_scores(DefaultExec const&, runtime::PassLedger&, EdgeBlock const&, std::int64_t,      \
-                              Vector<T> const&, Vector<T> const&, Vector<T> const&);                         \
+                              Vector<T> const&, Vector<T> const&, Vector<T> const&,                          \
+                              EdgeFeatureTerm<T> const&);                                                    \
   template void static_scores_backward(DefaultExec const&, runtime::PassLedger&, EdgeBlock const&,           \
                                        std::int64_t, Vector<T> const&, Vector<T> const&, Vector<T> const&,   \
-                                       Vector<T> const&, Vector<T> const&);                                  \
+                                       Vector<T> const&, Vector<T> const&, EdgeFeatureTerm<T> const&);       \
   template void dynamic_scores(DefaultExec const&, runtime::PassLedger&, EdgeBlock const&, Heads const&,     \
                                DynamicOperands<T> const&, Vector<T> const&);                                 \
   template void dynamic_scores_backward(DefaultExec const&, runtime::PassLedger&, EdgeBlock const&,          \

@@ -42,9 +42,10 @@ void plan_edge_product(StepPlan& step, std::string formula, Form form, EdgeCount
 
 // Attention scores of edges, and their adjoints. leaky(z) = z if z > 0, else 0.2 z. For every edge (i, j) and head h:
 //
-//   static (GAT)        v_ijh := leaky(s_ih + t_jh)
-//   dynamic (GATv2)     v_ijh := sum_c a_hc leaky(L_ihc + R_jhc)
+//   static (GAT)        v_ijh := leaky(s_ih + t_jh + q_ijh)
+//   dynamic (GATv2)     v_ijh := sum_c a_hc leaky(L_ihc + R_jhc + q_ijhc)
 //
+// The term q of features of edges is left out without features (EdgeFeatureTerm).
 // s [rows x heads], t [columns x heads]; L [rows x heads x width], R [columns x heads x width], a [heads x width]. With the gradient g of
 // the scores and z the argument of leaky:
 //
@@ -54,14 +55,25 @@ void plan_edge_product(StepPlan& step, std::string formula, Form form, EdgeCount
 // Each call adds one pass to `passes`. Enqueue on exec; do not fence. Sources: Velickovic et al. (arXiv 1710.10903), equation 3;
 // Brody, Alon & Yahav (arXiv 2105.14491), equation 7.
 
+/// q_eh = sum_f E_ef B_fh, or q_ehc = sum_f E_ef B_fhc in dynamic scores.
+template<class T>
+struct EdgeFeatureTerm {
+  Vector<T> features;      // E [edges x count]
+  Vector<T> factors;       // B, whose rows begin `stride` apart
+  std::int64_t count = 0;  // number of features; 0: there is no term
+  std::int64_t stride = 0; // of B
+};
+
 template<class T>
 void static_scores(DefaultExec const& exec, runtime::PassLedger& passes, EdgeBlock const& block,
-                   std::int64_t num_heads, Vector<T> const& s, Vector<T> const& t, Vector<T> const& values);
+                   std::int64_t num_heads, Vector<T> const& s, Vector<T> const& t, Vector<T> const& values,
+                   EdgeFeatureTerm<T> const& features = {});
 /// Updates g in place; writes the sums ds and dt over this rank's edges.
 template<class T>
 void static_scores_backward(DefaultExec const& exec, runtime::PassLedger& passes, EdgeBlock const& block,
                             std::int64_t num_heads, Vector<T> const& s, Vector<T> const& t,
-                            Vector<T> const& gradient, Vector<T> const& ds, Vector<T> const& dt);
+                            Vector<T> const& gradient, Vector<T> const& ds, Vector<T> const& dt,
+                            EdgeFeatureTerm<T> const& features = {});
 void plan_static_scores(StepPlan& step, EdgeCounts const& counts, std::int64_t num_heads);
 void plan_static_scores_backward(StepPlan& step, EdgeCounts const& counts, std::int64_t num_heads);
 
@@ -69,6 +81,7 @@ void plan_static_scores_backward(StepPlan& step, EdgeCounts const& counts, std::
 template<class T>
 struct DynamicOperands {
   Vector<T> of_rows, of_columns, attention;
+  EdgeFeatureTerm<T> features{};
 };
 /// Gradients over this rank's edges: dL (of_rows) is overwritten, dR (of_columns) is added to.
 template<class T>

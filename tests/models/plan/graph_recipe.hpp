@@ -22,6 +22,8 @@ struct GraphRecipe {
   bool is_directed = false;
   bool is_weighted = false;
   std::int64_t num_relations = 0; // of directed graphs without weights; 0: none
+  /// Then the edges are distinct, begin with self loops, and leave the last vertex alone; 0: none.
+  std::int64_t num_edge_features = 0;
   bool has_types = false;         // of vertices: three, one of them without features
   bool has_feature_values = true; // of sparse features; else all are 1
   graph::LabelKind labels = graph::LabelKind::single;
@@ -75,6 +77,7 @@ class EdgesWithWeights final : public graph::EdgeStream {
   EdgesWithWeights(std::unique_ptr<graph::EdgeStream> edges, GraphRecipe const& recipe)
       : edges_(std::move(edges)),
         has_weights_(recipe.is_weighted),
+        num_features_(recipe.num_edge_features),
         num_relations_(static_cast<std::uint64_t>(recipe.num_relations)) {}
 
   bool next(graph::EdgeBatch& batch) override {
@@ -83,6 +86,10 @@ class EdgesWithWeights final : public graph::EdgeStream {
     if (has_weights_)
       for (auto const& edge : batch.edges)
         batch.weights.push_back(0.25F * static_cast<float>(1 + mixed(7, edge.source, edge.target) % 8));
+    batch.features.clear();
+    for (auto const& edge : batch.edges)
+      for (std::int64_t f = 0; f < num_features_; ++f)
+        batch.features.push_back(static_cast<float>(small_real(9 + f, edge.source, edge.target)));
     batch.relations.clear();
     if (num_relations_ > 0)
       for (auto const& edge : batch.edges)
@@ -95,6 +102,7 @@ class EdgesWithWeights final : public graph::EdgeStream {
  private:
   std::unique_ptr<graph::EdgeStream> edges_;
   bool has_weights_;
+  std::int64_t num_features_;
   std::uint64_t num_relations_;
 };
 
@@ -117,14 +125,19 @@ inline std::unique_ptr<graph::GraphSource> open_recipe(runtime::Communicator con
   parts.edges.num_edges = recipe.num_edges;
   parts.edges.num_local_edges = edges.size();
   parts.edges.is_weighted = recipe.is_weighted;
+  parts.edges.num_features = recipe.num_edge_features;
   parts.edges.promised_by = "its definition";
   parts.edges.open = [=](std::int64_t batch_size) {
     auto const n = static_cast<std::uint64_t>(recipe.num_vertices);
     auto stream = std::make_unique<graph::ComputedEdges>(
         edges, batch_size, [=](graph::Range range, std::vector<graph::Edge>& list) {
+          auto const ring = recipe.num_vertices - 1;
           for (auto e = range.begin; e < range.end; ++e)
-            list.push_back(
-                {static_cast<std::int64_t>(mixed(1, e) % n), static_cast<std::int64_t>(mixed(2, e) % n)});
+            if (recipe.num_edge_features > 0) // steps of 0, 1, 2, .. around a ring
+              list.push_back({e % ring, (e + e / ring) % ring});
+            else
+              list.push_back(
+                  {static_cast<std::int64_t>(mixed(1, e) % n), static_cast<std::int64_t>(mixed(2, e) % n)});
         });
     return std::make_unique<EdgesWithWeights>(std::move(stream), recipe);
   };

@@ -2,6 +2,7 @@
 #include "models/gnn/aggregation/attention_aggregation.hpp"
 
 #include "models/gnn/aggregation/attention_scores.hpp"
+#include "models/gnn/aggregation/edge_feature_terms.hpp"
 #include "pmm/edges/edge_products.hpp"
 #include "runtime/arrays/views.hpp"
 
@@ -18,11 +19,12 @@ template<class T>
 class AttentionAggregation final : public Aggregation<T> {
  public:
   AttentionAggregation(pmm::ProcessGrid const& grid, AttentionSteps const& steps, EdgeOperands const& edges,
-                       Vector<T> kept, std::shared_ptr<pmm::Workspace<T>> workspace, AttentionParts<T> parts,
-                       AttentionScratch<T>& scratch, EdgeAttentionMemory<T>& memory)
+                       Vector<T> features, Vector<T> kept, std::shared_ptr<pmm::Workspace<T>> workspace,
+                       AttentionParts<T> parts, AttentionScratch<T>& scratch, EdgeAttentionMemory<T>& memory)
       : grid_(grid),
         s_(steps),
         edges_(edges),
+        features_(std::move(features)),
         kept_(std::move(kept)),
         workspace_(std::move(workspace)),
         parts_(std::move(parts)),
@@ -114,9 +116,20 @@ class AttentionAggregation final : public Aggregation<T> {
   [[nodiscard]] pmm::EdgeWeights<T> weights() const {
     return {coefficients_, static_cast<T>(1 / (1 - dropout_.probability))};
   }
-  [[nodiscard]] pmm::DynamicOperands<T> dynamic_operands() const {
+  [[nodiscard]] pmm::EdgeFeatureTerm<T> feature_term(DefaultExec const& exec) const {
+    if (s_.counts.features > 0 && !s_.plan.is_dynamic()) grid_.passes().add(passes_.edge_factors);
+    return edge_feature_term<T>(exec, s_, parts_.parameters, features_, *workspace_);
+  }
+  void find_edge_gradients(DefaultExec const& exec, pmm::EdgeFeatureTerm<T> const& term,
+                           pmm::DynamicOperands<T> const& operands) const {
+    if (s_.counts.features > 0) grid_.passes().add(passes_.edge_parameters);
+    edge_parameter_gradients<T>(exec, s_, edges_.block, parts_.parameters, term, operands,
+                                coefficients_gradient_, *workspace_);
+  }
+  [[nodiscard]] pmm::DynamicOperands<T> dynamic_operands(DefaultExec const& exec) const {
     auto const first = s_.first_head * s_.heads.width;
-    return {brought_rows_, brought_values_, part_of(parts_.vectors.storage(), first, s_.heads.columns())};
+    return {brought_rows_, brought_values_,
+            part_of(parts_.parameters.vectors.storage(), first, s_.heads.columns()), feature_term(exec)};
   }
   [[nodiscard]] RowSums<T> row_sums() const {
     return {s_.num_vector_rows(), s_.num_vector_columns(), AttentionSteps::rows_of_sum,
@@ -154,22 +167,23 @@ class AttentionAggregation final : public Aggregation<T> {
     if (s_.plan.is_dynamic()) {
       brought_rows_ = bring_rows(exec, u);
       brought_values_ = values_.bring(exec, u, kept_values_);
-      return dynamic_scores(exec, passes, block, s_.heads, dynamic_operands(), coefficients_);
+      return dynamic_scores(exec, passes, block, s_.heads, dynamic_operands(exec), coefficients_);
     }
     passes.add(passes_.ends);
     if (s_.plan.has_dots()) {
-      shift_projected(exec, s_.plan, s_.num_own, parts_.vectors.storage(), u);
+      shift_projected(exec, s_.plan, s_.num_own, parts_.parameters.vectors.storage(), u);
       brought_rows_ = rows_.bring(exec, u, kept_rows_);
       brought_columns_ = columns_.bring(exec, u, kept_columns_);
       brought_values_ = values_.bring(exec, u, kept_values_);
       count_product();
       return edge_dots(exec, block, s_.heads, brought_rows_, brought_columns_, coefficients_);
     }
-    find_ends(exec, s_.plan.heads(), s_.num_own, u, parts_.vectors.storage(), kept_ends_);
+    find_ends(exec, s_.plan.heads(), s_.num_own, u, parts_.parameters.vectors.storage(), kept_ends_);
     brought_rows_ = bring_rows(exec, part_of(kept_ends_, 0, s_.num_ends()));
     brought_columns_ = columns_.bring(exec, part_of(kept_ends_, s_.num_ends(), s_.num_ends()), kept_columns_);
     brought_values_ = values_.bring(exec, u, kept_values_);
-    static_scores(exec, passes, block, s_.heads.count, brought_rows_, brought_columns_, coefficients_);
+    static_scores(exec, passes, block, s_.heads.count, brought_rows_, brought_columns_, coefficients_,
+                  feature_term(exec));
   }
 
   void dynamic_backward(DefaultExec const& exec, Vector<T> const& dv, Vector<T> const& du) {
@@ -177,13 +191,15 @@ class AttentionAggregation final : public Aggregation<T> {
     auto const count = s_.counts.rows * s_.heads.columns();
     auto const dl = part_of(ends_gradient_, 0, count);
     auto const terms = part_of(ends_gradient_, count, count);
-    dynamic_scores_backward(exec, passes, edges_.block, s_.heads, dynamic_operands(), coefficients_gradient_,
+    auto const operands = dynamic_operands(exec);
+    dynamic_scores_backward(exec, passes, edges_.block, s_.heads, operands, coefficients_gradient_,
                             {dl, dv, terms});
+    find_edge_gradients(exec, operands.features, operands);
     bring_rows_back(exec, dl, du); // before the values, which overwrite their columns
     values_.bring_back(exec, dv, du);
     // da_h := the sum of the terms of this rank's edges and heads
     passes.add(passes_.vectors);
-    auto const& da = parts_.vectors_gradient.storage();
+    auto const& da = parts_.parameters.vectors_gradient.storage();
     Kokkos::deep_copy(exec, da, T{0});
     sum_terms(exec, row_sums(), terms, da.data() + s_.first_head * s_.heads.width);
   }
@@ -206,7 +222,7 @@ class AttentionAggregation final : public Aggregation<T> {
     passes.add(passes_.ends_backward);
     shift_projected_backward(exec, s_.plan, s_.num_own, result_gradient, du);
     passes.add(passes_.vectors);
-    sum_shifts(exec, s_.plan, row_sums(), du, parts_.vectors_gradient.storage().data());
+    sum_shifts(exec, s_.plan, row_sums(), du, parts_.parameters.vectors_gradient.storage().data());
   }
 
   void static_backward(DefaultExec const& exec, Vector<T> const& dv, Vector<T> const& du) {
@@ -220,23 +236,26 @@ class AttentionAggregation final : public Aggregation<T> {
                                              : part_of(own, 0, s_.num_ends());
     auto const dt = s_.columns_steps.has_copy() ? part_of(ends_gradient_, rows, columns)
                                                 : part_of(own, s_.num_ends(), s_.num_ends());
+    auto const term = feature_term(exec);
     static_scores_backward(exec, passes, edges_.block, s_.heads.count, brought_rows_, brought_columns_,
-                           coefficients_gradient_, ds, dt);
+                           coefficients_gradient_, ds, dt, term);
+    find_edge_gradients(exec, term, {});
     bring_rows_back(exec, ds, part_of(own, 0, s_.num_ends()));
     columns_.bring_back(exec, dt, part_of(own, s_.num_ends(), s_.num_ends()));
     values_.bring_back(exec, dv, du);
     // da_h := sum_i ds_ih Z_ih and dt_ih Z_ih;  dZ_ih += ds_ih a_h row + dt_ih a_h column
     passes.add(passes_.vectors);
     sum_ends(exec, s_.plan.heads(), row_sums(), parts_.projected.storage(), own,
-             parts_.vectors_gradient.storage().data());
+             parts_.parameters.vectors_gradient.storage().data());
     passes.add(passes_.ends_backward);
-    add_ends_gradient(exec, s_.plan.heads(), s_.num_own, parts_.vectors.storage(), own, du);
+    add_ends_gradient(exec, s_.plan.heads(), s_.num_own, parts_.parameters.vectors.storage(), own, du);
   }
 
   pmm::ProcessGrid const& grid_;
   AttentionSteps s_;
   EdgeOperands edges_;
-  Vector<T> kept_; // if edges are dropped: 0 for dropped ones
+  Vector<T> features_; // of edges; may be empty
+  Vector<T> kept_;     // if edges are dropped: 0 for dropped ones
   std::shared_ptr<pmm::Workspace<T>> workspace_;
   AttentionParts<T> parts_;
   pmm::BlockRows<T> result_, values_, rows_, columns_;
@@ -269,7 +288,7 @@ make_attention_aggregation(pmm::ProcessGrid const& grid, NetworkLayerPlan const&
   ORTHANT_REQUIRE(adjacency.edges != nullptr, "attention of layer ", plan.index, " needs a block of edges");
   AttentionSteps const steps(grid.shape(), grid.coordinates(), plan, adjacency.sizes,
                              adjacency.edges->block.num_edges(), needed_counts_of(adjacency), wire);
-  return std::make_unique<AttentionAggregation<T>>(grid, steps, *adjacency.edges,
+  return std::make_unique<AttentionAggregation<T>>(grid, steps, *adjacency.edges, adjacency.edge_features,
                                                    adjacency.forward.block().csr.values, std::move(workspace),
                                                    std::move(parts), scratch, memory);
 }

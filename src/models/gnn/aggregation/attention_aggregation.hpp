@@ -7,6 +7,7 @@
 
 #include "models/gnn/aggregation/aggregation.hpp"
 #include "models/gnn/plan/attention_step.hpp"
+#include "models/gnn/plan/network_parameters.hpp"
 #include "pmm/aggregate/row_lists.hpp"
 #include "runtime/arrays/allocation.hpp"
 
@@ -42,8 +43,8 @@ struct AttentionScratch {
 /// Matrices of an attention layer.
 template<class T>
 struct AttentionParts {
-  pmm::DistMatrix<T> vectors;                    // a, [heads x num_vector()], whole on every rank
-  pmm::DistMatrix<T> vectors_gradient;           // this rank's partial gradient
+  /// Whole on every rank; this rank's partial gradients.
+  typename NetworkLayerParameters<T>::Attention parameters;
   pmm::DistMatrix<T> projected;                  // U, kept for the backward pass
   std::shared_ptr<pmm::RowSelection const> kept; // rows of U that Q keeps; null: all
 };

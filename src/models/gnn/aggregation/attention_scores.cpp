@@ -1,18 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/aggregation/attention_scores.hpp"
 
-#include "pmm/kernels/host_parts.hpp"
-
-#include <algorithm>
 #include <cmath>
 
 namespace orthant::models {
 namespace {
-
-template<class Body>
-void for_each_number(DefaultExec const& exec, char const* label, std::int64_t count, Body const& body) {
-  Kokkos::parallel_for(label, Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, count), body);
-}
 
 template<class T>
 struct Ends {
@@ -130,52 +122,6 @@ struct ShiftTerms {
 template<class T>
 T scale_of_dots(AttentionPlan const& plan) {
   return static_cast<T>(1 / std::sqrt(static_cast<double>(plan.head_width)));
-}
-
-/// Sums column k % num_columns of the terms of block k / num_columns.
-template<class T, class Terms>
-struct SumBlockOfRows {
-  Terms terms;
-  std::int64_t num_rows, num_columns, rows_of_block;
-  T* partial; // [num_blocks, num_columns]
-
-  KOKKOS_FUNCTION void operator()(std::int64_t k) const {
-    auto const begin = k / num_columns * rows_of_block;
-    auto const end = begin + rows_of_block < num_rows ? begin + rows_of_block : num_rows;
-    T sum = 0;
-    for (auto row = begin; row < end; ++row)
-      sum += terms(row, k % num_columns);
-    partial[k] = sum;
-  }
-};
-
-template<class T, class Terms>
-void sum_rows(DefaultExec const& exec, RowSums<T> const& sums, Terms const& terms, T* result) {
-  auto const num_rows = sums.num_rows;
-  auto const num_columns = sums.num_columns;
-  auto const rows_of_block = sums.rows_of_block;
-  auto const num_blocks = (num_rows + rows_of_block - 1) / rows_of_block;
-  T* const partial = sums.partial.data();
-  constexpr auto label_of_blocks = "orthant::models::sum_attention_vectors/blocks";
-  if constexpr (pmm::runs_on_host)
-    pmm::for_each_part(exec, label_of_blocks, num_blocks, [=](std::int64_t first, std::int64_t last) {
-      for (auto block = first; block < last; ++block) {
-        T* const sums_of_block = partial + block * num_columns;
-        std::fill_n(sums_of_block, num_columns, T{0});
-        for (auto row = block * rows_of_block; row < std::min(num_rows, (block + 1) * rows_of_block); ++row)
-          terms.add_row(row, sums_of_block);
-      }
-    });
-  else
-    for_each_number(exec, label_of_blocks, num_blocks * num_columns,
-                    SumBlockOfRows<T, Terms>{terms, num_rows, num_columns, rows_of_block, partial});
-  for_each_number(
-      exec, "orthant::models::sum_attention_vectors", num_columns, KOKKOS_LAMBDA(std::int64_t column) {
-        double sum = 0;
-        for (std::int64_t block = 0; block < num_blocks; ++block)
-          sum += static_cast<double>(partial[block * num_columns + column]);
-        result[column] = static_cast<T>(sum);
-      });
 }
 
 } // namespace

@@ -7,6 +7,7 @@
 //   s_ih = <a_h row, Z_ih>      t_ih = <a_h column, Z_ih>      dZ_ih += ds_ih a_h row + dt_ih a_h column
 //   da_h row = sum_i ds_ih Z_ih      da_h column = sum_i dt_ih Z_ih
 
+#include "models/gnn/aggregation/row_sums.hpp"
 #include "models/gnn/plan/network_plan.hpp"
 #include "pmm/edges/edge_block.hpp"
 
@@ -24,15 +25,6 @@ template<class T>
 void add_ends_gradient(DefaultExec const& exec, pmm::Heads const& heads, std::int64_t num_rows,
                        Vector<T> const& vectors, Vector<T> const& ends_gradient, Vector<T> const& dz);
 
-/// Sums over rows: first in blocks of `rows_of_block` rows, then over the blocks in double. The order depends only on the shape.
-/// `partial` is borrowed memory, [blocks x columns].
-template<class T>
-struct RowSums {
-  std::int64_t num_rows = 0;
-  std::int64_t num_columns = 0;
-  std::int64_t rows_of_block = 1;
-  Vector<T> partial;
-};
 /// da [heads x 2 width], summed over these rows.
 template<class T>
 void sum_ends(DefaultExec const& exec, pmm::Heads const& heads, RowSums<T> const& sums, Vector<T> const& z,

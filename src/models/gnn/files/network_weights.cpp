@@ -36,6 +36,8 @@ Architecture architecture_of(NetworkSettings const& settings) {
   if (weighs_neighbours(settings)) {
     parts.emplace_back("heads", std::to_string(settings.num_heads));
     parts.emplace_back("output_heads", std::to_string(settings.num_output_heads));
+    if (traits.attention != AttentionKind::transformer)
+      parts.emplace_back("edge_features", std::to_string(settings.num_edge_features.value_or(0)));
   }
   Architecture const others{
       {"layers", std::to_string(settings.num_layers())},
@@ -122,6 +124,7 @@ NetworkSettings settings_of(WeightsFacts const& facts) {
   settings.num_heads = facts.num_heads;
   settings.has_target_weights = facts.has_target_weights;
   settings.num_output_heads = facts.num_output_heads;
+  settings.num_edge_features = facts.num_edge_features;
   if (facts.normalization) settings.normalization = facts.normalization;
   if (facts.self_loops) settings.self_loops = facts.self_loops;
   return settings;
@@ -247,6 +250,8 @@ WeightsFacts read_weights_facts(runtime::Communicator const& comm, std::filesyst
       }
     }
     if (!heads.empty()) facts.num_heads = heads.front().count;
+    if (auto const edges = weight_extents(file, path, "layer0.edge_weight"); edges && !heads.empty())
+      facts.num_edge_features = (*edges)[0];
     if (!heads.empty() &&
         !file.contains(array_of("head.weight"))) { // the last layer outputs the mean of its heads
       facts.num_output_heads = heads.back().count;

@@ -9,6 +9,7 @@
 //   layerN.self_weight                                           GraphSAGE
 //   layerN.epsilon, layerN.second.weight, layerN.second.bias     GIN
 //   layerN.attention                                             GAT
+//   layerN.edge_weight, layerN.edge_attention                    GAT with features of edges; GATv2 has only the first
 //   input.weight, input.bias, head.weight, head.bias, features
 //   decoder.weight, decoder.bias, decoder.second.weight, decoder.second.bias
 
@@ -20,7 +21,7 @@
 
 namespace orthant::models {
 
-/// Properties that a file and a network must share: model, aggregator of GraphSAGE, propagation_steps, teleport, theta, bases, blocks, layers, norm,
+/// Properties that a file and a network must share: model, aggregator of GraphSAGE, propagation_steps, teleport, theta, bases, blocks, edge_features, layers, norm,
 /// activation, residual, input_projection, head, bias, trained_features; and task, decoder and decoder_hidden if links are predicted.
 [[nodiscard]] Architecture architecture_of(NetworkSettings const& settings);
 /// Properties that a file records: those of architecture_of(), feature_norm, and the operator if it is known.
@@ -43,6 +44,7 @@ struct WeightsFacts {
   double teleport = 0.1;                            // APPNP and GCNII
   double theta = 0.5;                               // GCNII only
   std::int64_t num_heads = 8, num_output_heads = 1; // heads of attention
+  std::int64_t num_edge_features = 0;               // that attention reads
   std::int64_t num_bases = 0, num_blocks = 0;       // R-GCN
   std::int64_t num_roots = 0;                       // of relations or types; rgcn, rsage and rgat
   bool has_target_weights = false;                  // rgat

@@ -174,9 +174,7 @@ NetworkLayer<T>::NetworkLayer(pmm::ProcessGrid const& grid, NetworkLayerPlan con
     if (p.attention)
       aggregation_ = make_attention_aggregation<T>(
           grid, p, options.formats.wire, std::get<OwnedAdjacency<T>>(graph.adjacency), scratch.workspace,
-          {parameters_.attention->vectors, parameters_.attention->vectors_gradient, middle_,
-           graph.self_path.kept},
-          scratch.attention, *memory.attention);
+          {*parameters_.attention, middle_, graph.self_path.kept}, scratch.attention, *memory.attention);
     if (p.has_self_scale) {
       SelfAggregationParts<T> parts{graph.self_path, parameters_.epsilon, parameters_.epsilon_gradient,
                                     scratch.self.sum.reserve(1)};

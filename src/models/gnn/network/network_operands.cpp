@@ -285,6 +285,10 @@ void plan_whole_blocks(pmm::StepPlan& step, graph::StoreFacts const& facts, Netw
   if (auto const& first = plan.layers.front(); first.owners && first.reads_edges())
     plan_edges(step, cells_of(step, first), traits.num_nonzeros(first.adjacency), needs_edge_ids(settings),
                plan.drops_edges);
+  if (auto const& attention = plan.layers.front().attention; attention && attention->num_edge_features > 0)
+    step.add_array(
+        "orthant::models::edge_features",
+        step.scalar_bytes(traits.num_nonzeros(plan.layers.front().adjacency) * attention->num_edge_features));
 }
 
 void plan_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,

@@ -52,7 +52,9 @@ void plan_made_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, pm
 
 void plan_owned_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, pmm::CellSizes const& sizes,
                           std::int64_t num_nonzeros, bool drops_edges) {
-  step.add_array("entries as they are read", num_nonzeros * graph::listed_entry_bytes,
+  step.add_array("entries as they are read",
+                 num_nonzeros *
+                     (graph::listed_entry_bytes + facts.num_edge_features * graph::listed_feature_bytes),
                  pmm::Lifetime::operation);
   plan_made_adjacency(step, facts, sizes, num_nonzeros, backward_flow(facts));
   if (!drops_edges) return;
@@ -172,8 +174,10 @@ OwnedAdjacency<T> make_edges(pmm::ProcessGrid const& grid, pmm::Roles const& rol
                              std::vector<pmm::DroppedBlock<T>>* dropped) {
   auto const needed = std::make_shared<pmm::NeededRows const>(
       plan_needed_rows(grid, roles, block.sizes, {block.csr.row_offsets, block.csr.columns}, gather));
+  auto const features = to_vector<T>("orthant::models::edge_features", block.csr.features);
   auto made = make_owned_adjacency<T>(grid, roles, std::move(block), pmm::Gather::all, pmm::Flow::forward);
   made.needed = needed;
+  made.edge_features = features;
   runtime::together(grid.group(), [&] {
     EdgeOperands edges;
     edges.block = pmm::make_edge_block(made.forward.block().csr);

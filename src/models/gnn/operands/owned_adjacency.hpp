@@ -31,6 +31,7 @@ struct OwnedAdjacency {
   pmm::LocalSpmm<T> backward; // transpose of `forward`, or the same pattern with the scales of the transpose
   std::shared_ptr<pmm::NeededRows const> needed; // null: all rows are exchanged
   std::shared_ptr<EdgeOperands const> edges{};   // null if no layer needs them
+  runtime::Vector<T> edge_features{}; // [edges x features]; empty if edges have none, or without `edges`
   std::shared_ptr<pmm::RelationBlock<T> const>
       relations{}; // in place of `forward` and `backward`; null without relations
 };

@@ -44,9 +44,11 @@ struct Moves {
 } // namespace
 
 AttentionPlan attention_of(AttentionShape const& shape, std::int64_t num_columns, bool makes_logits) {
-  if (makes_logits) return {shape.kind, shape.num_output_heads, num_columns, shape.num_output_heads > 1};
+  if (makes_logits)
+    return {shape.kind, shape.num_output_heads, num_columns, shape.num_output_heads > 1,
+            shape.num_edge_features};
   ORTHANT_REQUIRE(num_columns % shape.num_heads == 0, num_columns, " columns in ", shape.num_heads, " heads");
-  return {shape.kind, shape.num_heads, num_columns / shape.num_heads, false};
+  return {shape.kind, shape.num_heads, num_columns / shape.num_heads, false, shape.num_edge_features};
 }
 
 AttentionSteps::AttentionSteps(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
@@ -66,7 +68,7 @@ AttentionSteps::AttentionSteps(pmm::GridShape const& shape, pmm::Coordinates con
       values_steps(shape, coordinates, values),
       rows_steps(shape, coordinates, of_rows),
       columns_steps(shape, coordinates, of_columns),
-      counts{result_steps.num_block, values_steps.num_block, num_edges},
+      counts{result_steps.num_block, values_steps.num_block, num_edges, plan.num_edge_features},
       heads(result_steps.part),
       first_head(result_steps.first_head),
       num_own(values_steps.num_own),
@@ -171,6 +173,12 @@ AttentionPasses passes_of(AttentionSteps const& s, std::int64_t scalar_bytes) {
   auto const vectors = plan.num_heads * plan.num_vector() * scalar_bytes;
   auto const terms = s.counts.rows * s.heads.columns() * scalar_bytes;
   auto const outputs = s.num_own * plan.num_outputs() * scalar_bytes;
+  auto const weight = s.counts.features * s.heads.columns() * scalar_bytes; // of this rank's heads
+  auto const ends_of_edges = (s.counts.rows + s.counts.columns) * s.heads.columns() * scalar_bytes;
+  auto const of_edges = s.counts.edges * (s.counts.features + s.heads.count) * scalar_bytes;
+  auto const edge_parameters =
+      (plan.edge_weight().rows * plan.edge_weight().columns + plan.edge_vectors().rows * plan.head_width) *
+      scalar_bytes;
   if (plan.has_dots())
     return {.ends = {"shift_projected", s.num_own > 0 ? 2 * all + vectors : 0, 2 * all},
             .ends_backward = {"shift_projected_backward", all + outputs, all + outputs},
@@ -183,7 +191,10 @@ AttentionPasses passes_of(AttentionSteps const& s, std::int64_t scalar_bytes) {
           .vectors = {"sum_attention_vectors", plan.is_dynamic() ? terms : all + ends, vectors},
           .average = {"average_heads", results, mean},
           .spread = {"spread_heads", mean, results},
-          .skip = {}};
+          .skip = {},
+          .edge_factors = {"edge_factors", weight, s.num_edge_factors() * scalar_bytes},
+          .edge_parameters = {"edge_parameters", of_edges + weight + (plan.is_dynamic() ? ends_of_edges : 0),
+                              edge_parameters}};
 }
 
 void plan_attention(pmm::StepPlan& step, AttentionSteps const& s, bool drops_coefficients, bool drops_edges) {
@@ -193,6 +204,7 @@ void plan_attention(pmm::StepPlan& step, AttentionSteps const& s, bool drops_coe
   plan_bring(step, s.of_rows);
   if (!s.plan.is_dynamic()) plan_bring(step, s.of_columns);
   plan_bring(step, s.values);
+  if (s.counts.features > 0 && !s.plan.is_dynamic()) step.add_pass(passes.edge_factors);
   if (s.plan.is_dynamic())
     plan_dynamic_scores(step, s.counts, s.heads);
   else if (s.plan.has_dots())
@@ -227,6 +239,7 @@ void plan_attention_backward(pmm::StepPlan& step, AttentionSteps const& s) {
   plan_edge_product(step, "dV = alpha^T dQ", pmm::Form::right_grad, s.counts, s.heads.columns(), s.adjacency);
   if (s.plan.is_dynamic()) {
     plan_dynamic_scores_backward(step, s.counts, s.heads);
+    if (s.counts.features > 0) step.add_pass(passes.edge_parameters);
     plan_rows_back(step, s);
     plan_bring_back(step, s.values);
     step.add_pass(passes.vectors);
@@ -237,7 +250,9 @@ void plan_attention_backward(pmm::StepPlan& step, AttentionSteps const& s) {
     plan_edge_product(step, "dQ = dscores K", pmm::Form::product, s.counts, width, s.adjacency);
     plan_edge_product(step, "dK = dscores^T Q", pmm::Form::right_grad, s.counts, width, s.adjacency);
   } else {
+    if (s.counts.features > 0) step.add_pass(passes.edge_factors);
     plan_static_scores_backward(step, s.counts, s.heads.count);
+    if (s.counts.features > 0) step.add_pass(passes.edge_parameters);
   }
   plan_rows_back(step, s);
   plan_bring_back(step, s.of_columns);

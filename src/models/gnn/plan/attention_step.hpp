@@ -54,7 +54,14 @@ struct AttentionSteps {
   }
   /// Number of rows in a block of the sum over rows.
   static constexpr std::int64_t rows_of_sum = 256;
-  [[nodiscard]] std::int64_t num_sums() const { return (num_vector_rows() + rows_of_sum - 1) / rows_of_sum; }
+  [[nodiscard]] std::int64_t num_sums() const { return num_sums_of(num_vector_rows()); }
+  [[nodiscard]] static std::int64_t num_sums_of(std::int64_t num_rows) {
+    return (num_rows + rows_of_sum - 1) / rows_of_sum;
+  }
+  /// Length of the factors of features of edges in the scores of this rank's heads (pmm::EdgeFeatureTerm).
+  [[nodiscard]] std::int64_t num_edge_factors() const {
+    return counts.features * (plan.is_dynamic() ? heads.columns() : heads.count);
+  }
 };
 
 /// `Work`: a Workspace or a WorkspacePlan.
@@ -64,6 +71,9 @@ void reserve_attention(Work& work, AttentionSteps const& s) {
     reserve_block_rows(work, *steps);
   pmm::reserve_edge_softmax(work, s.counts.rows, s.heads.count);
   work.reserve(pmm::Slot::sums, s.num_sums() * s.num_vector_columns());
+  work.reserve(pmm::Slot::sums, s.num_sums_of(s.counts.rows) * s.num_edge_factors());
+  for (auto const slot : {pmm::Slot::left, pmm::Slot::right})
+    work.reserve(slot, s.num_edge_factors());
 }
 
 /// Lengths of the arrays that all attention layers use in turn.
@@ -104,7 +114,7 @@ void plan_attention_backward(pmm::StepPlan& step, AttentionSteps const& steps);
 
 /// Passes over the rows that this rank owns.
 struct AttentionPasses {
-  pmm::LocalPass ends, ends_backward, vectors, average, spread, skip;
+  pmm::LocalPass ends, ends_backward, vectors, average, spread, skip{}, edge_factors{}, edge_parameters{};
 };
 [[nodiscard]] AttentionPasses passes_of(AttentionSteps const& steps, std::int64_t scalar_bytes);
 

@@ -84,7 +84,9 @@ std::vector<PlannedParameter> parameters_of(NetworkPlan const& plan, NetworkSett
         all.push_back({role, plan.layers[l].output});
     if (plan.layers[l].has_self_scale) all.push_back({ParameterRole::scalar, {{{}, {}}, {1, 1}}});
     if (auto const& attention = plan.layers[l].attention)
-      all.push_back({ParameterRole::weight, {{{}, {}}, {attention->num_heads, attention->num_vector()}}});
+      for (auto const& extents : {pmm::Extents{attention->num_heads, attention->num_vector()},
+                                  attention->edge_weight(), attention->edge_vectors()})
+        if (extents.rows > 0) all.push_back({ParameterRole::weight, {{{}, {}}, extents}});
     if (auto const& second = plan.layers[l].second) add(second->weight, second->output);
     if (auto const& map = plan.layers[l].residual_map) add_to(false, map->weight, map->output, nullptr);
   }
@@ -118,10 +120,9 @@ std::vector<std::int64_t> lengths_of(pmm::StepPlan const& step,
                                      std::vector<PlannedParameter> const& parameters) {
   pmm::FlatCut const cut(step.shape(), step.coordinates(), length_of_all(parameters));
   std::vector<std::int64_t> lengths;
-  for (auto const& parameter : parameters) {
+  for (auto const& parameter : parameters)
     lengths.push_back(parameter.place ? cut.own_part(*parameter.place, parameter.num_numbers()).size()
                                       : length_of(parameter.role, step.block(parameter.placement)));
-  }
   return lengths;
 }
 
@@ -157,30 +158,17 @@ void plan_parameter_arrays(pmm::StepPlan& step, std::vector<PlannedParameter> co
       plan_vector(step, columns, length, label);
       plan_vector(step, columns, length, label + "_gradient");
     };
-    switch (role) {
-    case ParameterRole::weight:
-    case ParameterRole::type_bias:
+    if (role == ParameterRole::embedding) {
+      plan_matrix(step, placement, "orthant::models::feature_gradient");
+    } else if (!is_vector(role)) {
       plan_matrix(step, placement, "orthant::models::weight");
       plan_matrix(step, placement, "orthant::models::weight_gradient");
-      break;
-    case ParameterRole::bias:
-      add_both("orthant::models::bias");
-      break;
-    case ParameterRole::norm_scale:
-      add_both("orthant::models::norm_scale");
-      break;
-    case ParameterRole::norm_shift:
-      add_both("orthant::models::norm_shift");
-      break;
-    case ParameterRole::statistic:
-      add_both("orthant::models::norm_statistic");
-      break;
-    case ParameterRole::scalar:
-      add_both("orthant::models::epsilon");
-      break;
-    case ParameterRole::embedding:
-      plan_matrix(step, placement, "orthant::models::feature_gradient");
-      break;
+    } else {
+      add_both(role == ParameterRole::bias         ? "orthant::models::bias"
+               : role == ParameterRole::norm_scale ? "orthant::models::norm_scale"
+               : role == ParameterRole::norm_shift ? "orthant::models::norm_shift"
+               : role == ParameterRole::statistic  ? "orthant::models::norm_statistic"
+                                                   : "orthant::models::epsilon");
     }
   }
 }
@@ -343,7 +331,18 @@ template<class T>
 void NetworkParameters<T>::add_attention(std::int64_t index, AttentionPlan const& attention,
                                          std::uint64_t seed, NetworkLayerParameters<T>& layer) {
   auto const vectors = add("layer" + std::to_string(index) + ".attention", index, "orthant::models::weight");
-  layer.attention = typename NetworkLayerParameters<T>::Attention{vectors.matrix, vectors.matrix_gradient};
+  typename NetworkLayerParameters<T>::Attention made{vectors.matrix, vectors.matrix_gradient, {}, {}, {}, {}};
+  auto const add_more = [&](char const* name, std::uint64_t number, auto& value, auto& gradient) {
+    auto const parameter = add(fmt::format("layer{}.{}", index, name), index, "orthant::models::weight");
+    value = parameter.matrix;
+    gradient = parameter.matrix_gradient;
+    draw_weight(runtime::DefaultExec(), value, seed, static_cast<std::uint32_t>(index), number);
+  };
+  if (attention.num_edge_features > 0)
+    add_more("edge_weight", 6, made.edge_weight, made.edge_weight_gradient);
+  if (attention.edge_vectors().rows > 0)
+    add_more("edge_attention", 7, made.edge_vectors, made.edge_vectors_gradient);
+  layer.attention = std::move(made);
   if (attention.has_dots()) return;
   draw_weight(runtime::DefaultExec(), vectors.matrix, seed, static_cast<std::uint32_t>(index), 2,
               vectors.matrix.extents().rows +

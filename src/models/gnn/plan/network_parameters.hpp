@@ -67,7 +67,8 @@ struct NetworkLayerParameters {
   Boxed<CenteredNormParameters<T>> centered;            // LayerNorm and BatchNorm: all but the scale
   pmm::DistVector<T> epsilon, epsilon_gradient;         // one number; empty without self scales
   struct Attention {
-    pmm::DistMatrix<T> vectors, vectors_gradient; // one per head
+    pmm::DistMatrix<T> vectors, vectors_gradient;                                              // one per head
+    pmm::DistMatrix<T> edge_weight, edge_weight_gradient, edge_vectors, edge_vectors_gradient; // may be empty
   };
   Boxed<Attention> attention; // boxed because few models have it
   struct RelationParameter {
@@ -125,7 +126,7 @@ class NetworkParameters {
   [[nodiscard]] pmm::DistMatrix<T> const& features_gradient() const { return features_gradient_; }
 
   /// All parameters, for the optimizer and for files: "input.weight", "layer0.weight", "layer0.bias", "layer0.self_weight",
-  /// "layer0.comp", "layer0.roots", "layer0.biases", "layer0.target_weight", "layer0.norm", "layer0.norm_shift", "layer0.norm_mean", "layer0.norm_variance", "layer0.epsilon", "layer0.attention",
+  /// "layer0.comp", "layer0.roots", "layer0.biases", "layer0.target_weight", "layer0.norm", "layer0.norm_shift", "layer0.norm_mean", "layer0.norm_variance", "layer0.epsilon", "layer0.attention", "layer0.edge_weight", "layer0.edge_attention",
   /// "layer0.second.weight", .., "layer0.residual.weight", "head.weight", "layer0.jump.weight", "decoder.weight", "decoder.second.weight", "features". Copies share memory.
   [[nodiscard]] std::vector<Parameter<T>>& list() { return list_; }
   [[nodiscard]] std::vector<Parameter<T>> const& list() const { return list_; }

@@ -55,6 +55,10 @@ struct Convolution;
 //   transformer   U = [V_0 | V_1 | .. | K_0 | K_1 | .. | Q_0 | Q_1 | .. | S]         a_h = [b_h of V | b_h of Q], 2 d numbers
 //            score of (i, j): <Q_ih + b_h of Q, K_jh> / sqrt(d)                    values: V + b_h of V
 //
+// With features E_ij of the edges, their parameters are W_e of H d columns and, in GAT, a_h of the edge:
+//
+//   GAT      leaky(.. + <a_h edge, (E_ij W_e)_h>)          GATv2    <a_h, leaky(.. + (E_ij W_e)_h)>
+//
 //   Q_i = [sum_j alpha_ij0 values_j0 | ..], or their mean over the heads          alpha: softmax of the scores of row i
 //
 // The transformer adds S_i to Q_i. A bias of K would add the same number to all scores of a row. Sources: Velickovic et al. (arXiv
@@ -66,8 +70,9 @@ enum class AttentionKind : std::uint8_t { gat, gatv2, transformer };
 /// Attention settings of a network.
 struct AttentionShape {
   AttentionKind kind = AttentionKind::gat;
-  std::int64_t num_heads = 8;        // heads of hidden layers, side by side
-  std::int64_t num_output_heads = 1; // heads of the layer that makes the logits: their mean
+  std::int64_t num_heads = 8;         // heads of hidden layers, side by side
+  std::int64_t num_output_heads = 1;  // heads of the layer that makes the logits: their mean
+  std::int64_t num_edge_features = 0; // that the scores read; not with dot products
 };
 
 /// Attention of one layer.
@@ -76,6 +81,7 @@ struct AttentionPlan {
   std::int64_t num_heads = 1;
   std::int64_t head_width = 1;
   bool averages_heads = false;
+  std::int64_t num_edge_features = 0;
 
   [[nodiscard]] bool is_dynamic() const { return kind == AttentionKind::gatv2; }
   [[nodiscard]] bool has_dots() const { return kind == AttentionKind::transformer; }
@@ -88,6 +94,13 @@ struct AttentionPlan {
   }
   /// Length of a_h, a row of the parameter "attention".
   [[nodiscard]] std::int64_t num_vector() const { return (is_dynamic() ? 1 : 2) * head_width; }
+  /// The parameters of features of edges: W_e, and a'' of GAT; without rows if there are none.
+  [[nodiscard]] pmm::Extents edge_weight() const {
+    return {num_edge_features, num_edge_features > 0 ? heads().columns() : 0};
+  }
+  [[nodiscard]] pmm::Extents edge_vectors() const {
+    return is_dynamic() || num_edge_features == 0 ? pmm::Extents{0, 0} : pmm::Extents{num_heads, head_width};
+  }
 };
 
 /// Attention of a layer with `num_columns` output columns. The number of heads must divide them; otherwise throws Error.

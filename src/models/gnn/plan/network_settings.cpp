@@ -64,6 +64,23 @@ std::vector<std::int64_t> root_types_of(graph::StoreFacts const& facts, ModelTra
   return types;
 }
 
+/// Features of edges that the network reads of a graph with `stored` ones.
+std::int64_t num_edge_features_of(NetworkSettings const& settings, std::int64_t stored) {
+  auto const kind = traits_of(settings.model, settings.aggregator).attention;
+  auto const may_read = kind && *kind != AttentionKind::transformer;
+  return may_read ? settings.num_edge_features.value_or(stored) : 0;
+}
+
+void use_edge_features(graph::GraphStore& store, NetworkSettings& settings) {
+  auto const stored = store.facts().num_edge_features;
+  settings.num_edge_features = num_edge_features_of(settings, stored);
+  if (*settings.num_edge_features == 0) return store.ignore_edge_features();
+  if (*settings.num_edge_features != stored)
+    runtime::throw_user("the network reads {} features of edges, and the edges of {} have {}",
+                        *settings.num_edge_features, store.name(),
+                        stored == 0 ? "none (partition --edge-features keep)" : std::to_string(stored));
+}
+
 } // namespace
 
 void use_operator(graph::GraphStore& store, NetworkSettings& settings) {
@@ -76,6 +93,7 @@ void use_operator(graph::GraphStore& store, NetworkSettings& settings) {
   // whose results are dense.
   auto const traits = traits_of(settings.model, settings.aggregator);
   if (reads_edges(settings)) store.ignore_weights();
+  use_edge_features(store, settings);
   if ((traits.takes_maximum || traits.own || traits.has_relations) && settings.projected_width == 0)
     store.make_features_dense();
   settings.normalization = normalization;
@@ -184,7 +202,8 @@ NetworkShape shape_of(graph::StoreFacts const& facts, NetworkSettings const& set
       shape.relations.target_types.push_back(target_type_of(facts, r));
   }
   if (traits.attention)
-    shape.attention = AttentionShape{*traits.attention, settings.num_heads, settings.num_output_heads};
+    shape.attention = AttentionShape{*traits.attention, settings.num_heads, settings.num_output_heads,
+                                     num_edge_features_of(settings, facts.num_edge_features)};
   shape.has_sparse_features = facts.feature_kind == graph::FeatureKind::sparse;
   shape.features_need_gradient = settings.trains_features;
   shape.has_input_dropout = settings.input_dropout() > 0;

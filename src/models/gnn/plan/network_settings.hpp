@@ -35,11 +35,13 @@ struct NetworkSettings {
   double dropout = 0.5;
   std::int64_t num_heads = 8;        // attention heads of hidden layers, side by side
   std::int64_t num_output_heads = 1; // heads of the layer that makes the logits: their mean
-  bool has_target_weights = false;   // R-GAT: scores have a weight of their own for the targets of edges
-  std::int64_t num_bases = 0;        // of the weights of R-GCN's relations; 0: each has its own
-  std::int64_t num_blocks = 0;       // on the diagonals of these weights; 0: they are full
-  double attention_dropout = 0;      // of attention coefficients
-  double edge_dropout = 0;           // of off-diagonal entries of A^ (pmm/neighbors/edge_dropout.hpp)
+  /// Features of edges that GAT and GATv2 read; nullopt: those of the store, which use_operator() sets.
+  std::optional<std::int64_t> num_edge_features{};
+  bool has_target_weights = false; // R-GAT: scores have a weight of their own for the targets of edges
+  std::int64_t num_bases = 0;      // of the weights of R-GCN's relations; 0: each has its own
+  std::int64_t num_blocks = 0;     // on the diagonals of these weights; 0: they are full
+  double attention_dropout = 0;    // of attention coefficients
+  double edge_dropout = 0;         // of off-diagonal entries of A^ (pmm/neighbors/edge_dropout.hpp)
   bool has_bias = true;
   bool trains_features = false;
   /// Rows of trained features that keep their values; the others are trained, for vertices without features. nullopt: all rows are trained.
@@ -102,7 +104,8 @@ void set_model(NetworkSettings& settings, Model model, Aggregator aggregator = A
 /// Sets the operator that --normalize and --self-loops name. "auto" leaves a part open. Throws UserError for unknown words.
 void choose_operator(NetworkSettings& settings, std::string_view normalize, std::string_view self_loops);
 /// Sets the store's operator from `settings`, and the parts that `settings` leave open from the store. Layers that read edges ignore
-/// weights, and a maximum of sparse features reads them as dense ones. Throws UserError if the store cannot have this operator.
+/// weights, and a maximum of sparse features reads them as dense ones. Only GAT and GATv2 read features of edges. Throws UserError if the store
+/// cannot have this operator, or if its edges have another number of features than the settings say.
 void use_operator(graph::GraphStore& store, NetworkSettings& settings);
 
 /// Whether layer l's output is normalized.

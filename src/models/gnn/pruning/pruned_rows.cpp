@@ -111,7 +111,8 @@ double PrunedRows::share() const {
 
 bool is_prunable(NetworkPlan const& plan) {
   return std::ranges::all_of(plan.layers, [](NetworkLayerPlan const& layer) {
-    auto const has_dots = layer.attention && layer.attention->has_dots();
+    auto const has_dots =
+        layer.attention && (layer.attention->has_dots() || layer.attention->num_edge_features > 0);
     auto const attends_by_relation = layer.relations && layer.relations->attention;
     return layer.owners && layer.num_powers == 0 && !layer.own && !has_dots && !attends_by_relation;
   });
