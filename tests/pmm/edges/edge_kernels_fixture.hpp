@@ -159,7 +159,34 @@ class EdgeKernelsTest : public ::testing::Test {
            static_cast<double>(of_columns_[in_column(e, h, c)]);
   }
 
+  /// Features of edges and factors with rows of `width` numbers, two of them unused: term() adds to the arguments of leaky.
+  void make_features(std::int64_t num_features, std::int64_t width) {
+    num_features_ = num_features;
+    stride_ = width + 2;
+    features_ = numbers(11, pattern_.num_edges() * num_features);
+    feature_factors_ = numbers(12, num_features * stride_);
+  }
+  [[nodiscard]] pmm::host_edges::HostEdgeFeatures<T> features() const {
+    return {features_.data(), feature_factors_.data(), num_features_, stride_};
+  }
+  [[nodiscard]] double term(std::int64_t e, std::int64_t column) const {
+    double sum = 0;
+    for (std::int64_t f = 0; f < num_features_; ++f)
+      sum += static_cast<double>(features_[at(e * num_features_ + f)]) *
+             static_cast<double>(feature_factors_[at(f * stride_ + column)]);
+    return sum;
+  }
+  template<class Body>
+  void for_each_number_of_features(std::int64_t width, Body const& body) {
+    for (std::int64_t const count : {0, 3}) {
+      make_features(count, width);
+      body();
+    }
+  }
+
   Pattern pattern_;
+  std::int64_t num_features_ = 0, stride_ = 0;
+  Numbers features_, feature_factors_;
   pmm::Heads heads_;
   Numbers of_rows_, of_columns_, of_edges_, s_, t_, factors_;
 };

@@ -84,14 +84,15 @@ TYPED_TEST(EdgeKernelsTest, WeightedSums) {
 
 TYPED_TEST(EdgeKernelsTest, StaticScores) {
   using T = TypeParam;
-  this->for_each_shape([&] {
+  auto const expect = [&] {
     auto const count = this->heads_.count;
+    auto const features = this->features();
     std::vector<double> scores(this->of_edges_.size()), gradients(scores.size());
     std::vector<double> ds(this->s_.size(), 0), dt(this->t_.size(), 0);
     this->for_each_number([&](auto e, auto h, auto place) {
       auto const i = at(this->pattern_.row(e) * count + h);
       auto const j = at(this->pattern_.column(e) * count + h);
-      auto const sum = static_cast<double>(this->s_[i]) + static_cast<double>(this->t_[j]);
+      auto const sum = static_cast<double>(this->s_[i]) + static_cast<double>(this->t_[j]) + this->term(e, h);
       scores[place] = leaky(sum);
       gradients[place] = static_cast<double>(this->of_edges_[place]) * leaky_slope(sum);
       ds[i] += gradients[place];
@@ -105,18 +106,25 @@ TYPED_TEST(EdgeKernelsTest, StaticScores) {
       using HostKernels = host_edges::HostEdgeKernels<T>;
       std::vector<T> values(scores.size(), 99);
       this->run(way, num_rows,
-                device_edges::StaticScores<T>{pattern.offsets.data(), pattern.columns.data(), count, s, t,
-                                              values.data()},
-                &HostKernels::static_scores, Scores{this->by_rows(1), s, t, values.data(), nullptr, nullptr});
+                device_edges::StaticScores<T>{
+                    pattern.offsets.data(), pattern.columns.data(), count, s, t, values.data(), {features}},
+                &HostKernels::static_scores,
+                Scores{this->by_rows(1), s, t, values.data(), nullptr, nullptr, features});
       this->expect_near(values, scores, "scores");
 
       auto gradient = this->of_edges_;
       std::vector<T> of_rows(ds.size(), 99), of_columns(dt.size(), 99), in_passing(dt.size(), 0);
       this->run(way, num_rows,
-                device_edges::StaticBackward<T>{pattern.offsets.data(), pattern.columns.data(), count, s, t,
-                                                gradient.data(), of_rows.data()},
+                device_edges::StaticBackward<T>{pattern.offsets.data(),
+                                                pattern.columns.data(),
+                                                count,
+                                                s,
+                                                t,
+                                                gradient.data(),
+                                                of_rows.data(),
+                                                {features}},
                 &HostKernels::static_scores_backward,
-                Scores{this->by_rows(1), s, t, gradient.data(), of_rows.data(), in_passing.data()});
+                Scores{this->by_rows(1), s, t, gradient.data(), of_rows.data(), in_passing.data(), features});
       this->expect_near(gradient, gradients, "gradient");
       this->expect_near(of_rows, ds, "ds");
       if (way != nullptr) this->expect_near(in_passing, dt, "dt in passing");
@@ -127,20 +135,22 @@ TYPED_TEST(EdgeKernelsTest, StaticScores) {
                 Scores{this->by_columns(1), nullptr, nullptr, gradient.data(), of_columns.data(), nullptr});
       this->expect_near(of_columns, dt, "dt");
     });
-  });
+  };
+  this->for_each_shape([&] { this->for_each_number_of_features(this->heads_.count, expect); });
 }
 
 TYPED_TEST(EdgeKernelsTest, DynamicScores) {
   using T = TypeParam;
-  this->for_each_shape([&] {
+  auto const expect = [&] {
     auto const& heads = this->heads_;
+    auto const features = this->features();
     std::vector<double> scores(this->of_edges_.size(), 0);
     std::vector<double> dl(this->of_rows_.size(), 0), terms(dl.size(), 0), dr(this->of_columns_.size(), 1);
     this->for_each_number([&](auto e, auto h, auto place) {
       auto const g = static_cast<double>(this->of_edges_[place]);
       for (std::int64_t c = 0; c < heads.width; ++c) {
         auto const a = static_cast<double>(this->factors_[at(h * heads.width + c)]);
-        auto const sum = this->z(e, h, c);
+        auto const sum = this->z(e, h, c) + this->term(e, h * heads.width + c);
         scores[place] += a * leaky(sum);
         dl[this->in_row(e, h, c)] += g * a * leaky_slope(sum);
         terms[this->in_row(e, h, c)] += g * leaky(sum);
@@ -157,27 +167,45 @@ TYPED_TEST(EdgeKernelsTest, DynamicScores) {
       using HostKernels = host_edges::HostEdgeKernels<T>;
       std::vector<T> values(scores.size(), 99), of_rows(dl.size(), 99), of_a(dl.size(), 99),
           of_columns(dr.size(), 1);
-      this->run(way, num_rows,
-                device_edges::DynamicScores<T>{pattern.offsets.data(), pattern.columns.data(), heads, l, r, a,
-                                               values.data()},
-                &HostKernels::dynamic_scores,
-                host_edges::HostDynamicScores<T>{this->by_rows(heads.width), l, r, a, values.data()});
+      this->run(
+          way, num_rows,
+          device_edges::DynamicScores<T>{
+              pattern.offsets.data(), pattern.columns.data(), heads, l, r, a, values.data(), {features}},
+          &HostKernels::dynamic_scores,
+          host_edges::HostDynamicScores<T>{this->by_rows(heads.width), l, r, a, values.data(), features});
       this->expect_near(values, scores, "scores");
       this->run(way, num_rows,
-                device_edges::DynamicRows<T>{pattern.offsets.data(), pattern.columns.data(), heads, l, r, a,
-                                             g, of_rows.data(), of_a.data()},
+                device_edges::DynamicRows<T>{pattern.offsets.data(),
+                                             pattern.columns.data(),
+                                             heads,
+                                             l,
+                                             r,
+                                             a,
+                                             g,
+                                             of_rows.data(),
+                                             of_a.data(),
+                                             {features}},
                 &HostKernels::dynamic_scores_backward,
-                Backward{this->by_rows(heads.width), l, r, a, g, of_rows.data(), of_a.data()});
+                Backward{this->by_rows(heads.width), l, r, a, g, of_rows.data(), of_a.data(), features});
       this->expect_near(of_rows, dl, "dL");
       this->expect_near(of_a, terms, "terms of da");
       this->run(way, num_columns,
-                device_edges::DynamicColumns<T>{pattern.column_offsets.data(), pattern.rows.data(),
-                                                pattern.places.data(), heads, l, r, a, g, of_columns.data()},
+                device_edges::DynamicColumns<T>{pattern.column_offsets.data(),
+                                                pattern.rows.data(),
+                                                pattern.places.data(),
+                                                heads,
+                                                l,
+                                                r,
+                                                a,
+                                                g,
+                                                of_columns.data(),
+                                                {features}},
                 &HostKernels::dynamic_scores_backward,
-                Backward{this->by_columns(heads.width), r, l, a, g, of_columns.data(), nullptr});
+                Backward{this->by_columns(heads.width), r, l, a, g, of_columns.data(), nullptr, features});
       this->expect_near(of_columns, dr, "dR");
     });
-  });
+  };
+  this->for_each_shape([&] { this->for_each_number_of_features(this->heads_.columns(), expect); });
 }
 
 TYPED_TEST(EdgeKernelsTest, Softmax) {
