@@ -67,6 +67,12 @@ def write_targets(folder):
     write_npy(os.path.join(folder, "y.npy"), (12,), "d", [v / 4 for v in range(12)])
 
 
+def write_edge_features(folder):
+    """The same ring with two features of each edge."""
+    write_splits(folder)
+    write_npy(os.path.join(folder, "edge_attr.npy"), (12, 2), "f", [k / 8 for k in range(24)])
+
+
 def metrics(_):
     page = rows_of("metrics.md")
     with tempfile.TemporaryDirectory() as scratch:
@@ -211,6 +217,9 @@ def weights(_):
         for model in ("appnp", "gcnii"):
             expect_success(1, train + ["--save-weights", at(f"{model}.h5"), "--model", model])
         expect_success(1, train + ["--save-weights", at("w.h5"), "--model", "gat", "--heads", "1"])
+        write_edge_features(at("edges"))
+        expect_success(1, ["partition", "--input", at("edges"), "-o", at("e.h5"), "--edge-features", "keep"])
+        expect_success(1, ["train", "--graph", at("e.h5"), *FEW, "--model", "gat", "--save-weights", at("ew.h5")])
         expect_success(1, ["partition", "--input", graph, "-o", at("l.h5"), "--edge-split", "0.1,0.1"])
         expect_success(1, ["train", "--task", "links", "--graph", at("l.h5"), *FEW, "--save-weights", at("lw.h5")])
         expect_success(1, ["train", "--task", "links", "--graph", at("l.h5"), *FEW, "--save-weights", at("lm.h5"), "--decoder", "mlp"])
@@ -223,7 +232,7 @@ def weights(_):
         expect_success(1, ["partition", "--input", at("types"), "-o", at("y.h5")])
         expect_success(1, ["train", "--graph", at("y.h5"), *FEW, "--model", "rgcn", "--save-weights", at("yw.h5")])
         expect_success(1, ["train", "--graph", at("r.h5"), *FEW, "--model", "rgat", "--target-weights", "--save-weights", at("tw.h5")])
-        paths = [at(name) for name in ("tw.h5", "yw.h5", "rw.h5", "a.h5", "b.h5", "s.h5", "i.h5", "appnp.h5", "gcnii.h5", "w.h5", "lw.h5", "lm.h5")]
+        paths = [at(name) for name in ("ew.h5", "tw.h5", "yw.h5", "rw.h5", "a.h5", "b.h5", "s.h5", "i.h5", "appnp.h5", "gcnii.h5", "w.h5", "lw.h5", "lm.h5")]
         checkpoints = [os.path.join(at(folder), "latest") for folder in "cd"]
         written = {re.sub(r"layer\d+", "layerN", name) for path in paths for name in arrays(path)}
         require_same(written, documented["Arrays of weights"], "arrays of weights")
@@ -297,7 +306,8 @@ def store(_):
         write_splits(at("masks"))
         write_npy(at("masks/y.npy"), (12,), "q", [10, 20] * 6)  # names
         write_types(at("types"))
-        jobs = [["--input", at("types")], ["--input", at("masks")], ["--input", at("graph")], ["--input", at("graph"), "--edge-split", "0.2,0.2"], ["--input", at("typed")], ["--input", at("weighted.txt"), "--directed", "--random-labels", "2", "--random-split", "0.5,0.2,0.3"]]
+        write_edge_features(at("edges"))
+        jobs = [["--input", at("edges"), "--edge-features", "keep"], ["--input", at("types")], ["--input", at("masks")], ["--input", at("graph")], ["--input", at("graph"), "--edge-split", "0.2,0.2"], ["--input", at("typed")], ["--input", at("weighted.txt"), "--directed", "--random-labels", "2", "--random-split", "0.5,0.2,0.3"]]
         written, facts, named = set(), set(), set()
         for place, arguments in enumerate(jobs):
             path = at(f"{place}.h5")
