@@ -100,15 +100,22 @@ void NeighbourLists::count_relations(std::span<std::int32_t const> places, KeyBi
                                      SampledBlock<T>& block) const {
   std::vector<std::int32_t> counts(index(num_relations_), 0);
   runtime::resize_for_writing(block.relation_counts, block.relations.size());
+  block.relation_offsets.assign(1, 0);
+  block.row_relations.clear();
   for (std::size_t row = 0; row < places.size(); ++row) {
     auto const for_each_neighbour = [&](auto const& visit) {
       for (auto k = index(offsets_[index(places[row])]); k < index(offsets_[index(places[row]) + 1]); ++k)
-        if (batch.has(keys_[k])) visit(counts[relations_[k]]);
+        if (batch.has(keys_[k])) visit(relations_[k]);
     };
-    for_each_neighbour([](std::int32_t& count) { ++count; });
+    for_each_neighbour([&](std::uint16_t relation) {
+      if (counts[relation]++ == 0) block.row_relations.push_back(relation);
+    });
+    std::sort(block.row_relations.begin() + block.relation_offsets.back(), block.row_relations.end());
     for (auto e = index(block.row_offsets[row]); e < index(block.row_offsets[row + 1]); ++e)
       block.relation_counts[e] = counts[block.relations[e]];
-    for_each_neighbour([](std::int32_t& count) { count = 0; });
+    for (auto k = index(block.relation_offsets.back()); k < block.row_relations.size(); ++k)
+      counts[block.row_relations[k]] = 0;
+    block.relation_offsets.push_back(std::ssize(block.row_relations));
   }
 }
 

@@ -72,8 +72,8 @@ class NeighbourLists {
   /// degrees := the degrees d within the batch, of the vertices at these positions of the list of ranges. Cost: O(nonzeros of their rows).
   void find_degrees(std::span<std::int32_t const> places, KeyBits const& batch,
                     std::vector<double>& degrees) const;
-  /// block.relation_counts := the numbers of neighbors in the batch that the entry's row has of the entry's relation. `places`: positions
-  /// of the block's rows in the list of ranges. Cost: O(nonzeros of their rows).
+  /// block.relation_counts := the numbers of neighbors in the batch that the entry's row has of the entry's relation, and the lists of the
+  /// relations of each row's neighbors. `places`: positions of the block's rows in the list of ranges. Cost: O(nonzeros of their rows).
   template<class T>
   void count_relations(std::span<std::int32_t const> places, KeyBits const& batch,
                        SampledBlock<T>& block) const;

@@ -173,7 +173,10 @@ struct SampledBlock {
   std::vector<std::uint16_t>
       relations; // [nnz]; empty unless the block has relations, and then without scales
   std::vector<std::int32_t>
-      relation_counts;         // [nnz] neighbors of the entry's row and relation in the batch, on all ranks
+      relation_counts; // [nnz] neighbors of the entry's row and relation in the batch, on all ranks
+  std::vector<runtime::Offset> relation_offsets; // [num_rows + 1] with relations
+  std::vector<std::uint16_t>
+      row_relations;           // relations of each row's neighbors in the batch, on all ranks, ascending
   std::vector<T> row_scale;    // [num_rows]
   std::vector<T> column_scale; // [num_groups x num_columns]
   std::vector<std::int8_t> row_groups; // [num_rows] row of column_scale; empty: all 0

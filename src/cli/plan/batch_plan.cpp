@@ -42,8 +42,9 @@ class ExactEpochs {
     sampling::VertexSampler const sampler({static_cast<std::uint64_t>(options_.seed), batches.batch_size,
                                            cost.shape.data, options_.accumulate, batches.train_fraction},
                                           facts.num_vertices, facts.split_sizes[0]);
-    auto const moves_needed = cost.schedule == models::Schedule::rows && settings.gather != pmm::Gather::all;
-    models::SampledBatch batch(self_, *question_.store, sampler, moves_needed);
+    auto const needs_edges =
+        models::SampledBatch::needs_edges(models::plan_network(facts, settings), settings);
+    models::SampledBatch batch(self_, *question_.store, sampler, needs_edges);
     return sent_in_epoch(batch, sampler, 1, cost.shape, facts, settings, options_.accumulate);
   }
 

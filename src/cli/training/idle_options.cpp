@@ -205,8 +205,6 @@ void refuse(Context const& context, std::vector<Idle> const& idle) {
 }
 
 void require_fitting_task(TrainOptions const& o) {
-  if (o.model == "rgat" && o.mode == "minibatch")
-    runtime::throw_user("--model rgat has no mini-batches so far: leave out --mode minibatch");
   if (o.task != "links") return;
   if (o.mode == "minibatch") models::refuse(models::Refused::link_batches, "leave one of them out");
 }

@@ -37,6 +37,9 @@ struct TypedEntries {
   std::vector<std::uint16_t> relations{};  // [entries], less than num_relations
   std::vector<std::int32_t>
       counts{}; // [entries] c_ir of the entry's relation and row, 1 for self relations; empty: not counted yet
+  std::vector<runtime::Offset>
+      relation_offsets{}; // [num_rows + 1]; empty: the relations of rows are not listed yet
+  std::vector<std::uint16_t> row_relations{}; // relations of each row's edges on all ranks, ascending
 };
 
 /// A block in host memory: lists of S, of its transpose and of G. Arrays are reused.

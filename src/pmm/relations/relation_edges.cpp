@@ -69,10 +69,24 @@ PairLists sources_of(TypedEntries const& entries, std::vector<std::vector<std::i
   return pairs;
 }
 
+/// Target pairs from the lists of the rows' relations.
+PairLists listed_targets_of(TypedEntries const& entries) {
+  std::vector<std::vector<LocalColumn>> rows(index(entries.num_relations));
+  for (std::int64_t i = 0; i < entries.num_rows; ++i)
+    for (auto k = index(entries.relation_offsets[index(i)]);
+         k < index(entries.relation_offsets[index(i) + 1]); ++k)
+      rows[entries.row_relations[k]].push_back(static_cast<LocalColumn>(i));
+  PairLists pairs;
+  for (auto const& of_relation : rows)
+    pairs.add(of_relation);
+  return pairs;
+}
+
 /// Target pairs of all ranks along `columns`.
 PairLists targets_of(ProcessGrid const& grid, AxisSet columns, TypedEntries const& entries,
                      std::vector<LocalColumn> const& rows,
                      std::vector<std::vector<std::int64_t>> const& lists) {
+  if (!entries.relation_offsets.empty()) return listed_targets_of(entries);
   PairLists pairs;
   std::vector<std::int32_t> is_target(index(entries.num_rows));
   for (auto const& list : lists) {

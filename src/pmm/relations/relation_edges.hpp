@@ -40,8 +40,8 @@ struct RelationEdges {
 };
 
 /// Makes the block. `row_ids` and `column_ids`: original ids of rows and columns, or empty if no coefficients are dropped. The columns of a
-/// row are split over axis `columns`, so target pairs are found over its ranks. Collective over this axis, with one all_reduce for each
-/// relation. Throws Error if there are 2^31 pairs or more, or self relations. Cost: O(entries + relations x rows).
+/// row are split over axis `columns`. Unless the entries list the relations of their rows, target pairs are found over its ranks, with one
+/// all_reduce for each relation. Throws Error if there are 2^31 pairs or more, or self relations. Cost: O(entries + relations x rows).
 [[nodiscard]] RelationEdges make_relation_edges(ProcessGrid const& grid, AxisSet columns,
                                                 TypedEntries const& entries,
                                                 std::vector<std::int64_t> const& row_ids = {},

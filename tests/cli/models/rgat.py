@@ -85,16 +85,26 @@ def losses_are_those_of_pytorch_geometric(ranks, form):
             require_close(losses_of(path("m.jsonl")), EXPECTED[form], f"{form} on {grid}", 1e-9)
 
 
+def a_batch_of_all_vertices_is_the_graph(ranks):
+    with tempfile.TemporaryDirectory() as scratch:
+        path, train = made(scratch)
+        for grid in GRIDS[ranks]:
+            expect_success(ranks, [*train, "--init-from", path("w.h5"), "--dropout", "0", "--lr", "0.02", "--epochs", "20", "--grid", grid,
+                                   "--mode", "minibatch", "--batch", str(COUNT)])
+            require_close(losses_of(path("m.jsonl")), EXPECTED["shared"], f"one batch on {grid}", 1e-9)
+
+
 def grids_agree_with_dropout(ranks):
     with tempfile.TemporaryDirectory() as scratch:
         path, train = made(scratch, layers=3)
         expect_success(1, ["partition", "--input", path("g"), "--add-inverse", "-o", path("g.h5"), "--force"])
         more = ["--dropout", "0.4", "--attention-dropout", "0.3", "--norm", "layer", "--residual", "project", "--target-weights", "--epochs", "20", "--jump", "cat"]
-        expect_success(1, [*train, *more])
-        expected = losses_of(path("m.jsonl"))
-        for grid in GRIDS[ranks]:
-            expect_success(ranks, [*train, *more, "--grid", grid])
-            require_close(losses_of(path("m.jsonl")), expected, grid)
+        for mode in ([], ["--mode", "minibatch", "--batch", "40"], ["--mode", "minibatch", "--batch", "30", "--sampler", "degree"]):
+            expect_success(1, [*train, *more, *mode])
+            expected = losses_of(path("m.jsonl"))
+            for grid in GRIDS[ranks]:
+                expect_success(ranks, [*train, *more, *mode, "--grid", grid])
+                require_close(losses_of(path("m.jsonl")), expected, f"{grid}, {mode}")
 
 
 def words_of_activations_do_not_grow_with_relations(ranks):
@@ -156,7 +166,6 @@ def weights_are_read_again(ranks):
 def mistakes_are_named(ranks):
     with tempfile.TemporaryDirectory() as scratch:
         path, train = made(scratch)
-        expect_mistake(ranks, [*train, "--mode", "minibatch"], "--model rgat has no mini-batches so far")
         expect_mistake(ranks, [*train, "--edge-dropout", "0.1"], "--edge-dropout is not built for --model rgat")
         expect_success(ranks, [*train, "--jump", "max", "--epochs", "0", "--save-weights", path("jumps.h5")])
         expect_mistake(ranks, ["export-weights", path("jumps.h5"), "-o", path("none.safetensors")], "outputs that jump, --jump max")
@@ -176,7 +185,7 @@ def mistakes_are_named(ranks):
 if __name__ == "__main__":
     asked = [int(word) for word in sys.argv[2:]]
     jobs = [(ranks, (losses_are_those_of_pytorch_geometric, form)) for ranks in asked or (1, 2, 4) for form in EXPECTED]
-    jobs += [(ranks, (grids_agree_with_dropout,)) for ranks in asked or (2, 3, 4)]
+    jobs += [(ranks, (job,)) for job in (a_batch_of_all_vertices_is_the_graph, grids_agree_with_dropout) for ranks in asked or (2, 3, 4)]
     if not asked:
         jobs += [(4, (words_of_activations_do_not_grow_with_relations,)), (1, (parameters_are_counted,)), (2, (weights_are_read_again,)),
                  (3, (mistakes_are_named,))]

@@ -80,10 +80,10 @@ TEST_P(Samplers, AttentionOverTheEdgesOfABatch) {
 }
 
 // Means over the neighbors of each relation in the batch: R-GCN with full weights, bases and blocks, and GraphSAGE per relation, with
-// roots of types and a table of features that a batch trains the rows of.
+// roots of types and a table of features that a batch trains the rows of. R-GAT attends to the neighbors in the batch.
 TEST_P(Samplers, RelationsOfABatch) {
   for (auto const kind : {SamplerKind::uniform, SamplerKind::degree, SamplerKind::clusters})
-    for (auto const& the_case : relation_cases_of_parts()) {
+    for (auto const& the_case : relation_cases()) {
       if (the_case.settings.wire != runtime::Wire::native) continue;
       SCOPED_TRACE(::testing::Message() << the_case.name << ", sampler " << static_cast<int>(kind));
       auto batches = small_batches();
@@ -106,44 +106,39 @@ TEST_P(Samplers, RelationsOfABatch) {
     }
 }
 
-// One layer without dropout: the loss of each step, with a rate of 0, by the equation from the edges of the store.
-TEST_P(Samplers, ABatchHasTheMeansOfItsOwnNeighbors) {
-  auto the_case = relation_cases().front();
+using Numbers = std::vector<double>;
+/// Neighbors of a vertex in a batch, by relation.
+using NeighboursByRelation = std::vector<std::vector<std::int64_t>>;
+constexpr std::int64_t num_relations = 5;
+
+/// A network of one layer without dropout and biases on the edges of the store: with a rate of 0, each step's loss is the cross-entropy of
+/// logits_of(named, vertex, neighbors). `named` returns a parameter.
+template<class Logits>
+void expect_step_losses(pmm::ProcessGrid const& grid, runtime::Communicator const& self, StepCase the_case,
+                        Logits const& logits_of) {
   auto& model = the_case.settings;
   model.set_layers(1, 9);
   model.has_bias = false;
-  auto const store = the_case.store(self_);
+  auto const store = the_case.store(self);
   auto const n = store.facts().num_vertices;
-  auto batches = small_batches();
   auto training = short_training(1);
   training.optimizer.learning_rate = 0;
   training.weight_decay = 0;
-  models::MiniBatchNetwork<double> network(one_, store, model, training, batches);
-  auto const numbers_of = [&](std::string const& name) {
+  models::MiniBatchNetwork<double> network(grid, store, model, training, small_batches());
+  auto const named = [&](std::string const& name) {
     for (auto const& parameter : network.parameters())
       if (parameter.name == name) {
         auto const host = host_copy(parameter.value());
-        return std::vector<double>(host.data(), host.data() + host.extent(0));
+        return Numbers(host.data(), host.data() + host.extent(0));
       }
-    return std::vector<double>();
+    throw std::runtime_error("no parameter " + name);
   };
-  auto const weight = numbers_of("layer0.weight"), root = numbers_of("layer0.self_weight");
-  auto const in = the_case.recipe->num_features;
-  ASSERT_EQ(std::ssize(weight), 5 * in * num_classes);
-  ASSERT_EQ(std::ssize(root), in * num_classes);
   static_cast<void>(network.run([](runtime::EpochRecord const&) {}));
 
   auto const rows = store.read_original_ids(graph::Order::p1, {0, n});
   auto const columns =
       store.read_original_ids(store.facts().has_two_orders() ? graph::Order::p2 : graph::Order::p1, {0, n});
   auto const csr = store.read_block(graph::Parity::even, {0, n}, {0, n}, graph::SelfLoops::as_given);
-  auto const product = [&](std::int64_t vertex, double const* of, std::vector<double>& to, double factor) {
-    for (std::int64_t j = 0; j < in; ++j)
-      for (std::int64_t c = 0; c < num_classes; ++c)
-        to[static_cast<std::size_t>(c)] += factor *
-                                           static_cast<double>(static_cast<float>(small_real(3, vertex, j))) *
-                                           of[j * num_classes + c];
-  };
   for (std::int64_t step = 0; step < network.sampler().num_steps(); ++step) {
     sampling::BatchKeys keys; // of one stratum: original ids
     network.sampler().draw(1, network.sampler().batch_of(step, 0, 0), keys);
@@ -154,18 +149,13 @@ TEST_P(Samplers, ABatchHasTheMeansOfItsOwnNeighbors) {
     for (std::size_t row = 0; row < rows.size(); ++row) {
       auto const vertex = rows[row];
       if (!is_drawn[static_cast<std::size_t>(vertex)] || vertex % the_case.recipe->train_every != 0) continue;
-      std::vector<double> logits(num_classes);
-      product(vertex, root.data(), logits, 1);
-      for (std::int64_t r = 0; r < 5; ++r) {
-        std::vector<std::int64_t> neighbours;
-        for (auto k = csr.row_offsets[row]; k < csr.row_offsets[row + 1]; ++k)
-          if (auto const from = columns[static_cast<std::size_t>(csr.columns[static_cast<std::size_t>(k)])];
-              csr.relations[static_cast<std::size_t>(k)] == r && is_drawn[static_cast<std::size_t>(from)])
-            neighbours.push_back(from);
-        for (auto const from : neighbours)
-          product(from, weight.data() + r * in * num_classes, logits,
-                  1 / static_cast<double>(neighbours.size()));
-      }
+      NeighboursByRelation neighbours(num_relations);
+      for (auto k = csr.row_offsets[row]; k < csr.row_offsets[row + 1]; ++k)
+        if (auto const from = columns[static_cast<std::size_t>(csr.columns[static_cast<std::size_t>(k)])];
+            is_drawn[static_cast<std::size_t>(from)])
+          neighbours[csr.relations[static_cast<std::size_t>(k)]].push_back(from);
+      Numbers const logits = logits_of(named, vertex, neighbours);
+      ASSERT_EQ(std::ssize(logits), num_classes);
       auto total = 0.0;
       for (auto const logit : logits)
         total += std::exp(logit);
@@ -174,6 +164,88 @@ TEST_P(Samplers, ABatchHasTheMeansOfItsOwnNeighbors) {
     }
     EXPECT_NEAR(network.step_losses().at(static_cast<std::size_t>(step)), sum / count, 1e-10) << step;
   }
+}
+
+/// to += factor x W, W [x.size() x to.size()].
+void add_product(Numbers const& x, double const* w, double factor, Numbers& to) {
+  for (std::size_t j = 0; j < x.size(); ++j)
+    for (std::size_t c = 0; c < to.size(); ++c)
+      to[c] += factor * x[j] * w[j * to.size() + c];
+}
+
+Numbers features_of(std::int64_t vertex, std::int64_t width) {
+  Numbers numbers;
+  for (std::int64_t j = 0; j < width; ++j)
+    numbers.push_back(static_cast<double>(static_cast<float>(small_real(3, vertex, j))));
+  return numbers;
+}
+
+TEST_P(Samplers, ABatchHasTheMeansOfItsOwnNeighbors) {
+  auto const the_case = relation_cases().front();
+  auto const in = the_case.recipe->num_features;
+  expect_step_losses(one_, self_, the_case,
+                     [&](auto const& named, std::int64_t vertex, NeighboursByRelation const& neighbours) {
+                       auto const weight = named("layer0.weight"), root = named("layer0.self_weight");
+                       Numbers logits(num_classes);
+                       add_product(features_of(vertex, in), root.data(), 1, logits);
+                       for (std::size_t r = 0; r < num_relations; ++r)
+                         for (auto const from : neighbours[r])
+                           add_product(features_of(from, in),
+                                       weight.data() + r * static_cast<std::size_t>(in * num_classes),
+                                       1 / static_cast<double>(neighbours[r].size()), logits);
+                       return logits;
+                     });
+}
+
+// alpha of relation r is the softmax over the neighbors of r in the batch.
+TEST_P(Samplers, ABatchAttendsToItsOwnNeighbors) {
+  auto the_case = relation_cases().back();
+  ASSERT_EQ(the_case.settings.model, models::Model::rgat);
+  the_case.recipe = relation_cases().front().recipe;
+  auto& model = the_case.settings;
+  models::NetworkSettings plain;
+  set_model(plain, models::Model::rgat);
+  plain.schedule = models::Schedule::rows;
+  plain.dropout = 0;
+  plain.num_heads = 3;
+  model = plain;
+  constexpr std::size_t heads = 3, width = 3, out = heads * width;
+  auto const in = the_case.recipe->num_features;
+  expect_step_losses(
+      one_, self_, the_case,
+      [&](auto const& named, std::int64_t vertex, NeighboursByRelation const& neighbours) {
+        auto const weight = named("layer0.weight"), attention = named("layer0.attention"),
+                   head = named("head.weight");
+        Numbers sums(out);
+        for (std::size_t r = 0; r < num_relations; ++r) {
+          auto const projected = [&](std::int64_t v) {
+            Numbers z(out);
+            add_product(features_of(v, in), weight.data() + r * static_cast<std::size_t>(in) * out, 1, z);
+            return z;
+          };
+          auto const target = projected(vertex);
+          for (std::size_t h = 0; h < heads; ++h) {
+            auto const* const a = attention.data() + (r * heads + h) * 2 * width;
+            Numbers alphas;
+            for (auto const from : neighbours[r]) {
+              auto const source = projected(from);
+              auto score = 0.0;
+              for (std::size_t c = 0; c < width; ++c)
+                score += a[c] * target[h * width + c] + a[width + c] * source[h * width + c];
+              alphas.push_back(std::exp(score > 0 ? score : 0.2 * score));
+            }
+            auto const total = std::accumulate(alphas.begin(), alphas.end(), 0.0);
+            for (std::size_t k = 0; k < alphas.size(); ++k)
+              for (std::size_t c = 0; c < width; ++c)
+                sums[h * width + c] += alphas[k] / total * projected(neighbours[r][k])[h * width + c];
+          }
+        }
+        for (auto& number : sums)
+          number = std::max(number, 0.0);
+        Numbers logits(num_classes);
+        add_product(sums, head.data(), 1, logits);
+        return logits;
+      });
 }
 
 TEST_P(Samplers, RefuseWhatDoesNotGoTogether) {

@@ -99,7 +99,7 @@ class BatchStep : public ::testing::TestWithParam<std::array<int, 4>> {
 TEST_P(BatchStep, ListsWhatAnEpochOfBatchesCommunicatesAndMultiplies) {
   for (auto const& the_case : step_cases())
     expect_listed_epoch(the_case, pmm::Gather::all);
-  for (auto const& the_case : relation_cases_of_parts())
+  for (auto const& the_case : relation_cases())
     expect_listed_epoch(the_case, pmm::Gather::all);
 }
 

@@ -96,7 +96,8 @@ void add_models(Add const& add) {
 template<class Add>
 void add_relations(Add const& add) {
   using models::Model;
-  for (auto const& of : relation_cases_of_parts()) {
+  for (auto const& of : relation_cases()) {
+    if (of.settings.model == Model::rgat) continue; // its rows are not pruned
     if (of.settings.schedule != models::Schedule::rows || of.settings.wire != runtime::Wire::native) continue;
     add(
         of.name, [&](auto& s) { s = of.settings; },

@@ -81,11 +81,4 @@ inline std::vector<StepCase> relation_cases() {
   return all;
 }
 
-/// Those that also run on a part of the rows and in mini-batches.
-inline std::vector<StepCase> relation_cases_of_parts() {
-  auto cases = relation_cases();
-  std::erase_if(cases, [](auto const& c) { return c.settings.model == models::Model::rgat; });
-  return cases;
-}
-
 } // namespace orthant::testing

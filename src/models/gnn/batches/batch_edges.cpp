@@ -88,9 +88,8 @@ OwnedAdjacency<T> adjacency_of_edges(pmm::CellSizes sizes, EdgeOperands edges) {
 }
 
 template<class T>
-void fill_relations(graph::StoreFacts const& facts, std::vector<std::int64_t> const& root_types,
-                    sampling::SampledBlock<T> const& block, std::vector<std::int64_t> const& row_ids,
-                    pmm::HostRelationBlock<T>& listed) {
+pmm::TypedEntries entries_of(sampling::SampledBlock<T> const& block, graph::StoreFacts const& facts,
+                             std::vector<std::int64_t> const& root_types) {
   graph::CsrBlock csr;
   csr.columns_range = {0, block.num_columns};
   csr.row_offsets = block.row_offsets;
@@ -98,8 +97,18 @@ void fill_relations(graph::StoreFacts const& facts, std::vector<std::int64_t> co
   csr.relations = block.relations;
   auto entries = entries_of(std::move(csr), facts, root_types);
   entries.counts = block.relation_counts;
-  list_relation_block(
-      with_selves(entries, facts, {{block.self_columns.begin(), block.self_columns.end()}, row_ids}), listed);
+  entries.relation_offsets = block.relation_offsets;
+  entries.row_relations = block.row_relations;
+  return entries;
+}
+
+template<class T>
+void fill_relations(graph::StoreFacts const& facts, std::vector<std::int64_t> const& root_types,
+                    sampling::SampledBlock<T> const& block, std::vector<std::int64_t> const& row_ids,
+                    pmm::HostRelationBlock<T>& listed) {
+  list_relation_block(with_selves(entries_of(block, facts, root_types), facts,
+                                  {{block.self_columns.begin(), block.self_columns.end()}, row_ids}),
+                      listed);
 }
 
 template<class T>
@@ -152,6 +161,8 @@ void fill_sparse_rows(std::vector<std::int32_t> const& rows, std::int64_t num_co
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template void fill_edges(sampling::SampledBlock<T> const&, HostEdges&);                                    \
+  template pmm::TypedEntries entries_of(sampling::SampledBlock<T> const&, graph::StoreFacts const&,          \
+                                        std::vector<std::int64_t> const&);                                   \
   template void fill_relations(graph::StoreFacts const&, std::vector<std::int64_t> const&,                   \
                                sampling::SampledBlock<T> const&, std::vector<std::int64_t> const&,           \
                                pmm::HostRelationBlock<T>&);                                                  \

@@ -46,6 +46,13 @@ void fill_edges(sampling::SampledBlock<T> const& block, HostEdges& edges);
 template<class T>
 [[nodiscard]] OwnedAdjacency<T> adjacency_of_edges(pmm::CellSizes sizes, EdgeOperands edges);
 
+/// The entries of a block with relations of a batch, without self relations. `root_types`: as in RelationShape. Local. Does not use Kokkos
+/// or MPI.
+template<class T>
+[[nodiscard]] pmm::TypedEntries entries_of(sampling::SampledBlock<T> const& block,
+                                           graph::StoreFacts const& facts,
+                                           std::vector<std::int64_t> const& root_types);
+
 /// Lists a block with relations of a batch. `row_ids`: original ids of its rows. Local. Does not use Kokkos or MPI. Cost: O(edges + rows +
 /// columns + relations).
 template<class T>

@@ -122,7 +122,8 @@ void BatchMaker<T>::fill(std::int64_t epoch, std::int64_t index, HostBatch<T>& b
   builder_.build(epoch, index, batch.sample);
   if (auto const& first = plan_.layers.front(); first.owners && first.reads_edges())
     fill_edges(batch.sample.forward(blocks_.front()), batch.edges);
-  if (plan_.layers.front().relations) fill_relation_blocks(batch);
+  if (auto const& relations = plan_.layers.front().relations; relations && !relations->attention)
+    fill_relation_blocks(batch);
 
   auto const& feature_rows = rows_of(plan_.features().layout, batch.sample).positions;
   if (has_sparse_features_)
@@ -162,6 +163,19 @@ void BatchMaker<T>::fill_relation_blocks(HostBatch<T>& batch) const {
     fill_relations(store_.facts(), layer.relations->root_types, batch.sample.forward(blocks_[l]),
                    batch.sample.vertices[rows].original_ids, batch.relations[blocks_[l].index]);
   }
+}
+
+template<class T>
+RelationOperand<T> BatchMaker<T>::relations_of(NetworkLayerPlan const& layer, sampling::BlockHandle block,
+                                               HostBatch<T>& batch) const {
+  auto const& sample = batch.sample;
+  auto sizes = layer.owners ? cells_of(layer, sample) : pmm::CellSizes();
+  if (!layer.relations->attention) return lend_relations(batch.relations[block.index], std::move(sizes));
+  return make_attention_operand<T>(grid_, store_.facts(), layer.owners->roles, std::move(sizes),
+                                   entries_of(sample.forward(block), store_.facts(), {}),
+                                   {sample.vertices[owned_rows_].original_ids,
+                                    sample.vertices[owned_columns_].original_ids,
+                                    rows_of(layer.result().layout, sample).original_ids});
 }
 
 template<class T>
@@ -343,11 +357,8 @@ NetworkOperands<T> BatchMaker<T>::operands(HostBatch<T>& batch) const {
     // In the schedule `rows` all layers have the same block.
     auto const has_block = layer.owners || layer.aggregates();
     if (layer.relations)
-      operands.relations.push_back(
-          l > 0 && layer.owners
-              ? operands.relations.front()
-              : lend_relations(batch.relations[blocks_[l].index],
-                               layer.owners ? cells_of(layer, batch.sample) : pmm::CellSizes()));
+      operands.relations.push_back(l > 0 && layer.owners ? operands.relations.front()
+                                                         : relations_of(layer, blocks_[l], batch));
     operands.adjacency.push_back(layer.relations         ? Adjacency<T>()
                                  : l > 0 && layer.owners ? operands.adjacency.front()
                                  : has_block ? adjacency_of(layer, blocks_[l], batch, operands.dropped)

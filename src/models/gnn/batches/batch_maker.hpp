@@ -104,8 +104,10 @@ class BatchMaker {
   [[nodiscard]] ResidualPath<T> path_of(pmm::Placement const& input, pmm::Placement const& output,
                                         sampling::Batch<T> const& sample) const;
   [[nodiscard]] InputFeatures<T> features_of(pmm::Placement const& placement, HostBatch<T>& batch) const;
-  /// Lists the blocks of layers with relations.
+  /// Lists the blocks of layers with relations, unless they attend.
   void fill_relation_blocks(HostBatch<T>& batch) const;
+  [[nodiscard]] RelationOperand<T> relations_of(NetworkLayerPlan const& layer, sampling::BlockHandle block,
+                                                HostBatch<T>& batch) const;
 
   pmm::ProcessGrid const& grid_;
   graph::GraphStore const& store_;

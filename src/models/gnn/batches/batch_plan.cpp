@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/batches/batch_plan.hpp"
 
+#include "graph/store/listed_block.hpp"
 #include "models/gnn/batches/batch_edges.hpp"
 #include "models/gnn/network/memory_estimate.hpp"
 #include "models/gnn/operands/graph_operands.hpp"
@@ -14,6 +15,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 #include <utility>
 
 namespace orthant::models {
@@ -43,7 +45,7 @@ void plan_batch_step(pmm::StepPlan& step, std::vector<PlannedBatch> const& batch
 
 namespace {
 
-using runtime::sum_of;
+using runtime::index, runtime::sum_of;
 
 struct CallSum {
   std::int64_t calls = 0;
@@ -52,10 +54,18 @@ struct CallSum {
 
 } // namespace
 
+bool SampledBatch::needs_edges(NetworkPlan const& plan, NetworkSettings const& settings) {
+  auto const& first = plan.layers.front();
+  if (first.relations) return first.relations->attention.has_value();
+  return first.owners && settings.gather != pmm::Gather::all;
+}
+
 SampledBatch::SampledBatch(runtime::Communicator const& self, graph::GraphStore const& store,
                            sampling::Sampler const& sampler, bool reads_edges)
     : store_(store),
-      builder_(self, store, sampler) {
+      builder_(self, store, sampler,
+               store.facts().num_relations() > 0 ? sampling::BatchEdges::relations
+                                                 : sampling::BatchEdges::rescale) {
   graph::Ranges const all{{0, store.facts().num_vertices}};
   vertices_ = builder_.add_ranges(graph::Order::p1, all);
   if (store.facts().has_two_orders()) builder_.add_other_positions(vertices_);
@@ -93,10 +103,33 @@ pmm::CellSizes SampledBatch::cells_of(pmm::GridShape const& shape, pmm::Coordina
   return {along_b(coordinates), slabs_along(roles.c), slabs_along(roles.a)};
 }
 
+pmm::RelationEdgeCounts SampledBatch::relation_edges_on(pmm::GridShape const& shape,
+                                                        pmm::Coordinates const& coordinates,
+                                                        pmm::Roles const& roles) const {
+  ORTHANT_REQUIRE(edges_.has_value(), "the edges were not read");
+  auto const n = store_.facts().num_vertices;
+  graph::ListPlaces const rows(pmm::block_rows(shape, coordinates, roles, n));
+  graph::ListPlaces const columns(pmm::block_columns(shape, coordinates, roles, n));
+  auto const& block = batch_.forward(*edges_);
+  pmm::RelationEdgeCounts counts;
+  std::set<std::pair<std::int64_t, std::uint16_t>> sources;
+  for (std::size_t row = 0; row < orders_.in_p1.size(); ++row) {
+    if (rows(orders_.in_p1[row]) < 0) continue;
+    counts.targets += block.relation_offsets[row + 1] - block.relation_offsets[row];
+    for (auto k = index(block.row_offsets[row]); k < index(block.row_offsets[row + 1]); ++k) {
+      if (columns(orders_.in_p1[index(block.columns[k])]) < 0) continue;
+      ++counts.edges;
+      sources.emplace(block.columns[k], block.relations[k]);
+    }
+  }
+  counts.sources = std::ssize(sources);
+  return counts;
+}
+
 NeededOfGrid SampledBatch::needed_on(pmm::GridShape const& shape, NetworkPlan const& plan,
                                      pmm::Gather gather) const {
   auto const& owners = plan.layers.front().owners;
-  if (!owners || gather == pmm::Gather::all) return {};
+  if (!owners || gather == pmm::Gather::all || plan.layers.front().relations) return {};
   ORTHANT_REQUIRE(edges_.has_value(), "the edges were not read");
   TouchedRows touched(shape, owners->roles, store_.facts().num_vertices, orders_.in_p1);
   auto const& block = batch_.forward(*edges_);
@@ -126,6 +159,9 @@ PlannedBatch SampledBatch::planned(pmm::GridShape const& shape, pmm::Coordinates
   auto const& roles = owners->roles;
   batch.traits.cells = cells_of(shape, coordinates, roles);
   batch.traits.needed = needed.of(coordinates, roles);
+  if (auto const& relations = plan.layers.front().relations; relations && relations->attention)
+    batch.traits.num_relation_edges =
+        [counts = relation_edges_on(shape, coordinates, roles)](pmm::Placement const&) { return counts; };
   return batch;
 }
 

@@ -83,8 +83,10 @@ using CountOwnRows = std::function<std::int64_t(pmm::AxisSet, pmm::IndexOrder)>;
 
 class SampledBatch {
  public:
-  /// Reads both orders of the whole graph and, with `reads_edges`, its edges, which determine the needed rows; edges are not required
-  /// if all rows are exchanged. Store and sampler must outlive this object. Local. Throws UserError if the store cannot be read.
+  /// What a network on this grid sends may depend on the edges of a batch: on needed rows, and on the pairs of attention within relations.
+  [[nodiscard]] static bool needs_edges(NetworkPlan const& plan, NetworkSettings const& settings);
+  /// Reads both orders of the whole graph and, with `reads_edges`, its edges. Store and sampler must outlive this object. Local. Throws
+  /// UserError if the store cannot be read.
   SampledBatch(runtime::Communicator const& self, graph::GraphStore const& store,
                sampling::Sampler const& sampler, bool reads_edges);
 
@@ -104,6 +106,9 @@ class SampledBatch {
  private:
   [[nodiscard]] pmm::CellSizes cells_of(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
                                         pmm::Roles const& roles) const;
+  [[nodiscard]] pmm::RelationEdgeCounts relation_edges_on(pmm::GridShape const& shape,
+                                                          pmm::Coordinates const& coordinates,
+                                                          pmm::Roles const& roles) const;
 
   graph::GraphStore const& store_;
   sampling::BatchBuilder<float> builder_;

@@ -213,7 +213,7 @@ void plan_host_batches(pmm::StepPlan& step, graph::StoreFacts const& facts, Netw
                false);
   plan_input_features(other, facts, plan, settings.feature_norm, traits.num_feature_nonzeros(plan),
                       pmm::Lifetime::training);
-  if (first.relations) plan_adjacency(other, facts, plan, traits);
+  if (first.relations && !first.relations->attention) plan_adjacency(other, facts, plan, traits);
   if (reads_edges || first.relations) step.add_array("blocks of the batch", block_bytes);
   if (batches.prefetches) step.add_array("the other batch", block_bytes + pmm::bytes_held(other));
 }
@@ -307,7 +307,6 @@ void plan_full_graph_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts,
                       traits.num_nonzeros(plan.layers.front().adjacency),
                       traits.num_relation_edges(plan.layers.front().adjacency));
   plan_relation_arrays(step, plan, traits, settings.wire);
-  plan_relation_attention_arrays(step, plan, traits, settings.wire);
   plan_update_arrays(step, optimizer, updated_lengths_of(step, parameters_of(plan, settings)).trained);
 }
 
@@ -343,7 +342,8 @@ void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts,
     auto const of_whole = batches.trains_full_graph ? settings : settings.without_dropout();
     plan_operands(step, facts, whole, of_whole, traits, stays);
     plan_network_arrays(step, whole, of_whole, traits.num_feature_nonzeros(plan),
-                        traits.num_nonzeros(plan.layers.front().adjacency));
+                        traits.num_nonzeros(plan.layers.front().adjacency),
+                        traits.num_relation_edges(plan.layers.front().adjacency));
     plan_relation_arrays(step, whole, traits, settings.wire);
   } else {
     plan_input_features(step, facts, plan, settings.feature_norm, traits.num_feature_nonzeros(plan), stays);
@@ -357,7 +357,8 @@ void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts,
   // The operands of a batch have equally many elements.
   plan_operands(step, with_transposes(of_batch, batch_plan), batch_plan, settings, batch_traits, stays);
   plan_network_arrays(step, batch_plan, settings, batch_traits.num_feature_nonzeros(batch_plan),
-                      batch_traits.num_nonzeros(batch_plan.layers.front().adjacency));
+                      batch_traits.num_nonzeros(batch_plan.layers.front().adjacency),
+                      batch_traits.num_relation_edges(batch_plan.layers.front().adjacency));
   plan_relation_arrays(step, batch_plan, batch_traits, settings.wire);
 }
 

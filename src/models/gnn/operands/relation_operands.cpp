@@ -132,33 +132,40 @@ RelationOperand<T> RelationOperands<T>::get(pmm::Roles const& roles,
 }
 
 template<class T>
+RelationOperand<T> make_attention_operand(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts,
+                                          pmm::Roles const& roles, pmm::CellSizes sizes,
+                                          pmm::TypedEntries const& entries, AttentionIds const& ids) {
+  auto const num_types = std::max<std::int64_t>(1, facts.num_types());
+  std::vector<T> types(ids.own_rows.size() * static_cast<std::size_t>(num_types));
+  for (std::size_t i = 0; i < ids.own_rows.size(); ++i)
+    types[i * static_cast<std::size_t>(num_types) +
+          static_cast<std::size_t>(facts.num_types() > 0 ? facts.type_of(ids.own_rows[i]) : 0)] = T{1};
+  auto edges = pmm::make_relation_edges(grid, roles.a, entries, ids.rows, ids.columns);
+  return {{},
+          std::move(sizes),
+          std::make_shared<pmm::RelationEdges const>(std::move(edges)),
+          pmm::to_device("orthant::models::types_of_rows", types)};
+}
+
+template<class T>
 RelationOperand<T> RelationOperands<T>::get_edges(pmm::Roles const& roles, bool needs_ids) {
   if (edges_) return *edges_;
   auto owned = read_owned_block(grid_, store_, roles);
   auto const& facts = store_.facts();
-  auto const entries = entries_of(std::move(owned.csr), facts, {});
   auto const& shape = grid_.shape();
   auto const& coordinates = grid_.coordinates();
   auto const n = facts.num_vertices;
-  std::vector<std::int64_t> row_ids, column_ids;
-  auto const num_types = std::max<std::int64_t>(1, facts.num_types());
-  auto const own_rows = pmm::block_of(grid_, {{pmm::group_axes, {}}, {n, num_types}}).rows;
-  std::vector<T> types(static_cast<std::size_t>(own_rows.size() * num_types));
-  runtime::together(grid_.group(), [&] {
+  AttentionIds ids;
+  auto const own_ids = runtime::together(grid_.group(), [&] {
     if (needs_ids) {
-      row_ids = read_owned_ids(store_, block_rows(shape, coordinates, roles, n));
-      column_ids = read_owned_ids(store_, block_columns(shape, coordinates, roles, n));
+      ids.rows = read_owned_ids(store_, block_rows(shape, coordinates, roles, n));
+      ids.columns = read_owned_ids(store_, block_columns(shape, coordinates, roles, n));
     }
-    auto const ids = store_.read_original_ids(graph::Order::p1, own_rows);
-    for (std::size_t i = 0; i < ids.size(); ++i)
-      types[i * static_cast<std::size_t>(num_types) +
-            static_cast<std::size_t>(facts.num_types() > 0 ? facts.type_of(ids[i]) : 0)] = T{1};
+    return store_.read_original_ids(graph::Order::p1, pmm::part_of(shape, coordinates, pmm::group_axes, n));
   });
-  auto edges = pmm::make_relation_edges(grid_, roles.a, entries, row_ids, column_ids);
-  edges_ = RelationOperand<T>{{},
-                              owned.sizes,
-                              std::make_shared<pmm::RelationEdges const>(std::move(edges)),
-                              pmm::to_device("orthant::models::types_of_rows", types)};
+  ids.own_rows = own_ids;
+  edges_ = make_attention_operand<T>(grid_, facts, roles, owned.sizes,
+                                     entries_of(std::move(owned.csr), facts, {}), ids);
   return *edges_;
 }
 
@@ -166,6 +173,9 @@ RelationOperand<T> RelationOperands<T>::get_edges(pmm::Roles const& roles, bool 
   template OwnedAdjacency<T> make_relations(pmm::ProcessGrid const&, graph::StoreFacts const&,               \
                                             pmm::Roles const&, std::vector<std::int64_t> const&,             \
                                             OwnedBlock);                                                     \
+  template RelationOperand<T> make_attention_operand(pmm::ProcessGrid const&, graph::StoreFacts const&,      \
+                                                     pmm::Roles const&, pmm::CellSizes,                      \
+                                                     pmm::TypedEntries const&, AttentionIds const&);         \
   template class RelationOperands<T>;
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace orthant::models {
@@ -48,6 +49,19 @@ template<class T>
 [[nodiscard]] OwnedAdjacency<T> make_relations(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts,
                                                pmm::Roles const& roles,
                                                std::vector<std::int64_t> const& root_types, OwnedBlock block);
+
+/// Original ids of the rows and columns of a rank's block, which key dropout (empty: no coefficients are dropped), and of the rows that the
+/// rank owns.
+struct AttentionIds {
+  std::vector<std::int64_t> rows, columns;
+  std::span<std::int64_t const> own_rows;
+};
+/// The operand of attention within relations, in the schedule `rows`. `entries` have no self relations. Collective over axis a, unless they
+/// list the relations of their rows.
+template<class T>
+[[nodiscard]] RelationOperand<T>
+make_attention_operand(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts, pmm::Roles const& roles,
+                       pmm::CellSizes sizes, pmm::TypedEntries const& entries, AttentionIds const& ids);
 
 /// Reads blocks, one per pair of axes and parity; layers share them.
 template<class T>

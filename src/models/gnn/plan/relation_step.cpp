@@ -162,8 +162,32 @@ void plan_relations_backward(pmm::StepPlan& step, RelationSteps const& s, bool n
   plan_parameter_calls(step, s, Operation::reduce_scatter);
 }
 
+namespace {
+
+void plan_arrays_of_attention(pmm::StepPlan& step, NetworkPlan const& plan, NetworkEpochTraits const& traits,
+                              runtime::Wire wire) {
+  RelationAttentionScratchPlan scratch;
+  for (std::size_t l = 0; l < plan.layers.size(); ++l) {
+    auto const& layer = plan.layers[l];
+    if (!layer.relations || !layer.relations->attention) continue;
+    auto const steps = relation_attention_steps_of(step, layer, traits, wire);
+    scratch.add(steps, needs_input_gradient(plan, l));
+    auto const lengths = layer_lengths_of(steps);
+    for (std::size_t i = 0; i < num_layer_arrays; ++i)
+      step.add_array(layer_array_labels[i], step.scalar_bytes(lengths[i]));
+    if (steps.has_biases())
+      step.add_array("orthant::models::relation_targets",
+                     step.scalar_bytes(steps.relations.num_types * steps.shape().num_relations));
+  }
+  for (std::size_t i = 0; i < num_shared_arrays; ++i)
+    step.add_array(shared_array_labels[i], step.scalar_bytes(scratch.lengths[i]));
+}
+
+} // namespace
+
 void plan_relation_arrays(pmm::StepPlan& step, NetworkPlan const& plan, NetworkEpochTraits const& traits,
                           runtime::Wire wire) {
+  plan_arrays_of_attention(step, plan, traits, wire);
   RelationScratchPlan scratch;
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     auto const& layer = plan.layers[l];
@@ -342,25 +366,6 @@ void plan_relation_attention_backward(pmm::StepPlan& step, RelationAttentionStep
   if (s.sources.has_copy()) plan_return_side(step, s, s.sources);
   if (s.targets.has_copy()) plan_return_side(step, s, s.targets);
   step.add_pass(pass_of_input_sum(step.scalar_bytes(s.num_own_inputs())));
-}
-
-void plan_relation_attention_arrays(pmm::StepPlan& step, NetworkPlan const& plan,
-                                    NetworkEpochTraits const& traits, runtime::Wire wire) {
-  RelationAttentionScratchPlan scratch;
-  for (std::size_t l = 0; l < plan.layers.size(); ++l) {
-    auto const& layer = plan.layers[l];
-    if (!layer.relations || !layer.relations->attention) continue;
-    auto const steps = relation_attention_steps_of(step, layer, traits, wire);
-    scratch.add(steps, needs_input_gradient(plan, l));
-    auto const lengths = layer_lengths_of(steps);
-    for (std::size_t i = 0; i < num_layer_arrays; ++i)
-      step.add_array(layer_array_labels[i], step.scalar_bytes(lengths[i]));
-    if (steps.has_biases())
-      step.add_array("orthant::models::relation_targets",
-                     step.scalar_bytes(steps.relations.num_types * steps.shape().num_relations));
-  }
-  for (std::size_t i = 0; i < num_shared_arrays; ++i)
-    step.add_array(shared_array_labels[i], step.scalar_bytes(scratch.lengths[i]));
 }
 
 void plan_relation_layer(pmm::StepPlan& step, NetworkLayerPlan const& layer, NetworkEpochTraits const& traits,

@@ -114,7 +114,7 @@ inline constexpr ByRelationPart<char const*> relation_gradient_labels{
 /// List the forward and the backward pass.
 void plan_relations(pmm::StepPlan& step, RelationSteps const& steps);
 void plan_relations_backward(pmm::StepPlan& step, RelationSteps const& steps, bool needs_input_gradient);
-/// Lists the arrays that layers share, and the arrays of each layer.
+/// Lists the arrays that layers share, and the arrays of each layer, also with attention.
 void plan_relation_arrays(pmm::StepPlan& step, NetworkPlan const& plan, NetworkEpochTraits const& traits,
                           runtime::Wire wire);
 void reserve_relations(pmm::WorkspacePlan& work, pmm::StepPlan const& step, NetworkPlan const& plan);
@@ -260,9 +260,6 @@ void plan_relation_attention(pmm::StepPlan& step, RelationAttentionSteps const& 
                              bool drops_coefficients);
 void plan_relation_attention_backward(pmm::StepPlan& step, RelationAttentionSteps const& steps,
                                       bool needs_input_gradient);
-/// Lists the arrays that layers share, and the arrays of each layer.
-void plan_relation_attention_arrays(pmm::StepPlan& step, NetworkPlan const& plan,
-                                    NetworkEpochTraits const& traits, runtime::Wire wire);
 /// The pass that adds both gradients of F.
 [[nodiscard]] pmm::LocalPass pass_of_input_sum(std::int64_t bytes);
 
