@@ -187,7 +187,7 @@ ListedOperands<T> listed_operands(pmm::ProcessGrid const& grid, graph::GraphStor
   if (full.relations.empty())
     whole = std::get<models::OwnedAdjacency<T>>(full.adjacency.front());
   else
-    whole.relations = full.relations.front().block, whole.sizes = full.relations.front().sizes;
+    whole.relations = full.relations.front(), whole.sizes = whole.relations.sizes;
   listed.operands = models::make_pruned_operands<T>(grid, store, plan, settings, rows, full.features,
                                                     models::BlockOfLayers<T>{whole, full.dropped});
   auto const count = [](models::NetworkOperands<T> const& operands, std::int64_t of_adjacency) {
@@ -196,12 +196,16 @@ ListedOperands<T> listed_operands(pmm::ProcessGrid const& grid, graph::GraphStor
       return placement.layout == adjacency ? of_adjacency : of_features;
     };
   };
-  auto const& relations = whole.relations;
+  auto const& relations = whole.relations.block;
+  auto const& edges = whole.relations.edges;
   auto const num_selves = relations ? relations->num_self_pairs() : 0;
-  auto const of_adjacency =
-      relations ? relations->num_entries() - num_selves : whole.forward.block().csr.num_nonzeros();
+  auto const of_adjacency = relations ? relations->num_entries() - num_selves
+                            : edges   ? edges->counts().edges
+                                      : whole.forward.block().csr.num_nonzeros();
   listed.whole_traits = models::traits_of(store.facts(), grid.shape(), grid.coordinates(), plan, settings);
   listed.whole_traits.needed = needed_counts_of(whole);
+  if (edges)
+    listed.whole_traits.num_relation_edges = [counts = edges->counts()](auto const&) { return counts; };
   if (relations) {
     listed.whole_traits.num_pairs = [=, count = relations->num_pairs() - num_selves](auto const&) {
       return count;

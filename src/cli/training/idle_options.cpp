@@ -149,8 +149,6 @@ void add_pruning(List& list, TrainOptions const& o, models::ModelTraits const& t
     add(fmt::format("a layer of --model {} reads more than the neighbors of its output's vertices", o.model));
   else if (traits.attention == models::AttentionKind::transformer)
     add("--model transformer computes queries for all vertices");
-  else if (traits.has_relation_attention)
-    add("pruned rows of --model rgat are not built so far");
 }
 
 List without_meaning(TrainOptions const& o) {

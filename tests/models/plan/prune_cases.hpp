@@ -95,9 +95,7 @@ void add_models(Add const& add) {
 /// Relations: full weights and bases, and GraphSAGE with types of vertices, roots and a table.
 template<class Add>
 void add_relations(Add const& add) {
-  using models::Model;
   for (auto const& of : relation_cases()) {
-    if (of.settings.model == Model::rgat) continue; // its rows are not pruned
     if (of.settings.schedule != models::Schedule::rows || of.settings.wire != runtime::Wire::native) continue;
     add(
         of.name, [&](auto& s) { s = of.settings; },

@@ -23,16 +23,25 @@ RelationAttentionSteps attention_steps_of(pmm::ProcessGrid const& grid, NetworkL
   return {grid.shape(), grid.coordinates(), layer, operand.sizes, operand.edges->counts(), wire};
 }
 
-/// to := x + y. `to` may be x.
+/// to := x + y, with the rows of y at those of `kept`; null: y has all rows. `to` may be x.
 template<class T>
-void add_input_gradients(DefaultExec const& exec, std::int64_t count, Vector<T> const& x, Vector<T> const& y,
-                         Vector<T> const& to) {
+void add_input_gradients(DefaultExec const& exec, std::int64_t count, std::int64_t width, Vector<T> const& x,
+                         Vector<T> const& y, pmm::RowSelection const* kept, Vector<T> const& to) {
   T const* const from_x = x.data();
   T const* const from_y = y.data();
   T* const sum = to.data();
+  runtime::Offset const* const firsts = kept == nullptr ? nullptr : kept->offsets.data();
   Kokkos::parallel_for(
       "orthant::models::add_input_gradients", Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, count),
-      KOKKOS_LAMBDA(std::int64_t k) { sum[k] = from_x[k] + from_y[k]; });
+      KOKKOS_LAMBDA(std::int64_t k) {
+        if (firsts == nullptr) {
+          sum[k] = from_x[k] + from_y[k];
+          return;
+        }
+        auto const row = k / width;
+        auto const place = firsts[row]; // the selected rows ascend
+        sum[k] = from_x[k] + (firsts[row + 1] > place ? from_y[place * width + k % width] : T{0});
+      });
 }
 
 /// M [types x relations]: 1 for the type of the targets of each relation.
@@ -49,8 +58,10 @@ template<class T>
 class RelationAttentionAggregation final : public Aggregation<T> {
  public:
   RelationAttentionAggregation(pmm::ProcessGrid const& grid, RelationAttentionSteps steps,
-                               RelationOperand<T> const& operand, NetworkLayerParameters<T> const& parameters,
-                               bool needs_input_gradient, std::shared_ptr<pmm::Workspace<T>> const& workspace,
+                               RelationOperand<T> const& operand,
+                               std::shared_ptr<pmm::RowSelection const> kept_rows,
+                               NetworkLayerParameters<T> const& parameters, bool needs_input_gradient,
+                               std::shared_ptr<pmm::Workspace<T>> const& workspace,
                                RelationAttentionScratch<T>& scratch, RelationAttentionMemory<T>& memory)
       : grid_(grid),
         s_(std::move(steps)),
@@ -61,6 +72,7 @@ class RelationAttentionAggregation final : public Aggregation<T> {
         result_(grid, s_.result, workspace),
         scratch_(scratch),
         kept_{memory[LayerArray::of_columns], memory[LayerArray::of_rows]},
+        kept_rows_(std::move(kept_rows)),
         types_(operand.types),
         layer_(grid, s_.over_edges, operand.edges, s_.shape(), s_.sizes, kept_of(memory), shared_of(scratch),
                workspace) {
@@ -72,8 +84,8 @@ class RelationAttentionAggregation final : public Aggregation<T> {
 
   void forward(DefaultExec const& exec, pmm::DistMatrix<T> const& from,
                pmm::DistMatrix<T> const& to) override {
-    inputs_ = {bring(exec, s_.sources, sources_, from.storage(), kept_.of_columns),
-               bring(exec, s_.targets, targets_, from.storage(), kept_.of_rows)};
+    inputs_.of_columns = bring(exec, s_.sources, sources_, from.storage(), kept_.of_columns);
+    inputs_.of_rows = bring(exec, s_.targets, targets_, targets_of(exec, from.storage()), kept_.of_rows);
     auto const p = s_.result_steps.has_copy() ? scratch_[SharedArray::result] : to.storage();
     layer_.forward(exec, inputs_, values(), dropout_, p);
     result_.bring_back(exec, p, to.storage());
@@ -92,8 +104,9 @@ class RelationAttentionAggregation final : public Aggregation<T> {
     if (!needs_input_gradient_) return;
     auto const of_columns = bring_back(exec, s_.sources, sources_, df.of_columns, to.storage());
     auto const of_rows = bring_back(exec, s_.targets, targets_, df.of_rows, scratch_[SharedArray::own_rows]);
-    grid_.passes().add(pass_of_input_sum(s_.num_own_inputs() * static_cast<std::int64_t>(sizeof(T))));
-    add_input_gradients(exec, s_.num_own_inputs(), of_columns, of_rows, to.storage());
+    grid_.passes().add(pass_of_input_sum(s_, static_cast<std::int64_t>(sizeof(T))));
+    add_input_gradients(exec, s_.num_own_inputs(), s_.shape().in, of_columns, of_rows, kept_rows_.get(),
+                        to.storage());
   }
 
   void forward_to_logits(DefaultExec const& exec, pmm::DistMatrix<T> const& from,
@@ -123,6 +136,13 @@ class RelationAttentionAggregation final : public Aggregation<T> {
     return {of(RelationPart::weight), of(RelationPart::target_weight), of(RelationPart::attention)};
   }
 
+  /// The rows of F that the result keeps.
+  Vector<T> targets_of(DefaultExec const& exec, Vector<T> const& own) {
+    if (!s_.selects_rows) return own;
+    auto const selected = s_.targets.has_copy() ? scratch_[SharedArray::own_rows] : kept_.of_rows;
+    pmm::select_rows(exec, grid_.passes(), *kept_rows_, own, s_.shape().in, selected);
+    return selected;
+  }
   /// The block's rows with all columns, in `memory` if they are a copy.
   Vector<T> bring(DefaultExec const& exec, RelationSide const& side, pmm::BlockRows<T> const& rows,
                   Vector<T> const& own, Vector<T> const& memory) {
@@ -196,7 +216,8 @@ class RelationAttentionAggregation final : public Aggregation<T> {
   pmm::BlockRows<T> sources_, targets_, result_;
   RelationAttentionScratch<T>& scratch_;
   pmm::RelationAttentionInputs<T> kept_, inputs_; // memory of F on the block, and F of the last forward pass
-  Vector<T> types_, targets_of_relations_;        // T and M
+  std::shared_ptr<pmm::RowSelection const> kept_rows_; // rows of F that the result keeps; null: all
+  Vector<T> types_, targets_of_relations_;             // T and M
   pmm::RelationAttention<T> layer_;
   pmm::CoefficientDropout dropout_;
 };
@@ -217,12 +238,14 @@ relation_attention_scratch_of(pmm::ProcessGrid const& grid, NetworkPlan const& p
 template<class T>
 std::unique_ptr<Aggregation<T>>
 make_relation_attention(pmm::ProcessGrid const& grid, NetworkLayerPlan const& layer, runtime::Wire wire,
-                        RelationOperand<T> operand, NetworkLayerParameters<T> const& parameters,
-                        bool needs_input_gradient, std::shared_ptr<pmm::Workspace<T>> const& workspace,
+                        RelationOperand<T> operand, std::shared_ptr<pmm::RowSelection const> kept_rows,
+                        NetworkLayerParameters<T> const& parameters, bool needs_input_gradient,
+                        std::shared_ptr<pmm::Workspace<T>> const& workspace,
                         RelationAttentionScratch<T>& scratch, RelationAttentionMemory<T>& memory) {
   auto steps = attention_steps_of(grid, layer, operand, wire);
   memory.reserve(layer_lengths_of(steps));
-  return std::make_unique<RelationAttentionAggregation<T>>(grid, std::move(steps), operand, parameters,
+  return std::make_unique<RelationAttentionAggregation<T>>(grid, std::move(steps), operand,
+                                                           std::move(kept_rows), parameters,
                                                            needs_input_gradient, workspace, scratch, memory);
 }
 
@@ -231,8 +254,8 @@ make_relation_attention(pmm::ProcessGrid const& grid, NetworkLayerPlan const& la
       pmm::ProcessGrid const&, NetworkPlan const&, std::vector<RelationOperand<T>> const&, runtime::Wire);   \
   template std::unique_ptr<Aggregation<T>> make_relation_attention(                                          \
       pmm::ProcessGrid const&, NetworkLayerPlan const&, runtime::Wire, RelationOperand<T>,                   \
-      NetworkLayerParameters<T> const&, bool, std::shared_ptr<pmm::Workspace<T>> const&,                     \
-      RelationAttentionScratch<T>&, RelationAttentionMemory<T>&);
+      std::shared_ptr<pmm::RowSelection const>, NetworkLayerParameters<T> const&, bool,                      \
+      std::shared_ptr<pmm::Workspace<T>> const&, RelationAttentionScratch<T>&, RelationAttentionMemory<T>&);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 #undef ORTHANT_INSTANTIATE

@@ -8,6 +8,7 @@
 #include "models/gnn/operands/relation_operands.hpp"
 #include "models/gnn/plan/network_parameters.hpp"
 #include "models/gnn/plan/relation_step.hpp"
+#include "pmm/aggregate/row_lists.hpp"
 #include "runtime/arrays/allocation.hpp"
 
 #include <array>
@@ -51,13 +52,14 @@ template<class T>
 relation_attention_scratch_of(pmm::ProcessGrid const& grid, NetworkPlan const& plan,
                               std::vector<RelationOperand<T>> const& blocks, runtime::Wire wire);
 
-/// All arguments are borrowed and must outlive the aggregation. Its runs are collective over the grid's group. backward() also writes the
+/// `kept_rows`: rows of F that the result keeps; null: all. All arguments are borrowed and must outlive the aggregation. Its runs are collective over the grid's group. backward() also writes the
 /// gradients of the layer's parameters; its arguments may have the same memory.
 template<class T>
 [[nodiscard]] std::unique_ptr<Aggregation<T>>
 make_relation_attention(pmm::ProcessGrid const& grid, NetworkLayerPlan const& layer, runtime::Wire wire,
-                        RelationOperand<T> operand, NetworkLayerParameters<T> const& parameters,
-                        bool needs_input_gradient, std::shared_ptr<pmm::Workspace<T>> const& workspace,
+                        RelationOperand<T> operand, std::shared_ptr<pmm::RowSelection const> kept_rows,
+                        NetworkLayerParameters<T> const& parameters, bool needs_input_gradient,
+                        std::shared_ptr<pmm::Workspace<T>> const& workspace,
                         RelationAttentionScratch<T>& scratch, RelationAttentionMemory<T>& memory);
 
 } // namespace orthant::models

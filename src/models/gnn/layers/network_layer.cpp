@@ -152,8 +152,9 @@ NetworkLayer<T>::NetworkLayer(pmm::ProcessGrid const& grid, NetworkLayerPlan con
       if (!memory.relation_attention)
         memory.relation_attention = std::make_unique<RelationAttentionMemory<T>>();
       relations_ = make_relation_attention<T>(grid, p, options.formats.wire, std::move(graph.relations),
-                                              parameters_, options.needs_input_gradient, scratch.workspace,
-                                              scratch.relation_attention, *memory.relation_attention);
+                                              graph.self_path.kept, parameters_, options.needs_input_gradient,
+                                              scratch.workspace, scratch.relation_attention,
+                                              *memory.relation_attention);
     }
     if (has_means && !memory.relations) memory.relations = std::make_unique<RelationLayerMemory<T>>();
     if (has_means)

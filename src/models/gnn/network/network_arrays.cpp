@@ -140,8 +140,7 @@ void plan_network_arrays(pmm::StepPlan& step, NetworkPlan const& plan, NetworkSe
   auto scratch = scratch_of(step, plan, settings);
   reserve_attention(scratch.workspace, step, plan);
   reserve_maximum(scratch.workspace, step, plan);
-  reserve_relations(scratch.workspace, step, plan);
-  reserve_relation_attention(scratch.workspace, step, plan, relation_edges);
+  reserve_relations(scratch.workspace, step, plan, relation_edges);
   scratch.list(step, formats.operand);
   plan_attention_arrays(step, plan, num_edges);
   plan_maximum_arrays(step, plan);
@@ -263,12 +262,9 @@ void plan_relation_operands(pmm::StepPlan& step, NetworkPlan const& plan, Networ
   auto const& first = plan.layers.front();
   if (first.relations->attention) {
     auto const steps = relation_attention_steps_of(step, first, traits, runtime::Wire::native);
-    auto const& s = steps.sizes;
-    step.add_array("a block of the store", s.pairs.edges * graph::listed_entry_bytes,
+    step.add_array("a block of the store", steps.sizes.pairs.edges * graph::listed_entry_bytes,
                    pmm::Lifetime::operation);
-    pmm::plan_relation_edges(step, s.rows, s.pairs);
-    return step.add_array("orthant::models::types_of_rows",
-                          step.scalar_bytes(steps.num_own() * steps.relations.num_types));
+    return plan_attention_operand(step, steps);
   }
   std::set<AdjacencyKey> listed;
   for (auto const& layer : plan.layers) {

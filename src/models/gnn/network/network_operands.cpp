@@ -340,9 +340,9 @@ NetworkOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph:
   if (has_relations)
     for (auto const& layer : plan.layers)
       operands.relations.push_back(
-          layer.relations->attention
+          owned ? owned->relations
+          : layer.relations->attention
               ? relations.get_edges(layer.owners->roles, settings.attention_dropout > 0)
-          : owned        ? RelationOperand<T>{owned->relations, owned->sizes}
           : layer.owners ? relations.get(layer.owners->roles, layer.relations->root_types)
                          : relations.get(layer.adjacency, layer.relations->root_types, layer.is_even));
   for (auto const& layer : plan.layers)

@@ -10,6 +10,7 @@
 #include "pmm/edges/edge_block.hpp"
 #include "pmm/neighbors/edge_dropout.hpp"
 #include "pmm/relations/relation_block.hpp"
+#include "pmm/relations/relation_edges.hpp"
 
 #include <memory>
 #include <optional>
@@ -24,6 +25,16 @@ struct EdgeOperands {
   pmm::MovedRows moved_columns, moved_rows;          // empty if all rows are exchanged
 };
 
+/// The block of a layer with relations. Copies share memory.
+template<class T>
+struct RelationOperand {
+  std::shared_ptr<pmm::RelationBlock<T> const> block;
+  pmm::CellSizes sizes;                              // schedule `rows`
+  std::shared_ptr<pmm::RelationEdges const> edges{}; // for attention, in place of `block`
+  runtime::Vector<T>
+      types{}; // for attention with biases: [own rows x types of vertices] 1 for the type of the row
+};
+
 template<class T>
 struct OwnedAdjacency {
   pmm::CellSizes sizes;
@@ -32,8 +43,7 @@ struct OwnedAdjacency {
   std::shared_ptr<pmm::NeededRows const> needed; // null: all rows are exchanged
   std::shared_ptr<EdgeOperands const> edges{};   // null if no layer needs them
   runtime::Vector<T> edge_features{}; // [edges x features]; empty if edges have none, or without `edges`
-  std::shared_ptr<pmm::RelationBlock<T> const>
-      relations{}; // in place of `forward` and `backward`; null without relations
+  RelationOperand<T> relations{};     // in place of `forward` and `backward`
 };
 
 /// Numbers of rows that are exchanged; empty if all are.
@@ -91,6 +101,8 @@ void plan_owned_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, p
 /// Original ids of the rows and columns of a block, one per row and column of its cells.
 struct IdsOfBlock {
   std::vector<std::int64_t> rows, columns;
+  std::vector<std::int64_t>
+      own_rows{}; // of the rows that this rank owns; only for attention within relations
 };
 /// Ids of this rank's block of the whole graph. Not collective.
 [[nodiscard]] IdsOfBlock read_ids_of_block(pmm::ProcessGrid const& grid, graph::GraphStore const& store,

@@ -92,8 +92,9 @@ OwnedAdjacency<T> make_relations(pmm::ProcessGrid const& grid, graph::StoreFacts
                                  OwnedBlock block) {
   OwnedAdjacency<T> made;
   made.sizes = block.sizes;
-  made.relations = std::make_shared<pmm::RelationBlock<T> const>(
-      pmm::make_relation_block<T>(grid, roles.a, entries_of(std::move(block.csr), facts, root_types)));
+  made.relations = {std::make_shared<pmm::RelationBlock<T> const>(pmm::make_relation_block<T>(
+                        grid, roles.a, entries_of(std::move(block.csr), facts, root_types))),
+                    made.sizes};
   return made;
 }
 
@@ -128,13 +129,13 @@ RelationOperand<T> RelationOperands<T>::get(pmm::Roles const& roles,
   if (auto const known = blocks_.find(key); known != blocks_.end()) return known->second;
   auto const made = make_relations<T>(grid_, store_.facts(), roles, root_types,
                                       read_relation_block(grid_, store_, roles, root_types));
-  return blocks_.emplace(key, RelationOperand<T>{made.relations, made.sizes}).first->second;
+  return blocks_.emplace(key, made.relations).first->second;
 }
 
 template<class T>
 RelationOperand<T> make_attention_operand(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts,
                                           pmm::Roles const& roles, pmm::CellSizes sizes,
-                                          pmm::TypedEntries const& entries, AttentionIds const& ids) {
+                                          pmm::TypedEntries const& entries, IdsOfBlock const& ids) {
   auto const num_types = std::max<std::int64_t>(1, facts.num_types());
   std::vector<T> types(ids.own_rows.size() * static_cast<std::size_t>(num_types));
   for (std::size_t i = 0; i < ids.own_rows.size(); ++i)
@@ -147,25 +148,23 @@ RelationOperand<T> make_attention_operand(pmm::ProcessGrid const& grid, graph::S
           pmm::to_device("orthant::models::types_of_rows", types)};
 }
 
+IdsOfBlock read_attention_ids(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                              pmm::Roles const& roles, bool drops_coefficients) {
+  auto ids = drops_coefficients ? read_ids_of_block(grid, store, roles) : IdsOfBlock();
+  ids.own_rows =
+      store.read_original_ids(graph::Order::p1, pmm::part_of(grid.shape(), grid.coordinates(),
+                                                             pmm::group_axes, store.facts().num_vertices));
+  return ids;
+}
+
 template<class T>
-RelationOperand<T> RelationOperands<T>::get_edges(pmm::Roles const& roles, bool needs_ids) {
+RelationOperand<T> RelationOperands<T>::get_edges(pmm::Roles const& roles, bool drops_coefficients) {
   if (edges_) return *edges_;
   auto owned = read_owned_block(grid_, store_, roles);
-  auto const& facts = store_.facts();
-  auto const& shape = grid_.shape();
-  auto const& coordinates = grid_.coordinates();
-  auto const n = facts.num_vertices;
-  AttentionIds ids;
-  auto const own_ids = runtime::together(grid_.group(), [&] {
-    if (needs_ids) {
-      ids.rows = read_owned_ids(store_, block_rows(shape, coordinates, roles, n));
-      ids.columns = read_owned_ids(store_, block_columns(shape, coordinates, roles, n));
-    }
-    return store_.read_original_ids(graph::Order::p1, pmm::part_of(shape, coordinates, pmm::group_axes, n));
-  });
-  ids.own_rows = own_ids;
-  edges_ = make_attention_operand<T>(grid_, facts, roles, owned.sizes,
-                                     entries_of(std::move(owned.csr), facts, {}), ids);
+  auto const ids = runtime::together(
+      grid_.group(), [&] { return read_attention_ids(grid_, store_, roles, drops_coefficients); });
+  edges_ = make_attention_operand<T>(grid_, store_.facts(), roles, owned.sizes,
+                                     entries_of(std::move(owned.csr), store_.facts(), {}), ids);
   return *edges_;
 }
 
@@ -175,7 +174,7 @@ RelationOperand<T> RelationOperands<T>::get_edges(pmm::Roles const& roles, bool 
                                             OwnedBlock);                                                     \
   template RelationOperand<T> make_attention_operand(pmm::ProcessGrid const&, graph::StoreFacts const&,      \
                                                      pmm::Roles const&, pmm::CellSizes,                      \
-                                                     pmm::TypedEntries const&, AttentionIds const&);         \
+                                                     pmm::TypedEntries const&, IdsOfBlock const&);           \
   template class RelationOperands<T>;
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)

@@ -12,20 +12,9 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <span>
 #include <vector>
 
 namespace orthant::models {
-
-/// The block of a layer. Copies share memory.
-template<class T>
-struct RelationOperand {
-  std::shared_ptr<pmm::RelationBlock<T> const> block;
-  pmm::CellSizes sizes;                              // schedule `rows`
-  std::shared_ptr<pmm::RelationEdges const> edges{}; // for attention, in place of `block`
-  runtime::Vector<T>
-      types{}; // for attention with biases: [own rows x types of vertices] 1 for the type of the row
-};
 
 /// For each row of a block, the column of the same vertex.
 struct OwnPlaces {
@@ -50,18 +39,16 @@ template<class T>
                                                pmm::Roles const& roles,
                                                std::vector<std::int64_t> const& root_types, OwnedBlock block);
 
-/// Original ids of the rows and columns of a rank's block, which key dropout (empty: no coefficients are dropped), and of the rows that the
-/// rank owns.
-struct AttentionIds {
-  std::vector<std::int64_t> rows, columns;
-  std::span<std::int64_t const> own_rows;
-};
-/// The operand of attention within relations, in the schedule `rows`. `entries` have no self relations. Collective over axis a, unless they
-/// list the relations of their rows.
+/// The operand of attention within relations, in the schedule `rows`. `entries` have no self relations. Without ids of rows and columns, no
+/// coefficients can be dropped. Collective over axis a, unless the entries list the relations of their rows.
 template<class T>
 [[nodiscard]] RelationOperand<T>
 make_attention_operand(pmm::ProcessGrid const& grid, graph::StoreFacts const& facts, pmm::Roles const& roles,
-                       pmm::CellSizes sizes, pmm::TypedEntries const& entries, AttentionIds const& ids);
+                       pmm::CellSizes sizes, pmm::TypedEntries const& entries, IdsOfBlock const& ids);
+
+/// Ids for make_attention_operand(). Not collective.
+[[nodiscard]] IdsOfBlock read_attention_ids(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
+                                            pmm::Roles const& roles, bool drops_coefficients);
 
 /// Reads blocks, one per pair of axes and parity; layers share them.
 template<class T>
@@ -77,9 +64,8 @@ class RelationOperands {
                                        std::vector<std::int64_t> const& root_types, bool is_even);
   /// The block of the whole graph in the schedule `rows`. Collective over the grid's group.
   [[nodiscard]] RelationOperand<T> get(pmm::Roles const& roles, std::vector<std::int64_t> const& root_types);
-  /// The edges of the whole graph in the schedule `rows`, for attention. `needs_ids`: coefficients are dropped. Collective over the grid's
-  /// group.
-  [[nodiscard]] RelationOperand<T> get_edges(pmm::Roles const& roles, bool needs_ids);
+  /// The edges of the whole graph in the schedule `rows`, for attention. Collective over the grid's group.
+  [[nodiscard]] RelationOperand<T> get_edges(pmm::Roles const& roles, bool drops_coefficients);
 
  private:
   pmm::ProcessGrid const& grid_;

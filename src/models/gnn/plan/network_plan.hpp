@@ -176,7 +176,8 @@ struct KeptBlock {
   pmm::CellSizes cells;
   pmm::NeededCountsOfAxes needed; // rows that are exchanged; empty: all
   std::int64_t num_nonzeros = 0, num_pairs = 0, num_self_pairs = 0, num_root_pairs = 0; // pairs: of relations
-  bool is_shared = false; // this block is that of the layer before
+  pmm::RelationEdgeCounts relation_edges{}; // for attention within relations; known after the block is made
+  bool is_shared = false;                   // this block is that of the layer before
 };
 
 /// Aggregation of a layer in the schedule `rows`.
@@ -248,7 +249,9 @@ struct NetworkLayerPlan {
   /// Whether rows of the vertex itself are moved to where the aggregate lies.
   [[nodiscard]] bool reads_itself() const { return has_self_weight || has_self_scale; }
   /// Whether any term of the layer reads rows of the vertex itself, including scores of attention.
-  [[nodiscard]] bool brings_itself() const { return reads_itself() || attention; }
+  [[nodiscard]] bool brings_itself() const {
+    return reads_itself() || attention || (relations && relations->attention);
+  }
   /// Whether a row of the output depends on the same row of the input besides A^.
   [[nodiscard]] bool needs_own_rows() const { return is_residual || brings_itself() || teleport_site; }
   /// The matrix that the next layer reads.

@@ -100,13 +100,22 @@ RelationMemoryPlan memory_of(RelationSteps const& s) {
           weights.is_full() ? 0 : expanded.rows * expanded.columns};
 }
 
+namespace {
+
+/// Cells in the schedule `rows`: of the kept rows, of the batch or of the whole graph.
+pmm::CellSizes cells_in(pmm::StepPlan const& step, NetworkLayerPlan const& layer,
+                        NetworkEpochTraits const& traits) {
+  if (!layer.owners) return {};
+  return traits.cells && !layer.owners->kept ? *traits.cells : cells_of(step, layer);
+}
+
+} // namespace
+
 RelationSteps relation_steps_of(pmm::StepPlan const& step, NetworkLayerPlan const& layer,
                                 NetworkEpochTraits const& traits, runtime::Wire wire) {
-  auto const& kept = layer.owners ? layer.owners->kept : std::nullopt;
-  auto const cells = !layer.owners           ? pmm::CellSizes()
-                     : traits.cells && !kept ? *traits.cells
-                                             : cells_of(step, layer);
-  if (kept) {
+  auto const cells = cells_in(step, layer, traits);
+  if (layer.owners && layer.owners->kept) {
+    auto const& kept = layer.owners->kept;
     RelationCounts const counts{kept->num_pairs, kept->num_self_pairs, kept->num_root_pairs,
                                 kept->num_nonzeros};
     return {step.shape(), step.coordinates(), layer, cells, counts, wire};
@@ -203,13 +212,18 @@ void plan_relation_arrays(pmm::StepPlan& step, NetworkPlan const& plan, NetworkE
   scratch.list(step);
 }
 
-void reserve_relations(pmm::WorkspacePlan& work, pmm::StepPlan const& step, NetworkPlan const& plan) {
-  for (auto const& layer : plan.layers) {
-    if (!layer.relations || !layer.owners || layer.relations->attention) continue;
-    auto const steps = relation_steps_of(step, layer, NetworkEpochTraits(), runtime::Wire::native);
-    for (auto const* const rows : {&steps.owners->inputs_steps, &steps.owners->results_steps})
-      reserve_block_rows(work, *rows);
-  }
+void reserve_relations(pmm::WorkspacePlan& work, pmm::StepPlan const& step, NetworkPlan const& plan,
+                       pmm::RelationEdgeCounts const& counts) {
+  constexpr auto native = runtime::Wire::native;
+  NetworkEpochTraits traits;
+  traits.num_relation_edges = [&](auto const&) { return counts; };
+  for (auto const& layer : plan.layers)
+    if (layer.relations && layer.relations->attention)
+      reserve_relation_attention(work, relation_attention_steps_of(step, layer, traits, native));
+    else if (layer.relations && layer.owners)
+      for (auto const owners = *relation_steps_of(step, layer, traits, native).owners;
+           auto const* const rows : {&owners.inputs_steps, &owners.results_steps})
+        reserve_block_rows(work, *rows);
 }
 
 namespace {
@@ -220,18 +234,12 @@ RelationSide side_of(pmm::GridShape const& shape, pmm::Coordinates const& coordi
                      NetworkLayerPlan const& layer, pmm::CellSizes const& cells, pmm::BlockSide side,
                      runtime::Wire wire) {
   auto const in = layer.relations->attention->in;
-  auto const& roles = layer.owners.value().roles;
-  pmm::BlockRowsPlan const rows{roles, cells, side, {in, 1}, in, 0, std::nullopt, wire};
+  auto const num_parts = shape.size(layer.owners.value().roles.b);
+  auto const rows = moves(layer, cells, side, in, wire);
   RelationSide made{rows, {shape, coordinates, rows}, {}};
-  for (int i = 0; i < shape.size(roles.b); ++i)
-    made.part_counts.push_back(made.steps.num_block *
-                               runtime::balanced_range(in, shape.size(roles.b), i).size());
+  for (int i = 0; i < num_parts; ++i)
+    made.part_counts.push_back(made.steps.num_block * runtime::balanced_range(in, num_parts, i).size());
   return made;
-}
-
-pmm::BlockRowsPlan result_of(NetworkLayerPlan const& layer, pmm::CellSizes const& cells, runtime::Wire wire) {
-  auto const& heads = layer.relations->attention->heads;
-  return {layer.owners->roles, cells, pmm::BlockSide::rows, heads, heads.columns(), 0, std::nullopt, wire};
 }
 
 } // namespace
@@ -248,7 +256,9 @@ RelationAttentionSteps::RelationAttentionSteps(pmm::GridShape const& shape_of_gr
       over_parts(layer.owners->roles.b),
       sources(side_of(shape_of_grid, coordinates, layer, cells, pmm::BlockSide::columns, of_messages)),
       targets(side_of(shape_of_grid, coordinates, layer, cells, pmm::BlockSide::rows, of_messages)),
-      result(result_of(layer, cells, of_messages)),
+      selects_rows(!keeps_rows(layer)),
+      result{layer.owners->roles,     cells, pmm::BlockSide::rows, shape().heads,
+             shape().heads.columns(), 0,     std::nullopt,         of_messages},
       result_steps(shape_of_grid, coordinates, result),
       sizes{targets.steps.num_block, sources.steps.num_block, counts, result_steps.first_head,
             result_steps.part.count} {}
@@ -261,7 +271,9 @@ std::array<std::int64_t, num_layer_arrays> layer_lengths_of(RelationAttentionSte
           s.sizes.num_source_ends(),
           s.sizes.num_coefficients(),
           s.sources.has_copy() ? s.sources.num_whole() : 0,
-          s.targets.has_copy() ? s.targets.num_whole() : 0};
+          s.targets.has_copy() ? s.targets.num_whole()
+          : s.selects_rows     ? s.num_own_targets()
+                               : 0};
 }
 
 void RelationAttentionScratchPlan::add(RelationAttentionSteps const& s, bool needs_input_gradient) {
@@ -272,23 +284,22 @@ void RelationAttentionScratchPlan::add(RelationAttentionSteps const& s, bool nee
   auto const larger = [&](std::int64_t (RelationSide::*number)() const) {
     return is_split ? std::max((s.sources.*number)(), (s.targets.*number)()) : 0;
   };
-  std::array<std::int64_t, num_shared_arrays> const needed{
-      of_layer[0],
-      of_layer[1],
-      of_layer[2],
-      of_layer[3],
-      of_layer[4],
-      of_layer[5],
-      of_gradient(s.sources.num_whole()),
-      of_gradient(s.targets.num_whole()),
-      picked,
-      of_gradient(picked),
-      s.sizes.num_target_ends(),
-      larger(&RelationSide::num_in_part),
-      larger(&RelationSide::num_whole),
-      of_gradient(s.targets.has_copy() ? s.num_own_inputs() : 0),
-      s.result_steps.has_copy() ? s.sizes.num_results(s.shape()) : 0,
-      s.num_type_sums()};
+  auto const own_rows = s.targets.has_copy() && (needs_input_gradient || s.selects_rows);
+  std::array<std::int64_t, num_shared_arrays> needed{}; // the first are those of the layer
+  std::copy_n(of_layer.begin(), static_cast<std::size_t>(SharedArray::of_columns), needed.begin());
+  auto const set = [&](SharedArray array, std::int64_t length) {
+    needed[static_cast<std::size_t>(array)] = length;
+  };
+  set(SharedArray::of_columns, of_gradient(s.sources.num_whole()));
+  set(SharedArray::of_rows, of_gradient(s.targets.num_whole()));
+  set(SharedArray::picked, picked);
+  set(SharedArray::picked_gradient, of_gradient(picked));
+  set(SharedArray::ends_by_relation, s.sizes.num_target_ends());
+  set(SharedArray::part, larger(&RelationSide::num_in_part));
+  set(SharedArray::parts, larger(&RelationSide::num_whole));
+  set(SharedArray::own_rows, own_rows ? s.num_own_targets() : 0);
+  set(SharedArray::result, s.result_steps.has_copy() ? s.sizes.num_results(s.shape()) : 0);
+  set(SharedArray::type_biases, s.num_type_sums());
   for (std::size_t i = 0; i < needed.size(); ++i)
     lengths[i] = std::max(lengths[i], needed[i]);
 }
@@ -298,22 +309,22 @@ RelationAttentionSteps relation_attention_steps_of(pmm::StepPlan const& step, Ne
   return {step.shape(),
           step.coordinates(),
           layer,
-          cells_of(step, layer),
-          traits.num_relation_edges(layer.adjacency),
+          cells_in(step, layer, traits),
+          layer.owners->kept ? layer.owners->kept->relation_edges
+                             : traits.num_relation_edges(layer.adjacency),
           wire};
 }
 
-void reserve_relation_attention(pmm::WorkspacePlan& work, pmm::StepPlan const& step, NetworkPlan const& plan,
-                                pmm::RelationEdgeCounts const& counts) {
-  for (auto const& layer : plan.layers)
-    if (layer.relations && layer.relations->attention)
-      reserve_relation_attention(work, RelationAttentionSteps(step.shape(), step.coordinates(), layer,
-                                                              cells_of(step, layer), counts,
-                                                              runtime::Wire::native));
+pmm::LocalPass pass_of_input_sum(RelationAttentionSteps const& s, std::int64_t scalar_bytes) {
+  auto const of_list =
+      s.selects_rows ? (s.sources.steps.num_own + 1) * std::int64_t{sizeof(runtime::Offset)} : 0;
+  auto const of_inputs = s.num_own_inputs() * scalar_bytes;
+  return {"add_input_gradients", of_inputs + s.num_own_targets() * scalar_bytes + of_list, of_inputs};
 }
 
-pmm::LocalPass pass_of_input_sum(std::int64_t bytes) {
-  return {"add_input_gradients", 2 * bytes, bytes};
+void plan_attention_operand(pmm::StepPlan& step, RelationAttentionSteps const& s) {
+  pmm::plan_relation_edges(step, s.sizes.rows, s.sizes.pairs);
+  step.add_array("orthant::models::types_of_rows", step.scalar_bytes(s.num_own() * s.relations.num_types));
 }
 
 namespace {
@@ -350,6 +361,7 @@ void plan_biases(pmm::StepPlan& step, RelationAttentionSteps const& s, bool is_b
 
 void plan_relation_attention(pmm::StepPlan& step, RelationAttentionSteps const& s, bool drops_coefficients) {
   plan_bring_side(step, s, s.sources);
+  if (s.selects_rows) pmm::plan_pick_rows(step, s.num_own(), s.shape().in);
   plan_bring_side(step, s, s.targets);
   pmm::plan_relation_attention(step, s.over_edges, s.adjacency, s.sizes, s.shape(), drops_coefficients);
   plan_bring_back(step, s.result);
@@ -365,7 +377,7 @@ void plan_relation_attention_backward(pmm::StepPlan& step, RelationAttentionStep
   if (!needs_input_gradient) return;
   if (s.sources.has_copy()) plan_return_side(step, s, s.sources);
   if (s.targets.has_copy()) plan_return_side(step, s, s.targets);
-  step.add_pass(pass_of_input_sum(step.scalar_bytes(s.num_own_inputs())));
+  step.add_pass(pass_of_input_sum(s, step.scalar_bytes(1)));
 }
 
 void plan_relation_layer(pmm::StepPlan& step, NetworkLayerPlan const& layer, NetworkEpochTraits const& traits,

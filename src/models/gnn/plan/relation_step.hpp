@@ -117,7 +117,9 @@ void plan_relations_backward(pmm::StepPlan& step, RelationSteps const& steps, bo
 /// Lists the arrays that layers share, and the arrays of each layer, also with attention.
 void plan_relation_arrays(pmm::StepPlan& step, NetworkPlan const& plan, NetworkEpochTraits const& traits,
                           runtime::Wire wire);
-void reserve_relations(pmm::WorkspacePlan& work, pmm::StepPlan const& step, NetworkPlan const& plan);
+/// `counts`: of this rank's block of the whole graph, for attention within relations.
+void reserve_relations(pmm::WorkspacePlan& work, pmm::StepPlan const& step, NetworkPlan const& plan,
+                       pmm::RelationEdgeCounts const& counts);
 
 // Attention within each relation, Q = sum_r alpha_r F W_r + b_r, on one rank, in the schedule `rows` (pmm/relations/relation_attention.hpp has
 // its local part). F is gathered once for the sources of edges and once for their targets, whatever the number of relations:
@@ -160,13 +162,15 @@ struct RelationAttentionSteps {
   pmm::Axis over_edges; // the columns of a row are split over it
   pmm::Axis over_parts; // heads, and columns of F, are split over it
   RelationSide sources, targets;
+  bool selects_rows = false; // the result has fewer rows than F, whose rows are then the targets
   pmm::BlockRowsPlan result;
   pmm::BlockRowsSteps result_steps;
   pmm::RelationAttentionSizes sizes;
 
   [[nodiscard]] pmm::RelationAttentionShape const& shape() const { return *relations.attention; }
   [[nodiscard]] std::int64_t num_own() const { return result_steps.num_own; }
-  [[nodiscard]] std::int64_t num_own_inputs() const { return num_own() * shape().in; }
+  [[nodiscard]] std::int64_t num_own_inputs() const { return sources.steps.num_own * shape().in; }
+  [[nodiscard]] std::int64_t num_own_targets() const { return num_own() * shape().in; }
   [[nodiscard]] bool has_biases() const {
     return relations.parts[index_of(RelationPart::biases)].extents.rows > 0;
   }
@@ -207,7 +211,7 @@ enum class SharedArray : std::uint8_t {
   ends_by_relation,
   part,       // F, or dF, of the block in this rank's columns
   parts,      // F, or dF, with the columns of one rank after those of the other
-  own_rows,   // dF from the block's rows, of the rows that this rank owns
+  own_rows,   // F, or dF from the block's rows, of the rows of the result that this rank owns
   result,     // P, and dP
   type_biases // sums of biases into each type, and their gradients
 };
@@ -245,6 +249,9 @@ struct RelationAttentionScratchPlan {
                                                                  NetworkEpochTraits const& traits,
                                                                  runtime::Wire wire);
 
+/// Lists the arrays of the edges of a layer's block, and of the types of its rows.
+void plan_attention_operand(pmm::StepPlan& step, RelationAttentionSteps const& steps);
+
 /// `Work`: a Workspace or a WorkspacePlan.
 template<class Work>
 void reserve_relation_attention(Work& work, RelationAttentionSteps const& s) {
@@ -252,8 +259,6 @@ void reserve_relation_attention(Work& work, RelationAttentionSteps const& s) {
     reserve_block_rows(work, *steps);
   pmm::reserve_relation_attention(work, s.sizes);
 }
-void reserve_relation_attention(pmm::WorkspacePlan& work, pmm::StepPlan const& step, NetworkPlan const& plan,
-                                pmm::RelationEdgeCounts const& counts);
 
 /// List the forward and the backward pass.
 void plan_relation_attention(pmm::StepPlan& step, RelationAttentionSteps const& steps,
@@ -261,7 +266,8 @@ void plan_relation_attention(pmm::StepPlan& step, RelationAttentionSteps const& 
 void plan_relation_attention_backward(pmm::StepPlan& step, RelationAttentionSteps const& steps,
                                       bool needs_input_gradient);
 /// The pass that adds both gradients of F.
-[[nodiscard]] pmm::LocalPass pass_of_input_sum(std::int64_t bytes);
+[[nodiscard]] pmm::LocalPass pass_of_input_sum(RelationAttentionSteps const& steps,
+                                               std::int64_t scalar_bytes);
 
 /// List a layer with relations, with means or with attention.
 void plan_relation_layer(pmm::StepPlan& step, NetworkLayerPlan const& layer, NetworkEpochTraits const& traits,

@@ -16,6 +16,11 @@ void plan_kept_block(pmm::StepPlan& step, graph::StoreFacts const& facts, Networ
                      NetworkLayerPlan const& layer, NetworkSettings const& settings) {
   auto const& kept = layer.owners->kept.value();
   auto const& cells = kept.cells;
+  if (layer.relations && layer.relations->attention) {
+    if (settings.attention_dropout > 0) pmm::plan_relation_ids(step, kept.relation_edges);
+    return plan_attention_operand(
+        step, relation_attention_steps_of(step, layer, NetworkEpochTraits(), runtime::Wire::native));
+  }
   if (layer.relations)
     return pmm::plan_relation_block(step, cells.num_rows(), cells.num_columns(), kept.num_pairs,
                                     kept.num_self_pairs, kept.num_nonzeros);
@@ -97,7 +102,8 @@ void plan_pruned_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, Pru
   plan_target_arrays(step, facts, plans.pruned.logits());
   plan_pruned_operands(step, facts, plans.pruned, settings, plans.pruned_traits);
   plan_network_arrays(step, plans.pruned, settings, plans.pruned_traits.num_feature_nonzeros(plans.pruned),
-                      plans.whole_traits.num_nonzeros(plans.whole.layers.front().adjacency));
+                      plans.whole_traits.num_nonzeros(plans.whole.layers.front().adjacency),
+                      plans.whole_traits.num_relation_edges(plans.whole.layers.front().adjacency));
   plan_relation_arrays(step, plans.pruned, plans.pruned_traits, settings.wire);
 }
 

@@ -83,14 +83,22 @@ InputFeatures<T> picked_features(pmm::ProcessGrid const& grid, InputFeatures<T> 
 IdsOfBlock ids_for(pmm::ProcessGrid const& grid, graph::GraphStore const& store, NetworkPlan const& plan,
                    NetworkSettings const& settings) {
   auto const& first = plan.layers.front();
-  if (!plan.drops_edges && !(first.reads_edges() && needs_edge_ids(settings))) return {};
-  return runtime::together(grid.group(),
-                           [&] { return read_ids_of_block(grid, store, first.owners.value().roles); });
+  auto const attends_by_relation = first.relations && first.relations->attention;
+  if (!plan.drops_edges && !attends_by_relation && !(first.reads_edges() && needs_edge_ids(settings)))
+    return {};
+  auto const& roles = first.owners.value().roles;
+  return runtime::together(grid.group(), [&] {
+    return attends_by_relation ? read_attention_ids(grid, store, roles, settings.attention_dropout > 0)
+                               : read_ids_of_block(grid, store, roles);
+  });
 }
 
 IdsOfBlock kept_ids(IdsOfBlock const& ids, PrunedRows const& rows, std::size_t l) {
-  return {pmm::at_places(ids.rows, rows.kept[l + 1].in_rows),
-          pmm::at_places(ids.columns, rows.kept[l].in_columns)};
+  auto const kept = [](std::vector<std::int64_t> const& all, Places const& places) {
+    return all.empty() ? all : pmm::at_places(all, places);
+  };
+  return {kept(ids.rows, rows.kept[l + 1].in_rows), kept(ids.columns, rows.kept[l].in_columns),
+          kept(ids.own_rows, rows.kept[l + 1].own)};
 }
 
 /// Makes the operand of layers like `layer` from a block.
@@ -100,6 +108,12 @@ BlockOfLayers<T> make_block(pmm::ProcessGrid const& grid, graph::StoreFacts cons
                             bool drops_edges, NetworkSettings const& settings) {
   auto const& owners = layer.owners.value();
   BlockOfLayers<T> made;
+  if (layer.relations && layer.relations->attention) {
+    made.adjacency.sizes = block.sizes;
+    made.adjacency.relations = make_attention_operand<T>(grid, facts, owners.roles, block.sizes,
+                                                         entries_of(std::move(block.csr), facts, {}), ids);
+    return made;
+  }
   if (layer.relations) {
     made.adjacency =
         make_relations<T>(grid, facts, owners.roles, layer.relations->root_types, std::move(block));
@@ -170,19 +184,21 @@ NetworkOperands<T> make_pruned_operands(pmm::ProcessGrid const& grid, graph::Gra
       operands.adjacency.push_back(whole->adjacency);
     } else if (rows.shares_block(l)) {
       operands.adjacency.push_back(operands.adjacency.back());
-      layer.owners->kept->needed = operands.plan.layers[l - 1].owners->kept->needed;
+      auto const& before = *operands.plan.layers[l - 1].owners->kept;
+      layer.owners->kept->needed = before.needed;
+      layer.owners->kept->relation_edges = before.relation_edges;
     } else {
       auto const made =
           make_block<T>(grid, store.facts(), layer, kept_block(grid, layer.owners->roles, rows, l),
                         kept_ids(ids_of_block, rows, l), plan.drops_edges, settings);
       layer.owners->kept->needed = needed_counts_of(made.adjacency);
+      if (auto const& edges = made.adjacency.relations.edges)
+        layer.owners->kept->relation_edges = edges->counts();
       add_dropped(made);
       operands.adjacency.push_back(made.adjacency);
     }
-    if (layer.relations) {
-      auto const& adjacency = std::get<OwnedAdjacency<T>>(operands.adjacency.back());
-      operands.relations.push_back({adjacency.relations, adjacency.sizes});
-    }
+    if (layer.relations)
+      operands.relations.push_back(std::get<OwnedAdjacency<T>>(operands.adjacency.back()).relations);
     operands.output_keys.push_back(has_output_keys(plan, settings, l)
                                        ? BlockKeys{picked("orthant::models::original_ids", ids, outputs), 0}
                                        : BlockKeys{});

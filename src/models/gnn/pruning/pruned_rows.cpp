@@ -46,6 +46,8 @@ std::int64_t num_nonzeros_in(graph::CsrBlock const& csr, std::vector<LocalColumn
 /// Pairs of these rows. The entries of a row have a relation more than once if it has several such neighbors.
 PrunedRows::Pairs pairs_in(graph::CsrBlock const& csr, std::vector<LocalColumn> const& rows,
                            RelationPlan const& relations) {
+  auto const num_relations =
+      relations.attention ? relations.attention->num_relations : relations.weights.num_relations;
   std::map<std::int64_t, std::int64_t> num_roots; // by type
   for (auto const type : relations.root_types)
     ++num_roots[type];
@@ -57,9 +59,9 @@ PrunedRows::Pairs pairs_in(graph::CsrBlock const& csr, std::vector<LocalColumn> 
       auto const relation = csr.relations[k];
       if (std::exchange(last_row[relation], row) == row) continue;
       ++pairs.all;
-      if (relation < relations.weights.num_relations) continue;
+      if (relation < num_relations) continue;
       ++pairs.selves;
-      pairs.roots += num_roots.at(relation - relations.weights.num_relations);
+      pairs.roots += num_roots.at(relation - num_relations);
     }
   return pairs;
 }
@@ -113,8 +115,7 @@ bool is_prunable(NetworkPlan const& plan) {
   return std::ranges::all_of(plan.layers, [](NetworkLayerPlan const& layer) {
     auto const has_dots =
         layer.attention && (layer.attention->has_dots() || layer.attention->num_edge_features > 0);
-    auto const attends_by_relation = layer.relations && layer.relations->attention;
-    return layer.owners && layer.num_powers == 0 && !layer.own && !has_dots && !attends_by_relation;
+    return layer.owners && layer.num_powers == 0 && !layer.own && !has_dots;
   });
 }
 
@@ -187,6 +188,7 @@ NetworkPlan pruned_plan(pmm::ProcessGrid const& grid, NetworkPlan plan, PrunedRo
                   rows.local_pairs[l].all,
                   rows.local_pairs[l].selves,
                   rows.local_pairs[l].roots,
+                  {rows.local_nonzeros[l], rows.local_pairs[l].all, rows.local_nonzeros[l]},
                   rows.shares_block(l)};
   }
   if (plan.projection) keep_linear(*plan.projection, 0);
