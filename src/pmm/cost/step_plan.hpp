@@ -68,7 +68,7 @@ struct LocalProduct {
   std::int64_t n = 0;
   std::int64_t k = 0;
   std::int64_t num_nonzeros = 0; // of a sparse left block
-  bool has_parts = false;        // one product per expert, each of as many rows as the run sends it
+  bool is_per_expert = false;    // one product per expert, each of as many rows as the run sends it
 
   /// Counts a multiplication and an addition as two operations.
   [[nodiscard]] std::int64_t flops() const { return 2 * (is_sparse ? num_nonzeros : m * k) * n; }

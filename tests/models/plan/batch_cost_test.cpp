@@ -7,7 +7,7 @@
 #include "models/gnn/batches/mini_batch.hpp"
 #include "models/gnn/plan/network_parameters.hpp"
 #include "models/plan/graph_facts.hpp"
-#include "models/plan/step_cases.hpp"
+#include "models/plan/relation_cases.hpp"
 #include "pmm/rows/norms.hpp"
 #include "support/grids.hpp"
 
@@ -66,7 +66,7 @@ class BatchCost : public ::testing::TestWithParam<std::array<int, 4>> {
     if (store.facts().num_vertices < batches.batch_size * grid_.size(pmm::Axis::data)) return;
     auto const sampler = models::make_sampler(grid_, store, batches, settings.seed);
     auto const plan = models::plan_network(store, settings);
-    models::SampledBatch batch(self_, store, *sampler, gather != Gather::all);
+    models::SampledBatch batch(self_, store, *sampler, models::SampledBatch::needs_edges(plan, settings));
     auto list = step_of<float>(grid_);
     for (std::int64_t s = 0; s < sampler->num_steps(); ++s) {
       std::vector<models::PlannedBatch> planned;
@@ -146,6 +146,8 @@ class BatchCost : public ::testing::TestWithParam<std::array<int, 4>> {
 };
 
 TEST_P(BatchCost, IsExactOfTheBatchesThatAreDrawn) {
+  for (auto const& the_case : relation_cases())
+    expect_exact(the_case, Gather::all);
   for (auto const& the_case : step_cases()) {
     if (!has_other_messages(the_case.name)) continue;
     auto const is_rows = the_case.settings.schedule == models::Schedule::rows;

@@ -52,8 +52,9 @@ template<class T>
 relation_attention_scratch_of(pmm::ProcessGrid const& grid, NetworkPlan const& plan,
                               std::vector<RelationOperand<T>> const& blocks, runtime::Wire wire);
 
-/// `kept_rows`: rows of F that the result keeps; null: all. All arguments are borrowed and must outlive the aggregation. Its runs are collective over the grid's group. backward() also writes the
-/// gradients of the layer's parameters; its arguments may have the same memory.
+/// `kept_rows`: rows of F that the result keeps; null: all. All arguments are borrowed and must outlive the aggregation. Its runs are
+/// collective over the grid's group. backward() also writes the gradients of the layer's parameters; its arguments may have the same
+/// memory.
 template<class T>
 [[nodiscard]] std::unique_ptr<Aggregation<T>>
 make_relation_attention(pmm::ProcessGrid const& grid, NetworkLayerPlan const& layer, runtime::Wire wire,

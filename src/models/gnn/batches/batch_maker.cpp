@@ -171,11 +171,13 @@ RelationOperand<T> BatchMaker<T>::relations_of(NetworkLayerPlan const& layer, sa
   auto const& sample = batch.sample;
   auto sizes = layer.owners ? cells_of(layer, sample) : pmm::CellSizes();
   if (!layer.relations->attention) return lend_relations(batch.relations[block.index], std::move(sizes));
+  IdsOfBlock ids{{}, {}, rows_of(layer.result().layout, sample).original_ids};
+  if (layer.relations->drops_coefficients) {
+    ids.rows = sample.vertices[owned_rows_].original_ids;
+    ids.columns = sample.vertices[owned_columns_].original_ids;
+  }
   return make_attention_operand<T>(grid_, store_.facts(), layer.owners->roles, std::move(sizes),
-                                   entries_of(sample.forward(block), store_.facts(), {}),
-                                   {sample.vertices[owned_rows_].original_ids,
-                                    sample.vertices[owned_columns_].original_ids,
-                                    rows_of(layer.result().layout, sample).original_ids});
+                                   entries_of(sample.forward(block), store_.facts(), {}), ids);
 }
 
 template<class T>

@@ -83,7 +83,7 @@ using CountOwnRows = std::function<std::int64_t(pmm::AxisSet, pmm::IndexOrder)>;
 
 class SampledBatch {
  public:
-  /// What a network on this grid sends may depend on the edges of a batch: on needed rows, and on the pairs of attention within relations.
+  /// Returns true if the plan of a batch needs its edges: for needed rows, or for the pairs of attention within relations.
   [[nodiscard]] static bool needs_edges(NetworkPlan const& plan, NetworkSettings const& settings);
   /// Reads both orders of the whole graph and, with `reads_edges`, its edges. Store and sampler must outlive this object. Local. Throws
   /// UserError if the store cannot be read.

@@ -48,6 +48,12 @@ bool is_alone(pmm::GridShape const& shape) {
   return shape.size(pmm::group_axes) == 1;
 }
 
+/// Whether the softmax of attention within relations sends numbers for each pair of a row and a relation, whose count is estimated.
+bool sends_pairs(pmm::GridShape const& shape, NetworkPlan const& plan) {
+  auto const& first = plan.layers.front();
+  return first.relations && first.relations->attention && shape.size(first.owners.value().roles.a) > 1;
+}
+
 } // namespace
 
 Exactness parse_exactness(std::string_view word) {
@@ -65,6 +71,7 @@ Exactness exactness_without_counts(pmm::GridShape const& shape, NetworkPlan cons
   if (is_alone(shape)) return Exactness::exact;
   if (predicts_links(settings) || has_relayouts(plan)) return Exactness::about;
   auto const& first = plan.layers.front();
+  if (sends_pairs(shape, plan)) return Exactness::about;
   auto const is_between_owners = first.owners && !first.relations; // with relations all rows move
   return is_between_owners && settings.gather != pmm::Gather::all ? Exactness::at_most : Exactness::exact;
 }
@@ -97,7 +104,8 @@ NetworkEpochTraits CountedGraph::traits_of(pmm::Coordinates const& coordinates) 
 }
 
 Exactness CountedGraph::exactness() const {
-  return predicts_links(settings_) && !is_alone(shape_) ? Exactness::about : Exactness::exact;
+  auto const is_estimated = predicts_links(settings_) || sends_pairs(shape_, plan_);
+  return is_estimated && !is_alone(shape_) ? Exactness::about : Exactness::exact;
 }
 
 using runtime::Range;

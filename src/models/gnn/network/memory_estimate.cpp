@@ -269,7 +269,7 @@ std::int64_t library_bytes_of_transformers() {
 template<class T>
 std::int64_t product_library_bytes(pmm::StepPlan const& step) {
   auto has_sums = false, has_products = false;
-  std::int64_t most_packed = 0; // elements
+  std::int64_t packed = 0; // elements
   for (auto const& product : products_of(step)) {
     auto const transposed_if = [&](pmm::Form form) {
       return product.form == form ? pmm::Transpose::yes : pmm::Transpose::no;
@@ -282,15 +282,15 @@ std::int64_t product_library_bytes(pmm::StepPlan const& step) {
     if (product.is_sparse || !multiplies_with_onednn<T>(kind)) continue;
     auto const size = product.n * product.k;
     // dnnl_sgemm computes products of a large right operand or of few rows like sums.
-    if (product.form == pmm::Form::right_grad || size > pmm::most_packed || product.has_parts)
+    if (product.form == pmm::Form::right_grad || size > pmm::most_packed || product.is_per_expert)
       has_sums = true;
     if (product.form != pmm::Form::right_grad && size <= pmm::most_packed) {
       has_products = true;
-      most_packed = std::max(most_packed, size);
+      packed = std::max(packed, size);
     }
   }
   return (has_sums ? onednn_sums_bytes : 0) + (has_products ? onednn_products_bytes : 0) +
-         step.scalar_bytes(most_packed);
+         step.scalar_bytes(packed);
 }
 
 std::int64_t MemoryEstimate::peak() const {

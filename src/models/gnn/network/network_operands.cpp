@@ -280,7 +280,7 @@ void plan_whole_blocks(pmm::StepPlan& step, graph::StoreFacts const& facts, Netw
   plan_adjacency(step, facts, plan, traits);
   plan_adjacency_products(step, facts, plan, traits);
   if (auto const& relations = plan.layers.front().relations;
-      relations && relations->attention && settings.attention_dropout > 0)
+      relations && relations->attention && relations->drops_coefficients)
     pmm::plan_relation_ids(step, traits.num_relation_edges(plan.layers.front().adjacency));
   if (auto const& first = plan.layers.front(); first.owners && first.reads_edges())
     plan_edges(step, cells_of(step, first), traits.num_nonzeros(first.adjacency), needs_edge_ids(settings),
@@ -342,7 +342,7 @@ NetworkOperands<T> make_full_graph_operands(pmm::ProcessGrid const& grid, graph:
       operands.relations.push_back(
           owned ? owned->relations
           : layer.relations->attention
-              ? relations.get_edges(layer.owners->roles, settings.attention_dropout > 0)
+              ? relations.get_edges(layer.owners->roles, layer.relations->drops_coefficients)
           : layer.owners ? relations.get(layer.owners->roles, layer.relations->root_types)
                          : relations.get(layer.adjacency, layer.relations->root_types, layer.is_even));
   for (auto const& layer : plan.layers)

@@ -176,8 +176,9 @@ struct KeptBlock {
   pmm::CellSizes cells;
   pmm::NeededCountsOfAxes needed; // rows that are exchanged; empty: all
   std::int64_t num_nonzeros = 0, num_pairs = 0, num_self_pairs = 0, num_root_pairs = 0; // pairs: of relations
-  pmm::RelationEdgeCounts relation_edges{}; // for attention within relations; known after the block is made
-  bool is_shared = false;                   // this block is that of the layer before
+  pmm::RelationEdgeCounts
+      relation_edges{};   // for attention within relations; at most, until the block is made
+  bool is_shared = false; // this block is that of the layer before
 };
 
 /// Aggregation of a layer in the schedule `rows`.

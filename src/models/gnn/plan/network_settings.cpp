@@ -197,6 +197,7 @@ NetworkShape shape_of(graph::StoreFacts const& facts, NetworkSettings const& set
     shape.relations.num_bases = shape.relations.num_blocks = 0;
     shape.relations.num_heads = settings.num_heads;
     shape.relations.has_target_weights = settings.has_target_weights;
+    shape.relations.drops_coefficients = settings.attention_dropout > 0;
     shape.relations.num_types = std::max<std::int64_t>(1, facts.num_types());
     for (std::int64_t r = 0; r < facts.num_relations(); ++r)
       shape.relations.target_types.push_back(target_type_of(facts, r));

@@ -27,6 +27,7 @@ RelationPlan plan_relations(RelationShape const& shape, std::int64_t in, std::in
         shape.num_relations, in, {shape.num_heads, out / shape.num_heads}, shape.has_target_weights};
     plan.num_types = shape.num_types;
     plan.target_types = shape.target_types;
+    plan.drops_coefficients = shape.drops_coefficients;
     target_weight = plan.attention->target_weight();
     attention = plan.attention->attention();
     if (shape.has_biases) biases = {shape.num_relations, out};

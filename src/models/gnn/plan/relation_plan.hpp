@@ -27,6 +27,7 @@ struct RelationShape {
   // Attention within each relation in place of means.
   std::int64_t num_heads = 0; // 0: means
   bool has_target_weights = false;
+  bool drops_coefficients = false;
   std::int64_t num_types = 1;               // of vertices
   std::vector<std::int64_t> target_types{}; // [relations]
 };
@@ -52,7 +53,8 @@ struct RelationPlan {
   ByRelationPart<std::int64_t> fans{};                    // fan-in plus fan-out with which they are drawn
   std::vector<std::int64_t> root_types;                   // as in RelationShape
   std::optional<pmm::RelationAttentionShape> attention{}; // nullopt: means
-  std::int64_t num_types = 1; // as in RelationShape; only with attention, as the next
+  bool drops_coefficients = false;                        // as in RelationShape, like the next two
+  std::int64_t num_types = 1;
   std::vector<std::int64_t> target_types{};
   [[nodiscard]] pmm::Placement const& weight() const { return parts.front(); }
   /// Biases are of types of vertices, or of relations, and the layer has none.

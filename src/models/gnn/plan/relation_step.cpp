@@ -109,6 +109,25 @@ pmm::CellSizes cells_in(pmm::StepPlan const& step, NetworkLayerPlan const& layer
   return traits.cells && !layer.owners->kept ? *traits.cells : cells_of(step, layer);
 }
 
+void plan_arrays_of_attention(pmm::StepPlan& step, NetworkPlan const& plan, NetworkEpochTraits const& traits,
+                              runtime::Wire wire) {
+  RelationAttentionScratchPlan scratch;
+  for (std::size_t l = 0; l < plan.layers.size(); ++l) {
+    auto const& layer = plan.layers[l];
+    if (!layer.relations || !layer.relations->attention) continue;
+    auto const steps = relation_attention_steps_of(step, layer, traits, wire);
+    scratch.add(steps, needs_input_gradient(plan, l));
+    auto const lengths = layer_lengths_of(steps);
+    for (std::size_t i = 0; i < num_layer_arrays; ++i)
+      step.add_array(layer_array_labels[i], step.scalar_bytes(lengths[i]));
+    if (steps.has_biases())
+      step.add_array("orthant::models::relation_targets",
+                     step.scalar_bytes(steps.relations.num_types * steps.shape().num_relations));
+  }
+  for (std::size_t i = 0; i < num_shared_arrays; ++i)
+    step.add_array(shared_array_labels[i], step.scalar_bytes(scratch.lengths[i]));
+}
+
 } // namespace
 
 RelationSteps relation_steps_of(pmm::StepPlan const& step, NetworkLayerPlan const& layer,
@@ -171,29 +190,6 @@ void plan_relations_backward(pmm::StepPlan& step, RelationSteps const& s, bool n
   plan_parameter_calls(step, s, Operation::reduce_scatter);
 }
 
-namespace {
-
-void plan_arrays_of_attention(pmm::StepPlan& step, NetworkPlan const& plan, NetworkEpochTraits const& traits,
-                              runtime::Wire wire) {
-  RelationAttentionScratchPlan scratch;
-  for (std::size_t l = 0; l < plan.layers.size(); ++l) {
-    auto const& layer = plan.layers[l];
-    if (!layer.relations || !layer.relations->attention) continue;
-    auto const steps = relation_attention_steps_of(step, layer, traits, wire);
-    scratch.add(steps, needs_input_gradient(plan, l));
-    auto const lengths = layer_lengths_of(steps);
-    for (std::size_t i = 0; i < num_layer_arrays; ++i)
-      step.add_array(layer_array_labels[i], step.scalar_bytes(lengths[i]));
-    if (steps.has_biases())
-      step.add_array("orthant::models::relation_targets",
-                     step.scalar_bytes(steps.relations.num_types * steps.shape().num_relations));
-  }
-  for (std::size_t i = 0; i < num_shared_arrays; ++i)
-    step.add_array(shared_array_labels[i], step.scalar_bytes(scratch.lengths[i]));
-}
-
-} // namespace
-
 void plan_relation_arrays(pmm::StepPlan& step, NetworkPlan const& plan, NetworkEpochTraits const& traits,
                           runtime::Wire wire) {
   plan_arrays_of_attention(step, plan, traits, wire);
@@ -217,13 +213,16 @@ void reserve_relations(pmm::WorkspacePlan& work, pmm::StepPlan const& step, Netw
   constexpr auto native = runtime::Wire::native;
   NetworkEpochTraits traits;
   traits.num_relation_edges = [&](auto const&) { return counts; };
-  for (auto const& layer : plan.layers)
-    if (layer.relations && layer.relations->attention)
+  for (auto const& layer : plan.layers) {
+    if (!layer.relations || !layer.owners) continue;
+    if (layer.relations->attention) {
       reserve_relation_attention(work, relation_attention_steps_of(step, layer, traits, native));
-    else if (layer.relations && layer.owners)
-      for (auto const owners = *relation_steps_of(step, layer, traits, native).owners;
-           auto const* const rows : {&owners.inputs_steps, &owners.results_steps})
-        reserve_block_rows(work, *rows);
+      continue;
+    }
+    auto const owners = *relation_steps_of(step, layer, traits, native).owners;
+    reserve_block_rows(work, owners.inputs_steps);
+    reserve_block_rows(work, owners.results_steps);
+  }
 }
 
 namespace {

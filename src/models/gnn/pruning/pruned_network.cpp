@@ -17,7 +17,7 @@ void plan_kept_block(pmm::StepPlan& step, graph::StoreFacts const& facts, Networ
   auto const& kept = layer.owners->kept.value();
   auto const& cells = kept.cells;
   if (layer.relations && layer.relations->attention) {
-    if (settings.attention_dropout > 0) pmm::plan_relation_ids(step, kept.relation_edges);
+    if (layer.relations->drops_coefficients) pmm::plan_relation_ids(step, kept.relation_edges);
     return plan_attention_operand(
         step, relation_attention_steps_of(step, layer, NetworkEpochTraits(), runtime::Wire::native));
   }

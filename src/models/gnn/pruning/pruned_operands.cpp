@@ -88,7 +88,7 @@ IdsOfBlock ids_for(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
     return {};
   auto const& roles = first.owners.value().roles;
   return runtime::together(grid.group(), [&] {
-    return attends_by_relation ? read_attention_ids(grid, store, roles, settings.attention_dropout > 0)
+    return attends_by_relation ? read_attention_ids(grid, store, roles, first.relations->drops_coefficients)
                                : read_ids_of_block(grid, store, roles);
   });
 }

@@ -43,7 +43,8 @@ std::int64_t num_nonzeros_in(graph::CsrBlock const& csr, std::vector<LocalColumn
   return sum;
 }
 
-/// Pairs of these rows. The entries of a row have a relation more than once if it has several such neighbors.
+/// Pairs of these rows. The entries of a row have a relation more than once if it has several such neighbors. Pairs of a relation and a
+/// column are counted for attention.
 PrunedRows::Pairs pairs_in(graph::CsrBlock const& csr, std::vector<LocalColumn> const& rows,
                            RelationPlan const& relations) {
   auto const num_relations =
@@ -53,10 +54,18 @@ PrunedRows::Pairs pairs_in(graph::CsrBlock const& csr, std::vector<LocalColumn> 
     ++num_roots[type];
   PrunedRows::Pairs pairs;
   std::vector<LocalColumn> last_row(graph::most_relations + std::size_t{1}, -1);
+  auto const num_columns = static_cast<std::size_t>(csr.columns_range.size());
+  std::vector<bool> is_source(relations.attention ? static_cast<std::size_t>(num_relations) * num_columns
+                                                  : 0);
   for (auto const row : rows)
     for (auto k = static_cast<std::size_t>(csr.row_offsets[static_cast<std::size_t>(row)]);
          k < static_cast<std::size_t>(csr.row_offsets[static_cast<std::size_t>(row) + 1]); ++k) {
       auto const relation = csr.relations[k];
+      if (relations.attention) {
+        auto const source = relation * num_columns + static_cast<std::size_t>(csr.columns[k]);
+        if (!is_source[source]) ++pairs.sources;
+        is_source[source] = true;
+      }
       if (std::exchange(last_row[relation], row) == row) continue;
       ++pairs.all;
       if (relation < num_relations) continue;
@@ -159,6 +168,21 @@ PrunedRows find_pruned_rows(pmm::ProcessGrid const& grid, graph::GraphStore cons
   return rows;
 }
 
+namespace {
+
+/// The counts of make_relation_edges(), but for pairs of rows, of which the other ranks along a may have as many others.
+pmm::RelationEdgeCounts at_most_relation_edges(pmm::ProcessGrid const& grid, pmm::Roles const& roles,
+                                               NetworkLayerPlan const& layer, PrunedRows const& rows,
+                                               std::size_t l) {
+  if (!layer.relations || !layer.relations->attention) return {};
+  auto const all = std::ssize(rows.kept[l + 1].in_rows) * layer.relations->attention->num_relations;
+  return {.sources = rows.local_pairs[l].sources,
+          .targets = std::min(all, rows.local_pairs[l].all * grid.size(roles.a)),
+          .edges = rows.local_nonzeros[l]};
+}
+
+} // namespace
+
 NetworkPlan pruned_plan(pmm::ProcessGrid const& grid, NetworkPlan plan, PrunedRows const& rows) {
   auto const keep = [&](pmm::Placement& placement, std::size_t l) {
     if (rows.is_whole(l)) return;
@@ -188,7 +212,7 @@ NetworkPlan pruned_plan(pmm::ProcessGrid const& grid, NetworkPlan plan, PrunedRo
                   rows.local_pairs[l].all,
                   rows.local_pairs[l].selves,
                   rows.local_pairs[l].roots,
-                  {rows.local_nonzeros[l], rows.local_pairs[l].all, rows.local_nonzeros[l]},
+                  at_most_relation_edges(grid, owners.roles, layer, rows, l),
                   rows.shares_block(l)};
   }
   if (plan.projection) keep_linear(*plan.projection, 0);

@@ -46,6 +46,7 @@ struct PrunedRows {
   /// [layers] pairs of relations in this rank's block (pmm/relations/relation_block.hpp), and their self relations.
   struct Pairs {
     std::int64_t all = 0, selves = 0, roots = 0;
+    std::int64_t sources = 0; // pairs of a relation and a column, for attention
   };
   std::vector<Pairs> local_pairs;
   std::vector<LayerCounts> layers; // [layers]; a dense layer has no non-zeros

@@ -187,13 +187,10 @@ class Lister {
   struct Extents {
     std::int64_t m, n, k;
   };
-  void multiply(char const* formula, Form form, Extents const& extents) {
-    add(formula, form, extents, false);
-  }
   void multiply_by_expert(char const* formula, Form form, Extents const& extents) {
-    add(formula, form, extents, true);
+    multiply(formula, form, extents, true);
   }
-  void add(char const* formula, Form form, Extents const& extents, bool is_by_expert) {
+  void multiply(char const* formula, Form form, Extents const& extents, bool is_per_expert = false) {
     pmm::LocalProduct product;
     product.formula = formula;
     product.form = form;
@@ -201,7 +198,7 @@ class Lister {
     product.m = extents.m;
     product.n = extents.n;
     product.k = extents.k;
-    product.has_parts = is_by_expert;
+    product.is_per_expert = is_per_expert;
     step_.add_product(std::move(product));
   }
   void sum_over_y(std::int64_t count) {
