@@ -9,8 +9,10 @@ NUM_STEPS = 10
 NUM_PRESET_STEPS = 20
 WORDS = "of the rows and columns that every rank holds some are read and none is lost".split()
 MODELS = {"gpt2": [], "gpt2-dropout": ["--dropout", "0.2"], "llama": ["--arch", "llama", "--kv-heads", "1"],
-          "head-norms": ["--arch", "llama", "--qk-norm", "--head-width", "16", "--goldfish", "4,13", "--label-smoothing", "0.1"],
-          "experts": ["--experts", "4", "--top-k", "2", "--capacity", "1.1"]}
+          "head-norms": ["--arch", "llama", "--qk-norm", "--head-width", "16", "--goldfish", "4,13", "--label-smoothing", "0.1",
+                         "--logit-z-loss", "0.01"],
+          "experts": ["--experts", "4", "--top-k", "2", "--capacity", "1.1"],
+          "experts-bias": ["--experts", "4", "--top-k", "2", "--balance", "bias", "--sequence-balance-loss", "0.01"]}
 SMALL = ["--layers", "2", "--hidden", "32", "--heads", "4", "--sequence", "32", "--global-batch", "8", "--warmup-steps", "2",
          "--steps", str(NUM_STEPS), "--eval-every", "0", "--seed", "1", "--compute-dtype", "fp64"]
 

@@ -41,6 +41,11 @@ struct EvaluateLmOptions : TrainLmOptions {
   std::int64_t stride = 0; // 0: the length of the sequences
 };
 
+/// Whether attention ends with documents: sequences of --ids, requests and windows of --stride are one document each.
+bool masks_documents(EvaluateLmOptions const& o) {
+  return o.document_mask && !o.tokens.empty() && o.stride == 0;
+}
+
 /// Options of train-lm that evaluate-lm uses: options of the evaluation, then options of the model, which must match the weights.
 constexpr std::array<std::string_view, 33> used_by_evaluate_lm{
     "tokens",        "grid",           "expert-axis",  "sequence",     "global-batch", "compute-dtype",
@@ -136,7 +141,7 @@ int evaluate(EvaluateLmOptions const& options, Context& context) {
   auto const& world = context.world();
   pmm::set_gemm_threads(1);
   auto [model, trained_sequence] = recorded_model(options, context);
-  model.masks_documents = options.document_mask;
+  model.masks_documents = masks_documents(options);
   auto file = open_tokens(context, options.tokens);
   require_vocabulary(world, options.weights, options.tokens, file);
   if (file.num_tokens(tokens::Part::valid) < 2)
@@ -245,9 +250,11 @@ int run(EvaluateLmOptions const& options, Context& context) {
     runtime::throw_user(
         "evaluate-lm: --ids and --logits go together: sequences of tokens, and the file for their logits");
   auto const& sources = context.run_record.at("sources");
-  if (options.document_mask && (options.tokens.empty() || options.stride > 0))
-    runtime::throw_user("--document-mask is for --tokens without --stride: leave it out");
   auto const is_flag = [&](char const* option) { return sources.value(option, std::string()) == "flag"; };
+  if (is_flag("document-mask") && !masks_documents(options))
+    runtime::throw_user("--document-mask is for --tokens without --stride: leave it out");
+  if (options.document_mask && !masks_documents(options) && context.world().is_root())
+    context.log().info("document-mask has no effect here: it is for --tokens without --stride");
   for (auto const* const option : {"tokens", "sequence", "global-batch", "stride"})
     if (!options.ids.empty() && is_flag(option))
       runtime::throw_user("--{} is for a token file: leave it out with --ids", option);

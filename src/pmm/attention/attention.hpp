@@ -54,8 +54,7 @@ struct AttentionOperands {
 /// which begins with 0 and does not reach beyond its sequence; empty: a sequence is one document. Throws Error if shapes do not fit.
 /// `out` must not overlap with the operands. T is float or double. Enqueues on exec; does not fence. Adds one pass to `passes`. Cost:
 /// attention_flops(), less with documents. On a device with GemmMath::bf16 and no documents, the vendor's library may compute it
-/// (attention_library.hpp). Then the
-/// elements of log_sum_exp are in the library's order, and the first call for a shape allocates.
+/// (attention_library.hpp). Then the elements of log_sum_exp are in the library's order, and the first call for a shape allocates.
 template<class T>
 void attention_forward(runtime::DefaultExec const& exec, runtime::PassLedger& passes,
                        AttentionShape const& shape, AttentionOperands<T> const& operands,

@@ -105,7 +105,7 @@ def biases(_):
     train = ["train-lm", "--tokens", place.tokens, "--balance", "bias"]
     expect_mistake(2, train, r"--balance is for layers with experts; give --experts, too")
     expect_mistake(2, [*train, "--experts", "4", "--balance-loss", "0.1"], r"--balance-loss is for --balance loss; leave it out")
-    expect_mistake(2, [*train, "--experts", "4", "--z-loss", "0.1"], r"--balance bias has no losses of the router: leave out --balance-loss and --z-loss")
+    expect_mistake(2, [*train, "--experts", "4", "--z-loss", "0.1"], r"--balance-loss and --z-loss are for --balance loss")
     expect_mistake(2, ["train-lm", "--tokens", place.tokens, "--experts", "4", "--sequence-balance-loss", "0.1"], r"--sequence-balance-loss is for --balance bias")
     expect_mistake(1, ["export-weights", weights, "-o", place.file("hf"), "--format", "hf"], r"no model_type of Hugging Face has this architecture")
 

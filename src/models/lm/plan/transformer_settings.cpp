@@ -28,7 +28,7 @@ void require_valid(ExpertSettings const& s, std::int64_t num_layers) {
     runtime::throw_user("--expert-imbalance {}: the most chosen expert has at least the mean load, 1",
                         *s.planned_imbalance);
   if (s.has_biases && (s.balance_loss > 0 || s.z_loss > 0))
-    runtime::throw_user("--balance bias has no losses of the router: leave out --balance-loss and --z-loss");
+    runtime::throw_user("--balance-loss and --z-loss are for --balance loss: leave them out");
   if (!s.has_biases && s.sequence_loss > 0)
     runtime::throw_user("--sequence-balance-loss is for --balance bias; give that, too");
   for (auto const coefficient : {s.balance_loss, s.z_loss, s.sequence_loss, s.noise})

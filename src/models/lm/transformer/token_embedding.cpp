@@ -310,7 +310,8 @@ void TokenEmbedding<T>::set_positions(std::span<std::int64_t const> positions,
   for (std::size_t i = 0; i < positions.size(); ++i) {
     auto const is_first = i % static_cast<std::size_t>(plan_.sequence) == 0;
     ORTHANT_REQUIRE(positions[i] == 0 || (!is_first && positions[i] == positions[i - 1] + 1), "token ", i,
-                    " at position ", positions[i], " of its document");
+                    " at position ", positions[i],
+                    " of its document: it must be 0, or one more than that of the token before");
   }
   copy_to_kernels(std::vector(positions.begin(), positions.end()), to);
   if (lists_positions(plan_))
