@@ -98,7 +98,7 @@ def grids_agree_with_dropout(ranks):
     with tempfile.TemporaryDirectory() as scratch:
         path, train = made(scratch, layers=3)
         expect_success(1, ["partition", "--input", path("g"), "--add-inverse", "-o", path("g.h5"), "--force"])
-        more = ["--dropout", "0.4", "--attention-dropout", "0.3", "--norm", "layer", "--residual", "project", "--target-weights", "--epochs", "20", "--jump", "cat"]
+        more = ["--dropout", "0.4", "--attention-dropout", "0.3", "--norm", "layer", "--residual", "project", "--target-weights", "--epochs", "20", "--lr", "0.002", "--jump", "cat"]
         for mode in ([], ["--prune", "on"], ["--mode", "minibatch", "--batch", "40"], ["--mode", "minibatch", "--batch", "30", "--sampler", "degree"]):
             expect_success(1, [*train, *more, *mode])
             expected = losses_of(path("m.jsonl"))

@@ -171,13 +171,14 @@ RelationOperand<T> BatchMaker<T>::relations_of(NetworkLayerPlan const& layer, sa
   auto const& sample = batch.sample;
   auto sizes = layer.owners ? cells_of(layer, sample) : pmm::CellSizes();
   if (!layer.relations->attention) return lend_relations(batch.relations[block.index], std::move(sizes));
-  IdsOfBlock ids{{}, {}, rows_of(layer.result().layout, sample).original_ids};
-  if (layer.relations->drops_coefficients) {
-    ids.rows = sample.vertices[owned_rows_].original_ids;
-    ids.columns = sample.vertices[owned_columns_].original_ids;
-  }
-  return make_attention_operand<T>(grid_, store_.facts(), layer.owners->roles, std::move(sizes),
-                                   entries_of(sample.forward(block), store_.facts(), {}), ids);
+  auto const ids_of = [&](std::size_t range) {
+    return layer.relations->drops_coefficients ? sample.vertices[range].original_ids
+                                               : std::vector<std::int64_t>();
+  };
+  return make_attention_operand<T>(
+      grid_, store_.facts(), layer.owners->roles, std::move(sizes),
+      entries_of(sample.forward(block), store_.facts(), {}),
+      {ids_of(owned_rows_), ids_of(owned_columns_), rows_of(layer.result().layout, sample).original_ids});
 }
 
 template<class T>

@@ -13,6 +13,7 @@
 #include "models/gnn/network/network_operands.hpp"
 #include "models/parameters/device_copy.hpp"
 #include "pmm/rows/row_loss.hpp"
+#include "runtime/error.hpp"
 #include "sampling/batch_builder.hpp"
 
 #include <map>
@@ -22,10 +23,14 @@
 
 namespace orthant::models {
 
-/// How edges of batches are weighted in a network: as asked for, or by relations if it knows them.
+/// How edges of batches are weighted in a network: as asked for, or by relations if it knows them. Throws Error if it reads features of
+/// edges, which batches do not have.
 [[nodiscard]] inline sampling::BatchEdges batch_edges_for(NetworkPlan const& plan,
                                                           sampling::BatchEdges asked) {
-  return plan.layers.front().relations ? sampling::BatchEdges::relations : asked;
+  auto const& first = plan.layers.front();
+  ORTHANT_REQUIRE(!first.attention || first.attention->num_edge_features == 0,
+                  "batches of features of edges");
+  return first.relations ? sampling::BatchEdges::relations : asked;
 }
 
 /// A batch in host memory. Arrays are reused.
