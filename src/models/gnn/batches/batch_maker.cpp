@@ -122,8 +122,7 @@ void BatchMaker<T>::fill(std::int64_t epoch, std::int64_t index, HostBatch<T>& b
   builder_.build(epoch, index, batch.sample);
   if (auto const& first = plan_.layers.front(); first.owners && first.reads_edges())
     fill_edges(batch.sample.forward(blocks_.front()), batch.edges);
-  if (auto const& relations = plan_.layers.front().relations; relations && !relations->attention)
-    fill_relation_blocks(batch);
+  fill_relation_blocks(batch);
 
   auto const& feature_rows = rows_of(plan_.features().layout, batch.sample).positions;
   if (has_sparse_features_)
@@ -152,6 +151,7 @@ void BatchMaker<T>::fill(std::int64_t epoch, std::int64_t index, HostBatch<T>& b
 
 template<class T>
 void BatchMaker<T>::fill_relation_blocks(HostBatch<T>& batch) const {
+  if (auto const& of = plan_.layers.front().relations; !of || of->attention) return;
   batch.relations.resize(batch.sample.blocks.size());
   for (std::size_t l = 0; l < blocks_.size(); ++l) {
     if (std::find(blocks_.begin(), blocks_.end(), blocks_[l]) - blocks_.begin() <
@@ -171,9 +171,8 @@ RelationOperand<T> BatchMaker<T>::relations_of(NetworkLayerPlan const& layer, sa
   auto const& sample = batch.sample;
   auto sizes = layer.owners ? cells_of(layer, sample) : pmm::CellSizes();
   if (!layer.relations->attention) return lend_relations(batch.relations[block.index], std::move(sizes));
-  auto const ids_of = [&](std::size_t range) {
-    return layer.relations->drops_coefficients ? sample.vertices[range].original_ids
-                                               : std::vector<std::int64_t>();
+  auto const ids_of = [&, drops = layer.relations->drops_coefficients](std::size_t range) {
+    return drops ? sample.vertices[range].original_ids : std::vector<std::int64_t>();
   };
   return make_attention_operand<T>(
       grid_, store_.facts(), layer.owners->roles, std::move(sizes),
@@ -185,8 +184,8 @@ template<class T>
 double BatchMaker<T>::num_kept_neighbours(std::int64_t epoch, std::int64_t index) {
   sampling::Batch<T> sample;
   builder_.build(epoch, index, sample);
-  auto const& block = sample.forward(blocks_.front());
-  // Several ranks have the same block, which does not change the quotient of the sums.
+  auto const& block =
+      sample.forward(blocks_.front()); // other ranks may have it, too: the quotient does not change
   std::array sums{static_cast<double>(block.num_nonzeros()),
                   static_cast<double>(block.num_rows) * static_cast<double>(block.num_columns)};
   runtime::all_reduce(runtime::host, grid_.group(), std::span(sums));
