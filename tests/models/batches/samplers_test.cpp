@@ -92,6 +92,8 @@ TEST_P(Samplers, RelationsOfABatch) {
       auto model = the_case.settings;
       model.dropout = 0.4;
       auto const training = short_training(grid_.size(pmm::Axis::data) == 1 ? 3 : 8);
+      // Without a kink at 0, where rounding alone would decide the derivative.
+      if (model.model == models::Model::rgat) model.activation = models::Activation::gelu;
       auto const run_on = [&](pmm::ProcessGrid const& grid, runtime::Communicator const& comm) {
         auto more = batches;
         if (&grid == &one_) more.num_accumulated = grid_.size(pmm::Axis::data);
