@@ -15,7 +15,8 @@ namespace orthant::graph {
 
 struct Opener;
 
-/// Lets the stream of edges also have their features, and sets their number. Rank 0 reads texts. Features in fp64 are read as fp32. Not collective. Throws UserError if rows and edges do not match, or if edges have weights.
+/// Lets the stream of edges also have their features, and sets their number. Rank 0 reads texts. Features in fp64 are read as fp32. Not
+/// collective. Throws UserError if rows and edges do not match, or if edges have weights.
 void keep_edge_features(Opener& opener);
 
 /// Name of the features in OGB's raw/data.npz.

@@ -6,7 +6,8 @@
 //   H[z,y]      := norm(X)
 //   Q,K,V[z,x]  := sum_y H[z,y] W_qkv[y,x] + b             key-value heads with their query heads; Q and K rotated if positions are rotary
 //   K,V         := K and V of the rank that has them       only if ranks share a head (shared_key_values.hpp)
-//   O[z,x]      := attention(Q, K, V)                      local (pmm/attention); with earlier keys and values if there is a cache; within documents if they are masked
+//   O[z,x]      := attention(Q, K, V)                      local (pmm/attention); with earlier keys and values if there is a cache;
+//                                                         within documents if they are masked
 //   branch[z,y] := sum_x O[z,x] W_proj[x,y] + b
 
 #include "models/lm/transformer/head_norm.hpp"
