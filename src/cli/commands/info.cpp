@@ -27,6 +27,7 @@
 #include <set>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace orthant::cli {
@@ -149,11 +150,10 @@ std::string describe(graph::StoreFacts const& facts) {
 void describe_store(Context& context, InfoOptions const& options) {
   auto const store = graph::GraphStore::open(context.world(), options.file);
   if (options.verify) store.verify(context.world());
-  auto const text =
-      fmt::format("file        {}, {}\n{}{}", options.file,
-                  graph::bytes_text(static_cast<std::int64_t>(std::filesystem::file_size(options.file))),
-                  describe(store.facts()), options.verify ? "checksums   all right\n" : "");
-  print(context, text);
+  print(context,
+        fmt::format("file        {}, {}\n{}{}", options.file,
+                    graph::bytes_text(static_cast<std::int64_t>(std::filesystem::file_size(options.file))),
+                    describe(store.facts()), options.verify ? "checksums   all right\n" : ""));
 }
 
 std::string widths_text(models::WeightsFacts const& facts) {
@@ -207,17 +207,17 @@ std::string describe_weights(std::string const& path, models::WeightsFacts const
   fmt::format_to(out, "model       {}, {} layers {}\n",
                  file.contains_attribute("/", "model") ? file.read_text("/", "model") : "gcn (not recorded)",
                  facts.widths.size() - 1, widths_text(facts));
-  auto const shared = facts.num_bases > 0    ? fmt::format(", {} bases", facts.num_bases)
-                      : facts.num_blocks > 0 ? fmt::format(", {} blocks", facts.num_blocks)
-                                             : std::string();
-  fmt::format_to(out, "parts       bias {}, norm {}, residual {}, jump {}, feature norm {}{}{}\n",
-                 facts.has_bias ? "yes" : "no", models::name_of(facts.norm),
-                 models::name_of_residuals(facts.has_residuals, facts.projects_residuals),
-                 models::name_of(facts.jump),
-                 !facts.feature_norm                               ? "not recorded"
-                 : *facts.feature_norm == models::FeatureNorm::row ? "row"
-                                                                   : "none",
-                 facts.has_features ? ", trained features" : "", shared);
+  auto const [count, of] = facts.num_bases > 0    ? std::pair(facts.num_bases, "bases")
+                           : facts.num_blocks > 0 ? std::pair(facts.num_blocks, "blocks")
+                                                  : std::pair(facts.num_edge_features, "features of edges");
+  fmt::format_to(
+      out, "parts       bias {}, norm {}, residual {}, jump {}, feature norm {}{}{}\n",
+      facts.has_bias ? "yes" : "no", models::name_of(facts.norm),
+      models::name_of_residuals(facts.has_residuals, facts.projects_residuals), models::name_of(facts.jump),
+      !facts.feature_norm                               ? "not recorded"
+      : *facts.feature_norm == models::FeatureNorm::row ? "row"
+                                                        : "none",
+      facts.has_features ? ", trained features" : "", count > 0 ? fmt::format(", {} {}", count, of) : "");
   if (file.contains_attribute("/", "dense_libraries"))
     fmt::format_to(out, "multiplied  by {}\n", names_of_libraries(file.read_text("/", "dense_libraries")));
   if (!facts.label_kind.empty())

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""GAT and GATv2 through the program, also with features of edges: attention.py PROGRAM
+"""GAT and GATv2 through the program: attention.py PROGRAM
 
 They learn, on the full graph and on mini-batches; weights are evaluated and say how many heads they have; a training goes on from its
 checkpoint on another grid.
@@ -12,7 +12,6 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from folders import npy  # noqa: E402
 from program import attempt_all, expect_mistake, expect_success, require  # noqa: E402
 from trainings import lines_of, losses  # noqa: E402
 
@@ -55,7 +54,7 @@ def they_learn(ranks):
 def weights_are_evaluated(ranks):
     with tempfile.TemporaryDirectory() as scratch:
         store = store_in(scratch)
-        weights, tensors = os.path.join(scratch, "w.h5"), os.path.join(scratch, "w.safetensors")
+        weights = os.path.join(scratch, "w.h5")
         for name, model in MODELS.items():
             for mode in (MODES["full"], MODES["batches"]):
                 words = ["train", "--graph", store, *model, *mode, "--epochs", "4", "--eval-every", "2"]
@@ -72,7 +71,6 @@ def weights_are_evaluated(ranks):
                 other = ["2" if word == "4" and words[i - 1] == "--heads" else word for i, word in enumerate(words)]
                 expect_mistake(ranks, [*other, "--init-from", weights], r"another architecture: its heads is 4")
             require("needs --schedule rows, which is used instead" in expect_success(ranks, [*evaluate, "--schedule", "pmm3d"]).stderr, "says nothing of the schedule", done)
-            expect_mistake(ranks, ["export-weights", weights, "-o", tensors], r"has layers of attention, which are not exported")
 
 
 def checkpoints_go_on(ranks):
@@ -126,46 +124,6 @@ def bench_has_the_scores(ranks):
             require(abs(line["ratio"] - line["seconds"] / line["bare_seconds"]) < 1e-9, f"ratio {line['ratio']}", done)
 
 
-def edge_features_are_read(ranks):
-    """They are trained with, evaluated, and gone on from on another number of ranks; what is not built says so."""
-    with tempfile.TemporaryDirectory() as scratch:
-        folder, store, plain = (os.path.join(scratch, name) for name in ("g", "e.h5", "p.h5"))
-        os.mkdir(folder)
-        count = 60  # a ring with longer edges, self loops and a vertex without edges
-        edges = [(v, (v + step) % (count - 1)) for step in (0, 1, 7) for v in range(count - 1) if step > 0 or v % 9 == 0]
-        arrays = {"edge_index": npy("<i8", (2, len(edges)), [u for u, _ in edges] + [v for _, v in edges]),
-                  "edge_attr": npy("<f4", (len(edges), 3), [(k * 37 % 64 - 32) / 16 for k in range(3 * len(edges))]),
-                  "x": npy("<f4", (count, 4), [(k * 29 % 64 - 32) / 16 for k in range(4 * count)]),
-                  "y": npy("<i8", (count,), [v % 3 for v in range(count)])}
-        for name, data in arrays.items():
-            with open(os.path.join(folder, f"{name}.npy"), "wb") as file:
-                file.write(data)
-        partition = ["partition", "--input", folder, "--random-split", "0.5,0.2,0.3"]
-        expect_success(ranks, [*partition, "-o", store, "--edge-features", "keep"])
-        expect_success(1, [*partition, "-o", plain, "--weights", "ignore"])
-        done = expect_success(ranks, ["info", store, "--verify"])
-        require("3 features each" in done.stdout, "says nothing of features", done)
-        for name, model in MODELS.items():
-            words = ["train", "--graph", store, *model, "--dropout", "0.3", "--attention-dropout", "0.2", "--eval-every", "2"]
-            weights, checkpoint = os.path.join(scratch, f"{name}.h5"), ["--checkpoint", os.path.join(scratch, name)]
-            trained = lines_of(ranks, scratch, [*words, "--epochs", "4", "--save-weights", weights])
-            without = lines_of(ranks, scratch, [*words[:2], plain, *words[3:], "--epochs", "4"])
-            require(not all_close(losses(trained), losses(without)), f"{name} does not read them", done)
-            lines_of(1, scratch, [*words, "--epochs", "2", *checkpoint])
-            rest = losses(lines_of(ranks, scratch, [*words, "--epochs", "4", *checkpoint, "--resume", "auto"]))
-            require(all_close(rest, losses(trained)), f"{name} goes on as {rest}, not {losses(trained)}", done)
-            evaluate = ["evaluate", "--weights", weights, "--compute-dtype", "fp64", "--graph"]
-            found = lines_of(1, scratch, [*evaluate, store])[-1]
-            require(abs(found["test_loss"] - trained[-2]["test_loss"]) < 1e-10, f"{name}: {found}, {trained[-2]}", done)
-            expect_mistake(ranks, [*evaluate, plain], r"reads 3 features of edges, and the edges of .* have none")
-            expect_mistake(ranks, [*words[:2], plain, *words[3:], "--init-from", weights], r"another architecture: its edge_features is 3")
-            expect_mistake(ranks, [*words, *BATCHES], r"--mode minibatch: batches have no features of edges so far")
-            expect_mistake(ranks, [*words, "--prune", "on"], r"--prune on: layers that read features of edges")
-            expect_success(1, ["plan", "--graph", store, *model[:-2], "--ranks", "4"])
-        ignored = expect_success(ranks, ["train", "--graph", store, "--epochs", "1", "--hidden", "8"])
-        require("does not read the features of edges" in ignored.stderr, "does not warn", ignored)
-
-
 def mistakes(ranks):
     batches = ["train", "--dataset", "karate", "--mode", "minibatch", "--batch", "9"]
     for name in MODELS:
@@ -174,7 +132,7 @@ def mistakes(ranks):
 
 
 def main():
-    both = [they_learn, weights_are_evaluated, checkpoints_go_on, plans_say_what_is_sent, bench_has_the_scores, edge_features_are_read, mistakes]
+    both = [they_learn, weights_are_evaluated, checkpoints_go_on, plans_say_what_is_sent, bench_has_the_scores, mistakes]
     raise SystemExit(attempt_all([(ranks, (function,)) for ranks in (1, 3) for function in both]))
 
 

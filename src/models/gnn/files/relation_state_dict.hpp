@@ -28,25 +28,4 @@ void import_relation_weights(runtime::Communicator const& comm, runtime::Safeten
 void export_relation_weights(runtime::Hdf5File const& file, std::filesystem::path const& path,
                              runtime::TensorMetadata const& metadata, std::filesystem::path const& output);
 
-// Weights of R-GAT as safetensors files with the names and shapes of torch_geometric.nn.GATConv, one for each relation R of a layer L, in the
-// order of the store's relations, and a torch.nn.Linear behind the layers:
-//
-//   layerL.weight         convs.L.convs.R.lin.weight [H d, i]; with weights of targets lin_src.weight
-//   layerL.target_weight  convs.L.convs.R.lin_dst.weight [H d, i]
-//   layerL.attention      convs.L.convs.R.att_dst and att_src [1, H, d]
-//   layerL.biases         convs.L.convs.R.bias [H d]
-//   head.weight           lin.weight [classes, H d]
-//   head.bias             lin.bias [classes]
-//   features              features
-
-/// Whether the file has weights of R-GAT.
-[[nodiscard]] bool has_rgat_weights(runtime::SafetensorsFile const& file);
-/// Writes a weights file. Rank 0 does the work. Collective over `comm`. Throws UserError on all ranks, which names the tensor, if one is
-/// unknown, is missing, or does not fit the others.
-void import_rgat_weights(runtime::Communicator const& comm, runtime::SafetensorsFile const& file,
-                         std::filesystem::path const& path, std::filesystem::path const& output);
-/// Writes the weights of R-GAT in `file`, with its attributes as metadata. Not collective. Throws UserError if there are others.
-void export_rgat_weights(runtime::Hdf5File const& file, std::filesystem::path const& path,
-                         runtime::TensorMetadata const& metadata, std::filesystem::path const& output);
-
 } // namespace orthant::models

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/files/state_dict.hpp"
 
+#include "models/gnn/files/attention_state_dict.hpp"
 #include "models/gnn/files/network_weights.hpp"
 #include "models/gnn/files/relation_state_dict.hpp"
 #include "models/parameters/weights_file.hpp"
@@ -197,7 +198,7 @@ class ImportedShapes {
         throw_user("{}: '{}' is no parameter of a GCN, of GraphSAGE, of GraphConv or of GIN; known are "
                    "convs.L.lin.weight, convs.L.bias, convs.L.lin_l, convs.L.lin_r.weight, convs.L.lin_rel, "
                    "convs.L.lin_root.weight, convs.L.nn.lins, convs.L.eps, norms.L.weight, "
-                   "residuals.L.weight, lin_in and lin_out",
+                   "residuals.L.weight, lin_in and lin_out; with convs.0.att_dst or att, those of attention",
                    path_, tensor.name);
       auto shape = tensor.shape;
       std::ranges::reverse(shape);
@@ -362,17 +363,16 @@ void export_weights(runtime::Communicator const& comm, std::filesystem::path con
     auto const has = [&](std::string const& parameter) { return file.contains(array_of(parameter)); };
     auto const model = recorded_model(file, weights).value_or(model_of(has));
     auto const jump = file.contains_attribute("/", "jump") ? file.read_text("/", "jump") : "none";
-    if (model == Model::rgat && jump == "none")
-      return export_rgat_weights(file, weights, metadata_of(file), output);
-    if ((has("layer0.attention") && model != Model::rgat) || jump != "none")
-      throw_user("{} has {}, which are not exported so far: h5py reads the weights as they are",
-                 weights.string(),
-                 jump == "none" ? "layers of attention" : "outputs that jump, --jump " + jump);
+    if (jump != "none")
+      throw_user("{} has outputs that jump, --jump {}, which are not exported so far: h5py reads the weights "
+                 "as they are",
+                 weights.string(), jump);
+    if (has("layer0.attention")) return export_attention_weights(file, weights, metadata_of(file), output);
     if (traits_of(model, Aggregator::mean).has_relations)
       return export_relation_weights(file, weights, metadata_of(file), output);
     if (std::ranges::find(models_with_names, model) == models_with_names.end())
       throw_user("{}: weights of --model {} have no names of PyTorch Geometric here: export-weights takes "
-                 "those of gcn, sage, graphconv, gin, rgcn, rsage and rgat",
+                 "those of gcn, sage, graphconv, gin, gat, gatv2, rgcn, rsage and rgat",
                  weights.string(), name_of(model));
     TorchNames const names{model, num_layers_of(has), norm_of(has)};
     auto const parameters = parameters_in(file, weights, names);
@@ -387,7 +387,7 @@ void import_weights(runtime::Communicator const& comm, std::filesystem::path con
                     std::filesystem::path const& output) {
   // Every rank reads the header, so all create the same file.
   auto const file = runtime::together(comm, [&] { return SafetensorsFile(tensors); });
-  if (has_rgat_weights(file)) return import_rgat_weights(comm, file, tensors, output);
+  if (has_attention_weights(file)) return import_attention_weights(comm, file, tensors, output);
   if (has_relation_weights(file)) return import_relation_weights(comm, file, tensors, output);
   auto const shapes = runtime::together(comm, [&] { return ImportedShapes(file, tensors.string()); });
   if (file.has_float64())
