@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/experts/routing.hpp"
 
-#include "runtime/comm/collectives.hpp"
 #include "runtime/error.hpp"
-
-#include <algorithm>
-#include <cmath>
 
 namespace orthant::pmm {
 namespace {
@@ -76,6 +72,7 @@ struct Weigh {
   std::int32_t const* experts;
   std::int64_t num_experts, num_choices;
   bool normalizes;
+  T scale;
   T* weights;
 
   KOKKOS_FUNCTION void operator()(std::int64_t i) const {
@@ -85,14 +82,17 @@ struct Weigh {
       weights[choice] = experts[choice] < 0 ? T{0} : probabilities[i * num_experts + experts[choice]];
       sum += weights[choice];
     }
-    for (std::int64_t k = 0; normalizes && sum > 0 && k < num_choices; ++k)
-      weights[i * num_choices + k] /= sum;
+    for (std::int64_t k = 0; k < num_choices; ++k) {
+      auto& weight = weights[i * num_choices + k];
+      if (normalizes && sum > 0) weight /= sum;
+      weight *= scale;
+    }
   }
 };
 
-/// With normalized weights, S the sum of the p of kept choices, and p_k / S = w_k:
-///   dp_k = (dw_k - sum_j dw_j w_j) / S          dl = p (dp - sum p dp)
-/// The factor p_k / S is replaced by w_k, so nothing is divided by S, which may be 0.
+/// With normalized weights, S the sum of the p of kept choices, and s p_k / S = w_k:
+///   dp_k = (s dw_k - sum_j dw_j w_j) / S          dl = p (dp - sum p dp)
+/// The factor p_k / S is replaced by w_k / s, so nothing is divided by S, which may be 0.
 template<class T>
 struct Backward {
   T const* probabilities;
@@ -103,6 +103,7 @@ struct Backward {
   T const* shares;
   std::int64_t num_experts, num_choices;
   bool normalizes, has_sigmoids;
+  T scale;
   T balance;      // coefficient of the balance loss times E / N
   T z;            // coefficient of the z-loss times 2 / N
   T of_sequences; // coefficient of the balance loss of the sequences times E / (K T N)
@@ -118,7 +119,7 @@ struct Backward {
     for (std::int64_t e = 0; e < num_experts; ++e)
       dl[e] = balance * shares[e];
     for (auto choice = i * num_choices; !normalizes && choice < (i + 1) * num_choices; ++choice)
-      if (experts[choice] >= 0) dl[experts[choice]] += weight_gradient[choice];
+      if (experts[choice] >= 0) dl[experts[choice]] += scale * weight_gradient[choice];
     T inner = 0;
     for (std::int64_t e = 0; e < num_experts; ++e)
       inner += p[e] * dl[e];
@@ -127,7 +128,7 @@ struct Backward {
     if (normalizes) add_of_shares(i, dl);
   }
 
-  /// dl_k = (dw_k - sum_j dw_j w_j) w_k (1 - p_k), or dw_k p_k (1 - p_k) without normalization.
+  /// dl_k = (dw_k - sum_j dw_j w_j / s) w_k (1 - p_k), or s dw_k p_k (1 - p_k) without normalization.
   KOKKOS_FUNCTION void set_of_sigmoids(std::int64_t i, T const* p, T* dl) const {
     for (std::int64_t e = 0; e < num_experts; ++e)
       dl[e] = 0;
@@ -136,7 +137,7 @@ struct Backward {
       if (experts[choice] >= 0) mean += weight_gradient[choice] * weights[choice];
     for (auto choice = i * num_choices; choice < (i + 1) * num_choices; ++choice)
       if (auto const e = experts[choice]; e >= 0)
-        dl[e] = (weight_gradient[choice] - mean) * weights[choice] * (1 - p[e]);
+        dl[e] = (weight_gradient[choice] - mean / scale) * weights[choice] * (1 - p[e]);
     if (of_sequences > 0) add_of_sequence(p, sequence_counts + i / sequence * num_experts, dl);
   }
 
@@ -157,7 +158,8 @@ struct Backward {
     for (auto choice = i * num_choices; choice < (i + 1) * num_choices; ++choice)
       if (experts[choice] >= 0) mean += weight_gradient[choice] * weights[choice];
     for (auto choice = i * num_choices; choice < (i + 1) * num_choices; ++choice)
-      if (experts[choice] >= 0) dl[experts[choice]] += weights[choice] * (weight_gradient[choice] - mean);
+      if (experts[choice] >= 0)
+        dl[experts[choice]] += weights[choice] * (weight_gradient[choice] - mean / scale);
   }
 };
 
@@ -242,7 +244,8 @@ void weigh_experts(DefaultExec const& exec, PassLedger& passes, Routing<T> const
   passes.add(weigh_pass(routing.num_rows(), routing.num_choices(), sizeof(T)));
   Kokkos::parallel_for("orthant::pmm::weigh_experts", Rows(exec, 0, routing.num_rows()),
                        Weigh<T>{routing.probabilities.data(), routing.experts.data(), routing.num_experts(),
-                                routing.num_choices(), routing.normalizes, routing.weights.data()});
+                                routing.num_choices(), routing.normalizes, static_cast<T>(routing.scale),
+                                routing.weights.data()});
 }
 
 template<class T>
@@ -270,6 +273,7 @@ void router_backward(DefaultExec const& exec, PassLedger& passes, Routing<T> con
       Backward<T>{routing.probabilities.data(), routing.log_sum_exp.data(), routing.experts.data(),
                   routing.weights.data(), weight_gradient.data(), losses.shares.data(), num_experts,
                   routing.num_choices(), routing.normalizes, routing.biases.extent(0) > 0,
+                  static_cast<T>(routing.scale),
                   static_cast<T>(losses.balance * static_cast<double>(num_experts) / losses.num_tokens),
                   static_cast<T>(2 * losses.z / losses.num_tokens),
                   static_cast<T>(balances_sequences
@@ -335,64 +339,5 @@ void plan_routing(StepPlan& step, std::string const& label, std::int64_t num_row
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 #undef ORTHANT_INSTANTIATE
-
-std::int64_t capacity_of(double factor, std::int64_t num_tokens, std::int64_t num_choices,
-                         std::int64_t num_experts) {
-  auto const share = static_cast<double>(num_choices * num_tokens) / static_cast<double>(num_experts);
-  // A factor such as 1.1 is not exact in binary; its rounding error must not add a slot.
-  constexpr auto rounding = 1e-12;
-  // No expert is chosen more often than there are tokens.
-  return static_cast<std::int64_t>(std::clamp(std::ceil(factor * share * (1 - rounding)), 1.0,
-                                              static_cast<double>(std::max(num_tokens, std::int64_t{1}))));
-}
-
-std::int64_t ExpertCounts::chosen(std::int64_t expert) const {
-  std::int64_t sum = 0;
-  for (auto place = expert; place < std::ssize(total); place += num_experts)
-    sum += total[static_cast<std::size_t>(place)];
-  return sum;
-}
-
-std::int64_t ExpertCounts::num_beyond(std::int64_t capacity) const {
-  std::int64_t sum = 0;
-  for (std::int64_t e = 0; e < num_experts; ++e)
-    sum += std::max(chosen(e) - capacity, std::int64_t{0});
-  return sum;
-}
-
-ExpertCounts count_choices(runtime::Communicator const& ranks, std::span<std::int32_t const> experts,
-                           std::int64_t num_choices, std::int64_t num_experts, bool needs_order) {
-  ExpertCounts counts;
-  counts.num_experts = num_experts;
-  counts.total.assign(static_cast<std::size_t>(num_choices * num_experts), 0);
-  for (std::int64_t choice = 0; choice < std::ssize(experts); ++choice)
-    ++counts.total.at(static_cast<std::size_t>(choice % num_choices * num_experts +
-                                               experts[static_cast<std::size_t>(choice)]));
-  if (needs_order) {
-    counts.before = counts.total;
-    runtime::exclusive_scan(ranks, counts.before);
-  }
-  runtime::all_reduce(runtime::host, ranks, counts.total);
-  return counts;
-}
-
-std::int64_t drop_beyond(std::int64_t capacity, ExpertCounts const& counts, std::span<std::int32_t> experts,
-                         std::int64_t num_choices) {
-  auto next = counts.before; // next slot of each (k, e)
-  for (std::int64_t k = 1; k < num_choices; ++k)
-    for (std::int64_t e = 0; e < counts.num_experts; ++e)
-      for (std::int64_t earlier = 0; earlier < k; ++earlier)
-        next[static_cast<std::size_t>(k * counts.num_experts + e)] +=
-            counts.total[static_cast<std::size_t>(earlier * counts.num_experts + e)];
-  std::int64_t num_dropped = 0;
-  for (std::int64_t choice = 0; choice < std::ssize(experts); ++choice) {
-    auto& expert = experts[static_cast<std::size_t>(choice)];
-    auto& slot = next.at(static_cast<std::size_t>(choice % num_choices * counts.num_experts + expert));
-    if (slot++ < capacity) continue;
-    expert = -1;
-    ++num_dropped;
-  }
-  return num_dropped;
-}
 
 } // namespace orthant::pmm

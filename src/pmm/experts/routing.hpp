@@ -6,8 +6,10 @@
 //
 //   p_i    := softmax(l_i)
 //   e_ik   := the expert of the k-th largest l_ie (+ noise), k = 1 .. K; ties: the lower index
-//   w_ik   := p_i,e_ik                                          K = 1, or weights that are not normalized
-//   w_ik   := p_i,e_ik / sum of the p of the kept choices       K > 1
+//   w_ik   := s p_i,e_ik                                        K = 1, or weights that are not normalized
+//   w_ik   := s p_i,e_ik / sum of the p of the kept choices     K > 1
+//
+// with a constant s, by default 1.
 //
 // With biases b, which are not trained, the gates are sigmoids, and the choice alone is biased (Wang et al., arXiv 2408.15664):
 //
@@ -46,6 +48,7 @@ struct Routing {
   runtime::Vector<std::int32_t> experts; // [rows x choices]; -1 if dropped
   runtime::Vector<T> weights;            // [rows x choices]; 0 if dropped
   bool normalizes = true;                // with more than one choice
+  double scale = 1;                      // s
   runtime::Vector<T> biases;             // [experts], of another owner; empty: softmax gates
 
   /// Allocates the arrays; their labels begin with `label`.
