@@ -47,13 +47,14 @@ bool masks_documents(EvaluateLmOptions const& o) {
 }
 
 /// Options of train-lm that evaluate-lm uses: options of the evaluation, then options of the model, which must match the weights.
-constexpr std::array<std::string_view, 33> used_by_evaluate_lm{
-    "tokens",        "grid",           "expert-axis",  "sequence",     "global-batch", "compute-dtype",
-    "gemm-math",     "gemm-table",     "force-memory", "preset",       "arch",         "layers",
-    "hidden",        "heads",          "kv-heads",     "feed-forward", "positions",    "bias",
-    "tied-head",     "norm-epsilon",   "rotary-base",  "experts",      "top-k",        "moe-every",
-    "machine",       "shared-experts", "head-width",   "qk-norm",      "activation",   "rotary-scaling",
-    "top-k-weights", "balance",        "document-mask"};
+constexpr std::array<std::string_view, 37> used_by_evaluate_lm{
+    "tokens",        "grid",           "expert-axis",   "sequence",     "global-batch", "compute-dtype",
+    "gemm-math",     "gemm-table",     "force-memory",  "preset",       "arch",         "layers",
+    "hidden",        "heads",          "kv-heads",      "feed-forward", "positions",    "bias",
+    "tied-head",     "norm-epsilon",   "rotary-base",   "experts",      "top-k",        "moe-every",
+    "machine",       "shared-experts", "head-width",    "qk-norm",      "activation",   "rotary-scaling",
+    "top-k-weights", "balance",        "document-mask", "top-k-scale",  "dense-layers", "expert-width",
+    "qk-norm-over"};
 
 InferenceOptions inference_of(EvaluateLmOptions const& options) {
   return {"evaluate-lm", options.weights, options, static_cast<int>(options.expert_axis),
@@ -82,7 +83,8 @@ void require_same_model(Context& context, models::TransformerSettings const& mod
   std::erase_if(parts, is_open);
   require_given_network(context, options.weights, parts);
   auto const& sources = context.run_record.at("sources");
-  for (auto const* const option : {"top-k", "moe-every", "shared-experts", "balance"})
+  for (auto const* const option :
+       {"top-k", "top-k-scale", "moe-every", "dense-layers", "expert-width", "shared-experts", "balance"})
     if (!model.experts.is_on() && sources.value(option, std::string()) == "flag")
       runtime::throw_user("--{} is for layers with experts, and the weights of '{}' have none: leave it out",
                           option, options.weights);

@@ -12,7 +12,7 @@ namespace orthant::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using models::NormKind, models::Positions;
+using models::NormKind, models::Positions, models::QueryKeyNorm;
 
 constexpr auto model_name = "transformer";
 constexpr auto sequence_attribute = "sequence";
@@ -41,19 +41,24 @@ Json json_of(models::TransformerSettings const& s) {
           {"experts", s.experts.num_experts},
           {"top_k", s.experts.top_k},
           {"moe_every", s.experts.every},
+          {"dense_layers", s.experts.num_dense},
+          {"expert_width", s.experts.width},
+          {"top_k_scale", s.experts.weight_scale},
           {"shared_experts", s.experts.num_shared},
           {"top_k_weights", s.experts.normalizes_weights ? "normalized" : "softmax"},
           {"balance", s.experts.has_biases ? "bias" : "loss"},
           {"head_width", s.head_width},
-          {"qk_norm", s.has_head_norms},
+          {"qk_norm", s.query_key_norm != QueryKeyNorm::none},
+          {"qk_norm_over", s.query_key_norm == QueryKeyNorm::all ? "all" : "head"},
           {"rotary_scaling", models::text_of(s.rotary_scaling)}};
 }
 
 /// True for parts that older files do not record.
 bool is_newer(std::string const& part) {
-  static std::set<std::string> const parts{"experts",        "top_k",         "moe_every",
-                                           "shared_experts", "top_k_weights", "balance",
-                                           "head_width",     "qk_norm",       "rotary_scaling"};
+  static std::set<std::string> const parts{"experts",       "top_k",       "moe_every", "dense_layers",
+                                           "expert_width",  "top_k_scale", "balance",   "shared_experts",
+                                           "top_k_weights", "head_width",  "qk_norm",   "qk_norm_over",
+                                           "rotary_scaling"};
   return parts.contains(part);
 }
 
@@ -76,11 +81,15 @@ models::TransformerSettings settings_of(Json const& json) {
   s.experts.num_experts = json.at("experts");
   s.experts.top_k = json.at("top_k");
   s.experts.every = json.at("moe_every");
+  s.experts.num_dense = json.at("dense_layers");
+  s.experts.width = json.at("expert_width");
+  s.experts.weight_scale = json.at("top_k_scale");
   s.experts.num_shared = json.at("shared_experts");
   s.experts.normalizes_weights = json.at("top_k_weights") == "normalized";
   s.experts.has_biases = json.at("balance") == "bias";
   s.head_width = json.at("head_width");
-  s.has_head_norms = json.at("qk_norm");
+  if (json.at("qk_norm").get<bool>())
+    s.query_key_norm = json.at("qk_norm_over") == "all" ? QueryKeyNorm::all : QueryKeyNorm::head;
   s.rotary_scaling = models::parse_rotary_scaling(json.at("rotary_scaling").get<std::string>());
   return s;
 }

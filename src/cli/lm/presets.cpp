@@ -14,8 +14,8 @@ using Json = nlohmann::ordered_json;
 
 /// Sources of the sizes: Radford et al. 2019 (gpt2), Touvron et al. 2023 (arXiv 2302.13971), Dubey et al. 2024 (arXiv 2407.21783), Jiang
 /// et al. 2024 (arXiv 2401.04088; batches and rates of Mixtral are not published, these are ours), Dai et al. 2024 (DeepSeekMoE 16B,
-/// arXiv 2401.06066, section 5.1.2). Differences to DeepSeekMoE: its first layer is dense, its weights of choices do not add up to 1, its
-/// learning rate falls in two steps, and its initial weights have deviation 0.006. Batches and rates of GPT-2 are those with which
+/// arXiv 2401.06066, section 5.1.2). Differences to DeepSeekMoE: its learning rate falls in two steps, and its
+/// initial weights have deviation 0.006. Batches and rates of GPT-2 are those with which
 /// nanoGPT reproduces it. nanogpt-cpu is nanoGPT's small model for characters.
 std::span<Preset const> language_model_presets() {
   static std::vector<Preset> const all{{"none", Json::object()},
@@ -160,10 +160,13 @@ std::span<Preset const> language_model_presets() {
                                          {"layers", 28},
                                          {"hidden", 2048},
                                          {"heads", 16},
-                                         {"feed-forward", 1408},
+                                         {"feed-forward", 10944},
                                          {"norm-epsilon", 1e-6},
                                          {"experts", 64},
+                                         {"expert-width", 1408},
+                                         {"dense-layers", 1},
                                          {"top-k", 6},
+                                         {"top-k-weights", "softmax"},
                                          {"shared-experts", 2},
                                          {"balance-loss", 0.001},
                                          {"sequence", 4096},
@@ -221,6 +224,9 @@ void fit_experts(PresetFit& preset, TrainLmOptions& o) {
                   std::max(o.experts, preset.gives("top-k") ? std::int64_t{0} : o.top_k));
   if (preset.gives("top-k")) preset.change("top-k", o.top_k, std::min(o.top_k, o.experts));
   if (preset.gives("layers")) preset.change("layers", o.layers, std::max(o.layers, o.moe_every));
+  if (preset.gives("dense-layers"))
+    preset.change("dense-layers", o.dense_layers,
+                  std::min(o.dense_layers, std::max<std::int64_t>(0, o.layers - o.moe_every)));
 }
 
 void fit_sequences(Context const& context, PresetFit& preset, TrainLmOptions& o, pmm::GridShape const& grid) {

@@ -13,9 +13,6 @@
 namespace orthant::cli {
 namespace {
 
-constexpr std::int64_t most_width = std::int64_t{1} << 20;
-constexpr std::int64_t most_experts = 1 << 14;
-constexpr std::int64_t most_layers_of_model = 10'000;
 constexpr std::int64_t most_passes = 1'000'000;
 constexpr std::int64_t most_experts_axis = std::int64_t{1} << 20;
 
@@ -31,14 +28,14 @@ void add_model(Command& command, TrainLmOptions& o) {
       "(rotary positions, RMSNorm, SwiGLU, no biases, a head of its own)",
       one_of({"gpt2", "llama"}));
   command.option("--layers", o.layers, "Number of blocks", whole_number(1, most_layers_of_model));
-  command.option("--hidden", o.hidden, "Width of the residual stream", whole_number(1, most_width));
+  command.option("--hidden", o.hidden, "Width of the residual stream", whole_number(1, widest_model));
   command.option("--heads", o.heads, "Number of attention heads; divides --hidden",
-                 whole_number(1, most_width));
+                 whole_number(1, widest_model));
   command.option("--kv-heads", o.kv_heads, "Number of heads of keys and values; divides --heads; 0: --heads",
-                 whole_number(0, most_width));
+                 whole_number(0, widest_model));
   command.option("--feed-forward", o.feed_forward,
                  "Width of the feed-forward network; 0: 4 times --hidden (gpt2) or 8/3 times (llama)",
-                 whole_number(0, most_width));
+                 whole_number(0, widest_model));
   command.option("--positions", o.positions, "Longest sequence of the model; 0: --sequence", whole_number(0));
   command.flag("--bias,!--no-bias", o.bias, "Biases of linear layers and norms (default of gpt2)");
   command.flag("--tied-head,!--no-tied-head", o.tied_head,
@@ -51,8 +48,12 @@ void add_model(Command& command, TrainLmOptions& o) {
                  "Scaling of the long wavelengths of rotary positions, as in Llama 3: none, or "
                  "FACTOR,LOW,HIGH,POSITIONS such as 8,1,4,8192");
   command.option("--head-width", o.head_width, "Width of an attention head; 0: --hidden / --heads",
-                 whole_number(0, most_width));
-  command.flag("--qk-norm", o.qk_norm, "RMSNorm of the query and the key of each head, as in Qwen3");
+                 whole_number(0, widest_model));
+  command.flag("--qk-norm", o.qk_norm, "RMSNorm of queries and keys");
+  command.option("--qk-norm-over", o.qk_norm_over,
+                 "Numbers that --qk-norm normalizes together: those of a head, as in Qwen3, or of all heads, "
+                 "as in OLMoE: head, all",
+                 one_of({"head", "all"}));
   command.option(
       "--activation", o.activation,
       "Activation of the feed-forward network: gelu, gelu_tanh (GPT-2's approximation), swiglu, or auto "
@@ -65,64 +66,6 @@ void add_expert_axis_option(Command& command, TrainLmOptions& o) {
                  "Number of data ranks over which the experts are distributed; must divide the data axis and "
                  "--experts",
                  whole_number(1, most_experts_axis));
-}
-
-void add_experts(Command& command, TrainLmOptions& o) {
-  command.begin_group("Experts");
-  command.option("--experts", o.experts,
-                 "Number of experts per layer (feed-forward networks without biases), of which each token "
-                 "uses --top-k; 0: one ordinary feed-forward network",
-                 whole_number(0, most_experts));
-  command.option("--top-k", o.top_k, "Number of experts per token", whole_number(1, most_experts));
-  command.option(
-      "--top-k-weights", o.top_k_weights,
-      "Weights of a token's experts: normalized (their sum is 1) or softmax (as the router gives them)",
-      one_of({"normalized", "softmax"}));
-  command.option("--moe-every", o.moe_every,
-                 "Every N-th layer has experts; the others have an ordinary feed-forward network",
-                 whole_number(1, most_layers_of_model));
-  command.option("--shared-experts", o.shared_experts,
-                 "Number of additional experts that every token uses, in layers with experts",
-                 whole_number(0, most_experts));
-  command.number_or_word("--capacity", o.capacity,
-                         "Most tokens per expert in a training pass, as a multiple of the mean load; later "
-                         "tokens are dropped; none: no limit",
-                         {"none"}, above(0, largest_number), runtime::ValueKind::number_or_word);
-  command.option("--capacity-group", o.capacity_group,
-                 "Tokens over which --capacity is computed: step (all ranks of a pass) or rank (each data "
-                 "rank separately; the dropped tokens then depend on the number of data ranks)",
-                 one_of({"step", "rank"}));
-  command.option("--balance", o.balance,
-                 "How loads of experts are balanced: loss (softmax gates, with --balance-loss) or bias "
-                 "(sigmoid gates; experts are chosen with a bias, which each step lowers by 0.001 if the "
-                 "expert has more than the mean load and else raises)",
-                 one_of({"loss", "bias"}));
-  command.option("--balance-loss", o.balance_loss, "Coefficient of the load-balancing loss of the experts",
-                 in_range(0));
-  command.option("--sequence-balance-loss", o.sequence_balance_loss,
-                 "Coefficient of the balance loss of each sequence, for --balance bias; DeepSeek-V3 has 1e-4",
-                 in_range(0));
-  command.option("--z-loss", o.z_loss, "Coefficient of the z-loss, which keeps the router's logits small",
-                 in_range(0));
-  command.option("--router-noise", o.router_noise,
-                 "Standard deviation of noise that is added to the router's logits for the choice of "
-                 "experts, in training",
-                 in_range(0));
-  command.number_or_word(
-      "--expert-imbalance", o.expert_imbalance,
-      "Load of the fullest rank over the mean load (`imbalance` in the metrics), for predictions "
-      "of memory and time; auto: 1 for the time, and for the memory the middle between 1 and the "
-      "largest possible value",
-      {"auto"}, in_range(1, largest_number), runtime::ValueKind::number_or_word);
-}
-
-void add_expert_placement(Command& command, TrainLmOptions& o) {
-  command.option("--expert-placement", o.expert_placement,
-                 "Placement of experts on the ranks of --expert-axis: order (by number) or balanced (equal "
-                 "loads by --expert-loads)",
-                 one_of({"order", "balanced"}));
-  command.input("--expert-loads", o.expert_loads,
-                "Metrics file of an earlier run, whose tokens per expert determine the placement");
 }
 
 void add_loss(Command& command, TrainLmOptions& o) {
@@ -164,7 +107,7 @@ void add_fine_tuning(Command& command, TrainLmOptions& o) {
       "--lora-rank", o.lora_rank,
       "Rank of low-rank adapters (LoRA) of the weights of --init-from; only these are trained; 0: no "
       "adapters",
-      whole_number(0, most_width));
+      whole_number(0, widest_model));
   command.option("--lora-alpha", o.lora_alpha,
                  "Scale of the adapters: they are multiplied by --lora-alpha / --lora-rank",
                  above(0, largest_number));
@@ -263,6 +206,8 @@ void set(TrainLmOptions& o, std::string const& name, nlohmann::ordered_json cons
       {"warmup-steps", &Options::warmup_steps},
       {"experts", &Options::experts},
       {"top-k", &Options::top_k},
+      {"dense-layers", &Options::dense_layers},
+      {"expert-width", &Options::expert_width},
       {"shared-experts", &Options::shared_experts}};
   static std::map<std::string_view, double Options::*> const numbers{{"dropout", &Options::dropout},
                                                                      {"lr", &Options::lr},
@@ -277,6 +222,8 @@ void set(TrainLmOptions& o, std::string const& name, nlohmann::ordered_json cons
     o.*number->second = value;
   else if (name == "arch")
     o.arch = value;
+  else if (name == "top-k-weights")
+    o.top_k_weights = value;
   else if (name == "lr-schedule")
     o.lr_schedule = value;
   else if (name == "bias")
@@ -297,25 +244,6 @@ std::int64_t kept_every(std::string const& word) {
   return parse_count("--activation-checkpointing", word, most_layers_of_model);
 }
 
-models::ExpertSettings experts_of(TrainLmOptions const& o) {
-  models::ExpertSettings experts;
-  if (o.experts == 0) return experts;
-  experts.num_experts = o.experts;
-  experts.top_k = o.top_k;
-  experts.every = o.moe_every;
-  experts.num_shared = o.shared_experts;
-  experts.normalizes_weights = o.top_k_weights == "normalized";
-  if (o.capacity != "none") experts.capacity = std::stod(o.capacity);
-  if (o.capacity_group == "rank") experts.capacity_group = models::CapacityGroup::rank;
-  experts.has_biases = o.balance == "bias";
-  experts.balance_loss = experts.has_biases ? 0 : o.balance_loss;
-  experts.z_loss = o.z_loss;
-  experts.sequence_loss = o.sequence_balance_loss;
-  experts.noise = o.router_noise;
-  if (o.expert_imbalance != "auto") experts.planned_imbalance = std::stod(o.expert_imbalance);
-  return experts;
-}
-
 } // namespace
 
 TrainLmOptions::TrainLmOptions() {
@@ -332,8 +260,7 @@ void add_options(Command& command, TrainLmOptions& o) {
   add_grid_options(command, o, "--grid auto");
   add_expert_axis_option(command, o);
   add_model(command, o);
-  add_experts(command, o);
-  add_expert_placement(command, o);
+  add_expert_options(command, o);
   add_loss(command, o);
   add_fine_tuning(command, o);
   add_training(command, o);
@@ -361,6 +288,24 @@ void apply_preset(Context& context, TrainLmOptions& options) {
   if (options.clip_norm) record("clip-norm", *options.clip_norm);
 }
 
+void require_effective_adapter_options(Context const& context, TrainLmOptions const& o) {
+  auto const& sources = context.run_record.at("sources");
+  if (o.lora_rank == 0) {
+    for (auto const* const name : {"lora-alpha", "lora-targets"})
+      if (sources.value(name, std::string("default")) != "default")
+        runtime::throw_user("--{} is of adapters; give --lora-rank, too", name);
+    return;
+  }
+  if (o.init_from.empty() && (o.resume == "never" || o.resume == "auto"))
+    runtime::throw_user("--lora-rank {} adapts weights that are trained; name them with --init-from",
+                        o.lora_rank);
+  if (!o.freeze.empty())
+    runtime::throw_user(
+        "--freeze {}: with --lora-rank all weights are frozen, and only adapters are trained; "
+        "leave it out",
+        fmt::join(o.freeze, ","));
+}
+
 models::TransformerSettings model_of(TrainLmOptions const& o) {
   constexpr std::int64_t vocabulary = 1;
   auto const num_positions = o.positions > 0 ? o.positions : o.sequence;
@@ -378,7 +323,11 @@ models::TransformerSettings model_of(TrainLmOptions const& o) {
   settings.rotary_base = o.rotary_base;
   settings.rotary_scaling = models::parse_rotary_scaling(o.rotary_scaling);
   settings.head_width = o.head_width;
-  settings.has_head_norms = o.qk_norm;
+  if (!o.qk_norm && o.qk_norm_over != "head")
+    runtime::throw_user("--qk-norm-over {} is for --qk-norm: give that, too", o.qk_norm_over);
+  if (o.qk_norm)
+    settings.query_key_norm =
+        o.qk_norm_over == "all" ? models::QueryKeyNorm::all : models::QueryKeyNorm::head;
   if (o.activation != "auto") settings.activation = models::parse_feed_forward(o.activation);
   settings.checkpoint_every = kept_every(o.activation_checkpointing);
   settings.keeps_collectives = o.keep_collectives;

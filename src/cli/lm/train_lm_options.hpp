@@ -15,6 +15,9 @@
 
 namespace orthant::cli {
 
+inline constexpr std::int64_t widest_model = std::int64_t{1} << 20;
+inline constexpr std::int64_t most_layers_of_model = 10'000;
+
 struct TrainLmOptions : GridOptions, OptimizerOptions, WeightOptions, CheckpointOptions {
   TrainLmOptions(); // defaults differ from graph networks
 
@@ -37,6 +40,7 @@ struct TrainLmOptions : GridOptions, OptimizerOptions, WeightOptions, Checkpoint
   std::string rotary_scaling = "none";
   std::int64_t head_width = 0;
   bool qk_norm = false;
+  std::string qk_norm_over = "head";
   std::string activation = "auto";
   std::string top_k_weights = "normalized";
 
@@ -45,6 +49,9 @@ struct TrainLmOptions : GridOptions, OptimizerOptions, WeightOptions, Checkpoint
   std::int64_t expert_axis = 1;
   std::int64_t top_k = 1;
   std::int64_t moe_every = 1;
+  std::int64_t dense_layers = 0;
+  std::int64_t expert_width = 0; // 0: --feed-forward
+  double top_k_scale = 1;
   std::int64_t shared_experts = 0;
   std::string capacity = "none"; // none, or a multiple of the mean load
   std::string capacity_group = "step";
@@ -95,6 +102,9 @@ void add_options(Command& command, TrainLmOptions& options);
 /// implies. Records them in the run's record. Collective.
 void apply_preset(Context& context, TrainLmOptions& options);
 
+/// Declares the options of experts except for --expert-axis.
+void add_expert_options(Command& command, TrainLmOptions& options);
+[[nodiscard]] models::ExpertSettings experts_of(TrainLmOptions const& options);
 /// Throws UserError if an option of experts is given without --experts, or without another option that it needs to have an effect.
 void require_effective_expert_options(Context const& context, TrainLmOptions const& options);
 

@@ -114,7 +114,7 @@ template<class T>
 void library_gemm(runtime::DefaultExec const& exec, T alpha, Transpose transpose_a, Panel<T> const& a,
                   Transpose transpose_b, Panel<T> const& b, T beta, Panel<T> const& c);
 
-// Copies of panels on a device, to another number type or another stride of rows.
+// Copies of panels, to another number type or another stride of rows.
 
 /// to(i, j) := from(i, j), four columns per work item.
 template<class From, class To>
@@ -134,6 +134,10 @@ struct CopyPanel {
   }
 };
 
+} // namespace orthant::pmm::detail
+
+namespace orthant::pmm {
+
 /// to := from. Both must have the same numbers of rows and columns. Enqueues on exec; does not fence.
 template<class From, class To>
 void copy_panel(runtime::DefaultExec const& exec, char const* label, Panel<From> const& from,
@@ -141,8 +145,8 @@ void copy_panel(runtime::DefaultExec const& exec, char const* label, Panel<From>
   auto const packs_per_row = (from.num_columns + pack_size - 1) / pack_size;
   Kokkos::parallel_for(
       label, Kokkos::RangePolicy<runtime::DefaultExec, std::int64_t>(exec, 0, from.num_rows * packs_per_row),
-      CopyPanel<From, To>{from.data, to.data, from.row_stride, to.row_stride, from.num_columns,
-                          Divisor(packs_per_row)});
+      detail::CopyPanel<From, To>{from.data, to.data, from.row_stride, to.row_stride, from.num_columns,
+                                  Divisor(packs_per_row)});
 }
 
-} // namespace orthant::pmm::detail
+} // namespace orthant::pmm

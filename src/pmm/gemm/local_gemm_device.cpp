@@ -120,7 +120,7 @@ class RoundedOperands {
       memory.push_back(runtime::Vector<Bf16Number>(
           Kokkos::view_alloc(exec, "orthant::pmm::rounded_operands", Kokkos::WithoutInitializing), count));
     to.data = memory.back().data();
-    detail::copy_panel(exec, "orthant::pmm::local_gemm/rounding", from, to);
+    copy_panel(exec, "orthant::pmm::local_gemm/rounding", from, to);
     return to;
   }
 

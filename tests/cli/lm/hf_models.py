@@ -122,7 +122,7 @@ def mistakes(ranks):
         for name, change, message in (
                 ("llama", lambda c: c.update(hidden_act="gelu"), r"config.json: hidden_act gelu: silu is computed here"),
                 ("llama", lambda c: c.update(attention_bias=True), r"attention_bias is true; only false is supported"),
-                ("llama", lambda c: c.update(model_type="deepseek_v3"), r"model_type 'deepseek_v3' is none of gpt2, llama"),
+                ("llama", lambda c: c.update(model_type="phi3"), r"model_type 'phi3' is none of gpt2, llama"),
                 ("llama", lambda c: c.update(logit_scale=2.0), r"the field logit_scale \(2.0\) is not known, and it may change the result"),
                 ("llama", lambda c: c.update(hidden_size=0), r"hidden_size is 0, where a number from 1 to"),
                 ("llama", lambda c: c.update(hidden_size="32"), r'hidden_size is "32", where a number'),

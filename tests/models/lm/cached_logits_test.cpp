@@ -21,8 +21,8 @@ class CachedLogits : public ::testing::TestWithParam<std::array<int, 4>> {
 std::vector<std::pair<std::string, LmCase>> cached_cases() {
   std::vector<std::pair<std::string, LmCase>> all;
   auto const reference = lm_reference(ORTHANT_LM_REFERENCE_FOLDER);
-  for (auto const* const name :
-       {"gpt", "grouped", "multi_query", "llama", "rotary_biased", "head_norms", "scaled_rotary", "uneven"})
+  for (auto const* const name : {"gpt", "grouped", "multi_query", "llama", "rotary_biased", "head_norms",
+                                 "scaled_rotary", "joint_norms", "olmoe", "deepseek", "uneven"})
     all.emplace_back(name, lm_case(reference.at(name)));
   auto experts = small_gpt();
   experts.settings.experts.num_experts = 8;

@@ -61,6 +61,16 @@ std::vector<NamedCase> expert_lm_cases() {
     s.experts.balance_loss = s.experts.z_loss = 0;
     s.experts.sequence_loss = 0.3;
   });
+  add("norms of all heads, a layer without experts first, narrow and shared experts, scaled weights",
+      [](auto& s) {
+        s.query_key_norm = models::QueryKeyNorm::all;
+        s.activation = models::FeedForward::swiglu;
+        s.experts.top_k = 2;
+        s.experts.num_dense = 1;
+        s.experts.width = 12;
+        s.experts.num_shared = 2;
+        s.experts.weight_scale = 2.5;
+      });
   return all;
 }
 
@@ -123,7 +133,7 @@ Trained train(pmm::ProcessGrid const& grid, LmCase const& the_case) {
 
 // Norms of gradients, clipping, weight decay and the sums over data of what some ranks have and others do not.
 TEST_P(ExpertTransformer, TrainsAsOnOneRank) {
-  for (auto const which : {std::size_t{1}, std::size_t{3}}) {
+  for (auto const which : {std::size_t{1}, std::size_t{3}, std::size_t{5}}) {
     auto const [name, the_case] = expert_lm_cases()[which];
     SCOPED_TRACE(name);
     auto const found = train(grid_, the_case), expected = train(one_, the_case);
@@ -183,7 +193,9 @@ TEST_P(ExpertTransformer, DoesWhatIsListed) {
                                                                 {1, 1, true, true},
                                                                 {3, 1, true, !pmm::runs_on_host},
                                                                 {3, 1, true, true},
-                                                                {1, 2, true, !pmm::runs_on_host}}) {
+                                                                {1, 2, true, !pmm::runs_on_host},
+                                                                {5, 0, false, !pmm::runs_on_host},
+                                                                {5, 1, false, true}}) {
     SCOPED_TRACE(::testing::Message() << "case " << of_case << ", every " << checkpoint_every << ", keeps "
                                       << keeps << ", ahead " << ahead);
     auto the_case = expert_lm_cases()[of_case].lm;

@@ -56,7 +56,19 @@ inline LmCase lm_case(nlohmann::json const& figures) {
   if (is("swiglu")) settings.activation = models::FeedForward::swiglu;
   if (given.value("tanh", false)) settings.activation = models::FeedForward::gelu_tanh;
   settings.head_width = given.value("head_width", std::int64_t{0});
-  settings.has_head_norms = given.value("qk_norm", false);
+  if (given.contains("qk_norm"))
+    settings.query_key_norm =
+        given.at("qk_norm") == "all" ? models::QueryKeyNorm::all : models::QueryKeyNorm::head;
+  if (given.contains("experts")) {
+    auto const& experts = given.at("experts");
+    settings.experts.num_experts = experts.at("count");
+    settings.experts.top_k = experts.at("top_k");
+    settings.experts.num_dense = experts.value("dense", std::int64_t{0});
+    settings.experts.width = experts.value("width", std::int64_t{0});
+    settings.experts.num_shared = experts.value("shared", std::int64_t{0});
+    settings.experts.weight_scale = experts.value("scale", 1.0);
+    settings.experts.normalizes_weights = false;
+  }
   if (given.contains("scaling")) {
     auto const& scaling = given.at("scaling");
     settings.rotary_scaling = pmm::RotaryScaling{scaling.at(0), scaling.at(1), scaling.at(2), scaling.at(3)};

@@ -67,7 +67,7 @@ class LmStep : public ::testing::TestWithParam<std::array<int, 4>> {
 TEST_P(LmStep, DoesWhatIsListed) {
   auto const reference = lm_reference(ORTHANT_LM_REFERENCE_FOLDER);
   for (auto const* const name :
-       {"gpt", "llama_dropout", "uneven", "rotary_biased", "multi_query", "head_norms"}) {
+       {"gpt", "llama_dropout", "uneven", "rotary_biased", "multi_query", "head_norms", "joint_norms"}) {
     SCOPED_TRACE(name);
     auto the_case = lm_case(reference.at(name));
     the_case.settings.masks_documents = name == std::string("llama_dropout") || name == std::string("uneven");

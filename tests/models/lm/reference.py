@@ -42,6 +42,12 @@ CASES = {
     # Heads of 6 numbers beside a width of 16 by 4 heads, as Qwen3 and Llama 3 have them.
     "head_norms": dict(kv_heads=2, rotary=True, rms=True, swiglu=True, bias=False, head_width=6, qk_norm=True),
     "scaled_rotary": dict(kv_heads=1, rotary=True, rms=True, swiglu=True, bias=False, head_width=6, scaling=[8.0, 0.05, 0.6, 4]),
+    # All queries of a token are one row, and all its keys; ranks of a wide x share a head. Three layers, of which the first has no experts.
+    "joint_norms": dict(kv_heads=2, rotary=True, rms=True, swiglu=True, bias=False, head_width=6, qk_norm="all"),
+    "olmoe": dict(kv_heads=2, rotary=True, rms=True, swiglu=True, bias=False, tied=False, qk_norm="all",
+                  experts=dict(count=6, top_k=2)),
+    "deepseek": dict(layers=3, rotary=True, rms=True, swiglu=True, bias=False, tied=False,
+                     experts=dict(count=6, top_k=3, dense=1, width=12, shared=2, scale=1.5)),
     "uneven": dict(layers=1, hidden=20, feed_forward=27, vocabulary=23, max_sequence=7, sequence=5, sequences=9),
 }
 SEED, STEP = 11, 5  # of dropout
@@ -69,11 +75,16 @@ def head_width(c):
     return c.get("head_width") or c["hidden"] // c["heads"]
 
 
+def has_experts(c, layer):
+    return "experts" in c and layer >= c["experts"].get("dense", 0)
+
+
 def shapes(c):
     """Names and shapes in the order of the model's list."""
     h, f, v = c["hidden"], c["feed_forward"], c["vocabulary"]
     d = head_width(c)
     qkv = (c["heads"] + 2 * c["kv_heads"]) * d
+    inner = 2 if c["swiglu"] else 1
     all_shapes = [("wte.weight", (v, h))]
     if not c["rotary"]:
         all_shapes.append(("wpe.weight", (c["max_sequence"], h)))
@@ -92,10 +103,21 @@ def shapes(c):
         norm(f"h.{layer}.ln_1")
         linear(f"h.{layer}.attn.c_attn", h, qkv)
         if c.get("qk_norm"):
-            all_shapes.extend((f"h.{layer}.attn.{name}.weight", (d,)) for name in ("q_norm", "k_norm"))
+            all_shapes.extend((f"h.{layer}.attn.{name}.weight", (d * heads if c["qk_norm"] == "all" else d,))
+                              for name, heads in (("q_norm", c["heads"]), ("k_norm", c["kv_heads"])))
         linear(f"h.{layer}.attn.c_proj", c["heads"] * d, h)
         norm(f"h.{layer}.ln_2")
-        linear(f"h.{layer}.mlp.c_fc", h, f * (2 if c["swiglu"] else 1))
+        if has_experts(c, layer):
+            experts = c["experts"]
+            width, shared = experts.get("width", f), experts.get("shared", 0)
+            all_shapes.append((f"h.{layer}.mlp.router.weight", (h, experts["count"])))
+            all_shapes.extend((f"h.{layer}.mlp.experts.{e}.c_fc.weight", (h, inner * width)) for e in range(experts["count"]))
+            all_shapes.extend((f"h.{layer}.mlp.experts.{e}.c_proj.weight", (width, h)) for e in range(experts["count"]))
+            if shared:
+                all_shapes.append((f"h.{layer}.mlp.shared.c_fc.weight", (h, inner * width * shared)))
+                all_shapes.append((f"h.{layer}.mlp.shared.c_proj.weight", (width * shared, h)))
+            continue
+        linear(f"h.{layer}.mlp.c_fc", h, f * inner)
         linear(f"h.{layer}.mlp.c_proj", f, h)
     norm("ln_f")
     if not c["tied"]:
@@ -159,6 +181,14 @@ def turned(c, x):
     return torch.cat([a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()], -1)
 
 
+def joined(x, scale, copies):
+    """x [sequences x heads x places x d], each head `copies` times: RMSNorm of a place's heads together."""
+    x = x[:, ::copies]
+    rows = x.transpose(1, 2)
+    rows = rows * torch.rsqrt((rows * rows).mean((2, 3), keepdim=True) + 1e-5) * scale.reshape(rows.shape[2:])
+    return rows.transpose(1, 2).repeat_interleave(copies, 1)
+
+
 def attention(c, p, layer, x, masks):
     b, s, h, g = c["sequences"], c["sequence"], c["heads"], c["kv_heads"]
     d, r = head_width(c), h // g
@@ -166,7 +196,9 @@ def attention(c, p, layer, x, masks):
     q = columns[..., :r, :].reshape(b, s, h, d).transpose(1, 2)
     k = columns[..., r, :].repeat_interleave(r, 2).transpose(1, 2)
     v = columns[..., r + 1, :].repeat_interleave(r, 2).transpose(1, 2)
-    if c.get("qk_norm"):
+    if c.get("qk_norm") == "all":
+        q, k = (joined(x, p[f"h.{layer}.attn.{name}_norm.weight"], r) for name, x, r in (("q", q, 1), ("k", k, r)))
+    elif c.get("qk_norm"):
         q, k = (x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5) * p[f"h.{layer}.attn.{name}_norm.weight"]
                 for name, x in (("q", q), ("k", k)))
     if c["rotary"]:
@@ -177,14 +209,24 @@ def attention(c, p, layer, x, masks):
     return linear(p, f"h.{layer}.attn.c_proj", out.transpose(1, 2).reshape(b, s, h * d))
 
 
-def feed_forward(c, p, layer, x):
-    u = linear(p, f"h.{layer}.mlp.c_fc", x)
+def experts(c, p, layer, x):
+    settings, prefix = c["experts"], f"h.{layer}.mlp."
+    weights, chosen = (x @ p[prefix + "router.weight"]).softmax(-1).topk(settings["top_k"])
+    out = feed_forward(c, p, prefix + "shared", x) if settings.get("shared") else torch.zeros_like(x)
+    for e in range(settings["count"]):
+        weight = (weights * (chosen == e)).sum(-1, keepdim=True)
+        out = out + settings.get("scale", 1.0) * weight * feed_forward(c, p, prefix + f"experts.{e}", x)
+    return out
+
+
+def feed_forward(c, p, prefix, x):
+    u = linear(p, prefix + ".c_fc", x)
     if c["swiglu"]:
         pairs = u.reshape(*u.shape[:-1], -1, 2)
         u = torch.nn.functional.silu(pairs[..., 0]) * pairs[..., 1]
     else:
         u = torch.nn.functional.gelu(u, approximate="tanh" if c.get("tanh") else "none")
-    return linear(p, f"h.{layer}.mlp.c_proj", u)
+    return linear(p, prefix + ".c_proj", u)
 
 
 def sum_of_losses(c, p, batch, step):
@@ -196,7 +238,9 @@ def sum_of_losses(c, p, batch, step):
     x = x * masks.rows(0, width)
     for layer in range(c["layers"]):
         x = x + attention(c, p, layer, normed(c, p, f"h.{layer}.ln_1", x), masks) * masks.rows(3 * layer + 2, width)
-        x = x + feed_forward(c, p, layer, normed(c, p, f"h.{layer}.ln_2", x)) * masks.rows(3 * layer + 3, width)
+        branch = normed(c, p, f"h.{layer}.ln_2", x)
+        branch = experts(c, p, layer, branch) if has_experts(c, layer) else feed_forward(c, p, f"h.{layer}.mlp", branch)
+        x = x + branch * masks.rows(3 * layer + 3, width)
     logits = normed(c, p, "ln_f", x) @ p["wte.weight" if c["tied"] else "lm_head.weight"].T
     labels = torch.tensor(targets(c, batch))
     loss = torch.nn.functional.cross_entropy(logits.reshape(-1, c["vocabulary"]), labels.reshape(-1), ignore_index=-1,

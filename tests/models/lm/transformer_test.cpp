@@ -26,7 +26,7 @@ std::vector<std::string> cases_on(pmm::GridShape const& shape) {
                         shape == pmm::GridShape{1, 4, 2, 2};
   if (shape.num_ranks() <= 4 || is_named)
     some.insert(some.end(), {"grouped", "llama", "rotary_biased", "rms_untied", "dropout", "tanh",
-                             "head_norms", "scaled_rotary"});
+                             "head_norms", "scaled_rotary", "joint_norms", "olmoe", "deepseek"});
   return some;
 }
 
@@ -111,7 +111,8 @@ LmGradients gradients_of_documents(pmm::ProcessGrid const& one, LmCase const& th
 
 TEST_P(TransformerOnGrid, MaskedDocumentsAreThoseOfSequencesOfTheirOwn) {
   auto const reference = lm_reference(ORTHANT_LM_REFERENCE_FOLDER);
-  for (auto const* const name : {"gpt", "llama_dropout", "multi_query", "head_norms", "uneven"}) {
+  for (auto const* const name :
+       {"gpt", "llama_dropout", "multi_query", "head_norms", "joint_norms", "uneven"}) {
     SCOPED_TRACE(name);
     auto the_case = lm_case(reference.at(name));
     the_case.settings.masks_documents = true;

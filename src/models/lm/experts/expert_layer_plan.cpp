@@ -58,7 +58,9 @@ ExpertMemory<T>::ExpertMemory(pmm::ProcessGrid const& grid, ExpertPlan const& pl
     : routing(routing_label, block_of(grid, plan.stream).rows.size(), plan.settings.num_experts,
               plan.settings.top_k, plan.settings.normalizes_weights),
       shares(make_array<T>("orthant::models::ExpertMemory/shares", plan.settings.num_experts)),
-      dispatch(grid, plan.axes, plan.settings.num_experts, scratch.messages) {}
+      dispatch(grid, plan.axes, plan.settings.num_experts, scratch.messages) {
+  routing.scale = plan.settings.weight_scale;
+}
 
 void plan_expert_scratch(pmm::StepPlan& step, ExpertPlan const& plan,
                          std::vector<std::int64_t> const& layers) {

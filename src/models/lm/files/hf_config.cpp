@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <array>
+#include <fmt/ranges.h>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <ranges>
 #include <set>
 #include <string_view>
 
@@ -19,22 +21,21 @@ using runtime::throw_user;
 
 constexpr std::int64_t most_layers = 10'000;
 
-constexpr std::array<std::pair<std::string_view, HfFamily>, 6> families{{{"gpt2", HfFamily::gpt2},
+constexpr std::array<std::pair<std::string_view, HfFamily>, 8> families{{{"gpt2", HfFamily::gpt2},
                                                                          {"llama", HfFamily::llama},
                                                                          {"mistral", HfFamily::llama},
                                                                          {"mixtral", HfFamily::mixtral},
                                                                          {"qwen3", HfFamily::qwen3},
-                                                                         {"qwen3_moe", HfFamily::qwen3_moe}}};
-
-std::string_view type_name(HfFamily family) {
-  if (family == HfFamily::llama) return "llama";
-  return std::ranges::find(families, family, &std::pair<std::string_view, HfFamily>::second)->first;
-}
+                                                                         {"qwen3_moe", HfFamily::qwen3_moe},
+                                                                         {"olmoe", HfFamily::olmoe},
+                                                                         {"deepseek", HfFamily::deepseek}}};
 
 /// Fields that do not affect the result of an evaluation: ids, initial values, losses and dropout of training, formats.
 std::set<std::string> const& fields_without_effect() {
   static std::set<std::string> const fields{"architectures",
                                             "attention_dropout",
+                                            "auto_map",
+                                            "aux_loss_alpha",
                                             "attn_pdrop",
                                             "bos_token_id",
                                             "dtype",
@@ -56,6 +57,7 @@ std::set<std::string> const& fields_without_effect() {
                                             "return_dict",
                                             "router_aux_loss_coef",
                                             "router_jitter_noise",
+                                            "seq_aux",
                                             "summary_activation",
                                             "summary_first_dropout",
                                             "summary_proj_to_labels",
@@ -178,30 +180,51 @@ void read_rope(Fields& fields, HfFamily family, TransformerSettings& s) {
       fields.fail("the field {} ({}) of the rotary positions is not known", name, value.dump());
 }
 
-void read_experts(Fields& fields, HfFamily family, TransformerSettings& s) {
-  auto& experts = s.experts;
+constexpr std::int64_t most_experts = 1 << 14;
+
+/// The number of experts, under either of the names that transformers has for it.
+std::int64_t read_num_experts(Fields& fields) {
   auto const of_local = fields.get("num_local_experts"), of_all = fields.get("num_experts");
-  constexpr std::int64_t most_experts = 1 << 14;
-  experts.num_experts =
-      fields.count(of_local.is_null() ? "num_experts" : "num_local_experts", 0, most_experts);
   if (!of_local.is_null() && !of_all.is_null() && of_local != of_all)
     fields.fail("num_local_experts is {}, and num_experts {}", of_local.dump(), of_all.dump());
+  return fields.count(of_local.is_null() ? "num_experts" : "num_local_experts", 0, most_experts);
+}
+
+/// DeepSeek-MoE (arXiv 2401.06066): layers without experts first, shared experts, and weights that are scaled. A single expert's weight
+/// is not normalized.
+void read_deepseek_experts(Fields& fields, TransformerSettings& s) {
+  auto& experts = s.experts;
+  experts.num_experts = fields.count("n_routed_experts", 0, most_experts);
   experts.top_k = fields.count("num_experts_per_tok");
-  if (family == HfFamily::qwen3_moe) experts.normalizes_weights = fields.flag("norm_topk_prob", false);
+  experts.normalizes_weights = fields.flag("norm_topk_prob", false) && experts.top_k > 1;
+  experts.width = fields.count("moe_intermediate_size");
+  if (!fields.get("n_shared_experts").is_null())
+    experts.num_shared = fields.count("n_shared_experts", 0, most_experts);
+  if (auto const dense = fields.get("first_k_dense_replace"); !dense.is_null() && dense != 0)
+    experts.num_dense = fields.count("first_k_dense_replace", 0, s.num_layers - 1);
+  fields.require("moe_layer_freq", 1);
+  fields.require("scoring_func", "softmax");
+  experts.weight_scale = fields.number("routed_scaling_factor", 1);
+  if (experts.weight_scale != 1 && experts.normalizes_weights)
+    fields.fail("routed_scaling_factor {} beside norm_topk_prob: DeepSeek's programs differ in whether "
+                "normalized weights are scaled",
+                experts.weight_scale);
+}
+
+void read_experts(Fields& fields, HfFamily family, TransformerSettings& s) {
+  if (family == HfFamily::deepseek) return read_deepseek_experts(fields, s);
+  auto& experts = s.experts;
+  experts.num_experts = read_num_experts(fields);
+  experts.top_k = fields.count("num_experts_per_tok");
+  if (family != HfFamily::mixtral) experts.normalizes_weights = fields.flag("norm_topk_prob", false);
   if (experts.top_k == 1 && experts.normalizes_weights)
     fields.fail(
         "num_experts_per_tok is 1 and the weights are normalized, so every weight would be 1; this is not "
         "computed here");
-  if (family == HfFamily::mixtral) return;
+  if (family != HfFamily::qwen3_moe) return;
   experts.every = fields.count("decoder_sparse_step", 1);
   fields.require("mlp_only_layers", Json::array());
-  auto const width = fields.count("moe_intermediate_size");
-  if (experts.every > 1 && width != s.feed_forward)
-    fields.fail(
-        "moe_intermediate_size {} beside an intermediate_size of {}: experts and other layers have one "
-        "width here",
-        width, s.feed_forward);
-  s.feed_forward = width;
+  experts.width = fields.count("moe_intermediate_size");
 }
 
 TransformerSettings read_gpt2(Fields& fields) {
@@ -257,13 +280,18 @@ void read_llama(Fields& fields, HfConfig& config) {
   if (config.family != HfFamily::llama) fields.require_present("rms_norm_eps");
   s.norm_epsilon = fields.number("rms_norm_eps", 1e-6);
   s.tied_head = fields.flag("tie_word_embeddings", false);
-  s.has_head_norms = config.family == HfFamily::qwen3 || config.family == HfFamily::qwen3_moe;
+  if (config.family == HfFamily::qwen3 || config.family == HfFamily::qwen3_moe)
+    s.query_key_norm = QueryKeyNorm::head;
+  if (config.family == HfFamily::olmoe) s.query_key_norm = QueryKeyNorm::all;
+  if ((config.family == HfFamily::olmoe || config.family == HfFamily::deepseek) && s.head_width != 0)
+    fields.fail("head_dim is {}, where {} is needed: hidden_size / num_attention_heads", s.head_width, usual);
   if (auto const activation = fields.word("hidden_act", "silu"); activation != "silu")
     fields.fail("hidden_act {}: silu is computed here", activation);
   fields.require("attention_bias", false);
   fields.require("mlp_bias", false);
   read_rope(fields, config.family, s);
-  if (config.family == HfFamily::mixtral || config.family == HfFamily::qwen3_moe)
+  fields.require("clip_qkv", nullptr);
+  if (config.family != HfFamily::llama && config.family != HfFamily::qwen3)
     read_experts(fields, config.family, s);
   config.settings = s;
   read_window(fields, config);
@@ -285,8 +313,10 @@ HfConfig hf_config_of(std::string const& text, std::string const& name) {
   Fields fields(name, json);
   auto const type = fields.word("model_type", "");
   auto const known = std::ranges::find(families, type, &std::pair<std::string_view, HfFamily>::first);
+  if (type == "deepseek_v2" || type == "deepseek_v3")
+    fields.fail("model_type '{}' has multi-head latent attention (MLA), which is not computed here", type);
   if (known == families.end())
-    fields.fail("model_type '{}' is none of gpt2, llama, mistral, mixtral, qwen3, qwen3_moe", type);
+    fields.fail("model_type '{}' is none of {}", type, fmt::join(families | std::views::keys, ", "));
   HfConfig config{known->second, {}, {}};
   if (type == "mistral") fields.require_present("sliding_window");
   if (config.family == HfFamily::gpt2)
@@ -296,83 +326,6 @@ HfConfig hf_config_of(std::string const& text, std::string const& name) {
   fields.require_all_known();
   require_valid(config.settings);
   return config;
-}
-
-HfFamily family_of(TransformerSettings const& s) {
-  auto const is_gpt2 = s.positions == Positions::learned && s.norm == NormKind::layer &&
-                       s.activation != FeedForward::swiglu && s.has_bias && s.num_kv_heads == s.num_heads &&
-                       s.head_width == 0 && !s.experts.is_on() && !s.has_head_norms;
-  if (is_gpt2) return HfFamily::gpt2;
-  auto const is_llama = s.positions == Positions::rotary && s.norm == NormKind::rms &&
-                        s.activation == FeedForward::swiglu && !s.has_bias;
-  if (is_llama && !s.experts.is_on()) return s.has_head_norms ? HfFamily::qwen3 : HfFamily::llama;
-  if (is_llama && !s.experts.has_shared() && !s.experts.has_biases) {
-    if (s.has_head_norms) return HfFamily::qwen3_moe;
-    if (s.experts.every == 1 && (s.experts.normalizes_weights && s.experts.top_k > 1))
-      return HfFamily::mixtral;
-  }
-  throw_user("no model_type of Hugging Face has this architecture; gpt2, llama, mixtral, qwen3 and qwen3_moe "
-             "are written");
-}
-
-std::string hf_config_text(TransformerSettings const& s, std::string const& type) {
-  auto const family = family_of(s);
-  Json json;
-  if (family == HfFamily::gpt2) {
-    json = {{"architectures", {"GPT2LMHeadModel"}},
-            {"model_type", "gpt2"},
-            {"n_embd", s.hidden},
-            {"n_layer", s.num_layers},
-            {"n_head", s.num_heads},
-            {"n_positions", s.max_sequence},
-            {"n_inner", s.feed_forward},
-            {"vocab_size", s.vocabulary},
-            {"layer_norm_epsilon", s.norm_epsilon},
-            {"activation_function", s.activation == FeedForward::gelu_tanh ? "gelu_new" : "gelu"},
-            {"tie_word_embeddings", s.tied_head},
-            {"dtype", type}};
-    return json.dump(2) + "\n";
-  }
-  auto const name = family == HfFamily::llama     ? "LlamaForCausalLM"
-                    : family == HfFamily::mixtral ? "MixtralForCausalLM"
-                    : family == HfFamily::qwen3   ? "Qwen3ForCausalLM"
-                                                  : "Qwen3MoeForCausalLM";
-  Json rope{{"rope_theta", s.rotary_base}, {"rope_type", "default"}};
-  if (auto const& scaling = s.rotary_scaling)
-    rope = {
-        {"rope_theta", s.rotary_base},       {"rope_type", "llama3"},
-        {"factor", scaling->factor},         {"low_freq_factor", scaling->low},
-        {"high_freq_factor", scaling->high}, {"original_max_position_embeddings", scaling->num_positions}};
-  json = {{"architectures", {name}},
-          {"model_type", std::string(type_name(family))},
-          {"hidden_size", s.hidden},
-          {"intermediate_size", s.feed_forward},
-          {"num_hidden_layers", s.num_layers},
-          {"num_attention_heads", s.num_heads},
-          {"num_key_value_heads", s.num_kv_heads},
-          {"head_dim", s.head_dim()},
-          {"vocab_size", s.vocabulary},
-          {"max_position_embeddings", s.max_sequence},
-          {"rms_norm_eps", s.norm_epsilon},
-          {"hidden_act", "silu"},
-          {"attention_bias", false},
-          {"rope_theta", s.rotary_base},
-          {"rope_parameters", rope},
-          {"tie_word_embeddings", s.tied_head},
-          {"dtype", type}};
-  if (s.rotary_scaling) json["rope_scaling"] = rope;
-  if (s.experts.is_on()) {
-    json["num_local_experts"] = s.experts.num_experts;
-    json["num_experts_per_tok"] = s.experts.top_k;
-  }
-  if (family == HfFamily::qwen3_moe) {
-    json["num_experts"] = s.experts.num_experts;
-    json["moe_intermediate_size"] = s.feed_forward;
-    json["norm_topk_prob"] = s.experts.normalizes_weights && s.experts.top_k > 1;
-    json["decoder_sparse_step"] = s.experts.every;
-    json["mlp_only_layers"] = Json::array();
-  }
-  return json.dump(2) + "\n";
 }
 
 } // namespace orthant::models

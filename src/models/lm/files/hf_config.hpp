@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// config.json of a model as Hugging Face's transformers (versions 4 and 5) keep it: gpt2, llama, mistral, mixtral, qwen3, qwen3_moe. An
-// unknown field could change the result, so it is refused by name.
+// config.json of a model as Hugging Face's transformers (versions 4 and 5) keep it: gpt2, llama, mistral, mixtral, qwen3, qwen3_moe,
+// olmoe and deepseek (DeepSeek-MoE, whose program is its own). An unknown field could change the result, so it is refused by name.
 
 #include "models/lm/plan/transformer_settings.hpp"
 
@@ -11,7 +11,7 @@
 
 namespace orthant::models {
 
-enum class HfFamily : std::uint8_t { gpt2, llama, mixtral, qwen3, qwen3_moe };
+enum class HfFamily : std::uint8_t { gpt2, llama, mixtral, qwen3, qwen3_moe, olmoe, deepseek };
 
 struct HfConfig {
   HfFamily family = HfFamily::llama; // determines the names of tensors; mistral has llama's

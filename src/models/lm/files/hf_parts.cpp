@@ -69,11 +69,14 @@ class PartList {
   }
   /// Up and down matrices of a feed-forward network; gates and values alternate.
   void feed_forward(std::string const& ours, std::string const& gate, std::string const& up,
-                    std::string const& down) {
-    auto const width = s_.feed_forward;
+                    std::string const& down, std::int64_t width) {
     parts_.push_back(
         {ours + "c_fc.weight", {s_.hidden, 2 * width}, {{gate, width, 0, 0, 2}, {up, width, 0, 1, 2}}});
     parts_.push_back({ours + "c_proj.weight", {width, s_.hidden}, {{down, s_.hidden}}});
+  }
+  void gated(std::string const& ours, std::string const& theirs, std::int64_t width) {
+    feed_forward(ours, theirs + "gate_proj.weight", theirs + "up_proj.weight", theirs + "down_proj.weight",
+                 width);
   }
   void add_llama_layer(std::int64_t l) {
     auto const ours = fmt::format("h.{}.", l), theirs = fmt::format("model.layers.{}.", l);
@@ -87,12 +90,12 @@ class PartList {
     parts_.push_back({ours + "attn.c_proj.weight",
                       {s_.num_heads * s_.head_dim(), s_.hidden},
                       {{attention + "o_proj.weight", s_.hidden}}});
-    if (s_.has_head_norms)
-      for (auto const* const name : {"q_norm.weight", "k_norm.weight"})
-        whole(ours + "attn." + name, attention + name, {s_.head_dim()});
-    if (!s_.experts.has_layer(l))
-      return feed_forward(ours + "mlp.", theirs + "mlp.gate_proj.weight", theirs + "mlp.up_proj.weight",
-                          theirs + "mlp.down_proj.weight");
+    if (s_.query_key_norm != QueryKeyNorm::none)
+      for (auto const& [name, num_heads] :
+           {std::pair("q_norm.weight", s_.num_heads), std::pair("k_norm.weight", s_.num_kv_heads)})
+        whole(ours + "attn." + name, attention + name,
+              {(s_.query_key_norm == QueryKeyNorm::all ? num_heads : 1) * s_.head_dim()});
+    if (!s_.experts.has_layer(l)) return gated(ours + "mlp.", theirs + "mlp.", s_.feed_forward);
     auto const is_mixtral = family_ == HfFamily::mixtral;
     auto const mlp = theirs + (is_mixtral ? "block_sparse_moe." : "mlp.");
     auto const num_experts = s_.experts.num_experts;
@@ -100,11 +103,15 @@ class PartList {
         {ours + "mlp.router.weight", {s_.hidden, num_experts}, {{mlp + "gate.weight", num_experts}}});
     for (std::int64_t e = 0; e < num_experts; ++e) {
       auto const expert = mlp + fmt::format("experts.{}.", e);
-      feed_forward(ours + fmt::format("mlp.experts.{}.", e),
-                   expert + (is_mixtral ? "w1.weight" : "gate_proj.weight"),
-                   expert + (is_mixtral ? "w3.weight" : "up_proj.weight"),
-                   expert + (is_mixtral ? "w2.weight" : "down_proj.weight"));
+      auto const of_ours = ours + fmt::format("mlp.experts.{}.", e);
+      if (is_mixtral)
+        feed_forward(of_ours, expert + "w1.weight", expert + "w3.weight", expert + "w2.weight",
+                     s_.expert_width());
+      else
+        gated(of_ours, expert, s_.expert_width());
     }
+    if (s_.experts.has_shared())
+      gated(ours + "mlp.shared.", mlp + "shared_experts.", s_.experts.num_shared * s_.expert_width());
   }
 
   HfFamily family_;

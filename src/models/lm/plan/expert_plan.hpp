@@ -58,7 +58,7 @@ struct ExpertPlan {
 
   /// Number of layers with experts before `layer`.
   [[nodiscard]] std::size_t place_of(std::int64_t layer) const {
-    return static_cast<std::size_t>(layer / settings.every);
+    return static_cast<std::size_t>(settings.num_layers_before(layer));
   }
   [[nodiscard]] std::int64_t place_of_expert(std::int64_t layer, std::int64_t expert) const {
     return places.empty() ? expert : places[place_of(layer)][static_cast<std::size_t>(expert)];

@@ -32,6 +32,13 @@ Placement weight(Cut const& rows, Cut const& columns) {
   return {layout, {rows.width, columns.width}};
 }
 
+/// One number per column.
+Placement scale(Cut const& columns) {
+  Layout layout{pmm::AxisSet{}, columns.axis};
+  layout.column_granule = columns.granule;
+  return {layout, {1, columns.width}};
+}
+
 void require_cuts(pmm::GridShape const& shape, TransformerSettings const& s, std::int64_t num_sequences,
                   std::int64_t sequence) {
   require_valid(s);
@@ -52,9 +59,9 @@ void require_cuts(pmm::GridShape const& shape, TransformerSettings const& s, std
         num_sequences, num_parts, grid_text(shape));
 }
 
-/// Plan of the layers with experts. Each expert has the up and down matrices of a block.
+/// Plan of the layers with experts. `up`, `down`: matrices of one expert.
 ExpertPlan plan_experts(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
-                        TransformerPlan const& plan) {
+                        TransformerPlan const& plan, pmm::Placement const& up, pmm::Placement const& down) {
   ExpertPlan experts;
   experts.settings = plan.settings.experts;
   if (!experts.settings.is_on()) {
@@ -77,8 +84,8 @@ ExpertPlan plan_experts(pmm::GridShape const& shape, pmm::Coordinates const& coo
   }
   experts.stream = plan.stream;
   experts.router = {{Axis::y, pmm::AxisSet{}}, {plan.settings.hidden, experts.settings.num_experts}};
-  experts.up = plan.up.weight;
-  experts.down = plan.down.weight;
+  experts.up = up;
+  experts.down = down;
   return experts;
 }
 
@@ -124,12 +131,8 @@ TransformerPlan plan_transformer(pmm::GridShape const& shape, pmm::Coordinates c
   Cut const stream{Axis::y, settings.hidden};
   Cut const qkv{Axis::x, num_groups * plan.group_width(), {plan.group_width(), 2 * head_dim}};
   Cut const heads{Axis::x, settings.num_heads * head_dim, plan.local_heads_per_group() * head_dim};
-  auto const expanded = [&](std::int64_t num_parts) {
-    return Cut{Axis::x, inner * num_parts * settings.feed_forward, inner};
-  };
-  auto const activated = [&](std::int64_t num_parts) {
-    return Cut{Axis::x, num_parts * settings.feed_forward};
-  };
+  auto const expanded = [&](std::int64_t width) { return Cut{Axis::x, inner * width, inner}; };
+  auto const activated = [&](std::int64_t width) { return Cut{Axis::x, width}; };
   Cut const vocabulary{Axis::x, settings.vocabulary};
   auto const matrix = [&](Cut const& columns) { return activation(num_tokens, sequence, columns); };
   auto const linear = [&](Cut const& from, Cut const& to) {
@@ -141,15 +144,21 @@ TransformerPlan plan_transformer(pmm::GridShape const& shape, pmm::Coordinates c
   plan.table = weight(vocabulary, stream);
   plan.positions = {{pmm::AxisSet{}, Axis::y}, {settings.max_sequence, settings.hidden}};
   plan.qkv = linear(stream, qkv);
-  plan.head_scale = {{pmm::AxisSet{}, pmm::AxisSet{}}, {1, head_dim}};
-  plan.projection = linear(heads, stream);
-  plan.up = linear(stream, expanded(1));
-  plan.down = linear(activated(1), stream);
-  if (settings.experts.has_shared()) {
-    plan.shared_up = linear(stream, expanded(settings.experts.num_shared));
-    plan.shared_down = linear(activated(settings.experts.num_shared), stream);
+  plan.query_scale = plan.key_scale = {{pmm::AxisSet{}, pmm::AxisSet{}}, {1, head_dim}};
+  if (settings.query_key_norm == QueryKeyNorm::all) {
+    plan.query_scale = scale(heads);
+    plan.key_scale = scale({Axis::x, num_groups * head_dim, {head_dim, head_dim}});
   }
-  plan.experts = plan_experts(shape, coordinates, plan);
+  plan.projection = linear(heads, stream);
+  plan.up = linear(stream, expanded(settings.feed_forward));
+  plan.down = linear(activated(settings.feed_forward), stream);
+  auto const expert_width = settings.expert_width();
+  if (settings.experts.has_shared()) {
+    plan.shared_up = linear(stream, expanded(settings.experts.num_shared * expert_width));
+    plan.shared_down = linear(activated(settings.experts.num_shared * expert_width), stream);
+  }
+  plan.experts = plan_experts(shape, coordinates, plan, weight(stream, expanded(expert_width)),
+                              weight(activated(expert_width), stream));
   return plan;
 }
 

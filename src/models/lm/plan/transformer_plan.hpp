@@ -41,8 +41,9 @@ struct TransformerPlan {
   pmm::Placement table;           // [x,y] vocabulary x hidden; for the embedding and for the head
   pmm::Placement positions;       // [-,y] max_sequence x hidden, replicated
   LinearPlan3d qkv, projection, up, down;
-  pmm::Placement head_scale;           // [-,-] 1 x numbers per head, replicated
-  ExpertPlan experts;                  // replaces up and down in layers with experts
+  pmm::Placement query_scale; // [-,-] 1 x numbers per head; with a norm of all heads [-,x] 1 x all queries
+  pmm::Placement key_scale;   // the same of keys
+  ExpertPlan experts;         // replaces up and down in layers with experts
   LinearPlan3d shared_up, shared_down; // all shared experts of a layer side by side; empty if there are none
   int ranks_per_group = 1;             // ranks along x that share one key-value head
 

@@ -17,10 +17,21 @@ void require_valid(ExpertSettings const& s, std::int64_t num_layers) {
   if (s.top_k < 1 || s.top_k > s.num_experts)
     runtime::throw_user("--top-k {}: a token takes at least 1 of the {} experts, and at most all of them",
                         s.top_k, s.num_experts);
+  if (s.width < 0) runtime::throw_user("--expert-width {}; 0 is --feed-forward", s.width);
+  if (!(s.weight_scale > 0 && std::isfinite(s.weight_scale)))
+    runtime::throw_user("--top-k-scale {}; give a number above 0", s.weight_scale);
   if (s.num_shared < 0) runtime::throw_user("--shared-experts {}; 0 is none", s.num_shared);
   if (s.every < 1 || s.every > num_layers)
     runtime::throw_user("--moe-every {}: no layer of {} would have experts; take 1 to {}", s.every,
                         num_layers, num_layers);
+  if (s.num_dense < 0 || s.num_dense >= num_layers)
+    runtime::throw_user("--dense-layers {}: no layer of {} would have experts; take 0 to {}", s.num_dense,
+                        num_layers, num_layers - 1);
+  if (s.num_layers_before(num_layers) == 0)
+    runtime::throw_user(
+        "--dense-layers {} with --moe-every {}: no layer of {} would have experts; make one of "
+        "them smaller",
+        s.num_dense, s.every, num_layers);
   if (s.capacity && !(*s.capacity > 0 && std::isfinite(*s.capacity)))
     runtime::throw_user("--capacity {}: an expert takes more than 0 mean loads; or none: no limit",
                         *s.capacity);

@@ -28,11 +28,14 @@ struct ExpertSettings {
   std::int64_t num_experts = 0; // experts per layer; 0: no layer has experts
   std::int64_t top_k = 1;       // experts per token
   std::int64_t every = 1;       // every N-th layer has experts: the last of N layers
+  std::int64_t num_dense = 0;   // the first layers have no experts
   std::int64_t num_shared = 0;  // shared experts in addition: all tokens use them, with weight 1
+  std::int64_t width = 0;       // feed-forward width of an expert; 0: that of layers without experts
   /// Capacity of an expert in training, as a multiple of the mean load; nullopt: no limit, no choice is dropped.
   std::optional<double> capacity = std::nullopt;
   CapacityGroup capacity_group = CapacityGroup::step;
   bool normalizes_weights = true; // top_k > 1: a token's weights are divided by their sum, as in Mixtral
+  double weight_scale = 1;        // all weights are multiplied by it
   bool has_biases =
       false; // sigmoid gates, and biases for the choice that balance the loads (pmm/experts/routing.hpp)
   double balance_loss = 0;  // coefficient of the balance loss of the router (pmm/experts/routing.hpp)
@@ -47,9 +50,15 @@ struct ExpertSettings {
   std::vector<std::vector<std::int64_t>> past_loads = {};
 
   [[nodiscard]] bool is_on() const { return num_experts > 0; }
-  [[nodiscard]] bool has_layer(std::int64_t layer) const { return is_on() && (layer + 1) % every == 0; }
+  [[nodiscard]] bool has_layer(std::int64_t layer) const {
+    return is_on() && layer >= num_dense && (layer + 1) % every == 0;
+  }
+  /// Number of layers with experts before `layer`.
+  [[nodiscard]] std::int64_t num_layers_before(std::int64_t layer) const {
+    return layer <= num_dense ? 0 : layer / every - num_dense / every;
+  }
   [[nodiscard]] bool has_shared() const { return is_on() && num_shared > 0; }
-  [[nodiscard]] bool has_all_layers() const { return is_on() && every == 1; }
+  [[nodiscard]] bool has_all_layers() const { return is_on() && every == 1 && num_dense == 0; }
   friend bool operator==(ExpertSettings const&, ExpertSettings const&) = default;
 };
 
@@ -69,6 +78,9 @@ struct AdapterSettings {
 
 enum class Positions : std::uint8_t { learned, rotary };
 enum class NormKind : std::uint8_t { layer, rms };
+/// RMSNorm of queries and keys before rotary positions: of each head, with one scale per number of a head, as in Qwen3; or of all heads
+/// together, as in OLMoE.
+enum class QueryKeyNorm : std::uint8_t { none, head, all };
 using pmm::FeedForward;
 
 /// The words are "gelu", "gelu_tanh" and "swiglu". Throws UserError for other words.
@@ -96,8 +108,7 @@ struct TransformerSettings {
   double norm_epsilon = 1e-5;
   double rotary_base = 10000;
   std::optional<pmm::RotaryScaling> rotary_scaling = std::nullopt;
-  bool has_head_norms =
-      false; // RMSNorm of each head's query and key, with one scale per number of a head, as in Qwen3
+  QueryKeyNorm query_key_norm = QueryKeyNorm::none;
   ExpertSettings experts;
   AdapterSettings adapters;
   bool masks_documents =
@@ -107,6 +118,8 @@ struct TransformerSettings {
   bool keeps_collectives = false; // also keeps results of collectives, so recomputing does not communicate
 
   [[nodiscard]] std::int64_t head_dim() const { return head_width > 0 ? head_width : hidden / num_heads; }
+  /// Feed-forward width of an expert.
+  [[nodiscard]] std::int64_t expert_width() const { return experts.width > 0 ? experts.width : feed_forward; }
   friend bool operator==(TransformerSettings const&, TransformerSettings const&) = default;
 };
 

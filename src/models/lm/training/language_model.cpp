@@ -49,7 +49,7 @@ namespace {
 /// Throws UserError if sums of bytes would overflow.
 void require_countable(TransformerSettings const& model, SequenceSettings const& sequences) {
   constexpr double most_numbers = 0x1p52;
-  auto const width = std::max(model.hidden, model.feed_forward);
+  auto const width = std::max({model.hidden, model.feed_forward, model.expert_width()});
   auto const per_token = static_cast<double>(model.num_layers) * static_cast<double>(width) +
                          static_cast<double>(model.vocabulary);
   auto const num_tokens =
@@ -62,13 +62,14 @@ void require_countable(TransformerSettings const& model, SequenceSettings const&
   auto const& experts = model.experts;
   if (experts.is_on() &&
       (3 * of(model.num_layers) * of(experts.num_experts + experts.num_shared) * of(model.hidden) *
-               of(model.feed_forward) >
+               of(model.expert_width()) >
            most_numbers ||
-       num_tokens * (of(experts.num_experts) + of(experts.num_shared) * of(model.feed_forward)) >
+       num_tokens * (of(experts.num_experts) + of(experts.num_shared) * of(model.expert_width())) >
            most_numbers))
-    runtime::throw_user("--experts {} and --shared-experts {} of --hidden {} and --feed-forward {} are more "
-                        "than any machine holds",
-                        experts.num_experts, experts.num_shared, model.hidden, model.feed_forward);
+    runtime::throw_user("--experts {} and --shared-experts {} of --hidden {} and {} {} are more than any "
+                        "machine holds",
+                        experts.num_experts, experts.num_shared, model.hidden,
+                        experts.width > 0 ? "--expert-width" : "--feed-forward", model.expert_width());
   if (static_cast<double>(model.max_sequence) * static_cast<double>(model.hidden) > most_numbers)
     runtime::throw_user("--positions {}: their table is more than any machine holds", model.max_sequence);
 }

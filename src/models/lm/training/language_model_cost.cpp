@@ -313,6 +313,7 @@ std::vector<std::string> advice_on_shapes(pmm::GridShape const& shape, Transform
        {CutSize{"the vocabulary", model.vocabulary, "x", shape.x, tile},
         {"--hidden", model.hidden, "y", shape.y, tile},
         {"--feed-forward", model.feed_forward, "x", shape.x, tile},
+        {"--expert-width", model.experts.width, "x", shape.x, tile},
         {"the width of a head (--hidden / --heads)", model.head_dim(), "", 1, of_one_load},
         {"--sequence", sequences.sequence, "", 1, of_one_load},
         {"--global-batch / --accumulate", sequences.num_sequences(), "data x z", num_batch_parts, 1}}) {

@@ -34,6 +34,7 @@ void plan_attention_half(pmm::StepPlan& step, TransformerPlan const& plan, bool 
   plan_norm(step, plan);
   plan_linear(step, plan.qkv, settings.has_bias);
   plan_head_norms(step, plan);
+  plan_joint_norms(step, plan);
   if (settings.positions == Positions::rotary)
     for (auto g = groups.begin; g < groups.end; ++g)
       plan_rotate(step, shape.num_tokens(), turned_columns(plan, block), plan.sequence, shape.head_dim);
@@ -55,6 +56,7 @@ void plan_attention_half_backward(pmm::StepPlan& step, TransformerPlan const& pl
   if (settings.positions == Positions::rotary)
     for (auto g = groups.begin; g < groups.end; ++g)
       plan_rotate(step, shape.num_tokens(), turned_columns(plan, block), plan.sequence, shape.head_dim);
+  plan_joint_norms_backward(step, plan);
   plan_head_norms_backward(step, plan);
   plan_linear_backward(step, plan.qkv, settings.has_bias);
   plan_norm_backward(step, plan, pmm::Residual::added);
@@ -64,6 +66,8 @@ void plan_attention_half_buffers(LinearWorkPlan& work, pmm::StepPlan const& step
                                  TransformerPlan const& plan) {
   plan_linear_buffers(work, 0, step, plan.qkv, plan.settings.has_bias);
   plan_linear_buffers(work, 1, step, plan.projection, plan.settings.has_bias);
+  if (plan.settings.query_key_norm == QueryKeyNorm::all)
+    reserve_joint_norm_sums(work[0], JointNormLengths(step.shape(), step.coordinates(), plan));
 }
 
 template<class T>
@@ -85,7 +89,9 @@ AttentionHalf<T>::AttentionHalf(pmm::ProcessGrid const& grid, TransformerPlan co
       norm_(grid, plan, parameters.attention_norm, memory_.norm, scratch.row_sums, scratch.work.buffers(0)),
       qkv_linear_(grid, plan.qkv, parameters.qkv, scratch.work, 0),
       projection_(grid, plan.projection, parameters.projection, scratch.work, 1),
-      head_norms_(grid, plan, parameters.head_norms, memory_.before_norm, scratch.head_norm_sums),
+      head_norms_(grid, plan, parameters.query_key_norms, memory_.before_norm, scratch.query_key_sums),
+      joint_norms_(grid, plan, parameters.query_key_norms, memory_.joint_norms, scratch.narrow_gradient,
+                   scratch.query_key_sums, scratch.work.buffers(0)),
       normed_gradient_(grid, plan.stream, scratch.normed_gradient),
       qkv_gradient_(grid, plan.qkv.output, scratch.wide_gradient),
       out_gradient_(grid, plan.projection.input, scratch.narrow_gradient) {}
@@ -156,6 +162,7 @@ void AttentionHalf<T>::forward(DefaultExec const& exec, DropoutKey const& dropou
   norm_.forward(exec, x, memory_.normed);
   qkv_linear_.forward(exec, memory_.normed, memory_.qkv);
   head_norms_.forward(exec, memory_.qkv);
+  joint_norms_.forward(exec, memory_.qkv);
   turn(exec, Turn::forward, memory_.qkv);
   broadcast_key_values(exec, grid_, plan_, memory_.qkv, memory_.key_values);
   attend(exec, dropout);
@@ -176,6 +183,7 @@ void AttentionHalf<T>::backward(DefaultExec const& exec, DropoutKey const& dropo
   }
   sum_key_value_gradients(exec, grid_, plan_, scratch_.key_value_gradients, qkv_gradient_);
   turn(exec, Turn::backward, qkv_gradient_);
+  joint_norms_.backward(exec, qkv_gradient_);
   head_norms_.backward(exec, qkv_gradient_);
   qkv_linear_.backward(exec, memory_.normed, qkv_gradient_, normed_gradient_);
   norm_.backward(exec, x, normed_gradient_, pmm::Residual::added, dx);

@@ -4,14 +4,15 @@
 // First half of a block: the branch of attention, which is added to the residual stream.
 //
 //   H[z,y]      := norm(X)
-//   Q,K,V[z,x]  := sum_y H[z,y] W_qkv[y,x] + b             key-value heads with their query heads; Q and K rotated if positions are rotary
+//   Q,K,V[z,x]  := sum_y H[z,y] W_qkv[y,x] + b             key-value heads with their query heads; Q and K normalized if there are such
+//                                                         norms, and rotated if positions are rotary
 //   K,V         := K and V of the rank that has them       only if ranks share a head (shared_key_values.hpp)
 //   O[z,x]      := attention(Q, K, V)                      local (pmm/attention); with earlier keys and values if there is a cache;
 //                                                         within documents if they are masked
 //   branch[z,y] := sum_x O[z,x] W_proj[x,y] + b
 
-#include "models/lm/transformer/head_norm.hpp"
 #include "models/lm/transformer/key_value_cache.hpp"
+#include "models/lm/transformer/query_key_norm.hpp"
 #include "pmm/attention/attention.hpp"
 
 #include <memory>
@@ -66,6 +67,7 @@ class AttentionHalf {
   ParallelNorm<T> norm_;
   ParallelLinear<T> qkv_linear_, projection_;
   HeadNorms<T> head_norms_;
+  JointNorms<T> joint_norms_;
   pmm::DistMatrix<T> normed_gradient_, qkv_gradient_, out_gradient_; // in scratch_
 };
 

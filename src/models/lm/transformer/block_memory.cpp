@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/lm/transformer/block_memory.hpp"
 
-#include "models/lm/transformer/head_norm.hpp"
+#include "models/lm/transformer/query_key_norm.hpp"
 #include "models/lm/transformer/shared_key_values.hpp"
 
 #include <algorithm>
@@ -11,6 +11,9 @@ namespace orthant::models {
 namespace {
 
 constexpr auto document_positions_label = "orthant::models::document_positions";
+constexpr auto before_joint_norm_label = "orthant::models::JointNormMemory/before";
+constexpr auto joint_norm_state_label = "orthant::models::JointNormMemory/inverse_deviation";
+constexpr auto query_key_sums_label = "orthant::models::query_key_sums";
 
 template<class T>
 runtime::Vector<T> make(std::string const& label, std::int64_t count) {
@@ -67,6 +70,45 @@ bool keeps_output(TransformerSettings const& settings, std::int64_t layer) {
   return settings.checkpoint_every == 0 || ends_segment(settings, layer);
 }
 
+JointNormLengths::JointNormLengths(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
+                                   TransformerPlan const& plan)
+    : rows(plan.sequences.size() * plan.sequence),
+      query_columns(block_of(shape, coordinates, plan.projection.input).columns.size()),
+      key_columns(block_of(shape, coordinates, plan.key_scale).columns.size()) {}
+
+namespace {
+
+/// Length of query_key_sums.
+std::int64_t num_query_key_sums(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
+                                TransformerPlan const& plan) {
+  if (plan.settings.query_key_norm != QueryKeyNorm::all) return num_head_norm_sums(plan.settings);
+  JointNormLengths const lengths(shape, coordinates, plan);
+  return lengths.rows * (lengths.key_columns + 2);
+}
+
+void plan_joint_norm_memory(pmm::StepPlan& step, TransformerPlan const& plan) {
+  if (plan.settings.query_key_norm != QueryKeyNorm::all) return;
+  JointNormLengths const lengths(step.shape(), step.coordinates(), plan);
+  for (auto const columns : {lengths.query_columns, lengths.key_columns}) {
+    step.add_array(before_joint_norm_label, step.scalar_bytes(lengths.rows * columns));
+    step.add_array(joint_norm_state_label, step.scalar_bytes(lengths.rows));
+  }
+}
+
+template<class T>
+JointNormMemory<T> make_joint_norm_memory(pmm::ProcessGrid const& grid, TransformerPlan const& plan) {
+  if (plan.settings.query_key_norm != QueryKeyNorm::all) return {};
+  JointNormLengths const lengths(grid.shape(), grid.coordinates(), plan);
+  auto const before = [&](std::int64_t columns) {
+    return runtime::Matrix<T>(std::string(before_joint_norm_label), static_cast<std::size_t>(lengths.rows),
+                              static_cast<std::size_t>(columns));
+  };
+  auto const state = [&] { return pmm::RowNormState<T>{{}, make<T>(joint_norm_state_label, lengths.rows)}; };
+  return {before(lengths.query_columns), before(lengths.key_columns), state(), state()};
+}
+
+} // namespace
+
 void plan_block_memory(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t place) {
   auto const num_heads = groups_of(step.block(plan.qkv.output), plan).size() * plan.local_heads_per_group();
   plan_norm_arrays(step, plan);
@@ -76,7 +118,8 @@ void plan_block_memory(pmm::StepPlan& step, TransformerPlan const& plan, std::in
   step.add_array("orthant::models::AttentionMemory/log_sum_exp",
                  step.scalar_bytes(num_heads * step.block(plan.stream).rows.size()));
   step.add_array("orthant::models::AttentionMemory/key_values", step.scalar_bytes(num_shared_numbers(plan)));
-  if (plan.settings.has_head_norms)
+  plan_joint_norm_memory(step, plan);
+  if (plan.settings.query_key_norm == QueryKeyNorm::head)
     plan_matrix(step, plan.qkv.output, "orthant::models::AttentionMemory/before_norm");
   plan_norm_arrays(step, plan);
   plan_matrix(step, plan.stream, "orthant::models::FeedForwardMemory/normed");
@@ -103,8 +146,9 @@ AttentionMemory<T>::AttentionMemory(pmm::ProcessGrid const& grid, TransformerPla
       log_sum_exp("orthant::models::AttentionMemory/log_sum_exp",
                   static_cast<std::size_t>(groups_of(qkv.block(), plan).size() *
                                            plan.local_heads_per_group() * normed.block().rows.size())),
+      joint_norms(make_joint_norm_memory<T>(grid, plan)),
       key_values(make<T>("orthant::models::AttentionMemory/key_values", num_shared_numbers(plan))) {
-  if (plan.settings.has_head_norms)
+  if (plan.settings.query_key_norm == QueryKeyNorm::head)
     before_norm = {grid, plan.qkv.output, "orthant::models::AttentionMemory/before_norm"};
 }
 
@@ -143,8 +187,12 @@ ScratchLengths::ScratchLengths(pmm::GridShape const& shape, pmm::Coordinates con
   auto const heads =
       block_of(shape, coordinates, plan.projection.input).columns.size() / plan.settings.head_dim();
   branch = length(plan.stream);
-  wide = std::max(length(plan.qkv.output), length(plan.up.output));
-  narrow = std::max(length(plan.projection.input), length(plan.down.input));
+  wide = length(plan.qkv.output);
+  narrow = length(plan.projection.input);
+  if (!plan.settings.experts.has_all_layers()) {
+    wide = std::max(wide, length(plan.up.output));
+    narrow = std::max(narrow, length(plan.down.input));
+  }
   if (plan.settings.experts.has_shared()) {
     wide = std::max(wide, length(plan.shared_up.output));
     narrow = std::max(narrow, length(plan.shared_down.input));
@@ -165,7 +213,7 @@ TransformerScratch<T>::TransformerScratch(pmm::ProcessGrid const& grid, Transfor
   row_sums = make<T>("orthant::models::row_sums", lengths.row_sums);
   row_terms = make<T>("orthant::models::row_terms", lengths.row_terms);
   key_value_gradients = make<T>("orthant::models::key_value_gradients", num_shared_numbers(plan));
-  head_norm_sums = make<T>("orthant::models::head_norm_sums", num_head_norm_sums(plan.settings));
+  query_key_sums = make<T>(query_key_sums_label, num_query_key_sums(grid.shape(), grid.coordinates(), plan));
   auto const num_rows = plan.sequences.size() * plan.sequence;
   if (plan.settings.masks_documents)
     document_positions = make<std::int64_t>(document_positions_label, num_rows);
@@ -185,7 +233,8 @@ void plan_scratch_arrays(pmm::StepPlan& step, TransformerPlan const& plan) {
   step.add_array("orthant::models::row_sums", step.scalar_bytes(lengths.row_sums));
   step.add_array("orthant::models::row_terms", step.scalar_bytes(lengths.row_terms));
   step.add_array("orthant::models::key_value_gradients", step.scalar_bytes(num_shared_numbers(plan)));
-  step.add_array("orthant::models::head_norm_sums", step.scalar_bytes(num_head_norm_sums(plan.settings)));
+  step.add_array(query_key_sums_label,
+                 step.scalar_bytes(num_query_key_sums(step.shape(), step.coordinates(), plan)));
   auto const of_rows = plan.sequences.size() * plan.sequence * std::int64_t{sizeof(std::int64_t)};
   if (plan.settings.masks_documents) step.add_array(document_positions_label, of_rows);
   if (plan.settings.dropout > 0) step.add_array("orthant::models::token_ids", of_rows);

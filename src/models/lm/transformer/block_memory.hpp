@@ -14,14 +14,29 @@
 
 namespace orthant::models {
 
+/// Numbers of rows and columns of the queries and keys of a rank; the keys may have none, if ranks share a head.
+struct JointNormLengths {
+  JointNormLengths(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
+                   TransformerPlan const& plan);
+  std::int64_t rows = 0, query_columns = 0, key_columns = 0;
+};
+
+/// What JointNorms keep for the backward pass; empty without them.
+template<class T>
+struct JointNormMemory {
+  runtime::Matrix<T> queries, keys; // before the norm
+  pmm::RowNormState<T> of_queries, of_keys;
+};
+
 template<class T>
 struct AttentionMemory {
   AttentionMemory(pmm::ProcessGrid const& grid, TransformerPlan const& plan);
   pmm::RowNormState<T> norm;
   pmm::DistMatrix<T> normed, qkv, out;
   runtime::Vector<T> log_sum_exp; // [key-value heads x tokens x query heads per key-value head]
-  pmm::DistMatrix<T> before_norm; // queries and keys, with head norms
-  runtime::Vector<T> key_values;  // [tokens x 2 head_dim] of a head that ranks share; else empty
+  pmm::DistMatrix<T> before_norm; // queries and keys, if each head has a norm
+  JointNormMemory<T> joint_norms;
+  runtime::Vector<T> key_values; // [tokens x 2 head_dim] of a head that ranks share; else empty
 };
 
 template<class T>
@@ -106,7 +121,7 @@ struct TransformerScratch {
   runtime::Vector<T> row_sums;
   runtime::Vector<T> row_terms;
   runtime::Vector<T> key_value_gradients;  // of a head that ranks share
-  runtime::Vector<T> head_norm_sums;       // of HeadNorms
+  runtime::Vector<T> query_key_sums;       // of HeadNorms or JointNorms
   runtime::Vector<std::int64_t> token_ids; // [rows] global numbers of the tokens; empty without dropout
   runtime::Vector<std::int64_t>
       document_positions; // [rows] of the tokens in their documents; empty unless these are masked

@@ -15,15 +15,8 @@ runtime::LocalPass copy_pass(std::int64_t bytes) {
 /// to := from; both must have the same shape.
 template<class T>
 void copy(DefaultExec const& exec, runtime::PassLedger& passes, Panel<T> const& from, Panel<T> const& to) {
-  auto const size = from.num_rows * from.num_columns;
-  passes.add(copy_pass(size * std::int64_t{sizeof(T)}));
-  Kokkos::parallel_for(
-      "orthant::models::copy_key_values", Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, size),
-      KOKKOS_LAMBDA(std::int64_t i) {
-        auto const row = i / from.num_columns;
-        auto const column = i % from.num_columns;
-        to.data[row * to.row_stride + column] = from.data[row * from.row_stride + column];
-      });
+  passes.add(copy_pass(from.num_rows * from.num_columns * std::int64_t{sizeof(T)}));
+  pmm::copy_panel(exec, "orthant::models::copy_key_values", from, to);
 }
 
 /// Columns of keys and values in `qkv` of the rank that has them.

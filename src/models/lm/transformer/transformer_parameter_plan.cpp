@@ -118,9 +118,10 @@ parameters_of(pmm::GridShape const& shape, pmm::Coordinates const& coordinates, 
     planner.begin_layer(l + 1);
     planner.add_norm(prefix + "ln_1", plan.stream);
     planner.add_linear(prefix + "attn.c_attn", plan.qkv, weight_deviation);
-    if (settings.has_head_norms)
-      for (auto const* const name : {"attn.q_norm.weight", "attn.k_norm.weight"})
-        planner.add(prefix + name, ParameterRole::norm_scale, plan.head_scale);
+    if (settings.query_key_norm != QueryKeyNorm::none) {
+      planner.add(prefix + "attn.q_norm.weight", ParameterRole::norm_scale, plan.query_scale);
+      planner.add(prefix + "attn.k_norm.weight", ParameterRole::norm_scale, plan.key_scale);
+    }
     planner.add_linear(prefix + "attn.c_proj", plan.projection, branch_deviation);
     planner.add_norm(prefix + "ln_2", plan.stream);
     if (settings.experts.has_layer(l)) {

@@ -123,8 +123,8 @@ TransformerParameters<T>::TransformerParameters(pmm::ProcessGrid const& grid, Tr
     auto& block = blocks_.emplace_back();
     take_norm(block.attention_norm);
     take_linear(block.qkv);
-    if (settings.has_head_norms)
-      for (auto* const norm : {&block.head_norms.queries, &block.head_norms.keys})
+    if (settings.query_key_norm != QueryKeyNorm::none)
+      for (auto* const norm : {&block.query_key_norms.queries, &block.query_key_norms.keys})
         take_vector(norm->scale, norm->scale_gradient);
     take_linear(block.projection);
     take_norm(block.feed_forward_norm);

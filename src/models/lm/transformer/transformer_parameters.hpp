@@ -7,7 +7,7 @@
 //   h.0.ln_1.weight, h.0.attn.c_attn.weight, h.0.attn.c_proj.weight           norm and attention of block 0
 //   h.0.ln_2.weight, h.0.mlp.c_fc.weight, h.0.mlp.c_proj.weight               norm and feed-forward part of block 0
 //   ln_f.weight, lm_head.weight                                               final norm, and head unless it is tied
-//   h.0.attn.q_norm.weight, h.0.attn.k_norm.weight                            norms of heads, if there are any
+//   h.0.attn.q_norm.weight, h.0.attn.k_norm.weight                            norms of queries and keys, if there are any
 //
 // With biases, linear layers and norms also have a ".bias". Weights are [in x out]. Layers with experts have other names in place
 // of mlp.c_fc and mlp.c_proj:
@@ -114,13 +114,13 @@ struct NormParameters {
   pmm::DistVector<T> shift, shift_gradient; // of LayerNorm; empty without biases
 };
 template<class T>
-struct HeadNormParameters {
-  NormParameters<T> queries, keys; // empty without head norms
+struct QueryKeyParameters {
+  NormParameters<T> queries, keys; // empty without norms of queries and keys
 };
 template<class T>
 struct BlockParameters {
   NormParameters<T> attention_norm;
-  HeadNormParameters<T> head_norms;
+  QueryKeyParameters<T> query_key_norms;
   LinearParameters<T> qkv, projection;
   NormParameters<T> feed_forward_norm;
   LinearParameters<T> up, down; // of shared experts in a layer with experts
