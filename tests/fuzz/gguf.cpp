@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
       auto num_elements = std::int64_t{1};
       for (auto const extent : tensor.shape)
         num_elements *= extent;
-      if (std::ssize(file.read(tensor)) != num_elements) __builtin_trap();
+      if (std::ssize(file.read(tensor, {0, num_elements})) != num_elements) __builtin_trap();
     }
     models::GgufModel const model(path);
     auto const weights = folder.path() / "w.h5";

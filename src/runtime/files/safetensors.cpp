@@ -137,6 +137,10 @@ std::vector<std::byte> read_bytes(std::filesystem::path const& path, std::int64_
   return bytes;
 }
 
+std::int64_t num_rows_of(Tensor const& tensor) {
+  return tensor.shape.size() < 2 ? 1 : tensor.shape.front();
+}
+
 template<class Stored, class T, class Convert>
 void convert(std::span<std::byte const> bytes, std::vector<T>& numbers, Convert const& to_number) {
   for (std::size_t i = 0; i < numbers.size(); ++i) {
@@ -199,12 +203,16 @@ bool SafetensorsFile::has_float64() const {
 }
 
 template<class T>
-std::vector<T> SafetensorsFile::read(std::string const& name) const {
+std::vector<T> SafetensorsFile::read(std::string const& name, std::optional<Range> range) const {
   auto const found = std::ranges::find(tensors_, name, &Tensor::name);
   if (found == tensors_.end()) throw_user("{}: there is no tensor '{}' in it", path_.string(), name);
-  auto const bytes = read_bytes(path_, offsets_[static_cast<std::size_t>(found - tensors_.begin())],
-                                found->num_elements() * named(found->type).num_bytes);
-  std::vector<T> numbers(static_cast<std::size_t>(found->num_elements()));
+  auto const [begin, end] = range.value_or(Range{0, found->num_elements()});
+  ORTHANT_REQUIRE(begin >= 0 && begin <= end && end <= found->num_elements(), "numbers ", begin, " to ", end,
+                  " of ", found->num_elements(), " of ", name);
+  auto const num_bytes = named(found->type).num_bytes;
+  auto const offset = offsets_[static_cast<std::size_t>(found - tensors_.begin())];
+  auto const bytes = read_bytes(path_, offset + begin * num_bytes, (end - begin) * num_bytes);
+  std::vector<T> numbers(static_cast<std::size_t>(end - begin));
   switch (found->type) {
   case TensorType::float16:
     convert<std::uint16_t>(bytes, numbers, decode_fp16);
@@ -225,7 +233,7 @@ std::vector<T> SafetensorsFile::read(std::string const& name) const {
 template<class T>
 void write_safetensors(std::filesystem::path const& path, std::vector<Tensor> const& tensors,
                        TensorMetadata const& metadata,
-                       std::function<std::vector<T>(std::size_t)> const& numbers_of) {
+                       std::function<std::vector<T>(std::size_t, Range)> const& numbers_of) {
   auto const type = sizeof(T) == 4 ? TensorType::float32 : TensorType::float64;
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
@@ -248,17 +256,41 @@ void write_safetensors(std::filesystem::path const& path, std::vector<Tensor> co
   file.write_at(length_bytes, std::as_bytes(std::span(text)));
   auto offset = length_bytes + static_cast<std::int64_t>(header_bytes);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    auto const numbers = numbers_of(i);
-    ORTHANT_REQUIRE(static_cast<std::int64_t>(numbers.size()) == tensors[i].num_elements(), "tensor ",
-                    tensors[i].name, " has ", numbers.size(), " numbers");
-    file.write_at(offset, std::as_bytes(std::span(numbers)));
-    offset += static_cast<std::int64_t>(numbers.size() * sizeof(T));
+    auto const num_rows = num_rows_of(tensors[i]);
+    auto const width = num_rows == 0 ? 0 : tensors[i].num_elements() / num_rows;
+    auto const per_piece =
+        std::max(std::int64_t{1}, most_numbers_of_piece / std::max(std::int64_t{1}, width));
+    for (std::int64_t row = 0; row < num_rows; row += per_piece) {
+      Range const rows{row, std::min(row + per_piece, num_rows)};
+      auto const numbers = numbers_of(i, rows);
+      ORTHANT_REQUIRE(static_cast<std::int64_t>(numbers.size()) == rows.size() * width, "rows ", rows.begin,
+                      " to ", rows.end, " of ", tensors[i].name, " have ", numbers.size(), " numbers");
+      file.write_at(offset, std::as_bytes(std::span(numbers)));
+      offset += static_cast<std::int64_t>(numbers.size() * sizeof(T));
+    }
   }
   staged.publish();
 }
 
+template<class T>
+void write_safetensors(std::filesystem::path const& path, std::vector<Tensor> const& tensors,
+                       TensorMetadata const& metadata,
+                       std::function<std::vector<T>(std::size_t)> const& numbers_of) {
+  std::vector<T> whole; // numbers of the tensor whose rows are being written
+  write_safetensors<T>(path, tensors, metadata, [&](std::size_t i, Range rows) {
+    if (rows.begin == 0) whole = numbers_of(i);
+    ORTHANT_REQUIRE(static_cast<std::int64_t>(whole.size()) == tensors[i].num_elements(), "tensor ",
+                    tensors[i].name, " has ", whole.size(), " numbers");
+    auto const width = std::ssize(whole) / num_rows_of(tensors[i]);
+    return std::vector<T>(whole.begin() + rows.begin * width, whole.begin() + rows.end * width);
+  });
+}
+
 #define ORTHANT_INSTANTIATE(T)                                                                               \
-  template std::vector<T> SafetensorsFile::read(std::string const&) const;                                   \
+  template std::vector<T> SafetensorsFile::read(std::string const&, std::optional<Range>) const;             \
+  template void write_safetensors(std::filesystem::path const&, std::vector<Tensor> const&,                  \
+                                  TensorMetadata const&,                                                     \
+                                  std::function<std::vector<T>(std::size_t, Range)> const&);                 \
   template void write_safetensors(std::filesystem::path const&, std::vector<Tensor> const&,                  \
                                   TensorMetadata const&, std::function<std::vector<T>(std::size_t)> const&);
 ORTHANT_INSTANTIATE(float)

@@ -10,12 +10,14 @@
 //
 // Files come from unknown sources: everything in the header is checked before a number is read.
 
+#include "runtime/range.hpp"
 #include "runtime/unique_handle.hpp"
 
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -32,6 +34,9 @@ struct Tensor {
   [[nodiscard]] std::int64_t num_elements() const;
 };
 
+/// Numbers of a piece of a tensor, if it is read or written in pieces.
+inline constexpr std::int64_t most_numbers_of_piece = std::int64_t{1} << 22;
+
 using TensorMetadata = std::map<std::string, std::string>;
 
 class SafetensorsFile {
@@ -45,10 +50,10 @@ class SafetensorsFile {
   [[nodiscard]] TensorMetadata const& metadata() const { return metadata_; }
   /// Whether a tensor has fp64 numbers.
   [[nodiscard]] bool has_float64() const;
-  /// All numbers of a tensor, row-major, converted to T from 16-bit numbers or from the other type. Throws UserError if there is no tensor
-  /// named `name` or the file has become shorter.
+  /// All numbers of a tensor, or those in `range`, row-major, converted to T from 16-bit numbers or from the other type. Throws UserError if
+  /// there is no tensor named `name`, or if the file has become shorter.
   template<class T>
-  [[nodiscard]] std::vector<T> read(std::string const& name) const;
+  [[nodiscard]] std::vector<T> read(std::string const& name, std::optional<Range> range = std::nullopt) const;
 
  private:
   std::filesystem::path path_;
@@ -57,8 +62,14 @@ class SafetensorsFile {
   TensorMetadata metadata_;
 };
 
-/// Writes a file that gets its name when it is complete. `numbers_of(i)` returns the numbers of tensor i, which must have type T; it is
-/// called once per tensor in order. Throws UserError if the file cannot be written.
+/// Writes a file that gets its name when it is complete. `numbers_of(i, rows)` returns the numbers of these rows of tensor i, which must
+/// have type T; a vector is one row. It is called for the tensors in order, each from the first row to the last, with as many rows as have
+/// about most_numbers_of_piece numbers. Throws UserError if the file cannot be written.
+template<class T>
+void write_safetensors(std::filesystem::path const& path, std::vector<Tensor> const& tensors,
+                       TensorMetadata const& metadata,
+                       std::function<std::vector<T>(std::size_t, Range)> const& numbers_of);
+/// The same with all numbers of tensor i at once.
 template<class T>
 void write_safetensors(std::filesystem::path const& path, std::vector<Tensor> const& tensors,
                        TensorMetadata const& metadata,

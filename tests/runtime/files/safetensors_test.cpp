@@ -60,6 +60,10 @@ TEST(Safetensors, AreReadFromBytesWrittenByHand) {
   EXPECT_THAT(file.read<double>("b"), ElementsAre(1.0, -2.0, 0x1p-24));
   EXPECT_THAT(file.read<float>("c"), ElementsAre(3.140625F));
   EXPECT_TRUE(file.read<float>("none").empty());
+  EXPECT_THAT(file.read<float>("a", Range{1, 2}), ElementsAre(-2.5F));
+  EXPECT_THAT(file.read<double>("b", Range{0, 2}), ElementsAre(1.0, -2.0));
+  EXPECT_TRUE(file.read<float>("b", Range{3, 3}).empty());
+  EXPECT_THROW((void)file.read<float>("b", Range{2, 4}), Error);
   EXPECT_THROW((void)file.read<float>("d"), UserError);
 }
 
@@ -79,6 +83,29 @@ TEST(Safetensors, GoOutAndComeBack) {
   std::ifstream(path, std::ios::binary).read(reinterpret_cast<char*>(&header_bytes), 8);
   EXPECT_EQ(header_bytes % 8, 0U);
   EXPECT_EQ(std::filesystem::file_size(path), 8 + header_bytes + 7 * 8);
+}
+
+// Rows of a large tensor are asked for in pieces.
+TEST(Safetensors, AreWrittenByRows) {
+  test::ScratchFolder const folder(MPI_COMM_WORLD);
+  auto const path = folder.file("rows.safetensors");
+  auto const width = most_numbers_of_piece / 2 - 1;
+  std::vector<Tensor> const tensors{{"v", TensorType::float32, {3}}, {"w", TensorType::float32, {5, width}}};
+  std::vector<Range> asked;
+  write_safetensors<float>(path, tensors, {}, [&](std::size_t i, Range rows) {
+    if (i == 0) return std::vector<float>{7, 8, 9};
+    asked.push_back(rows);
+    std::vector<float> numbers;
+    for (auto row = rows.begin; row < rows.end; ++row)
+      numbers.insert(numbers.end(), static_cast<std::size_t>(width), static_cast<float>(row));
+    return numbers;
+  });
+
+  EXPECT_THAT(asked, ElementsAre(Range{0, 2}, Range{2, 4}, Range{4, 5}));
+  SafetensorsFile const file(path);
+  EXPECT_THAT(file.read<float>("v"), ElementsAre(7, 8, 9));
+  EXPECT_THAT(file.read<float>("w", Range{width - 1, width + 1}), ElementsAre(0, 1));
+  EXPECT_THAT(file.read<float>("w", Range{5 * width - 1, 5 * width}), ElementsAre(4));
 }
 
 TEST(Safetensors, ThatLieAreRefused) {

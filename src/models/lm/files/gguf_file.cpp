@@ -309,12 +309,16 @@ GgufFile::GgufFile(std::filesystem::path path) : path_(std::move(path)) {
   place_tensors(tensors_, alignment_of(metadata_, header), header);
 }
 
-std::vector<float> GgufFile::read(GgufTensor const& tensor) const {
-  std::vector<std::byte> bytes(static_cast<std::size_t>(num_bytes(tensor)));
-  runtime::open_file_bytes(path_)->read(tensor.offset, bytes);
-  std::vector<float> numbers(static_cast<std::size_t>(num_elements(tensor)));
+std::vector<float> GgufFile::read(GgufTensor const& tensor, runtime::Range range) const {
   auto const& kind = *find_kind(tensor.kind);
-  auto const num_blocks = std::ssize(numbers) / kind.num_values;
+  ORTHANT_REQUIRE(range.begin % kind.num_values == 0 && range.size() % kind.num_values == 0 &&
+                      range.end <= num_elements(tensor),
+                  "numbers ", range.begin, " to ", range.end, " of ", tensor.name);
+  auto const num_blocks = range.size() / kind.num_values;
+  std::vector<std::byte> bytes(static_cast<std::size_t>(num_blocks * kind.num_bytes));
+  runtime::open_file_bytes(path_)->read(tensor.offset + range.begin / kind.num_values * kind.num_bytes,
+                                        bytes);
+  std::vector<float> numbers(static_cast<std::size_t>(range.size()));
   for (std::int64_t i = 0; i < num_blocks; ++i)
     decode(tensor.kind, bytes.data() + i * kind.num_bytes, numbers.data() + i * kind.num_values);
   return numbers;

@@ -15,6 +15,8 @@
 //
 // Files come from unknown sources: everything in the header is checked before a number is read.
 
+#include "runtime/range.hpp"
+
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -40,8 +42,9 @@ class GgufFile {
   /// Values by key. Arrays are kept under "tokenizer." only; others are null.
   [[nodiscard]] nlohmann::json const& metadata() const { return metadata_; }
   [[nodiscard]] std::vector<GgufTensor> const& tensors() const { return tensors_; }
-  /// All numbers of one of the tensors(), row-major. Throws UserError if the file has become shorter.
-  [[nodiscard]] std::vector<float> read(GgufTensor const& tensor) const;
+  /// The numbers in `range` of one of the tensors(), row-major. The range must consist of whole blocks, as whole rows do. Throws UserError
+  /// if the file has become shorter.
+  [[nodiscard]] std::vector<float> read(GgufTensor const& tensor, runtime::Range range) const;
 
  private:
   std::filesystem::path path_;

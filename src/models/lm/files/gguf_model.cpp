@@ -139,19 +139,6 @@ std::string tokenizer_of(GgufFile const& file) {
       .dump();
 }
 
-/// Rows of all heads from llama.cpp's order to that of transformers.
-std::vector<float> unpermuted(std::vector<float> const& numbers, std::int64_t num_rows,
-                              std::int64_t head_dim) {
-  auto const width = std::ssize(numbers) / num_rows;
-  std::vector<float> out(numbers.size());
-  for (std::int64_t row = 0; row < num_rows; ++row) {
-    auto const in_head = row % head_dim;
-    auto const i = in_head % (head_dim / 2), j = in_head / (head_dim / 2);
-    std::copy_n(numbers.begin() + (row - in_head + 2 * i + j) * width, width, out.begin() + row * width);
-  }
-  return out;
-}
-
 } // namespace
 
 GgufModel::GgufModel(std::filesystem::path const& path) : file_(path) {
@@ -186,12 +173,23 @@ std::vector<std::string> GgufModel::names() const {
   return all;
 }
 
-std::vector<float> GgufModel::read_floats(std::string const& name) const {
+/// Reads the rows of whole heads, because a row of transformers is another row of the same head here.
+std::vector<float> GgufModel::read_floats(std::string const& name, runtime::Range range) const {
   auto const& tensor = tensors_.at(name);
-  auto numbers = file_.read(tensor);
-  if (name.ends_with("q_proj.weight") || name.ends_with("k_proj.weight"))
-    return unpermuted(numbers, tensor.shape.front(), config_.settings.head_dim());
-  return numbers;
+  if (!name.ends_with("q_proj.weight") && !name.ends_with("k_proj.weight")) return file_.read(tensor, range);
+  auto const width = tensor.shape.back();
+  auto const head_dim = config_.settings.head_dim();
+  auto const of_head = head_dim * width;
+  runtime::Range const heads{range.begin / of_head * of_head, (range.end + of_head - 1) / of_head * of_head};
+  auto const numbers = file_.read(tensor, heads);
+  std::vector<float> out(static_cast<std::size_t>(range.size()));
+  for (auto row = range.begin / width; row < range.end / width; ++row) {
+    auto const in_head = row % head_dim;
+    auto const i = in_head % (head_dim / 2), j = in_head / (head_dim / 2);
+    std::copy_n(numbers.begin() + (row - in_head + 2 * i + j) * width - heads.begin, width,
+                out.begin() + row * width - range.begin);
+  }
+  return out;
 }
 
 } // namespace orthant::models

@@ -34,15 +34,15 @@ class GgufModel {
   [[nodiscard]] std::vector<std::string> names() const;
   [[nodiscard]] static std::string named(std::string const& name) { return name; }
   [[nodiscard]] static bool has_doubles() { return false; }
-  /// All numbers of a tensor in the order of transformers.
+  /// Numbers of whole rows of a tensor in the order of transformers.
   template<class T>
-  [[nodiscard]] std::vector<T> read(std::string const& name) const {
-    auto const numbers = read_floats(name);
+  [[nodiscard]] std::vector<T> read(std::string const& name, runtime::Range range) const {
+    auto const numbers = read_floats(name, range);
     return {numbers.begin(), numbers.end()};
   }
 
  private:
-  [[nodiscard]] std::vector<float> read_floats(std::string const& name) const;
+  [[nodiscard]] std::vector<float> read_floats(std::string const& name, runtime::Range range) const;
 
   GgufFile file_;
   std::map<std::string, GgufTensor> tensors_;

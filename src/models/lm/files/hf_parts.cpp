@@ -141,9 +141,26 @@ std::vector<std::int64_t> their_shape(Part const& part, std::string const& tenso
   return {part.extents[0], count};
 }
 
-/// Index of row i, column j in the memory of a tensor of Hugging Face with `count` columns.
-std::int64_t their_index(Part const& part, std::int64_t count, std::int64_t i, std::int64_t j) {
-  return part.is_out_in ? j * num_rows(part) + i : i * count + j;
+std::vector<Piece> pieces_of(std::vector<Part> const& parts, std::int64_t most) {
+  std::vector<Piece> pieces;
+  for (auto const& part : parts) {
+    auto const rows = num_rows(part), columns = static_cast<std::int64_t>(part.extents.back());
+    auto const cut = part.is_out_in ? columns : rows;
+    auto const step = std::max(std::int64_t{1}, most / (part.is_out_in ? rows : columns));
+    for (std::int64_t begin = 0; begin < cut; begin += step) {
+      runtime::Range const range{begin, std::min(begin + step, cut)};
+      pieces.push_back(part.is_out_in ? Piece{&part, {0, rows}, range} : Piece{&part, range, {0, columns}});
+    }
+  }
+  return pieces;
+}
+
+runtime::Range detail::within(Columns const& columns, runtime::Range ours) {
+  auto const first_from = [&](std::int64_t place) {
+    auto const steps = (place - columns.our_first + columns.our_step - 1) / columns.our_step;
+    return place <= columns.our_first ? 0 : std::min(steps, columns.count);
+  };
+  return {first_from(ours.begin), first_from(ours.end)};
 }
 
 } // namespace orthant::models

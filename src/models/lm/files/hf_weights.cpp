@@ -54,9 +54,9 @@ class TensorFolder {
     return found == places_.end() ? nullptr : &found->second.tensor;
   }
   template<class T>
-  [[nodiscard]] std::vector<T> read(std::string const& name) const {
+  [[nodiscard]] std::vector<T> read(std::string const& name, runtime::Range range) const {
     auto const& place = places_.at(named(name));
-    return files_[place.file]->read<T>(place.tensor.name);
+    return files_[place.file]->read<T>(place.tensor.name, range);
   }
   [[nodiscard]] bool has_doubles() const {
     return std::ranges::any_of(
@@ -129,24 +129,23 @@ void write_parts(runtime::Communicator const& comm, Tensors const& tensors, std:
   if (!tokenizer.empty()) file.create_array(tokens::tokenizer_array, runtime::Hdf5Type::uint8, length);
   file.reserve_space();
   runtime::together(comm, [&] {
-    if (!comm.is_root()) return;
-    if (!tokenizer.empty()) {
+    if (comm.is_root() && !tokenizer.empty()) {
       std::vector<std::uint8_t> const bytes(tokenizer.begin(), tokenizer.end());
       file.write(tokens::tokenizer_array, {0}, length, std::span<std::uint8_t const>(bytes));
     }
-    for (auto const& part : parts) {
-      std::vector<T> ours(static_cast<std::size_t>(num_rows(part) * part.extents.back()));
-      std::string in_memory;
-      std::vector<T> theirs;
-      for (auto const& columns : part.columns) {
-        if (columns.tensor != in_memory) theirs = tensors.template read<T>(columns.tensor);
-        in_memory = columns.tensor;
-        for_each_number(part, columns, their_shape(part, columns.tensor).back(),
-                        [&](std::int64_t from, std::int64_t to) {
-                          ours[static_cast<std::size_t>(to)] = theirs[static_cast<std::size_t>(from)];
-                        });
-      }
-      file.write(array_of(part.parameter), Hdf5File::Extents(part.extents.size(), 0), part.extents,
+    auto const read = [&](std::string const& tensor, runtime::Range range) {
+      return tensors.template read<T>(tensor, range);
+    };
+    auto const pieces = pieces_of(parts);
+    for (auto i = static_cast<std::size_t>(comm.rank()); i < pieces.size();
+         i += static_cast<std::size_t>(comm.size())) {
+      auto const& [part, rows, columns] = pieces[i];
+      auto const ours = read_piece<T>(pieces[i], read);
+      auto const is_vector = part->extents.size() == 1;
+      file.write(array_of(part->parameter),
+                 is_vector ? Hdf5File::Extents{columns.begin} : Hdf5File::Extents{rows.begin, columns.begin},
+                 is_vector ? Hdf5File::Extents{columns.size()}
+                           : Hdf5File::Extents{rows.size(), columns.size()},
                  std::span<T const>(ours));
     }
   });
@@ -204,18 +203,18 @@ std::vector<Written> tensors_of(std::vector<Part> const& parts, runtime::TensorT
 }
 
 template<class T>
-std::vector<T> numbers_of(Hdf5File const& file, Written const& written) {
+std::vector<T> rows_of(Hdf5File const& file, Written const& written, runtime::Range rows) {
   auto const& part = *written.part;
-  std::vector<T> ours(static_cast<std::size_t>(num_rows(part) * part.extents.back()));
-  read_merged(file, part.parameter, Hdf5File::Extents(part.extents.size(), 0), part.extents,
-              std::span<T>(ours));
-  std::vector<T> theirs(static_cast<std::size_t>(written.tensor.num_elements()));
-  for (auto const& columns : part.columns)
-    if (columns.tensor == written.tensor.name)
-      for_each_number(part, columns, written.tensor.shape.back(), [&](std::int64_t to, std::int64_t from) {
-        theirs[static_cast<std::size_t>(to)] = ours[static_cast<std::size_t>(from)];
-      });
-  return theirs;
+  auto const read = [&](std::string const& parameter, runtime::Range our_rows, runtime::Range columns) {
+    std::vector<T> numbers(static_cast<std::size_t>(our_rows.size() * columns.size()));
+    if (part.extents.size() == 1)
+      read_merged(file, parameter, {columns.begin}, {columns.size()}, std::span<T>(numbers));
+    else
+      read_merged(file, parameter, {our_rows.begin, columns.begin}, {our_rows.size(), columns.size()},
+                  std::span<T>(numbers));
+    return numbers;
+  };
+  return read_their_rows<T>(part, written.tensor.name, rows, read);
 }
 
 template<class T>
@@ -243,8 +242,9 @@ void write_shards(Hdf5File const& file, std::vector<Written> const& all,
       tensors.push_back(written.tensor);
       map[written.tensor.name] = name;
     }
-    runtime::write_safetensors<T>(output / name, tensors, {{"format", "pt"}},
-                                  [&](std::size_t k) { return numbers_of<T>(file, shards[i][k]); });
+    runtime::write_safetensors<T>(
+        output / name, tensors, {{"format", "pt"}},
+        [&](std::size_t k, runtime::Range rows) { return rows_of<T>(file, shards[i][k], rows); });
   }
   if (shards.size() == 1) return;
   std::ofstream index(output / "model.safetensors.index.json");

@@ -13,8 +13,9 @@
 
 namespace orthant::models {
 
-/// Writes the weights of the folder `model` as a weights file with the record `architecture`. The root holds one parameter and one of its
-/// tensors at a time. `tokenizer`: the text of the model's tokenizer.json, which is stored in the file, or empty; the same on all ranks.
+/// Writes the weights of the folder `model` as a weights file with the record `architecture`. Each rank reads and writes a share of the
+/// pieces of the parameters, one after the other (Piece), so it never holds a whole tensor of a large model. The file does not depend on
+/// the number of ranks. `tokenizer`: the text of the model's tokenizer.json, which is stored in the file, or empty; the same on all ranks.
 /// Collective over `comm`. Throws UserError if tensors are missing, unknown, or have another shape.
 void import_hf_weights(runtime::Communicator const& comm, std::filesystem::path const& model,
                        HfConfig const& config, std::filesystem::path const& output,
@@ -28,8 +29,8 @@ void import_gguf_weights(runtime::Communicator const& comm, std::filesystem::pat
 /// Makes the folder of an export. Throws UserError if it exists and is not empty, or if it cannot be made.
 void make_empty_folder(std::filesystem::path const& output);
 
-/// Writes a folder with config.json, safetensors in shards of at most 5 GB, and the tokenizer.json that the file holds. Collective over
-/// `comm`. Throws UserError if the architecture has no model_type, or if the folder exists and is not empty.
+/// Writes a folder with config.json, safetensors in shards of at most 5 GB, and the tokenizer.json that the file holds. The root reads and
+/// writes pieces of tensors, one after the other. Collective over `comm`. Throws UserError if the architecture has no model_type, or if the folder exists and is not empty.
 void export_hf_weights(runtime::Communicator const& comm, std::filesystem::path const& weights,
                        TransformerSettings const& settings, std::filesystem::path const& output);
 
