@@ -145,6 +145,10 @@ class BatchBuilder {
   void build(std::int64_t epoch, std::int64_t index, Batch<T>& batch);
 
   [[nodiscard]] Sampler const& sampler() const { return sampler_; }
+  /// Features of the edges of a block, which SampledBlock::entries refer to.
+  [[nodiscard]] std::span<T const> edge_features(BlockHandle block) const {
+    return blocks_[block.index].sampler.block().features;
+  }
   /// Bytes of tables and blocks, without batches.
   [[nodiscard]] std::int64_t num_bytes() const;
 

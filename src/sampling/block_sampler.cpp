@@ -75,12 +75,13 @@ BlockSampler<T>::BlockSampler(LocalBlock<T> block, BlockScales scales)
   ORTHANT_REQUIRE(block_.row_offsets.size() == num_rows + 1 &&
                       block_.row_offsets.back() == static_cast<Offset>(block_.columns.size()),
                   "offsets of ", block_.num_rows, " rows and ", block_.columns.size(), " entries");
-  ORTHANT_REQUIRE(fits(block_.values, block_.columns.size()) && fits(block_.row_scale, num_rows) &&
-                      fits(block_.column_scale, index(block_.num_columns)) &&
-                      block_.self_columns.size() == num_rows &&
-                      block_.self_scale.size() == (scales_ == BlockScales::none ? 0 : num_rows) &&
-                      fits(block_.relations, block_.columns.size()),
-                  "lengths of a block of ", block_.num_rows, " x ", block_.num_columns);
+  ORTHANT_REQUIRE(
+      fits(block_.values, block_.columns.size()) && fits(block_.row_scale, num_rows) &&
+          fits(block_.column_scale, index(block_.num_columns)) && block_.self_columns.size() == num_rows &&
+          block_.self_scale.size() == (scales_ == BlockScales::none ? 0 : num_rows) &&
+          fits(block_.relations, block_.columns.size()) &&
+          block_.features.size() == (block_.columns.size() + num_rows) * index(block_.num_features),
+      "lengths of a block of ", block_.num_rows, " x ", block_.num_columns);
 }
 
 template<class T>
@@ -104,6 +105,7 @@ template<class T>
 void BlockSampler<T>::gather(SampledVertices const& rows, ColumnFilter const& filter, SampledBlock<T>& out) {
   bool const has_values = !block_.values.empty();
   bool const has_relations = !block_.relations.empty();
+  bool const has_features = block_.num_features > 0;
   std::int64_t num_gathered = 0;
   for (auto const row : rows.positions) {
     auto const begin = block_.row_offsets[index(row)];
@@ -115,6 +117,8 @@ void BlockSampler<T>::gather(SampledVertices const& rows, ColumnFilter const& fi
     resize_for_writing(kept_values_, index(num_gathered));
   if (has_relations && kept_relations_.size() < index(num_gathered))
     resize_for_writing(kept_relations_, index(num_gathered));
+  if (has_features && kept_entries_.size() < index(num_gathered))
+    resize_for_writing(kept_entries_, index(num_gathered));
 
   // Writes every entry, but advances only if its column passes. A branch would often be mispredicted, because few columns pass.
   out.row_offsets.clear();
@@ -127,6 +131,7 @@ void BlockSampler<T>::gather(SampledVertices const& rows, ColumnFilter const& fi
       kept_columns_[num_kept] = column;
       if (has_values) kept_values_[num_kept] = block_.values[k];
       if (has_relations) kept_relations_[num_kept] = block_.relations[k];
+      if (has_features) kept_entries_[num_kept] = static_cast<Offset>(k);
       num_kept += filter.passes(column);
     }
     out.row_offsets.push_back(static_cast<Offset>(num_kept));
@@ -138,6 +143,12 @@ void BlockSampler<T>::gather(SampledVertices const& rows, ColumnFilter const& fi
   std::copy_n(kept_values_.begin(), out.values.size(), out.values.begin());
   resize_for_writing(out.relations, has_relations ? num_kept : 0);
   std::copy_n(kept_relations_.begin(), out.relations.size(), out.relations.begin());
+  resize_for_writing(out.entries, has_features ? num_kept : 0);
+  std::copy_n(kept_entries_.begin(), out.entries.size(), out.entries.begin());
+  out.self_entries.clear();
+  if (!has_features) return;
+  for (auto const row : rows.positions)
+    out.self_entries.push_back(std::ssize(block_.columns) + row);
 }
 
 template<class T>
@@ -247,141 +258,10 @@ std::int64_t BlockSampler<T>::num_bytes() const {
   };
   return bytes(block_.row_offsets) + bytes(block_.columns) + bytes(block_.values) + bytes(block_.relations) +
          bytes(block_.row_scale) + bytes(block_.column_scale) + bytes(block_.self_columns) +
-         bytes(block_.self_scale);
+         bytes(block_.self_scale) + bytes(block_.features);
 }
 
 template class BlockSampler<float>;
 template class BlockSampler<double>;
-
-// Reads blocks for sampling from a store: a rectangle, or lists of rows and columns.
-namespace {
-
-using graph::CsrBlock;
-using graph::SelfLoops;
-
-/// selves[r] is the column of the block where row r meets itself, or -1.
-std::vector<runtime::LocalColumn> self_columns_of(graph::GraphStore const& store, graph::Parity parity,
-                                                  Range rows, Range columns) {
-  auto const places = store.read_other_positions(graph::row_order(parity), rows);
-  std::vector<runtime::LocalColumn> selves;
-  selves.reserve(places.size());
-  for (auto const place : places)
-    selves.push_back(columns.contains(place) ? static_cast<runtime::LocalColumn>(place - columns.begin) : -1);
-  return selves;
-}
-
-/// Removes the entries where a vertex meets itself from the block. weights[r] is their sum in row r. If row r has no such entry, selves[r]
-/// becomes -1.
-std::vector<double> take_self_loops(CsrBlock& block, std::vector<runtime::LocalColumn>& selves) {
-  std::vector<double> weights(selves.size());
-  std::size_t num_kept = 0;
-  std::size_t k = 0;
-  for (std::size_t row = 0; row < selves.size(); ++row) {
-    bool has_one = false;
-    for (auto const end = index(block.row_offsets[row + 1]); k < end; ++k) {
-      auto const value = block.values.empty() ? 1.0F : block.values[k];
-      if (block.columns[k] == selves[row]) {
-        weights[row] += static_cast<double>(value);
-        has_one = true;
-        continue;
-      }
-      block.columns[num_kept] = block.columns[k];
-      if (!block.values.empty()) block.values[num_kept] = value;
-      ++num_kept;
-    }
-    block.row_offsets[row + 1] = static_cast<std::int64_t>(num_kept);
-    if (!has_one) selves[row] = -1;
-  }
-  block.columns.resize(num_kept);
-  block.values.resize(block.values.empty() ? 0 : num_kept);
-  return weights;
-}
-
-/// selves[r] for lists of ranges of one order, where row r and its column have the same position, or -1.
-std::vector<runtime::LocalColumn> self_columns_of(graph::Ranges const& rows, graph::Ranges const& columns) {
-  graph::ListPlaces const place_of(columns);
-  std::vector<runtime::LocalColumn> selves;
-  for (auto const& range : rows)
-    for (auto position = range.begin; position < range.end; ++position)
-      selves.push_back(static_cast<runtime::LocalColumn>(place_of(position)));
-  return selves;
-}
-
-/// Self loops to read with the block. Added self loops are stored separately, so that A is read without its own; otherwise A's self loops
-/// are read and then removed from the block.
-SelfLoops stored_self_loops(graph::StoreFacts const& facts) {
-  return facts.adds_self_loops() ? SelfLoops::dropped : facts.graph_operator().self_loops;
-}
-
-template<class T>
-LocalBlock<T> with_self_loops_apart(CsrBlock pattern, bool adds, std::vector<runtime::LocalColumn> selves,
-                                    graph::Scales const& scales) {
-  auto const weights = adds ? std::vector<double>(selves.size(), 1.0) : take_self_loops(pattern, selves);
-  LocalBlock<T> block{pattern.rows.size(),
-                      pattern.columns_range.size(),
-                      std::move(pattern.row_offsets),
-                      std::move(pattern.columns),
-                      {pattern.values.begin(), pattern.values.end()},
-                      {},
-                      {scales.rows.begin(), scales.rows.end()},
-                      {scales.columns.begin(), scales.columns.end()},
-                      std::move(selves),
-                      {}};
-  for (std::size_t row = 0; row < weights.size(); ++row) {
-    auto const column = block.self_columns[row];
-    auto const r = scales.rows.empty() ? 1 : scales.rows[row];
-    auto const s = scales.columns.empty() || column < 0 ? 1 : scales.columns[index(column)];
-    block.self_scale.push_back(static_cast<T>(r * weights[row] * s));
-  }
-  return block;
-}
-
-template<class T>
-LocalBlock<T> with_relations(CsrBlock pattern, std::vector<runtime::LocalColumn> selves) {
-  ORTHANT_REQUIRE(pattern.relations.size() == pattern.columns.size(), "a block without relations");
-  LocalBlock<T> block;
-  block.num_rows = pattern.rows.size();
-  block.num_columns = pattern.columns_range.size();
-  block.row_offsets = std::move(pattern.row_offsets);
-  block.columns = std::move(pattern.columns);
-  block.relations = std::move(pattern.relations);
-  block.self_columns = std::move(selves);
-  return block;
-}
-
-} // namespace
-
-template<class T>
-LocalBlock<T> read_local_block(graph::GraphStore const& store, graph::Parity parity, Range rows,
-                               Range columns, BlockScales scales) {
-  auto const& facts = store.facts();
-  if (scales == BlockScales::none)
-    return with_relations<T>(store.read_block(parity, rows, columns, SelfLoops::as_given),
-                             self_columns_of(store, parity, rows, columns));
-  return with_self_loops_apart<T>(store.read_block(parity, rows, columns, stored_self_loops(facts)),
-                                  facts.adds_self_loops(), self_columns_of(store, parity, rows, columns),
-                                  store.read_scales(parity, rows, columns));
-}
-
-template<class T>
-LocalBlock<T> read_local_block(graph::GraphStore const& store, graph::Ranges const& rows,
-                               graph::Ranges const& columns, BlockScales scales) {
-  auto const& facts = store.facts();
-  if (scales == BlockScales::none)
-    return with_relations<T>(read_listed_block(store, rows, columns, SelfLoops::as_given),
-                             self_columns_of(rows, columns));
-  return with_self_loops_apart<T>(read_listed_block(store, rows, columns, stored_self_loops(facts)),
-                                  facts.adds_self_loops(), self_columns_of(rows, columns),
-                                  read_listed_scales(store, rows, columns));
-}
-
-#define ORTHANT_INSTANTIATE(T)                                                                               \
-  template LocalBlock<T> read_local_block(graph::GraphStore const&, graph::Parity, Range, Range,             \
-                                          BlockScales);                                                      \
-  template LocalBlock<T> read_local_block(graph::GraphStore const&, graph::Ranges const&,                    \
-                                          graph::Ranges const&, BlockScales);
-ORTHANT_INSTANTIATE(float)
-ORTHANT_INSTANTIATE(double)
-#undef ORTHANT_INSTANTIATE
 
 } // namespace orthant::sampling

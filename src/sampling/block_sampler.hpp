@@ -145,7 +145,10 @@ struct LocalBlock {
   std::vector<T> column_scale;               // [num_columns] s; empty: all 1
   std::vector<runtime::LocalColumn>
       self_columns; // [num_rows] column of the row's vertex if it has a self loop, or with relations; or -1
-  std::vector<T> self_scale; // [num_rows] r_i s_i v_ii; undefined if that is -1
+  std::vector<T> self_scale;     // [num_rows] r_i s_i v_ii; undefined if that is -1
+  std::int64_t num_features = 0; // of an edge
+  /// [(nnz + num_rows) x num_features] of the entries, then of the self loops of the rows; these of added ones are means over the whole graph.
+  std::vector<T> features;
 };
 
 /// Source of r and s: the scales of A^, or the degrees d within the batch with r = s = d^-1/2 or r = 1/d. `none`: entries have relations.
@@ -183,6 +186,8 @@ struct SampledBlock {
   std::vector<runtime::LocalColumn>
       self_columns;          // [num_rows] column of the row's self loop, with relations of its vertex; or -1
   std::vector<T> self_scale; // [num_rows] weight of that self loop; 0 if there is none
+  /// [nnz] and [num_rows] rows of LocalBlock::features; empty unless edges have features. Only of the block, not of its transpose.
+  std::vector<runtime::Offset> entries, self_entries;
 
   [[nodiscard]] std::int64_t num_nonzeros() const { return static_cast<std::int64_t>(columns.size()); }
 };
@@ -225,6 +230,7 @@ class BlockSampler {
   std::vector<runtime::LocalColumn> kept_columns_; // scratch; as long as the longest sampled rows so far
   std::vector<T> kept_values_;
   std::vector<std::uint16_t> kept_relations_;
+  std::vector<runtime::Offset> kept_entries_;
   std::vector<runtime::Offset> next_; // scratch of the transpose
 };
 

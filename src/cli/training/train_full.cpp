@@ -66,9 +66,6 @@ TrainEnd train_in_full(TrainOptions const& options, Context& context) {
   auto opened = open_measured_graph(world, options);
   auto& store = opened.store;
   models::use_operator(store, model_settings);
-  if (options.prune == "on" && model_settings.num_edge_features.value_or(0) > 0)
-    runtime::throw_user(
-        "--prune on: layers that read features of edges compute all rows so far: leave it out");
   if (!options.init_from.empty())
     models::require_architecture(world, options.init_from, architecture_of_init(options, model_settings));
   require_operator(context, store, model_settings, precision_of<T>);

@@ -199,11 +199,6 @@ std::int64_t batch_size_of(TrainOptions const& options, pmm::GridShape const& sh
 
 models::MiniBatchSettings mini_batches_of(TrainOptions const& o, pmm::GridShape const& shape,
                                           graph::StoreFacts const& facts) {
-  if (facts.num_edge_features > 0) // which the model reads
-    runtime::throw_user(
-        "--mode minibatch: batches have no features of edges so far, which --model {} reads: give "
-        "--mode full, or a store of partition --edge-features ignore",
-        o.model);
   models::MiniBatchSettings settings;
   settings.kind = models::parse_sampler(o.sampler);
   settings.edges = models::batch_edges_for(model_of(o), models::parse_batch_edges(batch_edges_of(o, facts)));

@@ -22,6 +22,7 @@ from trainings import lines_of, losses  # noqa: E402
 
 HEADS = ["--heads", "4", "--output-heads", "2"]
 MODELS = {name: ["--model", name, *HEADS, "--hidden", "8", "--layers", "3", "--compute-dtype", "fp64"] for name in ("gat", "gatv2")}
+BATCHES = ["--mode", "minibatch", "--batch", "20"]
 SPLITS = ["--random-split", "0.5,0.2,0.3"]
 WIDTHS, CLASSES, EDGE_FEATURES = (5, 8, 8), 4, 3  # of the figures of PyTorch Geometric
 
@@ -126,8 +127,9 @@ def state_dicts_of_pyg_give_its_losses(ranks):
             expect_success(1, ["export-weights", weights, "-o", again])
             given = {tensor: (shape, numbers) for tensor, (_, shape, numbers) in state_dict(name).items()}
             require(header_of(again) == given, f"{name}: other tensors come back: {sorted(header_of(again))}", done)
-            words = ["train", "--graph", path("g.h5"), *model, "--init-from", weights, "--dropout", "0", "--lr", "0.01", "--epochs", "5", "--eval-every", "0"]
-            for mode in ([],):
+            words = ["train", "--graph", path("g.h5"), *model, "--init-from", weights, "--dropout", "0", "--lr", "0.01", "--epochs", "5", "--eval-every", "0",
+                     "--grid", f"1x{ranks}x1x1"]
+            for mode in ([], ["--prune", "on"], *(["--mode", "minibatch", "--batch", "23", "--sampler", sampler] for sampler in ("uniform", "degree"))):
                 found = losses(lines_of(ranks, scratch, [*words, *mode]))
                 require(all_close(found, figures[name]["losses"]), f"{name} {mode}: {found}, not {figures[name]['losses']}", done)
 
@@ -177,11 +179,11 @@ def damaged_state_dicts_are_refused(_):
 
 
 def edge_features_are_read(ranks):
-    """They are trained with, evaluated, and gone on from on another number of ranks; what is not built says so."""
+    """They are trained with, evaluated, and gone on from on another number of ranks, also pruned and in mini-batches."""
     with tempfile.TemporaryDirectory() as scratch:
         folder, store, plain = (os.path.join(scratch, name) for name in ("g", "e.h5", "p.h5"))
         ring_in(folder)
-        partition = ["partition", "--input", folder, *SPLITS]
+        partition = ["partition", "--input", folder, *SPLITS, "--clusters", "9"]
         expect_success(ranks, [*partition, "-o", store, "--edge-features", "keep"])
         expect_success(1, [*partition, "-o", plain, "--weights", "ignore"])
         done = expect_success(ranks, ["info", store, "--verify"])
@@ -200,9 +202,11 @@ def edge_features_are_read(ranks):
             require(abs(found["test_loss"] - trained[-2]["test_loss"]) < 1e-10, f"{name}: {found}, {trained[-2]}", done)
             expect_mistake(ranks, [*evaluate, plain], r"reads 3 features of edges, and the edges of .* have none")
             expect_mistake(ranks, [*words[:2], plain, *words[3:], "--init-from", weights], r"another architecture: its edge_features is 3")
-            expect_mistake(ranks, [*words, "--mode", "minibatch", "--batch", "20"], r"--mode minibatch: batches have no features of edges so far")
-            expect_mistake(ranks, [*words, "--prune", "on"], r"--prune on: layers that read features of edges")
-            expect_success(1, ["plan", "--graph", store, *model[:-2], "--ranks", "4"])
+            for more in (["--prune", "on"], BATCHES, [*BATCHES, "--sampler", "clusters"], [*BATCHES, "--sampler", "degree", "--finish-full", "2"]):
+                on = lambda count: losses(lines_of(count, scratch, [*words, *more, "--epochs", "4", "--grid", f"1x{count}x1x1"]))
+                require(all_close(on(ranks), on(1)), f"{name} {more}: other losses on one rank", done)
+            for more in ([], [*BATCHES, "--exact"]):
+                expect_success(1, ["plan", "--graph", store, *model[:-2], "--ranks", "4", *more])
         ignored = expect_success(ranks, ["train", "--graph", store, "--epochs", "1", "--hidden", "8"])
         require("does not read the features of edges" in ignored.stderr, "does not warn", ignored)
 

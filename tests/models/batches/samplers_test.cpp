@@ -112,10 +112,11 @@ TEST_P(Samplers, RelationsOfABatch) {
 using Numbers = std::vector<double>;
 /// Neighbors of a vertex in a batch, by relation.
 using NeighboursByRelation = std::vector<std::vector<std::int64_t>>;
+using Vertices = std::vector<std::int64_t>;
 constexpr std::int64_t num_relations = 5;
 
 /// A network of one layer without dropout and biases on the edges of the store: with a rate of 0, each step's loss is the cross-entropy of
-/// logits_of(named, vertex, neighbors). `named` returns a parameter.
+/// logits_of(named, vertex, neighbors, all neighbors in the graph). `named` returns a parameter.
 template<class Logits>
 void expect_step_losses(pmm::ProcessGrid const& grid, runtime::Communicator const& self, StepCase the_case,
                         Logits const& logits_of) {
@@ -153,11 +154,14 @@ void expect_step_losses(pmm::ProcessGrid const& grid, runtime::Communicator cons
       auto const vertex = rows[row];
       if (!is_drawn[static_cast<std::size_t>(vertex)] || vertex % the_case.recipe->train_every != 0) continue;
       NeighboursByRelation neighbours(num_relations);
-      for (auto k = csr.row_offsets[row]; k < csr.row_offsets[row + 1]; ++k)
-        if (auto const from = columns[static_cast<std::size_t>(csr.columns[static_cast<std::size_t>(k)])];
-            is_drawn[static_cast<std::size_t>(from)])
-          neighbours[csr.relations[static_cast<std::size_t>(k)]].push_back(from);
-      Numbers const logits = logits_of(named, vertex, neighbours);
+      Vertices all;
+      for (auto k = static_cast<std::size_t>(csr.row_offsets[row]);
+           k < static_cast<std::size_t>(csr.row_offsets[row + 1]); ++k) {
+        all.push_back(columns[static_cast<std::size_t>(csr.columns[k])]);
+        if (is_drawn[static_cast<std::size_t>(all.back())])
+          neighbours[csr.relations.empty() ? 0 : csr.relations[k]].push_back(all.back());
+      }
+      Numbers const logits = logits_of(named, vertex, neighbours, all);
       ASSERT_EQ(std::ssize(logits), num_classes);
       auto total = 0.0;
       for (auto const logit : logits)
@@ -186,18 +190,18 @@ Numbers features_of(std::int64_t vertex, std::int64_t width) {
 TEST_P(Samplers, ABatchHasTheMeansOfItsOwnNeighbors) {
   auto const the_case = relation_cases().front();
   auto const in = the_case.recipe->num_features;
-  expect_step_losses(one_, self_, the_case,
-                     [&](auto const& named, std::int64_t vertex, NeighboursByRelation const& neighbours) {
-                       auto const weight = named("layer0.weight"), root = named("layer0.self_weight");
-                       Numbers logits(num_classes);
-                       add_product(features_of(vertex, in), root.data(), 1, logits);
-                       for (std::size_t r = 0; r < num_relations; ++r)
-                         for (auto const from : neighbours[r])
-                           add_product(features_of(from, in),
-                                       weight.data() + r * static_cast<std::size_t>(in * num_classes),
-                                       1 / static_cast<double>(neighbours[r].size()), logits);
-                       return logits;
-                     });
+  expect_step_losses(
+      one_, self_, the_case,
+      [&](auto const& named, std::int64_t vertex, NeighboursByRelation const& neighbours, Vertices const&) {
+        auto const weight = named("layer0.weight"), root = named("layer0.self_weight");
+        Numbers logits(num_classes);
+        add_product(features_of(vertex, in), root.data(), 1, logits);
+        for (std::size_t r = 0; r < num_relations; ++r)
+          for (auto const from : neighbours[r])
+            add_product(features_of(from, in), weight.data() + r * static_cast<std::size_t>(in * num_classes),
+                        1 / static_cast<double>(neighbours[r].size()), logits);
+        return logits;
+      });
 }
 
 // alpha of relation r is the softmax over the neighbors of r in the batch. The layer before the head is not activated.
@@ -216,7 +220,7 @@ TEST_P(Samplers, ABatchAttendsToItsOwnNeighbors) {
   auto const in = the_case.recipe->num_features;
   expect_step_losses(
       one_, self_, the_case,
-      [&](auto const& named, std::int64_t vertex, NeighboursByRelation const& neighbours) {
+      [&](auto const& named, std::int64_t vertex, NeighboursByRelation const& neighbours, Vertices const&) {
         auto const weight = named("layer0.weight"), attention = named("layer0.attention"),
                    head = named("head.weight");
         Numbers sums(out);
@@ -247,6 +251,95 @@ TEST_P(Samplers, ABatchAttendsToItsOwnNeighbors) {
         add_product(sums, head.data(), 1, logits);
         return logits;
       });
+}
+
+GraphRecipe with_edge_features() {
+  return {
+      .num_vertices = 203, .num_edges = 900, .num_features = 13, .is_directed = true, .num_edge_features = 5};
+}
+
+// The edge from j to i has features of its own, and the loop of i the mean over all edges of the graph to i without loops.
+TEST_P(Samplers, ABatchHasTheFeaturesOfItsEdges) {
+  StepCase the_case;
+  auto& model = the_case.settings;
+  the_case.recipe = with_edge_features();
+  set_model(model, models::Model::gat);
+  model.dropout = 0;
+  model.num_output_heads = 2;
+  constexpr std::size_t heads = 2, width = num_classes, out = heads * width;
+  auto const in = the_case.recipe->num_features, num_features = the_case.recipe->num_edge_features;
+  auto const features_between = [&](std::int64_t from, std::int64_t to) {
+    Numbers numbers;
+    for (std::int64_t f = 0; f < num_features; ++f)
+      numbers.push_back(static_cast<double>(static_cast<float>(small_real(9 + f, from, to))));
+    return numbers;
+  };
+  expect_step_losses(
+      one_, self_, the_case,
+      [&](auto const& named, std::int64_t vertex, NeighboursByRelation const& neighbours,
+          Vertices const& all) {
+        auto const weight = named("layer0.weight"), attention = named("layer0.attention"),
+                   edge_weight = named("layer0.edge_weight"), edge_attention = named("layer0.edge_attention");
+        auto const projected = [&](Numbers const& x, Numbers const& w) {
+          Numbers z(out);
+          add_product(x, w.data(), 1, z);
+          return z;
+        };
+        Numbers of_loop(static_cast<std::size_t>(num_features));
+        auto const num_others = std::ssize(all) - std::ranges::count(all, vertex);
+        for (auto const from : all)
+          for (std::size_t f = 0; from != vertex && f < of_loop.size(); ++f)
+            of_loop[f] += features_between(from, vertex)[f] / static_cast<double>(num_others);
+        auto sources = neighbours.front();
+        std::erase(sources, vertex);
+        sources.push_back(vertex);
+        auto const target = projected(features_of(vertex, in), weight);
+        Numbers logits(num_classes), totals(heads), sums(out);
+        for (auto const from : sources) {
+          auto const source = projected(features_of(from, in), weight);
+          auto const edge = projected(from == vertex ? of_loop : features_between(from, vertex), edge_weight);
+          for (std::size_t h = 0; h < heads; ++h) {
+            auto const* const a = attention.data() + h * 2 * width;
+            auto score = 0.0;
+            for (std::size_t c = 0; c < width; ++c)
+              score += a[c] * target[h * width + c] + a[width + c] * source[h * width + c] +
+                       edge_attention[h * width + c] * edge[h * width + c];
+            auto const alpha = std::exp(score > 0 ? score : 0.2 * score);
+            totals[h] += alpha;
+            for (std::size_t c = 0; c < width; ++c)
+              sums[h * width + c] += alpha * source[h * width + c];
+          }
+        }
+        for (std::size_t k = 0; k < out; ++k)
+          logits[k % width] += sums[k] / totals[k / width] / static_cast<double>(heads);
+        return logits;
+      });
+}
+
+// On every grid, with dropout of edges, for which a rank has the features of its entries only.
+TEST_P(Samplers, FeaturesOfTheEdgesOfABatch) {
+  for (auto const kind : {SamplerKind::uniform, SamplerKind::degree, SamplerKind::clusters})
+    for (auto const of_model : {models::Model::gat, models::Model::gatv2}) {
+      SCOPED_TRACE(::testing::Message() << name_of(of_model) << ", sampler " << static_cast<int>(kind));
+      auto model = small_model();
+      model.num_heads = 3;
+      model.attention_dropout = model.edge_dropout = 0.3;
+      set_model(model, of_model);
+      auto batches = small_batches();
+      batches.batch_size = 23;
+      batches.kind = kind;
+      auto const run_on = [&](pmm::ProcessGrid const& grid, runtime::Communicator const& comm) {
+        auto more = batches;
+        if (&grid == &one_) more.num_accumulated = grid_.size(pmm::Axis::data);
+        auto store = store_of(comm, with_edge_features(), num_clusters);
+        auto settings = model;
+        models::use_operator(store, settings);
+        return train_in_batches(grid, store, settings, short_training(3), more);
+      };
+      auto const expected = run_on(one_, self_);
+      EXPECT_GE(expected.step_losses.size(), 6U);
+      expect_equal(run_on(grid_, world_), expected);
+    }
 }
 
 TEST_P(Samplers, RefuseWhatDoesNotGoTogether) {

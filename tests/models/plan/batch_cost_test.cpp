@@ -148,7 +148,7 @@ class BatchCost : public ::testing::TestWithParam<std::array<int, 4>> {
 TEST_P(BatchCost, IsExactOfTheBatchesThatAreDrawn) {
   for (auto const& the_case : relation_cases())
     expect_exact(the_case, Gather::all);
-  for (auto const& the_case : step_cases(false)) {
+  for (auto const& the_case : step_cases()) {
     if (!has_other_messages(the_case.name)) continue;
     auto const is_rows = the_case.settings.schedule == models::Schedule::rows;
     auto const moves_needed = is_rows && !reads_edges(the_case.settings);

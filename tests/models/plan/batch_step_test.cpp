@@ -97,14 +97,14 @@ class BatchStep : public ::testing::TestWithParam<std::array<int, 4>> {
 };
 
 TEST_P(BatchStep, ListsWhatAnEpochOfBatchesCommunicatesAndMultiplies) {
-  for (auto const& the_case : step_cases(false))
+  for (auto const& the_case : step_cases())
     expect_listed_epoch(the_case, pmm::Gather::all);
   for (auto const& the_case : relation_cases())
     expect_listed_epoch(the_case, pmm::Gather::all);
 }
 
 TEST_P(BatchStep, ListsTheRowsThatOwnersNeed) {
-  for (auto const& the_case : step_cases(false))
+  for (auto const& the_case : step_cases())
     if (the_case.settings.schedule == models::Schedule::rows && !reads_edges(the_case.settings))
       for (auto const gather : {pmm::Gather::needed, pmm::Gather::automatic})
         expect_listed_epoch(the_case, gather);
@@ -117,7 +117,7 @@ TEST_P(BatchStep, NeededRowsGiveTheLossesOfAllRows) {
   training.eval_every = 0;
   models::MiniBatchSettings batches;
   batches.batch_size = 37;
-  for (auto const& the_case : step_cases(false)) {
+  for (auto const& the_case : step_cases()) {
     auto settings = the_case.settings;
     if (settings.schedule != models::Schedule::rows || reads_edges(settings)) continue;
     SCOPED_TRACE(the_case.name);

@@ -109,6 +109,8 @@ std::vector<Configuration> configurations() {
     all.push_back({std::string(name_of(model)), settings});
     settings.edge_dropout = 0.4;
     all.push_back({"dropped edges", settings});
+    if (model != models::Model::transformer)
+      all.push_back({"features of edges", settings, {.num_edge_features = 5}});
   }
   auto powers = model_of(3, 32, 0.5);
   set_model(powers, models::Model::tag);
@@ -197,9 +199,9 @@ class MemoryEstimates : public ::testing::TestWithParam<std::array<int, 3>> {
   template<class T>
   void expect_least(models::NetworkSettings const& model_settings, bool has_full_graph,
                     sampling::BatchEdges edges = sampling::BatchEdges::rescale,
-                    models::Prefetch prefetch = models::Prefetch::none) {
+                    models::Prefetch prefetch = models::Prefetch::none, GraphRecipe const& recipe = {}) {
     SCOPED_TRACE(::testing::Message() << "mini-batch, full graph " << has_full_graph);
-    auto const store = store_of(world_, {});
+    auto const store = store_of(world_, recipe);
     auto settings = two_epochs();
     settings.eval_every = has_full_graph ? 2 : 0;
     models::MiniBatchSettings batches;
@@ -252,7 +254,10 @@ TEST_P(MemoryEstimates, IsWhatMiniBatchTrainingTakesAtLeast) {
   attention.num_heads = 3;
   set_model(attention, models::Model::gat);
   for (auto const has_full_graph : {false, true})
-    expect_least<double>(attention, has_full_graph);
+    for (std::int64_t const num_edge_features : {0, 5})
+      expect_least<double>(attention, has_full_graph, sampling::BatchEdges::rescale,
+                           num_edge_features > 0 ? models::Prefetch::next_batch : models::Prefetch::none,
+                           {.num_edge_features = num_edge_features});
   for (auto const schedule : {models::Schedule::pmm3d, models::Schedule::rows}) {
     auto dropped_edges = model_of(3, 48, 0.5);
     dropped_edges.edge_dropout = 0.4;

@@ -64,6 +64,20 @@ void add_models(Add const& add) {
           s.dropout = s.attention_dropout = 0.4;
         },
         is_directed);
+  for (auto const model : {Model::gat, Model::gatv2})
+    add(
+        std::string(name_of(model)) + ", features of edges",
+        [&](auto& s) {
+          s.num_heads = 3;
+          set_model(s, model);
+          s.dropout = s.attention_dropout = s.edge_dropout = 0.4;
+        },
+        [](auto& g) {
+          g.is_directed = true;
+          g.num_edges = 500; // to the next two vertices of a ring
+          g.num_edge_features = 5;
+          g.train_every = 40;
+        });
   add(
       "gatv2, head, trained and projected features",
       [](auto& s) {

@@ -43,8 +43,7 @@ struct StepCase {
   }
 };
 
-/// `has_edge_features`: with those that have no mini-batches.
-inline std::vector<StepCase> step_cases(bool has_edge_features = true) {
+inline std::vector<StepCase> step_cases() {
   std::vector<StepCase> all;
   auto const add = [&](std::string name, auto const& change) -> StepCase& {
     StepCase next;
@@ -256,10 +255,9 @@ inline std::vector<StepCase> step_cases(bool has_edge_features = true) {
       s.dropout = s.attention_dropout = s.edge_dropout = 0.4;
     }).recipe = GraphRecipe{.num_vertices = 203, .num_edges = 900, .is_directed = true, .is_weighted = true};
   for (auto const model : {models::Model::gat, models::Model::gatv2})
-    if (has_edge_features)
-      add_attention(std::string(name_of(model)) + ", features of edges, dropouts", model, [](auto& s) {
-        s.dropout = s.attention_dropout = s.edge_dropout = 0.4;
-      }).recipe = GraphRecipe{.num_vertices = 203, .num_edges = 900, .num_edge_features = 5};
+    add_attention(std::string(name_of(model)) + ", features of edges, dropouts", model, [](auto& s) {
+      s.dropout = s.attention_dropout = s.edge_dropout = 0.4;
+    }).recipe = GraphRecipe{.num_vertices = 203, .num_edges = 900, .num_edge_features = 5};
   for (auto const schedule : {models::Schedule::pmm3d, models::Schedule::rows})
     add("sage max, dropped edges, sparse features", [&](auto& s) {
       s.schedule = schedule;

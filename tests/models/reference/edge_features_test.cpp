@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// GAT and GATv2 that read features of edges, beside figures of PyTorch Geometric (edge_features.py), on every grid.
+// GAT and GATv2 that read features of edges, beside figures of PyTorch Geometric (edge_features.py), on every grid: on the full graph, on
+// batches of all vertices, and on the rows that training vertices need.
 #include "graph/graph_probe.hpp"
 #include "models/formula_parameters.hpp"
+#include "models/gnn/batches/mini_batch.hpp"
+#include "models/gnn/pruning/pruned_network.hpp"
 #include "models/models_fixture.hpp"
 #include "support/grids.hpp"
 
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 namespace orthant::testing {
@@ -50,6 +54,7 @@ class EdgeFeatures : public ::testing::TestWithParam<std::array<int, 3>> {
     scratch_.write("g/train_idx.npy", npy<std::int64_t>("<i8", {std::ssize(train)}, train));
     graph::PartitionOptions how;
     how.permutation = order;
+    how.num_clusters = 5;
     how.replaces_output = true;
     auto const path = scratch_.path() / "g.h5";
     graph::Input const input{
@@ -84,6 +89,37 @@ class EdgeFeatures : public ::testing::TestWithParam<std::array<int, 3>> {
     }
   }
 
+  static models::TrainSettings training() {
+    models::TrainSettings training;
+    training.optimizer.learning_rate = 0.01;
+    training.weight_decay = 0;
+    training.eval_every = 0;
+    return training;
+  }
+
+  /// Steps of the full graph by another network, which `make` returns for a store, settings of the model and of the training.
+  template<class Make>
+  void expect_same_steps(Model model, Make const& make) const {
+    auto const& expected = figures_.at(std::string(models::name_of(model)));
+    auto const losses = expected.at("losses").get<std::vector<double>>();
+    for (auto const order : {graph::PermutationKind::twofold, graph::PermutationKind::single}) {
+      auto graph = store(order);
+      auto settings = settings_of(model);
+      settings.gather = order == graph::PermutationKind::single ? pmm::Gather::needed : pmm::Gather::all;
+      models::use_operator(graph, settings);
+      auto training_of_all = training();
+      training_of_all.num_epochs = std::ssize(losses);
+      auto const network = make(graph, settings, training_of_all);
+      set_formula_parameters(network->parameters());
+      std::vector<double> found;
+      network->run([&](runtime::EpochRecord const& record) { found.push_back(record.loss); });
+      ASSERT_EQ(found.size(), losses.size());
+      for (std::size_t step = 0; step < losses.size(); ++step)
+        EXPECT_NEAR(found[step], losses[step], tolerance) << "step " << step;
+      expect_gradients(network->parameters(), expected.at("last"));
+    }
+  }
+
   void expect_training(Model model, graph::PermutationKind order, pmm::Gather gather) const {
     auto const& expected = figures_.at(std::string(models::name_of(model)));
     auto graph = store(order);
@@ -93,11 +129,7 @@ class EdgeFeatures : public ::testing::TestWithParam<std::array<int, 3>> {
     models::GraphNetwork<double> network(grid_, graph, settings);
     set_formula_parameters(network.parameters());
     auto loss = models::make_vertex_loss<double>(grid_, graph, network.plan().logits());
-    models::TrainSettings training;
-    training.optimizer.learning_rate = 0.01;
-    training.weight_decay = 0;
-    training.eval_every = 0;
-    models::Trainer<double> trainer(grid_, network, loss, training);
+    models::Trainer<double> trainer(grid_, network, loss, training());
     auto const losses = expected.at("losses").get<std::vector<double>>();
     for (std::size_t step = 0; step < losses.size(); ++step) {
       auto const record = trainer.train_epoch(static_cast<std::int64_t>(step) + 1);
@@ -121,6 +153,29 @@ TEST_P(EdgeFeatures, OfGatAreThoseOfPyG) {
 TEST_P(EdgeFeatures, OfGatv2AreThoseOfPyG) {
   expect_training(Model::gatv2, graph::PermutationKind::twofold, pmm::Gather::all);
   expect_training(Model::gatv2, graph::PermutationKind::single, pmm::Gather::needed);
+}
+
+// Every vertex is in the batch, so no sampler has another loss.
+TEST_P(EdgeFeatures, OfABatchOfAllVerticesAreThoseOfPyG) {
+  using models::SamplerKind;
+  for (auto const model : {Model::gat, Model::gatv2})
+    for (auto const kind : {SamplerKind::uniform, SamplerKind::degree, SamplerKind::clusters}) {
+      SCOPED_TRACE(::testing::Message() << name_of(model) << ", sampler " << static_cast<int>(kind));
+      models::MiniBatchSettings batches;
+      batches.batch_size = figures_.at("graph").at("vertices").get<std::int64_t>();
+      batches.kind = kind;
+      expect_same_steps(model, [&](auto const& graph, auto const& settings, auto const& training) {
+        return std::make_unique<models::MiniBatchNetwork<double>>(grid_, graph, settings, training, batches);
+      });
+    }
+}
+
+TEST_P(EdgeFeatures, OfPrunedStepsAreThoseOfPyG) {
+  for (auto const model : {Model::gat, Model::gatv2})
+    expect_same_steps(model, [&](auto const& graph, auto const& settings, auto const& training) {
+      auto const rows = models::find_pruned_rows(grid_, graph, models::plan_network(graph, settings));
+      return std::make_unique<models::PrunedNetwork<double>>(grid_, graph, settings, training, rows);
+    });
 }
 
 INSTANTIATE_TEST_SUITE_P(AllGrids, EdgeFeatures, ::testing::ValuesIn(grids_3d(world_size())), GridName());

@@ -44,6 +44,7 @@ void fill_edges(sampling::SampledBlock<T> const& block, HostEdges& edges) {
   auto const num_loops = std::ranges::count_if(block.self_columns, [](auto column) { return column >= 0; });
   runtime::resize_for_writing(edges.row_offsets, static_cast<std::size_t>(block.num_rows) + 1);
   runtime::resize_for_writing(edges.columns, block.columns.size() + static_cast<std::size_t>(num_loops));
+  runtime::resize_for_writing(edges.entries, block.self_entries.empty() ? 0 : edges.columns.size());
   edges.row_offsets[0] = 0;
   auto to = edges.columns.begin();
   for (std::size_t row = 0; row < static_cast<std::size_t>(block.num_rows); ++row) {
@@ -51,12 +52,27 @@ void fill_edges(sampling::SampledBlock<T> const& block, HostEdges& edges) {
     auto const end = block.columns.begin() + block.row_offsets[row + 1];
     auto const self = block.self_columns.empty() ? -1 : block.self_columns[row];
     auto const behind = self < 0 ? end : std::lower_bound(begin, end, self);
+    if (!edges.entries.empty()) {
+      auto const first = block.entries.begin() + block.row_offsets[row];
+      auto entry = std::copy(first, first + (behind - begin), edges.entries.begin() + edges.row_offsets[row]);
+      if (self >= 0) *entry++ = block.self_entries[row];
+      std::copy(first + (behind - begin), first + (end - begin), entry);
+    }
     to = std::copy(begin, behind, to);
     if (self >= 0) *to++ = self;
     to = std::copy(behind, end, to);
     edges.row_offsets[row + 1] = to - edges.columns.begin();
   }
   list_by_columns(edges);
+}
+
+template<class T>
+void fill_edge_features(std::span<T const> of_sampler, std::int64_t num_features, HostEdges const& edges,
+                        std::vector<T>& features) {
+  auto const width = static_cast<std::size_t>(num_features);
+  runtime::resize_for_writing(features, edges.entries.size() * width);
+  for (auto* to = features.data(); auto const entry : edges.entries)
+    to = std::copy_n(of_sampler.data() + static_cast<std::size_t>(entry) * width, width, to);
 }
 
 EdgeOperands lend_edges(HostEdges& edges, std::vector<std::int64_t>& row_ids,
@@ -161,6 +177,7 @@ void fill_sparse_rows(std::vector<std::int32_t> const& rows, std::int64_t num_co
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template void fill_edges(sampling::SampledBlock<T> const&, HostEdges&);                                    \
+  template void fill_edge_features(std::span<T const>, std::int64_t, HostEdges const&, std::vector<T>&);     \
   template pmm::TypedEntries entries_of(sampling::SampledBlock<T> const&, graph::StoreFacts const&,          \
                                         std::vector<std::int64_t> const&);                                   \
   template void fill_relations(graph::StoreFacts const&, std::vector<std::int64_t> const&,                   \

@@ -31,11 +31,16 @@ struct HostEdges {
   std::vector<runtime::Offset> column_offsets; // [num_columns + 1]
   std::vector<runtime::LocalColumn> rows;      // [edges] ascending within a column
   std::vector<runtime::Offset> places;         // [edges] position of the edge in `columns`
+  std::vector<runtime::Offset> entries; // [edges] row of the sampler's features of edges; empty without them
 };
 
 /// edges := the edges of the block. Local. Does not use Kokkos or MPI. Cost: O(edges + rows + columns).
 template<class T>
 void fill_edges(sampling::SampledBlock<T> const& block, HostEdges& edges);
+/// features := the rows of the sampler's features of these edges, [edges x num_features]. Local. Does not use Kokkos or MPI.
+template<class T>
+void fill_edge_features(std::span<T const> of_sampler, std::int64_t num_features, HostEdges const& edges,
+                        std::vector<T>& features);
 
 /// Views of the edges for kernels, with the original ids of rows and columns. On a device, copies. All three arguments must outlive
 /// the result and must not change.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/batches/batch_maker.hpp"
 
-#include "models/gnn/batches/batch_edges.hpp"
 #include "models/gnn/batches/batch_plan.hpp"
 #include "runtime/arrays/growing_list.hpp"
 #include "runtime/comm/collectives.hpp"
@@ -120,8 +119,11 @@ void BatchMaker<T>::fill(std::int64_t epoch, std::int64_t index, HostBatch<T>& b
   auto const& clock = grid_.world().instruments().clock;
   auto const begin = clock.work_seconds();
   builder_.build(epoch, index, batch.sample);
-  if (auto const& first = plan_.layers.front(); first.owners && first.reads_edges())
+  if (auto const& first = plan_.layers.front(); first.owners && first.reads_edges()) {
     fill_edges(batch.sample.forward(blocks_.front()), batch.edges);
+    fill_edge_features(builder_.edge_features(blocks_.front()), first.num_edge_features(), batch.edges,
+                       batch.edge_features);
+  }
   fill_relation_blocks(batch);
 
   auto const& feature_rows = rows_of(plan_.features().layout, batch.sample).positions;
@@ -154,9 +156,8 @@ void BatchMaker<T>::fill_relation_blocks(HostBatch<T>& batch) const {
   if (auto const& of = plan_.layers.front().relations; !of || of->attention) return;
   batch.relations.resize(batch.sample.blocks.size());
   for (std::size_t l = 0; l < blocks_.size(); ++l) {
-    if (std::find(blocks_.begin(), blocks_.end(), blocks_[l]) - blocks_.begin() <
-        static_cast<std::ptrdiff_t>(l))
-      continue; // layers share a block
+    auto const first = std::ranges::find(blocks_, blocks_[l]) - blocks_.begin();
+    if (first < static_cast<std::ptrdiff_t>(l)) continue; // layers share a block
     auto const& layer = plan_.layers[l];
     auto const& layout = layer.adjacency.layout;
     auto const rows = layer.owners ? owned_rows_ : range_of(layout.rows, layout.row_order);
@@ -268,6 +269,7 @@ OwnedAdjacency<T> BatchMaker<T>::edges_of(NetworkLayerPlan const& layer, pmm::Ce
   edges.moved_rows = pmm::make_moved_rows(needed->over_a);
   auto adjacency = adjacency_of_edges<T>(sizes, edges);
   adjacency.needed = needed;
+  adjacency.edge_features = lent("orthant::models::batch/edge_features", batch.edge_features);
   if (dropped_)
     adjacency.forward = pmm::LocalSpmm<T>(
         dropped_->with_values(adjacency.forward.block(), {edges.row_ids, edges.column_ids}, dropped));
@@ -288,8 +290,7 @@ Adjacency<T> BatchMaker<T>::adjacency_of(NetworkLayerPlan const& layer, sampling
   if (dropped_)
     blocks = dropped_->with_values(block.index, block.is_transposed, std::move(blocks),
                                    ids_of(layer, needed.get(), batch), dropped);
-  pmm::LocalSpmm<T> forward(blocks.forward);
-  pmm::LocalSpmm<T> adjoint(blocks.adjoint);
+  pmm::LocalSpmm<T> forward(blocks.forward), adjoint(blocks.adjoint);
   if (layer.owners)
     return OwnedAdjacency<T>{sizes, std::move(forward), std::move(adjoint), std::move(needed)};
   return pmm::DistSparse<T>{grid_, layer.adjacency, std::move(forward), std::move(adjoint)};
@@ -299,8 +300,7 @@ template<class T>
 ResidualPath<T> BatchMaker<T>::path_of(pmm::Placement const& input, pmm::Placement const& output,
                                        sampling::Batch<T> const& sample) const {
   if (input == output) return ResidualPath<T>::local();
-  auto const in = input.layout;
-  auto const out = output.layout;
+  auto const in = input.layout, out = output.layout;
   auto const in_by_out = positions_of(in, out.row_order, sample);
   auto const in_by_in = positions_of(in, in.row_order, sample);
   auto const out_by_out = positions_of(out, out.row_order, sample);

@@ -23,14 +23,10 @@
 
 namespace orthant::models {
 
-/// How edges of batches are weighted in a network: as asked for, or by relations if it knows them. Throws Error if it reads features of
-/// edges, which batches do not have.
+/// How edges of batches are weighted in a network: as asked for, or by relations if it knows them.
 [[nodiscard]] inline sampling::BatchEdges batch_edges_for(NetworkPlan const& plan,
                                                           sampling::BatchEdges asked) {
-  auto const& first = plan.layers.front();
-  ORTHANT_REQUIRE(!first.attention || first.attention->num_edge_features == 0,
-                  "batches of features of edges");
-  return first.relations ? sampling::BatchEdges::relations : asked;
+  return plan.layers.front().relations ? sampling::BatchEdges::relations : asked;
 }
 
 /// A batch in host memory. Arrays are reused.
@@ -38,6 +34,7 @@ template<class T>
 struct HostBatch {
   sampling::Batch<T> sample;
   HostEdges edges;                                  // of the batch's block, if layers read edges
+  std::vector<T> edge_features;                     // [edges x features], if layers read them
   std::vector<pmm::HostRelationBlock<T>> relations; // [blocks of the sample]; empty without relations
   std::vector<std::int64_t> row_ids,
       column_ids;                // for `rows`, if needed rows are exchanged and edges are dropped

@@ -133,127 +133,6 @@ Pass pass_of(pmm::ProcessGrid const& grid, NetworkPlan const& plan, NetworkSetti
           product_library_bytes<T>(step) + operand_copy_bytes(step, plan, settings, traits)};
 }
 
-/// Lists what full-graph and mini-batch training hold besides networks and operands.
-void plan_targets_and_parameters(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
-                                 NetworkSettings const& settings, LinkCounts const& links) {
-  if (predicts_links(settings))
-    plan_link_arrays(step, facts, link_plan_of(step.shape(), step.coordinates(), plan, settings), links);
-  else
-    plan_vertex_loss_arrays(step, facts, plan.logits());
-  plan_parameter_arrays(step, parameters_of(plan, settings));
-}
-
-/// A sampled block is always stored with its transpose. In the schedule `rows` a symmetric block of the whole graph is not.
-graph::StoreFacts with_transposes(graph::StoreFacts facts, NetworkPlan const& plan) {
-  if (plan.layers.front().owners) facts.is_symmetric = false;
-  return facts;
-}
-
-pmm::StepPlan list_beside(pmm::StepPlan const& step) {
-  return {step.shape(), step.coordinates(), step.scalar_bytes(1)};
-}
-
-/// Bytes of the sampler's blocks of A^ with transposes. In the schedule `rows` these are the blocks of the operands. In pmm3d operands
-/// share blocks with equal axes, and a sampler shares blocks with equal ranges: the operands' bytes, scaled by the non-zeros of both.
-std::int64_t bytes_of_blocks(pmm::StepPlan const& step, graph::StoreFacts const& facts,
-                             NetworkPlan const& plan, NetworkEpochTraits const& traits,
-                             BatchSizes const& batches) {
-  auto blocks = list_beside(step);
-  if (plan.layers.front().owners) {
-    auto aggregates = plan; // layers that read edges use no transposes, but the sampler's blocks have them
-    aggregates.drops_edges = false; // a batch has values
-    for (auto& layer : aggregates.layers) {
-      layer.attention.reset();
-      layer.takes_maximum = false;
-      layer.relations = {};
-    }
-    plan_adjacency(blocks, with_transposes(facts, plan), aggregates, traits);
-    return pmm::bytes_held(blocks);
-  }
-  AdjacencyBlocksPlan listed(facts, traits.num_nonzeros);
-  for (auto const& layer : plan.layers)
-    if (layer.aggregates()) listed.get(blocks, layer.adjacency, layer.is_even);
-  auto const num_entries = [&](std::vector<pmm::Placement> const& placements) {
-    auto count = 0.0;
-    for (auto const& placement : placements)
-      count += static_cast<double>(traits.num_nonzeros(placement));
-    return std::max(1.0, count);
-  };
-  auto const shares_transposes = facts.is_symmetric && facts.normalization != graph::Normalization::row &&
-                                 (batches.renormalizes || !batches.has_strata);
-  auto const sampled = sampled_blocks(step.shape(), step.coordinates(), facts, plan, shares_transposes);
-  return static_cast<std::int64_t>(num_entries(sampled) / num_entries(listed.read()) *
-                                   static_cast<double>(pmm::bytes_held(blocks)));
-}
-
-/// Lists the sampler's copy of A^ in host memory: one pattern per block, without its transpose, and space for the entries of the
-/// sampled rows, at most a fraction `share` of the block.
-void plan_sampled_blocks(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
-                         NetworkEpochTraits const& traits, double share, BatchSizes const& batches) {
-  auto const has_relations =
-      static_cast<bool>(plan.layers.front().relations); // 2 more bytes than a column's 4
-  auto const block_bytes =
-      bytes_of_blocks(step, facts, plan, traits, batches) / (has_relations ? 4 : 2) * (has_relations ? 3 : 1);
-  step.add_array("blocks of the sampler", block_bytes);
-  step.add_array("entries of sampled rows",
-                 static_cast<std::int64_t>(share * static_cast<double>(block_bytes)));
-}
-
-/// Lists the batches in host memory (gnn/batches/network_batches.hpp), except arrays that the network borrows, which are listed with
-/// its operands: the blocks from which lists of edges are made, and the batch that is prefetched.
-void plan_host_batches(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
-                       NetworkSettings const& settings, NetworkEpochTraits const& traits,
-                       BatchSizes const& batches) {
-  auto const& first = plan.layers.front();
-  auto const reads_edges = first.owners && first.reads_edges();
-  auto const block_bytes = bytes_of_blocks(step, facts, plan, traits, batches);
-  auto other = list_beside(step);
-  if (reads_edges)
-    plan_edges(other, cells_of(step, first), traits.num_nonzeros(first.adjacency), needs_edge_ids(settings),
-               false);
-  plan_input_features(other, facts, plan, settings.feature_norm, traits.num_feature_nonzeros(plan),
-                      pmm::Lifetime::training);
-  if (first.relations && !first.relations->attention) plan_adjacency(other, facts, plan, traits);
-  if (reads_edges || first.relations) step.add_array("blocks of the batch", block_bytes);
-  if (batches.prefetches) step.add_array("the other batch", block_bytes + pmm::bytes_held(other));
-}
-
-/// Lists the sampler's data for degrees within a batch: the neighbors of all rows and columns of its blocks, and one bit per vertex
-/// (sampling/batch_builder.hpp).
-void plan_neighbour_lists(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan) {
-  auto const n = facts.num_vertices;
-  using Ranges = std::vector<runtime::Range>;
-  std::vector<std::pair<pmm::IndexOrder, Ranges>> known;
-  auto num_rows = 0.0;
-  auto const has_relations = static_cast<bool>(plan.layers.front().relations); // then only of rows
-  auto const add = [&](pmm::IndexOrder order, Ranges const& ranges, bool are_rows) {
-    if (has_relations && !are_rows) return;
-    std::pair const range(facts.has_two_orders() ? order : pmm::IndexOrder(), ranges);
-    if (std::ranges::find(known, range) != known.end()) return;
-    known.push_back(range);
-    for (auto const& part : ranges)
-      num_rows += static_cast<double>(part.size());
-  };
-  for (auto const& layer : plan.layers) {
-    if (layer.owners) {
-      auto const& roles = layer.owners->roles;
-      add({}, pmm::block_rows(step.shape(), step.coordinates(), roles, n), true);
-      add({}, pmm::block_columns(step.shape(), step.coordinates(), roles, n), false);
-      continue;
-    }
-    if (!layer.aggregates()) continue;
-    auto const block = step.block(layer.adjacency);
-    add(layer.adjacency.layout.row_order, {block.rows}, true);
-    add(layer.adjacency.layout.column_order, {block.columns}, false);
-  }
-  auto const entry_bytes = (n > std::int64_t{1} << 32 ? 8 : 4) + (has_relations       ? 2
-                                                                  : facts.is_weighted ? 4
-                                                                                      : 0);
-  auto const num_listed = facts.num_entries - (has_relations ? 0 : facts.num_self_loops);
-  auto const row_bytes = 8 + static_cast<double>(entry_bytes * num_listed) / static_cast<double>(n);
-  step.add_array("neighbors of the sampler", static_cast<std::int64_t>(num_rows * row_bytes) + n / 8);
-}
-
 } // namespace
 
 std::int64_t message_bytes(pmm::StepPlan const& step) {
@@ -297,6 +176,15 @@ std::int64_t MemoryEstimate::peak() const {
   return libraries + std::max(arrays + messages + checkpoints + judging + products, loading);
 }
 
+void plan_targets_and_parameters(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
+                                 NetworkSettings const& settings, LinkCounts const& links) {
+  if (predicts_links(settings))
+    plan_link_arrays(step, facts, link_plan_of(step.shape(), step.coordinates(), plan, settings), links);
+  else
+    plan_vertex_loss_arrays(step, facts, plan.logits());
+  plan_parameter_arrays(step, parameters_of(plan, settings));
+}
+
 void plan_full_graph_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
                             NetworkSettings const& settings, NetworkEpochTraits const& traits,
                             OptimizerSettings const& optimizer, bool features_may_move) {
@@ -319,47 +207,6 @@ MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, graph::StoreFacts c
   plan_full_graph_arrays(step, facts, plan, settings, traits, optimizer);
   auto const pass = pass_of<T>(grid, plan, settings, traits, PassKind::training);
   return estimate_of(step, pass);
-}
-
-void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
-                            NetworkSettings const& settings, OptimizerSettings const& optimizer,
-                            BatchSizes const& batches) {
-  auto const& shape = step.shape();
-  auto const& coordinates = step.coordinates();
-  auto const of_batch = facts_of_batch(facts, batches.num_vertices);
-  auto const batch_plan = plan_of_batch(plan, of_batch.num_vertices);
-  auto const traits = traits_of(facts, shape, coordinates, plan, settings);
-  auto const batch_traits = traits_of(of_batch, shape, coordinates, batch_plan, settings);
-  auto const lengths = lengths_of(step, parameters_of(plan, settings));
-  // Features of the graph and of a batch are kept even if a rounded copy exists.
-  constexpr auto stays = pmm::Lifetime::training;
-  plan_targets_and_parameters(step, facts, plan, settings, traits.links);
-  plan_gradient_sum_array(step, lengths, batches.num_accumulated);
-  plan_update_arrays(step, optimizer, updated_lengths_of(step, parameters_of(plan, settings)).trained);
-  if (batches.has_full_graph) {
-    auto whole = plan;
-    whole.drops_edges = plan.drops_edges && batches.trains_full_graph;
-    auto const of_whole = batches.trains_full_graph ? settings : settings.without_dropout();
-    plan_operands(step, facts, whole, of_whole, traits, stays);
-    plan_network_arrays(step, whole, of_whole, traits.num_feature_nonzeros(plan),
-                        traits.num_nonzeros(plan.layers.front().adjacency),
-                        traits.num_relation_edges(plan.layers.front().adjacency));
-    plan_relation_arrays(step, whole, traits, settings.wire);
-  } else {
-    plan_input_features(step, facts, plan, settings.feature_norm, traits.num_feature_nonzeros(plan), stays);
-  }
-  if constexpr (pmm::runs_on_host) {
-    auto const share = static_cast<double>(of_batch.num_vertices) / static_cast<double>(facts.num_vertices);
-    plan_sampled_blocks(step, facts, plan, traits, share, batches);
-    plan_host_batches(step, of_batch, batch_plan, settings, batch_traits, batches);
-  }
-  if (batches.renormalizes || plan.layers.front().relations) plan_neighbour_lists(step, facts, plan);
-  // The operands of a batch have equally many elements.
-  plan_operands(step, with_transposes(of_batch, batch_plan), batch_plan, settings, batch_traits, stays);
-  plan_network_arrays(step, batch_plan, settings, batch_traits.num_feature_nonzeros(batch_plan),
-                      batch_traits.num_nonzeros(batch_plan.layers.front().adjacency),
-                      batch_traits.num_relation_edges(batch_plan.layers.front().adjacency));
-  plan_relation_arrays(step, batch_plan, batch_traits, settings.wire);
 }
 
 template<class T>

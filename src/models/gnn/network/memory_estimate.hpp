@@ -38,6 +38,10 @@ template<class T>
 template<class T>
 [[nodiscard]] std::int64_t library_bytes_of_transformers();
 
+/// Lists what full-graph and mini-batch training hold besides networks and operands.
+void plan_targets_and_parameters(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
+                                 NetworkSettings const& settings, LinkCounts const& links);
+
 /// Lists the arrays of full-graph training in the order of allocation: network, loss, optimizer. `features_may_move`: see
 /// InputFeatures::may_move. On a device, arrays of vendor libraries and of sparse kernels are not listed.
 void plan_full_graph_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,

@@ -283,12 +283,8 @@ void plan_whole_blocks(pmm::StepPlan& step, graph::StoreFacts const& facts, Netw
       relations && relations->attention && relations->drops_coefficients)
     pmm::plan_relation_ids(step, traits.num_relation_edges(plan.layers.front().adjacency));
   if (auto const& first = plan.layers.front(); first.owners && first.reads_edges())
-    plan_edges(step, cells_of(step, first), traits.num_nonzeros(first.adjacency), needs_edge_ids(settings),
-               plan.drops_edges);
-  if (auto const& attention = plan.layers.front().attention; attention && attention->num_edge_features > 0)
-    step.add_array(
-        "orthant::models::edge_features",
-        step.scalar_bytes(traits.num_nonzeros(plan.layers.front().adjacency) * attention->num_edge_features));
+    plan_edges(step, edge_counts_of(first, cells_of(step, first), traits.num_nonzeros(first.adjacency)),
+               needs_edge_ids(settings), plan.drops_edges);
 }
 
 void plan_operands(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,

@@ -172,6 +172,12 @@ make_full_graph_operands(pmm::ProcessGrid const& grid, graph::GraphStore const& 
   return layer.takes_maximum && !layer.owners;
 }
 
+/// Number of edges of a layer in cells of these sizes, with the features that it reads.
+[[nodiscard]] inline pmm::EdgeCounts edge_counts_of(NetworkLayerPlan const& layer,
+                                                    pmm::CellSizes const& sizes, std::int64_t num_edges) {
+  return {sizes.num_rows(), sizes.num_columns(), num_edges, layer.num_edge_features()};
+}
+
 /// Lists the blocks of A^ of all layers.
 void plan_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
                     NetworkEpochTraits const& traits);

@@ -209,14 +209,15 @@ graph::StoreFacts without_transpose(graph::StoreFacts facts) {
   return facts;
 }
 
-void plan_edges(pmm::StepPlan& step, pmm::CellSizes const& sizes, std::int64_t num_edges, bool has_keys,
-                bool drops_edges) {
-  if (drops_edges) pmm::plan_dropped_values(step, num_edges);
-  pmm::plan_edge_block(step, {sizes.num_rows(), sizes.num_columns(), num_edges});
+void plan_edges(pmm::StepPlan& step, pmm::EdgeCounts const& counts, bool has_keys, bool drops_edges) {
+  if (drops_edges) pmm::plan_dropped_values(step, counts.edges);
+  pmm::plan_edge_block(step, counts);
+  if (counts.features > 0)
+    step.add_array("orthant::models::edge_features", step.scalar_bytes(counts.edges * counts.features));
   if (!has_keys) return;
   constexpr auto id_bytes = static_cast<std::int64_t>(sizeof(std::int64_t));
-  step.add_array("orthant::models::edge_row_ids", sizes.num_rows() * id_bytes);
-  step.add_array("orthant::models::edge_column_ids", sizes.num_columns() * id_bytes);
+  step.add_array("orthant::models::edge_row_ids", counts.rows * id_bytes);
+  step.add_array("orthant::models::edge_column_ids", counts.columns * id_bytes);
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \

@@ -131,7 +131,6 @@ template<class T>
 /// Facts for which plan_owned_adjacency() lists the block of read_edges().
 [[nodiscard]] graph::StoreFacts without_transpose(graph::StoreFacts facts);
 /// Lists the arrays of the edges, in addition to those of the block.
-void plan_edges(pmm::StepPlan& step, pmm::CellSizes const& sizes, std::int64_t num_edges, bool has_keys,
-                bool drops_edges);
+void plan_edges(pmm::StepPlan& step, pmm::EdgeCounts const& counts, bool has_keys, bool drops_edges);
 
 } // namespace orthant::models

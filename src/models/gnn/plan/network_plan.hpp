@@ -238,6 +238,7 @@ struct NetworkLayerPlan {
 
   /// Whether the layer reads single edges, by rows and by columns, instead of computing a product A^ F.
   [[nodiscard]] bool reads_edges() const { return takes_maximum || attention.has_value(); }
+  [[nodiscard]] auto num_edge_features() const { return attention ? attention->num_edge_features : 0; }
   /// Whether the layer has the product A^ F, and the product F W.
   [[nodiscard]] bool aggregates() const { return kind != LayerKind::dense; }
   [[nodiscard]] bool transforms() const { return kind != LayerKind::propagation; }

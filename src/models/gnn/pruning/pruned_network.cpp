@@ -26,7 +26,8 @@ void plan_kept_block(pmm::StepPlan& step, graph::StoreFacts const& facts, Networ
                                     kept.num_self_pairs, kept.num_nonzeros);
   if (layer.reads_edges()) {
     plan_made_adjacency(step, without_transpose(facts), cells, kept.num_nonzeros, pmm::Flow::forward);
-    return plan_edges(step, cells, kept.num_nonzeros, needs_edge_ids(settings), plan.drops_edges);
+    return plan_edges(step, edge_counts_of(layer, cells, kept.num_nonzeros), needs_edge_ids(settings),
+                      plan.drops_edges);
   }
   plan_made_adjacency(step, facts, cells, kept.num_nonzeros, pmm::Flow::transpose);
   if (!plan.drops_edges) return;

@@ -122,8 +122,7 @@ double PrunedRows::share() const {
 
 bool is_prunable(NetworkPlan const& plan) {
   return std::ranges::all_of(plan.layers, [](NetworkLayerPlan const& layer) {
-    auto const has_dots =
-        layer.attention && (layer.attention->has_dots() || layer.attention->num_edge_features > 0);
+    auto const has_dots = layer.attention && layer.attention->has_dots();
     return layer.owners && layer.num_powers == 0 && !layer.own && !has_dots;
   });
 }
@@ -239,6 +238,7 @@ OwnedBlock kept_block(pmm::ProcessGrid const& grid, pmm::Roles const& roles, Pru
   auto& csr = kept.csr;
   csr.rows = {0, std::ssize(outputs.in_rows)};
   csr.columns_range = {0, std::ssize(columns.in_columns)};
+  csr.num_features = whole.num_features;
   csr.row_offsets.push_back(0);
   for (auto const row : outputs.in_rows) {
     auto const i = static_cast<std::size_t>(row);
@@ -247,6 +247,8 @@ OwnedBlock kept_block(pmm::ProcessGrid const& grid, pmm::Roles const& roles, Pru
       csr.columns.push_back(place_of[static_cast<std::size_t>(whole.columns[k])]);
       if (!whole.values.empty()) csr.values.push_back(whole.values[k]);
       if (!whole.relations.empty()) csr.relations.push_back(whole.relations[k]);
+      auto const features = whole.features.begin() + static_cast<std::int64_t>(k) * whole.num_features;
+      csr.features.insert(csr.features.end(), features, features + whole.num_features);
     }
     csr.row_offsets.push_back(std::ssize(csr.columns));
   }

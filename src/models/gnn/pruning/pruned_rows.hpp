@@ -74,7 +74,7 @@ struct PrunedRows {
 
 /// Whether rows can be left out: in the schedule `rows`, if a row of a layer's output depends only on the neighbors in A^ and on the vertex
 /// itself. Powers of A^ and registered convolutions also read other rows. Not prunable yet: attention by dot products, which computes
-/// queries and self terms of all rows, and attention that reads features of edges.
+/// queries and self terms of all rows.
 [[nodiscard]] bool is_prunable(NetworkPlan const& plan);
 
 /// Finds the rows that a network on the whole graph needs. The plan must be prunable; otherwise throws Error. Reads this
