@@ -12,8 +12,9 @@
 //   loss_i = log s_i - sum_j q_ij (z_ij - m_i)          dz_ij = (exp(z_ij - m_i) / s_i - q_ij) / n
 // Weights w of classes make it q_ij = (1 - e) w_y [j = y] + e / C w_j, Q_i = sum_j q_ij, again as in PyTorch:
 //   loss_i = Q_i log s_i - sum_j q_ij (z_ij - m_i)          dz_ij = (Q_i exp(z_ij - m_i) / s_i - q_ij) / n
-// A z-loss with coefficient c (PaLM, arXiv 2204.02311, section 5) adds c L_i^2 to loss_i, and 2 c L_i to the Q_i of dz_ij, where
-// L_i = m_i + log s_i is the log of the sum of exponentials of row i.
+// A z-loss with coefficient c (PaLM, arXiv 2204.02311, section 5) adds c w_y L_i^2 to loss_i, and 2 c w_y L_i to the Q_i of dz_ij, where
+// L_i = m_i + log s_i is the log of the sum of exponentials of row i: a row's z-loss has the weight of its label's class, with or without
+// smoothing.
 //
 // Binary cross-entropy with logits, with a label y in {0, 1} per entry and C classes:
 //   loss_i = 1/C sum_j max(z, 0) - z y + log(1 + exp(-|z|))          dz_ij = (sigmoid(z) - y) / (n C)
@@ -229,8 +230,8 @@ class RowLoss {
     ORTHANT_REQUIRE(0 <= e && e < 1, "label smoothing of ", e);
     smoothing_ = e;
   }
-  /// From now on loss_and_gradient(), but not evaluate(), adds a z-loss with this coefficient, without further messages. Copies of this
-  /// object also do. Throws Error unless the loss is softmax and 0 <= c < infinity.
+  /// From now on loss_and_gradient(), but not evaluate(), adds a z-loss with this coefficient, weighted like the loss of its row, without
+  /// further messages. Copies of this object also do. Throws Error unless the loss is softmax and 0 <= c < infinity.
   void set_z_loss(double c) {
     ORTHANT_REQUIRE(!trains_entries() && c >= 0 && std::isfinite(c), "a z-loss of ", c);
     z_loss_ = c;

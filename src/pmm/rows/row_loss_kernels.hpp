@@ -221,7 +221,7 @@ void softmax_loss(DefaultExec const& exec, RowTargets const& targets, Vector<T> 
         auto term = static_cast<double>(log_sum * sum_of_shares(shares, classes(at(i))) - packed(at(i), 1));
         if (shares.z_loss > T{0}) {
           auto const whole = static_cast<double>(row_max(at(i)) + log_sum);
-          term += static_cast<double>(shares.z_loss) * whole * whole;
+          term += static_cast<double>(z_loss_of(shares, classes(at(i)))) * whole * whole;
         }
         sum += term * weight_of(i, classes(at(i)));
       },

@@ -69,12 +69,19 @@ KOKKOS_INLINE_FUNCTION T sum_of_shares(TargetShares<T> const& shares, std::int32
              : shares.of_label * shares.class_weights[label] + shares.of_classes * shares.sum_of_weights;
 }
 
-/// The factor of exp(z_ij - m_i) / s_i in the gradient: Q_i, and 2 c L_i of a z-loss.
+/// The coefficient of the z-loss of a row with this label: c w_y.
+template<class T>
+KOKKOS_INLINE_FUNCTION T z_loss_of(TargetShares<T> const& shares, std::int32_t label) {
+  return shares.class_weights == nullptr ? shares.z_loss : shares.z_loss * shares.class_weights[label];
+}
+
+/// The factor of exp(z_ij - m_i) / s_i in the gradient: Q_i, and 2 c w_y L_i of a z-loss.
 template<class T>
 KOKKOS_INLINE_FUNCTION T factor_of_softmax(TargetShares<T> const& shares, std::int32_t label, T shift,
                                            T sum) {
   auto const of_shares = sum_of_shares(shares, label);
-  return shares.z_loss == T{0} ? of_shares : of_shares + T{2} * shares.z_loss * (shift + math::log(sum));
+  return shares.z_loss == T{0} ? of_shares
+                               : of_shares + T{2} * z_loss_of(shares, label) * (shift + math::log(sum));
 }
 
 /// Rows of logits and their targets q_ij (TargetShares).

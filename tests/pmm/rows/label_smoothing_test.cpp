@@ -271,7 +271,7 @@ TEST_P(LabelSmoothing, GoesWithClassWeightsAndLossesOfEntries) {
   }
 }
 
-/// Sum over the labeled rows of group 0 of weight (Q L - sum_j q_j z_j + c L^2), L = log sum_j exp(z_j).
+/// Sum over the labeled rows of group 0 of Q L - sum_j q_j z_j + c w_y L^2, L = log sum_j exp(z_j).
 /// `logits` are complex, so that the derivative by a logit is the imaginary part that a small imaginary step causes.
 std::complex<double> z_loss_of(std::vector<std::complex<double>> const& logits, WholeTargets const& targets,
                                std::vector<double> const& weights, double e, double c) {
@@ -290,9 +290,7 @@ std::complex<double> z_loss_of(std::vector<std::complex<double>> const& logits, 
       of_row += q;
     }
     auto const log_sum = std::log(exponentials);
-    // Without smoothing, the weight of the class is one of the row.
-    auto const of_square = e == 0 ? c * weights[label] : c;
-    sum += of_row * log_sum - of_targets + of_square * log_sum * log_sum;
+    sum += of_row * log_sum - of_targets + c * weights[label] * log_sum * log_sum;
   }
   return sum;
 }
