@@ -146,6 +146,7 @@ int evaluate(EvaluateLmOptions const& options, Context& context) {
   model.masks_documents = masks_documents(options);
   auto file = open_tokens(context, options.tokens);
   require_vocabulary(world, options.weights, options.tokens, file);
+  warn_of_attention(context, model, file, options.gemm_math);
   if (file.num_tokens(tokens::Part::valid) < 2)
     runtime::throw_user("'{}' has no validation part to evaluate: tokenize with a smaller --train-fraction",
                         options.tokens);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/lm/lm_files.hpp"
 
+#include "pmm/kernels/host_parts.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/files/hdf5_file.hpp"
 
@@ -102,6 +103,17 @@ tokens::TokenFile open_tokens(Context const& context, std::string const& path) {
   auto file = tokens::TokenFile::open(context.world(), path);
   file.verify(context.world());
   return file;
+}
+
+void warn_of_attention(Context& context, models::TransformerSettings const& model,
+                       tokens::TokenFile const& file, std::string const& gemm_math) {
+  if (!context.world().is_root()) return;
+  if (model.masks_documents && file.facts().num_documents <= 1)
+    context.log().warn("--document-mask changes nothing: '{}' has one document", file.name());
+  if (pmm::runs_on_host || gemm_math != "bf16" || (!model.masks_documents && model.dropout == 0)) return;
+  context.log().warn(
+      "{}: attention is computed by Orthant's kernels in fp32, not by the vendor's library in bf16",
+      model.masks_documents ? "--document-mask" : "--dropout");
 }
 
 std::string describe(tokens::TokenFile const& file) {

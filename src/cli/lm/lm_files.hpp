@@ -11,6 +11,11 @@
 
 namespace orthant::cli {
 
+/// Warns, on rank 0, if masks of documents change nothing because the file has one document, and if they or dropout keep attention from the
+/// vendor's library, which --gemm-math bf16 uses on devices.
+void warn_of_attention(Context& context, models::TransformerSettings const& model,
+                       tokens::TokenFile const& file, std::string const& gemm_math);
+
 /// Opens and checks the file of --tokens. Collective. Throws UserError if no file is given or it is damaged.
 [[nodiscard]] tokens::TokenFile open_tokens(Context const& context, std::string const& path);
 

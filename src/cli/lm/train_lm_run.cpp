@@ -253,6 +253,7 @@ int train(TrainLmOptions const& options, Context& context) {
   auto file = open_tokens(context, options.tokens);
   require_tokens(options, file);
   model.vocabulary = file.vocabulary().size();
+  warn_of_attention(context, model, file, options.gemm_math);
   if (!options.init_from.empty()) require_fitting_weights(context, options, model, file);
   auto const [shape, measured] = choose_language_grid<T>(
       context,

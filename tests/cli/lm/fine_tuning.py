@@ -253,6 +253,14 @@ def documents(_):
     evaluate = ["evaluate-lm", "--weights", weights, "--document-mask"]
     expect_mistake(2, [*evaluate, "--tokens", place.tokens, "--stride", "4"], r"--document-mask is for --tokens without --stride: leave it out")
     expect_mistake(1, [*evaluate, "--ids", place.file("ids.npy"), "--logits", place.file("l.npy")], r"--document-mask is for --tokens without --stride")
+    with open(place.file("one.txt"), "w", encoding="utf-8") as file:
+        file.write(" ".join(WORDS * 40))
+    expect_success(1, ["tokenize", "--input", place.file("one.txt"), "--train-bpe", "40", "-o", place.tokens, "--force"])
+    for ranks, words in ((2, ["train-lm", *small("--document-mask"), "--save-weights", weights, "--force"]), (1, evaluate)):
+        done = expect_success(ranks, [*words, "--tokens", place.tokens])
+        check(done.stderr.count("--document-mask changes nothing: '") == 1, f"{words[0]} says: {done.stderr}")
+    planned = expect_success(1, ["plan-lm", "--tokens", place.tokens, "--ranks", "2", "--document-mask"])
+    check("document-mask" not in planned.stderr and "--document-mask" in planned.stdout, f"plan-lm says: {planned.stderr}, {planned.stdout}")
     place.tokenize("char")
     expect_mistake(2, ["train-lm", "--tokens", place.tokens, *small("--document-mask")], r"--document-mask: '.*t\.h5' has no end token between documents")
 

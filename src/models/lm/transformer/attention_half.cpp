@@ -126,7 +126,7 @@ void AttentionHalf<T>::turn(DefaultExec const& exec, Turn direction, pmm::DistMa
     auto const first = i * plan_.group_width();
     pmm::rotate<T>(exec, grid_.passes(), *rotary_, plan_.sequence, direction,
                    all.columns({first, first + turned_columns(plan_, qkv.block())}),
-                   cache_ && plan_.sequence == 1 ? cache_->starts() : scratch_.document_positions);
+                   positions_of_pass(cache_, plan_.sequence, scratch_.document_positions));
   }
 }
 

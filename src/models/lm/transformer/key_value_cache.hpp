@@ -42,6 +42,15 @@ class KeyValueCache {
   runtime::Vector<T> scores_;
 };
 
+/// Positions of the rows of a pass with sequences of this length: of the cached sequences if it has one token of each, else those in
+/// documents; empty: they count from 0 in each sequence. `cache` may be null.
+template<class T>
+[[nodiscard]] runtime::Vector<std::int64_t> const&
+positions_of_pass(std::shared_ptr<KeyValueCache<T>> const& cache, std::int64_t sequence,
+                  runtime::Vector<std::int64_t> const& in_documents) {
+  return cache && sequence == 1 ? cache->starts() : in_documents;
+}
+
 extern template class KeyValueCache<float>;
 extern template class KeyValueCache<double>;
 

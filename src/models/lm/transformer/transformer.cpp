@@ -195,7 +195,7 @@ template<class T>
 void Transformer<T>::Parts::embed(DefaultExec const& exec) {
   table.gather(exec);
   embedding.forward(exec, table.whole(), parameters.positions().weight, stream,
-                    cache && plan.sequence == 1 ? cache->starts() : scratch.document_positions);
+                    positions_of_pass(cache, plan.sequence, scratch.document_positions));
   if (dropout.probability > 0)
     pmm::drop_rows<T>(exec, grid.passes(), stream.local(), dropout_at(0), stream.local());
 }
