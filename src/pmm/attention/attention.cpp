@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/attention/attention.hpp"
 
-#include "pmm/attention/attention_device.hpp"
+#include "pmm/attention/attention_backward_device.hpp"
 #include "pmm/attention/attention_host.hpp"
 #include "pmm/attention/attention_library.hpp"
 #include "pmm/kernels/host_parts.hpp"

@@ -4,7 +4,7 @@
 // Causal attention as its definition reads, in double: whole rows of probabilities, no blocks. And one attention of the kernels beside it.
 
 #include "pmm/attention/attention.hpp"
-#include "pmm/attention/attention_device.hpp"
+#include "pmm/attention/attention_backward_device.hpp"
 #include "support/dist_checks.hpp"
 
 #include <algorithm>

@@ -4,7 +4,7 @@
 // host processors, and with the kernels of devices.
 #include "attention_reference.hpp"
 #include "pmm/attention/attention.hpp"
-#include "pmm/attention/attention_device.hpp"
+#include "pmm/attention/attention_backward_device.hpp"
 #include "pmm/attention/attention_host.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/error.hpp"
