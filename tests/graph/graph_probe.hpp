@@ -46,6 +46,7 @@ struct WholeGraph {
   std::vector<float> features;       // [N x D], dense whatever the kind
   std::vector<std::int64_t> classes; // [N]
   std::vector<std::int64_t> indicator;
+  std::vector<double> targets;
   std::vector<std::int64_t> train;
   std::vector<std::int64_t> valid;
   std::vector<std::int64_t> test;
@@ -123,6 +124,7 @@ inline WholeGraph read_whole(runtime::Communicator const& comm, graph::GraphSour
           label_rows.push_back(row);
         mine.classes.insert(mine.classes.end(), batch.classes.begin(), batch.classes.end());
         mine.indicator.insert(mine.indicator.end(), batch.indicator.begin(), batch.indicator.end());
+        mine.targets.insert(mine.targets.end(), batch.targets.begin(), batch.targets.end());
       });
     if (facts.has_split) {
       auto const split = source.split(0);
@@ -144,6 +146,7 @@ inline WholeGraph read_whole(runtime::Communicator const& comm, graph::GraphSour
   all.classes = in_order(gather_all(comm, mine.classes), gather_all(comm, label_rows), facts.num_vertices);
   all.indicator =
       in_order(gather_all(comm, mine.indicator), gather_all(comm, label_rows), facts.num_vertices);
+  all.targets = in_order(gather_all(comm, mine.targets), gather_all(comm, label_rows), facts.num_vertices);
   all.train = gather_all(comm, mine.train);
   all.valid = gather_all(comm, mine.valid);
   all.test = gather_all(comm, mine.test);

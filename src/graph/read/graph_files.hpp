@@ -176,6 +176,18 @@ struct Opener {
   void require_vertex_lines(std::filesystem::path const& path, std::int64_t num_columns) const;
 };
 
+/// Labels in an array that are not numbers of classes, and a note for the user.
+struct FoundLabels {
+  LabelPart part;
+  std::string note;
+};
+/// Whether the labels in this rank's rows of an array are targets of regression or names of classes; nullopt: neither. `num_declared`: the
+/// number of classes in meta.json, or 0. Reads texts and floating-point numbers once. Throws UserError for texts that are to be targets.
+/// Collective.
+[[nodiscard]] std::optional<FoundLabels> find_array_labels(runtime::Communicator const& comm,
+                                                           OpenArray const& array, Range rows,
+                                                           bool are_targets, std::int64_t num_declared);
+
 [[nodiscard]] bool has_member(std::filesystem::path const& archive, std::string const& member);
 /// Returns a function that opens the array at each call.
 [[nodiscard]] OpenArray array_in(std::filesystem::path const& archive, std::string const& member);

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -130,6 +131,33 @@ std::vector<std::string> read_class_list(std::filesystem::path const& path) {
 
 } // namespace
 
+std::optional<FoundLabels> find_array_labels(Communicator const& comm, OpenArray const& array, Range rows,
+                                             bool are_targets, std::int64_t num_declared) {
+  auto const head = together(comm, array);
+  auto const file = std::filesystem::path(head.name()).filename().string();
+  if (head.is_text() && are_targets)
+    throw_user("--targets: {} has texts, which are names of classes: leave the option out", head.name());
+  if (head.is_text()) {
+    auto const names = std::make_shared<std::vector<std::string> const>(
+        united(comm, together(comm, [&] { return read_npy_names(array(), rows); })));
+    if (std::ssize(*names) > most_class_names)
+      throw_user("{} has {} different texts, too many for names of classes", head.name(), names->size());
+    return FoundLabels{
+        {LabelKind::single, std::ssize(*names),
+         [=](std::int64_t batch_rows) { return read_npy_named_classes(array, rows, names, batch_rows); },
+         *names},
+        fmt::format("{} has texts, which are the names of {} classes", file, names->size())};
+  }
+  auto const is_real = are_targets || (head.is_real() && num_declared == 0 &&
+                                       together(comm, [&] { return has_fractions(array(), rows); }));
+  if (runtime::all_reduced(comm, std::int64_t{is_real ? 1 : 0}, runtime::Reduction::max) == 0)
+    return std::nullopt;
+  return FoundLabels{{LabelKind::real, head.num_columns(),
+                      [=](std::int64_t batch_rows) { return read_npy_targets(array, rows, batch_rows); }},
+                     fmt::format("{} has {}targets of regression", file,
+                                 are_targets ? "" : "numbers that are not integers: ")};
+}
+
 std::string Opener::find_labels(Communicator const& comm) {
   auto const declared = input.random_labels > 0 ? std::int64_t{0} : files.meta.num_classes.value_or(0);
   auto const array = input.random_labels > 0 || files.label_text ? OpenArray() : attributes.labels;
@@ -137,32 +165,10 @@ std::string Opener::find_labels(Communicator const& comm) {
     throw_user("--targets: {} has no labels in .npy, whose numbers could be targets of regression",
                input.path.string());
   if (array) {
-    auto const head = together(comm, array);
-    auto const rows = npy_share(head, parts.num_vertices, share);
-    auto const file = std::filesystem::path(head.name()).filename().string();
-    auto const* const unused_list = files.class_list ? "; classes.csv is not used" : "";
-    if (head.is_text() && input.labels_are_targets)
-      throw_user("--targets: {} has texts, which are names of classes: leave the option out", head.name());
-    if (head.is_text()) {
-      auto const names = std::make_shared<std::vector<std::string> const>(
-          united(comm, together(comm, [&] { return read_npy_names(array(), rows); })));
-      if (std::ssize(*names) > most_class_names)
-        throw_user("{} has {} different texts, too many for names of classes", head.name(), names->size());
-      parts.labels = {
-          LabelKind::single, std::ssize(*names),
-          [=](std::int64_t batch_rows) { return read_npy_named_classes(array, rows, names, batch_rows); },
-          *names};
-      return fmt::format("{} has texts, which are the names of {} classes{}", file, names->size(),
-                         unused_list);
-    }
-    auto const is_real =
-        input.labels_are_targets ||
-        (head.is_real() && declared == 0 && together(comm, [&] { return has_fractions(array(), rows); }));
-    if (runtime::all_reduced(comm, std::int64_t{is_real ? 1 : 0}, runtime::Reduction::max) > 0) {
-      parts.labels = {LabelKind::real, head.num_columns(),
-                      [=](std::int64_t batch_rows) { return read_npy_targets(array, rows, batch_rows); }};
-      return fmt::format("{} has {}targets of regression{}", file,
-                         input.labels_are_targets ? "" : "numbers that are not integers: ", unused_list);
+    auto const rows = npy_share(together(comm, array), parts.num_vertices, share);
+    if (auto found = find_array_labels(comm, array, rows, input.labels_are_targets, declared)) {
+      parts.labels = std::move(found->part);
+      return found->note + (files.class_list ? "; classes.csv is not used" : "");
     }
   }
   return find_classes(comm, declared);

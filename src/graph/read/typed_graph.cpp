@@ -161,6 +161,32 @@ std::int64_t scan_labels(runtime::Communicator const& comm, TypedOpener const& o
   return num_classes;
 }
 
+/// Finds out what the labels are, as open_graph() does for graphs of one type. Collective.
+LabelPart find_labels(runtime::Communicator const& comm, TypedOpener& opener) {
+  auto const are_targets = opener.input.labels_are_targets;
+  auto const* const type = opener.labelled ? &opener.files.types[*opener.labelled] : nullptr;
+  if (are_targets && (type == nullptr || !type->label_npy))
+    throw_user("--targets: {} has no labels in .npy, whose numbers could be targets of regression",
+               opener.input.path.string());
+  if (type == nullptr) return {};
+  if (type->label_npy) {
+    OpenArray const array = [place = *type->label_npy] { return place.open(true); };
+    auto const head = runtime::together(comm, array);
+    auto const rows = npy_share(head, type->count.count, opener.share);
+    if (auto found = find_array_labels(comm, array, rows, are_targets, 0)) {
+      opener.files.notes.push_back(found->note);
+      return found->part;
+    }
+    if (auto const num_columns = head.num_columns(); num_columns > 1)
+      return {LabelKind::multi, num_columns,
+              [=](std::int64_t batch_rows) { return read_npy_labels(array, rows, num_columns, batch_rows); }};
+  }
+  auto const num_classes = scan_labels(comm, opener);
+  return {LabelKind::single, num_classes, [self = opener, num_classes](std::int64_t batch_rows) {
+            return self.open_labels(num_classes, batch_rows);
+          }};
+}
+
 } // namespace
 
 bool is_typed_graph(Input const& input) {
@@ -183,9 +209,6 @@ std::unique_ptr<GraphSource> open_typed_graph(runtime::Communicator const& comm,
           "{} is a graph of several types, whose edges have no features: leave out --features-from-edges "
           "and --edge-features",
           input.path.string());
-    if (input.labels_are_targets)
-      throw_user("{} is a graph of several types, whose labels are classes: leave out --targets",
-                 input.path.string());
     if (input.names_only)
       throw_user("{} is a graph of several types, whose vertices have numbers: leave out --names",
                  input.path.string());
@@ -221,11 +244,11 @@ std::unique_ptr<GraphSource> open_typed_graph(runtime::Communicator const& comm,
   parts.names.has_names = has_names;
   parts.memory.held_bytes = opener.held_bytes;
   parts.names.vertices = opener.vertex_names;
-  auto const num_classes = opener.labelled ? scan_labels(comm, opener) : 0;
+  auto const labels = find_labels(comm, opener);
   runtime::together(comm, [&] {
     parts.edges = opener.edge_part();
     parts.features = opener.feature_part();
-    parts.labels = opener.label_part(num_classes);
+    if (opener.labelled) parts.labels = opener.label_part(labels);
     parts.split = opener.split_part();
     static_cast<void>(runtime::checked_product(8 * parts.features.num_features, parts.num_vertices,
                                                input.path.string() + ": bytes of the features"));

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <utility>
 
 namespace orthant::graph {
@@ -41,10 +42,9 @@ void TypedOpener::read_heads() {
         throw_user("{} is empty; a line of features a vertex is wanted", type.feature_text->string());
     }
     if (type.label_npy) {
-      auto const array = type.label_npy->open();
+      auto const array = type.label_npy->open(true);
       if (array.shape().empty()) array.fail_shape("[vertices]");
-      if (array.shape().size() > 2 || (array.shape().size() == 2 && array.shape()[1] != 1))
-        array.fail_shape("[vertices], one class each,");
+      if (array.shape().size() > 2) array.fail_shape("[vertices], or [vertices, classes or targets]");
       type.count.add(array.shape()[0], array.name());
     }
     for (auto const& path : type.split.paths) {
@@ -212,25 +212,37 @@ std::unique_ptr<LabelStream> TypedOpener::open_labels(std::int64_t num_classes,
   return read_text_classes(*type.label_text, type.count.count, num_classes, batch_rows);
 }
 
-LabelPart TypedOpener::label_part(std::int64_t num_classes) const {
-  if (!labelled) return {};
-  return {LabelKind::single, num_classes,
-          [self = *this, num_classes](std::int64_t batch_rows) -> std::unique_ptr<LabelStream> {
-            std::vector<Opened<LabelBatch>> streams;
-            for (std::size_t t = 0; t < self.files.types.size(); ++t)
-              streams.push_back([=]() -> std::unique_ptr<LabelStream> {
-                if (t == self.labelled) return self.open_labels(num_classes, batch_rows);
-                auto const rows =
-                    runtime::balanced_range(self.count_of(t), self.share.count, self.share.index);
-                return std::make_unique<ComputedRows<LabelBatch>>(rows, batch_rows, [](LabelBatch& batch) {
-                  batch.classes.assign(static_cast<std::size_t>(batch.rows.size()), -1);
-                });
-              });
-            return std::make_unique<Joined<LabelBatch>>(
-                std::move(streams), [self](LabelBatch& batch, std::size_t t) {
-                  batch.rows = {batch.rows.begin + self.offsets[t], batch.rows.end + self.offsets[t]};
-                });
-          }};
+namespace {
+
+/// Rows without labels of a kind, in a batch whose rows are set.
+void fill_without_labels(LabelPart const& part, LabelBatch& batch) {
+  auto const num_rows = static_cast<std::size_t>(batch.rows.size());
+  auto const num_numbers = num_rows * static_cast<std::size_t>(part.num_classes);
+  batch.classes.assign(part.kind == LabelKind::single ? num_rows : 0, -1);
+  batch.indicator.assign(part.kind == LabelKind::multi ? num_numbers : 0, -1);
+  batch.targets.assign(part.kind == LabelKind::real ? num_numbers : 0,
+                       std::numeric_limits<double>::quiet_NaN());
+}
+
+} // namespace
+
+LabelPart TypedOpener::label_part(LabelPart of_type) const {
+  auto part = of_type;
+  part.open = [self = *this,
+               of_type = std::move(of_type)](std::int64_t batch_rows) -> std::unique_ptr<LabelStream> {
+    std::vector<Opened<LabelBatch>> streams;
+    for (std::size_t t = 0; t < self.files.types.size(); ++t)
+      streams.push_back([=]() -> std::unique_ptr<LabelStream> {
+        if (t == self.labelled) return of_type.open(batch_rows);
+        auto const rows = runtime::balanced_range(self.count_of(t), self.share.count, self.share.index);
+        return std::make_unique<ComputedRows<LabelBatch>>(
+            rows, batch_rows, [of_type](LabelBatch& batch) { fill_without_labels(of_type, batch); });
+      });
+    return std::make_unique<Joined<LabelBatch>>(std::move(streams), [self](LabelBatch& batch, std::size_t t) {
+      batch.rows = {batch.rows.begin + self.offsets[t], batch.rows.end + self.offsets[t]};
+    });
+  };
+  return part;
 }
 
 SplitPart TypedOpener::split_part() const {

@@ -50,7 +50,9 @@ struct TypedOpener {
   // Must be called when the numbers of vertices are known.
   [[nodiscard]] EdgePart edge_part() const;
   [[nodiscard]] FeaturePart feature_part() const;
-  [[nodiscard]] LabelPart label_part(std::int64_t num_classes) const;
+  /// Labels of all vertices, from those of the type with labels; other types have none.
+  [[nodiscard]] LabelPart label_part(LabelPart of_type) const;
+  /// Integer labels of the type that has labels.
   [[nodiscard]] std::unique_ptr<LabelStream> open_labels(std::int64_t num_classes,
                                                          std::int64_t batch_rows) const;
   [[nodiscard]] SplitPart split_part() const;

@@ -6,14 +6,16 @@ Losses of 20 steps of Adam are those of the equations of arXiv 1703.06103 with a
 relation), and a trained table for types without features: in fp64, on several grids, in both schedules. RANKS: compares losses on these numbers of ranks alone.
 """
 
+import math
 import os
+import struct
 import sys
 import tempfile
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from plain_gcn import read_safetensors  # noqa: E402
 from program import Failure, attempt_all, expect_success, require  # noqa: E402
-from relational_training import GRIDS, RATE, SCHEDULES, Layer, events_of, plus, product, losses_of_layers, require_close, transposed  # noqa: E402
+from relational_training import GRIDS, RATE, SCHEDULES, Layer, events_of, plus, product, losses_of_layers, require_close, transposed, write_npy  # noqa: E402
 from typed_inputs import NUM_CLASSES, OFFSETS, TYPES, Graph  # noqa: E402
 
 HIDDEN, WIDTH = 6, 5
@@ -135,6 +137,38 @@ def parameters_are_counted(_):
         require("table     a trained row for each of 17 author, 4 inst, which have no features" in done.stdout, "does not tell of the table", done)
 
 
+def targets_of_one_type_are_trained(ranks):
+    """Two targets of each paper, of which some have none: losses are equal on all grids, and the mean over the predictions of papers alone."""
+    graph = Graph()
+    count = len(graph.labels)
+    targets = [[math.nan if (v + t) % 7 == 0 else math.sin(v + t) for t in range(2)] for v in range(count)]
+    with tempfile.TemporaryDirectory() as scratch:
+        path = lambda name: os.path.join(scratch, name)
+        graph.write_arrays(path("g"))
+        write_npy(path("g/paper/y.npy"), (count, 2), "d", [number for row in targets for number in row])
+        done = expect_success(1, ["partition", "--input", path("g"), "--add-inverse", "-o", path("g.h5")])
+        require("y.npy has numbers that are not integers: targets of regression" in done.stderr + done.stdout, "does not say that these are targets", done)
+        train = ["train", "--graph", path("g.h5"), "--model", "rgcn", "--layers", "2", "--hidden", "8", "--dropout", "0.2", "--compute-dtype", "fp64",
+                 "--lr", "0.02", "--epochs", "20", "--eval-every", "20", "--metrics", path("m.jsonl"), "--force", "--save-weights", path("w.h5")]
+
+        def losses(ranks, *words):
+            expect_success(ranks, [*train, *words])
+            return [event["loss"] for event in events_of(path("m.jsonl")) if event["event"] == "epoch"]
+        expected = losses(1)
+        require(expected[-1] < 0.8 * expected[0], f"does not learn: {expected}", done)
+        for grid in GRIDS[ranks]:
+            require_close(losses(ranks, "--grid", grid), expected, f"targets on {grid}")
+        expect_success(ranks, ["evaluate", "--graph", path("g.h5"), "--weights", path("w.h5"), "--compute-dtype", "fp64", "--predictions", path("p.npy"),
+                               "--metrics", path("e.jsonl")])
+        with open(path("p.npy"), "rb") as file:
+            data = file.read()
+        predicted = struct.unpack(f"<{2 * COUNT}d", data[10 + struct.unpack("<H", data[8:10])[0]:])
+        first = OFFSETS["paper"]
+        errors = [(predicted[2 * (first + v) + t] - targets[v][t]) ** 2 for v in graph.split["train"] for t in range(2) if targets[v][t] == targets[v][t]]
+        found = events_of(path("e.jsonl"))[-1]["train_loss"]
+        require(abs(found - sum(errors) / len(errors)) < 1e-9, f"{found}, and {sum(errors) / len(errors)} of the predictions", done)
+
+
 def weights_are_read_again(ranks):
     graph = Graph()
     with tempfile.TemporaryDirectory() as scratch:
@@ -167,5 +201,5 @@ if __name__ == "__main__":
     jobs = [(ranks, (losses_are_those_of_the_equations, form)) for ranks in asked or (1, 2, 4) for form in ("full", "bases", "sage")]
     jobs += [(ranks, (grids_agree_with_dropout,)) for ranks in asked or (2, 3, 4)]
     if not asked:
-        jobs += [(1, (parameters_are_counted,)), (2, (weights_are_read_again,))]
+        jobs += [(1, (parameters_are_counted,)), (2, (weights_are_read_again,)), (2, (targets_of_one_type_are_trained,)), (4, (targets_of_one_type_are_trained,))]
     sys.exit(attempt_all(jobs))

@@ -6,11 +6,14 @@
 #include "graph/npz.hpp"
 #include "graph/store/store_fixture.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <fmt/format.h>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <string>
 #include <utility>
@@ -260,14 +263,15 @@ class TypedArrays : public TypedInputs {
     folder_.write("d/paper/x.npy", npy<float>("<f4", {3, 1}, {1, 2, 3}));
   }
   /// Names as NumPy's "|S4".
-  void write_names(std::string const& type, std::vector<std::string> const& names) const {
+  void write_names(std::string const& type, std::vector<std::string> const& names,
+                   std::string const& file = "names") const {
     constexpr std::size_t width = 4;
     std::string text = npy_header("|S4", {std::ssize(names)});
     for (auto name : names) {
       name.resize(width);
       text += name;
     }
-    folder_.write("d/" + type + "/names.npy", text);
+    folder_.write("d/" + type + "/" + file + ".npy", text);
   }
 };
 
@@ -290,6 +294,53 @@ TEST_F(TypedArrays, MustHaveSoundNames) {
   EXPECT_THAT(message_of("d"), HasSubstr("names.npy: the name of vertex 1 is empty"));
   folder_.write("d/paper/names.npy", ids({3}, {4, 5, 6}));
   EXPECT_THAT(message_of("d"), HasSubstr("names.npy: type '<i8'; names of vertices are texts"));
+}
+
+// As labels of graphs of one type are. Authors have none.
+TEST_F(TypedArrays, MayHaveLabelsOfAnyKind) {
+  write();
+  auto const none = std::numeric_limits<double>::quiet_NaN();
+  auto const whole_of = [&](bool are_targets, LabelKind kind, std::int64_t num_classes) {
+    InputFiles files;
+    auto const source =
+        open_graph(comm_, {.path = folder_.path() / "d", .labels_are_targets = are_targets}, &files);
+    EXPECT_EQ(source->facts().label_kind, kind);
+    EXPECT_EQ(source->facts().num_classes, num_classes);
+    if (comm_.is_root() && kind != LabelKind::multi) {
+      EXPECT_THAT(files.notes, Contains(HasSubstr("y.npy has ")));
+    }
+    return std::pair(testing::read_whole(comm_, *source, 2), source->facts().class_names);
+  };
+  auto const is_none = [](double number) { return std::isnan(number); };
+
+  folder_.write("d/paper/y.npy", npy<double>("<f8", {3, 2}, {1.5, 2, none, -1, 0, 3}));
+  auto targets = whole_of(false, LabelKind::real, 2).first.targets;
+  EXPECT_EQ(std::ranges::count_if(targets, is_none), 5);
+  std::ranges::replace_if(targets, is_none, -9.0);
+  EXPECT_EQ(targets, (std::vector<double>{-9, -9, -9, -9, 1.5, 2, -9, -1, 0, 3}));
+
+  folder_.write("d/paper/y.npy", ids({3}, {7, 0, -2}));
+  targets = whole_of(true, LabelKind::real, 1).first.targets;
+  std::ranges::replace_if(targets, is_none, -9.0);
+  EXPECT_EQ(targets, (std::vector<double>{-9, -9, 7, 0, -2}));
+
+  folder_.write("d/paper/y.npy", ids({3, 2}, {1, 0, -1, 1, 0, 0}));
+  EXPECT_EQ(whole_of(false, LabelKind::multi, 2).first.indicator, (Ids{-1, -1, -1, -1, 1, 0, -1, 1, 0, 0}));
+
+  write_names("paper", {"red", "", "blue"}, "y");
+  auto const [whole, names] = whole_of(false, LabelKind::single, 2);
+  EXPECT_EQ(whole.classes, (Ids{-1, -1, 1, -1, 0}));
+  EXPECT_THAT(names, ElementsAre("blue", "red"));
+}
+
+TEST_F(TypedArrays, MustHaveLabelsThatFit) {
+  write();
+  auto const targets_of = [&] { return message({.path = folder_.path() / "d", .labels_are_targets = true}); };
+  EXPECT_THAT(targets_of(), HasSubstr("--targets: "));
+  write_names("paper", {"red", "", "blue"}, "y");
+  EXPECT_THAT(targets_of(), HasSubstr("y.npy has texts, which are names of classes: leave the option out"));
+  folder_.write("d/paper/y.npy", ids({3, 1, 1}, {1, 0, 1}));
+  EXPECT_THAT(message_of("d"), HasSubstr("[vertices], or [vertices, classes or targets]"));
 }
 
 class TypedStore : public StoreTest {};
