@@ -130,19 +130,30 @@ class ListedEntries {
   CsrBlock block_;
 };
 
-/// Columns are read in slabs of about `entries_per_slab` entries and at most `columns_per_slab` columns.
+/// Columns are read in slabs of about `entries_per_slab` entries, where a feature of an edge counts as an entry, and at most `columns_per_slab`
+/// columns.
 constexpr std::int64_t entries_per_slab = std::int64_t{1} << 22;
 constexpr std::int64_t columns_per_slab = std::int64_t{1} << 20;
+
+/// Number of entries of A and of added self loops in these rows.
+std::int64_t num_entries_of(StoreFacts const& facts, std::int64_t num_rows) {
+  auto const n = std::max<std::int64_t>(facts.num_vertices, 1);
+  return static_cast<std::int64_t>(static_cast<double>(facts.num_entries + n) *
+                                   static_cast<double>(num_rows) / static_cast<double>(n));
+}
+
+std::int64_t num_slabs_of(StoreFacts const& facts, std::int64_t num_rows) {
+  auto const n = facts.num_vertices;
+  auto const numbers = num_entries_of(facts, num_rows) * (1 + facts.num_edge_features);
+  return std::clamp<std::int64_t>(std::max(numbers / entries_per_slab, n / columns_per_slab) + 1, 1,
+                                  std::max<std::int64_t>(n, 1));
+}
 
 /// Ranges of columns of the stored matrix that contain all listed columns.
 Ranges stored_columns(graph::StoreFacts const& facts, Ranges const& rows, Ranges const& columns) {
   if (!facts.has_two_orders()) return columns;
   auto const n = facts.num_vertices;
-  auto const entries = static_cast<double>(facts.num_entries + n) * static_cast<double>(total_size(rows)) /
-                       static_cast<double>(std::max<std::int64_t>(n, 1));
-  auto const num_slabs = std::clamp<std::int64_t>(
-      std::max(static_cast<std::int64_t>(entries) / entries_per_slab, n / columns_per_slab) + 1, 1,
-      std::max<std::int64_t>(n, 1));
+  auto const num_slabs = num_slabs_of(facts, total_size(rows));
   Ranges slabs;
   for (std::int64_t i = 0; i < num_slabs; ++i)
     slabs.push_back(runtime::balanced_range(n, num_slabs, i));
@@ -184,6 +195,13 @@ std::int64_t ListPlaces::operator()(std::int64_t position) const {
   if (after == sorted_.begin()) return -1;
   auto const& part = *std::prev(after);
   return part.range.contains(position) ? part.place + position - part.range.begin : -1;
+}
+
+std::int64_t slab_feature_bytes(StoreFacts const& facts, std::int64_t num_rows) {
+  if (!facts.has_two_orders()) return 0;
+  constexpr std::int64_t feature_bytes = sizeof(float) + 2 * sizeof(double); // stored, read, with self loops
+  return num_entries_of(facts, num_rows) / num_slabs_of(facts, num_rows) * facts.num_edge_features *
+         feature_bytes;
 }
 
 CsrBlock read_listed_block(GraphStore const& store, Ranges const& rows, Ranges const& columns,

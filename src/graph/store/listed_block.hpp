@@ -37,6 +37,8 @@ class ListPlaces {
 /// edge, as read and in the block.
 inline constexpr std::int64_t listed_entry_bytes = 20;
 inline constexpr std::int64_t listed_feature_bytes = 16;
+/// Bytes of the features of edges of a slab of these rows while it is read; 0 if no slabs are read.
+[[nodiscard]] std::int64_t slab_feature_bytes(StoreFacts const& facts, std::int64_t num_rows);
 
 /// The factors of the store's normalization for these rows and columns.
 [[nodiscard]] Scales read_listed_scales(GraphStore const& store, Ranges const& rows, Ranges const& columns);

@@ -54,7 +54,8 @@ void plan_owned_adjacency(pmm::StepPlan& step, graph::StoreFacts const& facts, p
                           std::int64_t num_nonzeros, bool drops_edges) {
   step.add_array("entries as they are read",
                  num_nonzeros *
-                     (graph::listed_entry_bytes + facts.num_edge_features * graph::listed_feature_bytes),
+                         (graph::listed_entry_bytes + facts.num_edge_features * graph::listed_feature_bytes) +
+                     graph::slab_feature_bytes(facts, sizes.num_rows()),
                  pmm::Lifetime::operation);
   plan_made_adjacency(step, facts, sizes, num_nonzeros, backward_flow(facts));
   if (!drops_edges) return;
