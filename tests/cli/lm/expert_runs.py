@@ -248,6 +248,10 @@ def mistakes(_):
     for ranks, arguments, pattern in (
             (1, train + small("--keep-collectives"), r"--keep-collectives is for layers that are computed again; give --activation-checkpointing"),
             (1, ["plan-lm", "--vocabulary", "9", "--keep-collectives"], r"--keep-collectives is for layers that are computed again"),
+            (1, train + small("--experts", "4", "--dense-layers", "2"), r"--dense-layers 2: no layer of 2 would have experts; take 0 to 1"),
+            (1, train + small("--experts", "4", "--top-k-scale", "0"), r"--top-k-scale"),
+            (1, train + small("--expert-width", "8"), r"--expert-width is for layers with experts; give --experts"),
+            (2, train + small("--qk-norm-over", "all"), r"--qk-norm-over all is for --qk-norm: give that, too"),
             (1, train + small("--expert-imbalance", "2"), r"--expert-imbalance is for layers with experts; give --experts"),
             (1, train + small("--experts", "4", "--expert-imbalance", "0.5"), r"--expert-imbalance"),
             (1, ["plan-lm", "--vocabulary", "9", "--experts", "4", "--expert-imbalance", "2"], r"--expert-imbalance .*--expert-axis, which is 1"),

@@ -14,7 +14,7 @@ import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from hf_models import read_npy, tensors_of, write_npy  # noqa: E402
-from program import attempt_all, expect_mistake, expect_success, require  # noqa: E402
+from program import Failure, attempt_all, expect_mistake, expect_success, require  # noqa: E402
 
 COMMON = {"vocab_size": 24, "hidden_size": 16, "num_attention_heads": 4, "max_position_embeddings": 16, "rms_norm_eps": 1e-5,
           "hidden_act": "silu", "attention_bias": False, "rope_theta": 10000.0, "tie_word_embeddings": False}
@@ -138,6 +138,53 @@ def export_is_the_inverse(ranks, name):
             require(one.read() == two.read(), f"{name}: imported again, it is another file", done)
 
 
+def options_of(config):
+    """The model as options of train-lm."""
+    c = config
+    words = ["--arch", "llama", "--layers", c["num_hidden_layers"], "--hidden", c["hidden_size"], "--heads", c["num_attention_heads"],
+             "--kv-heads", c["num_key_value_heads"], "--feed-forward", c["intermediate_size"], "--positions", c["max_position_embeddings"],
+             "--experts", c.get("n_routed_experts") or c["num_experts"], "--top-k", c["num_experts_per_tok"], "--top-k-weights", "softmax",
+             "--dense-layers", c.get("first_k_dense_replace", 0), "--expert-width", c.get("moe_intermediate_size", 0),
+             "--shared-experts", c.get("n_shared_experts", 0), "--top-k-scale", c.get("routed_scaling_factor", 1)]
+    return [str(word) for word in words] + (["--qk-norm", "--qk-norm-over", "all"] if c["model_type"] == "olmoe" else [])
+
+
+def model_trains(ranks, name):
+    """From imported weights: losses of one rank on every grid, and after resumes on others."""
+    with tempfile.TemporaryDirectory() as scratch:
+        weights, text, tokens, folder = (os.path.join(scratch, file) for file in ("w.h5", "t.txt", "t.h5", "checkpoints"))
+        os.rename(imported(scratch, name), weights)
+        with open(text, "w", encoding="utf-8") as file:
+            file.write("".join("abcdefghijklmnopqrstuvwx"[(i * i + i // 7) % 24] for i in range(3000)))
+        expect_success(1, ["tokenize", "--input", text, "--tokenizer", "char", "-o", tokens])
+        train = ["train-lm", "--tokens", tokens, *options_of(CONFIGS[name]), "--sequence", "8", "--global-batch", "8", "--eval-every", "0",
+                 "--warmup-steps", "0", "--lr", "0.003", "--min-lr", "0", "--compute-dtype", "fp64", "--balance-loss", "0.01"]
+
+        def losses(count, steps, *more):
+            metrics = os.path.join(scratch, "metrics.jsonl")
+            if os.path.exists(metrics) and "--resume" not in more:
+                os.remove(metrics)
+            start = [] if "--resume" in more else ["--init-from", weights]
+            expect_success(count, [*train, "--steps", str(steps), "--metrics", metrics, *start, *more])
+            with open(metrics, encoding="utf-8") as file:
+                return [line["loss"] for line in map(json.loads, file) if line["event"] == "step"]
+
+        whole = losses(1, 4)
+        if not whole[-1] < whole[0] - 0.1:
+            raise Failure(f"{name} does not learn: {whole}")
+        for grid in ("1x4x1x1", "1x1x2x2", "2x2x1x1"):
+            found = losses(ranks, 4, "--grid", grid)
+            if max(abs(a - b) for a, b in zip(found, whole, strict=True)) > 1e-9:
+                raise Failure(f"{name} on {grid}: {found}, not {whole}")
+        losses(ranks, 4, "--grid", "1x4x1x1", "--checkpoint", folder, "--checkpoint-every", "2")
+        for file in ("checkpoint-000004.h5", "latest"):
+            os.remove(os.path.join(folder, file))
+        for count, grid in ((1, "1x1x1x1"), (ranks, "1x1x2x2")):
+            found = losses(count, 4, "--grid", grid, "--checkpoint", folder, "--checkpoint-every", "100", "--resume", os.path.join(folder, "checkpoint-000002.h5"))
+            if max(abs(a - b) for a, b in zip(found[-2:], whole[-2:], strict=True)) > 1e-9:
+                raise Failure(f"{name} resumed on {grid}: {found}, not {whole}")
+
+
 def mistakes(ranks):
     with tempfile.TemporaryDirectory() as scratch:
         for name, changes, message in (
@@ -167,6 +214,8 @@ def mistakes(ranks):
 def main():
     ranks = [int(word) for word in sys.argv[2:]] or [1, 2]
     jobs = [(n, (model_computes, name)) for n in ranks for name in CONFIGS]
+    if 4 in ranks:
+        jobs += [(4, (model_trains, "olmoe"))]
     if 1 in ranks:
         jobs += [(1, (export_is_the_inverse, name)) for name in CONFIGS] + [(n, (mistakes,)) for n in (1, 3)]
     raise SystemExit(attempt_all(jobs))
