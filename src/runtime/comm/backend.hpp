@@ -22,6 +22,7 @@
 
 namespace orthant::runtime {
 class Communicator;
+struct JobAlgorithms;
 namespace detail {
 
 class MatchTags;
@@ -93,6 +94,11 @@ class Backend {
 /// Backend for host memory, and for device memory if MPI is device-aware and the operation does not reduce on the host. `progress` is the
 /// Progress of the communicator that this one was split from; null: creates a new one.
 [[nodiscard]] std::unique_ptr<Backend> make_mpi_backend(std::shared_ptr<Progress> progress = nullptr);
+/// Backend for host memory that follows the choice of the job (comm/algorithm_choice.hpp). Null if all calls of this group are the library's.
+/// `progress`: as in make_mpi_backend(). Collective over `comm`.
+[[nodiscard]] std::unique_ptr<Backend> make_round_backend(Communicator const& comm,
+                                                          std::shared_ptr<JobAlgorithms const> algorithms,
+                                                          std::shared_ptr<Progress> progress);
 /// Backend for device buffers: copies them to pinned host memory, lets `of_host` carry out the call there, and copies the result back.
 [[nodiscard]] std::unique_ptr<Backend> make_staged_backend(Backend& of_host);
 /// NCCL backend. Null if NCCL is not built in, no device is visible, or two ranks share a device (NCCL refuses that). A build without NCCL
@@ -115,8 +121,8 @@ class Progress {
   [[nodiscard]] bool is_needed() const { return !open_.empty(); }
   /// Advances every open exchange. Never waits.
   void advance() const {
-    for (auto* const exchange : open_)
-      static_cast<void>(exchange->test());
+    for (std::size_t i = 0; i < open_.size(); ++i) // a test may add or remove exchanges of the next phase
+      static_cast<void>(open_[i]->test());
   }
 
  private:

@@ -98,14 +98,35 @@ bool Communicator::is_on_one_node() const {
                              [&](int rank) { return node_of(rank) == node_of(job_ranks().front()); });
 }
 
+/// Takes ownership of `comm`.
+Communicator Communicator::make_part(MPI_Comm comm, std::string axis) const {
+  Communicator result(detail::MpiComm(comm), std::move(axis), instruments_);
+  result.state_->backends = backends_of_part(state_->backends);
+  result.state_->algorithms = state_->algorithms;
+  result.set_chunk_limit(chunk_limit());
+  result.add_round_backend();
+  return result;
+}
+
+void Communicator::use_algorithms(AlgorithmChoice choice, std::vector<int> node_of_rank) const {
+  ORTHANT_REQUIRE(!state_->algorithms, "algorithms are chosen once");
+  state_->algorithms =
+      std::make_shared<JobAlgorithms>(JobAlgorithms{std::move(choice), std::move(node_of_rank)});
+  add_round_backend();
+}
+
+void Communicator::add_round_backend() const {
+  if (!state_->algorithms) return;
+  auto const& of_host = state_->backends[state_->backends.size() - 2];
+  if (auto backend = detail::make_round_backend(*this, state_->algorithms, of_host->progress()))
+    use_backend(std::move(backend));
+}
+
 Communicator Communicator::split(int color, int key, std::string axis) const {
   RunClock::Paused const paused(instruments_->clock);
   MPI_Comm part = MPI_COMM_NULL;
   ORTHANT_MPI(MPI_Comm_split(comm_.get(), color, key, &part));
-  Communicator result(detail::MpiComm(part), std::move(axis), instruments_);
-  result.state_->backends = backends_of_part(state_->backends);
-  result.set_chunk_limit(chunk_limit());
-  return result;
+  return make_part(part, std::move(axis));
 }
 
 Communicator Communicator::subgroup(std::vector<int> const& ranks, std::string axis) const {
@@ -122,19 +143,14 @@ Communicator Communicator::subgroup(std::vector<int> const& ranks, std::string a
   detail::MpiGroup const members_owner(members);
   ORTHANT_MPI(MPI_Comm_create_group(comm_.get(), members, tag, &part));
   ORTHANT_REQUIRE(part != MPI_COMM_NULL, "a group without the rank that makes it");
-  Communicator result(detail::MpiComm(part), std::move(axis), instruments_);
-  result.state_->backends = backends_of_part(state_->backends);
-  result.set_chunk_limit(chunk_limit());
-  return result;
+  return make_part(part, std::move(axis));
 }
 
 Communicator Communicator::split_by_node() const {
   RunClock::Paused const paused(instruments_->clock);
   MPI_Comm part = MPI_COMM_NULL;
   ORTHANT_MPI(MPI_Comm_split_type(comm_.get(), MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &part));
-  Communicator result(detail::MpiComm(part), "node", instruments_);
-  result.state_->backends = backends_of_part(state_->backends);
-  return result;
+  return make_part(part, "node");
 }
 
 void Communicator::set_chunk_limit(std::int64_t num_elements) const {

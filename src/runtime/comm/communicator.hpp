@@ -3,6 +3,7 @@
 //
 // One process group: a duplicated MPI communicator, the name of the grid axis it runs along, and its ledger.
 
+#include "runtime/comm/algorithm_choice.hpp"
 #include "runtime/observe/ledger.hpp"
 #include "runtime/observe/trace.hpp"
 #include "runtime/unique_handle.hpp"
@@ -91,6 +92,12 @@ class Communicator {
   [[nodiscard]] std::vector<std::byte> lend_scratch(std::size_t num_bytes) const;
   void give_back(std::vector<std::byte> scratch) const;
 
+  /// Collectives of this communicator, and of those that are split from it later, follow this choice (comm/algorithm_choice.hpp).
+  /// `node_of_rank`: the node of each rank of the job. Collective; all ranks must choose alike, and none may have an operation in progress.
+  void use_algorithms(AlgorithmChoice choice, std::vector<int> node_of_rank) const;
+  /// Null before use_algorithms().
+  [[nodiscard]] JobAlgorithms const* algorithms() const { return state_->algorithms.get(); }
+
   /// Adds `backend` in front: it gets the calls that it accepts, and the others go to the existing backends. All ranks must do the same,
   /// and none may have an operation in progress. Communicators split from this one do not have the backend.
   void use_backend(std::unique_ptr<detail::Backend> backend) const;
@@ -107,10 +114,13 @@ class Communicator {
     std::vector<std::vector<std::byte>> scratch; // the pool
     std::vector<int> job_ranks;                  // empty until the first call of job_ranks()
     std::unique_ptr<detail::VirtualCalls> virtual_calls;
+    std::shared_ptr<JobAlgorithms const> algorithms;
     bool has_tried_nccl = false;
     std::vector<std::unique_ptr<detail::Backend>> backends; // the last two: MPI and the staged backend
   };
   Communicator(detail::MpiComm comm, std::string axis, std::shared_ptr<Instruments> instruments);
+  [[nodiscard]] Communicator make_part(MPI_Comm comm, std::string axis) const;
+  void add_round_backend() const;
 
   detail::MpiComm comm_;
   std::string axis_;

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Collectives by lists of rounds: every operation equals its serial computation, as it does with MPI's own; floats have the same bits on all
+// ranks; and no order of waits or delay of a rank stops them.
+#include "collective_exercises.hpp"
+#include "runtime/comm/collectives.hpp"
+#include "support/grids.hpp"
+
+#include <chrono>
+#include <deque>
+#include <gtest/gtest.h>
+#include <random>
+#include <thread>
+
+namespace orthant::testing {
+namespace {
+
+using namespace orthant::runtime;
+
+/// Node of each rank if nodes have `per_node` ranks each.
+std::vector<int> nodes_of(int per_node) {
+  std::vector<int> nodes;
+  for (int rank = 0; rank < world_size(); ++rank)
+    nodes.push_back(rank / per_node);
+  return nodes;
+}
+
+struct Scheme {
+  Algorithm algorithm;
+  int per_node;
+};
+
+std::vector<Scheme> schemes() {
+  std::vector<Scheme> all{{Algorithm::ring, 1}, {Algorithm::recursive, 1}, {Algorithm::doubling, 1}};
+  for (int per_node = 2; per_node < world_size(); ++per_node)
+    if (world_size() % per_node == 0)
+      for (auto const algorithm : {Algorithm::two_level, Algorithm::nvrar})
+        all.push_back({algorithm, per_node});
+  return all;
+}
+
+class ByRounds : public ::testing::TestWithParam<Scheme> {
+ protected:
+  void SetUp() override {
+    world.use_algorithms({GetParam().algorithm, {}, {}}, nodes_of(GetParam().per_node));
+  }
+  Communicator world{MPI_COMM_WORLD, "world"};
+};
+
+TEST_P(ByRounds, EveryCollectiveEqualsSerial) {
+  world.set_chunk_limit(7);
+  for (auto const mode : {Mode::blocking, Mode::asynchronous})
+    exercise_all_types<InVector>(world, 3, mode, {0, 1, 5, 23});
+}
+
+TEST_P(ByRounds, LongLengthsEqualSerial) {
+  for (auto const mode : {Mode::blocking, Mode::asynchronous})
+    Exercises<float, InVector>(world, 3, mode, {16'384, 200'001}).all();
+}
+
+TEST_P(ByRounds, GroupsThatAreSplitFollowTheChoice) {
+  auto const half = world.split(world.rank() % 2, world.rank(), "half");
+  Exercises<double, InVector>(half, 1 + world.rank() % 2, Mode::blocking, {23}).all();
+  EXPECT_NE(half.algorithms(), nullptr);
+}
+
+TEST_P(ByRounds, FloatsHaveTheSameBitsOnAllRanks) {
+  std::mt19937 random(static_cast<unsigned>(world.rank() + 1));
+  std::uniform_real_distribution<float> numbers(-1, 1);
+  for (auto const count : {std::size_t{1}, std::size_t{1000}}) {
+    std::vector<float> sums(count);
+    for (auto& number : sums)
+      number = numbers(random);
+    all_reduce(host, world, sums);
+    auto of_root = sums;
+    broadcast(host, world, of_root, 0);
+    EXPECT_EQ(sums, of_root);
+  }
+}
+
+TEST_P(ByRounds, SumsOf16BitsStillMoveAsBytes) {
+  std::vector<float> sums(37, 1);
+  start_all_reduce(host, world, sums, Reduction::sum, Wire::bf16).wait();
+  EXPECT_EQ(sums, std::vector<float>(37, static_cast<float>(world.size())));
+}
+
+// Requests in flight on three groups, waited for in another order on each rank, after delays of up to 2 ms.
+TEST_P(ByRounds, DelaysAndOrdersOfWaitsStopNothing) {
+  auto const half = world.split(world.rank() % 2, world.rank(), "half");
+  auto const pair = world.split(world.rank() / 2, world.rank(), "pair");
+  std::array<Communicator const*, 3> const groups{&world, &half, &pair};
+  std::mt19937 random(static_cast<unsigned>(17 * world.rank() + 5));
+  constexpr std::size_t length = 50;
+  std::vector<double> const own(length, world.rank() + 1.0);
+  for (int repeat = 0; repeat < 20; ++repeat) {
+    std::deque<std::vector<double>> results; // of each group: sums, and the gathered vectors of all ranks
+    std::vector<Request> requests;
+    for (auto const* group : groups) {
+      requests.push_back(start_all_reduce(host, *group, results.emplace_back(own)));
+      auto& gathered = results.emplace_back(length * static_cast<std::size_t>(group->size()));
+      requests.push_back(start_all_gather(host, *group, own, gathered));
+    }
+    std::ranges::shuffle(requests, random);
+    for (auto& request : requests) {
+      if (random() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
+      request.wait();
+    }
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      std::vector<double> gathered;
+      for (auto const rank : groups[i]->job_ranks())
+        gathered.insert(gathered.end(), length, rank + 1.0);
+      double sum = 0;
+      for (auto const rank : groups[i]->job_ranks())
+        sum += rank + 1;
+      EXPECT_EQ(results[2 * i], std::vector<double>(length, sum));
+      EXPECT_EQ(results[2 * i + 1], gathered);
+    }
+  }
+}
+
+std::string name_of_scheme(::testing::TestParamInfo<Scheme> const& scheme) {
+  auto name = std::string(name_of(scheme.param.algorithm)) + "_" + std::to_string(scheme.param.per_node);
+  std::ranges::replace(name, '-', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Schemes, ByRounds, ::testing::ValuesIn(schemes()), name_of_scheme);
+
+} // namespace
+} // namespace orthant::testing
