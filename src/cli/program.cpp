@@ -5,6 +5,7 @@
 #include "cli/commands/subcommands.hpp"
 #include "cli/machine/blas_core.hpp"
 #include "cli/machine/emulated_machine.hpp"
+#include "cli/options/collectives_option.hpp"
 #include "cli/options/gemm_options.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
@@ -182,7 +183,9 @@ int run_command(runtime::Environment& environment, Command& command) {
   if (!passed_over.empty() && world.is_root())
     instruments.log.info("{} ignores what has no effect here: {}", command.name(),
                          fmt::join(passed_over, ", "));
-  if (command.needs_device()) emulate_machine(environment);
+  auto const algorithms = read_collectives(world, common.collectives);
+  if (command.needs_device()) emulate_machine(environment, algorithms);
+  if (!common.collectives.empty()) world.use_algorithms(algorithms, nodes_of_ranks(world));
   require_distinct_files(world, command.files());
   // Check now which files cannot be written, rather than after hours of training.
   auto const adds_to_metrics = command.adds_to_metrics();

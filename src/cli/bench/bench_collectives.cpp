@@ -10,15 +10,20 @@
 #include "cli/commands/build_info.hpp"
 #include "cli/commands/subcommands.hpp"
 #include "cli/machine/emulated_machine.hpp"
+#include "cli/options/collectives_option.hpp"
 #include "pmm/grid/process_grid.hpp"
 #include "runtime/comm/collectives.hpp"
+#include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
+#include "runtime/files/staged_file.hpp"
 
 #include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <functional>
+#include <limits>
+#include <memory>
 
 namespace orthant::cli {
 namespace {
@@ -31,6 +36,8 @@ struct CollectivesOptions {
   std::string sizes = "4:16M";
   std::int64_t repeat = 0;
   std::vector<std::string> operations;
+  bool tunes = false;
+  std::string output;
 };
 
 std::vector<std::string> const all_operations{"all_reduce", "all_gather",   "reduce_scatter", "broadcast",
@@ -236,16 +243,118 @@ void bench_axis(Context& context, Communicator const& along, CollectivesOptions 
   }
 }
 
+// --tune: the fastest algorithm of each call. All algorithms take turns, so that they have the same noise.
+
+using runtime::Algorithm;
+using runtime::Operation;
+
+struct TimedAlgorithm {
+  Algorithm algorithm{};
+  Communicator comm;
+  Exercise exercise;
+  std::vector<double> seconds{};
+
+  TimedAlgorithm(Algorithm of, Communicator const& along, std::vector<int> const& nodes, std::int64_t count)
+      : algorithm(of),
+        comm(along.mpi(), along.axis()),
+        exercise(comm, count) {
+    if (of != Algorithm::library) comm.use_algorithms({of, {}, {}}, nodes);
+  }
+};
+
+struct Tuning {
+  std::vector<runtime::MeasuredChoice> choices{};
+  std::vector<nlohmann::ordered_json> seconds{}; // of all algorithms, entry by entry
+};
+
+void tune_call(Communicator const& world, std::vector<std::unique_ptr<TimedAlgorithm>>& candidates,
+               runtime::MeasuredChoice choice, std::int64_t count, std::int64_t repeat, Tuning& tuning) {
+  if (repeat == 0) repeat = choose_repeat(choice.bytes);
+  std::string const name(name_of(choice.operation));
+  std::erase_if(candidates, [&](auto const& candidate) {
+    return candidate->algorithm != Algorithm::library &&
+           !is_possible(choice.operation, candidate->algorithm, choice.shape);
+  });
+  for (auto i = -warm_up; i < repeat; ++i)
+    for (std::size_t k = 0; k < candidates.size(); ++k) {
+      auto& timed = *candidates[(k + static_cast<std::size_t>(i + warm_up)) % candidates.size()];
+      auto const seconds = time_together(timed.comm, [&] { timed.exercise.run_ours(name, count); });
+      if (i >= 0) timed.seconds.push_back(seconds);
+    }
+  auto fastest = std::numeric_limits<double>::infinity();
+  nlohmann::ordered_json all;
+  for (auto const& candidate : candidates) {
+    auto const seconds = summarise_calls(world, candidate->seconds).median;
+    candidate->seconds.clear();
+    all[std::string(name_of(candidate->algorithm))] = seconds;
+    if (seconds < fastest) choice.algorithm = candidate->algorithm;
+    fastest = std::min(fastest, seconds);
+  }
+  tuning.choices.push_back(choice);
+  tuning.seconds.push_back(all);
+}
+
+void tune_axis(Context& context, Communicator const& along, CollectivesOptions const& options,
+               Sizes const& sizes, Tuning& tuning) {
+  if (along.size() == 1) return;
+  auto const nodes = nodes_of_ranks(context.world());
+  auto const shape = runtime::shape_of(along.job_ranks(), nodes);
+  for (auto const operation :
+       {Operation::all_reduce, Operation::all_gather, Operation::reduce_scatter, Operation::all_to_all}) {
+    if (!options.operations.empty() &&
+        std::ranges::find(options.operations, name_of(operation)) == options.operations.end())
+      continue;
+    context.log().info("timing the algorithms of {} along {}", name_of(operation), along.axis());
+    for (auto bytes = sizes.min_bytes;; bytes = std::min(bytes * 4, sizes.max_bytes)) {
+      auto const count = (bytes / 4 + along.size() - 1) / along.size() * along.size();
+      std::vector<std::unique_ptr<TimedAlgorithm>> candidates;
+      for (std::size_t i = 0; i < runtime::num_algorithms; ++i)
+        candidates.push_back(
+            std::make_unique<TimedAlgorithm>(static_cast<Algorithm>(i), along, nodes, count));
+      tune_call(context.world(), candidates, {operation, shape, 4 * count, {}}, count, options.repeat,
+                tuning);
+      if (bytes == sizes.max_bytes) break;
+    }
+  }
+}
+
+/// Prints a line per call, and writes the table.
+void report_tuning(Context& context, std::string const& output, Tuning const& tuning) {
+  runtime::together(context.world(), [&] {
+    if (!context.world().is_root()) return;
+    fmt::print("{:<15}{:>8}{:>10}  {:<10}  seconds\n", "operation", "ranks", "bytes", "fastest");
+    for (std::size_t i = 0; i < tuning.choices.size(); ++i) {
+      auto const& [operation, shape, bytes, algorithm] = tuning.choices[i];
+      fmt::print("{:<15}{:>8}{:>10}  {:<10}  {}\n", name_of(operation),
+                 fmt::format("{}x{}", shape.num_nodes, shape.per_node), bytes, name_of(algorithm),
+                 tuning.seconds[i].dump());
+    }
+    runtime::StagedFile file(output, "table");
+    file.file().append(collectives_table(tuning.choices, tuning.seconds));
+    file.publish();
+  });
+}
+
 int run(CollectivesOptions const& options, Context& context) {
   auto const& world = context.world();
   auto const sizes = parse_sizes(options.sizes);
+  if (options.tunes == options.output.empty())
+    runtime::throw_user("--tune writes a table for --collectives to the file of -o; give both or neither");
   if (world.instruments().clock.machine() != nullptr)
     runtime::throw_user("bench collectives times real calls beside MPI's own; unset {}", emulate_variable);
   nlohmann::ordered_json common{
       {"bench", "collectives"}, {"version", version()}, {"host", context.environment.binding().host.data()}};
+  Tuning tuning;
+  auto const bench = [&](Communicator const& along) {
+    if (options.tunes)
+      tune_axis(context, along, options, sizes, tuning);
+    else
+      bench_axis(context, along, options, sizes, common);
+  };
   if (options.grid.empty()) {
     if (context.metrics.is_on()) context.metrics.write("run", context.run_record);
-    bench_axis(context, world, options, sizes, common);
+    bench(world);
+    if (options.tunes) report_tuning(context, options.output, tuning);
     return runtime::exit_done;
   }
   auto const shape = pmm::parse_grid(options.grid, world.size());
@@ -253,8 +362,8 @@ int run(CollectivesOptions const& options, Context& context) {
   if (context.metrics.is_on()) context.metrics.write("run", context.run_record);
   pmm::ProcessGrid const grid(world, shape);
   for (auto const axis : {pmm::Axis::x, pmm::Axis::y, pmm::Axis::z, pmm::Axis::data})
-    if (grid.size(axis) > 1 || (shape.num_ranks() == 1 && axis == pmm::Axis::x))
-      bench_axis(context, grid.over(axis), options, sizes, common);
+    if (grid.size(axis) > 1 || (shape.num_ranks() == 1 && axis == pmm::Axis::x)) bench(grid.over(axis));
+  if (options.tunes) report_tuning(context, options.output, tuning);
   return runtime::exit_done;
 }
 
@@ -274,6 +383,10 @@ std::unique_ptr<Command> make_bench_collectives() {
                   "Operations to time: all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, "
                   "send_receive, barrier; default: all",
                   one_of(all_operations));
+  command->flag("--tune", options->tunes,
+                "Time all algorithms of each collective, and write the fastest ones as a table");
+  command->output("-o,--output", options->output,
+                  "Table of --tune, for --collectives FILE.json of other commands");
   command->set_run([options](Context& context) { return run(*options, context); });
   return command;
 }

@@ -10,13 +10,14 @@
 
 namespace orthant::cli {
 
-void emulate_machine(runtime::Environment& environment) {
+void emulate_machine(runtime::Environment& environment, runtime::AlgorithmChoice const& algorithms) {
   auto const* const name = std::getenv(emulate_variable);
   if (name == nullptr || *name == '\0') return;
   if constexpr (!pmm::runs_on_host)
     runtime::throw_user("{} works on host processors only: it counts their time", emulate_variable);
   auto const& world = environment.world();
-  auto const machine = pmm::read_machine(world, name);
+  auto machine = pmm::read_machine(world, name);
+  machine.collectives.algorithms = algorithms;
   auto& instruments = *environment.instruments();
   instruments.clock.emulate(pmm::emulation_of(machine, name, world.size()));
   if (!world.is_root()) return;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/options/command.hpp"
 
+#include "cli/options/collectives_option.hpp"
+
 #include "runtime/error.hpp"
 #include "runtime/suggestion.hpp"
 
@@ -167,6 +169,7 @@ void Command::add_common_options() {
   output("--metrics", common_.metrics, "Write metrics to this file, one JSON object per line");
   output("--trace", common_.trace, "Write a timeline to this file (Perfetto, chrome://tracing)");
   flag("--force", common_.force, "Replace outputs that exist");
+  if (takes_collectives_) add_collectives_option(*this, common_.collectives);
 }
 
 template<class T>

@@ -103,10 +103,12 @@ pmm::AxisSet hidden_axes(pmm::ProcessGrid const& grid, std::string const& overla
 }
 
 pmm::Machine machine_of(runtime::Communicator const& world, std::string const& name) {
-  if (!name.empty()) return pmm::read_machine(world, name);
-  if (auto const* const emulated = world.instruments().clock.machine())
-    return pmm::read_machine(world, emulated->name);
-  return pmm::assumed_machine();
+  auto const* const emulated = world.instruments().clock.machine();
+  auto machine = !name.empty()         ? pmm::read_machine(world, name)
+                 : emulated != nullptr ? pmm::read_machine(world, emulated->name)
+                                       : pmm::assumed_machine();
+  if (auto const* const algorithms = world.algorithms()) machine.collectives.algorithms = algorithms->choice;
+  return machine;
 }
 
 models::OptimizerSettings optimizer_of(OptimizerOptions const& o, std::int64_t eval_every) {

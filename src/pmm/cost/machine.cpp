@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/cost/machine.hpp"
 
+#include "pmm/cost/collective_rounds.hpp"
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -77,7 +79,16 @@ double crossings(Machine const& machine, PlannedCall const& call, int job_ranks)
 
 } // namespace
 
+runtime::NodeShape shape_of(Machine const& machine, GroupSpan const& span, int job_ranks) {
+  auto const members = members_on_node(machine, span);
+  if (is_inside_node(machine, span, job_ranks) || span.num_ranks % members != 0) return {1, span.num_ranks};
+  return {span.num_ranks / members, members};
+}
+
 double call_seconds(Machine const& machine, PlannedCall const& call, int job_ranks) {
+  auto const algorithm = machine.collectives.algorithms.of(
+      call.operation, call.axis, shape_of(machine, call.span, job_ranks), call.bytes);
+  if (algorithm != Algorithm::library) return seconds_alone(machine, call, algorithm, job_ranks);
   return machine.collectives.call_seconds +
          num_steps(call.operation, call.span.num_ranks) * machine.collectives.step_seconds +
          static_cast<double>(call.sent_bytes) * crossings(machine, call, job_ranks) /
@@ -93,7 +104,8 @@ runtime::EmulatedMachine emulation_of(Machine const& machine, std::string name, 
   emulated.call_seconds = [machine, job_ranks](runtime::EmulatedCall const& call) {
     // Groups number their ranks in nested order, so the first two are neighbors on the fastest axis.
     GroupSpan const span{static_cast<int>(call.ranks.size()), call.ranks[1] - call.ranks[0]};
-    return call_seconds(machine, {call.operation, "", span, call.bytes, call.sent_bytes}, job_ranks);
+    return call_seconds(machine, {call.operation, std::string(call.axis), span, call.bytes, call.sent_bytes},
+                        job_ranks);
   };
   return emulated;
 }

@@ -16,6 +16,7 @@
 // The number of steps of an all_reduce is the smaller one of 2 (G-1) for a ring and 2 log2 G for a tree. all_gather and
 // reduce_scatter take the G-1 steps of a ring, and the other operations log2 G.
 
+#include "runtime/comm/algorithm_choice.hpp"
 #include "runtime/observe/ledger.hpp"
 #include "runtime/observe/run_clock.hpp"
 
@@ -101,6 +102,7 @@ struct Machine {
     std::vector<GroupSpeed> inside;            // groups inside a node; at least one
     double bytes_per_second_between_nodes = 0; // all ranks of a node together
     double overlap = 0; // share of computing time during which a started call makes progress
+    runtime::AlgorithmChoice algorithms{}; // not of the machine, but of a run on it
   } collectives;
 
   double storage_bytes_per_second = 0; // write rate of all ranks of a job together; 0 if unknown
@@ -113,6 +115,8 @@ struct Machine {
 [[nodiscard]] bool is_inside_node(Machine const& machine, GroupSpan const& span, int job_ranks);
 /// Number of ranks of a group on one node.
 [[nodiscard]] int members_on_node(Machine const& machine, GroupSpan const& span);
+/// As runtime::shape_of() for the ranks of such a group.
+[[nodiscard]] runtime::NodeShape shape_of(Machine const& machine, GroupSpan const& span, int job_ranks);
 /// Number of messages that a rank sends one after the other.
 [[nodiscard]] int num_steps(runtime::Operation operation, int num_ranks);
 
@@ -120,7 +124,8 @@ struct Machine {
 /// measured group with the most similar size and stride.
 [[nodiscard]] double bytes_per_second(Machine const& machine, GroupSpan const& span, int job_ranks);
 
-/// Predicted seconds of a call (equation at the head of this file).
+/// Predicted seconds of a call: the equation at the head of this file, or the rounds of the algorithm that the run has chosen for the call
+/// (cost/collective_rounds.hpp).
 [[nodiscard]] double call_seconds(Machine const& machine, PlannedCall const& call, int job_ranks);
 
 /// Emulation of this machine by a job of `job_ranks` ranks (runtime/observe/run_clock.hpp): calls take call_seconds(). Computing times

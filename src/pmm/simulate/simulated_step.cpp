@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/simulate/simulated_step.hpp"
 
+#include "pmm/cost/collective_rounds.hpp"
 #include "pmm/cost/step_plan.hpp"
-#include "pmm/simulate/collective_rounds.hpp"
+#include "pmm/simulate/fair_flows.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -162,15 +163,13 @@ class Player {
   }
 
   Algorithm algorithm_for(PlannedCall const& call) {
-    auto const key = std::tuple(call.operation, call.span.num_ranks, call.span.stride, call.bytes);
+    auto const key = std::tuple(call.operation, call.axis, call.span.num_ranks, call.span.stride, call.bytes);
     auto const found = algorithms_.find(key);
     if (found != algorithms_.end()) return found->second;
-    auto const possible =
-        algorithms_for(call.operation, call.span.num_ranks, members_on_node(machine_, call.span));
-    auto const may_choose =
-        settings_.algorithm && std::ranges::find(possible, *settings_.algorithm) != possible.end();
+    auto const chosen = machine_.collectives.algorithms.of(
+        call.operation, call.axis, shape_of(machine_, call.span, job_ranks_), call.bytes);
     return algorithms_[key] =
-               may_choose ? *settings_.algorithm : fastest_algorithm(machine_, call, job_ranks_);
+               chosen == Algorithm::library ? fastest_algorithm(machine_, call, job_ranks_) : chosen;
   }
 
   void begin_round(int number, double time) {
@@ -232,7 +231,7 @@ class Player {
   std::vector<Rank> ranks_;
   std::vector<Group> groups_;
   std::map<GroupKey, int> numbers_; // of groups
-  std::map<std::tuple<runtime::Operation, int, int, std::int64_t>, Algorithm> algorithms_;
+  std::map<std::tuple<runtime::Operation, std::string, int, int, std::int64_t>, Algorithm> algorithms_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::int64_t num_events_ = 0;
   double last_end_ = 0;
@@ -245,55 +244,6 @@ SimulatedSeconds simulate_step(GridShape const& shape,
                                std::function<StepPlan(Coordinates const&)> const& list_of,
                                Machine const& machine, SimulationSettings const& settings) {
   return Player(shape, machine, settings).play(list_of);
-}
-
-namespace {
-
-/// Seconds of one round on its slowest link, for a group whose first member is rank 0.
-double transfer_seconds(Machine const& machine, PlannedCall const& call, std::vector<Message> const& messages,
-                        int job_ranks) {
-  auto const& span = call.span;
-  auto const ranks_on_node = std::min(machine.ranks_per_node, job_ranks);
-  auto const members = members_on_node(machine, span);
-  auto const node_of = [&](int place) { return place * span.stride / machine.ranks_per_node; };
-  std::map<int, int> sent_by, received_by; // node: messages of one group
-  auto slowest = 0.0;
-  auto most = 0.0;
-  for (auto const& [from, to, bytes] : messages) {
-    if (node_of(from) == node_of(to)) {
-      slowest = std::max(slowest, bytes / bytes_per_second(machine, {members, span.stride}, ranks_on_node));
-      continue;
-    }
-    most = std::max(most, bytes);
-    ++sent_by[node_of(from)];
-    ++received_by[node_of(to)];
-  }
-  auto busiest = 0;
-  for (auto const& counts : {sent_by, received_by})
-    for (auto const& [node, count] : counts)
-      busiest = std::max(busiest, count);
-  auto const groups_on_node = ranks_on_node / members;
-  return std::max(slowest,
-                  most * busiest * groups_on_node / machine.collectives.bytes_per_second_between_nodes);
-}
-
-} // namespace
-
-double seconds_alone(Machine const& machine, PlannedCall const& call, Algorithm algorithm, int job_ranks) {
-  CollectiveRounds const rounds(call, algorithm, members_on_node(machine, call.span));
-  auto seconds = machine.collectives.call_seconds;
-  auto transfer = 0.0;
-  for (int round = 0; round < rounds.size(); ++round) {
-    if (!rounds.repeats(round)) transfer = transfer_seconds(machine, call, rounds.messages(round), job_ranks);
-    seconds += machine.collectives.step_seconds + transfer;
-  }
-  return seconds;
-}
-
-Algorithm fastest_algorithm(Machine const& machine, PlannedCall const& call, int job_ranks) {
-  auto const all = algorithms_for(call.operation, call.span.num_ranks, members_on_node(machine, call.span));
-  return std::ranges::min(
-      all, {}, [&](Algorithm algorithm) { return seconds_alone(machine, call, algorithm, job_ranks); });
 }
 
 } // namespace orthant::pmm

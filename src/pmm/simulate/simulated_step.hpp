@@ -6,28 +6,20 @@
 // (cost/step_plan.hpp) leaves out: ranks wait for slower ones, and messages of different groups share the links of a node.
 //
 // One switch, whose capacity is unlimited, connects the nodes. Each node has one link per direction, with the bandwidth between nodes.
-// Messages within a node have the measured bandwidth of such a group. Each round of messages begins with a delay of `step_seconds`. Of
-// the algorithms that implement a call, the one with the least seconds_alone() is used. Operations never overlap: they run one after
+// Messages within a node have the measured bandwidth of such a group. Each round of messages begins with a delay of `step_seconds`. A
+// call uses the algorithm that the run has chosen (Machine::collectives), or else the one with the least seconds_alone(). Operations never overlap: they run one after
 // the other as in the list.
 
+#include "pmm/cost/collective_rounds.hpp"
 #include "pmm/cost/machine.hpp"
 #include "pmm/cost/step_plan.hpp"
-#include "pmm/simulate/collective_rounds.hpp"
 
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <optional>
 #include <string_view>
 
 namespace orthant::pmm {
-
-/// Seconds of a call with this algorithm while all groups with its span make the same call, in a job of `job_ranks` ranks. The sum of
-/// `call_seconds` and, for each round, `step_seconds` and the time of the slowest link, whose messages share its bandwidth.
-[[nodiscard]] double seconds_alone(Machine const& machine, PlannedCall const& call, Algorithm algorithm,
-                                   int job_ranks);
-/// Returns the algorithm with the least seconds_alone().
-[[nodiscard]] Algorithm fastest_algorithm(Machine const& machine, PlannedCall const& call, int job_ranks);
 
 /// Time interval in which a rank computed or took part in a call.
 struct SimulatedStretch {
@@ -40,8 +32,7 @@ struct SimulatedStretch {
 };
 
 struct SimulationSettings {
-  std::map<int, double> stragglers;   // rank: factor by which its computing takes longer
-  std::optional<Algorithm> algorithm; // for all calls that it can implement; the fastest for the others
+  std::map<int, double> stragglers; // rank: factor by which its computing takes longer
   /// If true, the list of rank 0, which has the most work, is used for all ranks.
   bool folds_ranks = false;
   /// Called for every stretch of every rank. The stretch of a call begins when its rank arrives, so it includes waiting.

@@ -17,8 +17,7 @@ namespace orthant::runtime::detail {
 
 // Tags that separate the messages of different operations.
 inline constexpr int pairwise_tag = max_user_tag + 1;
-inline constexpr int reduce_scatter_tag = pairwise_tag + 1;
-inline constexpr int first_gather_tag = reduce_scatter_tag + 1;
+inline constexpr int first_gather_tag = pairwise_tag + 1;
 static_assert(first_gather_tag + MatchTags::num_tags <= 32'767, "what MPI promises");
 
 /// Calls work(offset, length) for consecutive pieces of [0, count) of at most `limit` elements.
@@ -40,14 +39,11 @@ class MpiExchange final : public Exchange {
   [[nodiscard]] bool test() override;
 
  private:
-  [[nodiscard]] std::int64_t cached_piece() const;
   void all_reduce(Call const& call);
   void exclusive_scan(Call const& call);
   void broadcast(void* data, std::int64_t count, int root);
   void all_gather(Call const& call);
   void reduce_scatter(Call const& call);
-  [[nodiscard]] bool goes_by_pairs(Call const& call) const;
-  void reduce_scatter_by_pairs(Call const& call);
   void all_to_all(Call const& call);
   void point_to_point(Call const& call);
   void pairwise(Call const& call);
@@ -71,8 +67,7 @@ class MpiExchange final : public Exchange {
   MPI_Datatype type_ = MPI_DATATYPE_NULL;
   std::size_t element_bytes_ = 0;
   std::vector<MPI_Request> requests_;
-  std::vector<std::byte>
-      scratch_; // counts and displacements, which MPI reads until the end, or numbers to be added
+  std::vector<std::byte> scratch_; // counts and displacements, which MPI reads until the end
 };
 
 } // namespace orthant::runtime::detail

@@ -7,6 +7,7 @@
 // rank (ring, recursive, two_level) or by pairs of ranks that exchange their operands (doubling, nvrar).
 
 #include "runtime/backends/phased_exchange.hpp"
+#include "runtime/backends/reduction.hpp"
 #include "runtime/backends/two_level_all_to_all.hpp"
 #include "runtime/comm/algorithm_choice.hpp"
 #include "runtime/comm/communicator.hpp"
@@ -22,44 +23,6 @@
 
 namespace orthant::runtime::detail {
 namespace {
-
-/// out := first op second, element by element; `out` may be one of the two.
-template<class T>
-void reduce(Reduction reduction, T* out, T const* first, T const* second, std::int64_t count) {
-  auto const each = [&](auto&& op) {
-    for (std::int64_t i = 0; i < count; ++i)
-      out[i] = op(first[i], second[i]);
-  };
-  switch (reduction) {
-  case Reduction::sum:
-    return each([](T a, T b) { return a + b; });
-  case Reduction::max:
-    return each([](T a, T b) { return b > a ? b : a; });
-  case Reduction::min:
-    return each([](T a, T b) { return b < a ? b : a; });
-  }
-}
-
-template<class T>
-void reduce_as(Reduction reduction, std::byte* out, std::byte const* first, std::byte const* second,
-               std::int64_t count) {
-  reduce(reduction, reinterpret_cast<T*>(out), reinterpret_cast<T const*>(first),
-         reinterpret_cast<T const*>(second), count);
-}
-
-void reduce(Call const& call, std::byte* out, std::byte const* first, std::byte const* second,
-            std::int64_t count) {
-  switch (call.type) {
-  case DataType::float32:
-    return reduce_as<float>(call.reduction, out, first, second, count);
-  case DataType::float64:
-    return reduce_as<double>(call.reduction, out, first, second, count);
-  case DataType::int32:
-    return reduce_as<std::int32_t>(call.reduction, out, first, second, count);
-  default:
-    return reduce_as<std::int64_t>(call.reduction, out, first, second, count);
-  }
-}
 
 /// A list of rounds. A message whose parts do not lie side by side, or whose parts are added, passes through scratch memory in pieces: one
 /// is added or put in place, in the processor's cache, while the next one arrives.

@@ -94,6 +94,9 @@ class Backend {
 /// Backend for host memory, and for device memory if MPI is device-aware and the operation does not reduce on the host. `progress` is the
 /// Progress of the communicator that this one was split from; null: creates a new one.
 [[nodiscard]] std::unique_ptr<Backend> make_mpi_backend(std::shared_ptr<Progress> progress = nullptr);
+/// Backend for blocking calls on host memory that the ranks share. Null if they are on several nodes, or if a rank cannot map the memory.
+/// Collective over `comm`.
+[[nodiscard]] std::unique_ptr<Backend> make_shared_memory_backend(Communicator const& comm);
 /// Backend for host memory that follows the choice of the job (comm/algorithm_choice.hpp). Null if all calls of this group are the library's.
 /// `progress`: as in make_mpi_backend(). Collective over `comm`.
 [[nodiscard]] std::unique_ptr<Backend> make_round_backend(Communicator const& comm,

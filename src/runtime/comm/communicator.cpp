@@ -169,6 +169,12 @@ std::span<std::unique_ptr<detail::Backend> const> Communicator::backends(bool fo
   return all;
 }
 
+void Communicator::prepare_shared_memory() const {
+  auto& all = state_->backends;
+  if (!std::exchange(state_->has_tried_shared_memory, true))
+    if (auto shared = detail::make_shared_memory_backend(*this)) all.insert(all.end() - 2, std::move(shared));
+}
+
 bool Communicator::works_on_streams() const {
   return std::ranges::any_of(backends(true),
                              [](auto const& backend) { return backend->is_ordered_by_stream(); });

@@ -103,6 +103,8 @@ class Communicator {
   void use_backend(std::unique_ptr<detail::Backend> backend) const;
   /// The backends in the order of preference. The first call for a device is collective.
   [[nodiscard]] std::span<std::unique_ptr<detail::Backend> const> backends(bool for_device) const;
+  /// Before the first blocking collective on host memory: adds the backend of shared memory, if the ranks share a node. Collective.
+  void prepare_shared_memory() const;
   /// True if operations on device buffers run in the order of their stream, without the host. The first call is collective.
   [[nodiscard]] bool works_on_streams() const;
 
@@ -116,6 +118,7 @@ class Communicator {
     std::unique_ptr<detail::VirtualCalls> virtual_calls;
     std::shared_ptr<JobAlgorithms const> algorithms;
     bool has_tried_nccl = false;
+    bool has_tried_shared_memory = false;
     std::vector<std::unique_ptr<detail::Backend>> backends; // the last two: MPI and the staged backend
   };
   Communicator(detail::MpiComm comm, std::string axis, std::shared_ptr<Instruments> instruments);

@@ -20,10 +20,12 @@ double seconds_of(Communicator const& comm, Call const& call, std::int64_t bytes
   auto const ranks = comm.job_ranks();
   auto const& machine = *comm.instruments().clock.machine();
   if (call.operation != Operation::send && call.operation != Operation::receive)
-    return machine.call_seconds({call.operation, ranks, bytes, sent});
+    return machine.call_seconds({call.operation, comm.axis(), ranks, bytes, sent});
   auto const [first, second] = std::minmax({comm.rank(), call.peer});
   std::array const ends{ranks[static_cast<std::size_t>(first)], ranks[static_cast<std::size_t>(second)]};
-  return call.operation == Operation::send ? machine.call_seconds({call.operation, ends, bytes, sent}) : 0;
+  return call.operation == Operation::send
+             ? machine.call_seconds({call.operation, comm.axis(), ends, bytes, sent})
+             : 0;
 }
 
 } // namespace
@@ -99,6 +101,8 @@ class InCollective {
 
 /// The first backend that can carry the call. The same on all ranks.
 Backend& backend_of(Communicator const& comm, Call const& call, Mode mode) {
+  auto const is_pair = call.operation == Operation::send || call.operation == Operation::receive;
+  if (mode == Mode::blocking && !call.on_device && !is_pair) comm.prepare_shared_memory();
   for (auto const& backend : comm.backends(call.on_device))
     if (can_carry(*backend, call, mode)) return *backend;
   throw_internal(concatenate("nothing carries out ", name_of(call.operation), " on ", comm.axis()),

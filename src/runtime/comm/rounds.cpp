@@ -44,10 +44,23 @@ void gather_by_ring(Members const& members, Rounds& rounds) {
                       members.parts(own - s - 1, 1)});
 }
 
-/// Before round s, a rank has the parts of the 2^s ranks from itself on.
+bool is_power_of_two(int count) {
+  return std::has_single_bit(static_cast<unsigned>(count));
+}
+
+/// Before round s, a rank has the parts of 2^s ranks. For a power of two, two ranks that differ in bit s exchange what they have; otherwise
+/// each rank has the parts of the ranks from itself on, and gets more from the rank 2^s behind them.
 void gather_by_recursion(Members const& members, Rounds& rounds) {
   auto const own = members.own;
   for (int distance = 1; distance < members.size; distance *= 2) {
+    if (is_power_of_two(members.size)) {
+      auto const partner = own ^ distance;
+      auto const first_of_block = [&](int i) { return i - i % distance; };
+      rounds.push_back({members.rank(partner), members.rank(partner),
+                        members.parts(first_of_block(own), distance),
+                        members.parts(first_of_block(partner), distance)});
+      continue;
+    }
     auto const count = std::min(distance, members.size - distance);
     rounds.push_back({members.rank(own - distance), members.rank(own + distance), members.parts(own, count),
                       members.parts(own + distance, count)});
@@ -63,24 +76,20 @@ void append_backwards(Rounds const& gather, Rounds& rounds) {
 /// All members end with the reduction of `parts` over the members.
 void reduce_by_doubling(Members const& members, Parts const& parts, Rounds& rounds) {
   auto const power = static_cast<int>(std::bit_floor(static_cast<unsigned>(members.size)));
-  auto const num_extra = members.size - power;
   auto const own = members.own;
-  // Of the first 2 num_extra members, each odd one stands for the even one before it.
-  if (own < 2 * num_extra && own % 2 == 0) {
-    auto const stands_for_it = members.rank(own + 1);
-    rounds.push_back({stands_for_it, -1, parts, {}});
-    rounds.push_back({-1, stands_for_it, {}, parts});
+  if (own >= power) { // the member `power` before it stands for it
+    auto const other = members.rank(own - power);
+    rounds.push_back({other, -1, parts, {}});
+    rounds.push_back({-1, other, {}, parts});
     return;
   }
-  auto const is_for_two = own < 2 * num_extra;
-  auto const place = is_for_two ? own / 2 : own - num_extra;
-  auto const member_at = [&](int i) { return i < num_extra ? 2 * i + 1 : i + num_extra; };
-  if (is_for_two) rounds.push_back({-1, members.rank(own - 1), {}, parts, true});
+  auto const is_for_two = own + power < members.size;
+  if (is_for_two) rounds.push_back({-1, members.rank(own + power), {}, parts, true});
   for (int bit = 1; bit < power; bit *= 2) {
-    auto const other = members.rank(member_at(place ^ bit));
+    auto const other = members.rank(own ^ bit);
     rounds.push_back({other, other, parts, parts, true});
   }
-  if (is_for_two) rounds.push_back({members.rank(own - 1), -1, parts, {}});
+  if (is_for_two) rounds.push_back({members.rank(own + power), -1, parts, {}});
 }
 
 /// The levels of two_level and nvrar for one rank. `part_of` is the part that a rank owns.

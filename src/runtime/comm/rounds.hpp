@@ -17,9 +17,9 @@
 //   doubling                       log2 p                    p log2 p
 //   nvrar                          log2 N + 2 (M-1)          N log2 N + 2 N (M-1)
 //
-// `recursive` is Bruck's algorithm (Bruck et al., 1997), which needs no power of two. In round s, the parts of 2^s ranks move by 2^s ranks.
-// `doubling` exchanges all numbers with the rank whose number differs in bit s. Without a power of two, p - 2^k ranks first give their
-// numbers to a neighbor, and get the result from it at the end: two rounds more.
+// In round s of `recursive`, the parts of 2^s ranks move by 2^s ranks: recursive doubling, and without a power of two Bruck's algorithm (1997).
+// `doubling` exchanges all numbers with the rank whose number differs in bit s. Without a power of two, the ranks beyond the largest one
+// first give their numbers to another rank, and get the result from it at the end: two rounds more.
 // `two_level` (PCCL) gathers between the ranks with the same place on their nodes, and then on each node.
 // `nvrar` (NVRAR) is a reduce_scatter on each node, `doubling` between the ranks with the same place, and an all_gather on each node.
 

@@ -20,6 +20,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace orthant::runtime {
@@ -63,6 +64,7 @@ class SteadyWork {
 /// A call of a group, or a message, whose duration the emulated machine models.
 struct EmulatedCall {
   Operation operation{};
+  std::string_view axis;
   std::span<int const> ranks;  // job ranks of the group; for a message, its two ranks
   std::int64_t bytes = 0;      // as the ledger of this rank counts them
   std::int64_t sent_bytes = 0; // as the ledger of this rank counts them

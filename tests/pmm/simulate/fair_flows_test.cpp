@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Flows on shared links, against rates by hand.
-#include "pmm/simulate/collective_rounds.hpp"
+#include "pmm/simulate/fair_flows.hpp"
 
 #include <gtest/gtest.h>
 #include <utility>

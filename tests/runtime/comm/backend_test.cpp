@@ -157,7 +157,7 @@ TEST_F(Backends, StageWhatLiesOnADevice) {
   for (auto const wire : {Wire::native, Wire::bf16}) {
     for (auto const is_asynchronous : {false, true}) {
       Floats mine(5 * size);
-      std::iota(mine.begin(), mine.end(), 0.37F * static_cast<float>(world.rank() + 1));
+      std::iota(mine.begin(), mine.end(), 0.25F * static_cast<float>(world.rank() + 1));
       auto expected = mine;
       Floats expected_part(5);
       Floats expected_all(mine.size() * size);

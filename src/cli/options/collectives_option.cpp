@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/options/collectives_option.hpp"
+
+#include "runtime/comm/collectives.hpp"
+#include "runtime/error.hpp"
+#include "runtime/files/text_file.hpp"
+#include "runtime/suggestion.hpp"
+
+#include <algorithm>
+#include <array>
+#include <fmt/ranges.h>
+#include <optional>
+
+namespace orthant::cli {
+namespace {
+
+using runtime::Algorithm;
+using runtime::AlgorithmChoice;
+using runtime::Operation;
+using runtime::throw_user;
+
+constexpr auto table_key = "orthant_collectives";
+constexpr std::array axes{"x", "y", "z", "data", "expert", "group"};
+constexpr std::array operations{Operation::all_reduce, Operation::all_gather, Operation::reduce_scatter,
+                                Operation::all_to_all};
+
+std::vector<std::string> algorithm_names() {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < runtime::num_algorithms; ++i)
+    names.emplace_back(name_of(static_cast<Algorithm>(i)));
+  return names;
+}
+
+Algorithm algorithm_of(std::string const& word) {
+  if (auto const algorithm = runtime::algorithm_named(word)) return *algorithm;
+  auto const names = algorithm_names();
+  throw_user("--collectives: '{}' is no algorithm{}; they are {}, or a table of `bench collectives --tune` "
+             "that ends in .json",
+             word, runtime::did_you_mean(word, names), fmt::join(names, ", "));
+}
+
+runtime::MeasuredChoice choice_of(nlohmann::json const& entry) {
+  runtime::MeasuredChoice choice;
+  auto const name = entry.at("operation").get<std::string>();
+  auto const* const operation =
+      std::ranges::find(operations, name, [](Operation each) { return name_of(each); });
+  if (operation == operations.end()) throw_user("'{}' is no collective with a choice", name);
+  choice.operation = *operation;
+  choice.shape = {entry.at("nodes").get<int>(), entry.at("per_node").get<int>()};
+  choice.bytes = entry.at("bytes").get<std::int64_t>();
+  constexpr auto most_ranks = 1 << 24;
+  auto const [nodes, per_node] = choice.shape;
+  if (nodes < 1 || per_node < 1 || nodes > most_ranks || per_node > most_ranks || choice.bytes < 0)
+    throw_user("{} on {} x {} ranks of {} bytes is no call", name, nodes, per_node, choice.bytes);
+  choice.algorithm = algorithm_of(entry.at("algorithm").get<std::string>());
+  return choice;
+}
+
+std::vector<runtime::MeasuredChoice> parse_table(std::string_view text, std::string const& path) {
+  std::vector<runtime::MeasuredChoice> choices;
+  try {
+    auto const table = nlohmann::json::parse(text);
+    if (table.at(table_key).get<int>() != 1) throw_user("'{}' is of a newer version", path);
+    for (auto const& entry : table.at("choices"))
+      choices.push_back(choice_of(entry));
+  } catch (nlohmann::json::exception const&) {
+    throw_user("--collectives: '{}' is no table of `bench collectives --tune -o FILE`", path);
+  }
+  return choices;
+}
+
+} // namespace
+
+void add_collectives_option(Command& command, std::vector<std::string>& words) {
+  command.option("--collectives", words,
+                 "Algorithms of collectives in host memory: library (MPI), ring, recursive, two-level, "
+                 "doubling or nvrar, for an axis as in x=ring, or a .json table of `bench collectives "
+                 "--tune`");
+}
+
+AlgorithmChoice read_collectives(runtime::Communicator const& world, std::vector<std::string> const& words) {
+  AlgorithmChoice choice;
+  for (auto const& word : words) {
+    if (word.ends_with(".json")) {
+      auto const text = runtime::read_table_file(
+          world, word, [&](std::string_view read) { std::ignore = parse_table(read, word); });
+      choice.measurements = parse_table(text, word);
+      continue;
+    }
+    auto const sign = word.find('=');
+    if (sign == std::string::npos) {
+      choice.everywhere = algorithm_of(word);
+      continue;
+    }
+    auto const axis = word.substr(0, sign);
+    if (std::ranges::find(axes, axis) == axes.end())
+      throw_user("--collectives: '{}' is no axis; they are {}", axis, fmt::join(axes, ", "));
+    choice.of_axis[axis] = algorithm_of(word.substr(sign + 1));
+  }
+  return choice;
+}
+
+std::vector<int> nodes_of_ranks(runtime::Communicator const& world) {
+  std::vector<int> nodes(static_cast<std::size_t>(world.size()));
+  if (auto const* const machine = world.instruments().clock.machine()) {
+    for (int rank = 0; rank < world.size(); ++rank)
+      nodes[static_cast<std::size_t>(rank)] = rank / machine->ranks_per_node;
+    return nodes;
+  }
+  auto const node = world.split_by_node();
+  std::array const first{node.job_ranks().front()};
+  all_gather(runtime::host, world, first, nodes);
+  return nodes;
+}
+
+std::string collectives_table(std::vector<runtime::MeasuredChoice> const& choices,
+                              std::vector<nlohmann::ordered_json> const& seconds_of) {
+  nlohmann::ordered_json table{{table_key, 1}, {"choices", nlohmann::ordered_json::array()}};
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    auto const& choice = choices[i];
+    table["choices"].push_back({{"operation", name_of(choice.operation)},
+                                {"nodes", choice.shape.num_nodes},
+                                {"per_node", choice.shape.per_node},
+                                {"bytes", choice.bytes},
+                                {"algorithm", name_of(choice.algorithm)},
+                                {"seconds", seconds_of[i]}});
+  }
+  return table.dump(1) + "\n";
+}
+
+} // namespace orthant::cli

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/backends/shared_slots.hpp"
+
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+namespace orthant::runtime::detail {
+namespace {
+
+/// Maps shared memory of this size. The first rank creates it under a name, and the name disappears when all have mapped it.
+std::byte* map_shared(Communicator const& comm, std::int64_t num_bytes) {
+  static int num_created = 0;
+  std::array<char, 64> name{};
+  int file = -1;
+  if (comm.is_root()) {
+    std::snprintf(name.data(), name.size(), "/orthant-%d-%d", static_cast<int>(getpid()), num_created++);
+    file = shm_open(name.data(), O_CREAT | O_EXCL | O_RDWR, S_IRUSR | S_IWUSR);
+    // Memory that is only promised would end the job at the first access.
+    if (file < 0 || posix_fallocate(file, 0, num_bytes) != 0) name[0] = '\0';
+  }
+  ORTHANT_MPI(MPI_Bcast(name.data(), static_cast<int>(name.size()), MPI_CHAR, 0, comm.mpi()));
+  if (!comm.is_root() && name[0] != '\0') file = shm_open(name.data(), O_RDWR, 0);
+  void* memory = MAP_FAILED;
+  if (file >= 0 && name[0] != '\0')
+    memory = mmap(nullptr, static_cast<std::size_t>(num_bytes), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (file >= 0) close(file);
+  int has_mapped = memory == MAP_FAILED ? 0 : 1;
+  auto const is_here = has_mapped == 1;
+  ORTHANT_MPI(MPI_Allreduce(MPI_IN_PLACE, &has_mapped, 1, MPI_INT, MPI_MIN, comm.mpi()));
+  if (comm.is_root() && file >= 0) {
+    std::snprintf(name.data(), name.size(), "/orthant-%d-%d", static_cast<int>(getpid()), num_created - 1);
+    shm_unlink(name.data());
+  }
+  if (has_mapped == 1) return static_cast<std::byte*>(memory);
+  if (is_here) munmap(memory, static_cast<std::size_t>(num_bytes));
+  return nullptr;
+}
+
+} // namespace
+
+std::unique_ptr<SharedSlots> SharedSlots::make(Communicator const& comm) {
+  constexpr std::int64_t slot_bytes = std::int64_t{64} << 10; // longer messages are read from where they are
+  auto* const memory = map_shared(comm, comm.size() * (line + 2 * slot_bytes));
+  if (memory == nullptr) return nullptr;
+  std::unique_ptr<SharedSlots> slots(
+      new SharedSlots(comm.mpi(), comm.rank(), comm.size(), memory, slot_bytes));
+  slots->find_whether_ranks_can_read();
+  return slots;
+}
+
+SharedSlots::~SharedSlots() {
+  munmap(memory_, static_cast<std::size_t>(size_ * bytes_of_rank()));
+}
+
+void SharedSlots::wait_long_for(int rank, std::uint64_t step) const {
+  constexpr int num_spins = 2000; // some microseconds, before other processes of this core get it
+  while (true) {
+    for (int i = 0; i < num_spins; ++i) {
+      if (flag(rank).load(std::memory_order_acquire) >= step) return;
+#if defined(__x86_64__)
+      __builtin_ia32_pause();
+#endif
+    }
+    int has_arrived = 0;
+    ORTHANT_MPI(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_, &has_arrived, MPI_STATUS_IGNORE));
+    sched_yield();
+  }
+}
+
+/// Each rank tells the others where a number is that only it knows, and they try to read it. A process of this number may be another one
+/// (containers), and the system may forbid it.
+void SharedSlots::find_whether_ranks_can_read() {
+  struct Card {
+    pid_t process;
+    std::uint64_t const* number;
+    std::uint64_t value;
+  };
+  auto const number = (static_cast<std::uint64_t>(getpid()) << 32U) ^
+                      static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  Card const own{getpid(), &number, number};
+  std::memcpy(begin_step(), &own, sizeof own);
+  publish();
+  auto reads_all = 1;
+  for (int r = 0; r < size_; ++r) {
+    Card card{};
+    std::memcpy(&card, slot_of(r), sizeof card);
+    processes_.push_back(card.process);
+    std::uint64_t value = 0;
+    iovec const into{&value, sizeof value};
+    iovec const from{const_cast<std::uint64_t*>(card.number), sizeof value};
+    if (process_vm_readv(card.process, &into, 1, &from, 1, 0) != sizeof value || value != card.value)
+      reads_all = 0;
+  }
+  ORTHANT_MPI(MPI_Allreduce(MPI_IN_PLACE, &reads_all, 1, MPI_INT, MPI_MIN, comm_));
+  can_read_ = reads_all == 1;
+}
+
+void SharedSlots::read(int rank, void* into, void const* from, std::int64_t num_bytes) const {
+  for (std::int64_t done = 0; done < num_bytes;) {
+    constexpr std::int64_t most = std::int64_t{1} << 30;
+    auto const length = static_cast<std::size_t>(std::min(most, num_bytes - done));
+    iovec const here{static_cast<std::byte*>(into) + done, length};
+    iovec const there{const_cast<std::byte*>(static_cast<std::byte const*>(from)) + done, length};
+    auto const got = process_vm_readv(processes_[static_cast<std::size_t>(rank)], &here, 1, &there, 1, 0);
+    if (got <= 0) {
+      if (errno == EINTR) continue;
+      throw Error("cannot read the memory of rank " + std::to_string(rank) + ": " + std::strerror(errno));
+    }
+    done += got;
+  }
+}
+
+} // namespace orthant::runtime::detail
