@@ -243,11 +243,10 @@ void bench_axis(Context& context, Communicator const& along, CollectivesOptions 
   }
 }
 
-// --tune: the fastest algorithm of each call. All algorithms take turns, so that they have the same noise.
-
 using runtime::Algorithm;
 using runtime::Operation;
 
+// --tune: the fastest algorithm of each call. All algorithms take turns, so that they have the same noise.
 struct TimedAlgorithm {
   Algorithm algorithm{};
   Communicator comm;
@@ -267,27 +266,30 @@ struct Tuning {
   std::vector<nlohmann::ordered_json> seconds{}; // of all algorithms, entry by entry
 };
 
-void tune_call(Communicator const& world, std::vector<std::unique_ptr<TimedAlgorithm>>& candidates,
+/// Times the algorithms that are possible in all groups of this axis.
+void tune_call(Communicator const& world, std::vector<std::unique_ptr<TimedAlgorithm>>& algorithms,
                runtime::MeasuredChoice choice, std::int64_t count, std::int64_t repeat, Tuning& tuning) {
   if (repeat == 0) repeat = choose_repeat(choice.bytes);
   std::string const name(name_of(choice.operation));
-  std::erase_if(candidates, [&](auto const& candidate) {
-    return candidate->algorithm != Algorithm::library &&
-           !is_possible(choice.operation, candidate->algorithm, choice.shape);
-  });
+  std::vector<TimedAlgorithm*> possible;
+  for (auto const& each : algorithms) {
+    auto const is_here =
+        each->algorithm == Algorithm::library || is_possible(choice.operation, each->algorithm, choice.shape);
+    if (all_reduced(world, is_here ? 1 : 0, runtime::Reduction::min) == 1) possible.push_back(each.get());
+  }
   for (auto i = -warm_up; i < repeat; ++i)
-    for (std::size_t k = 0; k < candidates.size(); ++k) {
-      auto& timed = *candidates[(k + static_cast<std::size_t>(i + warm_up)) % candidates.size()];
+    for (std::size_t k = 0; k < possible.size(); ++k) {
+      auto& timed = *possible[(k + static_cast<std::size_t>(i + warm_up)) % possible.size()];
       auto const seconds = time_together(timed.comm, [&] { timed.exercise.run_ours(name, count); });
       if (i >= 0) timed.seconds.push_back(seconds);
     }
   auto fastest = std::numeric_limits<double>::infinity();
   nlohmann::ordered_json all;
-  for (auto const& candidate : candidates) {
-    auto const seconds = summarise_calls(world, candidate->seconds).median;
-    candidate->seconds.clear();
-    all[std::string(name_of(candidate->algorithm))] = seconds;
-    if (seconds < fastest) choice.algorithm = candidate->algorithm;
+  for (auto* const timed : possible) {
+    auto const seconds = summarise_calls(world, timed->seconds).median;
+    timed->seconds.clear();
+    all[std::string(name_of(timed->algorithm))] = seconds;
+    if (seconds < fastest) choice.algorithm = timed->algorithm;
     fastest = std::min(fastest, seconds);
   }
   tuning.choices.push_back(choice);
@@ -296,29 +298,33 @@ void tune_call(Communicator const& world, std::vector<std::unique_ptr<TimedAlgor
 
 void tune_axis(Context& context, Communicator const& along, CollectivesOptions const& options,
                Sizes const& sizes, Tuning& tuning) {
-  if (along.size() == 1) return;
+  auto const size = std::int64_t{along.size()};
+  if (size == 1) return;
   auto const nodes = nodes_of_ranks(context.world());
   auto const shape = runtime::shape_of(along.job_ranks(), nodes);
+  auto const count_of = [&](std::int64_t bytes) { return (bytes / 4 + size - 1) / size * size; };
+  std::vector<std::unique_ptr<TimedAlgorithm>> algorithms;
+  for (std::size_t i = 0; i < runtime::num_algorithms; ++i)
+    algorithms.push_back(
+        std::make_unique<TimedAlgorithm>(static_cast<Algorithm>(i), along, nodes, count_of(sizes.max_bytes)));
   for (auto const operation :
        {Operation::all_reduce, Operation::all_gather, Operation::reduce_scatter, Operation::all_to_all}) {
     if (!options.operations.empty() &&
         std::ranges::find(options.operations, name_of(operation)) == options.operations.end())
       continue;
     context.log().info("timing the algorithms of {} along {}", name_of(operation), along.axis());
+    auto previous = std::int64_t{0};
     for (auto bytes = sizes.min_bytes;; bytes = std::min(bytes * 4, sizes.max_bytes)) {
-      auto const count = (bytes / 4 + along.size() - 1) / along.size() * along.size();
-      std::vector<std::unique_ptr<TimedAlgorithm>> candidates;
-      for (std::size_t i = 0; i < runtime::num_algorithms; ++i)
-        candidates.push_back(
-            std::make_unique<TimedAlgorithm>(static_cast<Algorithm>(i), along, nodes, count));
-      tune_call(context.world(), candidates, {operation, shape, 4 * count, {}}, count, options.repeat,
-                tuning);
+      auto const count = count_of(bytes);
+      if (count != previous)
+        tune_call(context.world(), algorithms, {operation, shape, 4 * count, {}}, count, options.repeat,
+                  tuning);
+      previous = count;
       if (bytes == sizes.max_bytes) break;
     }
   }
 }
 
-/// Prints a line per call, and writes the table.
 void report_tuning(Context& context, std::string const& output, Tuning const& tuning) {
   runtime::together(context.world(), [&] {
     if (!context.world().is_root()) return;

@@ -301,7 +301,7 @@ std::unique_ptr<Command> make_plan() {
   auto const o = std::make_shared<PlanOptions>();
   add_options(*command, *o);
   command->set_needs_device(false);
-  command->set_takes_collectives();
+  command->set_predicts_collectives();
   command->set_run([o](Context& context) {
     complete(context, *o);
     return run(*o, context);

@@ -206,7 +206,7 @@ std::unique_ptr<Command> make_plan_lm() {
   add_simulation_options(*command, o->simulation, "a step on the best grid");
   command->flag("--json", o->json, "Print one JSON object per grid");
   command->set_needs_device(false);
-  command->set_takes_collectives();
+  command->set_predicts_collectives();
   command->set_run([o](Context& context) {
     apply_preset(context, *o);
     require_effective_optimizer_options(context, *o);

@@ -80,6 +80,10 @@ void add_collectives_option(Command& command, std::vector<std::string>& words) {
 
 AlgorithmChoice read_collectives(runtime::Communicator const& world, std::vector<std::string> const& words) {
   AlgorithmChoice choice;
+  if (words.size() > 1 &&
+      std::ranges::any_of(words, [](auto const& word) { return word.ends_with(".json"); }) &&
+      std::ranges::any_of(words, [](auto const& word) { return runtime::algorithm_named(word).has_value(); }))
+    throw_user("--collectives takes one algorithm for all axes, or a table, not both");
   for (auto const& word : words) {
     if (word.ends_with(".json")) {
       auto const text = runtime::read_table_file(

@@ -169,7 +169,7 @@ void Command::add_common_options() {
   output("--metrics", common_.metrics, "Write metrics to this file, one JSON object per line");
   output("--trace", common_.trace, "Write a timeline to this file (Perfetto, chrome://tracing)");
   flag("--force", common_.force, "Replace outputs that exist");
-  if (takes_collectives_) add_collectives_option(*this, common_.collectives);
+  if (needs_device_ || predicts_collectives_) add_collectives_option(*this, common_.collectives);
 }
 
 template<class T>

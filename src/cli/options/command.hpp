@@ -169,9 +169,9 @@ class Command {
   [[nodiscard]] bool is_resumable() const { return static_cast<bool>(may_go_on_); }
   [[nodiscard]] bool goes_on() const { return goes_on_ && goes_on_(); }
   /// Commands that need no device run without Kokkos.
-  void set_needs_device(bool needs) { needs_device_ = takes_collectives_ = needs; }
+  void set_needs_device(bool needs) { needs_device_ = needs; }
   /// For commands that need no device and predict the seconds of collectives.
-  void set_takes_collectives() { takes_collectives_ = true; }
+  void set_predicts_collectives() { predicts_collectives_ = true; }
   [[nodiscard]] bool needs_device() const { return needs_device_; }
 
   [[nodiscard]] std::string const& name() const { return description_.name; }
@@ -203,7 +203,7 @@ class Command {
   runtime::CommandDescription description_; // same order as the parser's entries
   CommonOptions common_;
   bool needs_device_ = true;
-  bool takes_collectives_ = true;
+  bool predicts_collectives_ = false;
   std::function<int(Context&)> run_;
   std::function<bool()> may_go_on_, goes_on_;
   std::vector<FileOption> files_;

@@ -54,7 +54,8 @@ class RoundExchange final : public PhasedExchange {
     return sum;
   }
   [[nodiscard]] std::byte* half(std::int64_t offset) {
-    return scratch(arriving, 2 * piece_bytes_) + offset / piece_bytes_ % 2 * piece_bytes_;
+    return scratch(arriving, std::min(2 * piece_bytes_, message_bytes_)) +
+           offset / piece_bytes_ % 2 * piece_bytes_;
   }
 
   std::vector<Round> const& rounds_;
@@ -212,7 +213,7 @@ class RoundBackend final : public Backend {
       exchange = std::make_unique<TwoLevelAllToAll>(comm, messages_.get(), tag, call, shape_);
     else
       exchange = std::make_unique<RoundExchange>(comm, messages_.get(), tag, call,
-                                                 rounds(call.operation, algorithm_of(call)));
+                                                 rounds(call.operation, list_of(call)));
     exchange->start(progress_, mode);
     return mode == Mode::blocking ? nullptr : std::move(exchange);
   }
@@ -220,24 +221,35 @@ class RoundBackend final : public Backend {
  private:
   static constexpr int num_own_tags = max_user_tag - MatchTags::num_tags;
 
+  /// Encoded numbers are accepted by their count and come as bytes, for which a table may prefer the library.
+  [[nodiscard]] Algorithm list_of(Call const& call) const {
+    auto const algorithm = algorithm_of(call);
+    return algorithm == Algorithm::library ? Algorithm::recursive : algorithm;
+  }
+
   /// The library for calls that this backend leaves to others.
   [[nodiscard]] Algorithm algorithm_of(Call const& call) const {
     if (call.wire != Wire::native || call.on_device || is_arg_max(call)) return Algorithm::library;
-    auto const& choice = algorithms_->choice;
     auto const bytes = [&](std::int64_t count) {
       return count * static_cast<std::int64_t>(size_of(call.type));
     };
     switch (call.operation) {
     case Operation::all_reduce:
     case Operation::all_gather:
-      return choice.of(call.operation, axis_, shape_, bytes(call.receive_count));
+      return choice(call.operation, bytes(call.receive_count));
     case Operation::reduce_scatter:
-      return choice.of(call.operation, axis_, shape_, bytes(call.send_count));
-    case Operation::all_to_all: // the number of bytes may differ between ranks
-      return choice.of(call.operation, axis_, shape_, call.send_counts.empty() ? bytes(call.send_count) : 0);
+      return choice(call.operation, bytes(call.send_count));
+    case Operation::all_to_all: // with counts, the number of bytes may differ between ranks
+      return choice(call.operation, call.send_counts.empty() ? bytes(call.send_count) : 0);
     default:
       return Algorithm::library;
     }
+  }
+  /// Searching a table takes longer than a short message.
+  [[nodiscard]] Algorithm choice(Operation operation, std::int64_t bytes) const {
+    auto const [entry, is_new] = choices_.try_emplace({operation, bytes});
+    if (is_new) entry->second = algorithms_->choice.of(operation, axis_, shape_, bytes);
+    return entry->second;
   }
   std::vector<Round> const& rounds(Operation operation, Algorithm algorithm) {
     auto const [entry, is_new] = rounds_.try_emplace({operation, algorithm});
@@ -254,6 +266,7 @@ class RoundBackend final : public Backend {
   MatchTags tags_;
   std::int64_t num_calls_ = 0; // without tags of their own; equal on all ranks
   std::map<std::pair<Operation, Algorithm>, std::vector<Round>> rounds_;
+  mutable std::map<std::pair<Operation, std::int64_t>, Algorithm> choices_;
 };
 
 } // namespace

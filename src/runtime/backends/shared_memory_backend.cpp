@@ -24,8 +24,23 @@ void copy_bytes(std::byte* into, std::byte const* from, std::int64_t count) {
   if (count > 0) std::memcpy(into, from, static_cast<std::size_t>(count));
 }
 
-constexpr std::int64_t most_copied_twice = std::int64_t{16}
-                                           << 10; // longer messages are read from where they are
+/// True if the message is short enough for the slots.
+bool fits_in_slot(Call const& call, std::int64_t slot_bytes) {
+  constexpr std::int64_t most_copied_twice = 8192; // from there on, reading where the numbers are is faster
+  auto const bytes = [&](std::int64_t count) {
+    return count * static_cast<std::int64_t>(size_of(call.type));
+  };
+  switch (call.operation) {
+  case Operation::all_reduce:
+    return bytes(call.receive_count) <= slot_bytes;
+  case Operation::reduce_scatter:
+    return bytes(call.send_count) <= slot_bytes;
+  case Operation::all_to_all: // with counts, ranks do not know each other's lengths
+    return call.send_counts.empty() && bytes(call.send_count) <= most_copied_twice;
+  default:
+    return bytes(call.receive_count) <= most_copied_twice;
+  }
+}
 
 using Scratch = std::array<std::vector<std::byte>, 3>;
 
@@ -40,28 +55,13 @@ class SharedCall {
         size_(slots.size()),
         element_bytes_(static_cast<std::int64_t>(size_of(call.type))),
         send_(static_cast<std::byte const*>(call.send)),
-        receive_(static_cast<std::byte*>(call.receive)) {}
-
-  /// True if the message is short enough for the slots.
-  [[nodiscard]] bool fits() const {
-    switch (call_.operation) {
-    case Operation::all_reduce:
-      return bytes(call_.receive_count) <= slots_.slot_bytes();
-    case Operation::reduce_scatter:
-      return bytes(call_.send_count) <= slots_.slot_bytes();
-    case Operation::all_gather:
-      return bytes(call_.receive_count) <= most_copied_twice;
-    case Operation::all_to_all: // with counts, ranks do not know each other's lengths
-      return call_.send_counts.empty() && bytes(call_.send_count) <= most_copied_twice;
-    default:
-      return bytes(call_.receive_count) <= most_copied_twice;
-    }
-  }
+        receive_(static_cast<std::byte*>(call.receive)),
+        fits_(fits_in_slot(call, slots.slot_bytes())) {}
 
   void run() {
     switch (call_.operation) {
     case Operation::all_reduce:
-      return fits() ? all_reduce_in_slots() : all_reduce();
+      return fits_ ? all_reduce_in_slots() : all_reduce();
     case Operation::reduce_scatter:
       return reduce_scatter();
     case Operation::all_gather:
@@ -180,7 +180,7 @@ class SharedCall {
     auto const begins = begins_of(call_.send_counts, call_.send_count);
     auto const begin = begins[index(rank_)];
     auto const length = begins[index(rank_) + 1] - begin;
-    if (fits()) {
+    if (fits_) {
       auto* const into = slots_.begin_step();
       for_each_other([&](int r) {
         auto const of_other = begins[index(r)];
@@ -199,7 +199,7 @@ class SharedCall {
     auto const begins = begins_of(call_.receive_counts, call_.receive_count);
     auto* const own = receive_ + begins[index(rank_)];
     auto const own_bytes = begins[index(rank_) + 1] - begins[index(rank_)];
-    if (fits())
+    if (fits_)
       copy_bytes(slots_.begin_step(), send_, own_bytes);
     else
       std::memcpy(slots_.begin_step(), &send_, sizeof send_);
@@ -207,19 +207,19 @@ class SharedCall {
     if (send_ != own && own_bytes > 0) std::memmove(own, send_, index(own_bytes));
     for_each_other([&](int r) {
       auto const length = begins[index(r) + 1] - begins[index(r)];
-      if (fits())
+      if (fits_)
         copy_bytes(receive_ + begins[index(r)], slots_.slot_of(r), length);
       else
         slots_.read(r, receive_ + begins[index(r)], told_by(r), length);
     });
-    if (!fits()) slots_.wait_for_all();
+    if (!fits_) slots_.wait_for_all();
   }
 
   void all_to_all() {
     auto const sent = begins_of(call_.send_counts, call_.send_count);
     auto const received = begins_of(call_.receive_counts, call_.receive_count);
     auto* const into = slots_.begin_step();
-    if (fits()) {
+    if (fits_) {
       copy_bytes(into, send_, sent.back());
     } else { // where the numbers are, and where in them the parts begin
       std::memcpy(into, &send_, sizeof send_);
@@ -232,18 +232,18 @@ class SharedCall {
     for_each_other([&](int r) {
       auto* const part = receive_ + received[index(r)];
       auto const length = received[index(r) + 1] - received[index(r)];
-      if (fits()) return copy_bytes(part, slots_.slot_of(r) + sent[index(rank_)], length);
+      if (fits_) return copy_bytes(part, slots_.slot_of(r) + sent[index(rank_)], length);
       std::int64_t begin = 0;
       std::memcpy(&begin, slots_.slot_of(r) + sizeof send_ + index(rank_) * sizeof begin, sizeof begin);
       slots_.read(r, part, told_by(r) + begin, length);
     });
-    if (!fits()) slots_.wait_for_all();
+    if (!fits_) slots_.wait_for_all();
   }
 
   void broadcast() {
     auto const num_bytes = bytes(call_.receive_count);
     auto const is_root = rank_ == call_.peer;
-    if (fits()) {
+    if (fits_) {
       auto* const into = slots_.begin_step();
       if (is_root) copy_bytes(into, receive_, num_bytes);
       slots_.publish();
@@ -268,6 +268,7 @@ class SharedCall {
   std::int64_t element_bytes_;
   std::byte const* send_;
   std::byte* receive_;
+  bool fits_;
 };
 
 class SharedMemoryBackend final : public Backend {
@@ -283,7 +284,8 @@ class SharedMemoryBackend final : public Backend {
     case Operation::reduce_scatter:
     case Operation::all_to_all:
     case Operation::broadcast:
-      return slots_->can_read() || SharedCall(*slots_, scratch_, call).fits();
+      // Encoded numbers come in calls of more bytes than this one.
+      return slots_->can_read() || (call.type != DataType::byte && fits_in_slot(call, slots_->slot_bytes()));
     default:
       return false;
     }
@@ -296,14 +298,18 @@ class SharedMemoryBackend final : public Backend {
 
  private:
   std::unique_ptr<SharedSlots> slots_;
-  mutable Scratch scratch_;
+  Scratch scratch_;
 };
 
 } // namespace
 
-std::unique_ptr<Backend> make_shared_memory_backend(Communicator const& comm) {
+std::unique_ptr<Backend> make_shared_memory_backend(Communicator const& comm, bool may_read) {
   if (comm.size() == 1 || !comm.shares_memory()) return nullptr;
-  auto slots = SharedSlots::make(comm);
+  auto slots = SharedSlots::make(comm, may_read);
+  if (comm.is_root() && may_read && (!slots || !slots->can_read()))
+    comm.instruments().log.debug(
+        "collectives along {}: the ranks of this node cannot {}; long messages go through MPI", comm.axis(),
+        slots ? "read each other's memory" : "map shared memory");
   if (!slots) return nullptr;
   return std::make_unique<SharedMemoryBackend>(std::move(slots));
 }

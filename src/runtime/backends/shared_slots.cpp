@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -19,44 +20,50 @@
 namespace orthant::runtime::detail {
 namespace {
 
-/// Maps shared memory of this size. The first rank creates it under a name, and the name disappears when all have mapped it.
+using Name = std::array<char, 64>;
+
+/// Creates shared memory under a name of this process. The name is empty if there is not enough.
+int create_shared(std::int64_t num_bytes, Name& name) {
+  std::snprintf(name.data(), name.size(), "/orthant-%d", static_cast<int>(getpid()));
+  shm_unlink(name.data()); // of a killed process with the same number
+  auto const file = shm_open(name.data(), O_CREAT | O_EXCL | O_RDWR, S_IRUSR | S_IWUSR);
+  // Memory that is only promised would end the job at the first access.
+  if (file >= 0 && posix_fallocate(file, 0, num_bytes) == 0) return file;
+  shm_unlink(name.data());
+  name[0] = '\0';
+  return file;
+}
+
+/// Maps shared memory of this size, or returns null on all ranks. The first rank creates it under a name that exists until all have mapped it.
 std::byte* map_shared(Communicator const& comm, std::int64_t num_bytes) {
-  static int num_created = 0;
-  std::array<char, 64> name{};
+  Name name{};
   int file = -1;
-  if (comm.is_root()) {
-    std::snprintf(name.data(), name.size(), "/orthant-%d-%d", static_cast<int>(getpid()), num_created++);
-    file = shm_open(name.data(), O_CREAT | O_EXCL | O_RDWR, S_IRUSR | S_IWUSR);
-    // Memory that is only promised would end the job at the first access.
-    if (file < 0 || posix_fallocate(file, 0, num_bytes) != 0) name[0] = '\0';
-  }
+  if (comm.is_root()) file = create_shared(num_bytes, name);
   ORTHANT_MPI(MPI_Bcast(name.data(), static_cast<int>(name.size()), MPI_CHAR, 0, comm.mpi()));
-  if (!comm.is_root() && name[0] != '\0') file = shm_open(name.data(), O_RDWR, 0);
-  void* memory = MAP_FAILED;
-  if (file >= 0 && name[0] != '\0')
-    memory = mmap(nullptr, static_cast<std::size_t>(num_bytes), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  auto const exists = name[0] != '\0';
+  if (exists && !comm.is_root()) file = shm_open(name.data(), O_RDWR, 0);
+  auto const size = static_cast<std::size_t>(num_bytes);
+  auto* const memory =
+      exists && file >= 0 ? mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
   if (file >= 0) close(file);
-  int has_mapped = memory == MAP_FAILED ? 0 : 1;
-  auto const is_here = has_mapped == 1;
-  ORTHANT_MPI(MPI_Allreduce(MPI_IN_PLACE, &has_mapped, 1, MPI_INT, MPI_MIN, comm.mpi()));
-  if (comm.is_root() && file >= 0) {
-    std::snprintf(name.data(), name.size(), "/orthant-%d-%d", static_cast<int>(getpid()), num_created - 1);
-    shm_unlink(name.data());
-  }
-  if (has_mapped == 1) return static_cast<std::byte*>(memory);
-  if (is_here) munmap(memory, static_cast<std::size_t>(num_bytes));
+  auto const is_mapped = memory != MAP_FAILED;
+  int all_have_mapped = is_mapped ? 1 : 0;
+  ORTHANT_MPI(MPI_Allreduce(MPI_IN_PLACE, &all_have_mapped, 1, MPI_INT, MPI_MIN, comm.mpi()));
+  if (comm.is_root() && exists) shm_unlink(name.data());
+  if (all_have_mapped == 1) return static_cast<std::byte*>(memory);
+  if (is_mapped) munmap(memory, size);
   return nullptr;
 }
 
 } // namespace
 
-std::unique_ptr<SharedSlots> SharedSlots::make(Communicator const& comm) {
+std::unique_ptr<SharedSlots> SharedSlots::make(Communicator const& comm, bool may_read) {
   constexpr std::int64_t slot_bytes = std::int64_t{64} << 10; // longer messages are read from where they are
   auto* const memory = map_shared(comm, comm.size() * (line + 2 * slot_bytes));
   if (memory == nullptr) return nullptr;
   std::unique_ptr<SharedSlots> slots(
       new SharedSlots(comm.mpi(), comm.rank(), comm.size(), memory, slot_bytes));
-  slots->find_whether_ranks_can_read();
+  if (may_read) slots->find_whether_ranks_can_read();
   return slots;
 }
 
@@ -65,7 +72,7 @@ SharedSlots::~SharedSlots() {
 }
 
 void SharedSlots::wait_long_for(int rank, std::uint64_t step) const {
-  constexpr int num_spins = 2000; // some microseconds, before other processes of this core get it
+  constexpr int num_spins = 100; // some microseconds, before other processes of this core get it
   while (true) {
     for (int i = 0; i < num_spins; ++i) {
       if (flag(rank).load(std::memory_order_acquire) >= step) return;
@@ -87,6 +94,8 @@ void SharedSlots::find_whether_ranks_can_read() {
     std::uint64_t const* number;
     std::uint64_t value;
   };
+  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0,
+        0); // some systems let only parents read, unless a process agrees
   auto const number = (static_cast<std::uint64_t>(getpid()) << 32U) ^
                       static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
   Card const own{getpid(), &number, number};
@@ -115,7 +124,7 @@ void SharedSlots::read(int rank, void* into, void const* from, std::int64_t num_
     iovec const there{const_cast<std::byte*>(static_cast<std::byte const*>(from)) + done, length};
     auto const got = process_vm_readv(processes_[static_cast<std::size_t>(rank)], &here, 1, &there, 1, 0);
     if (got <= 0) {
-      if (errno == EINTR) continue;
+      if (got < 0 && errno == EINTR) continue;
       throw Error("cannot read the memory of rank " + std::to_string(rank) + ": " + std::strerror(errno));
     }
     done += got;

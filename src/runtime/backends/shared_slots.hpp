@@ -26,8 +26,8 @@ namespace orthant::runtime::detail {
 
 class SharedSlots {
  public:
-  /// Null on all ranks if one of them cannot map the memory. Collective over `comm`.
-  [[nodiscard]] static std::unique_ptr<SharedSlots> make(Communicator const& comm);
+  /// Null on all ranks if one of them cannot map the memory. `may_read`: false leaves private memory alone. Collective over `comm`.
+  [[nodiscard]] static std::unique_ptr<SharedSlots> make(Communicator const& comm, bool may_read);
   SharedSlots(SharedSlots const&) = delete;
   SharedSlots& operator=(SharedSlots const&) = delete;
   ~SharedSlots();

@@ -18,6 +18,12 @@ void TwoLevelAllToAll::begin() {
   sent_ = lengths(call_.send_counts, call_.send_count);
   received_ = lengths(call_.receive_counts, call_.receive_count);
   auto const [num_nodes, per_node] = std::pair(shape_.num_nodes, shape_.per_node);
+  if (call_.send_counts.empty()) { // all counts are equal
+    counts_ = sent_;
+    phase_ = Phase::collecting;
+    collect();
+    return;
+  }
   counts_.resize(index(comm_.size()));
   for (int place = 0; place < per_node; ++place)
     for (int node = 0; node < num_nodes; ++node)

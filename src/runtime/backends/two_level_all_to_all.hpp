@@ -12,7 +12,8 @@
 namespace orthant::runtime::detail {
 
 /// all_to_all on N nodes of M ranks: what goes to the ranks with the same place on their nodes is collected by the rank with this place on
-/// the own node, and sent from there to each node in one message. A rank sends N + M - 2 messages instead of N M - 1.
+/// the own node, and sent from there to each node in one message. A rank sends N + M - 2 messages instead of N M - 1, and with counts M - 1
+/// more, which tell the lengths.
 class TwoLevelAllToAll final : public PhasedExchange {
  public:
   TwoLevelAllToAll(Communicator const& comm, MPI_Comm messages, int tag, Call const& call, NodeShape shape)

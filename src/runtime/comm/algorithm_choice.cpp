@@ -18,6 +18,8 @@ Algorithm nearest_that_fits(Operation operation, Algorithm named, NodeShape shap
   if (operation == Operation::all_to_all && named == Algorithm::nvrar) named = Algorithm::two_level;
   if (fits(operation, named, shape)) return named;
   if (operation == Operation::all_to_all) return Algorithm::library;
+  auto const is_for_nodes = named == Algorithm::two_level || named == Algorithm::nvrar;
+  if (is_for_nodes && shape.num_nodes == 1) return Algorithm::library; // through shared memory
   auto const has_levels = is_possible(operation, Algorithm::two_level, shape);
   if (named == Algorithm::nvrar && has_levels) return Algorithm::two_level;
   if (named == Algorithm::nvrar && fits(operation, Algorithm::doubling, shape)) return Algorithm::doubling;

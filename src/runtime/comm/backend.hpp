@@ -5,6 +5,8 @@
 // has several and gives each call to the first backend that accepts it. Communicator::use_backend adds a backend in front of them.
 //
 //   NCCL     device memory; enqueued on the call's stream, so that the host does not wait
+//   rounds   host memory, with --collectives: lists of messages (comm/rounds.hpp)
+//   shared   host memory within a node, blocking calls
 //   MPI      host memory, and device memory if MPI is built for it
 //   staged   device memory, copied through pinned host memory and sent with MPI
 //
@@ -95,8 +97,10 @@ class Backend {
 /// Progress of the communicator that this one was split from; null: creates a new one.
 [[nodiscard]] std::unique_ptr<Backend> make_mpi_backend(std::shared_ptr<Progress> progress = nullptr);
 /// Backend for blocking calls on host memory that the ranks share. Null if they are on several nodes, or if a rank cannot map the memory.
+/// `may_read`: false leaves long messages to other backends, as where ranks cannot read each other's memory.
 /// Collective over `comm`.
-[[nodiscard]] std::unique_ptr<Backend> make_shared_memory_backend(Communicator const& comm);
+[[nodiscard]] std::unique_ptr<Backend> make_shared_memory_backend(Communicator const& comm,
+                                                                  bool may_read = true);
 /// Backend for host memory that follows the choice of the job (comm/algorithm_choice.hpp). Null if all calls of this group are the library's.
 /// `progress`: as in make_mpi_backend(). Collective over `comm`.
 [[nodiscard]] std::unique_ptr<Backend> make_round_backend(Communicator const& comm,

@@ -89,8 +89,8 @@ class Pending;
 
 /// An operation in progress. A group may have many, and every rank may wait for them in any order. At most 512 operations of a group may be
 /// open.
-/// 16-bit sums advance whenever a request for a 16-bit sum of this group, or of a group related by split, is started, tested or waited for.
-/// They do not advance inside blocking calls.
+/// 16-bit sums, and calls by lists of rounds (comm/rounds.hpp), advance whenever such a request of this group, or of a group related by split,
+/// is started, tested or waited for. They do not advance inside blocking calls.
 /// The communicator must not move until the wait. Call wait(); otherwise the destructor waits, and an error in it terminates the job.
 class [[nodiscard]] Request {
  public:

@@ -42,6 +42,7 @@ class EncodedExchange final : public Exchange {
   void finish() override;
   bool test() override;
   void abandon() noexcept override {
+    if (under_way_) under_way_->abandon();
     if (progress_) progress_->remove(*this);
     progress_.reset();
   }

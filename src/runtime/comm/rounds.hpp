@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Algorithms of collectives as lists of rounds. A group has p = N M ranks: M consecutive ones on each of N nodes. Its numbers are cut into
-// p parts, one for each rank. In a round, a rank sends parts to one rank and receives parts from another one. The same lists are carried
-// out (backends/round_backend.hpp), counted by tests, and timed by predictions (pmm/cost/machine.hpp).
+// p parts, one for each rank. In a round, a rank sends parts to one rank and receives parts from another one. The lists are carried
+// out (backends/round_backend.cpp), counted by tests, and timed by predictions (pmm/cost/machine.hpp).
 //
 // An all_gather takes each part from its owner to all ranks, so the ways of a part are a tree. A reduce_scatter is the same list backwards:
 // the sums of a part travel to its owner.
@@ -58,7 +58,7 @@ struct Round {
 };
 
 /// True if the algorithm carries out this operation. two_level and nvrar need several nodes with several ranks each. An all_to_all has
-/// two_level only (backends/round_backend.hpp), without a list.
+/// two_level only (backends/round_backend.cpp), without a list.
 [[nodiscard]] bool is_possible(Operation operation, Algorithm algorithm, NodeShape shape);
 
 /// The rounds of rank `rank`. Part r of an all_gather or a reduce_scatter belongs to rank r; the parts of an all_reduce are any p parts.

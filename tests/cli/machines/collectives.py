@@ -69,6 +69,7 @@ def mistakes(ranks):
     train = ["train", "--dataset", "karate", "--epochs", "1", "--collectives"]
     expect_mistake(ranks, [*train, "two_level"], r"'two_level' is no algorithm; did you mean 'two-level'\?.*\.json")
     expect_mistake(ranks, [*train, "w=ring"], r"'w' is no axis; they are x, y, z, data")
+    expect_mistake(ranks, [*train, "ring,none.json"], r"one algorithm for all axes, or a table, not both")
     expect_mistake(ranks, [*train, "none.json"], r"cannot read the table 'none\.json'")
     expect_mistake(ranks, ["bench", "collectives", "--tune"], r"--tune writes a table .*give both or neither")
     with tempfile.TemporaryDirectory() as folder:

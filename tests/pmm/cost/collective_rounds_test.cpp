@@ -100,14 +100,19 @@ TEST(CollectiveRounds, HaveTheMessagesThatRanksSend) {
           runtime::NodeShape const shape{num_ranks / members, members};
           if (num_ranks % members != 0 || !runtime::is_possible(operation, algorithm, shape)) continue;
           std::vector<Sent> lists, simulated;
-          for (int rank = 0; rank < num_ranks; ++rank)
-            for (auto const& round : rounds_of(operation, algorithm, shape, rank))
+          std::size_t longest = 0;
+          for (int rank = 0; rank < num_ranks; ++rank) {
+            auto const list = rounds_of(operation, algorithm, shape, rank);
+            longest = std::max(longest, list.size());
+            for (auto const& round : list)
               if (round.to >= 0)
                 lists.emplace_back(rank, round.to, static_cast<std::int64_t>(round.sent.size()));
+          }
           CollectiveRounds const rounds({operation, "x", {num_ranks, 1}, num_ranks, 0}, algorithm, members);
           for (int round = 0; round < rounds.size(); ++round)
             for (auto const& [from, to, parts] : rounds.messages(round))
               simulated.emplace_back(from, to, std::llround(parts));
+          EXPECT_EQ(rounds.size(), static_cast<int>(longest));
           std::ranges::sort(lists);
           std::ranges::sort(simulated);
           EXPECT_EQ(lists, simulated) << runtime::name_of(operation) << " by " << runtime::name_of(algorithm)

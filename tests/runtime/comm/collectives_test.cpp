@@ -4,6 +4,7 @@
 // barrier, and calls that must be refused.
 #include "collective_exercises.hpp"
 #include "runtime/arrays/views.hpp"
+#include "runtime/comm/backend.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "support/axis_groups.hpp"
 #include "support/grids.hpp"
@@ -52,11 +53,24 @@ TEST_P(ChunkLimit, LengthsOnBothSidesEqualSerial) {
 
 INSTANTIATE_TEST_SUITE_P(Elements, ChunkLimit, ::testing::Values(1, 7, 1000));
 
-// Sums that are scattered within a node are added in pieces of 256 KiB, or of the chunk limit.
+// Longer than the slots of shared memory, and than pieces that are added in the cache.
 TEST(LongLengths, EqualSerial) {
   Communicator const world(MPI_COMM_WORLD, "world");
   Exercises<float, InVector>(world, 5, Mode::blocking, {16'384, 200'001}).all();
   world.set_chunk_limit(3'000);
+  Exercises<double, InVector>(world, 5, Mode::blocking, {16'384, 20'001}).all();
+}
+
+// As between nodes: MPI's own calls, which a node leaves to shared memory.
+TEST(LongLengths, EqualSerialByMpiAlone) {
+  Communicator const world(MPI_COMM_WORLD, "world");
+  world.use_backend(detail::make_mpi_backend());
+  exercise_all_types<InVector>(world, 5, Mode::blocking, {0, 1, 40});
+  Exercises<float, InVector>(world, 5, Mode::blocking, {16'384, 200'001}).all();
+  for (auto const limit : {1, 7, 3'000}) {
+    world.set_chunk_limit(limit);
+    exercise_all_types<InVector>(world, 5, Mode::blocking, {6, 23});
+  }
   Exercises<double, InVector>(world, 5, Mode::blocking, {16'384, 20'001}).all();
 }
 

@@ -3,6 +3,7 @@
 // Collectives by lists of rounds: every operation equals its serial computation, as it does with MPI's own; floats have the same bits on all
 // ranks; and no order of waits or delay of a rank stops them.
 #include "collective_exercises.hpp"
+#include "runtime/comm/backend.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "support/grids.hpp"
 
@@ -43,6 +44,12 @@ class ByRounds : public ::testing::TestWithParam<Scheme> {
  protected:
   void SetUp() override {
     world.use_algorithms({GetParam().algorithm, {}, {}}, nodes_of(GetParam().per_node));
+    if (world.size() == 1) return; // a group of one asks no backend
+    std::vector<float> numbers(1);
+    auto const call =
+        detail::all_reduce_call(host, numbers, Reduction::sum, Wire::native, std::source_location::current());
+    for (auto const mode : {detail::Mode::blocking, detail::Mode::asynchronous})
+      ASSERT_TRUE(world.backends(false).front()->takes(call, mode)) << "or MPI would carry out the calls";
   }
   Communicator world{MPI_COMM_WORLD, "world"};
 };
@@ -78,10 +85,36 @@ TEST_P(ByRounds, FloatsHaveTheSameBitsOnAllRanks) {
   }
 }
 
+// A table that prefers lists for short calls and the library for long ones: encoded calls are accepted by numbers and sent as bytes.
+TEST_P(ByRounds, TablesMayChangeBetweenTwoLengths) {
+  Communicator const other(MPI_COMM_WORLD, "other");
+  AlgorithmChoice choice;
+  choice.measurements = {{Operation::all_to_all, {1, world_size()}, 64, Algorithm::two_level}};
+  for (auto const operation : {Operation::all_reduce, Operation::all_gather, Operation::reduce_scatter}) {
+    choice.measurements.push_back({operation, {1, world_size()}, 64, Algorithm::ring});
+    choice.measurements.push_back({operation, {1, world_size()}, 4096, Algorithm::library});
+  }
+  other.use_algorithms(choice, nodes_of(GetParam().per_node));
+  for (std::size_t length = 1; length < 4000; length *= 3)
+    for (auto const wire : {Wire::native, Wire::bf16}) {
+      std::vector<float> sums(length, 1);
+      all_reduce(host, other, sums, Reduction::sum, wire);
+      EXPECT_EQ(sums, std::vector<float>(length, static_cast<float>(world.size())));
+      std::vector<float> gathered(length * static_cast<std::size_t>(world.size()));
+      all_gather(host, other, sums, gathered, wire);
+      EXPECT_EQ(gathered, std::vector<float>(gathered.size(), static_cast<float>(world.size())));
+    }
+}
+
 TEST_P(ByRounds, SumsOf16BitsStillMoveAsBytes) {
-  std::vector<float> sums(37, 1);
-  start_all_reduce(host, world, sums, Reduction::sum, Wire::bf16).wait();
-  EXPECT_EQ(sums, std::vector<float>(37, static_cast<float>(world.size())));
+  for (auto const mode : {Mode::blocking, Mode::asynchronous}) {
+    std::vector<float> sums(37, 1);
+    if (mode == Mode::blocking)
+      all_reduce(host, world, sums, Reduction::sum, Wire::bf16);
+    else
+      start_all_reduce(host, world, sums, Reduction::sum, Wire::bf16).wait();
+    EXPECT_EQ(sums, std::vector<float>(37, static_cast<float>(world.size())));
+  }
 }
 
 // Requests in flight on three groups, waited for in another order on each rank, after delays of up to 2 ms.

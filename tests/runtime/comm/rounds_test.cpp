@@ -221,11 +221,12 @@ TEST(AlgorithmChoice, IsTheNamedOneOrTheNearestThatFits) {
   AlgorithmChoice choice{Algorithm::nvrar, {{"x", Algorithm::two_level}, {"y", Algorithm::library}}, {}};
   EXPECT_EQ(choice.of(Operation::all_reduce, "z", {2, 4}, 100), Algorithm::nvrar);
   EXPECT_EQ(choice.of(Operation::all_gather, "z", {2, 4}, 100), Algorithm::two_level);
-  EXPECT_EQ(choice.of(Operation::all_reduce, "z", {1, 8}, 100), Algorithm::doubling);
+  EXPECT_EQ(choice.of(Operation::all_reduce, "z", {1, 8}, 100), Algorithm::library);
+  EXPECT_EQ(choice.of(Operation::all_reduce, "z", {8, 1}, 100), Algorithm::doubling);
   EXPECT_EQ(choice.of(Operation::reduce_scatter, "z", {8, 1}, 100), Algorithm::recursive);
   EXPECT_EQ(choice.of(Operation::all_to_all, "z", {2, 4}, 100), Algorithm::two_level);
   EXPECT_EQ(choice.of(Operation::all_to_all, "x", {1, 8}, 100), Algorithm::library);
-  EXPECT_EQ(choice.of(Operation::all_reduce, "x", {1, 8}, 100), Algorithm::recursive);
+  EXPECT_EQ(choice.of(Operation::all_reduce, "x", {1, 8}, 100), Algorithm::library);
   EXPECT_EQ(choice.of(Operation::broadcast, "x", {2, 4}, 100), Algorithm::library);
   EXPECT_TRUE(choice.is_library("y"));
   EXPECT_FALSE(choice.is_library("z"));

@@ -24,23 +24,22 @@ constexpr std::int64_t fragment_bytes = std::int64_t{8} << 20;
 constexpr std::int64_t onednn_sums_bytes = std::int64_t{6} << 20;
 constexpr std::int64_t onednn_products_bytes = std::int64_t{2} << 20;
 
-/// A blocking all_reduce within a node is split into pieces of this many bytes per rank (runtime/backends/mpi_exchange.hpp).
-constexpr std::int64_t piece_bytes_of_rank = std::int64_t{2} << 20;
+/// Shared slots of an axis within a node for each of its ranks, and the pieces that a rank adds (runtime/backends/shared_slots.hpp).
+constexpr std::int64_t slots_bytes_of_rank = std::int64_t{128} << 10;
+constexpr std::int64_t pieces_bytes = std::int64_t{384} << 10;
 
-/// MPI's memory for the blocking reductions of an epoch, on P ranks of an axis (measured along x, y and z):
+/// MPI's memory for the blocking reductions of an epoch, on P ranks of an axis that leaves its node (measured along x, y and z):
 ///
-///   all_reduce        1/P of the message (a ring); within a node one piece (measured on 2 ranks)
+///   all_reduce        1/P of the message (a ring)
 ///   reduce_scatter    (1 + 2/P) of the message
 ///
 /// Only one of them exists at a time. Large messages also pass through fragments, shared with at most two neighbors per axis. An all_reduce
-/// over data, experts or several axes copies its message (Rabenseifner's algorithm in Open MPI 4.1); this is an upper bound, because within
-/// a node it is also split. `adds_by_pairs`: axes whose blocking reduce_scatters, of aggregations, do not use MPI's
-/// (runtime/backends/mpi_backend.cpp).
+/// over data, experts or several axes copies its message (Rabenseifner's algorithm in Open MPI 4.1). Axes `within_node` have slots instead.
 struct Messages {
   std::int64_t copied = 0;
   std::int64_t fragments = 0;
 };
-Messages messages_of(pmm::StepPlan const& step, pmm::AxisSet within_node, pmm::AxisSet adds_by_pairs) {
+Messages messages_of(pmm::StepPlan const& step, pmm::AxisSet within_node, bool is_job_on_node) {
   auto const& shape = step.shape();
   auto largest = std::int64_t{0};
   auto copied = std::int64_t{0};
@@ -48,24 +47,29 @@ Messages messages_of(pmm::StepPlan const& step, pmm::AxisSet within_node, pmm::A
   auto const calls = calls_of(step);
   for (auto const& call : calls) {
     auto const goes_along = [&](pmm::Axis axis) { return call.axis == name_of(axis); };
-    if (call.operation == runtime::Operation::all_reduce &&
+    if (call.operation == runtime::Operation::all_reduce && !is_job_on_node &&
         std::ranges::none_of(pmm::spatial_axes, goes_along))
       copied = std::max(copied, call.bytes);
   }
+  auto slots = std::int64_t{0};
   for (auto const axis : pmm::spatial_axes) {
+    auto const size = std::int64_t{shape.size(axis)};
+    if (size == 1) continue;
+    if (within_node.contains(axis)) {
+      slots += size * slots_bytes_of_rank + pieces_bytes;
+      continue;
+    }
     num_neighbours += std::min(shape.size(axis) - 1, 2);
     for (auto const& call : calls) {
       if (call.axis != name_of(axis)) continue;
-      if (call.operation == runtime::Operation::reduce_scatter && !adds_by_pairs.contains(axis))
-        copied = std::max(copied, call.bytes + 2 * call.bytes / shape.size(axis));
+      if (call.operation == runtime::Operation::reduce_scatter)
+        copied = std::max(copied, call.bytes + 2 * call.bytes / size);
       if (call.operation != runtime::Operation::all_reduce) continue;
       largest = std::max(largest, call.bytes);
-      auto const size = std::int64_t{shape.size(axis)};
-      copied = std::max(copied, within_node.contains(axis) ? std::min(call.bytes, piece_bytes_of_rank * size)
-                                                           : call.bytes / size);
+      copied = std::max(copied, call.bytes / size);
     }
   }
-  return {copied, num_neighbours * std::min(fragment_bytes, largest / 8)};
+  return {copied, slots + num_neighbours * std::min(fragment_bytes, largest / 8)};
 }
 
 template<class T>
@@ -120,8 +124,7 @@ Pass pass_of(pmm::ProcessGrid const& grid, NetworkPlan const& plan, NetworkSetti
   else
     plan_evaluation(step, plan, settings, traits);
   auto const within_node = axes_within_node(grid);
-  auto [copied, fragments] =
-      messages_of(step, within_node, plan.layers.front().owners ? within_node : pmm::AxisSet());
+  auto [copied, fragments] = messages_of(step, within_node, grid.world().shares_memory());
   for (std::size_t l = 0; trains && settings.overlaps && l < plan.layers.size(); ++l) {
     if (!plan.layers[l].transforms()) continue;
     auto const hidden = products_of(plan.layers[l], {}).transform_back.result;
