@@ -55,7 +55,12 @@ def part_trains(program, _, folder):
             done = slurm.run(["srun", "-n", "4", "-N", nodes, program, *TRAIN, "--grid", "1x2x1x2", "--epochs", "5",
                               "--metrics", metrics])
             check(done.returncode == 0, f"srun on {nodes} nodes: {done.stdout}")
-            check(losses(metrics) == expected, f"losses on {nodes} nodes are those of mpirun")
+            found = losses(metrics)
+            if nodes == 1:
+                check(found == expected, "losses on a node are those of mpirun, to the bit")
+            # Within a node, four numbers are added in the order of the ranks; between nodes, in that of MPI.
+            check(found.keys() == expected.keys() and all(abs(found[epoch] / expected[epoch] - 1) < 1e-6 for epoch in expected),
+                  f"losses on {nodes} nodes are those of mpirun: {found}, {expected}")
         done = slurm.run(["srun", "-n", "2", "--mpi=none", program, *TRAIN, "--epochs", "1"])
         check(done.returncode != 0 and "epoch 1" not in done.stdout,
               f"srun without its plug-in for MPI starts no two trainings side by side: {done.stdout}")

@@ -72,8 +72,9 @@ SharedSlots::~SharedSlots() {
 }
 
 void SharedSlots::wait_long_for(int rank, std::uint64_t step) const {
-  constexpr int num_spins = 100; // some microseconds, before other processes of this core get it
-  while (true) {
+  constexpr int num_spins = 20; // about a microsecond, before other processes of this core get it
+  constexpr int turns_between_probes = 8;
+  for (int turn = 1;; ++turn) {
     for (int i = 0; i < num_spins; ++i) {
       if (flag(rank).load(std::memory_order_acquire) >= step) return;
 #if defined(__x86_64__)
@@ -81,7 +82,8 @@ void SharedSlots::wait_long_for(int rank, std::uint64_t step) const {
 #endif
     }
     int has_arrived = 0;
-    ORTHANT_MPI(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_, &has_arrived, MPI_STATUS_IGNORE));
+    if (turn % turns_between_probes == 0)
+      ORTHANT_MPI(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_, &has_arrived, MPI_STATUS_IGNORE));
     sched_yield();
   }
 }
