@@ -36,7 +36,6 @@ struct CollectivesOptions {
   std::string sizes = "4:16M";
   std::int64_t repeat = 0;
   std::vector<std::string> operations;
-  bool tunes = false;
   std::string output;
 };
 
@@ -246,7 +245,7 @@ void bench_axis(Context& context, Communicator const& along, CollectivesOptions 
 using runtime::Algorithm;
 using runtime::Operation;
 
-// --tune: the fastest algorithm of each call. All algorithms take turns, so that they have the same noise.
+// --output: the fastest algorithm of each call. All algorithms take turns, so that they have the same noise.
 struct TimedAlgorithm {
   Algorithm algorithm{};
   Communicator comm;
@@ -344,15 +343,14 @@ void report_tuning(Context& context, std::string const& output, Tuning const& tu
 int run(CollectivesOptions const& options, Context& context) {
   auto const& world = context.world();
   auto const sizes = parse_sizes(options.sizes);
-  if (options.tunes == options.output.empty())
-    runtime::throw_user("--tune writes a table for --collectives to the file of -o; give both or neither");
   if (world.instruments().clock.machine() != nullptr)
     runtime::throw_user("bench collectives times real calls beside MPI's own; unset {}", emulate_variable);
   nlohmann::ordered_json common{
       {"bench", "collectives"}, {"version", version()}, {"host", context.environment.binding().host.data()}};
+  auto const tunes = !options.output.empty();
   Tuning tuning;
   auto const bench = [&](Communicator const& along) {
-    if (options.tunes)
+    if (tunes)
       tune_axis(context, along, options, sizes, tuning);
     else
       bench_axis(context, along, options, sizes, common);
@@ -360,7 +358,7 @@ int run(CollectivesOptions const& options, Context& context) {
   if (options.grid.empty()) {
     if (context.metrics.is_on()) context.metrics.write("run", context.run_record);
     bench(world);
-    if (options.tunes) report_tuning(context, options.output, tuning);
+    if (tunes) report_tuning(context, options.output, tuning);
     return runtime::exit_done;
   }
   auto const shape = pmm::parse_grid(options.grid, world.size());
@@ -369,7 +367,7 @@ int run(CollectivesOptions const& options, Context& context) {
   pmm::ProcessGrid const grid(world, shape);
   for (auto const axis : {pmm::Axis::x, pmm::Axis::y, pmm::Axis::z, pmm::Axis::data})
     if (grid.size(axis) > 1 || (shape.num_ranks() == 1 && axis == pmm::Axis::x)) bench(grid.over(axis));
-  if (options.tunes) report_tuning(context, options.output, tuning);
+  if (tunes) report_tuning(context, options.output, tuning);
   return runtime::exit_done;
 }
 
@@ -389,10 +387,10 @@ std::unique_ptr<Command> make_bench_collectives() {
                   "Operations to time: all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, "
                   "send_receive, barrier; default: all",
                   one_of(all_operations));
-  command->flag("--tune", options->tunes,
-                "Time all algorithms of each collective, and write the fastest ones as a table");
-  command->output("-o,--output", options->output,
-                  "Table of --tune, for --collectives FILE.json of other commands");
+  command->output(
+      "-o,--output", options->output,
+      "Time all algorithms instead, and write the fastest ones as a table for --collectives FILE.json of "
+      "other commands");
   command->set_run([options](Context& context) { return run(*options, context); });
   return command;
 }

@@ -34,7 +34,7 @@ std::vector<std::string> algorithm_names() {
 Algorithm algorithm_of(std::string const& word) {
   if (auto const algorithm = runtime::algorithm_named(word)) return *algorithm;
   auto const names = algorithm_names();
-  throw_user("--collectives: '{}' is no algorithm{}; they are {}, or a table of `bench collectives --tune` "
+  throw_user("--collectives: '{}' is no algorithm{}; they are {}, or a table of `bench collectives -o` "
              "that ends in .json",
              word, runtime::did_you_mean(word, names), fmt::join(names, ", "));
 }
@@ -64,7 +64,7 @@ std::vector<runtime::MeasuredChoice> parse_table(std::string_view text, std::str
     for (auto const& entry : table.at("choices"))
       choices.push_back(choice_of(entry));
   } catch (nlohmann::json::exception const&) {
-    throw_user("--collectives: '{}' is no table of `bench collectives --tune -o FILE`", path);
+    throw_user("--collectives: '{}' is no table of `bench collectives -o FILE.json`", path);
   }
   return choices;
 }
@@ -74,8 +74,7 @@ std::vector<runtime::MeasuredChoice> parse_table(std::string_view text, std::str
 void add_collectives_option(Command& command, std::vector<std::string>& words) {
   command.option("--collectives", words,
                  "Algorithms of collectives in host memory: library (MPI), ring, recursive, two-level, "
-                 "doubling or nvrar, for an axis as in x=ring, or a .json table of `bench collectives "
-                 "--tune`");
+                 "doubling or nvrar, for an axis as in x=ring, or a .json table of `bench collectives -o`");
 }
 
 AlgorithmChoice read_collectives(runtime::Communicator const& world, std::vector<std::string> const& words) {

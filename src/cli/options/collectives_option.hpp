@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // --collectives: which algorithms carry out collectives (runtime/comm/rounds.hpp). Its words are an algorithm for all axes, AXIS=algorithm, or
-// a .json file of `bench collectives --tune`:
+// a .json file of `bench collectives -o`:
 //
 //   {"orthant_collectives": 1, "choices": [{"operation": "all_reduce", "nodes": 4, "per_node": 4, "bytes": 65536, "algorithm": "nvrar",
 //    "seconds": {"library": 8.1e-5, "nvrar": 5.5e-5, ..}}, ..]}

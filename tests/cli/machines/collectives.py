@@ -47,10 +47,10 @@ def predicted(ranks):
 
 
 def tuned(ranks):
-    """bench collectives --tune writes a table that other commands take."""
+    """bench collectives -o writes a table that other commands take."""
     with tempfile.TemporaryDirectory() as folder:
         table = os.path.join(folder, "table.json")
-        done = expect_success(ranks, ["bench", "collectives", "--tune", "-o", table, "--sizes", "1K:16K", "--repeat", "3"])
+        done = expect_success(ranks, ["bench", "collectives", "-o", table, "--sizes", "1K:16K", "--repeat", "3"])
         require(len(done.stdout.splitlines()) == 1 + 4 * 3, "not a line per operation and size", done)
         with open(table, encoding="utf-8") as file:
             choices = json.load(file)["choices"]
@@ -71,10 +71,9 @@ def mistakes(ranks):
     expect_mistake(ranks, [*train, "w=ring"], r"'w' is no axis; they are x, y, z, data")
     expect_mistake(ranks, [*train, "ring,none.json"], r"one algorithm for all axes, or a table, not both")
     expect_mistake(ranks, [*train, "none.json"], r"cannot read the table 'none\.json'")
-    expect_mistake(ranks, ["bench", "collectives", "--tune"], r"--tune writes a table .*give both or neither")
     with tempfile.TemporaryDirectory() as folder:
         table = os.path.join(folder, "table.json")
-        for text, pattern in (("{}", r"is no table of `bench collectives --tune"), ("[1", r"is no table of"),
+        for text, pattern in (("{}", r"is no table of `bench collectives -o"), ("[1", r"is no table of"),
                               ('{"orthant_collectives": 2, "choices": []}', r"is of a newer version"),
                               ('{"orthant_collectives": 1, "choices": [{"operation": "barrier"}]}', r"'barrier' is no collective with a choice"),
                               ('{"orthant_collectives": 1, "choices": [{"operation": "all_reduce", "nodes": 0, "per_node": 4, "bytes": 4, '
