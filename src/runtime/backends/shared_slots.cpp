@@ -20,37 +20,48 @@
 namespace orthant::runtime::detail {
 namespace {
 
-using Name = std::array<char, 64>;
+/// Where the first rank has memory without a name, which disappears with the last process that has mapped it.
+struct SharedFile {
+  std::array<char, 64> path{}; // empty if there is not enough memory
+  std::uint64_t number = 0;    // the last one in it: a process of another container may have the same path
+};
 
-/// Creates shared memory under a name of this process. The name is empty if there is not enough.
-int create_shared(std::int64_t num_bytes, Name& name) {
-  std::snprintf(name.data(), name.size(), "/orthant-%d", static_cast<int>(getpid()));
-  shm_unlink(name.data()); // of a killed process with the same number
-  auto const file = shm_open(name.data(), O_CREAT | O_EXCL | O_RDWR, S_IRUSR | S_IWUSR);
-  // Memory that is only promised would end the job at the first access.
-  if (file >= 0 && posix_fallocate(file, 0, num_bytes) == 0) return file;
-  shm_unlink(name.data());
-  name[0] = '\0';
-  return file;
+/// A number that no other process has at this time.
+std::uint64_t new_number() {
+  return (static_cast<std::uint64_t>(getpid()) << 32U) ^
+         static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
 }
 
-/// Maps shared memory of this size, or returns null on all ranks. The first rank creates it under a name that exists until all have mapped it.
+/// Maps shared memory of this size, or returns null on all ranks.
 std::byte* map_shared(Communicator const& comm, std::int64_t num_bytes) {
-  Name name{};
+  SharedFile shared;
   int file = -1;
-  if (comm.is_root()) file = create_shared(num_bytes, name);
-  ORTHANT_MPI(MPI_Bcast(name.data(), static_cast<int>(name.size()), MPI_CHAR, 0, comm.mpi()));
-  auto const exists = name[0] != '\0';
-  if (exists && !comm.is_root()) file = shm_open(name.data(), O_RDWR, 0);
+  if (comm.is_root()) {
+    file = memfd_create("orthant", MFD_CLOEXEC);
+    shared.number = new_number();
+    // Memory that is only promised would end the job at the first access.
+    if (file >= 0 && posix_fallocate(file, 0, num_bytes) == 0)
+      std::snprintf(shared.path.data(), shared.path.size(), "/proc/%d/fd/%d", static_cast<int>(getpid()),
+                    file);
+  }
+  ORTHANT_MPI(MPI_Bcast(&shared, static_cast<int>(sizeof shared), MPI_BYTE, 0, comm.mpi()));
+  auto const exists = shared.path[0] != '\0';
+  if (exists && !comm.is_root()) file = open(shared.path.data(), O_RDWR | O_CLOEXEC);
+  struct stat facts {};
   auto const size = static_cast<std::size_t>(num_bytes);
+  auto const is_large_enough = exists && file >= 0 && fstat(file, &facts) == 0 && facts.st_size == num_bytes;
   auto* const memory =
-      exists && file >= 0 ? mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
-  if (file >= 0) close(file);
+      is_large_enough ? mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
   auto const is_mapped = memory != MAP_FAILED;
-  int all_have_mapped = is_mapped ? 1 : 0;
+  auto* const bytes = static_cast<std::byte*>(memory);
+  auto const last = size - sizeof shared.number;
+  if (is_mapped && comm.is_root()) std::memcpy(bytes + last, &shared.number, sizeof shared.number);
+  ORTHANT_MPI(MPI_Barrier(comm.mpi()));
+  auto const is_same = is_mapped && std::memcmp(bytes + last, &shared.number, sizeof shared.number) == 0;
+  int all_have_mapped = is_same ? 1 : 0;
   ORTHANT_MPI(MPI_Allreduce(MPI_IN_PLACE, &all_have_mapped, 1, MPI_INT, MPI_MIN, comm.mpi()));
-  if (comm.is_root() && exists) shm_unlink(name.data());
-  if (all_have_mapped == 1) return static_cast<std::byte*>(memory);
+  if (file >= 0) close(file);
+  if (all_have_mapped == 1) return bytes;
   if (is_mapped) munmap(memory, size);
   return nullptr;
 }
@@ -98,8 +109,7 @@ void SharedSlots::find_whether_ranks_can_read() {
   };
   prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0,
         0); // some systems let only parents read, unless a process agrees
-  auto const number = (static_cast<std::uint64_t>(getpid()) << 32U) ^
-                      static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  auto const number = new_number();
   Card const own{getpid(), &number, number};
   std::memcpy(begin_step(), &own, sizeof own);
   publish();
