@@ -54,12 +54,7 @@ struct AttendQueriesBackward {
     for (auto key_block = task.first_seen(first_token, first) / task.tile; key_block <= block; ++key_block) {
       auto const keys = task.rows_of(key_block);
       auto const first_key = key_block * task.tile;
-      auto const* const from_k = place_of(task.in.k, first_token + first_key, kv_head, d);
-      auto const* const from_v = place_of(task.in.v, first_token + first_key, kv_head, d);
-      for_block(team, keys, d, [&](int j, int c) {
-        k(j, c) = from_k[j * task.in.k.row_stride + c];
-        v(j, c) = from_v[j * task.in.v.row_stride + c];
-      });
+      load_keys_and_values(team, task, first_token, key_block, kv_head, k, v);
       team.team_barrier();
       multiply_blocks<T>(
           team, rows, keys, d, [&](int i, int l) { return q(i, l); }, [&](int l, int j) { return k(j, l); },
@@ -104,13 +99,8 @@ struct AttendKeysBackward {
         of_k(team, task.tile, d), of_v(team, task.tile, d);
     Tile<T> const p(team, task.tile, task.tile), ds(team, task.tile, task.tile);
     Tile<int> const seen(team, 1, task.tile);
-    auto const* const from_k = place_of(task.in.k, first_token + first_key, kv_head, d);
-    auto const* const from_v = place_of(task.in.v, first_token + first_key, kv_head, d);
-    for_block(team, keys, d, [&](int j, int c) {
-      k(j, c) = from_k[j * task.in.k.row_stride + c];
-      v(j, c) = from_v[j * task.in.v.row_stride + c];
-      of_k(j, c) = of_v(j, c) = 0;
-    });
+    load_keys_and_values(team, task, first_token, key_block, kv_head, k, v);
+    for_block(team, keys, d, [&](int j, int c) { of_k(j, c) = of_v(j, c) = 0; });
     auto const group = shape.heads_per_kv_head();
     for (auto head = kv_head * group; head < (kv_head + 1) * group; ++head)
       for (auto block = key_block; block < task.num_blocks(); ++block) {

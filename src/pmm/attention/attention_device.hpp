@@ -123,6 +123,21 @@ KOKKOS_INLINE_FUNCTION void multiply_blocks(AttentionTeam const& team, int m, in
   team.team_barrier();
 }
 
+/// Copies a block of keys and its values to tiles, which team members may read after a barrier.
+template<class T>
+KOKKOS_INLINE_FUNCTION void load_keys_and_values(AttentionTeam const& team, AttentionTask<T> const& task,
+                                                 std::int64_t first_token, std::int64_t key_block,
+                                                 std::int64_t kv_head, Tile<T> const& k, Tile<T> const& v) {
+  auto const d = task.head_dim();
+  auto const first = first_token + key_block * task.tile;
+  auto const* const from_k = place_of(task.in.k, first, kv_head, d);
+  auto const* const from_v = place_of(task.in.v, first, kv_head, d);
+  for_block(team, task.rows_of(key_block), d, [&](int j, int c) {
+    k(j, c) = from_k[j * task.in.k.row_stride + c];
+    v(j, c) = from_v[j * task.in.v.row_stride + c];
+  });
+}
+
 /// Computes o and L of a block of queries.
 template<class T>
 struct AttendBlock {
@@ -152,12 +167,7 @@ struct AttendBlock {
     for (auto key_block = task.first_seen(first_token, first) / task.tile; key_block <= block; ++key_block) {
       auto const keys = task.rows_of(key_block);
       auto const first_key = key_block * task.tile;
-      auto const* const from_k = place_of(task.in.k, first_token + first_key, kv_head, d);
-      auto const* const from_v = place_of(task.in.v, first_token + first_key, kv_head, d);
-      for_block(team, keys, d, [&](int j, int c) {
-        k(j, c) = from_k[j * task.in.k.row_stride + c];
-        v(j, c) = from_v[j * task.in.v.row_stride + c];
-      });
+      load_keys_and_values(team, task, first_token, key_block, kv_head, k, v);
       team.team_barrier();
       multiply_blocks<T>(
           team, rows, keys, d, [&](int i, int l) { return q(i, l); }, [&](int l, int j) { return k(j, l); },

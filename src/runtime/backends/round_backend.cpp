@@ -230,26 +230,21 @@ class RoundBackend final : public Backend {
   /// The library for calls that this backend leaves to others.
   [[nodiscard]] Algorithm algorithm_of(Call const& call) const {
     if (call.wire != Wire::native || call.on_device || is_arg_max(call)) return Algorithm::library;
-    auto const bytes = [&](std::int64_t count) {
-      return count * static_cast<std::int64_t>(size_of(call.type));
+    auto const choice = [&](std::int64_t count) {
+      return algorithms_->choice.of(call.operation, axis_, shape_,
+                                    count * static_cast<std::int64_t>(size_of(call.type)));
     };
     switch (call.operation) {
     case Operation::all_reduce:
     case Operation::all_gather:
-      return choice(call.operation, bytes(call.receive_count));
+      return choice(call.receive_count);
     case Operation::reduce_scatter:
-      return choice(call.operation, bytes(call.send_count));
+      return choice(call.send_count);
     case Operation::all_to_all: // with counts, the number of bytes may differ between ranks
-      return choice(call.operation, call.send_counts.empty() ? bytes(call.send_count) : 0);
+      return choice(call.send_counts.empty() ? call.send_count : 0);
     default:
       return Algorithm::library;
     }
-  }
-  /// Searching a table takes longer than a short message.
-  [[nodiscard]] Algorithm choice(Operation operation, std::int64_t bytes) const {
-    auto const [entry, is_new] = choices_.try_emplace({operation, bytes});
-    if (is_new) entry->second = algorithms_->choice.of(operation, axis_, shape_, bytes);
-    return entry->second;
   }
   std::vector<Round> const& rounds(Operation operation, Algorithm algorithm) {
     auto const [entry, is_new] = rounds_.try_emplace({operation, algorithm});
@@ -266,7 +261,6 @@ class RoundBackend final : public Backend {
   MatchTags tags_;
   std::int64_t num_calls_ = 0; // without tags of their own; equal on all ranks
   std::map<std::pair<Operation, Algorithm>, std::vector<Round>> rounds_;
-  mutable std::map<std::pair<Operation, std::int64_t>, Algorithm> choices_;
 };
 
 } // namespace

@@ -79,17 +79,12 @@ class SharedCall {
   using Begins = std::vector<std::int64_t>;                            // bytes, one more than ranks
 
   [[nodiscard]] std::int64_t bytes(std::int64_t count) const { return count * element_bytes_; }
-  [[nodiscard]] Begins begins_of(std::span<std::int64_t const> counts, std::int64_t total) const {
+  /// Of parts of `total` numbers; without counts, of parts that differ by one at most.
+  [[nodiscard]] Begins begins_in_bytes(std::span<std::int64_t const> counts, std::int64_t total) const {
     Begins begins{0};
     for (int r = 0; r < size_; ++r)
-      begins.push_back(begins.back() + bytes(counts.empty() ? total / size_ : counts[index(r)]));
-    return begins;
-  }
-  /// Parts of a sum over all ranks.
-  [[nodiscard]] Begins equal_begins() const {
-    Begins begins{0};
-    for (int r = 0; r < size_; ++r)
-      begins.push_back(bytes(balanced_range(call_.receive_count, size_, r).end));
+      begins.push_back(counts.empty() ? bytes(balanced_range(total, size_, r).end)
+                                      : begins.back() + bytes(counts[index(r)]));
     return begins;
   }
   /// Calls work(r) for the other ranks, each rank in an order of its own.
@@ -120,24 +115,17 @@ class SharedCall {
       reduce(call_, sum, sum, operand(r), count);
     if (sum != out) copy_bytes(out, sum, num_bytes);
   }
-  /// The same for numbers that the other ranks have at from[r], in pieces that stay in the cache.
-  void read_and_reduce(std::byte* out, std::byte const* own, std::vector<std::byte const*> const& from,
-                       std::int64_t num_bytes) {
-    for (std::int64_t begin = 0; begin < num_bytes; begin += piece_bytes) {
-      auto const length = std::min(piece_bytes, num_bytes - begin);
-      reduce_in_order(out + begin, length, [&](int r) -> std::byte const* {
-        if (r == rank_) return own + begin;
+  /// The same for the numbers [begin, end) behind the address that each rank has told, in pieces that stay in the cache.
+  void read_and_reduce(std::byte* out, std::byte const* own, std::int64_t begin, std::int64_t end) {
+    for (auto place = begin; place < end; place += piece_bytes) {
+      auto const length = std::min(piece_bytes, end - place);
+      reduce_in_order(out + (place - begin), length, [&](int r) -> std::byte const* {
+        if (r == rank_) return own + place;
         auto* const piece = scratch(r == 0 ? 1 : 2, piece_bytes); // the first two are needed at once
-        slots_.read(r, piece, from[index(r)] + begin, length);
+        slots_.read(r, piece, told_by(r) + place, length);
         return piece;
       });
     }
-  }
-  [[nodiscard]] std::vector<std::byte const*> addresses(std::int64_t offset) const {
-    std::vector<std::byte const*> all;
-    for (int r = 0; r < size_; ++r)
-      all.push_back(told_by(r) + offset);
-    return all;
   }
 
   void all_reduce_in_slots() {
@@ -146,7 +134,7 @@ class SharedCall {
     slots_.publish();
     if (num_bytes <= most_added_by_all)
       return reduce_in_order(receive_, num_bytes, [&](int r) { return slots_.slot_of(r); });
-    auto const begins = equal_begins(); // each rank adds its part
+    auto const begins = begins_in_bytes({}, call_.receive_count); // each rank adds its part
     auto const begin = begins[index(rank_)];
     auto const length = begins[index(rank_) + 1] - begin;
     reduce_in_order(receive_ + begin, length, [&](int r) { return slots_.slot_of(r) + begin; });
@@ -160,24 +148,20 @@ class SharedCall {
 
   /// A rank writes its part of the sums over its own numbers: the others do not read these.
   void all_reduce() {
-    auto const begins = equal_begins();
+    auto const begins = begins_in_bytes({}, call_.receive_count);
     auto const begin = begins[index(rank_)];
     tell(receive_);
-    auto const from = addresses(0);
-    auto operands = from;
-    for (auto& operand : operands)
-      operand += begin;
-    read_and_reduce(receive_ + begin, receive_ + begin, operands, begins[index(rank_) + 1] - begin);
-    slots_.wait_for_all();
+    read_and_reduce(receive_ + begin, receive_, begin, begins[index(rank_) + 1]);
+    tell(receive_); // again, as this rank's sums are there now
     for_each_other([&](int r) {
       auto const of_other = begins[index(r)];
-      slots_.read(r, receive_ + of_other, from[index(r)] + of_other, begins[index(r) + 1] - of_other);
+      slots_.read(r, receive_ + of_other, told_by(r) + of_other, begins[index(r) + 1] - of_other);
     });
     slots_.wait_for_all();
   }
 
   void reduce_scatter() {
-    auto const begins = begins_of(call_.send_counts, call_.send_count);
+    auto const begins = begins_in_bytes(call_.send_counts, call_.send_count);
     auto const begin = begins[index(rank_)];
     auto const length = begins[index(rank_) + 1] - begin;
     if (fits_) {
@@ -191,12 +175,12 @@ class SharedCall {
                              [&](int r) { return r == rank_ ? send_ + begin : slots_.slot_of(r) + begin; });
     }
     tell(send_);
-    read_and_reduce(receive_, send_ + begin, addresses(begin), length);
+    read_and_reduce(receive_, send_, begin, begin + length);
     slots_.wait_for_all();
   }
 
   void all_gather() {
-    auto const begins = begins_of(call_.receive_counts, call_.receive_count);
+    auto const begins = begins_in_bytes(call_.receive_counts, call_.receive_count);
     auto* const own = receive_ + begins[index(rank_)];
     auto const own_bytes = begins[index(rank_) + 1] - begins[index(rank_)];
     if (fits_)
@@ -216,8 +200,8 @@ class SharedCall {
   }
 
   void all_to_all() {
-    auto const sent = begins_of(call_.send_counts, call_.send_count);
-    auto const received = begins_of(call_.receive_counts, call_.receive_count);
+    auto const sent = begins_in_bytes(call_.send_counts, call_.send_count);
+    auto const received = begins_in_bytes(call_.receive_counts, call_.receive_count);
     auto* const into = slots_.begin_step();
     if (fits_) {
       copy_bytes(into, send_, sent.back());
@@ -306,10 +290,11 @@ class SharedMemoryBackend final : public Backend {
 std::unique_ptr<Backend> make_shared_memory_backend(Communicator const& comm, bool may_read) {
   if (comm.size() == 1 || !comm.shares_memory()) return nullptr;
   auto slots = SharedSlots::make(comm, may_read);
-  if (comm.is_root() && may_read && (!slots || !slots->can_read()))
-    comm.instruments().log.debug(
-        "collectives along {}: the ranks of this node cannot {}; long messages go through MPI", comm.axis(),
-        slots ? "read each other's memory" : "map shared memory");
+  auto const is_first = comm.axis() == "world"; // one line for all groups of a job
+  if (comm.is_root() && is_first && may_read && (!slots || !slots->can_read()))
+    comm.instruments().log.info("the ranks of this node cannot {}: their {} messages go through MPI",
+                                slots ? "read each other's memory" : "map shared memory",
+                                slots ? "long" : "own");
   if (!slots) return nullptr;
   return std::make_unique<SharedMemoryBackend>(std::move(slots));
 }

@@ -3,7 +3,6 @@
 
 #include "runtime/error.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -23,7 +22,8 @@ namespace {
 /// Where the first rank has memory without a name, which disappears with the last process that has mapped it.
 struct SharedFile {
   std::array<char, 64> path{}; // empty if there is not enough memory
-  std::uint64_t number = 0;    // the last one in it: a process of another container may have the same path
+  std::uint64_t number =
+      0; // written at its end, because in another container this path may lead to other memory
 };
 
 /// A number that no other process has at this time.
@@ -99,16 +99,15 @@ void SharedSlots::wait_long_for(int rank, std::uint64_t step) const {
   }
 }
 
-/// Each rank tells the others where a number is that only it knows, and they try to read it. A process of this number may be another one
-/// (containers), and the system may forbid it.
+/// Each rank publishes the address and the value of a number in its private memory, and the others try to read it there. This fails if the
+/// system forbids it, or if the process with this number is another one, as in containers.
 void SharedSlots::find_whether_ranks_can_read() {
   struct Card {
     pid_t process;
     std::uint64_t const* number;
     std::uint64_t value;
   };
-  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0,
-        0); // some systems let only parents read, unless a process agrees
+  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0); // else some systems let only parents read
   auto const number = new_number();
   Card const own{getpid(), &number, number};
   std::memcpy(begin_step(), &own, sizeof own);

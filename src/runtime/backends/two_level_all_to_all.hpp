@@ -37,12 +37,6 @@ class TwoLevelAllToAll final : public PhasedExchange {
   }
   [[nodiscard]] int on_own_node(int place) const { return static_cast<int>(rank_at(node_, place)); }
   [[nodiscard]] Lengths lengths(std::span<std::int64_t const> counts, std::int64_t total) const;
-  static Lengths begins_of(Lengths const& lengths) {
-    Lengths begins{0};
-    for (auto const length : lengths)
-      begins.push_back(begins.back() + length);
-    return begins;
-  }
 
   NodeShape shape_;
   int node_, place_;

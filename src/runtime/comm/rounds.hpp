@@ -5,7 +5,7 @@
 // p parts, one for each rank. In a round, a rank sends parts to one rank and receives parts from another one. The lists are carried
 // out (backends/round_backend.cpp), counted by tests, and timed by predictions (pmm/cost/machine.hpp).
 //
-// An all_gather takes each part from its owner to all ranks, so the ways of a part are a tree. A reduce_scatter is the same list backwards:
+// An all_gather takes each part from its owner to all ranks, so the messages with a part form a tree. A reduce_scatter is the same list backwards:
 // the sums of a part travel to its owner.
 //
 //   all_gather, reduce_scatter     rounds                    parts that a rank sends

@@ -13,6 +13,7 @@
 #include <span>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace orthant::runtime {
 
@@ -23,6 +24,13 @@ namespace orthant::runtime {
 
 [[nodiscard]] inline std::int64_t sum_of(std::span<std::int64_t const> counts) {
   return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+}
+
+/// Where each of consecutive parts begins, and the end of the last one: [counts.size() + 1].
+[[nodiscard]] inline std::vector<std::int64_t> begins_of(std::span<std::int64_t const> counts) {
+  std::vector<std::int64_t> begins(counts.size() + 1);
+  std::partial_sum(counts.begin(), counts.end(), begins.begin() + 1);
+  return begins;
 }
 
 // Arithmetic on sizes that come from a user: from a file's header, an option or a table. If a result does not fit in 64 bits, these

@@ -74,7 +74,7 @@ std::string name_in_layer(std::int64_t l, std::string_view leaf) {
   return fmt::format("convs.{}.{}", l, leaf);
 }
 
-/// TensorPlaces of what every layer has.
+/// Adds the places of what every layer has.
 void append_layer(TensorPlaces& places, Gat const& network, std::int64_t l) {
   auto const& layer = network.layers[static_cast<std::size_t>(l)];
   auto const name = [&](char const* leaf) { return name_in_layer(l, leaf); };
@@ -103,7 +103,7 @@ void append_layer(TensorPlaces& places, Gat const& network, std::int64_t l) {
     places.push_back({name("att_edge"), of_vectors, array("edge_attention"), {heads, layer.width}});
 }
 
-/// TensorPlaces of what a network may have: `has` tells whether it has the one at a place.
+/// Adds the places of what a layer may have: `has` tells whether the network has the tensor of a place.
 template<class Has>
 void append_parts(TensorPlaces& places, Gat const& network, std::int64_t l, Has const& has) {
   auto const& layer = network.layers[static_cast<std::size_t>(l)];

@@ -336,50 +336,55 @@ void JointNorms<T>::unpack(DefaultExec const& exec, Part const& part, pmm::DistM
   }
 }
 
+/// first(part) leaves a row's sums in part.sums, and second(part) uses those of all ranks along x. Ranks without keys take part in the sum.
+template<class T>
+template<class First, class Second>
+void JointNorms<T>::for_each_part(DefaultExec const& exec, First const& first, Second const& second) const {
+  if (parts_.empty()) return;
+  for (auto const& part : parts_)
+    if (part.columns.size() > 0)
+      first(part);
+    else
+      Kokkos::deep_copy(exec, part.sums, T{0});
+  runtime::all_reduce(exec, grid_.over(Axis::x), sums_);
+  for (auto const& part : parts_)
+    if (part.columns.size() > 0) second(part);
+}
+
 template<class T>
 void JointNorms<T>::forward(DefaultExec const& exec, pmm::DistMatrix<T> const& qkv) const {
-  if (parts_.empty()) return;
   auto& passes = grid_.passes();
-  for (auto const& part : parts_) {
-    if (part.columns.size() == 0) {
-      Kokkos::deep_copy(exec, part.sums, T{0});
-      continue;
-    }
-    pack(exec, part, qkv, part.before);
-    if (row_parts() == RowParts::summed)
-      pmm::sum_row_moments(exec, passes, RowNorm::rms, part.before, part.sums);
-  }
-  runtime::all_reduce(exec, grid_.over(Axis::x), sums_);
-  for (auto const& part : parts_) {
-    if (part.columns.size() == 0) continue;
-    pmm::apply_row_norm(exec, passes, part.settings, row_parts(), part.before, part.sums,
-                        part.parameters.scale.local(), {}, part.state, part.packed);
-    unpack(exec, part, qkv);
-  }
+  for_each_part(
+      exec,
+      [&](Part const& part) {
+        pack(exec, part, qkv, part.before);
+        if (row_parts() == RowParts::summed)
+          pmm::sum_row_moments(exec, passes, RowNorm::rms, part.before, part.sums);
+      },
+      [&](Part const& part) {
+        pmm::apply_row_norm(exec, passes, part.settings, row_parts(), part.before, part.sums,
+                            part.parameters.scale.local(), {}, part.state, part.packed);
+        unpack(exec, part, qkv);
+      });
 }
 
 template<class T>
 void JointNorms<T>::backward(DefaultExec const& exec, pmm::DistMatrix<T> const& qkv_gradient) const {
-  if (parts_.empty()) return;
   auto& passes = grid_.passes();
-  for (auto const& part : parts_) {
-    if (part.columns.size() == 0) {
-      Kokkos::deep_copy(exec, part.sums, T{0});
-      continue;
-    }
-    pack(exec, part, qkv_gradient, part.packed);
-    if (row_parts() == RowParts::summed)
-      pmm::sum_row_norm_gradient(exec, passes, RowNorm::rms, part.before, part.parameters.scale.local(),
-                                 part.state, part.packed, part.sums);
-  }
-  runtime::all_reduce(exec, grid_.over(Axis::x), sums_);
-  for (auto const& part : parts_) {
-    if (part.columns.size() == 0) continue;
-    pmm::row_norm_backward(exec, passes, part.settings, row_parts(), pmm::Residual::none, part.before,
-                           part.parameters.scale.local(), part.state, part.packed, part.sums, part.packed,
-                           part.parameters.scale_gradient.local(), {}, *work_);
-    unpack(exec, part, qkv_gradient);
-  }
+  for_each_part(
+      exec,
+      [&](Part const& part) {
+        pack(exec, part, qkv_gradient, part.packed);
+        if (row_parts() == RowParts::summed)
+          pmm::sum_row_norm_gradient(exec, passes, RowNorm::rms, part.before, part.parameters.scale.local(),
+                                     part.state, part.packed, part.sums);
+      },
+      [&](Part const& part) {
+        pmm::row_norm_backward(exec, passes, part.settings, row_parts(), pmm::Residual::none, part.before,
+                               part.parameters.scale.local(), part.state, part.packed, part.sums, part.packed,
+                               part.parameters.scale_gradient.local(), {}, *work_);
+        unpack(exec, part, qkv_gradient);
+      });
 }
 
 template class JointNorms<float>;

@@ -82,6 +82,8 @@ class JointNorms {
   void pack(runtime::DefaultExec const& exec, Part const& part, pmm::DistMatrix<T> const& qkv,
             runtime::Matrix<T> const& to) const;
   void unpack(runtime::DefaultExec const& exec, Part const& part, pmm::DistMatrix<T> const& qkv) const;
+  template<class First, class Second>
+  void for_each_part(runtime::DefaultExec const& exec, First const& first, Second const& second) const;
 
   pmm::ProcessGrid const& grid_;
   TransformerPlan plan_;
