@@ -83,7 +83,7 @@ def weights_know_how_they_propagate(ranks):
             expect_mistake(1, ["train", "--graph", store, *other, *model, "--init-from", weights],
                            r"another architecture: its (propagation_steps|theta)")
             expect_mistake(1, ["export-weights", weights, "-o", os.path.join(scratch, "w.safetensors")],
-                           r"export-weights takes those of gcn, sage, graphconv, gin, rgcn, rsage and rgat")
+                           r"export-weights takes those of gcn, sage, graphconv, gin, gat, gatv2, rgcn, rsage and rgat")
 
 
 def weights_know_their_operator(ranks):
