@@ -35,11 +35,12 @@ struct PlanLmOptions : TrainLmOptions {
 using Cost = models::LanguageModelCost;
 
 /// Options of train-lm that a plan depends on, and groups of which it uses all options.
-constexpr std::array<std::string_view, 19> used_by_plan_lm{
-    "Model",   "Experts",          "tokens",        "grid",         "expert-axis",
-    "machine", "sequence",         "optimizer",     "accumulate",   "document-mask",
-    "freeze",  "lora-rank",        "lora-targets",  "global-batch", "activation-checkpointing",
-    "preset",  "keep-collectives", "compute-dtype", "force-memory"};
+constexpr std::array<std::string_view, 21> used_by_plan_lm{
+    "Model",     "Experts",          "tokens",        "grid",         "expert-axis",
+    "machine",   "sequence",         "optimizer",     "accumulate",   "document-mask",
+    "freeze",    "lora-rank",        "lora-targets",  "global-batch", "activation-checkpointing",
+    "preset",    "keep-collectives", "compute-dtype", "force-memory", "zero",
+    "zero-group"};
 
 std::int64_t vocabulary_of(Context const& context, PlanLmOptions const& o) {
   if (o.tokens.empty() == (o.vocabulary == 0))
@@ -87,16 +88,19 @@ std::string line_of(Cost const& cost) {
 /// Costs of --grid, or of the fastest grids.
 models::FastestGrids grids_of(PlanLmOptions const& o, int num_ranks, models::TransformerSettings const& model,
                               models::SequenceSettings const& sequences, pmm::Machine const& machine) {
-  auto const optimizer = optimizer_of(o, o.eval_every);
+  auto const optimizer = optimizer_of(o);
   auto const expert_axis = static_cast<int>(o.expert_axis);
   auto const memory = o.force_memory ? 0 : machine.memory.bytes;
   if (o.grid == "auto")
-    return models::fastest_grids(
-        num_ranks, model, sequences, optimizer, machine,
-        {.bytes = memory, .num_grids = static_cast<std::size_t>(o.top), .expert_axis = expert_axis});
+    return models::fastest_grids(num_ranks, model, sequences, optimizer, machine,
+                                 {.bytes = memory,
+                                  .num_grids = static_cast<std::size_t>(o.top),
+                                  .expert_axis = expert_axis,
+                                  .shares_weights_of = weights_shared_within(o, machine.ranks_per_node)});
   models::FastestGrids one;
-  one.costs.push_back(models::cost_of_language_model(models::parse_grid(o.grid, num_ranks, expert_axis),
-                                                     model, sequences, optimizer, machine));
+  auto const shape =
+      grid_of_stage(o, models::parse_grid(o.grid, num_ranks, expert_axis), machine.ranks_per_node);
+  one.costs.push_back(models::cost_of_language_model(shape, model, sequences, optimizer, machine));
   one.left_out = pmm::leave_out_what_does_not_fit(one.costs, memory, &Cost::memory_bytes);
   return one;
 }
@@ -107,7 +111,7 @@ std::optional<pmm::SimulatedSeconds> simulate(Context& context, PlanLmOptions co
                                               models::TransformerSettings const& model,
                                               models::SequenceSettings const& sequences,
                                               pmm::Machine const& machine) {
-  auto const optimizer = optimizer_of(o, o.eval_every);
+  auto const optimizer = optimizer_of(o);
   auto const list_of = [&](pmm::Coordinates const& coordinates) {
     pmm::StepPlan step(shape, coordinates, sizeof(float));
     plan_language_model_step(step, plan_sequences(shape, coordinates, model, sequences), sequences,
@@ -135,7 +139,7 @@ std::string answer(Context& context, PlanLmOptions const& o, pmm::Machine const&
 
   auto const& best = costs.front();
   auto const simulated = simulate(context, o, best.shape, model, sequences, machine);
-  auto const checkpoint_bytes = models::bytes_of_checkpoint(model, sequences, optimizer_of(o, o.eval_every));
+  auto const checkpoint_bytes = models::bytes_of_checkpoint(model, sequences, optimizer_of(o));
   std::string text;
   if (o.json) {
     for (auto const& cost : costs)
@@ -172,7 +176,7 @@ std::string answer(Context& context, PlanLmOptions const& o, pmm::Machine const&
 
 int run(PlanLmOptions const& options, Context& context) {
   models::TrainSettings training;
-  training.optimizer = optimizer_of(options, options.eval_every);
+  training.optimizer = optimizer_of(options);
   training.unit = "step";
   std::ignore = models::with_num_steps(training, options.steps); // throws if the warm-up is too long
   require_readable_times(options, "step");

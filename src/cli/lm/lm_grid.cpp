@@ -6,10 +6,29 @@
 #include "cli/training/train_settings.hpp"
 #include "models/lm/training/language_model.hpp"
 #include "pmm/kernels/host_parts.hpp"
+#include "runtime/comm/collectives.hpp"
 
 #include <algorithm>
 
 namespace orthant::cli {
+
+int ranks_per_node_of(runtime::Communicator const& world) {
+  auto const of_this_node = std::int64_t{world.split_by_node().size()};
+  return static_cast<int>(runtime::all_reduced(world, of_this_node, runtime::Reduction::min));
+}
+
+void describe_shards(Context const& context, TrainLmOptions const& o, pmm::GridShape const& shape) {
+  if (o.zero == 0) return;
+  if (o.zero == 3) {
+    say(context, "zero      stage 3: weights, gradients and moments are sharded over the {} ranks of Z\n",
+        shape.z);
+    return;
+  }
+  auto const num_owners = shape.size(pmm::batch_axes(shape));
+  auto const of_experts = shape.expert > 1 ? fmt::format(", of experts over {}", shape.data) : std::string();
+  say(context, "zero      stage {}: moments{} are sharded over {} rank{} of data{}\n", o.zero,
+      o.zero == 2 ? " and sums of gradients" : "", num_owners, num_owners == 1 ? "" : "s", of_experts);
+}
 
 template<class T>
 std::vector<models::LanguageModelCost> rank_language_grids(Context const& context,
@@ -20,6 +39,7 @@ std::vector<models::LanguageModelCost> rank_language_grids(Context const& contex
   limits.bytes = static_cast<double>(memory_of_rank(context));
   if constexpr (pmm::runs_on_host) limits.other_bytes = models::library_bytes_of_transformers<T>();
   limits.expert_axis = question.expert_axis;
+  limits.shares_weights_of = question.shares_weights_of;
   limits.num_grids = static_cast<std::size_t>(std::max<std::int64_t>(1, question.num_candidates));
   auto const fastest = [&] {
     return models::fastest_grids(num_ranks, question.model, question.sequences, question.optimizer, machine,
@@ -28,7 +48,7 @@ std::vector<models::LanguageModelCost> rank_language_grids(Context const& contex
   };
   auto costs = fastest();
   if (!costs.empty()) return costs;
-  limits = {.expert_axis = question.expert_axis};
+  limits = {.expert_axis = question.expert_axis, .shares_weights_of = question.shares_weights_of};
   return fastest();
 }
 
@@ -36,7 +56,12 @@ template<class T>
 ChosenLanguageGrid choose_language_grid(Context const& context, LanguageGridQuestion const& question,
                                         models::TrainSettings const& settings, tokens::TokenFile& file) {
   if (question.grid != "auto")
-    return {models::parse_grid(question.grid, context.world().size(), question.expert_axis), nullptr};
+    return {question.shares_weights_of
+                ? models::with_data_along_z(
+                      models::parse_grid(question.grid, context.world().size(), question.expert_axis),
+                      *question.shares_weights_of)
+                : models::parse_grid(question.grid, context.world().size(), question.expert_axis),
+            nullptr};
   auto const costs = rank_language_grids<T>(context, question);
   if (costs.size() == 1) return {costs.front().shape, nullptr};
   std::vector<Candidate> candidates;

@@ -68,6 +68,18 @@ void add_expert_axis_option(Command& command, TrainLmOptions& o) {
                  whole_number(1, most_experts_axis));
 }
 
+void add_zero_options(Command& command, TrainLmOptions& o) {
+  constexpr std::int64_t last_stage = 3;
+  command.option(
+      "--zero", o.zero,
+      "States that ranks along data shard (ZeRO): 0 none, 1 moments of the optimizer, 2 also sums of "
+      "gradients, 3 also weights: the data ranks of --grid then lie along Z",
+      whole_number(0, last_stage));
+  command.option("--zero-group", o.zero_group,
+                 "Ranks that --zero 3 shards weights over: all data ranks, or those of a node: all, node",
+                 one_of({"all", "node"}));
+}
+
 void add_loss(Command& command, TrainLmOptions& o) {
   constexpr double largest_smoothing = 0.999;
   command.begin_group("Loss");
@@ -259,6 +271,7 @@ void add_options(Command& command, TrainLmOptions& o) {
   command.input("--tokens", o.tokens, "Token file, as orthant tokenize writes it");
   add_grid_options(command, o, "--grid auto");
   add_expert_axis_option(command, o);
+  add_zero_options(command, o);
   add_model(command, o);
   add_expert_options(command, o);
   add_loss(command, o);
@@ -337,6 +350,32 @@ models::TransformerSettings model_of(TrainLmOptions const& o) {
   if (o.lora_rank > 0) settings.adapters = {o.lora_rank, o.lora_alpha, o.lora_targets};
   models::require_valid(settings);
   return settings;
+}
+
+models::OptimizerSettings optimizer_of(TrainLmOptions const& o) {
+  auto settings = optimizer_of(o, o.eval_every);
+  settings.zero_stage = o.zero == 3 ? 0 : static_cast<int>(o.zero);
+  return settings;
+}
+
+std::optional<int> weights_shared_within(TrainLmOptions const& o, int ranks_per_node) {
+  if (o.zero_group != "all" && o.zero != 3)
+    runtime::throw_user("--zero-group {} is of --zero 3, not of --zero {}: leave it out", o.zero_group,
+                        o.zero);
+  if (o.zero != 3) return std::nullopt;
+  return o.zero_group == "node" ? ranks_per_node : 0;
+}
+
+pmm::GridShape grid_of_stage(TrainLmOptions const& o, pmm::GridShape const& shape, int ranks_per_node) {
+  auto const within = weights_shared_within(o, ranks_per_node);
+  if (!within) return shape;
+  auto const sharded = models::with_data_along_z(shape, *within);
+  if (sharded == shape && shape.data > 1)
+    runtime::throw_user(
+        "--zero-group node: the {} x {} x {} ranks of a data group of --grid {} and one more "
+        "group do not divide the {} ranks of a node: take --zero-group all, or leave out --zero",
+        shape.x, shape.y, shape.z, models::grid_text(shape), ranks_per_node);
+  return sharded;
 }
 
 models::SequenceSettings sequences_of(TrainLmOptions const& o) {

@@ -7,8 +7,10 @@
 #include "cli/options/shared_options.hpp"
 #include "models/lm/plan/transformer_settings.hpp"
 #include "models/lm/training/sequence_rows.hpp"
+#include "models/training/optimizer.hpp"
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -71,6 +73,10 @@ struct TrainLmOptions : GridOptions, OptimizerOptions, WeightOptions, Checkpoint
   std::int64_t accumulate = 1;
   std::int64_t steps = 2000;
 
+  // sharded states
+  std::int64_t zero = 0;
+  std::string zero_group = "all";
+
   // loss
   double label_smoothing = 0;
   double logit_z_loss = 0;
@@ -115,6 +121,15 @@ void require_effective_adapter_options(Context const& context, TrainLmOptions co
 /// contradict each other.
 [[nodiscard]] models::TransformerSettings model_of(TrainLmOptions const& options);
 [[nodiscard]] models::SequenceSettings sequences_of(TrainLmOptions const& options);
+
+/// Settings of the optimizer; at ZeRO stages 1 and 2 its states are sharded over the batch axes.
+[[nodiscard]] models::OptimizerSettings optimizer_of(TrainLmOptions const& options);
+/// ZeRO stage 3: the grid of --grid with its data ranks along z, if --zero 3 is given. `ranks_per_node`: of the job's machine. Throws
+/// UserError if --zero-group does not fit the grid or the stage.
+[[nodiscard]] pmm::GridShape grid_of_stage(TrainLmOptions const& options, pmm::GridShape const& shape,
+                                           int ranks_per_node);
+/// The ranks per node that --zero 3 shares weights within, 0 for all; nothing at other stages.
+[[nodiscard]] std::optional<int> weights_shared_within(TrainLmOptions const& options, int ranks_per_node);
 
 /// The presets; the first is "none", which sets no options.
 [[nodiscard]] std::span<Preset const> language_model_presets();

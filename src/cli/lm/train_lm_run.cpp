@@ -98,7 +98,7 @@ constexpr auto valid = static_cast<std::size_t>(graph::Split::valid);
 
 models::TrainSettings training_of(TrainLmOptions const& o) {
   models::TrainSettings settings;
-  settings.optimizer = optimizer_of(o, o.eval_every);
+  settings.optimizer = optimizer_of(o);
   settings.weight_decay = o.weight_decay;
   settings.without_decay = o.no_decay;
   settings.loss.label_smoothing = o.label_smoothing;
@@ -114,10 +114,10 @@ models::TrainSettings training_of(TrainLmOptions const& o) {
 
 /// Identity of the training. It includes the content of the token file, but not its path.
 TrainingIdentity identity_of(Context const& context, TrainLmOptions const& o, tokens::TokenFile const& file) {
-  static constexpr std::array<std::string_view, 10> free_options{
-      "tokens",           "preset",      "steps",       "activation-checkpointing",
-      "keep-collectives", "trace",       "expert-axis", "expert-imbalance",
-      "expert-placement", "expert-loads"};
+  static constexpr std::array<std::string_view, 12> free_options{
+      "tokens",           "preset",       "steps",       "activation-checkpointing",
+      "keep-collectives", "trace",        "expert-axis", "expert-imbalance",
+      "expert-placement", "expert-loads", "zero",        "zero-group"};
   auto parts = identity_of_options(context.run_record, free_options);
   for (auto const part : tokens::all_parts)
     parts.push_back({fmt::format("checksum of the {} tokens", tokens::name_of(part)),
@@ -237,7 +237,10 @@ int train(TrainLmOptions const& options, Context& context) {
   auto model = model_of(options);
   auto const expert_axis = static_cast<int>(options.expert_axis);
   // Checks that need no files come first.
-  if (options.grid != "auto") std::ignore = models::parse_grid(options.grid, world.size(), expert_axis);
+  auto const shares_weights_of = weights_shared_within(options, ranks_per_node_of(world));
+  if (options.grid != "auto")
+    std::ignore = grid_of_stage(options, models::parse_grid(options.grid, world.size(), expert_axis),
+                                shares_weights_of.value_or(0));
   require_choice(options, options.grid == "auto", "--grid auto");
   if (options.expert_placement == "balanced")
     model.experts.past_loads = read_expert_loads(world, options.expert_loads, model);
@@ -255,10 +258,11 @@ int train(TrainLmOptions const& options, Context& context) {
   model.vocabulary = file.vocabulary().size();
   warn_of_attention(context, model, file, options.gemm_math);
   if (!options.init_from.empty()) require_fitting_weights(context, options, model, file);
-  auto const [shape, measured] = choose_language_grid<T>(
-      context,
-      {options.grid, options.machine, model, sequences, settings.optimizer, options.measure_top, expert_axis},
-      settings, file);
+  auto const [shape, measured] =
+      choose_language_grid<T>(context,
+                              {options.grid, options.machine, model, sequences, settings.optimizer,
+                               options.measure_top, expert_axis, shares_weights_of},
+                              settings, file);
   pmm::ProcessGrid const grid(world, shape);
   auto const plan = models::plan_sequences(grid.shape(), grid.coordinates(), model, sequences);
   require_matching_patterns(options, models::parameters_of(grid.shape(), grid.coordinates(), plan));
@@ -315,6 +319,7 @@ int train(TrainLmOptions const& options, Context& context) {
   say(context, "{}", describe(file));
   say(context, "grid      {} (data x X x Y x Z) on {} rank{}\n", models::grid_text(grid.shape()),
       world.size(), world.size() == 1 ? "" : "s");
+  describe_shards(context, options, shape);
   describe_model(context, options, model, training.num_parameters(), training.num_trained_parameters(),
                  flops);
   describe_placement(context, model, shape.expert);

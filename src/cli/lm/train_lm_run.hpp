@@ -12,6 +12,7 @@
 #include "runtime/report/progress.hpp"
 #include "tokens/token_file.hpp"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -79,6 +80,7 @@ struct LanguageGridQuestion {
   models::OptimizerSettings const& optimizer;
   std::int64_t num_candidates = 0; // --measure-top
   int expert_axis = 1;             // ranks of the expert axis, a factor of the data groups
+  std::optional<int> shares_weights_of = std::nullopt; // as of GridLimits
 };
 
 /// Returns the fastest grids: as many as must be measured, at least one. If none fits in memory, returns the fastest of all, which the
@@ -99,6 +101,11 @@ template<class T>
 [[nodiscard]] ChosenLanguageGrid
 choose_language_grid(Context const& context, LanguageGridQuestion const& question,
                      models::TrainSettings const& settings, tokens::TokenFile& file);
+
+/// Ranks per node, of the node with the fewest. Collective.
+[[nodiscard]] int ranks_per_node_of(runtime::Communicator const& world);
+/// Prints over which ranks states are sharded. No output without --zero.
+void describe_shards(Context const& context, TrainLmOptions const& options, pmm::GridShape const& shape);
 
 // Loads of experts: the report of a run, and the placement of experts by the loads of an earlier run.
 

@@ -299,7 +299,7 @@ std::optional<PointPrediction> predict_step(Context const& context, StudyPoint c
   model.vocabulary = open_tokens(context, options.tokens).vocabulary().size();
   auto const sequences = sequences_of(options);
   if (options.compute_dtype != "fp32") return std::nullopt;
-  auto const optimizer = optimizer_of(options, options.eval_every);
+  auto const optimizer = optimizer_of(options);
   auto const shape = pmm::parse_grid(result.grid, static_cast<int>(result.ranks));
   PointPrediction prediction;
   for (int rank = 0; rank < shape.num_ranks(); ++rank) {

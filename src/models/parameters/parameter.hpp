@@ -66,6 +66,8 @@ struct Parameter {
   /// Null: rows keep their numbers.
   std::shared_ptr<std::vector<std::int64_t> const> row_numbers{};
   bool is_frozen = false; // keeps its value; gradients are neither summed over batches nor used
+  /// A part of the elements that other ranks along the batch axes do not have (training/gradient_shards.hpp).
+  bool is_part_of_batches = false;
 
   [[nodiscard]] bool is_vector() const { return models::is_vector(role); }
   [[nodiscard]] bool is_statistic() const { return role == ParameterRole::statistic; }
@@ -103,7 +105,8 @@ template<class T>
 /// Whether this rank's piece is the first of all equal copies.
 template<class T>
 [[nodiscard]] bool counts_here(pmm::ProcessGrid const& grid, Parameter<T> const& parameter) {
-  if (grid.coordinate(pmm::Axis::data) != 0 || !parameter.is_first_along_experts(grid)) return false;
+  auto const is_first_batch = grid.coordinate(pmm::Axis::data) == 0 && parameter.is_first_along_experts(grid);
+  if (!is_first_batch && !parameter.is_part_of_batches) return false;
   return parameter.is_vector() ? parameter.vector.is_first_replica() : parameter.matrix.is_first_replica();
 }
 

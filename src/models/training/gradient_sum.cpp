@@ -5,15 +5,12 @@
 #include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace orthant::models {
 namespace {
 
 using runtime::sum_of;
-
-/// Maximum number of sums in progress. An asynchronous all_reduce on the host copies its message, so their number is bounded. Two keep a
-/// network busy; more of them let a fast backward pass continue.
-constexpr std::size_t max_open_sums = 4;
 
 /// to := from, or to += from.
 template<class T>
@@ -43,13 +40,12 @@ std::int64_t length_of_array(pmm::GridShape const& shape, std::vector<std::int64
   return sum_of(lengths) - (sums_experts(shape, num_accumulated) ? 0 : num_of_experts);
 }
 
-/// With a single group there are no sums that could start.
+} // namespace
+
 bool can_start_early(pmm::ProcessGrid const& grid) {
   auto const axes = pmm::batch_axes(grid.shape());
   return grid.size(axes) > 1 && pmm::can_hide_messages(grid.over(axes));
 }
-
-} // namespace
 
 void plan_gradient_sum_array(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths,
                              std::int64_t num_accumulated, std::int64_t num_of_experts) {
@@ -81,18 +77,18 @@ void plan_gradient_sum(pmm::StepPlan& step, std::vector<std::int64_t> const& len
 std::int64_t bytes_of_early_sums(pmm::ProcessGrid const& grid, pmm::StepPlan const& step,
                                  std::vector<std::int64_t> const& lengths, std::int64_t num_of_experts) {
   if (!pmm::runs_on_host || !can_start_early(grid)) return 0;
-  return std::min(step.scalar_bytes(sum_of(lengths) - num_of_experts),
-                  static_cast<std::int64_t>(max_open_sums) * default_bucket_bytes);
+  return std::min(step.scalar_bytes(sum_of(lengths) - num_of_experts), max_open_sums * default_bucket_bytes);
 }
 
 template<class T>
 GradientSum<T>::GradientSum(pmm::ProcessGrid const& grid, std::vector<Parameter<T>> const& parameters,
                             std::vector<std::size_t> const& order, std::int64_t num_accumulated,
-                            GradientSumSettings const& settings)
+                            GradientSumSettings const& settings, std::shared_ptr<GradientShards<T>> shards)
     : grid_(grid),
       num_accumulated_(num_accumulated),
       bucket_length_(static_cast<std::size_t>(settings.bucket_bytes) / sizeof(T)),
-      starts_early_(has_groups() && settings.starts_early.value_or(can_start_early(grid))) {
+      starts_early_(has_groups() && settings.starts_early.value_or(can_start_early(grid))),
+      shards_(std::move(shards)) {
   ORTHANT_REQUIRE(order.size() == parameters.size() && bucket_length_ > 0, "an order of ", order.size(),
                   " gradients of ", parameters.size(), " parameters, in buckets of ", bucket_length_);
   std::size_t length = 0;
@@ -103,7 +99,8 @@ GradientSum<T>::GradientSum(pmm::ProcessGrid const& grid, std::vector<Parameter<
                     " comes after the gradients of experts");
     has_seen_expert = parameter.is_of_expert;
     if (parameter.is_of_expert && !sums_experts(grid.shape(), num_accumulated)) continue;
-    gradients_.push_back(parameter.is_frozen ? runtime::Vector<T>() : parameter.gradient());
+    auto const is_elsewhere = parameter.is_frozen || (shards_ && shards_->has(place));
+    gradients_.push_back(is_elsewhere ? runtime::Vector<T>() : parameter.gradient());
     length += gradients_.back().extent(0);
     if (!parameter.is_of_expert) length_of_all_ = length;
   }
@@ -132,10 +129,13 @@ void GradientSum<T>::take(runtime::DefaultExec const& exec, std::int64_t k, std:
 
 template<class T>
 void GradientSum<T>::add_early(runtime::DefaultExec const& exec, std::int64_t k, std::size_t num_complete) {
+  if (shards_) shards_->take(exec, k, num_complete, true);
   take(exec, k, num_complete);
+  if (k + 1 < num_accumulated_) return;
+  constexpr auto most_open = static_cast<std::size_t>(max_open_sums);
   while ((started_.size() + 1) * bucket_length_ <= std::min(length_taken_, length_of_all_)) {
     auto const next = started_.size();
-    if (next >= max_open_sums) started_[next - max_open_sums].wait();
+    if (next >= most_open) started_[next - most_open].wait();
     started_.push_back(runtime::start_all_reduce(exec, grid_.over(pmm::batch_axes(grid_.shape())),
                                                  bucket(next, 0, length_of_all_)));
   }
@@ -147,7 +147,10 @@ void GradientSum<T>::add(runtime::DefaultExec const& exec, std::int64_t k) {
   take(exec, k, gradients_.size());
   num_taken_ = length_taken_ = 0;
   auto const bytes = runtime::array_bytes(sum_);
-  grid_.passes().add({"GradientSum/add", k == 0 ? bytes : 2 * bytes, bytes});
+  if (bytes > 0) grid_.passes().add({"GradientSum/add", k == 0 ? bytes : 2 * bytes, bytes});
+  if (!shards_) return;
+  shards_->take(exec, k, shards_->num_parameters(), false);
+  shards_->end_batch(exec, k);
 }
 
 /// Starts no asynchronous sums: MPI's blocking sums are faster, and there is no computation left to overlap.
@@ -162,7 +165,9 @@ void GradientSum<T>::finish(runtime::DefaultExec const& exec) {
   for (auto& sum : started_)
     sum.wait();
   started_.clear();
-  grid_.passes().add({"GradientSum/copy", runtime::array_bytes(sum_), runtime::array_bytes(sum_)});
+  if (shards_) shards_->finish(exec);
+  if (sum_.extent(0) > 0)
+    grid_.passes().add({"GradientSum/copy", runtime::array_bytes(sum_), runtime::array_bytes(sum_)});
   std::size_t begin = 0;
   for (auto const& gradient : gradients_) {
     auto const end = begin + gradient.extent(0);

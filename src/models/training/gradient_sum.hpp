@@ -12,11 +12,13 @@
 //
 // Gradients are summed over the axes {expert, data}, along which batches differ. Gradients of experts come last in the order. Only
 // ranks along data have the same experts, so their buckets are summed over data alone, after the pass. If there is one data group
-// and one batch per step, these gradients are already sums: they are not copied to the array.
+// and one batch per step, these gradients are already sums: they are not copied to the array. Gradients whose states are sharded over
+// the batch axes (gradient_shards.hpp) are not in the array either; they are summed by reduce_scatters, in the same order.
 //
 // Source: PyTorch Distributed (arXiv 2006.15704), section 3.2.
 
 #include "models/parameters/parameter.hpp"
+#include "models/training/gradient_shards.hpp"
 #include "models/training/objective.hpp"
 #include "pmm/cost/step_plan.hpp"
 #include "runtime/comm/collectives.hpp"
@@ -24,6 +26,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -63,6 +66,10 @@ void plan_gradient_sum(pmm::StepPlan& step, std::vector<std::int64_t> const& len
                        std::int64_t num_accumulated, std::int64_t bucket_bytes = default_bucket_bytes,
                        std::int64_t num_of_experts = 0);
 
+/// Whether sums start during the backward pass unless the settings say otherwise: if the network can carry them meanwhile. With a single
+/// group there are no sums that could start.
+[[nodiscard]] bool can_start_early(pmm::ProcessGrid const& grid);
+
 /// MPI's memory for sums that are in progress at once, on the host, with buckets of the default size. `num_of_experts`: elements of
 /// experts, whose sums do not start early.
 [[nodiscard]] std::int64_t bytes_of_early_sums(pmm::ProcessGrid const& grid, pmm::StepPlan const& step,
@@ -73,25 +80,28 @@ template<class T>
 class GradientSum {
  public:
   /// The memory of the gradients must not move. `order`: indices of the parameters in the order in which their gradients are
-  /// completed, the same on all ranks. Experts must come last; otherwise throws Error. Gradients of frozen parameters are not summed. `grid` must outlive this object.
+  /// completed, the same on all ranks. Experts must come last; otherwise throws Error. Gradients of frozen parameters are not summed. `grid`
+  /// must outlive this object. `shards`: of the same parameters and order; null if no states are sharded over the batch axes.
   GradientSum(pmm::ProcessGrid const& grid, std::vector<Parameter<T>> const& parameters,
               std::vector<std::size_t> const& order, std::int64_t num_accumulated,
-              GradientSumSettings const& settings = {});
+              GradientSumSettings const& settings = {}, std::shared_ptr<GradientShards<T>> shards = nullptr);
 
   /// Whether add_early() must be called in the backward pass of batch k as gradients are completed.
-  [[nodiscard]] bool starts_early(std::int64_t k) const { return starts_early_ && k + 1 == num_accumulated_; }
+  [[nodiscard]] bool starts_early(std::int64_t k) const {
+    return starts_early_ && (k + 1 == num_accumulated_ || (shards_ && shards_->stage() > 1));
+  }
   /// Adds the first `num_complete` gradients of batch k, in that order, and starts the sums of complete buckets. starts_early(k)
   /// must be true. Collective over the axes of batches: all their ranks call it with the same arguments. Enqueues on exec.
   void add_early(runtime::DefaultExec const& exec, std::int64_t k, std::size_t num_complete);
   /// Adds the gradients of batch k that were not added early. Called for k = 0 .. K - 1 in order. Enqueues on exec.
   void add(runtime::DefaultExec const& exec, std::int64_t k);
-  /// gradients := the sum, after the last batch. Waits for the sums in progress. Collective over the axes of batches: one
+  /// gradients := the sum, after the last batch; of sharded ones, the part that this rank owns. Waits for the sums in progress. Collective over the axes of batches: one
   /// all_reduce per bucket whose sum has not started. No-op with one group and one batch per step.
   void finish(runtime::DefaultExec const& exec);
 
  private:
   /// Whether a step has more than one batch.
-  [[nodiscard]] bool has_several() const { return sum_.extent(0) > 0; }
+  [[nodiscard]] bool has_several() const { return sum_.extent(0) > 0 || shards_; }
   [[nodiscard]] bool has_groups() const { return grid_.size(pmm::batch_axes(grid_.shape())) > 1; }
   /// Number of buckets of the gradients [begin, end) of the array.
   [[nodiscard]] std::size_t num_buckets(std::size_t begin, std::size_t end) const {
@@ -110,6 +120,7 @@ class GradientSum {
   std::size_t num_taken_ = 0;                 // number of gradients added for this batch,
   std::size_t length_taken_ = 0;              // and number of their elements
   std::vector<runtime::Request> started_;     // sums of the first buckets
+  std::shared_ptr<GradientShards<T>> shards_;
 };
 
 extern template class GradientSum<float>;

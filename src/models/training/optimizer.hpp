@@ -38,6 +38,7 @@ struct OptimizerSettings {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double momentum = 0.9; // sgd only
+  int zero_stage = 0;    // of states that are sharded over the batch axes (gradient_shards.hpp): 0, 1 or 2
 };
 
 /// This rank's piece of a parameter, its gradient and its weight decay.

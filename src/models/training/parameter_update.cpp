@@ -11,6 +11,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 namespace orthant::models {
 namespace {
@@ -92,8 +93,8 @@ namespace {
 using runtime::ScopedTimer;
 
 template<class T>
-std::vector<ParameterShard<T>> shards_of(std::vector<Parameter<T>> const& parameters,
-                                         TrainSettings const& settings) {
+std::vector<ParameterShard<T>> optimizer_shards(std::vector<Parameter<T>> const& parameters,
+                                                TrainSettings const& settings) {
   std::vector<ParameterShard<T>> shards;
   std::int64_t last_layer = 0;
   for (auto const& parameter : parameters)
@@ -120,6 +121,16 @@ std::vector<Parameter<T>> those_that(std::vector<Parameter<T>> const& parameters
   for (auto const& parameter : parameters)
     if ((parameter.*has_property)()) some.push_back(parameter);
   return some;
+}
+
+/// What this rank updates of each trained parameter.
+template<class T>
+std::vector<Parameter<T>> own_parts(std::vector<Parameter<T>> const& parameters,
+                                    GradientShards<T> const* shards) {
+  std::vector<Parameter<T>> parts;
+  for (std::size_t p = 0; p < parameters.size(); ++p)
+    if (parameters[p].is_trained()) parts.push_back(shards ? shards->own_part(p) : parameters[p]);
+  return parts;
 }
 
 runtime::LocalPass pass_of_statistics(std::int64_t bytes) {
@@ -157,8 +168,8 @@ void plan_update_arrays(pmm::StepPlan& step, OptimizerSettings const& optimizer,
 
 void plan_update(pmm::StepPlan& step, OptimizerSettings const& optimizer,
                  std::vector<std::int64_t> const& lengths, std::vector<std::int64_t> const& normed_lengths,
-                 std::vector<std::int64_t> const& statistics) {
-  pmm::plan_squared_norms(step, normed_lengths);
+                 std::vector<std::int64_t> const& statistics, pmm::AxisSet others) {
+  pmm::plan_squared_norms(step, normed_lengths, others);
   plan_optimizer_step(step, optimizer, lengths);
   auto const count = std::accumulate(statistics.begin(), statistics.end(), std::int64_t{0});
   step.add_pass(pass_of_statistics(step.scalar_bytes(count)));
@@ -166,12 +177,14 @@ void plan_update(pmm::StepPlan& step, OptimizerSettings const& optimizer,
 
 template<class T>
 ParameterUpdate<T>::ParameterUpdate(pmm::ProcessGrid const& grid, std::vector<Parameter<T>> const& parameters,
-                                    TrainSettings const& settings)
+                                    TrainSettings const& settings, std::shared_ptr<GradientShards<T>> shards)
     : grid_(grid),
       parameters_(those_that(parameters, &Parameter<T>::is_trained)),
+      shards_(std::move(shards)),
+      updated_(own_parts(parameters, shards_.get())),
       statistics_(those_that(parameters, &Parameter<T>::is_statistic)),
       clip_norm_(settings.clip_norm),
-      optimizer_(settings.optimizer, shards_of(parameters_, settings)),
+      optimizer_(settings.optimizer, optimizer_shards(updated_, settings)),
       numbers_(parameters_.size()) {
   std::erase_if(statistics_, [](auto const& statistic) { return statistic.is_frozen; });
 }
@@ -183,20 +196,31 @@ void ParameterUpdate<T>::run(runtime::DefaultExec const& exec, std::optional<std
   {
     ScopedTimer const timer(instruments, phases, "norms");
     auto const squares = numbers_.norms();
-    for (std::size_t p = 0; p < parameters_.size(); ++p) {
-      auto const counts = parameters_[p].is_first_along_experts(grid_);
-      if (parameters_[p].is_vector())
-        pmm::local_squared_norm(exec, parameters_[p].vector_gradient, squares, p, counts);
+    for (std::size_t p = 0; p < updated_.size(); ++p) {
+      auto const counts = counts_in_norms(updated_[p]);
+      if (updated_[p].is_vector())
+        pmm::local_squared_norm(exec, updated_[p].vector_gradient, squares, p, counts);
       else
-        pmm::local_squared_norm(exec, parameters_[p].matrix_gradient, squares, p, counts);
+        pmm::local_squared_norm(exec, updated_[p].matrix_gradient, squares, p, counts);
     }
-    pmm::sum_over_group(exec, grid_, squares);
+    pmm::sum_over_group(exec, grid_, squares, shards_ ? pmm::batch_axes(grid_.shape()) : pmm::AxisSet());
     numbers_.finish_norms(exec, static_cast<double>(nominal_count.value_or(0)), gradient_scale,
                           clip_norm_.value_or(0));
   }
-  ScopedTimer const timer(instruments, phases, "optimizer");
-  optimizer_.step(exec, grid_.passes(), numbers_.scale(), numbers_.learning_rate());
-  if (!statistics_.empty()) update_statistics(exec, grid_.passes(), statistics_, num_batches);
+  {
+    ScopedTimer const timer(instruments, phases, "optimizer");
+    optimizer_.step(exec, grid_.passes(), numbers_.scale(), numbers_.learning_rate());
+    if (!statistics_.empty()) update_statistics(exec, grid_.passes(), statistics_, num_batches);
+  }
+  if (!shards_) return;
+  ScopedTimer const timer(instruments, phases, "data");
+  shards_->gather(exec);
+}
+
+template<class T>
+bool ParameterUpdate<T>::counts_in_norms(Parameter<T> const& parameter) const {
+  if (parameter.is_part_of_batches) return true;
+  return parameter.is_first_along_experts(grid_) && (!shards_ || grid_.coordinate(pmm::Axis::data) == 0);
 }
 
 template<class T>
@@ -246,9 +270,9 @@ void ParameterUpdate<T>::require_bounded_parameters(runtime::DefaultExec const& 
 template<class T>
 std::vector<StateArray<T>> ParameterUpdate<T>::state() const {
   std::vector<StateArray<T>> state;
-  for (std::size_t p = 0; p < parameters_.size(); ++p)
+  for (std::size_t p = 0; p < updated_.size(); ++p)
     for (auto& array : optimizer_.arrays(p))
-      state.push_back({parameters_[p], std::move(array)});
+      state.push_back({updated_[p], std::move(array)});
   return state;
 }
 

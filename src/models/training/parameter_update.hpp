@@ -13,11 +13,13 @@
 //   auto const step = update.finish(exec);       // the only point in a step at which the host waits
 
 #include "models/parameters/parameter.hpp"
+#include "models/training/gradient_shards.hpp"
 #include "models/training/training_run.hpp"
 #include "pmm/cost/step_plan.hpp"
 #include "runtime/arrays/views.hpp"
 #include "runtime/device/kokkos_compat.hpp"
 
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -81,13 +83,13 @@ class StepNumbers {
 };
 
 /// List the arrays of a ParameterUpdate, and the passes and the collective of run(). `lengths`: number of elements of each
-/// trained parameter on this rank. `normed_lengths`: elements in this rank's part of their norms. `statistics`: number of
-/// elements of each statistic.
+/// trained parameter that this rank updates. `normed_lengths`: elements in this rank's part of their norms. `statistics`: number of
+/// elements of each statistic. `others`: the batch axes if states are sharded over them.
 void plan_update_arrays(pmm::StepPlan& step, OptimizerSettings const& optimizer,
                         std::vector<std::int64_t> const& lengths);
 void plan_update(pmm::StepPlan& step, OptimizerSettings const& optimizer,
                  std::vector<std::int64_t> const& lengths, std::vector<std::int64_t> const& normed_lengths,
-                 std::vector<std::int64_t> const& statistics = {});
+                 std::vector<std::int64_t> const& statistics = {}, pmm::AxisSet others = {});
 
 /// An array of the optimizer's state, with the parameter to which it belongs and whose placement it has. Copies share memory.
 template<class T>
@@ -99,16 +101,20 @@ struct StateArray {
 template<class T>
 class ParameterUpdate {
  public:
-  /// The memory of the parameters' values and gradients must not move. `grid` must outlive this object.
+  /// The memory of the parameters' values and gradients must not move. `grid` must outlive this object. `shards`: of the same parameters,
+  /// if the states are sharded over the batch axes; run() then updates the parts that this rank owns, and gathers the others.
   ParameterUpdate(pmm::ProcessGrid const& grid, std::vector<Parameter<T>> const& parameters,
-                  TrainSettings const& settings);
+                  TrainSettings const& settings, std::shared_ptr<GradientShards<T>> shards = nullptr);
 
   /// The step's scalars: the loss and its count are written here.
   [[nodiscard]] StepNumbers const& numbers() const { return numbers_; }
+  /// Null if no states are sharded over the batch axes.
+  [[nodiscard]] std::shared_ptr<GradientShards<T>> const& shards() const { return shards_; }
 
   /// Updates the parameters by their clipped gradients, and the statistics by those of `num_batches` batches. The gradients have been
   /// multiplied by `gradient_scale`, and divided by `nominal_count`, if given, instead of the count of numbers().sums(); the update
-  /// compensates for both. Phases "norms" and "optimizer". Enqueues on exec; does not fence. Collective over the grid's group.
+  /// compensates for both. Phases "norms" and "optimizer", and "data" if values are gathered. Enqueues on exec; does not fence.
+  /// Collective over the grid's group, and over the batch axes if states are sharded over them.
   void run(runtime::DefaultExec const& exec, std::optional<std::int64_t> nominal_count,
            runtime::PhaseTimes& phases, double gradient_scale = 1, std::int64_t num_batches = 1);
 
@@ -141,7 +147,12 @@ class ParameterUpdate {
 
  private:
   pmm::ProcessGrid const& grid_;
+  /// Whether this rank's copy of the parameter is the one that counts in norms over the batch axes.
+  [[nodiscard]] bool counts_in_norms(Parameter<T> const& parameter) const;
+
   std::vector<Parameter<T>> parameters_; // trained ones
+  std::shared_ptr<GradientShards<T>> shards_;
+  std::vector<Parameter<T>> updated_; // what this rank updates of each of them
   std::vector<Parameter<T>> statistics_;
   std::optional<double> clip_norm_;
   Optimizer<T> optimizer_;

@@ -51,13 +51,16 @@ Trainer<T>::Trainer(pmm::ProcessGrid const& grid, Network<T>& network, std::uniq
       update_(update ? std::move(update)
                      : std::make_shared<ParameterUpdate<T>>(
                            grid, network.parameters(),
-                           with_num_steps(settings, settings.num_epochs * batches_.num_steps()))),
+                           with_num_steps(settings, settings.num_epochs * batches_.num_steps()),
+                           has_one_batch() ? nullptr
+                                           : make_shards(grid, network,
+                                                         shards_of(settings, batches_.num_accumulated())))),
       queue_(runtime::training_queue()),
       exec_(has_one_batch() ? runtime::compat::instance_on<DefaultExec>(queue_.native()) : DefaultExec()),
       recorded_(queue_) {
   if (!has_one_batch())
     gradient_sum_.emplace(grid, network.parameters(), network.gradient_order(), batches_.num_accumulated(),
-                          settings.gradient_sum);
+                          settings.gradient_sum, update_->shards());
   phases_.measure_on(runtime::DeviceClock::create(runtime::compat::native_stream(exec_)));
 }
 

@@ -39,7 +39,7 @@ class Trainer {
   /// references must outlive the trainer.
   Trainer(pmm::ProcessGrid const& grid, Network<T>& network, pmm::RowLoss<T>& loss, BatchSource& batches,
           TrainSettings const& settings, std::shared_ptr<ParameterUpdate<T>> update = nullptr);
-  /// Trains on one batch. Network and loss must stay bound to it.
+  /// Trains on one batch. Network and loss must stay bound to it. States are not sharded over the batch axes.
   Trainer(pmm::ProcessGrid const& grid, Network<T>& network, pmm::RowLoss<T>& loss,
           TrainSettings const& settings, std::shared_ptr<ParameterUpdate<T>> update = nullptr);
   /// Trains on one batch with any objective.
@@ -71,6 +71,7 @@ class Trainer {
   /// Trains a whole epoch.
   runtime::EpochRecord train_epoch(std::int64_t epoch);
 
+  [[nodiscard]] std::shared_ptr<ParameterUpdate<T>> const& update() const { return update_; }
   /// Losses of the steps of the last train_epoch().
   [[nodiscard]] std::vector<double> const& step_losses() const { return step_losses_; }
 

@@ -45,6 +45,11 @@ struct TrainSettings {
   GradientSumSettings gradient_sum;
 };
 
+/// How the states of a training are sharded over the batch axes.
+[[nodiscard]] inline ShardSettings shards_of(TrainSettings const& settings, std::int64_t num_accumulated) {
+  return {settings.optimizer.zero_stage, num_accumulated, settings.gradient_sum.bucket_bytes};
+}
+
 /// Names of the splits in metrics, where a score is "val_acc".
 inline constexpr std::array<char const*, num_splits> split_names{"train", "val", "test"};
 /// Scores of a split except its loss, by their names in metrics: "acc" and so on, "r2" and "mae" for regression, "mrr" and so on for links.

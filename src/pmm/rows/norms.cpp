@@ -78,14 +78,15 @@ void local_squared_norm(DefaultExec const& exec, DistVector<T> const& vector, Ve
               counts && vector.is_first_replica() ? vector.range().size() : 0, runtime::number_at(shares, i));
 }
 
-void sum_over_group(DefaultExec const& exec, ProcessGrid const& grid, Vector<double> const& shares) {
-  runtime::all_reduce(exec, grid.over(parameter_axes(grid.shape())), shares);
+void sum_over_group(DefaultExec const& exec, ProcessGrid const& grid, Vector<double> const& shares,
+                    AxisSet others) {
+  runtime::all_reduce(exec, grid.over(parameter_axes(grid.shape()).with(others)), shares);
 }
 
-void plan_squared_norms(StepPlan& step, std::vector<std::int64_t> const& counts) {
+void plan_squared_norms(StepPlan& step, std::vector<std::int64_t> const& counts, AxisSet others) {
   for (auto const count : counts)
     step.add_pass({"local_squared_norm", step.scalar_bytes(count), 0});
-  step.add_call(runtime::Operation::all_reduce, parameter_axes(step.shape()),
+  step.add_call(runtime::Operation::all_reduce, parameter_axes(step.shape()).with(others),
                 std::ssize(counts) * static_cast<std::int64_t>(sizeof(double)));
 }
 

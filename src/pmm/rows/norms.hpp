@@ -28,11 +28,12 @@ template<class T>
 void local_squared_norm(DefaultExec const& exec, DistVector<T> const& vector, Vector<double> const& shares,
                         std::size_t i, bool counts = true);
 
-/// shares(i) := the sum of shares(i) over the X x Y x Z group, and over the expert axis if it has several ranks. Collective
+/// shares(i) := the sum of shares(i) over the X x Y x Z group, over the expert axis if it has several ranks, and over `others`. Collective
 /// over these axes: one all_reduce. Enqueues on exec.
-void sum_over_group(DefaultExec const& exec, ProcessGrid const& grid, Vector<double> const& shares);
-/// Adds the squared norms of arrays, and their sum over the group, to `step`. `counts` are the numbers of elements of this
+void sum_over_group(DefaultExec const& exec, ProcessGrid const& grid, Vector<double> const& shares,
+                    AxisSet others = {});
+/// Adds the squared norms of arrays, and their sum over the group and `others`, to `step`. `counts` are the numbers of elements of this
 /// rank's shares.
-void plan_squared_norms(StepPlan& step, std::vector<std::int64_t> const& counts);
+void plan_squared_norms(StepPlan& step, std::vector<std::int64_t> const& counts, AxisSet others = {});
 
 } // namespace orthant::pmm

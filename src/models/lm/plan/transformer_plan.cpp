@@ -102,6 +102,16 @@ pmm::GridShape parse_grid(std::string_view text, int num_ranks, int expert_axis)
   return shape;
 }
 
+pmm::GridShape with_data_along_z(pmm::GridShape shape, int ranks_per_node) {
+  auto moved = shape.data;
+  auto const fills_node = [&] { return ranks_per_node % (shape.x * shape.y * shape.z * moved) == 0; };
+  while (ranks_per_node > 0 && moved > 1 && (shape.data % moved != 0 || !fills_node()))
+    --moved;
+  shape.z *= moved;
+  shape.data /= moved;
+  return shape;
+}
+
 std::string grid_text(pmm::GridShape shape) {
   shape.data *= shape.expert;
   shape.expert = 1;

@@ -64,6 +64,11 @@ struct TransformerPlan {
 /// records use this format.
 [[nodiscard]] std::string grid_text(pmm::GridShape shape);
 
+/// The grid of ZeRO stage 3 over the data axis: ranks along data move to z, along which weights, gradients and moments are sharded.
+/// `ranks_per_node`: moves only as many that the ranks that share weights fill a node, or an equal part of one; 0: all of them. Without an
+/// expert axis every rank keeps its x, y and sequences.
+[[nodiscard]] pmm::GridShape with_data_along_z(pmm::GridShape shape, int ranks_per_node = 0);
+
 /// True if the grid can split the heads: x divides the number of key-value heads, or is a multiple of it that divides the number
 /// of query heads.
 [[nodiscard]] bool can_cut_heads(pmm::GridShape const& shape, TransformerSettings const& settings);

@@ -107,7 +107,9 @@ LanguageModel<T>::LanguageModel(pmm::ProcessGrid const& grid, TransformerSetting
       loss_(grid, network_.logits_placement(), pmm::LossKind::softmax),
       rows_(network_, loss_, file, sequences.num_accumulated, sequences.goldfish),
       source_(grid, rows_, file, sequences),
-      update_(std::make_shared<ParameterUpdate<T>>(grid, network_.parameters(), training)),
+      update_(std::make_shared<ParameterUpdate<T>>(
+          grid, network_.parameters(), training,
+          make_shards(grid, network_, shards_of(training, sequences.num_accumulated)))),
       trainer_(grid, network_, loss_, source_, training, update_) {
   loss_.set_label_smoothing(training.loss.label_smoothing);
   loss_.set_z_loss(training.loss.z_loss);

@@ -13,6 +13,7 @@
 #include "pmm/cost/step_plan.hpp"
 #include "pmm/grid/process_grid.hpp"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,8 @@ namespace orthant::models {
 
 /// Adds the arrays of a LanguageModel to `step`, in the order of allocation.
 void plan_language_model_arrays(pmm::StepPlan& step, TransformerPlan const& plan,
-                                SequenceSettings const& sequences, OptimizerSettings const& optimizer);
+                                SequenceSettings const& sequences, OptimizerSettings const& optimizer,
+                                std::int64_t bucket_bytes = default_bucket_bytes);
 
 /// Adds a training step to `step`: K passes with their losses, the sums of gradients over the batch axes, and the update.
 void plan_language_model_step(pmm::StepPlan& step, TransformerPlan const& plan,
@@ -99,6 +101,8 @@ struct GridLimits {
   std::int64_t other_bytes = 0; // memory of a rank that is neither arrays nor messages
   std::size_t num_grids = 1;    // largest number of grids to return
   int expert_axis = 1;          // number of ranks along the expert axis
+  /// ZeRO stage 3: only grids that with_data_along_z() with these ranks per node does not change.
+  std::optional<int> shares_weights_of = std::nullopt;
 };
 
 /// Returns the fastest grids within `limits`; `costs` is empty if no grid fits. The result is the same on all ranks if the

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Planned arrays and operations of the training of a language model, and the memory of a rank according to these lists.
+#include "models/gnn/network/grid_choice.hpp"
+#include "models/lm/training/language_model_cost.hpp"
+#include "models/lm/transformer/transformer.hpp"
+#include "models/lm/transformer/transformer_parameters.hpp"
+#include "models/training/parameter_update.hpp"
+#include "models/training/shard_parts.hpp"
+#include "pmm/kernels/host_parts.hpp"
+
+#include <array>
+#include <utility>
+
+namespace orthant::models {
+namespace {
+
+/// How the gradients of a step are summed, and what this rank updates.
+class SummedGradients {
+ public:
+  SummedGradients(pmm::StepPlan const& step, std::vector<PlannedTransformerParameter> const& parameters,
+                  OptimizerSettings const& optimizer, std::int64_t num_accumulated,
+                  std::int64_t bucket_bytes = default_bucket_bytes)
+      : shards_gradients_(optimizer.zero_stage > 0 && step.shape().size(pmm::batch_axes(step.shape())) > 1) {
+    std::array<std::vector<std::int64_t>, 2> sharded;
+    for (auto const& parameter : parameters) {
+      auto const is_of_expert = parameter.of_expert.has_value();
+      auto const length = length_of(step.shape(), step.coordinates(), parameter);
+      auto const is_whole =
+          !shards_gradients_ ||
+          !is_sharded(step.shape(), parameter.role, parameter.placement, parameter.is_frozen, is_of_expert);
+      whole_.push_back(is_whole ? length : 0);
+      if (is_whole && is_of_expert) num_of_experts_ += length;
+      if (!is_whole) sharded[is_of_expert ? 1 : 0].push_back(step.block(parameter.placement).num_stored);
+    }
+    for (std::size_t section = 0; section < sharded.size(); ++section)
+      shards_[section] =
+          ShardParts(std::move(sharded[section]), step.shape().size(axes_of(step, section)),
+                     step.scalar_bytes(1), {optimizer.zero_stage, num_accumulated, bucket_bytes});
+    add_updated(step, parameters);
+  }
+
+  /// Number of elements of each parameter whose gradient is summed whole, and 0 for the others; elements of experts among them.
+  [[nodiscard]] std::vector<std::int64_t> const& whole() const { return whole_; }
+  [[nodiscard]] std::int64_t num_of_experts() const { return num_of_experts_; }
+  /// Number of elements of each trained parameter that this rank updates, and of those in this rank's part of their norms.
+  [[nodiscard]] std::vector<std::int64_t> const& updated() const { return updated_; }
+  [[nodiscard]] std::vector<std::int64_t> const& normed() const { return normed_; }
+  /// Batch axes over which norms are summed.
+  [[nodiscard]] pmm::AxisSet norm_axes(pmm::StepPlan const& step) const {
+    return shards_gradients_ ? pmm::batch_axes(step.shape()) : pmm::AxisSet();
+  }
+  /// Calls work(axes, parts) for the sharded weights, and for those of experts.
+  template<class Work>
+  void for_each_shards(pmm::StepPlan const& step, Work const& work) const {
+    for (std::size_t section = 0; section < shards_.size(); ++section)
+      work(axes_of(step, section), shards_[section]);
+  }
+
+ private:
+  [[nodiscard]] static pmm::AxisSet axes_of(pmm::StepPlan const& step, std::size_t section) {
+    return summed_axes(step.shape(), section == 1);
+  }
+  void add_updated(pmm::StepPlan const& step, std::vector<PlannedTransformerParameter> const& parameters) {
+    std::array<std::size_t, 2> next{}; // sharded matrix of each section
+    for (std::size_t p = 0; p < parameters.size(); ++p) {
+      auto const& parameter = parameters[p];
+      auto const is_of_expert = parameter.of_expert.has_value();
+      if (parameter.role == ParameterRole::statistic) continue;
+      if (shards_gradients_ &&
+          is_sharded(step.shape(), parameter.role, parameter.placement, parameter.is_frozen, is_of_expert)) {
+        auto const section = is_of_expert ? std::size_t{1} : std::size_t{0};
+        auto const own = rank_within(step.shape(), step.coordinates(), axes_of(step, section));
+        updated_.push_back(shards_[section].part(next[section]++, own).size());
+        normed_.push_back(updated_.back());
+        continue;
+      }
+      updated_.push_back(whole_[p]);
+      auto const counts = !shards_gradients_ || step.coordinates().data == 0;
+      normed_.push_back(counts ? normed_length_of(step, parameter.role, parameter.placement, is_of_expert)
+                               : 0);
+    }
+  }
+
+  bool shards_gradients_;
+  std::vector<std::int64_t> whole_, updated_, normed_;
+  std::int64_t num_of_experts_ = 0;
+  std::array<ShardParts, 2> shards_;
+};
+
+} // namespace
+
+TransformerPlan plan_for_memory(TransformerPlan plan, pmm::GridShape const& shape) {
+  plan.experts = plan_for_memory(std::move(plan.experts), shape);
+  return plan;
+}
+
+void plan_language_model_arrays(pmm::StepPlan& step, TransformerPlan const& plan,
+                                SequenceSettings const& sequences, OptimizerSettings const& optimizer,
+                                std::int64_t bucket_bytes) {
+  auto const parameters = moving_of(parameters_of(step.shape(), step.coordinates(), plan));
+  SummedGradients const sums(step, parameters, optimizer, sequences.num_accumulated, bucket_bytes);
+  plan_transformer_arrays(step, plan);
+  pmm::plan_loss_arrays(step, plan.logits, pmm::LossKind::softmax);
+  plan_sequence_rows_arrays(step, plan.sequences.size() * plan.sequence, sequences.num_accumulated);
+  sums.for_each_shards(step, [&](pmm::AxisSet, ShardParts const& parts) { plan_shard_arrays(step, parts); });
+  plan_update_arrays(step, optimizer, sums.updated());
+  plan_gradient_sum_array(step, sums.whole(), sequences.num_accumulated, sums.num_of_experts());
+}
+
+void plan_language_model_step(pmm::StepPlan& step, TransformerPlan const& plan,
+                              SequenceSettings const& sequences, OptimizerSettings const& optimizer,
+                              std::int64_t bucket_bytes) {
+  auto const parameters = moving_of(parameters_of(step.shape(), step.coordinates(), plan));
+  SummedGradients const sums(step, parameters, optimizer, sequences.num_accumulated, bucket_bytes);
+  for (std::int64_t k = 0; k < sequences.num_accumulated; ++k) {
+    plan_transformer_forward(step, plan);
+    pmm::plan_loss(step, plan.logits, pmm::LossKind::softmax, true);
+    plan_transformer_backward(step, plan);
+    plan_add_gradients(step, sums.whole(), k, sequences.num_accumulated, sums.num_of_experts());
+    sums.for_each_shards(
+        step, [&](pmm::AxisSet axes, ShardParts const& parts) { plan_add_to_shards(step, axes, parts, k); });
+  }
+  constexpr std::int64_t loss_and_count = 2;
+  step.add_call(runtime::Operation::all_reduce, pmm::batch_axes(step.shape()),
+                loss_and_count * std::int64_t{sizeof(double)});
+  sums.for_each_shards(
+      step, [&](pmm::AxisSet axes, ShardParts const& parts) { plan_finish_shards(step, axes, parts); });
+  plan_gradient_sum(step, sums.whole(), sequences.num_accumulated, bucket_bytes, sums.num_of_experts());
+  std::vector<std::int64_t> statistics;
+  for (auto const& parameter : parameters)
+    if (parameter.role == ParameterRole::statistic)
+      statistics.push_back(length_of(step.shape(), step.coordinates(), parameter));
+  plan_update(step, optimizer, sums.updated(), sums.normed(), statistics, sums.norm_axes(step));
+  sums.for_each_shards(
+      step, [&](pmm::AxisSet axes, ShardParts const& parts) { plan_gather_shards(step, axes, parts); });
+}
+
+template<class T>
+MemoryEstimate estimate_memory(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
+                               TransformerPlan const& plan, SequenceSettings const& sequences,
+                               OptimizerSettings const& optimizer) {
+  auto const of_memory = plan_for_memory(plan, shape);
+  pmm::StepPlan arrays(shape, coordinates, sizeof(T));
+  plan_language_model_arrays(arrays, of_memory, sequences, optimizer);
+  pmm::StepPlan work(shape, coordinates, sizeof(T));
+  plan_language_model_step(work, of_memory, sequences, optimizer);
+  return {.arrays = bytes_held(arrays),
+          .loading = peak_bytes(arrays),
+          .messages = message_bytes(work),
+          .products = product_library_bytes<T>(work)};
+}
+
+template<class T>
+MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, TransformerPlan const& plan,
+                               SequenceSettings const& sequences, OptimizerSettings const& optimizer) {
+  auto estimate = estimate_memory<T>(grid.shape(), grid.coordinates(), plan, sequences, optimizer);
+  pmm::StepPlan const step(grid.shape(), grid.coordinates(), sizeof(T));
+  auto const parameters = moving_of(parameters_of(grid.shape(), grid.coordinates(), plan));
+  SummedGradients const sums(step, parameters, optimizer, sequences.num_accumulated);
+  estimate.messages += bytes_of_early_sums(grid, step, sums.whole(), sums.num_of_experts());
+  if (pmm::runs_on_host && can_start_early(grid))
+    sums.for_each_shards(step, [&](pmm::AxisSet, ShardParts const& parts) {
+      estimate.messages += step.scalar_bytes(parts.num_owners() * parts.open_length());
+    });
+  return estimate;
+}
+
+#define ORTHANT_INSTANTIATE(T)                                                                               \
+  template MemoryEstimate estimate_memory<T>(pmm::GridShape const&, pmm::Coordinates const&,                 \
+                                             TransformerPlan const&, SequenceSettings const&,                \
+                                             OptimizerSettings const&);                                      \
+  template MemoryEstimate estimate_memory<T>(pmm::ProcessGrid const&, TransformerPlan const&,                \
+                                             SequenceSettings const&, OptimizerSettings const&);
+ORTHANT_INSTANTIATE(float)
+ORTHANT_INSTANTIATE(double)
+#undef ORTHANT_INSTANTIATE
+
+} // namespace orthant::models
