@@ -48,7 +48,8 @@ std::string bytes_text(std::int64_t bytes) {
 
 std::string bytes_by_axis_text(models::CommunicatedBytes const& bytes) {
   std::string text;
-  for (auto const axis : {pmm::Axis::x, pmm::Axis::y, pmm::Axis::z, pmm::Axis::expert, pmm::Axis::data})
+  for (auto const axis :
+       {pmm::Axis::x, pmm::Axis::y, pmm::Axis::z, pmm::Axis::context, pmm::Axis::expert, pmm::Axis::data})
     if (axis <= pmm::Axis::z || bytes.along(axis) > 0)
       text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name_of(axis), bytes_text(bytes.along(axis)));
   return text + "; sent " + bytes_text(bytes.sent);
@@ -200,8 +201,7 @@ void describe_graph(Context const& context, graph::GraphStore const& store) {
 namespace {
 
 void report_scores(Context const& context, models::TrainResult const& result, TrainOptions const& options) {
-  // 39 characters per line, for narrow terminals.
-  auto const line = [&](std::string const& name, double train, double valid, double test) {
+  auto const line = [&](std::string const& name, double train, double valid, double test) { // 39 characters
     say(context, "{:<18}{:>7.4f}{:>7.4f}{:>7.4f}\n", name, train, valid, test);
   };
   if (result.has_stopped_early)

@@ -105,7 +105,8 @@ template<class T>
 /// Whether this rank's piece is the first of all equal copies.
 template<class T>
 [[nodiscard]] bool counts_here(pmm::ProcessGrid const& grid, Parameter<T> const& parameter) {
-  auto const is_first_batch = grid.coordinate(pmm::Axis::data) == 0 && parameter.is_first_along_experts(grid);
+  auto const is_first_batch =
+      grid.coordinate({pmm::Axis::data, pmm::Axis::context}) == 0 && parameter.is_first_along_experts(grid);
   if (!is_first_batch && !parameter.is_part_of_batches) return false;
   return parameter.is_vector() ? parameter.vector.is_first_replica() : parameter.matrix.is_first_replica();
 }

@@ -28,9 +28,9 @@ bool has_several_batches(pmm::GridShape const& shape, std::int64_t num_accumulat
   return num_accumulated > 1 || shape.size(pmm::batch_axes(shape)) > 1;
 }
 
-/// Whether gradients of experts must be summed over batches or data groups.
+/// Whether gradients of experts must be summed over batches or ranks.
 bool sums_experts(pmm::GridShape const& shape, std::int64_t num_accumulated) {
-  return num_accumulated > 1 || shape.data > 1;
+  return num_accumulated > 1 || shape.size(summed_axes(shape, true)) > 1;
 }
 
 /// Length of the array; 0 without an array.
@@ -68,7 +68,7 @@ void plan_gradient_sum(pmm::StepPlan& step, std::vector<std::int64_t> const& len
       step.add_call(runtime::Operation::all_reduce, axes, std::min(bucket, length - begin));
   };
   add_buckets(pmm::batch_axes(step.shape()), step.scalar_bytes(sum_of(lengths) - num_of_experts));
-  add_buckets(pmm::Axis::data, step.scalar_bytes(num_of_experts));
+  add_buckets(summed_axes(step.shape(), true), step.scalar_bytes(num_of_experts));
   auto const bytes =
       step.scalar_bytes(length_of_array(step.shape(), lengths, num_accumulated, num_of_experts));
   if (bytes > 0) step.add_pass({"GradientSum/copy", bytes, bytes});
@@ -160,8 +160,9 @@ void GradientSum<T>::finish(runtime::DefaultExec const& exec) {
   for (auto i = started_.size(); has_groups() && i < num_buckets(0, length_of_all_); ++i)
     runtime::all_reduce(exec, grid_.over(pmm::batch_axes(grid_.shape())), bucket(i, 0, length_of_all_));
   auto const length = sum_.extent(0);
-  for (std::size_t i = 0; grid_.size(pmm::Axis::data) > 1 && i < num_buckets(length_of_all_, length); ++i)
-    runtime::all_reduce(exec, grid_.over(pmm::Axis::data), bucket(i, length_of_all_, length));
+  auto const copies = summed_axes(grid_.shape(), true);
+  for (std::size_t i = 0; grid_.size(copies) > 1 && i < num_buckets(length_of_all_, length); ++i)
+    runtime::all_reduce(exec, grid_.over(copies), bucket(i, length_of_all_, length));
   for (auto& sum : started_)
     sum.wait();
   started_.clear();

@@ -220,7 +220,8 @@ void ParameterUpdate<T>::run(runtime::DefaultExec const& exec, std::optional<std
 template<class T>
 bool ParameterUpdate<T>::counts_in_norms(Parameter<T> const& parameter) const {
   if (parameter.is_part_of_batches) return true;
-  return parameter.is_first_along_experts(grid_) && (!shards_ || grid_.coordinate(pmm::Axis::data) == 0);
+  auto const is_first_copy = grid_.coordinate({pmm::Axis::data, pmm::Axis::context}) == 0;
+  return parameter.is_first_along_experts(grid_) && (!shards_ || is_first_copy);
 }
 
 template<class T>

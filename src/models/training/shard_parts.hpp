@@ -14,7 +14,8 @@ namespace orthant::models {
 
 /// Axes over which the gradient of a parameter is summed.
 [[nodiscard]] inline pmm::AxisSet summed_axes(pmm::GridShape const& shape, bool is_of_expert) {
-  return is_of_expert ? pmm::AxisSet(pmm::Axis::data) : pmm::batch_axes(shape);
+  auto const axes = pmm::batch_axes(shape);
+  return is_of_expert ? axes.without(pmm::Axis::expert) : axes;
 }
 /// Whether the states of a parameter are sharded over these axes: those of a trained, flat-sharded matrix are.
 [[nodiscard]] inline bool is_sharded(pmm::GridShape const& shape, ParameterRole role,

@@ -107,7 +107,8 @@ CommunicatedBytes communicated_bytes(pmm::ProcessGrid const& grid) {
     auto const total = comm.ledger().total();
     for (auto const axis : pmm::nested_axes)
       if (group.axes == pmm::AxisSet{axis}) bytes.by_axis[static_cast<std::size_t>(axis)] += total.bytes;
-    if (group.axes == pmm::AxisSet{pmm::Axis::expert, pmm::Axis::data})
+    constexpr pmm::AxisSet data{pmm::Axis::data};
+    if (group.axes != data && group.axes.contains(data) && !group.axes.intersects(pmm::group_axes))
       bytes.by_axis[static_cast<std::size_t>(pmm::Axis::data)] += total.bytes;
     bytes.counted += total.bytes;
     bytes.sent += total.sent_bytes;

@@ -105,7 +105,8 @@ using StopRequest = std::function<bool(TrainProgress const&)>;
 
 /// Bytes over the communicators of a grid: counted along each axis, counted over all communicators, and sent over all communicators.
 struct CommunicatedBytes {
-  std::array<std::int64_t, pmm::nested_axes.size()> by_axis{}; // axis data: includes {expert, data} together
+  std::array<std::int64_t, pmm::nested_axes.size()>
+      by_axis{}; // axis data: includes sums over data and other axes together
   std::int64_t counted = 0;
   std::int64_t sent = 0;
 

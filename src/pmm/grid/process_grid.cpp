@@ -42,6 +42,8 @@ std::string_view name_of(Axis axis) {
     return "expert";
   case Axis::pipe:
     return "pipe";
+  case Axis::context:
+    return "context";
   }
   return "unknown";
 }
@@ -69,6 +71,8 @@ int GridShape::size(Axis axis) const {
     return expert;
   case Axis::pipe:
     return pipe;
+  case Axis::context:
+    return context;
   }
   return 0;
 }
@@ -83,6 +87,7 @@ int GridShape::size(AxisSet axes) const {
 std::string GridShape::to_string() const {
   auto text = fmt::format("{}x{}x{}x{}", data, x, y, z);
   if (expert > 1) text += fmt::format(", expert {}", expert);
+  if (context > 1) text += fmt::format(", context {}", context);
   if (pipe > 1) text += fmt::format(", pipe {}", pipe);
   return text;
 }
@@ -129,8 +134,13 @@ GridShape near_cubic(int num_ranks) {
   return best;
 }
 
-AxisSet batch_axes(GridShape const& shape) {
+AxisSet sequence_axes(GridShape const& shape) {
   return shape.expert == 1 ? AxisSet{Axis::data} : AxisSet{Axis::expert, Axis::data};
+}
+
+AxisSet batch_axes(GridShape const& shape) {
+  auto const axes = sequence_axes(shape);
+  return shape.context == 1 ? axes : axes.with(Axis::context);
 }
 
 AxisSet parameter_axes(GridShape const& shape) {
@@ -153,6 +163,8 @@ int& Coordinates::along(Axis axis) {
     return expert;
   case Axis::pipe:
     return pipe;
+  case Axis::context:
+    return context;
   case Axis::data:
     break;
   }

@@ -1,9 +1,10 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The process grid, data x X x Y x Z and, for language models, expert and pipe. The ranks along each set of axes share a communicator.
+// The process grid, data x X x Y x Z and, for language models, context, expert and pipe. The ranks along each set of axes share a
+// communicator.
 //
-//   rank = y + Y (x + X (z + Z (e + E (d + D p))))          Y fastest, then X, Z, expert, data, pipe
+//   rank = y + Y (x + X (z + Z (e + E (c + C (d + D p)))))          Y fastest, then X, Z, expert, context, data, pipe
 //
 // Neighbors along Y therefore have consecutive ranks, which are on one node if possible (Plexus, arXiv 2505.04083, section 3.1).
 // Any factorization works.
@@ -22,15 +23,17 @@
 namespace orthant::pmm {
 
 // Axes of the process grid, and sets of them. A set acts like one axis: a group over it consists of the ranks whose coordinates differ
-// only on these axes, in the order of their ranks in the grid (Y fastest, then X, Z, expert, data, pipe). The empty set acts like an
+// only on these axes, in the order of their ranks in the grid (Y fastest, then X, Z, expert, context, data, pipe). The empty set acts like an
 // axis of one rank: a matrix whose columns are split over it has whole rows.
 
 /// x, y and z split matrices. Ranks along data hold the same parameters, and ranks along expert hold different experts. Ranks along
-/// both have different batches, so all other parameters are replicated over {expert, data}. Ranks along pipe hold different layers.
-enum class Axis : std::uint8_t { x, y, z, data, expert, pipe };
+/// both have different sequences, and ranks along context have different tokens of the same sequences. All parameters but those of experts
+/// are therefore replicated over {context, expert, data}. Ranks along pipe hold different layers.
+enum class Axis : std::uint8_t { x, y, z, data, expert, pipe, context };
 inline constexpr std::array spatial_axes{Axis::x, Axis::y, Axis::z};
 /// All axes in the order in which ranks are numbered, the fastest first.
-inline constexpr std::array nested_axes{Axis::y, Axis::x, Axis::z, Axis::expert, Axis::data, Axis::pipe};
+inline constexpr std::array nested_axes{Axis::y,       Axis::x,    Axis::z,   Axis::expert,
+                                        Axis::context, Axis::data, Axis::pipe};
 
 [[nodiscard]] std::string_view name_of(Axis axis);
 
@@ -70,7 +73,7 @@ class AxisSet {
   std::uint8_t bits_ = 0;
 };
 
-/// Axes of a group: the ranks that share one batch and the same layers.
+/// Axes of a group: the ranks that share the same tokens and the same layers.
 inline constexpr AxisSet group_axes{Axis::x, Axis::y, Axis::z};
 
 /// Returns "group" for group_axes, "none" for no axis, and otherwise the names in nested order: "x", "z+data".
@@ -86,17 +89,21 @@ struct GridShape {
   int z = 1;
   int expert = 1;
   int pipe = 1;
+  int context = 1;
 
-  [[nodiscard]] int num_ranks() const { return data * x * y * z * expert * pipe; }
+  [[nodiscard]] int num_ranks() const { return data * x * y * z * expert * pipe * context; }
   [[nodiscard]] int size(Axis axis) const;
   /// Number of ranks of a group over these axes: the product of their sizes.
   [[nodiscard]] int size(AxisSet axes) const;
-  /// Returns data, X, Y and Z as "1x2x3x1"; with more than one rank along expert or pipe, "1x2x3x1, expert 4, pipe 2".
+  /// Returns data, X, Y and Z as "1x2x3x1"; with more than one rank along expert, context or pipe, "1x2x3x1, expert 4, context 2, pipe 2".
   [[nodiscard]] std::string to_string() const;
   friend bool operator==(GridShape const&, GridShape const&) = default;
 };
 
-/// Axes along which batches differ: data, and also expert if it has more than one rank.
+/// Axes along which sequences differ: data, and also expert if it has more than one rank.
+[[nodiscard]] AxisSet sequence_axes(GridShape const& shape);
+/// Axes along which tokens differ, over which gradients and losses are summed: those of sequences, and also context if it has more than
+/// one rank.
 [[nodiscard]] AxisSet batch_axes(GridShape const& shape);
 /// Axes over which parameters are split: those of the group, and also expert if it has more than one rank.
 [[nodiscard]] AxisSet parameter_axes(GridShape const& shape);
@@ -121,6 +128,7 @@ struct Coordinates {
   int z = 0;
   int expert = 0;
   int pipe = 0;
+  int context = 0;
   [[nodiscard]] int along(Axis axis) const;
   [[nodiscard]] int& along(Axis axis);
   friend bool operator==(Coordinates const&, Coordinates const&) = default;
@@ -168,7 +176,7 @@ class ProcessGrid {
   /// `length` must divide the size of the axis; otherwise throws Error. The first call creates the communicator and is collective over
   /// its ranks, as in over().
   [[nodiscard]] Communicator const& over_run(Axis axis, int length) const;
-  /// The X x Y x Z ranks that share this rank's batch and layers.
+  /// The X x Y x Z ranks that share this rank's tokens and layers.
   [[nodiscard]] Communicator const& group() const { return over(group_axes); }
   [[nodiscard]] Communicator const& world() const { return world_; }
   /// Ledger of passes over arrays.
