@@ -33,8 +33,8 @@ void require_panel(char const* name, Panel<T> const& panel, std::int64_t num_row
 template<class T>
 void require_operands(AttentionShape const& shape, AttentionOperands<T> const& operands) {
   require_panel("q", operands.q, shape.num_tokens(), shape.query_columns());
-  require_panel("k", operands.k, shape.num_tokens(), shape.key_columns());
-  require_panel("v", operands.v, shape.num_tokens(), shape.key_columns());
+  require_panel("k", operands.k, shape.num_keys(), shape.key_columns());
+  require_panel("v", operands.v, shape.num_keys(), shape.key_columns());
 }
 
 template<class T>
@@ -46,6 +46,10 @@ void require_shape(AttentionShape const& shape, AttentionOperands<T> const& oper
                   shape.num_heads, " heads of ", shape.head_dim);
   ORTHANT_REQUIRE(shape.num_kv_heads > 0 && shape.num_heads % shape.num_kv_heads == 0, shape.num_kv_heads,
                   " heads of keys do not divide ", shape.num_heads, " heads of queries");
+  ORTHANT_REQUIRE(shape.num_parts >= 1 && shape.part >= 0 && shape.part < shape.num_parts &&
+                      (shape.num_parts == 1 || (shape.sequence % 2 == 0 && positions.extent(0) > 0)),
+                  "attention of part ", shape.part, " of ", shape.num_parts, " of sequences, with ",
+                  shape.sequence, " tokens and ", positions.extent(0), " positions");
   require_operands(shape, operands);
   ORTHANT_REQUIRE(static_cast<std::int64_t>(log_sum_exp.extent(0)) >= shape.num_row_numbers(),
                   "attention: a number per token and head is ", shape.num_row_numbers(), ", not ",
@@ -68,7 +72,7 @@ struct AttentionBytes {
 
   AttentionBytes(AttentionShape const& shape, std::int64_t scalar_bytes, bool draws_mask)
       : queries(shape.num_tokens() * shape.query_columns() * scalar_bytes),
-        keys(shape.num_tokens() * shape.key_columns() * scalar_bytes),
+        keys(shape.num_keys() * shape.key_columns() * scalar_bytes),
         row_numbers(shape.num_row_numbers() * scalar_bytes),
         ids(draws_mask ? shape.num_tokens() * std::int64_t{sizeof(std::int64_t)} : 0),
         rows(shape.num_row_numbers()),
@@ -168,7 +172,7 @@ void attention_forward(DefaultExec const& exec, PassLedger& passes, AttentionSha
                   });
   } else {
     if constexpr (std::is_same_v<T, float>)
-      if (positions.extent(0) == 0 &&
+      if (positions.extent(0) == 0 && // so each sequence is whole, and one document
           detail::attend_by_library(exec, shape, operands, out, log_sum_exp, dropout))
         return;
     detail::attend_on_device(exec, device_task(shape, operands, log_sum_exp, dropout, positions), out);
@@ -212,8 +216,8 @@ void attention_backward(DefaultExec const& exec, PassLedger& passes, AttentionSh
 }
 
 std::int64_t attention_flops(AttentionShape const& shape) {
-  // 2 products of 2 head_dim flops per pair; sequence (sequence + 1) / 2 pairs per sequence and head.
-  return 2 * shape.num_sequences * shape.num_heads * shape.head_dim * shape.sequence * (shape.sequence + 1);
+  // 2 products of 2 head_dim flops per pair; keys (keys + 1) / 2 pairs per sequence and head, in equal parts for the ranks that share it.
+  return 2 * shape.num_sequences * shape.num_heads * shape.head_dim * shape.sequence * (shape.keys() + 1);
 }
 
 std::int64_t attention_backward_flops(AttentionShape const& shape) {

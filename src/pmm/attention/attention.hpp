@@ -16,6 +16,9 @@
 // There may be fewer heads of keys and values than of queries (GQA), even only one (MQA). Query head h reads key head
 // h / (num_heads / num_kv_heads), and the gradients of a key head are summed over its query heads.
 //
+// Sequences that several ranks share (SequencePart): a rank has the queries of some tokens of each sequence, and the keys and values of all
+// tokens, gathered before (context_rows.hpp). The backward pass yields this rank's addends of the gradients of all keys and values.
+//
 // Packed documents: a query attends only to keys of its own document, j >= i - t_i with t_i the position of its token in the document.
 // The arithmetic is that of documents as sequences of their own.
 //
@@ -41,7 +44,7 @@ struct AttentionDropout {
   std::int64_t num_heads = 0;              // heads of all ranks together
 };
 
-/// Queries [tokens x query_columns], keys and values [tokens x key_columns], or their gradients. Head h has the columns
+/// Queries [tokens x query_columns], keys and values [shape.num_keys() x key_columns], or their gradients. Head h has the columns
 /// [h head_dim, (h + 1) head_dim). The panels may be column ranges of one matrix.
 template<class T>
 struct AttentionOperands {
@@ -51,7 +54,8 @@ struct AttentionOperands {
 };
 
 /// out := o [tokens x query_columns], log_sum_exp := L [tokens x heads]. `positions` [tokens]: the position of each token in its document,
-/// which begins with 0 and does not reach beyond its sequence; empty: a sequence is one document. Throws Error if shapes do not fit.
+/// which begins with 0 and does not reach beyond its sequence; empty: a sequence is one document. If ranks share the sequences, a run may
+/// begin at any position that its place allows, and positions must be given. Throws Error if shapes do not fit.
 /// `out` must not overlap with the operands. T is float or double. Enqueues on exec; does not fence. Adds one pass to `passes`. Cost:
 /// attention_flops(), less with documents. On a device with GemmMath::bf16 and no documents, the vendor's library may compute it
 /// (attention_library.hpp). Then the elements of log_sum_exp are in the library's order, and the first call for a shape allocates.

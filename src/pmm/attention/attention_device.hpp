@@ -16,6 +16,15 @@ namespace orthant::pmm::detail {
 using AttentionPolicy = Kokkos::TeamPolicy<runtime::DefaultExec>;
 using AttentionTeam = typename AttentionPolicy::member_type;
 
+/// A block of queries of one run of a sequence. Places count the keys of the sequence.
+struct QueryBlock {
+  std::int64_t first_token; // of the block, among this rank's tokens
+  std::int64_t first;       // place of the first query
+  int rows;
+
+  [[nodiscard]] KOKKOS_FUNCTION std::int64_t last() const { return first + rows - 1; }
+};
+
 template<class T>
 struct AttentionTask {
   AttentionShape shape;
@@ -46,9 +55,9 @@ struct AttentionTask {
         keep_scale(static_cast<T>(1 / (1 - dropout.probability))),
         positions(in_documents) {}
 
-  /// Place in its sequence of the first key that a query sees. It does not decrease from query to query.
-  [[nodiscard]] KOKKOS_FUNCTION std::int64_t first_seen(std::int64_t first_token, std::int64_t query) const {
-    return positions == nullptr ? 0 : query - positions[first_token + query];
+  /// Place in its sequence of the first key that query `i` of a block sees. It does not decrease from query to query.
+  [[nodiscard]] KOKKOS_FUNCTION std::int64_t first_seen(QueryBlock const& block, int i) const {
+    return positions == nullptr ? 0 : block.first + i - positions[block.first_token + i];
   }
   /// Factor of the probability of a query for the key `column` places behind the first one that it sees.
   [[nodiscard]] KOKKOS_FUNCTION T mask(std::int64_t token, std::int64_t head, std::int64_t column) const {
@@ -57,11 +66,29 @@ struct AttentionTask {
     return stream.bits32(row, static_cast<std::uint64_t>(column)) < drop_threshold ? T{0} : keep_scale;
   }
   [[nodiscard]] KOKKOS_FUNCTION int head_dim() const { return static_cast<int>(shape.head_dim); }
-  [[nodiscard]] KOKKOS_FUNCTION std::int64_t num_blocks() const { return (shape.sequence + tile - 1) / tile; }
-  /// Number of rows of a block; the last block may have fewer than `tile`.
-  [[nodiscard]] KOKKOS_FUNCTION int rows_of(std::int64_t block) const {
-    auto const left = shape.sequence - block * tile;
-    return left < tile ? static_cast<int>(left) : tile;
+  [[nodiscard]] KOKKOS_FUNCTION int at_most_a_tile(std::int64_t count) const {
+    return count < tile ? static_cast<int>(count) : tile;
+  }
+  [[nodiscard]] KOKKOS_FUNCTION std::int64_t blocks_of_run() const {
+    return (shape.tokens().run_length() + tile - 1) / tile;
+  }
+  [[nodiscard]] KOKKOS_FUNCTION std::int64_t num_query_blocks() const {
+    return shape.tokens().num_runs() * blocks_of_run();
+  }
+  [[nodiscard]] KOKKOS_FUNCTION std::int64_t num_key_blocks() const {
+    return (shape.keys() + tile - 1) / tile;
+  }
+  /// Number of keys of a block; the last block may have fewer than `tile`.
+  [[nodiscard]] KOKKOS_FUNCTION int keys_of(std::int64_t block) const {
+    return at_most_a_tile(shape.keys() - block * tile);
+  }
+  /// Block number `block` of this rank's queries of a sequence; the last one of a run may have fewer rows than `tile`.
+  [[nodiscard]] KOKKOS_FUNCTION QueryBlock queries_of(std::int64_t sequence, std::int64_t block) const {
+    auto const tokens = shape.tokens();
+    auto const run = block / blocks_of_run();
+    auto const in_run = block % blocks_of_run() * tile;
+    return {sequence * tokens.length + run * tokens.run_length() + in_run, tokens.begin_of(run) + in_run,
+            at_most_a_tile(tokens.run_length() - in_run)};
   }
 };
 
@@ -126,13 +153,13 @@ KOKKOS_INLINE_FUNCTION void multiply_blocks(AttentionTeam const& team, int m, in
 /// Copies a block of keys and its values to tiles, which team members may read after a barrier.
 template<class T>
 KOKKOS_INLINE_FUNCTION void load_keys_and_values(AttentionTeam const& team, AttentionTask<T> const& task,
-                                                 std::int64_t first_token, std::int64_t key_block,
+                                                 std::int64_t sequence, std::int64_t key_block,
                                                  std::int64_t kv_head, Tile<T> const& k, Tile<T> const& v) {
   auto const d = task.head_dim();
-  auto const first = first_token + key_block * task.tile;
+  auto const first = sequence * task.shape.keys() + key_block * task.tile;
   auto const* const from_k = place_of(task.in.k, first, kv_head, d);
   auto const* const from_v = place_of(task.in.v, first, kv_head, d);
-  for_block(team, task.rows_of(key_block), d, [&](int j, int c) {
+  for_block(team, task.keys_of(key_block), d, [&](int j, int c) {
     k(j, c) = from_k[j * task.in.k.row_stride + c];
     v(j, c) = from_v[j * task.in.v.row_stride + c];
   });
@@ -148,35 +175,37 @@ struct AttendBlock {
     auto const& shape = task.shape;
     auto const d = task.head_dim();
     auto const item = static_cast<std::int64_t>(team.league_rank());
-    auto const block = task.num_blocks() - 1 - item % task.num_blocks(); // most keys first
-    auto const head = item / task.num_blocks() % shape.num_heads;
+    auto const num_blocks = task.num_query_blocks();
+    auto const head = item / num_blocks % shape.num_heads;
     auto const kv_head = head / shape.heads_per_kv_head();
-    auto const first_token = item / task.num_blocks() / shape.num_heads * shape.sequence;
-    auto const first = block * task.tile;
-    auto const rows = task.rows_of(block);
+    auto const sequence = item / num_blocks / shape.num_heads;
+    auto const block = task.queries_of(sequence, num_blocks - 1 - item % num_blocks); // most keys first
+    auto const first = block.first;
+    auto const rows = block.rows;
     Tile<T> const q(team, task.tile, d), k(team, task.tile, d), v(team, task.tile, d), o(team, task.tile, d);
     Tile<T> const p(team, task.tile, task.tile), numbers(team, 3, task.tile);
     auto* const largest = &numbers(0, 0);
     auto* const sums = &numbers(1, 0);
     auto* const shrink = &numbers(2, 0);
-    auto const* const from = place_of(task.in.q, first_token + first, head, d);
+    auto const* const from = place_of(task.in.q, block.first_token, head, d);
     for_block(team, rows, d, [&](int i, int c) {
       q(i, c) = from[i * task.in.q.row_stride + c];
       o(i, c) = 0;
     });
-    for (auto key_block = task.first_seen(first_token, first) / task.tile; key_block <= block; ++key_block) {
-      auto const keys = task.rows_of(key_block);
+    for (auto key_block = task.first_seen(block, 0) / task.tile; key_block <= block.last() / task.tile;
+         ++key_block) {
+      auto const keys = task.keys_of(key_block);
       auto const first_key = key_block * task.tile;
-      load_keys_and_values(team, task, first_token, key_block, kv_head, k, v);
+      load_keys_and_values(team, task, sequence, key_block, kv_head, k, v);
       team.team_barrier();
       multiply_blocks<T>(
           team, rows, keys, d, [&](int i, int l) { return q(i, l); }, [&](int l, int j) { return k(j, l); },
           [&](int i, int j, T sum) { p(i, j) = task.scale * sum; });
       Kokkos::parallel_for(Kokkos::TeamThreadRange(team, rows), [&](int i) {
         auto const query = first + i;
-        auto const seen = task.first_seen(first_token, query);
+        auto const seen = task.first_seen(block, i);
         auto const is_first = seen >= first_key; // it has seen no earlier key
-        // It sees the keys begin .. end - 1 of the block.
+        // It sees the keys begin .. end - 1 of the block; none if it lies before the block.
         auto const begin = is_first ? static_cast<int>(seen - first_key) : 0;
         auto const end = query - first_key < keys ? static_cast<int>(query - first_key) + 1 : keys;
         auto top = is_first ? -std::numeric_limits<T>::infinity() : largest[i];
@@ -188,7 +217,7 @@ struct AttendBlock {
           auto const is_seen = j >= begin && j < end;
           auto const number = is_seen ? runtime::compat::exp(p(i, j) - top) : T{0};
           sum += number;
-          p(i, j) = is_seen ? number * task.mask(first_token + query, head, first_key + j - seen) : T{0};
+          p(i, j) = is_seen ? number * task.mask(block.first_token + i, head, first_key + j - seen) : T{0};
         }
         largest[i] = top;
         sums[i] = sum;
@@ -198,10 +227,10 @@ struct AttendBlock {
           team, rows, d, keys, [&](int i, int l) { return p(i, l); }, [&](int l, int c) { return v(l, c); },
           [&](int i, int c, T sum) { o(i, c) = o(i, c) * shrink[i] + sum; });
     }
-    auto* const to = place_of(out, first_token + first, head, d);
+    auto* const to = place_of(out, block.first_token, head, d);
     for_block(team, rows, d, [&](int i, int c) { to[i * out.row_stride + c] = o(i, c) / sums[i]; });
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, rows), [&](int i) {
-      task.log_sum_exp[(first_token + first + i) * shape.num_heads + head] =
+      task.log_sum_exp[(block.first_token + i) * shape.num_heads + head] =
           largest[i] + runtime::compat::log(sums[i]);
     });
   }
@@ -244,7 +273,7 @@ void run_attention(runtime::DefaultExec const& exec, char const* label, std::int
 template<class T>
 void attend_on_device(runtime::DefaultExec const& exec, AttentionTask<T> const& task, Panel<T> const& out) {
   run_attention(exec, "orthant::pmm::attention_forward",
-                task.shape.num_sequences * task.shape.num_heads * task.num_blocks(), task,
+                task.shape.num_sequences * task.shape.num_heads * task.num_query_blocks(), task,
                 AttendBlock<T>{task, out});
 }
 

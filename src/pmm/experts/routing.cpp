@@ -17,6 +17,7 @@ struct Choose {
   double deviation;
   runtime::RandomStream stream;
   std::int64_t first_token;
+  SequencePart tokens;
   T const* biases; // null: softmax gates
   T* probabilities;
   T* log_sum_exp;
@@ -27,8 +28,9 @@ struct Choose {
     auto const unbiased = static_cast<double>(biases == nullptr ? logits[place] : probabilities[place]);
     auto const its = biases == nullptr ? unbiased : unbiased + static_cast<double>(biases[e]);
     if (deviation == 0) return its;
-    return its + deviation * stream.template normal<double>(static_cast<std::uint64_t>(first_token + i),
-                                                            static_cast<std::uint64_t>(e));
+    return its + deviation * stream.template normal<double>(
+                                 static_cast<std::uint64_t>(first_token + tokens.token_of(i)),
+                                 static_cast<std::uint64_t>(e));
   }
   [[nodiscard]] KOKKOS_FUNCTION bool is_chosen(std::int64_t i, std::int64_t k, std::int64_t e) const {
     for (std::int64_t earlier = 0; earlier < k; ++earlier)
@@ -235,8 +237,8 @@ void choose_experts(DefaultExec const& exec, PassLedger& passes, Matrix<T> const
   Kokkos::parallel_for(
       "orthant::pmm::choose_experts", Rows(exec, 0, rows),
       Choose<T>{logits.data(), num_experts, num_choices, noise.deviation, noise.stream, noise.first_token,
-                routing.biases.extent(0) > 0 ? routing.biases.data() : nullptr, routing.probabilities.data(),
-                routing.log_sum_exp.data(), routing.experts.data()});
+                noise.tokens, routing.biases.extent(0) > 0 ? routing.biases.data() : nullptr,
+                routing.probabilities.data(), routing.log_sum_exp.data(), routing.experts.data()});
 }
 
 template<class T>

@@ -31,6 +31,7 @@
 // al., ST-MoE (arXiv 2202.08906), section 3.
 
 #include "pmm/cost/step_plan.hpp"
+#include "pmm/vendor/vendor_attention.hpp"
 #include "runtime/arrays/views.hpp"
 #include "runtime/numbers/random.hpp"
 
@@ -67,7 +68,8 @@ struct Routing {
 struct RouterNoise {
   double deviation = 0; // 0 means no noise
   runtime::RandomStream stream{0, runtime::Purpose::routing};
-  std::int64_t first_token = 0; // global number of the token of row 0
+  std::int64_t first_token = 0; // global number of the first token of the sequence of row 0
+  SequencePart tokens{1};       // tokens of each sequence that are rows
 };
 
 /// Computes probabilities and experts from logits [rows x experts]. Throws Error if sizes do not fit, or if there are more choices
