@@ -47,14 +47,14 @@ bool masks_documents(EvaluateLmOptions const& o) {
 }
 
 /// Options of train-lm that evaluate-lm uses: options of the evaluation, then options of the model, which must match the weights.
-constexpr std::array<std::string_view, 37> used_by_evaluate_lm{
+constexpr std::array<std::string_view, 38> used_by_evaluate_lm{
     "tokens",        "grid",           "expert-axis",   "sequence",     "global-batch", "compute-dtype",
     "gemm-math",     "gemm-table",     "force-memory",  "preset",       "arch",         "layers",
     "hidden",        "heads",          "kv-heads",      "feed-forward", "positions",    "bias",
     "tied-head",     "norm-epsilon",   "rotary-base",   "experts",      "top-k",        "moe-every",
     "machine",       "shared-experts", "head-width",    "qk-norm",      "activation",   "rotary-scaling",
     "top-k-weights", "balance",        "document-mask", "top-k-scale",  "dense-layers", "expert-width",
-    "qk-norm-over"};
+    "qk-norm-over",  "context-axis"};
 
 InferenceOptions inference_of(EvaluateLmOptions const& options) {
   return {"evaluate-lm", options.weights, options, static_cast<int>(options.expert_axis),
@@ -158,20 +158,20 @@ int evaluate(EvaluateLmOptions const& options, Context& context) {
   models::OptimizerSettings optimizer; // without moments, since nothing is trained
   optimizer.kind = models::OptimizerKind::sgd;
   optimizer.momentum = 0;
-  auto const expert_axis = static_cast<int>(options.expert_axis);
-  if (expert_axis > 1 && !model.experts.is_on())
+  auto const inner = inner_axes_of(options);
+  if (inner.expert > 1 && !model.experts.is_on())
     runtime::throw_user("--expert-axis {}: the model of '{}' has no experts to deal to ranks; leave it out",
-                        expert_axis, options.weights);
+                        inner.expert, options.weights);
   auto const shape = options.grid == "auto"
                          ? rank_language_grids<T>(context, {options.grid, options.machine, model, sequences,
-                                                            optimizer, 0, expert_axis})
+                                                            optimizer, 0, inner})
                                .front()
                                .shape
-                         : models::parse_grid(options.grid, world.size(), expert_axis);
+                         : models::parse_grid(options.grid, world.size(), inner);
   pmm::ProcessGrid const grid(world, shape);
   if (options.global_batch == 0)
     sequences.global_batch =
-        std::max(usual_lm_batch, std::int64_t{shape.size(pmm::batch_axes(shape).with(pmm::Axis::z))});
+        std::max(usual_lm_batch, std::int64_t{shape.size(pmm::sequence_axes(shape).with(pmm::Axis::z))});
   auto const plan = models::plan_sequences(grid.shape(), grid.coordinates(), model, sequences);
   if (!options.force_memory)
     require_memory(context, "evaluate-lm", models::estimate_memory<T>(grid, plan, sequences, optimizer));
@@ -258,6 +258,9 @@ int run(EvaluateLmOptions const& options, Context& context) {
     runtime::throw_user("--document-mask is for --tokens without --stride: leave it out");
   if (options.document_mask && !masks_documents(options) && context.world().is_root())
     context.log().info("document-mask has no effect here: it is for --tokens without --stride");
+  if (is_flag("context-axis") && (options.stride > 0 || options.tokens.empty()))
+    runtime::throw_user("--context-axis is for the loss over sequences of --tokens: leave it out with --ids, "
+                        "--log-likelihood and --stride");
   for (auto const* const option : {"tokens", "sequence", "global-batch", "stride"})
     if (!options.ids.empty() && is_flag(option))
       runtime::throw_user("--{} is for a token file: leave it out with --ids", option);

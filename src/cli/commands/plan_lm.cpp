@@ -35,12 +35,12 @@ struct PlanLmOptions : TrainLmOptions {
 using Cost = models::LanguageModelCost;
 
 /// Options of train-lm that a plan depends on, and groups of which it uses all options.
-constexpr std::array<std::string_view, 21> used_by_plan_lm{
-    "Model",     "Experts",          "tokens",        "grid",         "expert-axis",
-    "machine",   "sequence",         "optimizer",     "accumulate",   "document-mask",
-    "freeze",    "lora-rank",        "lora-targets",  "global-batch", "activation-checkpointing",
-    "preset",    "keep-collectives", "compute-dtype", "force-memory", "zero",
-    "zero-group"};
+constexpr std::array<std::string_view, 22> used_by_plan_lm{
+    "Model",      "Experts",          "tokens",        "grid",         "expert-axis",
+    "machine",    "sequence",         "optimizer",     "accumulate",   "document-mask",
+    "freeze",     "lora-rank",        "lora-targets",  "global-batch", "activation-checkpointing",
+    "preset",     "keep-collectives", "compute-dtype", "force-memory", "zero",
+    "zero-group", "context-axis"};
 
 std::int64_t vocabulary_of(Context const& context, PlanLmOptions const& o) {
   if (o.tokens.empty() == (o.vocabulary == 0))
@@ -51,13 +51,10 @@ std::int64_t vocabulary_of(Context const& context, PlanLmOptions const& o) {
 std::string json_of(Cost const& cost, pmm::Machine const& machine, std::int64_t checkpoint_bytes,
                     std::optional<pmm::SimulatedSeconds> const& simulated,
                     std::vector<std::string> const& advice) {
-  nlohmann::ordered_json line{{"grid", models::grid_text(cost.shape)},
-                              {"expert_axis", cost.shape.expert},
-                              {"ranks", cost.shape.num_ranks()},
-                              {"sent_bytes", cost.sent_bytes},
-                              {"calls", cost.num_calls},
-                              {"array_bytes", cost.array_bytes},
-                              {"machine", machine.name}};
+  nlohmann::ordered_json line{{"grid", models::grid_text(cost.shape)}, {"expert_axis", cost.shape.expert},
+                              {"context_axis", cost.shape.context},    {"ranks", cost.shape.num_ranks()},
+                              {"sent_bytes", cost.sent_bytes},         {"calls", cost.num_calls},
+                              {"array_bytes", cost.array_bytes},       {"machine", machine.name}};
   add_seconds(line, cost.seconds, Network::language_model);
   line["checkpoint_bytes"] = checkpoint_bytes;
   if (machine.storage_bytes_per_second > 0)
@@ -89,17 +86,16 @@ std::string line_of(Cost const& cost) {
 models::FastestGrids grids_of(PlanLmOptions const& o, int num_ranks, models::TransformerSettings const& model,
                               models::SequenceSettings const& sequences, pmm::Machine const& machine) {
   auto const optimizer = optimizer_of(o);
-  auto const expert_axis = static_cast<int>(o.expert_axis);
+  auto const inner = inner_axes_of(o);
   auto const memory = o.force_memory ? 0 : machine.memory.bytes;
   if (o.grid == "auto")
     return models::fastest_grids(num_ranks, model, sequences, optimizer, machine,
                                  {.bytes = memory,
                                   .num_grids = static_cast<std::size_t>(o.top),
-                                  .expert_axis = expert_axis,
+                                  .inner = inner,
                                   .shares_weights_of = weights_shared_within(o, machine.ranks_per_node)});
   models::FastestGrids one;
-  auto const shape =
-      grid_of_stage(o, models::parse_grid(o.grid, num_ranks, expert_axis), machine.ranks_per_node);
+  auto const shape = grid_of_stage(o, models::parse_grid(o.grid, num_ranks, inner), machine.ranks_per_node);
   one.costs.push_back(models::cost_of_language_model(shape, model, sequences, optimizer, machine));
   one.left_out = pmm::leave_out_what_does_not_fit(one.costs, memory, &Cost::memory_bytes);
   return one;

@@ -24,8 +24,11 @@ void describe_shards(Context const& context, TrainLmOptions const& o, pmm::GridS
         shape.z);
     return;
   }
-  auto const num_owners = shape.size(pmm::batch_axes(shape));
-  auto const of_experts = shape.expert > 1 ? fmt::format(", of experts over {}", shape.data) : std::string();
+  auto const axes = pmm::batch_axes(shape);
+  auto const num_owners = shape.size(axes);
+  auto const of_experts =
+      shape.expert > 1 ? fmt::format(", of experts over {}", shape.size(axes.without(pmm::Axis::expert)))
+                       : std::string();
   say(context, "zero      stage {}: moments{} are sharded over {} rank{} of data{}\n", o.zero,
       o.zero == 2 ? " and sums of gradients" : "", num_owners, num_owners == 1 ? "" : "s", of_experts);
 }
@@ -38,7 +41,7 @@ std::vector<models::LanguageModelCost> rank_language_grids(Context const& contex
   models::GridLimits limits;
   limits.bytes = static_cast<double>(memory_of_rank(context));
   if constexpr (pmm::runs_on_host) limits.other_bytes = models::library_bytes_of_transformers<T>();
-  limits.expert_axis = question.expert_axis;
+  limits.inner = question.inner;
   limits.shares_weights_of = question.shares_weights_of;
   limits.num_grids = static_cast<std::size_t>(std::max<std::int64_t>(1, question.num_candidates));
   auto const fastest = [&] {
@@ -48,7 +51,7 @@ std::vector<models::LanguageModelCost> rank_language_grids(Context const& contex
   };
   auto costs = fastest();
   if (!costs.empty()) return costs;
-  limits = {.expert_axis = question.expert_axis, .shares_weights_of = question.shares_weights_of};
+  limits = {.inner = question.inner, .shares_weights_of = question.shares_weights_of};
   return fastest();
 }
 
@@ -58,9 +61,9 @@ ChosenLanguageGrid choose_language_grid(Context const& context, LanguageGridQues
   if (question.grid != "auto")
     return {question.shares_weights_of
                 ? models::with_data_along_z(
-                      models::parse_grid(question.grid, context.world().size(), question.expert_axis),
+                      models::parse_grid(question.grid, context.world().size(), question.inner),
                       *question.shares_weights_of)
-                : models::parse_grid(question.grid, context.world().size(), question.expert_axis),
+                : models::parse_grid(question.grid, context.world().size(), question.inner),
             nullptr};
   auto const costs = rank_language_grids<T>(context, question);
   if (costs.size() == 1) return {costs.front().shape, nullptr};

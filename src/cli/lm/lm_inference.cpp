@@ -62,14 +62,20 @@ Inference<T>::Inference(Context const& context, InferenceOptions const& options,
   models::OptimizerSettings optimizer;                     // without moments, since nothing is trained
   optimizer.kind = models::OptimizerKind::sgd;
   optimizer.momentum = 0;
-  auto const shape = options.grid.grid == "auto"
-                         ? rank_language_grids<T>(context, {options.grid.grid, options.grid.machine, model,
-                                                            sequences, optimizer, 0, options.expert_axis})
-                               .front()
-                               .shape
-                         : models::parse_grid(options.grid.grid, world.size(), options.expert_axis);
+  auto const shape =
+      options.grid.grid == "auto"
+          ? rank_language_grids<T>(context, {options.grid.grid,
+                                             options.grid.machine,
+                                             model,
+                                             sequences,
+                                             optimizer,
+                                             0,
+                                             {.expert = options.expert_axis}})
+                .front()
+                .shape
+          : models::parse_grid(options.grid.grid, world.size(), {.expert = options.expert_axis});
   sequences.global_batch =
-      std::max(num_sequences, std::int64_t{shape.size(pmm::batch_axes(shape).with(pmm::Axis::z))});
+      std::max(num_sequences, std::int64_t{shape.size(pmm::sequence_axes(shape).with(pmm::Axis::z))});
   grid_.emplace(world, shape);
   auto const plan = models::plan_sequences(grid_->shape(), grid_->coordinates(), model, sequences);
   auto estimate = models::estimate_memory<T>(*grid_, plan, sequences, optimizer);
@@ -108,7 +114,7 @@ template<class T>
 void Inference<T>::forward(std::vector<TokenIds> const& sequences) {
   for (auto const& ids : sequences)
     require_tokens(ids);
-  auto const length = network_->sequence_length();
+  auto const length = network_->tokens().length;
   auto const own = network_->sequences();
   TokenIds ids(static_cast<std::size_t>(own.size() * length), 0);
   for (auto s = own.begin; s < std::min(own.end, std::ssize(sequences)); ++s)
@@ -137,7 +143,7 @@ std::vector<T> Inference<T>::logits(std::int64_t s, runtime::Range positions) co
   if (own.contains(s) && grid_->coordinates().y == 0) {
     auto const& matrix = last_->logits_gradient(); // the logits are in the same memory
     auto const columns = matrix.block().columns;
-    auto const first = (s - own.begin) * last_->sequence_length() + positions.begin;
+    auto const first = (s - own.begin) * last_->tokens().length + positions.begin;
     auto const rows = Kokkos::subview(
         matrix.local(),
         std::pair(static_cast<std::size_t>(first), static_cast<std::size_t>(first + positions.size())),
@@ -213,7 +219,7 @@ std::vector<std::vector<TokenScore>> Inference<T>::score(std::vector<TokenIds> c
     ids.pop_back();
   }
   forward(inputs);
-  auto const length = network_->sequence_length();
+  auto const length = network_->tokens().length;
   auto const num_parts = std::int64_t{grid_->size(pmm::Axis::x)};
   std::vector<PartOfScore> parts(static_cast<std::size_t>(std::ssize(sequences) * length * num_parts));
   auto const parts_of = [&](std::int64_t s, std::int64_t t) {

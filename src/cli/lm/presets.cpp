@@ -241,7 +241,7 @@ void fit_sequences(Context const& context, PresetFit& preset, TrainLmOptions& o,
     preset.change("sequence", o.sequence, std::min(o.sequence, most));
   }
   if (!preset.gives("global-batch")) return;
-  auto const num_parts = std::max(std::int64_t{grid.data} * grid.z, o.expert_axis);
+  auto const num_parts = std::max(std::int64_t{grid.data} * grid.z / o.context_axis, o.expert_axis);
   preset.change("global-batch", o.global_batch,
                 rounded_up(std::max(o.global_batch, num_parts * o.accumulate), o.accumulate));
 }

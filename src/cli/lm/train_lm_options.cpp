@@ -14,7 +14,7 @@ namespace orthant::cli {
 namespace {
 
 constexpr std::int64_t most_passes = 1'000'000;
-constexpr std::int64_t most_experts_axis = std::int64_t{1} << 20;
+constexpr std::int64_t longest_inner_axis = std::int64_t{1} << 20;
 
 void add_model(Command& command, TrainLmOptions& o) {
   command.begin_group("Model");
@@ -61,11 +61,16 @@ void add_model(Command& command, TrainLmOptions& o) {
       one_of({"auto", "gelu", "gelu_tanh", "swiglu"}));
 }
 
-void add_expert_axis_option(Command& command, TrainLmOptions& o) {
+void add_inner_axes_options(Command& command, TrainLmOptions& o) {
   command.option("--expert-axis", o.expert_axis,
                  "Number of data ranks over which the experts are distributed; must divide the data axis and "
                  "--experts",
-                 whole_number(1, most_experts_axis));
+                 whole_number(1, longest_inner_axis));
+  command.option(
+      "--context-axis", o.context_axis,
+      "Number of data ranks that share each sequence, for long sequences: each has two of 2 C chunks of its "
+      "tokens; must divide the data axis, and 2 C must divide --sequence",
+      whole_number(1, longest_inner_axis));
 }
 
 void add_zero_options(Command& command, TrainLmOptions& o) {
@@ -270,7 +275,7 @@ TrainLmOptions::TrainLmOptions() {
 void add_options(Command& command, TrainLmOptions& o) {
   command.input("--tokens", o.tokens, "Token file, as orthant tokenize writes it");
   add_grid_options(command, o, "--grid auto");
-  add_expert_axis_option(command, o);
+  add_inner_axes_options(command, o);
   add_zero_options(command, o);
   add_model(command, o);
   add_expert_options(command, o);
@@ -376,6 +381,10 @@ pmm::GridShape grid_of_stage(TrainLmOptions const& o, pmm::GridShape const& shap
         "group do not divide the {} ranks of a node: take --zero-group all, or leave out --zero",
         shape.x, shape.y, shape.z, models::grid_text(shape), ranks_per_node);
   return sharded;
+}
+
+models::InnerAxes inner_axes_of(TrainLmOptions const& o) {
+  return {static_cast<int>(o.expert_axis), static_cast<int>(o.context_axis)};
 }
 
 models::SequenceSettings sequences_of(TrainLmOptions const& o) {

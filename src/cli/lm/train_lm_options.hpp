@@ -5,7 +5,7 @@
 // options that an architecture implies.
 
 #include "cli/options/shared_options.hpp"
-#include "models/lm/plan/transformer_settings.hpp"
+#include "models/lm/plan/transformer_plan.hpp"
 #include "models/lm/training/sequence_rows.hpp"
 #include "models/training/optimizer.hpp"
 
@@ -68,6 +68,7 @@ struct TrainLmOptions : GridOptions, OptimizerOptions, WeightOptions, Checkpoint
 
   // batches
   std::int64_t sequence = 64;
+  std::int64_t context_axis = 1; // ranks that share each sequence
   std::int64_t global_batch = 12;
   bool document_mask = false;
   std::int64_t accumulate = 1;
@@ -121,6 +122,7 @@ void require_effective_adapter_options(Context const& context, TrainLmOptions co
 /// contradict each other.
 [[nodiscard]] models::TransformerSettings model_of(TrainLmOptions const& options);
 [[nodiscard]] models::SequenceSettings sequences_of(TrainLmOptions const& options);
+[[nodiscard]] models::InnerAxes inner_axes_of(TrainLmOptions const& options);
 
 /// Settings of the optimizer; at ZeRO stages 1 and 2 its states are sharded over the batch axes.
 [[nodiscard]] models::OptimizerSettings optimizer_of(TrainLmOptions const& options);

@@ -114,10 +114,11 @@ models::TrainSettings training_of(TrainLmOptions const& o) {
 
 /// Identity of the training. It includes the content of the token file, but not its path.
 TrainingIdentity identity_of(Context const& context, TrainLmOptions const& o, tokens::TokenFile const& file) {
-  static constexpr std::array<std::string_view, 12> free_options{
+  static constexpr std::array<std::string_view, 13> free_options{
       "tokens",           "preset",       "steps",       "activation-checkpointing",
       "keep-collectives", "trace",        "expert-axis", "expert-imbalance",
-      "expert-placement", "expert-loads", "zero",        "zero-group"};
+      "expert-placement", "expert-loads", "zero",        "zero-group",
+      "context-axis"};
   auto parts = identity_of_options(context.run_record, free_options);
   for (auto const part : tokens::all_parts)
     parts.push_back({fmt::format("checksum of the {} tokens", tokens::name_of(part)),
@@ -235,11 +236,11 @@ int train(TrainLmOptions const& options, Context& context) {
   auto const settings = training_of(options);
   auto const sequences = sequences_of(options);
   auto model = model_of(options);
-  auto const expert_axis = static_cast<int>(options.expert_axis);
+  auto const inner = inner_axes_of(options);
   // Checks that need no files come first.
   auto const shares_weights_of = weights_shared_within(options, ranks_per_node_of(world));
   if (options.grid != "auto")
-    std::ignore = grid_of_stage(options, models::parse_grid(options.grid, world.size(), expert_axis),
+    std::ignore = grid_of_stage(options, models::parse_grid(options.grid, world.size(), inner),
                                 shares_weights_of.value_or(0));
   require_choice(options, options.grid == "auto", "--grid auto");
   if (options.expert_placement == "balanced")
@@ -261,7 +262,7 @@ int train(TrainLmOptions const& options, Context& context) {
   auto const [shape, measured] =
       choose_language_grid<T>(context,
                               {options.grid, options.machine, model, sequences, settings.optimizer,
-                               options.measure_top, expert_axis, shares_weights_of},
+                               options.measure_top, inner, shares_weights_of},
                               settings, file);
   pmm::ProcessGrid const grid(world, shape);
   auto const plan = models::plan_sequences(grid.shape(), grid.coordinates(), model, sequences);

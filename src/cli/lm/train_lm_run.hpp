@@ -78,8 +78,8 @@ struct LanguageGridQuestion {
   models::TransformerSettings const& model;
   models::SequenceSettings const& sequences;
   models::OptimizerSettings const& optimizer;
-  std::int64_t num_candidates = 0; // --measure-top
-  int expert_axis = 1;             // ranks of the expert axis, a factor of the data groups
+  std::int64_t num_candidates = 0;                     // --measure-top
+  models::InnerAxes inner = {};                        // factors of the data groups
   std::optional<int> shares_weights_of = std::nullopt; // as of GridLimits
 };
 

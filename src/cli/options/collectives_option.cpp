@@ -20,7 +20,7 @@ using runtime::Operation;
 using runtime::throw_user;
 
 constexpr auto table_key = "orthant_collectives";
-constexpr std::array axes{"x", "y", "z", "data", "expert", "group"};
+constexpr std::array axes{"x", "y", "z", "data", "expert", "context", "group"};
 constexpr std::array operations{Operation::all_reduce, Operation::all_gather, Operation::reduce_scatter,
                                 Operation::all_to_all};
 

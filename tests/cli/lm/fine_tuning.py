@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trainings of some of the weights, by other losses or on packed documents: fine_tuning.py PROGRAM PART"""
+"""Trainings of some of the weights, by other losses, on packed documents or on shared sequences: fine_tuning.py PROGRAM PART"""
 
 import json
 import math
@@ -265,4 +265,38 @@ def documents(_):
     expect_mistake(2, ["train-lm", "--tokens", place.tokens, *small("--document-mask")], r"--document-mask: '.*t\.h5' has no end token between documents")
 
 
-sys.exit(run_part(losses, documents, frozen, schedules, adapters))
+def contexts(_):
+    """--context-axis: losses of one rank, with documents, a goldfish loss and dropout, after a resume and in evaluations; what cannot be cut is refused."""
+    place = place_of_documents()
+    weights = place.file("w.h5")
+    model = ["--arch", "llama", "--kv-heads", "2", "--dropout", "0.1", "--accumulate", "2", "--global-batch", "8", "--document-mask",
+             "--goldfish", "3,4", "--eval-every", "10", "--lr", "0.01", "--save-weights", weights, "--force"]
+    whole = place.train(1, *model)
+    loss = whole["eval"][-1]["val_loss"]
+    for ranks, grid, axis in ((2, "2x1x1x1", "2"), (4, "4x1x1x1", "4"), (4, "2x2x1x1", "2"), (4, "4x1x1x1", "2"), (4, "auto", "2")):
+        found = place.train(ranks, *model, "--grid", grid, "--context-axis", axis)
+        require_equal(losses_of(found), losses_of(whole), f"losses on {grid} with {axis} ranks per sequence")
+        check(abs(found["eval"][-1]["val_loss"] - loss) <= 1e-10, f"validation loss on {grid}")
+    axis = ["--grid", "2x1x1x1", "--context-axis", "2"]
+    check(abs(val_loss(place, weights, "--document-mask", *axis, ranks=2) - loss) <= 1e-10, "the loss of evaluate-lm")
+    goes_on(place, [*model, "--context-axis", "1"], whole, "checkpoints")
+    folder = ["--checkpoint", place.file("shared"), "--checkpoint-every", "7"]
+    place.train(2, *model, *axis, *folder)
+    for name in ("checkpoint-000020.h5", "latest"):
+        os.remove(os.path.join(place.file("shared"), name))
+    require_equal(losses_of(place.train(1, *model, *folder, "--resume", "auto")), losses_of(whole), "losses after a resume")
+    planned = json.loads(expect_success(1, ["plan-lm", "--vocabulary", "300", "--ranks", "4", "--json", "--top", "1", "--context-axis", "4", "--sequence", "32768"]).stdout)
+    check(planned["context_axis"] == 4 and planned["grid"] == "4x1x1x1", f"{planned}")
+    train = ["train-lm", "--tokens", place.tokens]
+    for ranks, words, pattern in (
+            (2, small("--grid", "1x2x1x1", "--context-axis", "2"), r"--context-axis 2 does not divide the 1 data groups of --grid 1x2x1x1; take a divisor"),
+            (2, small("--context-axis", "3"), r"--context-axis 3 does not divide the 2 ranks of the job"),
+            (2, small("--grid", "2x1x1x1", "--context-axis", "2", "--sequence", "18"), r"cuts each sequence in 4 equal chunks, which 18 tokens cannot be: take --sequence 16 or 20"),
+            (2, small("--context-axis", "2", "--experts", "2", "--capacity", "1.5"), r"use --capacity-group rank, or --capacity none"),
+            (1, small("--context-axis", "0"), r"--context-axis")):
+        expect_mistake(ranks, [*train, *words], pattern)
+    evaluate = ["evaluate-lm", "--weights", weights, *axis]
+    expect_mistake(2, [*evaluate, "--tokens", place.tokens, "--stride", "4"], r"--context-axis is for the loss over sequences of --tokens: leave it out with --ids")
+
+
+sys.exit(run_part(losses, documents, contexts, frozen, schedules, adapters))

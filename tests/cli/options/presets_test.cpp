@@ -61,9 +61,8 @@ class Presets : public ::testing::Test {
     require_effective_optimizer_options(context, o);
     require_effective_expert_options(context, o);
     auto const model = model_of(o);
-    auto const shape = o.grid == "auto"
-                           ? pmm::GridShape{}
-                           : models::parse_grid(o.grid, ranks_of(o.grid), static_cast<int>(o.expert_axis));
+    auto const shape =
+        o.grid == "auto" ? pmm::GridShape{} : models::parse_grid(o.grid, ranks_of(o.grid), inner_axes_of(o));
     std::ignore = models::plan_sequences(shape, {}, model, sequences_of(o));
     models::TrainSettings settings;
     settings.optimizer = optimizer_of(o, o.eval_every);

@@ -25,7 +25,7 @@ class FormulaBatches final : public models::BatchSource {
   }
   void start_at(std::int64_t /*epoch*/, std::int64_t step) override { batch_ = step * num_accumulated_; }
   std::uint64_t next(std::int64_t /*epoch*/, runtime::PhaseTimes& /*phases*/) override {
-    LmBatch const batch(case_, network_.sequences(), batch_);
+    LmBatch const batch(case_, network_.sequences(), batch_, network_.tokens());
     network_.set_tokens(batch.tokens, batch.positions);
     std::vector<std::int8_t> const groups(batch.targets.size(), 0);
     loss_.set_batch_targets({device_copy(groups), device_copy(batch.targets), {}}, {groups, batch.targets});

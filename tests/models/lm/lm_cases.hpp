@@ -92,25 +92,35 @@ inline std::vector<std::array<int, 4>> lm_grids() {
   return grids_4d(world_size());
 }
 
-/// This rank's tokens of a batch, and what follows each of them, by sequence and place; with documents, the positions in these.
+/// This rank's tokens of a batch, and what follows each of them, by sequence and place; with documents, the positions in these. `part`: of each
+/// sequence that the rank has; by default all of it.
 struct LmBatch {
   std::vector<std::int32_t> tokens, targets;
   std::vector<std::int64_t> positions;
-  LmBatch(LmCase const& the_case, runtime::Range sequences, std::int64_t batch) {
+  LmBatch(LmCase const& the_case, runtime::Range sequences, std::int64_t batch, pmm::SequencePart part = {}) {
+    if (part.length == 0) part.length = the_case.sequence;
     auto const size = the_case.settings.vocabulary;
-    for (auto s = sequences.begin; s < sequences.end; ++s)
-      for (std::int64_t t = 0; t < the_case.sequence; ++t) {
+    for (auto s = sequences.begin; s < sequences.end; ++s) {
+      std::vector<std::int64_t> of_sequence;
+      for (std::int64_t t = 0; the_case.settings.masks_documents && t < the_case.sequence; ++t)
+        of_sequence.push_back(t == 0 || target_of(s, t, batch) % 3 == 0 ? 0 : of_sequence.back() + 1);
+      for (std::int64_t i = 0; i < part.length; ++i) {
+        auto const t = part.place_of(i);
         auto const token = (s * 31 + t * 7 + s * t * 3 + 1000 * batch) * 7919 + 104729 * t * t;
-        auto const target =
-            ((s * 17 + t * 29 + s * t * 5 + 1000 * batch + 77) * 6007 + 38183 * s * s) % 100003;
+        auto const target = target_of(s, t, batch);
         tokens.push_back(static_cast<std::int32_t>(token % 100003 % size));
         targets.push_back(target % 10 == 3 ? -1 : static_cast<std::int32_t>(target % size));
-        if (the_case.settings.masks_documents)
-          positions.push_back(t == 0 || target % 3 == 0 ? 0 : positions.back() + 1);
+        if (!of_sequence.empty()) positions.push_back(of_sequence[static_cast<std::size_t>(t)]);
       }
+    }
   }
   [[nodiscard]] std::int64_t num_kept() const {
     return std::count_if(targets.begin(), targets.end(), [](auto target) { return target >= 0; });
+  }
+
+ private:
+  static std::int64_t target_of(std::int64_t s, std::int64_t t, std::int64_t batch) {
+    return ((s * 17 + t * 29 + s * t * 5 + 1000 * batch + 77) * 6007 + 38183 * s * s) % 100003;
   }
 };
 
@@ -131,7 +141,8 @@ Dense whole_of(models::Parameter<T> const& parameter, runtime::Vector<T> const& 
   runtime::all_reduce(runtime::host, grid.group(), whole.numbers);
   if (sums_over_batches || parameter.is_of_expert) // of experts, others have other ones
     runtime::all_reduce(runtime::host, grid.over(pmm::Axis::expert), whole.numbers);
-  if (sums_over_batches) runtime::all_reduce(runtime::host, grid.over(pmm::Axis::data), whole.numbers);
+  if (sums_over_batches)
+    runtime::all_reduce(runtime::host, grid.over({pmm::Axis::context, pmm::Axis::data}), whole.numbers);
   return whole;
 }
 
@@ -164,7 +175,7 @@ LmGradients lm_gradients(pmm::ProcessGrid const& grid, LmCase const& the_case, b
   set_formula_parameters(network.parameters());
   clear_other_targets(the_case.settings, network.parameters());
   network.set_gathers_ahead(gathers_ahead);
-  LmBatch const batch(the_case, network.sequences(), 0);
+  LmBatch const batch(the_case, network.sequences(), 0, network.tokens());
   network.set_tokens(batch.tokens, batch.positions);
   pmm::RowLoss<T> loss(grid, network.logits_placement(), pmm::LossKind::softmax);
   std::vector<std::int8_t> const groups(batch.targets.size(), 0);

@@ -151,7 +151,7 @@ TEST(FastestGrids, HaveTheExpertAxisThatIsAskedFor) {
   auto const machine = network(8, 2e-5);
   auto const with_axis = [&](int expert_axis) {
     return models::fastest_grids(8, model, sequences, {}, machine,
-                                 {.num_grids = 100, .expert_axis = expert_axis})
+                                 {.num_grids = 100, .inner = {.expert = expert_axis}})
         .costs;
   };
 
@@ -177,9 +177,9 @@ TEST(FastestGrids, HaveTheExpertAxisThatIsAskedFor) {
     }
   }
   EXPECT_THROW(with_axis(3), runtime::UserError);
-  EXPECT_THROW(
-      static_cast<void>(models::fastest_grids(16, model, {16, 4, 1, 0}, {}, machine, {.expert_axis = 8})),
-      runtime::UserError);
+  EXPECT_THROW(static_cast<void>(
+                   models::fastest_grids(16, model, {16, 4, 1, 0}, {}, machine, {.inner = {.expert = 8}})),
+               runtime::UserError);
   model.experts.num_experts = 4;
   EXPECT_THROW(with_axis(8), runtime::UserError);
 }

@@ -101,7 +101,8 @@ void ExpertLayer<T>::route(DefaultExec const& exec, RouterPass const& pass, Dist
   pmm::RouterNoise const noise{
       pass.noise,
       {pass.seed, runtime::Purpose::routing, pass.step, static_cast<std::uint32_t>(layer_)},
-      plan_.first_token};
+      plan_.first_token,
+      plan_.tokens};
   pmm::choose_experts(exec, passes, scratch_.logits, noise, routing);
 
   runtime::compat::fence(exec, "orthant::models::ExpertLayer/the host lists the rows of each expert");
@@ -285,7 +286,8 @@ void ExpertLayer<T>::backward(DefaultExec const& exec, DistMatrix<T> const& norm
   auto const& settings = plan_.settings;
   pmm::router_backward<T>(exec, passes, memory_->routing, scratch_.weight_gradient,
                           {settings.balance_loss, settings.z_loss, static_cast<double>(plan_.num_tokens),
-                           memory_->shares, settings.sequence_loss, plan_.sequence, scratch_.sequence_counts},
+                           memory_->shares, settings.sequence_loss, plan_.tokens.length,
+                           scratch_.sequence_counts},
                           scratch_.logits);
   pmm::local_gemm<T>(exec, T{1}, Transpose::no, scratch_.logits, Transpose::yes, parameters_.router.local(),
                      T{1}, normed_gradient.local());

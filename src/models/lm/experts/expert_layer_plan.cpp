@@ -16,7 +16,7 @@ struct FixedLengths {
       : num_rows(block_of(shape, coordinates, plan.stream).rows.size()),
         num_experts(plan.settings.num_experts),
         num_choices(num_rows * plan.settings.top_k),
-        num_counts(plan.settings.sequence_loss > 0 ? num_rows / plan.sequence * num_experts : 0) {
+        num_counts(plan.settings.sequence_loss > 0 ? num_rows / plan.tokens.length * num_experts : 0) {
     ExpertArray const up(shape, coordinates, plan, plan.up), down(shape, coordinates, plan, plan.down);
     if (shape.z > 1) gathered = std::max(up.num_gathered, down.num_gathered);
   }

@@ -12,6 +12,7 @@
 
 #include "models/lm/plan/transformer_settings.hpp"
 #include "pmm/experts/dispatch_lists.hpp"
+#include "pmm/vendor/vendor_attention.hpp"
 
 #include <cstdint>
 #include <span>
@@ -41,8 +42,8 @@ struct ExpertPlan {
   pmm::DispatchAxes axes;
   pmm::AxisSet token_axes;      // axes over which tokens are split, in the order of the tokens
   std::int64_t num_tokens = 0;  // tokens of a pass over all ranks
-  std::int64_t sequence = 1;    // tokens per sequence
-  std::int64_t first_token = 0; // global number of this rank's first token
+  pmm::SequencePart tokens{1};  // tokens of each sequence on this rank
+  std::int64_t first_token = 0; // global number of the first token of this rank's first sequence
   pmm::AxisSet counted_axes;    // axes over which choices are counted for the capacity: token_axes, or z
   std::int64_t num_counted = 0; // tokens of a pass over counted_axes
   pmm::Range own;               // places of this rank's experts

@@ -39,10 +39,34 @@ Placement scale(Cut const& columns) {
   return {layout, {1, columns.width}};
 }
 
+/// Throws UserError unless ranks along context can share sequences of this length.
+void require_parts(std::int64_t num_ranks, std::int64_t sequence, TransformerSettings const& s) {
+  if (num_ranks == 1) return;
+  auto const num_chunks = 2 * num_ranks;
+  if (sequence % num_chunks != 0) {
+    auto const below = sequence / num_chunks * num_chunks;
+    auto const above = fmt::format("{}", below + num_chunks);
+    runtime::throw_user(
+        "--context-axis {} cuts each sequence in {} equal chunks, which {} tokens cannot be: take "
+        "--sequence {}",
+        num_ranks, num_chunks, sequence, below == 0 ? above : fmt::format("{} or {}", below, above));
+  }
+  auto const& experts = s.experts;
+  if (experts.is_on() && experts.capacity && experts.capacity_group == CapacityGroup::step)
+    runtime::throw_user("--context-axis {}: the slots of --capacity are given in the order of all tokens, "
+                        "which ranks along context do not "
+                        "have in order; use --capacity-group rank, or --capacity none",
+                        num_ranks);
+  if (experts.is_on() && experts.sequence_loss > 0)
+    runtime::throw_user("--context-axis {}: --sequence-balance-loss compares the tokens of a whole sequence "
+                        "on one rank; leave it out",
+                        num_ranks);
+}
+
 void require_cuts(pmm::GridShape const& shape, TransformerSettings const& s, std::int64_t num_sequences,
                   std::int64_t sequence) {
   require_valid(s);
-  auto const num_parts = shape.size(batch_axes(shape).with(Axis::z));
+  auto const num_parts = shape.size(sequence_axes(shape).with(Axis::z));
   ORTHANT_REQUIRE(shape.pipe == 1, "a transformer on ", shape.to_string());
   if (!can_cut_heads(shape, s))
     runtime::throw_user("{} heads with {} key-value heads cannot be cut over x = {} of the grid {}: x must "
@@ -52,6 +76,7 @@ void require_cuts(pmm::GridShape const& shape, TransformerSettings const& s, std
   if (sequence > s.max_sequence)
     runtime::throw_user("--sequence {} is longer than the {} positions of the model", sequence,
                         s.max_sequence);
+  require_parts(shape.context, sequence, s);
   if (num_sequences < num_parts)
     runtime::throw_user(
         "{} sequences per pass are fewer than the {} ranks along data and z of --grid {}: give a "
@@ -70,12 +95,12 @@ ExpertPlan plan_experts(pmm::GridShape const& shape, pmm::Coordinates const& coo
   }
   experts.activation = plan.settings.activation;
   experts.token_axes = batch_axes(shape).with(Axis::z);
-  experts.num_tokens = plan.num_sequences * plan.sequence;
-  experts.sequence = plan.sequence;
+  experts.num_tokens = plan.num_sequences * plan.whole_sequence();
+  experts.tokens = plan.tokens();
   auto const is_of_step = experts.settings.capacity_group == CapacityGroup::step;
   experts.counted_axes = is_of_step ? experts.token_axes : pmm::AxisSet{Axis::z};
   experts.num_counted = is_of_step ? experts.num_tokens : plan.stream.extents.rows;
-  experts.first_token = plan.sequences.begin * plan.sequence;
+  experts.first_token = plan.sequences.begin * plan.whole_sequence();
   experts.own = own_experts(shape, coordinates, experts.settings);
   for (auto const& loads : experts.settings.past_loads) {
     ORTHANT_REQUIRE(std::ssize(loads) == experts.settings.num_experts, "loads of ", loads.size(),
@@ -91,14 +116,22 @@ ExpertPlan plan_experts(pmm::GridShape const& shape, pmm::Coordinates const& coo
 
 } // namespace
 
-pmm::GridShape parse_grid(std::string_view text, int num_ranks, int expert_axis) {
+pmm::GridShape parse_grid(std::string_view text, int num_ranks, InnerAxes const& inner) {
   auto shape = pmm::parse_grid(text, num_ranks);
-  if (shape.data % expert_axis != 0)
-    runtime::throw_user("--expert-axis {} does not divide the {} data groups of --grid {}; take a divisor of "
-                        "them",
-                        expert_axis, shape.data, shape.to_string());
-  shape.data /= expert_axis;
-  shape.expert = expert_axis;
+  auto const groups = shape.data;
+  auto const split_off = [&](std::string_view option, int size) {
+    if (shape.data % size != 0)
+      runtime::throw_user("{} {} does not divide the {} data groups of --grid {}{}; take a divisor of them",
+                          option, size, shape.data, text,
+                          shape.data * inner.expert == groups && inner.expert > 1
+                              ? fmt::format(" with --expert-axis {}", inner.expert)
+                              : "");
+    shape.data /= size;
+  };
+  split_off("--expert-axis", inner.expert);
+  split_off("--context-axis", inner.context);
+  shape.expert = inner.expert;
+  shape.context = inner.context;
   return shape;
 }
 
@@ -113,8 +146,8 @@ pmm::GridShape with_data_along_z(pmm::GridShape shape, int ranks_per_node) {
 }
 
 std::string grid_text(pmm::GridShape shape) {
-  shape.data *= shape.expert;
-  shape.expert = 1;
+  shape.data *= shape.expert * shape.context;
+  shape.expert = shape.context = 1;
   return shape.to_string();
 }
 
@@ -130,9 +163,12 @@ TransformerPlan plan_transformer(pmm::GridShape const& shape, pmm::Coordinates c
   TransformerPlan plan;
   plan.settings = settings;
   plan.num_sequences = num_sequences;
-  plan.sequence = sequence;
-  plan.sequences = part_of(shape, coordinates, batch_axes(shape).with(Axis::z), num_sequences);
-  auto const num_tokens = part_of(shape, coordinates, batch_axes(shape), num_sequences).size() * sequence;
+  plan.num_parts = shape.context;
+  plan.part = coordinates.context;
+  plan.sequence = sequence / plan.num_parts;
+  plan.sequences = part_of(shape, coordinates, sequence_axes(shape).with(Axis::z), num_sequences);
+  auto const num_tokens =
+      part_of(shape, coordinates, sequence_axes(shape), num_sequences).size() * plan.sequence;
 
   auto const head_dim = settings.head_dim();
   auto const num_groups = settings.num_kv_heads;
@@ -144,7 +180,7 @@ TransformerPlan plan_transformer(pmm::GridShape const& shape, pmm::Coordinates c
   auto const expanded = [&](std::int64_t width) { return Cut{Axis::x, inner * width, inner}; };
   auto const activated = [&](std::int64_t width) { return Cut{Axis::x, width}; };
   Cut const vocabulary{Axis::x, settings.vocabulary};
-  auto const matrix = [&](Cut const& columns) { return activation(num_tokens, sequence, columns); };
+  auto const matrix = [&](Cut const& columns) { return activation(num_tokens, plan.sequence, columns); };
   auto const linear = [&](Cut const& from, Cut const& to) {
     return LinearPlan3d{matrix(from), weight(from, to), matrix(to)};
   };

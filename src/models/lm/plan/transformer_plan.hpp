@@ -7,10 +7,12 @@
 //   normal        Z[z,x] := sum_y X[z,y] W[y,x]          queries, keys and values; up; head
 //   transposed    X[z,y] := sum_x Z[z,x] W[x,y]          projection; down
 //
-// Rows are tokens, split in granules of whole sequences. Columns of Z are split in granules:
+// Rows are tokens, split in granules of the tokens that a rank has of a sequence. Columns of Z are split in granules:
 //
 //   queries, keys and values    per key-value head [its query heads | its key | its value]
 //   up, SwiGLU                  per pair [gate | up]
+//
+// The tokens of a sequence are split over context in parts of two chunks (pmm::SequencePart).
 //
 // A contiguous part over x therefore has all columns that it needs, and the order of the columns does not depend on the grid. If
 // there are fewer key-value heads than ranks along x, several ranks share a head: each has some of its query heads, and the last
@@ -34,7 +36,9 @@ struct LinearPlan3d {
 struct TransformerPlan {
   TransformerSettings settings;
   std::int64_t num_sequences = 0; // sequences per pass, over all data groups
-  std::int64_t sequence = 0;      // tokens per sequence
+  std::int64_t sequence = 0;      // tokens of each sequence on this rank
+  std::int64_t num_parts = 1;     // ranks along context, which share each sequence
+  std::int64_t part = 0;          // of this rank
   pmm::Range sequences;           // sequences of this rank, counted over all data groups
   pmm::Placement stream;          // [z,y] tokens of the data group x hidden
   pmm::Placement logits;          // [z,x] tokens of the data group x vocabulary
@@ -47,6 +51,11 @@ struct TransformerPlan {
   LinearPlan3d shared_up, shared_down; // all shared experts of a layer side by side; empty if there are none
   int ranks_per_group = 1;             // ranks along x that share one key-value head
 
+  /// Tokens of each sequence that this rank has.
+  [[nodiscard]] pmm::SequencePart tokens() const { return {sequence, num_parts, part}; }
+  [[nodiscard]] std::int64_t whole_sequence() const { return sequence * num_parts; }
+  /// Whether the position of each row is listed, because it does not follow from the number of the row.
+  [[nodiscard]] bool lists_positions() const { return settings.masks_documents || num_parts > 1; }
   [[nodiscard]] bool shares_heads() const { return ranks_per_group > 1; }
   /// Number of query heads of one key-value head on this rank.
   [[nodiscard]] std::int64_t local_heads_per_group() const { return heads_per_group() / ranks_per_group; }
@@ -57,10 +66,18 @@ struct TransformerPlan {
   [[nodiscard]] std::int64_t group_width() const { return (heads_per_group() + 2) * settings.head_dim(); }
 };
 
-/// Parses the value of --grid, which must not be "auto". The expert axis becomes a factor of the data axis. Throws UserError if
-/// `text` is not a grid of `num_ranks` ranks, or if `expert_axis` does not divide the data axis.
-[[nodiscard]] pmm::GridShape parse_grid(std::string_view text, int num_ranks, int expert_axis);
-/// Inverse of parse_grid(): the grid in the format of --grid, whose data axis includes the expert axis. Messages, logs and
+/// Sizes of the axes that --grid does not name. They are factors of its data axis.
+struct InnerAxes {
+  int expert = 1;
+  int context = 1;
+
+  [[nodiscard]] std::int64_t size() const { return std::int64_t{expert} * context; }
+};
+
+/// Parses the value of --grid, which must not be "auto". Throws UserError if `text` is not a grid of `num_ranks` ranks, or if the inner
+/// axes do not divide the data axis.
+[[nodiscard]] pmm::GridShape parse_grid(std::string_view text, int num_ranks, InnerAxes const& inner = {});
+/// Inverse of parse_grid(): the grid in the format of --grid, whose data axis includes the inner axes. Messages, logs and
 /// records use this format.
 [[nodiscard]] std::string grid_text(pmm::GridShape shape);
 
@@ -74,8 +91,9 @@ struct TransformerPlan {
 [[nodiscard]] bool can_cut_heads(pmm::GridShape const& shape, TransformerSettings const& settings);
 
 /// Plan of the rank at `coordinates` for passes over `num_sequences` sequences of `sequence` tokens. Throws UserError if the
-/// settings are not valid, if can_cut_heads() is false, if `sequence` exceeds max_sequence, if there are fewer sequences than
-/// ranks along data, expert and z, or if the expert axis does not divide the experts.
+/// settings are not valid, if can_cut_heads() is false, if `sequence` exceeds max_sequence or the context axis cannot split it, if there are
+/// fewer sequences than ranks along data, expert and z, or if the expert axis does not divide the experts. With a context axis, also if
+/// the settings of the experts compare tokens of one sequence, or order the tokens of all ranks.
 [[nodiscard]] TransformerPlan plan_transformer(pmm::GridShape const& shape,
                                                pmm::Coordinates const& coordinates,
                                                TransformerSettings const& settings,

@@ -19,25 +19,40 @@
 
 namespace orthant::models {
 
+namespace {
+
+/// "--expert-axis 2 x --context-axis 4".
+std::string name_of(InnerAxes const& inner) {
+  auto const context = fmt::format("--context-axis {}", inner.context);
+  if (inner.expert == 1 && inner.context > 1) return context;
+  return fmt::format("--expert-axis {}", inner.expert) + (inner.context == 1 ? "" : " x " + context);
+}
+
+} // namespace
+
 std::vector<pmm::GridShape> shapes_of_language_model(int num_ranks, TransformerSettings const& model,
-                                                     SequenceSettings const& sequences, int expert_axis) {
-  std::ignore = plan_sequences({1, 1, 1, 1}, {}, model, sequences); // throws if no grid can train it
-  if (num_ranks % expert_axis != 0)
-    runtime::throw_user("--expert-axis {} does not divide the {} ranks of the job; take a divisor of them",
-                        expert_axis, num_ranks);
+                                                     SequenceSettings const& sequences,
+                                                     InnerAxes const& inner) {
+  if (num_ranks % inner.size() != 0)
+    runtime::throw_user("{} does not divide the {} ranks of the job; take a divisor of them", name_of(inner),
+                        num_ranks);
+  std::ignore =
+      plan_sequences({.context = inner.context}, {}, model, sequences); // throws if no grid can train it
   std::vector<pmm::GridShape> shapes;
-  for (int data = expert_axis; data <= num_ranks; data += expert_axis)
+  auto const least_data = static_cast<int>(inner.size());
+  for (int data = least_data; data <= num_ranks; data += least_data)
     for (auto shape : pmm::all_shapes(num_ranks, data)) {
-      if (!can_cut_heads(shape, model) || std::int64_t{shape.data} * shape.z > sequences.num_sequences())
-        continue;
-      shape.data /= expert_axis;
-      shape.expert = expert_axis;
+      shape.data /= least_data;
+      shape.expert = inner.expert;
+      shape.context = inner.context;
+      auto const num_parts = std::int64_t{shape.size(sequence_axes(shape).with(pmm::Axis::z))};
+      if (!can_cut_heads(shape, model) || num_parts > sequences.num_sequences()) continue;
       shapes.push_back(shape);
     }
   if (shapes.empty())
     runtime::throw_user("{} sequences per pass are fewer than the {} ranks of --expert-axis: give a larger "
                         "--global-batch, or fewer of these",
-                        sequences.num_sequences(), expert_axis);
+                        sequences.num_sequences(), inner.expert);
   return shapes;
 }
 
@@ -159,7 +174,7 @@ FastestGrids fastest_grids(int num_ranks, TransformerSettings const& model, Sequ
                            OptimizerSettings const& optimizer, pmm::Machine const& machine,
                            GridLimits const& limits, std::int64_t scalar_bytes) {
   Estimator const estimator(model, sequences, optimizer, machine, scalar_bytes);
-  auto shapes = shapes_of_language_model(num_ranks, model, sequences, limits.expert_axis);
+  auto shapes = shapes_of_language_model(num_ranks, model, sequences, limits.inner);
   if (limits.shares_weights_of)
     std::erase_if(shapes, [&](auto const& shape) {
       return with_data_along_z(shape, *limits.shares_weights_of) != shape;
@@ -215,7 +230,7 @@ std::int64_t rounded_up(std::int64_t size, std::int64_t multiple) {
 
 std::vector<std::string> advice_on_shapes(pmm::GridShape const& shape, TransformerSettings const& model,
                                           SequenceSettings const& sequences) {
-  auto const num_batch_parts = std::int64_t{shape.size(pmm::batch_axes(shape).with(pmm::Axis::z))};
+  auto const num_batch_parts = std::int64_t{shape.size(pmm::sequence_axes(shape).with(pmm::Axis::z))};
   std::vector<std::string> advice;
   for (auto const& [name, size, axes, num_parts, multiple] :
        {CutSize{"the vocabulary", model.vocabulary, "x", shape.x, tile},

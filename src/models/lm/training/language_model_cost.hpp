@@ -59,13 +59,13 @@ struct LanguageModelCost {
   [[nodiscard]] std::int64_t memory_bytes() const { return array_bytes + message_bytes; }
 };
 
-/// Grids that can split the model and its batches, with any number of data groups. `expert_axis` must divide the number of data
-/// groups. If it is 1, there is at least one grid, because y may be any number. Throws UserError if there is no grid, or if no
+/// Grids that can split the model and its batches, with any number of data groups, which the inner axes must divide. If these have one rank,
+/// there is at least one grid, because y may be any number. Throws UserError if there is no grid, or if no
 /// grid can train the model.
 [[nodiscard]] std::vector<pmm::GridShape> shapes_of_language_model(int num_ranks,
                                                                    TransformerSettings const& model,
                                                                    SequenceSettings const& sequences,
-                                                                   int expert_axis = 1);
+                                                                   InnerAxes const& inner = {});
 
 /// Approximate size of a checkpoint of the training: weights and moments of the optimizer, in fp32.
 [[nodiscard]] std::int64_t bytes_of_checkpoint(TransformerSettings const& model,
@@ -78,7 +78,7 @@ cost_of_language_model(pmm::GridShape const& shape, TransformerSettings const& m
                        SequenceSettings const& sequences, OptimizerSettings const& optimizer,
                        pmm::Machine const& machine, std::int64_t scalar_bytes = sizeof(float));
 
-/// Costs on all grids without an expert axis, sorted by seconds, then by memory. Training is in fp32. Throws UserError if the
+/// Costs on all grids without inner axes, sorted by seconds, then by memory. Training is in fp32. Throws UserError if the
 /// settings contradict one another.
 [[nodiscard]] std::vector<LanguageModelCost>
 costs_of_language_model(int num_ranks, TransformerSettings const& model, SequenceSettings const& sequences,
@@ -100,13 +100,13 @@ struct GridLimits {
   double bytes = 0;             // memory of a rank; 0: no limit
   std::int64_t other_bytes = 0; // memory of a rank that is neither arrays nor messages
   std::size_t num_grids = 1;    // largest number of grids to return
-  int expert_axis = 1;          // number of ranks along the expert axis
+  InnerAxes inner = {};         // sizes of the axes that --grid does not name
   /// ZeRO stage 3: only grids that with_data_along_z() with these ranks per node does not change.
   std::optional<int> shares_weights_of = std::nullopt;
 };
 
 /// Returns the fastest grids within `limits`; `costs` is empty if no grid fits. The result is the same on all ranks if the
-/// arguments are. Throws UserError if the settings contradict one another, or if there is no grid with the expert axis.
+/// arguments are. Throws UserError if the settings contradict one another, or if there is no grid with the inner axes.
 [[nodiscard]] FastestGrids fastest_grids(int num_ranks, TransformerSettings const& model,
                                          SequenceSettings const& sequences,
                                          OptimizerSettings const& optimizer, pmm::Machine const& machine,

@@ -68,13 +68,15 @@ SequenceRows<T>::SequenceRows(Transformer<T>& network, pmm::RowLoss<T>& loss, to
     : network_(network),
       loss_(loss),
       file_(file),
-      sequence_(network.sequence_length()),
+      tokens_(network.tokens()),
       goldfish_(goldfish),
-      window_(static_cast<std::size_t>(sequence_ + 1 + goldfish.history)) {
+      window_(static_cast<std::size_t>(tokens_.whole() + 1 + goldfish.history)),
+      whole_ids_(static_cast<std::size_t>(tokens_.whole())),
+      whole_classes_(whole_ids_.size()) {
   if (auto const num_tokens = file.vocabulary().size(); num_tokens > network.settings().vocabulary)
     runtime::throw_user("'{}' has tokens up to {}, beyond the model's vocabulary of {}", file.name(),
                         num_tokens - 1, network.settings().vocabulary);
-  auto const num_rows = static_cast<std::size_t>(network.sequences().size() * sequence_);
+  auto const num_rows = static_cast<std::size_t>(network.sequences().size() * tokens_.length);
   if (network.settings().masks_documents) {
     auto const& bpe = file.facts().bpe;
     if (!bpe || !bpe->end_token)
@@ -82,6 +84,7 @@ SequenceRows<T>::SequenceRows(Transformer<T>& network, pmm::RowLoss<T>& loss, to
           "--document-mask: '{}' has no end token between documents; tokenize with a tokenizer that has one",
           file.name());
     end_token_ = static_cast<std::int32_t>(*bpe->end_token);
+    whole_positions_.resize(whole_ids_.size());
     positions_.resize(num_rows);
   }
   ids_.resize(num_rows);
@@ -92,45 +95,55 @@ SequenceRows<T>::SequenceRows(Transformer<T>& network, pmm::RowLoss<T>& loss, to
     device_classes_.push_back(to_vector<std::int32_t>(classes_label, classes_));
 }
 
+/// Copies this rank's part of the sequence to rows of sequence `s`.
 template<class T>
-std::span<std::int32_t> SequenceRows<T>::of_sequence(std::vector<std::int32_t>& rows, std::int64_t s) const {
-  return std::span(rows).subspan(static_cast<std::size_t>(s * sequence_),
-                                 static_cast<std::size_t>(sequence_));
+void SequenceRows<T>::keep_own(std::int64_t s) {
+  for (std::size_t i = 0; i < whole_positions_.size(); ++i)
+    whole_positions_[i] = i == 0 || whole_ids_[i - 1] == end_token_ ? 0 : whole_positions_[i - 1] + 1;
+  for (std::int64_t t = 0; t < tokens_.length; ++t) {
+    auto const row = static_cast<std::size_t>(s * tokens_.length + t);
+    auto const place = static_cast<std::size_t>(tokens_.place_of(t));
+    ids_[row] = whole_ids_[place];
+    classes_[row] = whole_classes_[place];
+    if (!positions_.empty()) positions_[row] = whole_positions_[place];
+  }
 }
 
 template<class T>
 void SequenceRows<T>::read(std::int64_t s, tokens::Part part, std::int64_t begin) {
   auto const num_before =
       part == tokens::Part::train && goldfish_.is_on() ? std::min(goldfish_.history, begin) : 0;
-  auto const num_read = std::min(sequence_ + 1, file_.num_tokens(part) - begin);
+  auto const num_read = std::min(sequence() + 1, file_.num_tokens(part) - begin);
   auto const num_predicted = num_read - 1;
   auto const all = std::span(window_).first(static_cast<std::size_t>(num_before + num_read));
   file_.read(part, begin - num_before, all);
   auto const window = all.subspan(static_cast<std::size_t>(num_before));
-  clear(s);
-  std::ranges::copy(window.first(static_cast<std::size_t>(num_predicted)), of_sequence(ids_, s).begin());
-  auto const classes = of_sequence(classes_, s);
-  std::ranges::copy(window.subspan(1), classes.begin());
-  if (part != tokens::Part::train || !goldfish_.is_on()) return;
-  for (std::int64_t t = 0; t < num_predicted; ++t)
-    if (auto const first = num_before + t + 1 - goldfish_.history; first >= 0)
-      if (goldfish_.leaves_out(
-              all.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(goldfish_.history))))
-        classes[static_cast<std::size_t>(t)] = ignored;
+  clear();
+  std::ranges::copy(window.first(static_cast<std::size_t>(num_predicted)), whole_ids_.begin());
+  std::ranges::copy(window.subspan(1), whole_classes_.begin());
+  if (part == tokens::Part::train && goldfish_.is_on())
+    for (std::int64_t t = 0; t < num_predicted; ++t)
+      if (auto const first = num_before + t + 1 - goldfish_.history; first >= 0)
+        if (goldfish_.leaves_out(
+                all.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(goldfish_.history))))
+          whole_classes_[static_cast<std::size_t>(t)] = ignored;
+  keep_own(s);
+}
+
+template<class T>
+void SequenceRows<T>::clear() {
+  std::ranges::fill(whole_ids_, 0);
+  std::ranges::fill(whole_classes_, ignored);
 }
 
 template<class T>
 void SequenceRows<T>::clear(std::int64_t s) {
-  std::ranges::fill(of_sequence(ids_, s), 0);
-  std::ranges::fill(of_sequence(classes_, s), ignored);
+  clear();
+  keep_own(s);
 }
 
 template<class T>
 void SequenceRows<T>::bind(std::int64_t k) {
-  for (std::size_t i = 0; i < positions_.size(); ++i) {
-    auto const begins = i % static_cast<std::size_t>(sequence_) == 0 || ids_[i - 1] == end_token_;
-    positions_[i] = begins ? 0 : positions_[i - 1] + 1;
-  }
   network_.set_tokens(ids_, positions_);
   auto const& classes = device_classes_.at(static_cast<std::size_t>(k));
   Kokkos::deep_copy(

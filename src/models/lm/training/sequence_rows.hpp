@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Sequences of a token file as batches: the tokens and targets of this rank's rows in a pass, bound to a network and its loss,
-// and the order of the sequences in training.
+// and the order of the sequences in training. Ranks along context read whole sequences and keep their own tokens (pmm::SequencePart), because
+// targets, documents and a goldfish loss depend on tokens of other ranks.
 
 #include "models/lm/transformer/transformer.hpp"
 #include "models/training/batch_source.hpp"
@@ -38,7 +39,8 @@ class SequenceRows {
   SequenceRows(Transformer<T>& network, pmm::RowLoss<T>& loss, tokens::TokenFile& file,
                std::int64_t num_accumulated, Goldfish const& goldfish = {});
 
-  [[nodiscard]] std::int64_t sequence() const { return sequence_; }
+  /// Length of whole sequences.
+  [[nodiscard]] std::int64_t sequence() const { return tokens_.whole(); }
   [[nodiscard]] runtime::Range sequences() const { return network_.sequences(); }
 
   /// Sequence `s` of this rank, counted from 0, := the window of `part` that begins at token `begin`. Positions after the end
@@ -51,16 +53,18 @@ class SequenceRows {
   void bind(std::int64_t k);
 
  private:
-  [[nodiscard]] std::span<std::int32_t> of_sequence(std::vector<std::int32_t>& rows, std::int64_t s) const;
+  void clear();
+  void keep_own(std::int64_t s);
 
   Transformer<T>& network_;
   pmm::RowLoss<T>& loss_;
   tokens::TokenFile& file_;
-  std::int64_t sequence_;
+  pmm::SequencePart tokens_;
   Goldfish goldfish_;
   std::vector<std::int32_t> window_; // S + 1 tokens, and those before them that a goldfish loss hashes
-  std::vector<std::int32_t> ids_, classes_;
-  std::vector<std::int64_t> positions_; // in documents; empty unless these are masked
+  std::vector<std::int32_t> whole_ids_, whole_classes_;   // of one sequence
+  std::vector<std::int32_t> ids_, classes_;               // of this rank's rows
+  std::vector<std::int64_t> whole_positions_, positions_; // in documents; empty unless these are masked
   std::int32_t end_token_ = -1;
   std::vector<std::int8_t> groups_;
   runtime::Vector<std::int8_t> device_groups_;

@@ -9,10 +9,6 @@ namespace {
 
 using pmm::Turn, runtime::DefaultExec, runtime::Range, runtime::Vector;
 
-pmm::AttentionShape shape_of_group(TransformerPlan const& plan) {
-  return {plan.sequences.size(), plan.sequence, plan.local_heads_per_group(), 1, plan.settings.head_dim()};
-}
-
 /// Number of adjacent columns of a group to rotate: its queries and, if this rank has them, its keys.
 std::int64_t turned_columns(TransformerPlan const& plan, pmm::Block const& qkv) {
   auto const shape = shape_of_group(plan);
@@ -39,8 +35,12 @@ void plan_attention_half(pmm::StepPlan& step, TransformerPlan const& plan, bool 
     for (auto g = groups.begin; g < groups.end; ++g)
       plan_rotate(step, shape.num_tokens(), turned_columns(plan, block), plan.sequence, shape.head_dim);
   plan_broadcast_key_values(step, plan);
-  for (auto g = groups.begin; g < groups.end; ++g)
+  for (auto g = groups.begin; g < groups.end; ++g) {
+    if (g == groups.begin) plan_start_gather(step, plan);
+    plan_finish_gather(step, plan);
+    if (g + 1 < groups.end) plan_start_gather(step, plan);
     plan_attention_forward(step, shape, drops);
+  }
   plan_linear(step, plan.projection, settings.has_bias);
 }
 
@@ -50,8 +50,15 @@ void plan_attention_half_backward(pmm::StepPlan& step, TransformerPlan const& pl
   auto const block = step.block(plan.qkv.output);
   auto const groups = groups_of(block, plan);
   plan_linear_backward(step, plan.projection, settings.has_bias);
-  for (auto g = groups.begin; g < groups.end; ++g)
+  for (auto g = groups.begin; g < groups.end; ++g) {
+    if (g == groups.begin) plan_start_gather(step, plan);
+    plan_finish_gather(step, plan);
+    if (g + 1 < groups.end) plan_start_gather(step, plan);
     plan_attention_backward(step, shape, drops);
+    if (g > groups.begin) plan_finish_sum(step, plan);
+    plan_start_sum(step, plan);
+  }
+  plan_finish_sum(step, plan);
   plan_sum_key_value_gradients(step, plan);
   if (settings.positions == Positions::rotary)
     for (auto g = groups.begin; g < groups.end; ++g)
@@ -130,10 +137,26 @@ void AttentionHalf<T>::turn(DefaultExec const& exec, Turn direction, pmm::DistMa
   }
 }
 
+/// Replaces keys and values of this rank's tokens by those of whole sequences, and starts to gather the next head.
+template<class T>
+void AttentionHalf<T>::gather(DefaultExec const& exec, std::int64_t i,
+                              pmm::AttentionOperands<T>& operands) const {
+  auto& gathered = scratch_.gathered;
+  if (!gathered.is_on()) return;
+  if (i == 0) gathered.start(exec, 0, {operands.k, operands.v});
+  auto const [k, v] = gathered.finish(exec, i);
+  operands.k = k;
+  operands.v = v;
+  if (i + 1 == num_groups_) return;
+  auto const next = group(i + 1, memory_.qkv, memory_.key_values, memory_.out, {}).operands;
+  gathered.start(exec, i + 1, {next.k, next.v});
+}
+
 template<class T>
 void AttentionHalf<T>::attend(DefaultExec const& exec, DropoutKey const& dropout) const {
   for (std::int64_t i = 0; i < num_groups_; ++i) {
     auto of = group(i, memory_.qkv, memory_.key_values, memory_.out, dropout);
+    gather(exec, i, of.operands);
     auto const d = shape_.key_columns();
     auto const cache = cache_ ? cache_->panel(layer_, i) : pmm::Panel<T>();
     if (cache_) {
@@ -173,14 +196,23 @@ template<class T>
 void AttentionHalf<T>::backward(DefaultExec const& exec, DropoutKey const& dropout,
                                 pmm::DistMatrix<T> const& x, pmm::DistMatrix<T> const& branch_gradient,
                                 pmm::DistMatrix<T> const& dx) {
+  auto& gathered = scratch_.gathered;
   projection_.backward(exec, memory_.out, branch_gradient, out_gradient_);
   for (std::int64_t i = 0; i < num_groups_; ++i) {
-    auto const of = group(i, memory_.qkv, memory_.key_values, memory_.out, dropout);
-    auto const gradients = group(i, qkv_gradient_, scratch_.key_value_gradients, out_gradient_, dropout);
+    auto of = group(i, memory_.qkv, memory_.key_values, memory_.out, dropout);
+    auto gradients = group(i, qkv_gradient_, scratch_.key_value_gradients, out_gradient_, dropout);
+    KeysAndValues<T> const own{gradients.operands.k, gradients.operands.v};
+    gather(exec, i, of.operands);
+    if (gathered.is_on()) {
+      gradients.operands.k = gathered.addends().k;
+      gradients.operands.v = gathered.addends().v;
+    }
     pmm::attention_backward<T>(exec, grid_.passes(), shape_, of.operands, of.out, of.log_sum_exp,
                                gradients.out, gradients.operands, of.row_terms, of.dropout,
                                scratch_.document_positions);
+    if (gathered.is_on()) gathered.start_sum(exec, own);
   }
+  gathered.finish_sum(exec);
   sum_key_value_gradients(exec, grid_, plan_, scratch_.key_value_gradients, qkv_gradient_);
   turn(exec, Turn::backward, qkv_gradient_);
   joint_norms_.backward(exec, qkv_gradient_);

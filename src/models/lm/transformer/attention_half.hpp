@@ -7,6 +7,7 @@
 //   Q,K,V[z,x]  := sum_y H[z,y] W_qkv[y,x] + b             key-value heads with their query heads; Q and K normalized if there are such
 //                                                         norms, and rotated if positions are rotary
 //   K,V         := K and V of the rank that has them       only if ranks share a head (shared_key_values.hpp)
+//   K,V         := those of whole sequences                if ranks along context share these, head by head
 //   O[z,x]      := attention(Q, K, V)                      local (pmm/attention); with earlier keys and values if there is a cache;
 //                                                         within documents if they are masked
 //   branch[z,y] := sum_x O[z,x] W_proj[x,y] + b
@@ -52,6 +53,7 @@ class AttentionHalf {
   /// `shared`: keys and values; read only if ranks share the head.
   [[nodiscard]] Group group(std::int64_t i, pmm::DistMatrix<T> const& qkv, runtime::Vector<T> const& shared,
                             pmm::DistMatrix<T> const& out, DropoutKey const& dropout) const;
+  void gather(runtime::DefaultExec const& exec, std::int64_t i, pmm::AttentionOperands<T>& operands) const;
   void attend(runtime::DefaultExec const& exec, DropoutKey const& dropout) const;
   void turn(runtime::DefaultExec const& exec, pmm::Turn direction, pmm::DistMatrix<T> const& qkv) const;
 

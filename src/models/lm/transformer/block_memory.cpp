@@ -2,7 +2,6 @@
 #include "models/lm/transformer/block_memory.hpp"
 
 #include "models/lm/transformer/query_key_norm.hpp"
-#include "models/lm/transformer/shared_key_values.hpp"
 
 #include <algorithm>
 #include <string>
@@ -20,11 +19,12 @@ runtime::Vector<T> make(std::string const& label, std::int64_t count) {
   return runtime::Vector<T>(label, static_cast<std::size_t>(count));
 }
 
-/// ids(i) := first + i.
+/// ids(i) := first + the number of row i among the tokens of whole sequences.
 struct Number {
   std::int64_t* ids;
   std::int64_t first;
-  KOKKOS_FUNCTION void operator()(std::int64_t i) const { ids[i] = first + i; }
+  pmm::SequencePart tokens;
+  KOKKOS_FUNCTION void operator()(std::int64_t i) const { ids[i] = first + tokens.token_of(i); }
 };
 
 /// Layers at `place` of their segments that have experts, or that have none.
@@ -203,7 +203,8 @@ ScratchLengths::ScratchLengths(pmm::GridShape const& shape, pmm::Coordinates con
 
 template<class T>
 TransformerScratch<T>::TransformerScratch(pmm::ProcessGrid const& grid, TransformerPlan const& plan)
-    : work(grid),
+    : gathered(grid, plan),
+      work(grid),
       experts(grid, plan.experts) {
   ScratchLengths const lengths(grid.shape(), grid.coordinates(), plan);
   branch = make<T>("orthant::models::branch", lengths.branch);
@@ -215,13 +216,12 @@ TransformerScratch<T>::TransformerScratch(pmm::ProcessGrid const& grid, Transfor
   key_value_gradients = make<T>("orthant::models::key_value_gradients", num_shared_numbers(plan));
   query_key_sums = make<T>(query_key_sums_label, num_query_key_sums(grid.shape(), grid.coordinates(), plan));
   auto const num_rows = plan.sequences.size() * plan.sequence;
-  if (plan.settings.masks_documents)
-    document_positions = make<std::int64_t>(document_positions_label, num_rows);
+  if (plan.lists_positions()) document_positions = make<std::int64_t>(document_positions_label, num_rows);
   if (plan.settings.dropout == 0) return;
   token_ids = make<std::int64_t>("orthant::models::token_ids", num_rows);
   Kokkos::parallel_for("orthant::models::number_tokens",
                        Kokkos::RangePolicy<runtime::DefaultExec, std::int64_t>(0, num_rows),
-                       Number{token_ids.data(), plan.sequences.begin * plan.sequence});
+                       Number{token_ids.data(), plan.sequences.begin * plan.whole_sequence(), plan.tokens()});
 }
 
 void plan_scratch_arrays(pmm::StepPlan& step, TransformerPlan const& plan) {
@@ -235,8 +235,9 @@ void plan_scratch_arrays(pmm::StepPlan& step, TransformerPlan const& plan) {
   step.add_array("orthant::models::key_value_gradients", step.scalar_bytes(num_shared_numbers(plan)));
   step.add_array(query_key_sums_label,
                  step.scalar_bytes(num_query_key_sums(step.shape(), step.coordinates(), plan)));
+  plan_gathered_key_values(step, plan);
   auto const of_rows = plan.sequences.size() * plan.sequence * std::int64_t{sizeof(std::int64_t)};
-  if (plan.settings.masks_documents) step.add_array(document_positions_label, of_rows);
+  if (plan.lists_positions()) step.add_array(document_positions_label, of_rows);
   if (plan.settings.dropout > 0) step.add_array("orthant::models::token_ids", of_rows);
 }
 

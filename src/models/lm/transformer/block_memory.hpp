@@ -7,6 +7,7 @@
 
 #include "models/lm/experts/expert_layer.hpp"
 #include "models/lm/transformer/parallel_layers.hpp"
+#include "models/lm/transformer/shared_key_values.hpp"
 #include "runtime/numbers/random.hpp"
 
 #include <memory>
@@ -124,7 +125,8 @@ struct TransformerScratch {
   runtime::Vector<T> query_key_sums;       // of HeadNorms or JointNorms
   runtime::Vector<std::int64_t> token_ids; // [rows] global numbers of the tokens; empty without dropout
   runtime::Vector<std::int64_t>
-      document_positions; // [rows] of the tokens in their documents; empty unless these are masked
+      document_positions; // [rows] of the tokens in their documents or sequences; empty unless the plan lists positions
+  GatheredKeyValues<T> gathered; // empty unless ranks share sequences
   LinearWork<T> work;
   ExpertScratch<T> experts;
 };

@@ -21,6 +21,10 @@ KeyValueCache<T>::KeyValueCache(pmm::ProcessGrid const& grid, TransformerPlan co
       starts_("orthant::models::KeyValueCache/starts", static_cast<std::size_t>(plan.sequences.size())),
       scores_("orthant::models::KeyValueCache/scores",
               static_cast<std::size_t>(plan.sequences.size() * plan.local_heads_per_group() * capacity)) {
+  if (plan.num_parts > 1)
+    runtime::throw_user(
+        "keys and values of earlier tokens are kept for whole sequences, which ranks along a context "
+        "axis do not have: continue sequences on a grid without --context-axis");
   ORTHANT_REQUIRE(capacity > 0 && capacity <= plan.settings.max_sequence, "keys and values of ", capacity,
                   " positions of a model with ", plan.settings.max_sequence);
   auto const size = num_cached_numbers(grid.shape(), grid.coordinates(), plan, capacity);

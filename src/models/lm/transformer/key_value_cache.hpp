@@ -22,7 +22,7 @@ namespace orthant::models {
 template<class T>
 class KeyValueCache {
  public:
-  /// `capacity`: positions of each sequence.
+  /// `capacity`: positions of each sequence. Throws UserError if ranks share sequences.
   KeyValueCache(pmm::ProcessGrid const& grid, TransformerPlan const& plan, std::int64_t capacity);
 
   [[nodiscard]] std::int64_t capacity() const { return capacity_; }

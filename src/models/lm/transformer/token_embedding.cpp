@@ -201,7 +201,7 @@ void copy_to_kernels(std::vector<Number> const& source, Vector<Number> const& to
 }
 
 bool lists_positions(TransformerPlan const& plan) {
-  return plan.settings.masks_documents && plan.settings.positions == Positions::learned;
+  return plan.lists_positions() && plan.settings.positions == Positions::learned;
 }
 
 /// Bytes that the kernels read and write, if every row of the stream has a different token and no other tokens occur.
@@ -305,17 +305,21 @@ void TokenEmbedding<T>::set_tokens(std::span<std::int32_t const> ids) {
 template<class T>
 void TokenEmbedding<T>::set_positions(std::span<std::int64_t const> positions,
                                       Vector<std::int64_t> const& to) {
-  ORTHANT_REQUIRE(positions.size() == to.extent(0), positions.size(), " positions in documents, not ",
+  auto const tokens = plan_.tokens();
+  std::vector<std::int64_t> places(positions.begin(), positions.end());
+  for (std::size_t i = 0; plan_.lists_positions() && !plan_.settings.masks_documents && i < to.extent(0); ++i)
+    places.push_back(tokens.place_of(static_cast<std::int64_t>(i) % tokens.length));
+  ORTHANT_REQUIRE(places.size() == to.extent(0), positions.size(), " positions in documents, not ",
                   to.extent(0));
-  for (std::size_t i = 0; i < positions.size(); ++i) {
-    auto const is_first = i % static_cast<std::size_t>(plan_.sequence) == 0;
-    ORTHANT_REQUIRE(positions[i] == 0 || (!is_first && positions[i] == positions[i - 1] + 1), "token ", i,
-                    " at position ", positions[i],
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    auto const t = static_cast<std::int64_t>(i) % tokens.length;
+    auto const follows = t % tokens.run_length() == 0 ? places[i] > 0 && places[i] <= tokens.place_of(t)
+                                                      : places[i] == places[i - 1] + 1;
+    ORTHANT_REQUIRE(places[i] == 0 || follows, "token ", i, " at position ", places[i],
                     " of its document: it must be 0, or one more than that of the token before");
   }
-  copy_to_kernels(std::vector(positions.begin(), positions.end()), to);
-  if (lists_positions(plan_))
-    of_positions_.set(std::vector<std::int32_t>(positions.begin(), positions.end()), 0);
+  copy_to_kernels(places, to);
+  if (lists_positions(plan_)) of_positions_.set(std::vector<std::int32_t>(places.begin(), places.end()), 0);
 }
 
 template<class T>

@@ -88,7 +88,8 @@ class TokenEmbedding {
   /// Sets the tokens of this rank's rows, one per row, which must be in the vocabulary; otherwise throws Error.
   void set_tokens(std::span<std::int32_t const> ids);
   /// Sets the positions of these tokens in their documents, for backward(), and copies them to `to`, an array of the same length. Each
-  /// must be 0, or one more than the position before it in its sequence; otherwise throws Error. Both are empty unless documents are masked.
+  /// must be 0, or one more than the position before it in its sequence; otherwise throws Error. `positions` is empty unless documents are
+  /// masked, `to` unless the plan lists positions.
   void set_positions(std::span<std::int64_t const> positions, runtime::Vector<std::int64_t> const& to);
 
   /// stream := rows of `table`, plus rows of `positions` unless it is empty. `table` is VocabularyTable::whole(). `places`: positions of
@@ -109,7 +110,7 @@ class TokenEmbedding {
   pmm::Range vocabulary_;             // tokens in this rank's part of the table
   runtime::Vector<std::int32_t> ids_; // [rows]
   RowLists of_tokens_;                // of vocabulary_
-  RowLists of_positions_;             // empty unless documents are masked and positions learned
+  RowLists of_positions_;             // empty unless positions are listed and learned
 };
 
 /// Add the passes and collectives of forward() and of backward(), and the arrays of a TokenEmbedding, to `step`.

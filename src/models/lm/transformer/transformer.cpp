@@ -114,7 +114,7 @@ struct Transformer<T>::Parts {
 template<class T>
 void Transformer<T>::Parts::make_blocks() {
   auto const& settings = plan.settings;
-  auto const rotary = make_rotary<T>(plan, cache ? cache->capacity() : plan.sequence);
+  auto const rotary = make_rotary<T>(plan, cache ? cache->capacity() : plan.whole_sequence());
   auto const length = layers_per_segment(settings);
   std::vector<BlockMemory<T>> memory;
   std::vector<pmm::DistMatrix<T>> passing; // memory of outputs that are not kept
@@ -249,8 +249,8 @@ runtime::Range Transformer<T>::sequences() const {
   return parts_->plan.sequences;
 }
 template<class T>
-std::int64_t Transformer<T>::sequence_length() const {
-  return parts_->plan.sequence;
+pmm::SequencePart Transformer<T>::tokens() const {
+  return parts_->plan.tokens();
 }
 template<class T>
 TransformerSettings const& Transformer<T>::settings() const {
@@ -380,11 +380,12 @@ std::vector<pmm::DispatchSizes> Transformer<T>::largest_dispatch_sizes() const {
 template<class T>
 std::int64_t Transformer<T>::first_layer_not_finite(DefaultExec const& exec) const {
   auto const& blocks = parts_->blocks;
+  auto const& grid = parts_->grid;
   runtime::Vector<double> const squares("orthant::models::squared_norms", blocks.size());
   for (std::size_t l = 0; l < blocks.size(); ++l)
     pmm::local_squared_norm(exec, blocks[l]->output, squares, l);
-  pmm::sum_over_group(exec, parts_->grid, squares);
-  runtime::all_reduce(exec, parts_->grid.over(pmm::Axis::data), squares); // all ranks return the same
+  pmm::sum_over_group(exec, grid, squares);
+  runtime::all_reduce(exec, grid.over(batch_axes(grid.shape())), squares); // all ranks return the same
   runtime::compat::fence(exec, "orthant::models::Transformer/the norms are read");
   auto const on_host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), squares);
   std::size_t first = 0;

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A transformer over sequences of tokens: its blocks, passes and planned operations (AxoNN, arXiv 2502.08145). A rank has whole
-// sequences:
+// sequences, or with a context axis a part of each:
 //
-//   sequences                         split over data and expert, each part over z
+//   sequences                         split over data and expert, each part over z; their tokens over context
 //   residual stream    x[z,y]         a row per token; replicated over x
 //   logits             z[z,x]         the vocabulary over x; replicated over y
 //
-// The rows of a matrix are the tokens of one data group, because products do not cross the data axis.
+// The rows of a matrix are the tokens of the ranks along x, y and z, because products do not cross the other axes.
 
 #include "models/lm/experts/expert_layer.hpp"
 #include "models/lm/plan/transformer_plan.hpp"
@@ -104,12 +104,13 @@ class Transformer final : public Network<T> {
   Transformer(Transformer const&) = delete;
   Transformer& operator=(Transformer const&) = delete;
 
-  /// Sequences of this rank in a pass, counted over all data groups. The targets of the loss belong to their tokens, one
+  /// Sequences of this rank in a pass, counted over all data groups. The targets of the loss belong to its tokens of them, one
   /// sequence after the other: the class of a token is the next token, and -1 is ignored.
   [[nodiscard]] runtime::Range sequences() const;
-  [[nodiscard]] std::int64_t sequence_length() const;
+  /// Tokens of each of these sequences that this rank has.
+  [[nodiscard]] pmm::SequencePart tokens() const;
 
-  /// Sets the tokens of sequences(), one sequence after the other, and copies them. There must be one per row, each in the
+  /// Sets this rank's tokens of sequences(), one sequence after the other, and copies them. There must be one per row, each in the
   /// vocabulary; otherwise throws Error. If the settings mask documents, `positions` are those of the tokens in their documents: 0, or one
   /// more than the position before it in the sequence. The kernels of the previous pass must be complete.
   void set_tokens(std::span<std::int32_t const> ids, std::span<std::int64_t const> positions = {});

@@ -132,7 +132,7 @@ void plan_transformer_arrays(pmm::StepPlan& step, TransformerPlan const& plan) {
   plan_matrix(step, plan.logits, "orthant::models::logits");
   plan_matrix(step, plan.stream, "orthant::models::stream_gradient");
   if (settings.positions == Positions::rotary)
-    pmm::plan_rotary_table(step, plan.sequence, settings.head_dim());
+    pmm::plan_rotary_table(step, plan.whole_sequence(), settings.head_dim());
   LinearWorkPlan work;
   auto const head = head_products(plan);
   plan_buffers(work[0], step, head.product);
