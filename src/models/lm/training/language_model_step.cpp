@@ -76,7 +76,8 @@ class SummedGradients {
         continue;
       }
       updated_.push_back(whole_[p]);
-      auto const counts = !shards_gradients_ || step.coordinates().data == 0;
+      auto const counts =
+          !shards_gradients_ || (step.coordinates().data == 0 && step.coordinates().context == 0);
       normed_.push_back(counts ? normed_length_of(step, parameter.role, parameter.placement, is_of_expert)
                                : 0);
     }
