@@ -31,6 +31,7 @@ STEPS = {"vendor": (checks.vendor, "nvcc compiles the plain CUDA sources; cuBLAS
          "tests_np1": (checks.tests_np1, "tests on 1 rank, collectives through NCCL"),
          "bench_spmm": (benchmarks.bench_spmm, "SpMM, R-MAT with 2M vertices and 64M non-zeros, widths 32 to 256"),
          "bench_epoch": (benchmarks.bench_epoch, "an epoch on an R-MAT of the size of ogbn-products"),
+         "bench_batches": (benchmarks.bench_batches, "epochs of mini-batches on that graph, made by kernels and on the host"),
          "bench_gemm": (benchmarks.bench_gemm, "the dense products of that epoch"),
          "torch": (benchmarks.torch, "the same epoch in PyTorch, time and memory"),
          "tests_np2": (checks.tests_np2, "tests on 2 ranks that share the device, over MPI"),

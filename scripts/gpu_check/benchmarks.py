@@ -73,7 +73,7 @@ class Stores:
 
 def needs(steps):
     """The graphs that the chosen steps read."""
-    readers = {"spmm": {"bench_spmm"}, "products": {"bench_epoch", "torch"}}
+    readers = {"spmm": {"bench_spmm"}, "products": {"bench_epoch", "bench_batches", "torch"}}
     return [name for name, of in readers.items() if of & set(steps)]
 
 
@@ -154,6 +154,36 @@ def bench_epoch(check):
         outcome.lines += [f"{key}: {value / MIB:.0f} MiB" for key, value in line.items()
                           if "memory" in key and key.endswith("bytes")]
         outcome.lines += [describe_product(product) for product in line.get("products", [])]
+    return outcome
+
+
+def bench_batches(check):
+    """Epochs of 25 mini-batches, made by kernels and on the host, in fp32; by kernels also in bf16."""
+    store, problem = check.stores.wait("products")
+    if problem:
+        return Outcome("skipped", problem)
+    vertices = 400 if check.is_rehearsal else 98000
+    outcome = Outcome("done")
+    for source, operands, epochs in (("device", "fp32", 6), ("device", "bf16", 6), ("host", "fp32", 2)):
+        if operands == "bf16" and check.is_rehearsal:
+            continue  # the products of some hosts have no bf16
+        name = f"batches-{source}-{operands}"
+        metrics = check.place.work / f"{name}.jsonl"
+        metrics.unlink(missing_ok=True)
+        command = check.place.on("device", 1, "train", "--graph", store, "--mode", "minibatch", "--batch", vertices, "--batch-source",
+                                 source, "--operand-dtype", operands, "--layers", 3, "--hidden", 128, "--dropout", 0, "--epochs",
+                                 epochs, "--eval-every", 0, "--metrics", metrics)
+        done = jobs.run([str(word) for word in command], check.place.environment("device"), min(LIMIT, check.clock.left()),
+                        check.logs / f"{name}.log")
+        if done.timed_out or done.status != 0:
+            outcome.result, outcome.reason = ("cut", "no time left") if done.timed_out else ("failed", f"status {done.status}")
+            outcome.log = done.output
+            return outcome
+        epochs_of = [line for line in map(json.loads, metrics.read_text().splitlines()) if line["event"] == "epoch"][1:]
+        fastest = min(epochs_of, key=lambda line: line["seconds"])
+        check.report.record({"measured": name, **fastest})
+        phases = ", ".join(f"{phase} {seconds * 1e3:.1f}" for phase, seconds in fastest["phases"].items())
+        outcome.lines.append(f"made by {source}, {operands}: {fastest['seconds'] * 1e3:.1f} ms an epoch of batches of {vertices} ({phases})")
     return outcome
 
 

@@ -172,7 +172,7 @@ void BatchBuilder<T>::add_other_positions(std::size_t range) {
 template<class T>
 std::size_t BatchBuilder<T>::find_block(std::optional<Parity> parity, std::size_t rows,
                                         std::size_t columns) const {
-  auto const found = std::find_if(blocks_.begin(), blocks_.end(), [&](KnownBlock const& block) {
+  auto const found = std::find_if(blocks_.begin(), blocks_.end(), [&](KnownBlock<T> const& block) {
     return block.parity == parity && block.rows == rows && block.columns == columns;
   });
   return static_cast<std::size_t>(found - blocks_.begin());

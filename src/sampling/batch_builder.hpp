@@ -79,6 +79,12 @@ class NeighbourLists {
                        SampledBlock<T>& block) const;
   [[nodiscard]] std::int64_t num_bytes() const;
 
+  // The lists themselves: of the vertex at each place, keys of its neighbors and weights of the edges (empty for a pattern).
+  [[nodiscard]] double of_self_loop() const { return of_self_loop_; }
+  [[nodiscard]] std::vector<std::int64_t> const& offsets() const { return offsets_; }
+  [[nodiscard]] PackedIds const& keys() const { return keys_; }
+  [[nodiscard]] std::vector<float> const& weights() const { return weights_; }
+
  private:
   double of_self_loop_ = 1;
   std::int64_t num_relations_ = 0;
@@ -113,6 +119,23 @@ struct Batch {
   }
 };
 
+/// A range of rows or columns, or a list of them, of which a builder finds the vertices of a batch.
+struct KnownRange {
+  Order order;
+  graph::Ranges ranges;
+  LocalVertices vertices;
+  ColumnFilter filter;       // without columns if the range is only used for rows
+  NeighbourLists neighbours; // only if edges are not rescaled; with relations only of rows
+};
+/// A block of A^, with the numbers of its ranges.
+template<class T>
+struct KnownBlock {
+  std::optional<Parity> parity; // empty for blocks of lists
+  std::size_t rows;
+  std::size_t columns;
+  BlockSampler<T> sampler;
+};
+
 template<class T>
 class BatchBuilder {
  public:
@@ -145,6 +168,7 @@ class BatchBuilder {
   void build(std::int64_t epoch, std::int64_t index, Batch<T>& batch);
 
   [[nodiscard]] Sampler const& sampler() const { return sampler_; }
+  [[nodiscard]] BatchEdges edges() const { return edges_; }
   /// Features of the edges of a block, which SampledBlock::entries refer to.
   [[nodiscard]] std::span<T const> edge_features(BlockHandle block) const {
     return blocks_[block.index].sampler.block().features;
@@ -152,21 +176,11 @@ class BatchBuilder {
   /// Bytes of tables and blocks, without batches.
   [[nodiscard]] std::int64_t num_bytes() const;
 
- private:
-  struct KnownRange {
-    Order order;
-    graph::Ranges ranges;
-    LocalVertices vertices;
-    ColumnFilter filter;       // without columns if the range is only used for rows
-    NeighbourLists neighbours; // only if edges are not rescaled; with relations only of rows
-  };
-  struct KnownBlock {
-    std::optional<Parity> parity; // empty for blocks of lists
-    std::size_t rows;
-    std::size_t columns;
-    BlockSampler<T> sampler;
-  };
+  [[nodiscard]] std::vector<KnownRange> const& ranges() const { return ranges_; }
+  [[nodiscard]] std::vector<KnownBlock<T>> const& blocks() const { return blocks_; }
+  [[nodiscard]] std::int64_t num_vertices() const { return store_.facts().num_vertices; }
 
+ private:
   void add_neighbours(std::size_t range);
   [[nodiscard]] BlockScales scales() const;
   [[nodiscard]] std::size_t find_block(std::optional<Parity> parity, std::size_t rows,
@@ -183,7 +197,7 @@ class BatchBuilder {
   SamplingKeys keys_;
   KeyBits batch_keys_; // only if edges are not rescaled
   std::vector<KnownRange> ranges_;
-  std::vector<KnownBlock> blocks_;
+  std::vector<KnownBlock<T>> blocks_;
 };
 
 extern template class BatchBuilder<float>;

@@ -62,6 +62,11 @@ class LocalVertices {
   void set_other_positions(PackedIds other_positions) { other_positions_ = std::move(other_positions); }
   [[nodiscard]] bool has_other_positions() const { return !other_positions_.empty(); }
 
+  [[nodiscard]] KeyTable const& table() const { return table_; }
+  /// By position; empty if the keys are the ids.
+  [[nodiscard]] PackedIds const& original_ids() const { return original_ids_; }
+  [[nodiscard]] PackedIds const& other_positions() const { return other_positions_; }
+
   /// Finds the vertices of this range that are in the batch. Cost: O(B) look-ups, and a sort of the vertices found.
   void find(BatchKeys const& keys, SampledVertices& found);
 
@@ -206,6 +211,7 @@ class BlockSampler {
   explicit BlockSampler(LocalBlock<T> block, BlockScales scales = BlockScales::of_graph);
 
   [[nodiscard]] LocalBlock<T> const& block() const { return block_; }
+  [[nodiscard]] BlockScales scales() const { return scales_; }
 
   /// out := the block on these rows and columns. `filter` must select `columns.positions`. Local. Reuses the arrays of `out`. Cost:
   /// O(nonzeros of the sampled rows + sampled rows and columns).

@@ -115,9 +115,7 @@ DegreeSampler::DegreeSampler(DegreeSamplerOptions const& options, DegreeClasses 
   }
 }
 
-void DegreeSampler::draw(std::int64_t epoch, std::int64_t batch, BatchKeys& keys) const {
-  ORTHANT_REQUIRE(epoch >= 0 && 0 <= batch && batch < num_batches_, "batch ", batch, " of epoch ", epoch);
-  keys.keys.clear();
+void DegreeSampler::describe_batch(std::int64_t epoch, std::int64_t batch, BatchKeys& batch_keys) const {
   std::int64_t first_key = 0;
   for (std::size_t s = 0; s < sizes_.size(); ++s) {
     auto const round = batch / num_batches_a_round_[s];
@@ -125,15 +123,16 @@ void DegreeSampler::draw(std::int64_t epoch, std::int64_t batch, BatchKeys& keys
                                                   static_cast<std::int64_t>(s));
     auto const stream =
         runtime::RandomStream(seed_, runtime::Purpose::sampling, static_cast<std::uint64_t>(epoch), layer);
-    runtime::KeyedBijection const order(static_cast<std::uint64_t>(sizes_[s]), stream.key());
     auto const begin = batch % num_batches_a_round_[s] * num_drawn_[s];
-    for (auto place = begin; place < begin + num_drawn_[s]; ++place)
-      keys.keys.push_back(first_key + static_cast<std::int64_t>(order(static_cast<std::uint64_t>(place))));
+    batch_keys.parts.push_back(
+        {{first_key, first_key + sizes_[s]},
+         {begin, begin + num_drawn_[s]},
+         runtime::KeyedBijection(static_cast<std::uint64_t>(sizes_[s]), stream.key())});
     first_key += sizes_[s];
   }
-  keys.stratum_sizes = num_drawn_;
-  keys.factors = factors_;
-  keys.loss_weights = loss_weights_;
+  batch_keys.stratum_sizes = num_drawn_;
+  batch_keys.factors = factors_;
+  batch_keys.loss_weights = loss_weights_;
 }
 
 } // namespace orthant::sampling

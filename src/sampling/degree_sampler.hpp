@@ -47,12 +47,13 @@ class DegreeSampler final : public Sampler {
   [[nodiscard]] std::vector<std::int64_t> const& stratum_sizes() const override { return sizes_; }
   [[nodiscard]] bool has_symmetric_factors() const override { return sizes_.size() == 1; }
   [[nodiscard]] std::int64_t num_batches() const override { return num_batches_; }
-  void draw(std::int64_t epoch, std::int64_t batch, BatchKeys& keys) const override;
 
   /// Number of vertices of each stratum in a batch: b_s.
   [[nodiscard]] std::vector<std::int64_t> const& num_drawn() const { return num_drawn_; }
 
  private:
+  void describe_batch(std::int64_t epoch, std::int64_t batch, BatchKeys& batch_keys) const override;
+
   std::uint64_t seed_;
   std::vector<std::int64_t> bounds_; // [strata + 1] of degrees
   std::vector<std::int64_t> sizes_;

@@ -3,11 +3,18 @@
 
 #include "runtime/error.hpp"
 
+#include <algorithm>
 #include <limits>
+#include <numeric>
+#include <span>
 
 namespace orthant::sampling {
 
 using runtime::throw_user;
+
+std::int64_t BatchKeys::size() const {
+  return std::reduce(stratum_sizes.begin(), stratum_sizes.end());
+}
 
 Sampler::Sampler(std::int64_t num_groups, std::int64_t num_accumulated)
     : num_groups_(num_groups),
@@ -17,6 +24,33 @@ Sampler::Sampler(std::int64_t num_groups, std::int64_t num_accumulated)
   // If Gd K overflows, use a number that is larger than any graph and is therefore refused later.
   constexpr auto most = std::numeric_limits<std::int64_t>::max() / 2;
   step_batches_ = num_accumulated_ > most / num_groups_ ? most : num_groups_ * num_accumulated_;
+}
+
+void Sampler::describe(std::int64_t epoch, std::int64_t batch, BatchKeys& batch_keys) const {
+  ORTHANT_REQUIRE(epoch >= 0 && 0 <= batch && batch < num_batches(), "batch ", batch, " of epoch ", epoch);
+  batch_keys.parts.clear();
+  batch_keys.keys.clear();
+  batch_keys.stratum_sizes.clear();
+  batch_keys.factors.clear();
+  batch_keys.loss_weights.clear();
+  describe_batch(epoch, batch, batch_keys);
+}
+
+void Sampler::draw(std::int64_t epoch, std::int64_t batch, BatchKeys& batch_keys) const {
+  describe(epoch, batch, batch_keys);
+  auto& keys = batch_keys.keys;
+  keys.resize(static_cast<std::size_t>(batch_keys.size()));
+  auto next = keys.begin();
+  for (auto const& part : batch_keys.parts) {
+    std::span const drawn(next, static_cast<std::size_t>(part.places.size()));
+    if (part.order)
+      part.order->images(static_cast<std::uint64_t>(part.places.begin), drawn);
+    else
+      std::iota(drawn.begin(), drawn.end(), part.places.begin);
+    for (auto& key : drawn)
+      key += part.keys.begin;
+    next += part.places.size();
+  }
 }
 
 std::int64_t Sampler::count_batches(std::int64_t num_wanted, std::int64_t batch_size, std::int64_t num_shared,

@@ -15,8 +15,12 @@
 // In a step s of Gd groups that accumulate K batches each, the k-th batch of group g is number (s K + k) Gd + g: a data axis of size Gd is
 // equivalent to one group that accumulates Gd batches.
 
+#include "runtime/numbers/random.hpp"
+#include "runtime/range.hpp"
+
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -37,16 +41,26 @@ struct Strata {
   std::vector<std::int64_t> degree_bounds; // by degree: stratum s has degrees in [bounds[s], bounds[s + 1])
 };
 
+/// Vertices of a batch from one stratum or cluster: the keys k_p, p in `places`, where
+///
+///   k_p = keys.begin + order(p)        or keys.begin + p, without an order
+struct BatchPart {
+  runtime::Range keys; // of all vertices of the stratum or cluster
+  runtime::Range places;
+  std::optional<runtime::KeyedBijection> order;
+};
+
 /// The vertices of one batch. The arrays are reused for the next batch, so only the first one allocates.
 struct BatchKeys {
-  std::vector<std::int64_t> keys;          // [size()] each once; those of group 0 first, then 1, ..
+  std::vector<BatchPart> parts;            // with several groups, one part each
+  std::vector<std::int64_t> keys;          // [size()] each once; those of the first part first
   std::vector<std::int64_t> stratum_sizes; // [num_strata] vertices of each group in the batch: b_s
   std::vector<double> factors;             // [num_strata x num_strata] m(a, b), row-major
   /// [num_strata] weight of the loss of a training vertex of each group. With it, the mean over a batch is on average the mean over the
   /// graph. Empty if all vertices are equally often in a batch.
   std::vector<double> loss_weights;
 
-  [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(keys.size()); }
+  [[nodiscard]] std::int64_t size() const;
   [[nodiscard]] std::size_t num_strata() const { return stratum_sizes.size(); }
 };
 
@@ -64,9 +78,11 @@ class Sampler {
   [[nodiscard]] virtual bool has_symmetric_factors() const = 0;
   /// Number of batches of an epoch, a multiple of Gd K.
   [[nodiscard]] virtual std::int64_t num_batches() const = 0;
-  /// Draws batch `batch` of an epoch, 0 <= batch < num_batches(). A pure function of its arguments: any rank and any thread may call it, at
-  /// any time and in any order.
-  virtual void draw(std::int64_t epoch, std::int64_t batch, BatchKeys& keys) const = 0;
+  /// Describes batch `batch` of an epoch, 0 <= batch < num_batches(): everything of `batch_keys` but the list of keys, which is cleared. A
+  /// pure function of its arguments: any rank and any thread may call it, at any time and in any order. Cost: O(parts).
+  void describe(std::int64_t epoch, std::int64_t batch, BatchKeys& batch_keys) const;
+  /// Describes the batch and lists its keys. Cost: O(|S|).
+  void draw(std::int64_t epoch, std::int64_t batch, BatchKeys& batch_keys) const;
 
   /// Number of steps of an epoch: num_batches() / (Gd K).
   [[nodiscard]] std::int64_t num_steps() const { return num_batches() / step_batches_; }
@@ -77,6 +93,8 @@ class Sampler {
   }
 
  protected:
+  /// describe() after the arguments are checked and the arrays are cleared.
+  virtual void describe_batch(std::int64_t epoch, std::int64_t batch, BatchKeys& batch_keys) const = 0;
   /// `num_wanted` batches of an epoch, rounded up to whole steps. Throws UserError if some groups have no work, or if the result exceeds
   /// the `num_shared` vertices or clusters (`what`) that the batches share.
   [[nodiscard]] std::int64_t count_batches(std::int64_t num_wanted, std::int64_t batch_size,

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <span>
 #include <utility>
 
 namespace orthant::sampling {
@@ -66,32 +65,21 @@ runtime::KeyedBijection VertexSampler::order_of(std::size_t stratum, std::int64_
   return {static_cast<std::uint64_t>(stratum_sizes_[stratum]), stream.key()};
 }
 
-void VertexSampler::draw(std::int64_t epoch, std::int64_t batch, BatchKeys& keys) const {
-  ORTHANT_REQUIRE(epoch >= 0 && 0 <= batch && batch < num_batches_, "batch ", batch, " of epoch ", epoch);
-  keys.keys.clear();
-  keys.stratum_sizes.clear();
-  auto const append = [&](std::size_t stratum, std::int64_t round, runtime::Range places) {
-    auto const order = order_of(stratum, epoch, round);
+void VertexSampler::describe_batch(std::int64_t epoch, std::int64_t batch, BatchKeys& batch_keys) const {
+  auto const add = [&](std::size_t stratum, std::int64_t round, runtime::Range places) {
     auto const first_key = stratum == 0 ? 0 : stratum_sizes_[0];
-    auto const begin = keys.keys.size();
-    keys.keys.resize(begin + static_cast<std::size_t>(places.size()));
-    std::span const drawn(keys.keys.begin() + static_cast<std::ptrdiff_t>(begin), keys.keys.end());
-    order.images(static_cast<std::uint64_t>(places.begin), drawn);
-    for (auto& key : drawn)
-      key += first_key;
-    keys.stratum_sizes.push_back(places.size());
+    batch_keys.parts.push_back(
+        {{first_key, first_key + stratum_sizes_[stratum]}, places, order_of(stratum, epoch, round)});
+    batch_keys.stratum_sizes.push_back(places.size());
   };
-
-  append(0, 0, runtime::balanced_range(stratum_sizes_[0], num_batches_, batch));
+  add(0, 0, runtime::balanced_range(stratum_sizes_[0], num_batches_, batch));
   if (stratum_sizes_.size() == 2) {
     auto const begin = batch % num_batches_a_round_ * num_others_a_batch_;
-    append(1, batch / num_batches_a_round_, {begin, begin + num_others_a_batch_});
+    add(1, batch / num_batches_a_round_, {begin, begin + num_others_a_batch_});
   }
-
-  keys.factors.clear();
   for (std::size_t a = 0; a < stratum_sizes_.size(); ++a)
     for (std::size_t b = 0; b < stratum_sizes_.size(); ++b)
-      keys.factors.push_back(edge_factor(stratum_sizes_[b], keys.stratum_sizes[b], a == b));
+      batch_keys.factors.push_back(edge_factor(stratum_sizes_[b], batch_keys.stratum_sizes[b], a == b));
 }
 
 ClusterSampler::ClusterSampler(ClusterSamplerOptions const& options, std::vector<std::int64_t> cluster_sizes,
@@ -126,32 +114,27 @@ ClusterSampler::ClusterSampler(ClusterSamplerOptions const& options, std::vector
         divided_up(num_clusters, num_batches_), most_rescaled_clusters);
 }
 
-void ClusterSampler::draw(std::int64_t epoch, std::int64_t batch, BatchKeys& keys) const {
-  ORTHANT_REQUIRE(epoch >= 0 && 0 <= batch && batch < num_batches_, "batch ", batch, " of epoch ", epoch);
+void ClusterSampler::describe_batch(std::int64_t epoch, std::int64_t batch, BatchKeys& batch_keys) const {
   auto const num_clusters = static_cast<std::int64_t>(cluster_keys_.size());
   auto const stream =
       runtime::RandomStream(seed_, runtime::Purpose::sampling, static_cast<std::uint64_t>(epoch), 0);
   runtime::KeyedBijection const order(static_cast<std::uint64_t>(num_clusters), stream.key());
   auto const places = runtime::balanced_range(num_clusters, num_batches_, batch);
-  keys.keys.clear();
-  keys.stratum_sizes.clear();
-  keys.loss_weights.clear();
   for (auto place = places.begin; place < places.end; ++place) {
     auto const cluster = cluster_keys_[order(static_cast<std::uint64_t>(place))];
-    for (auto key = cluster.begin; key < cluster.end; ++key)
-      keys.keys.push_back(key);
-    keys.stratum_sizes.push_back(cluster.size());
+    batch_keys.parts.push_back({cluster, {0, cluster.size()}, std::nullopt});
+    batch_keys.stratum_sizes.push_back(cluster.size());
   }
   if (edges_ != BatchEdges::rescale) {
-    keys.stratum_sizes.assign(1, keys.size());
-    keys.factors.assign(1, 1.0);
+    batch_keys.stratum_sizes.assign(1, batch_keys.size());
+    batch_keys.factors.assign(1, 1.0);
     return;
   }
-  auto const num_groups = keys.num_strata();
-  keys.factors.assign(num_groups * num_groups,
-                      edge_factor(num_clusters, static_cast<std::int64_t>(num_groups), true));
+  auto const num_groups = batch_keys.num_strata();
+  batch_keys.factors.assign(num_groups * num_groups,
+                            edge_factor(num_clusters, static_cast<std::int64_t>(num_groups), true));
   for (std::size_t group = 0; group < num_groups; ++group)
-    keys.factors[group * (num_groups + 1)] = 1;
+    batch_keys.factors[group * (num_groups + 1)] = 1;
 }
 
 } // namespace orthant::sampling

@@ -50,9 +50,9 @@ class VertexSampler final : public Sampler {
   /// With two strata, m(a, b) depends on the neighbor's stratum.
   [[nodiscard]] bool has_symmetric_factors() const override { return stratum_sizes_.size() == 1; }
   [[nodiscard]] std::int64_t num_batches() const override { return num_batches_; }
-  void draw(std::int64_t epoch, std::int64_t batch, BatchKeys& keys) const override;
 
  private:
+  void describe_batch(std::int64_t epoch, std::int64_t batch, BatchKeys& batch_keys) const override;
   void choose_strata(VertexSamplerOptions const& options, std::int64_t num_train);
   /// The order of stratum s in `epoch`; `round` counts its orders in the epoch.
   [[nodiscard]] runtime::KeyedBijection order_of(std::size_t stratum, std::int64_t epoch,
@@ -101,9 +101,9 @@ class ClusterSampler final : public Sampler {
   [[nodiscard]] std::vector<std::int64_t> const& stratum_sizes() const override { return cluster_sizes_; }
   [[nodiscard]] bool has_symmetric_factors() const override { return true; }
   [[nodiscard]] std::int64_t num_batches() const override { return num_batches_; }
-  void draw(std::int64_t epoch, std::int64_t batch, BatchKeys& keys) const override;
 
  private:
+  void describe_batch(std::int64_t epoch, std::int64_t batch, BatchKeys& batch_keys) const override;
   std::uint64_t seed_;
   BatchEdges edges_;
   std::vector<std::int64_t> cluster_sizes_;

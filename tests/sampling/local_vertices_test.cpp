@@ -78,19 +78,19 @@ TEST(LocalVertices, ComeInTheOrderOfTheirRange) {
   vertices.set_other_positions(packed({1, 3, 5, 7, 9}));
   SampledVertices found;
 
-  vertices.find({{5, 1, 9, 0, 3}, {2, 3}, {1, 1, 1, 1}, {}}, found);
+  vertices.find({{}, {5, 1, 9, 0, 3}, {2, 3}, {1, 1, 1, 1}, {}}, found);
 
   EXPECT_EQ(found.positions, (std::vector<std::int32_t>{0, 3, 4}));
   EXPECT_EQ(found.strata, (std::vector<std::int8_t>{1, 1, 0}));
   EXPECT_EQ(found.original_ids, (std::vector<std::int64_t>{90, 0, 50}));
   EXPECT_EQ(found.other_positions, (std::vector<std::int64_t>{1, 7, 9}));
 
-  vertices.find({{1, 2}, {2}, {1}, {}}, found); // the same lists again, one stratum
+  vertices.find({{}, {1, 2}, {2}, {1}, {}}, found); // the same lists again, one stratum
   EXPECT_EQ(found.positions, (std::vector<std::int32_t>{1}));
   EXPECT_TRUE(found.strata.empty());
 
   LocalVertices plain(packed(keys)); // keys are original ids, and nobody asks for the other order
-  plain.find({{5, 1, 9}, {3}, {1}, {}}, found);
+  plain.find({{}, {5, 1, 9}, {3}, {1}, {}}, found);
   EXPECT_EQ(found.positions, (std::vector<std::int32_t>{0, 4}));
   EXPECT_EQ(found.original_ids, (std::vector<std::int64_t>{9, 5}));
   EXPECT_TRUE(found.other_positions.empty());

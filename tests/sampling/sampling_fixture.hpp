@@ -23,6 +23,19 @@ inline std::size_t position(std::int64_t i) {
   return static_cast<std::size_t>(i);
 }
 
+/// 44 vertices, 150 edges with weights in quarters, some of them listed twice.
+inline std::string weighted_edges() {
+  std::string text;
+  for (std::int64_t e = 0; e < 150; ++e) {
+    auto const source = mixed(1, e) % 44;
+    auto const target = e % 9 == 0 ? source : mixed(2, e) % 44;
+    auto const line = std::to_string(source) + ' ' + std::to_string(target) + ' ';
+    for (std::int64_t repeat = 0; repeat < (e % 7 == 0 ? 2 : 1); ++repeat)
+      text += line + std::to_string(0.25 * static_cast<double>(1 + mixed(3, e, repeat) % 12)) + '\n';
+  }
+  return text;
+}
+
 struct StoreRecipe {
   char const* name;
   char const* dataset; // empty: a file of weighted edges, some of them self loops and repeats
@@ -31,6 +44,8 @@ struct StoreRecipe {
   bool is_directed = false; // of the file
   bool keeps_repeats = false;
   std::int64_t num_clusters = 0;
+  std::string (*edges)() = weighted_edges; // of the file
+  std::int64_t num_vertices = 44;          // of the file
 };
 
 inline std::vector<StoreRecipe> store_recipes() {
@@ -49,23 +64,10 @@ inline std::vector<StoreRecipe> store_recipes() {
   };
 }
 
-/// 44 vertices, 150 edges with weights in quarters, some of them listed twice.
-inline std::string weighted_edges() {
-  std::string text;
-  for (std::int64_t e = 0; e < 150; ++e) {
-    auto const source = mixed(1, e) % 44;
-    auto const target = e % 9 == 0 ? source : mixed(2, e) % 44;
-    auto const line = std::to_string(source) + ' ' + std::to_string(target) + ' ';
-    for (std::int64_t repeat = 0; repeat < (e % 7 == 0 ? 2 : 1); ++repeat)
-      text += line + std::to_string(0.25 * static_cast<double>(1 + mixed(3, e, repeat) % 12)) + '\n';
-  }
-  return text;
-}
-
 /// Not collective: each rank makes its own.
 inline graph::GraphStore make_store(runtime::Communicator const& self, StoreRecipe const& recipe) {
   test::ScratchFolder const scratch(self.mpi());
-  test::write_file(scratch.file("edges.txt"), weighted_edges());
+  test::write_file(scratch.file("edges.txt"), recipe.edges());
   graph::PartitionOptions how;
   how.permutation = recipe.permutation;
   how.normalization = recipe.normalization;
@@ -79,7 +81,7 @@ inline graph::GraphStore make_store(runtime::Communicator const& self, StoreReci
         graph::Input input;
         input.path = scratch.file("edges.txt");
         input.is_directed = recipe.is_directed;
-        input.num_vertices = 44;
+        input.num_vertices = recipe.num_vertices;
         input.random_split = {0.4, 0.3, 0.2};
         return graph::open_graph(comm, input);
       },

@@ -36,8 +36,8 @@ std::vector<Idle> idle_optimizer_options(OptimizerOptions const& o) {
 std::vector<Idle> mistakes(TrainOptions const& o) {
   auto idle = idle_optimizer_options(o);
   if (o.mode == "full")
-    for (auto const* const option :
-         {"batch", "sampler", "batch-edges", "accumulate", "batch-train-fraction", "finish-full"})
+    for (auto const* const option : {"batch", "sampler", "batch-edges", "batch-source", "accumulate",
+                                     "batch-train-fraction", "finish-full"})
       idle.push_back({option, "is for mini-batches: give --mode minibatch, or leave it out"});
   if (o.eval_every == 0) {
     idle.push_back(

@@ -183,9 +183,10 @@ TrainEnd train(TrainOptions const& options, Context& context) {
 
 std::string batch_edges_of(TrainOptions const& options, graph::StoreFacts const& facts) {
   if (options.batch_edges != "auto") return options.batch_edges;
-  // Without normalization there are no degrees by which edges could be renormalized.
+  // Without normalization there are no degrees by which edges could be renormalized. Batches of several strata are corrected by factors.
   auto const normalizes = facts.normalization != graph::Normalization::none;
-  return options.sampler == "clusters" && normalizes ? "renormalize" : "rescale";
+  auto const has_strata = options.sampler == "degree" || options.batch_train_fraction > 0;
+  return normalizes && !has_strata ? "renormalize" : "rescale";
 }
 
 std::int64_t batch_size_of(TrainOptions const& options, pmm::GridShape const& shape,
@@ -202,6 +203,7 @@ models::MiniBatchSettings mini_batches_of(TrainOptions const& o, pmm::GridShape 
   models::MiniBatchSettings settings;
   settings.kind = models::parse_sampler(o.sampler);
   settings.edges = models::batch_edges_for(model_of(o), models::parse_batch_edges(batch_edges_of(o, facts)));
+  settings.place = models::parse_batch_place(o.batch_source);
   settings.batch_size = batch_size_of(o, shape, facts);
   settings.num_accumulated = o.accumulate;
   if (o.batch_train_fraction > 0) settings.train_fraction = o.batch_train_fraction;

@@ -103,8 +103,13 @@ void add_mini_batch(Command& command, TrainOptions& o) {
   command.option(
       "--batch-edges", o.batch_edges,
       "Weights of the edges of a batch: rescale (unbiased over batches), renormalize (degrees within the "
-      "batch, as in PyG; biased, but less noisy) or auto (renormalize for clusters, otherwise rescale)",
+      "batch, as in PyG; biased, but less noisy) or auto (renormalize, but rescale with --sampler degree or "
+      "--batch-train-fraction)",
       one_of({"auto", "rescale", "renormalize"}));
+  command.option("--batch-source", o.batch_source,
+                 "Where batches are made: device (by kernels, beside the step), host (by a thread of the "
+                 "processor) or auto (device if there is one and it can make those of the model)",
+                 one_of({"auto", "device", "host"}));
   command.option("--accumulate", o.accumulate,
                  "Number of batches per step and replica, whose gradients are accumulated", whole_number(1));
   command.option("--batch-train-fraction", o.batch_train_fraction,

@@ -62,6 +62,7 @@ struct TrainOptions : GraphModelOptions, GridOptions, OptimizerOptions, WeightOp
   std::string batch = "auto"; // or a number of vertices
   std::string sampler = "uniform";
   std::string batch_edges = "auto";
+  std::string batch_source = "auto";
   std::int64_t accumulate = 1;
   double batch_train_fraction = 0; // 0: training vertices are drawn like all others
   std::int64_t finish_full = 0;

@@ -41,13 +41,15 @@ KOKKOS_INLINE_FUNCTION T number_loss_of(NumberLoss loss, T residual, T& derivati
 inline GroupSums count_numbers(DefaultExec const& exec, RowTargets const& targets) {
   auto const groups = targets.groups;
   auto const numbers = targets.numbers;
+  auto const weights = targets.weights;
   auto const num_columns = static_cast<std::int64_t>(numbers.extent(1));
   return sum_over_rows(
       exec, "orthant::pmm::count_numbers", num_rows_of(targets),
       KOKKOS_LAMBDA(std::int64_t i, GroupSums & sum) {
         if (groups(at(i)) < 0) return;
         for (std::int64_t j = 0; j < num_columns; ++j)
-          sum.counted[groups(at(i))] += has_target(numbers(at(i), at(j))) ? 1 : 0;
+          if (has_target(numbers(at(i), at(j))))
+            sum.counted[groups(at(i))] += weights.extent(0) == 0 ? 1.0 : weights(at(i));
       });
 }
 

@@ -130,9 +130,7 @@ void RowLoss<T>::set_targets(RowTargets const& targets) {
   runtime::all_reduce(runtime::host, grid_->over(placement_.layout.rows), counts);
   if (placement_.layout.storage == Storage::row_sharded)
     runtime::all_reduce(runtime::host, grid_->over(placement_.layout.third()), counts);
-  num_rows_.emplace();
-  for (auto const count : counts)
-    num_rows_->push_back(static_cast<std::int64_t>(count));
+  num_rows_.emplace(counts.begin(), counts.end());
 }
 
 template<class T>
@@ -140,9 +138,13 @@ void RowLoss<T>::set_batch_targets(RowTargets const& targets, HostTargets const&
   check(targets);
   ORTHANT_REQUIRE(targets.weights.extent(0) == rows.weights.size(), targets.weights.extent(0),
                   " weights for ", rows.weights.size(), " on the host");
-  auto const local = count(rows);
-  require_valid(local);
-  use(targets, local);
+  use(targets, count(rows));
+}
+
+template<class T>
+void RowLoss<T>::set_batch_targets(RowTargets const& targets) {
+  check(targets);
+  use(targets, count(targets));
 }
 
 template<class T>
@@ -153,6 +155,7 @@ void RowLoss<T>::require_valid(LocalCounts const& local) const {
 
 template<class T>
 void RowLoss<T>::use(RowTargets const& targets, LocalCounts const& local) {
+  require_valid(local);
   targets_ = targets;
   has_targets_ = true;
   num_local_loss_rows_ = local.counted[loss_row_group];

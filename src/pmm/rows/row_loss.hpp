@@ -218,6 +218,8 @@ class RowLoss {
   /// wait, so num_rows() is not available; loss_and_gradient() sums the weights of the labeled rows of group 0.
   /// Throws Error, only on this rank, if lengths do not fit or a group or a class is out of range. Not collective.
   void set_batch_targets(RowTargets const& targets, HostTargets const& rows);
+  /// The same for targets that the host does not have. Waits for the kernels that check and count.
+  void set_batch_targets(RowTargets const& targets);
 
   /// From now on loss_and_gradient() multiplies the loss of a row by the weight of its class; n remains the number of
   /// rows. A binary loss multiplies the terms of each class. `weights` is [classes of the logits], or empty to end the weighting.

@@ -101,13 +101,15 @@ inline std::int64_t count_bad_rows(DefaultExec const& exec, RowTargets const& ta
   return num_bad;
 }
 
-/// counted[s] := the number of rows of group s; only of rows with a label if `must_have_class`.
+/// counted[s] := the number, or sum of weights, of the rows of group s; only of rows with a label if `must_have_class`.
 inline GroupSums count_rows(DefaultExec const& exec, RowTargets const& targets, bool must_have_class) {
   auto const groups = targets.groups;
   auto const classes = targets.classes;
+  auto const weights = targets.weights;
   return sum_over_rows(
       exec, "orthant::pmm::count_rows", num_rows_of(targets), KOKKOS_LAMBDA(std::int64_t i, GroupSums & sum) {
-        if (groups(at(i)) >= 0 && (!must_have_class || classes(at(i)) >= 0)) sum.counted[groups(at(i))] += 1;
+        if (groups(at(i)) >= 0 && (!must_have_class || classes(at(i)) >= 0))
+          sum.counted[groups(at(i))] += weights.extent(0) == 0 ? 1.0 : weights(at(i));
       });
 }
 

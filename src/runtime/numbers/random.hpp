@@ -238,6 +238,8 @@ class KeyedBijection {
  public:
   /// The permutation of [0, n) for `key`, 1 <= n <= 2^62. Any 64 bits are a valid key; RandomStream::key() returns good ones.
   KeyedBijection(std::uint64_t n, std::uint64_t key);
+  /// Of [0, 1).
+  KeyedBijection() = default;
 
   [[nodiscard]] ORTHANT_FUNCTION std::uint64_t size() const { return n_; }
 
@@ -283,12 +285,12 @@ class KeyedBijection {
     return multiply_high(philox2x64<6>({{x, round}}, key_)[0], bound);
   }
 
-  std::uint64_t n_;
-  std::uint64_t a_;
-  std::uint64_t b_;
-  std::uint64_t key_;
-  std::uint32_t shift_;      // log2(b)
-  std::uint32_t num_rounds_; // even
+  std::uint64_t n_ = 1;
+  std::uint64_t a_ = 1;
+  std::uint64_t b_ = 1;
+  std::uint64_t key_ = 0;
+  std::uint32_t shift_ = 0;      // log2(b)
+  std::uint32_t num_rounds_ = 0; // even
 };
 
 } // namespace orthant::runtime

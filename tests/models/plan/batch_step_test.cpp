@@ -33,7 +33,7 @@ class BatchStep : public ::testing::TestWithParam<std::array<int, 4>> {
                                  models::read_vertex_targets(grid_, store, plan.logits()), settings.gather);
     auto list = step_of<T>(grid_);
     for (std::int64_t s = 0; s < sampler.num_steps(); ++s) {
-      std::vector<models::HostBatch<T>> sampled(static_cast<std::size_t>(batches.num_accumulated));
+      std::vector<models::PreparedBatch<T>> sampled(static_cast<std::size_t>(batches.num_accumulated));
       std::vector<models::NetworkOperands<T>> operands;
       for (std::size_t k = 0; k < sampled.size(); ++k) {
         auto const group = grid_.coordinate(pmm::Axis::data);

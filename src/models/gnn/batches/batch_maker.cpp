@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/batches/batch_maker.hpp"
 
-#include "models/gnn/batches/batch_plan.hpp"
+#include "models/gnn/batches/batch_operands.hpp"
 #include "runtime/arrays/growing_list.hpp"
 #include "runtime/comm/collectives.hpp"
 
@@ -33,7 +33,7 @@ template<class T>
 BatchMaker<T>::BatchMaker(pmm::ProcessGrid const& grid, graph::GraphStore const& store,
                           sampling::Sampler const& sampler, NetworkPlan const& plan,
                           InputFeatures<T> const& features, pmm::RowTargets const& targets,
-                          pmm::Gather gather, sampling::BatchEdges edges)
+                          pmm::Gather gather, sampling::BatchEdges edges, BatchPlace place)
     : grid_(grid),
       store_(store),
       num_vertices_(store.facts().num_vertices),
@@ -77,6 +77,19 @@ BatchMaker<T>::BatchMaker(pmm::ProcessGrid const& grid, graph::GraphStore const&
     blocks_.push_back(builder_.add_block(layer.is_even ? graph::Parity::even : graph::Parity::odd, block.rows,
                                          block.columns));
   }
+  auto const is_on_device = !pmm::runs_on_host;
+  if (place == BatchPlace::device || (place == BatchPlace::automatic && is_on_device)) {
+    if (fits_kernels()) {
+      gather_ = pmm::Gather::all; // kernels list no rows to exchange
+      kernels_ = std::make_unique<DeviceBatches<T>>(
+          builder_, RowsOfGraph<T>{range_of(plan_.features().layout), range_of(plan_.logits().layout),
+                                   plan_.trained_features ? runtime::Vector<T>() : features.dense.storage(),
+                                   num_feature_columns_, targets});
+    } else if (place == BatchPlace::device) {
+      runtime::throw_user("--batch-source device: kernels make batches of dense features, for layers that "
+                          "multiply by A~, without --gather needed; take --batch-source host");
+    }
+  }
   if (plan_.trained_features) {
     trained_features_ = features.dense;
     trains_row_ = features.trains_row;
@@ -109,13 +122,38 @@ std::size_t BatchMaker<T>::range_of(AxisSet axes, IndexOrder order) const {
 }
 
 template<class T>
-sampling::SampledVertices const& BatchMaker<T>::rows_of(pmm::Layout const& layout,
-                                                        sampling::Batch<T> const& sample) const {
-  return sample.vertices[range_of(layout.rows, layout.row_order)];
+bool BatchMaker<T>::fits_kernels() const {
+  auto const& first = plan_.layers.front();
+  auto const may_move_all = !first.owners || gather_ != pmm::Gather::needed || grid_.group().size() == 1;
+  return may_move_all && !first.relations && !first.reads_edges() && !has_sparse_features_ &&
+         DeviceSampler<T>::can_sample(builder_);
 }
 
 template<class T>
-void BatchMaker<T>::fill(std::int64_t epoch, std::int64_t index, HostBatch<T>& batch) {
+sampling::SampledVertices& BatchMaker<T>::vertices_of(std::size_t range, PreparedBatch<T>& batch) const {
+  auto& vertices = batch.sample.vertices[range];
+  if (!batch.is_made_by_kernels || !vertices.positions.empty()) return vertices;
+  auto const copy = [](auto const& view, auto& numbers) {
+    numbers.resize(view.extent(0));
+    using Number = typename std::remove_cvref_t<decltype(numbers)>::value_type;
+    Kokkos::deep_copy(Kokkos::View<Number*, Kokkos::HostSpace>(numbers.data(), numbers.size()), view);
+  };
+  auto const& from = batch.on_device.vertices[range];
+  copy(from.positions, vertices.positions);
+  copy(from.other_positions, vertices.other_positions);
+  return vertices;
+}
+
+template<class T>
+void BatchMaker<T>::finish(PreparedBatch<T>& batch) {
+  batch.on_device = kernels_->finish(batch.views);
+  batch.is_made_by_kernels = true;
+  batch.sample.index = batch.on_device.index;
+  batch.sample.vertices.assign(batch.on_device.vertices.size(), {});
+}
+
+template<class T>
+void BatchMaker<T>::fill(std::int64_t epoch, std::int64_t index, PreparedBatch<T>& batch) {
   auto const& clock = grid_.world().instruments().clock;
   auto const begin = clock.work_seconds();
   builder_.build(epoch, index, batch.sample);
@@ -126,7 +164,7 @@ void BatchMaker<T>::fill(std::int64_t epoch, std::int64_t index, HostBatch<T>& b
   }
   fill_relation_blocks(batch);
 
-  auto const& feature_rows = rows_of(plan_.features().layout, batch.sample).positions;
+  auto const& feature_rows = vertices_of(range_of(plan_.features().layout), batch).positions;
   if (has_sparse_features_)
     fill_sparse_rows<T>(feature_rows, num_feature_columns_,
                         {feature_offsets_.values(), feature_columns_.values(), feature_values_.values(),
@@ -135,7 +173,8 @@ void BatchMaker<T>::fill(std::int64_t epoch, std::int64_t index, HostBatch<T>& b
   else if (!plan_.trained_features)
     gather_rows(feature_values_.values(), feature_rows, num_feature_columns_, batch.dense_features);
 
-  auto const& logit_rows = rows_of(plan_.logits().layout, batch.sample).positions;
+  auto const& logit_vertices = vertices_of(range_of(plan_.logits().layout), batch);
+  auto const& logit_rows = logit_vertices.positions;
   gather_rows(splits_.values(), logit_rows, 1, batch.splits);
   if (!classes_.values().empty()) gather_rows(classes_.values(), logit_rows, 1, batch.classes);
   gather_rows(indicator_.values(), logit_rows, num_label_columns_, batch.indicator);
@@ -144,7 +183,7 @@ void BatchMaker<T>::fill(std::int64_t epoch, std::int64_t index, HostBatch<T>& b
   batch.loss_weights.clear();
   if (!weight_of.empty()) {
     batch.loss_weights.assign(logit_rows.size(), weight_of.front());
-    auto const& groups = rows_of(plan_.logits().layout, batch.sample).strata;
+    auto const& groups = logit_vertices.strata;
     for (std::size_t i = 0; i < groups.size(); ++i)
       batch.loss_weights[i] = weight_of[static_cast<std::size_t>(groups[i])];
   }
@@ -152,7 +191,7 @@ void BatchMaker<T>::fill(std::int64_t epoch, std::int64_t index, HostBatch<T>& b
 }
 
 template<class T>
-void BatchMaker<T>::fill_relation_blocks(HostBatch<T>& batch) const {
+void BatchMaker<T>::fill_relation_blocks(PreparedBatch<T>& batch) const {
   if (auto const& of = plan_.layers.front().relations; !of || of->attention) return;
   batch.relations.resize(batch.sample.blocks.size());
   for (std::size_t l = 0; l < blocks_.size(); ++l) {
@@ -168,17 +207,17 @@ void BatchMaker<T>::fill_relation_blocks(HostBatch<T>& batch) const {
 
 template<class T>
 RelationOperand<T> BatchMaker<T>::relations_of(NetworkLayerPlan const& layer, sampling::BlockHandle block,
-                                               HostBatch<T>& batch) const {
+                                               PreparedBatch<T>& batch) const {
   auto const& sample = batch.sample;
-  auto sizes = layer.owners ? cells_of(layer, sample) : pmm::CellSizes();
+  auto sizes = layer.owners ? cells_of(layer, batch) : pmm::CellSizes();
   if (!layer.relations->attention) return lend_relations(batch.relations[block.index], std::move(sizes));
   auto const ids_of = [&, drops = layer.relations->drops_coefficients](std::size_t range) {
     return drops ? sample.vertices[range].original_ids : std::vector<std::int64_t>();
   };
-  return make_attention_operand<T>(
-      grid_, store_.facts(), layer.owners->roles, std::move(sizes),
-      entries_of(sample.forward(block), store_.facts(), {}),
-      {ids_of(owned_rows_), ids_of(owned_columns_), rows_of(layer.result().layout, sample).original_ids});
+  return make_attention_operand<T>(grid_, store_.facts(), layer.owners->roles, std::move(sizes),
+                                   entries_of(sample.forward(block), store_.facts(), {}),
+                                   {ids_of(owned_rows_), ids_of(owned_columns_),
+                                    sample.vertices[range_of(layer.result().layout)].original_ids});
 }
 
 template<class T>
@@ -191,207 +230,6 @@ double BatchMaker<T>::num_kept_neighbours(std::int64_t epoch, std::int64_t index
                   static_cast<double>(block.num_rows) * static_cast<double>(block.num_columns)};
   runtime::all_reduce(runtime::host, grid_.group(), std::span(sums));
   return sums[1] == 0 ? 0.0 : sums[0] / sums[1] * static_cast<double>(sample.keys.size());
-}
-
-template<class T>
-NetworkPlan BatchMaker<T>::plan_of(sampling::Batch<T> const& sample) const {
-  return plan_of_batch(plan_, sample.keys.size(), grid_.shape(), grid_.coordinates(),
-                       [&](AxisSet axes, IndexOrder order) {
-                         return static_cast<std::int64_t>(sample.vertices[range_of(axes, order)].size());
-                       });
-}
-
-template<class T>
-BlockKeys BatchMaker<T>::keys_of(pmm::Placement const& placement, HostBatch<T>& batch) const {
-  auto& vertices = batch.sample.vertices[range_of(placement.layout.rows, placement.layout.row_order)];
-  return {lent("orthant::models::batch/original_ids", vertices.original_ids),
-          pmm::block_of(grid_, placement).columns.begin};
-}
-
-template<class T>
-std::vector<std::int64_t> BatchMaker<T>::positions_of(pmm::Layout const& layout, IndexOrder order,
-                                                      sampling::Batch<T> const& sample) const {
-  auto const& vertices = rows_of(layout, sample);
-  if (layout.row_order != order) return vertices.other_positions;
-  auto const range = pmm::part_of(grid_.shape(), grid_.coordinates(), layout.rows, num_vertices_);
-  std::vector<std::int64_t> positions;
-  positions.reserve(vertices.size());
-  for (auto const position : vertices.positions)
-    positions.push_back(range.begin + position);
-  return positions;
-}
-
-template<class T>
-pmm::CellSizes BatchMaker<T>::cells_of(NetworkLayerPlan const& layer,
-                                       sampling::Batch<T> const& sample) const {
-  auto const& roles = layer.owners->roles;
-  auto const whole = pmm::contiguous_cells(grid_.shape(), grid_.coordinates(), roles, num_vertices_);
-  auto const& rows = sample.vertices[owned_rows_].positions;
-  auto const& columns = sample.vertices[owned_columns_].positions;
-  auto const own_slab = pmm::range_of(whole.over_c, grid_.coordinate(roles.c)).begin;
-  return {pmm::counts_by_slab(columns, whole.over_b, own_slab), pmm::counts_by_slab(columns, whole.over_c),
-          pmm::counts_by_slab(rows, whole.over_a)};
-}
-
-template<class T>
-BlockIds BatchMaker<T>::ids_of(NetworkLayerPlan const& layer, pmm::NeededRows const* needed,
-                               HostBatch<T>& batch) const {
-  auto& vertices = batch.sample.vertices;
-  auto const lend = [](std::vector<std::int64_t>& rows, std::vector<std::int64_t>& columns) -> BlockIds {
-    return {lent("orthant::models::batch/row_ids", rows), lent("orthant::models::batch/column_ids", columns)};
-  };
-  if (!layer.owners) {
-    auto const& layout = layer.adjacency.layout;
-    return lend(vertices[range_of(layout.rows, layout.row_order)].original_ids,
-                vertices[range_of(layout.columns, layout.column_order)].original_ids);
-  }
-  auto& rows = vertices[owned_rows_].original_ids;
-  auto& columns = vertices[owned_columns_].original_ids;
-  if (needed == nullptr) return lend(rows, columns);
-  auto const touched = [](std::vector<std::int64_t> ids, std::optional<pmm::NeededSlabs> const& axis) {
-    return axis ? pmm::at_places(std::move(ids), axis->touched) : ids;
-  };
-  batch.row_ids = touched(rows, needed->over_a);
-  batch.column_ids = touched(columns, needed->over_c);
-  return lend(batch.row_ids, batch.column_ids);
-}
-
-template<class T>
-OwnedAdjacency<T> BatchMaker<T>::edges_of(NetworkLayerPlan const& layer, pmm::CellSizes const& sizes,
-                                          HostBatch<T>& batch,
-                                          std::vector<pmm::DroppedBlock<T>>& dropped) const {
-  auto const needed = std::make_shared<pmm::NeededRows const>(plan_needed_rows(
-      grid_, layer.owners->roles, sizes, {batch.edges.row_offsets, batch.edges.columns}, gather_));
-  auto& vertices = batch.sample.vertices;
-  auto edges =
-      lend_edges(batch.edges, vertices[owned_rows_].original_ids, vertices[owned_columns_].original_ids);
-  edges.moved_columns = pmm::make_moved_rows(needed->over_c);
-  edges.moved_rows = pmm::make_moved_rows(needed->over_a);
-  auto adjacency = adjacency_of_edges<T>(sizes, edges);
-  adjacency.needed = needed;
-  adjacency.edge_features = lent("orthant::models::batch/edge_features", batch.edge_features);
-  if (dropped_)
-    adjacency.forward = pmm::LocalSpmm<T>(
-        dropped_->with_values(adjacency.forward.block(), {edges.row_ids, edges.column_ids}, dropped));
-  return adjacency;
-}
-
-template<class T>
-Adjacency<T> BatchMaker<T>::adjacency_of(NetworkLayerPlan const& layer, sampling::BlockHandle block,
-                                         HostBatch<T>& batch,
-                                         std::vector<pmm::DroppedBlock<T>>& dropped) const {
-  auto& sample = batch.sample;
-  auto const sizes = layer.owners ? cells_of(layer, sample) : pmm::CellSizes{};
-  if (layer.owners && layer.reads_edges()) return edges_of(layer, sizes, batch, dropped);
-  std::shared_ptr<pmm::NeededRows const> needed;
-  if (layer.owners && gather_ != pmm::Gather::all)
-    needed = keep_needed_rows(grid_, layer.owners->roles, sizes, sample.blocks[block.index], gather_);
-  BatchBlocks<T> blocks{to_sparse_block(sample.forward(block)), to_sparse_block(sample.adjoint(block))};
-  if (dropped_)
-    blocks = dropped_->with_values(block.index, block.is_transposed, std::move(blocks),
-                                   ids_of(layer, needed.get(), batch), dropped);
-  pmm::LocalSpmm<T> forward(blocks.forward), adjoint(blocks.adjoint);
-  if (layer.owners)
-    return OwnedAdjacency<T>{sizes, std::move(forward), std::move(adjoint), std::move(needed)};
-  return pmm::DistSparse<T>{grid_, layer.adjacency, std::move(forward), std::move(adjoint)};
-}
-
-template<class T>
-ResidualPath<T> BatchMaker<T>::path_of(pmm::Placement const& input, pmm::Placement const& output,
-                                       sampling::Batch<T> const& sample) const {
-  if (input == output) return ResidualPath<T>::local();
-  auto const in = input.layout, out = output.layout;
-  auto const in_by_out = positions_of(in, out.row_order, sample);
-  auto const in_by_in = positions_of(in, in.row_order, sample);
-  auto const out_by_out = positions_of(out, out.row_order, sample);
-  auto const out_by_in = positions_of(out, in.row_order, sample);
-  return {std::make_shared<pmm::Relayout<T> const>(
-              grid_, input, output, pmm::SampledRows{num_vertices_, in_by_out, out_by_out, out_by_in}),
-          std::make_shared<pmm::Relayout<T> const>(
-              grid_, output, input, pmm::SampledRows{num_vertices_, out_by_in, in_by_in, in_by_out})};
-}
-
-template<class T>
-InputFeatures<T> BatchMaker<T>::features_of(pmm::Placement const& placement, HostBatch<T>& batch) const {
-  InputFeatures<T> features;
-  features.is_sparse = has_sparse_features_;
-  features.keys = keys_of(placement, batch);
-  if (plan_.trained_features) {
-    auto const range = range_of(placement.layout.rows, placement.layout.row_order);
-    features.dense = trained_features_;
-    features.trains_row = trains_row_;
-    features.rows =
-        feature_rows(grid_, trained_features_.placement(), batch.sample.vertices[range].positions);
-    return features;
-  }
-  if (!has_sparse_features_) {
-    features.dense =
-        pmm::DistMatrix<T>(grid_, placement, lent("orthant::models::batch/features", batch.dense_features));
-    return features;
-  }
-  auto& sparse = batch.sparse_features;
-  auto const num_rows = pmm::block_of(grid_, placement).rows.size();
-  pmm::SparseBlock<T> forward;
-  forward.csr = {num_rows, num_feature_columns_,
-                 lent("orthant::models::batch/row_offsets", sparse.row_offsets),
-                 lent("orthant::models::batch/columns", sparse.columns),
-                 lent("orthant::models::batch/values", sparse.values)};
-  forward.row_scale = lent("orthant::models::batch/row_scale", sparse.row_scale);
-  pmm::SparseBlock<T> adjoint;
-  adjoint.csr = {num_feature_columns_, num_rows,
-                 lent("orthant::models::batch/row_offsets", sparse.column_offsets),
-                 lent("orthant::models::batch/columns", sparse.rows),
-                 lent("orthant::models::batch/values", sparse.transposed_values)};
-  adjoint.column_scale = forward.row_scale;
-  features.sparse =
-      pmm::DistSparse<T>(grid_, placement, pmm::LocalSpmm<T>(forward), pmm::LocalSpmm<T>(adjoint));
-  return features;
-}
-
-template<class T>
-NetworkOperands<T> BatchMaker<T>::operands(HostBatch<T>& batch) const {
-  NetworkOperands<T> operands;
-  operands.plan = plan_of(batch.sample);
-  operands.features = features_of(operands.plan.features(), batch);
-  if (dropped_) dropped_->begin();
-  for (std::size_t l = 0; l < blocks_.size(); ++l) {
-    auto const& layer = operands.plan.layers[l];
-    // In the schedule `rows` all layers have the same block.
-    auto const has_block = layer.owners || layer.aggregates();
-    if (layer.relations)
-      operands.relations.push_back(l > 0 && layer.owners ? operands.relations.front()
-                                                         : relations_of(layer, blocks_[l], batch));
-    operands.adjacency.push_back(layer.relations         ? Adjacency<T>()
-                                 : l > 0 && layer.owners ? operands.adjacency.front()
-                                 : has_block ? adjacency_of(layer, blocks_[l], batch, operands.dropped)
-                                             : Adjacency<T>());
-    if (needs_column_ids(layer)) operands.column_ids.push_back(ids_of(layer, nullptr, batch).columns);
-    operands.output_keys.push_back(keys_of(layer.result(), batch));
-    operands.residuals.push_back(layer.is_residual
-                                     ? path_of(layer.residual_source(), layer.result(), batch.sample)
-                                     : ResidualPath<T>{});
-    operands.self_paths.push_back(layer.reads_itself()
-                                      ? path_of(layer.aggregated(), layer.aggregate(), batch.sample)
-                                      : ResidualPath<T>{});
-  }
-  if (auto const& teleport = operands.plan.teleport)
-    for (auto const& site : teleport->sites)
-      operands.teleport_paths.push_back(path_of(teleport_start(operands.plan), site, batch.sample));
-  if (auto const& jump = operands.plan.jump)
-    for (std::size_t k = 0; k < jump->layers.size(); ++k)
-      operands.jump_paths.push_back(
-          path_of(operands.plan.jump_source(k), operands.plan.jump_target(), batch.sample));
-  return operands;
-}
-
-template<class T>
-pmm::RowTargets BatchMaker<T>::targets(HostBatch<T>& batch) const {
-  auto const num_rows = batch.splits.size();
-  return {lent("orthant::models::batch/splits", batch.splits),
-          lent("orthant::models::batch/classes", batch.classes),
-          lent_matrix("orthant::models::batch/indicator", batch.indicator, num_rows, num_label_columns_),
-          lent("orthant::models::batch/loss_weights", batch.loss_weights),
-          lent_matrix("orthant::models::batch/numbers", batch.numbers, num_rows, num_number_columns_)};
 }
 
 template class BatchMaker<float>;

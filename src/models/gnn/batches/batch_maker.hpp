@@ -7,9 +7,12 @@
 //   maker.fill(epoch, index, batch);         // any thread: host memory only, zero bytes sent
 //   network.unbind();
 //   network.rebind(maker.operands(batch));    // main thread: Views on this memory (on a device: copies), and the rows to exchange
-//   loss.set_batch_targets(maker.targets(batch), {batch.splits, batch.classes, batch.loss_weights, batch.numbers});
+//   maker.set_targets(batch, loss);
+//
+// Or kernels make the batch: start(epoch, index), and finish(batch) in place of fill().
 
 #include "models/gnn/batches/batch_edges.hpp"
+#include "models/gnn/batches/device_batches.hpp"
 #include "models/gnn/network/network_operands.hpp"
 #include "models/parameters/device_copy.hpp"
 #include "pmm/rows/row_loss.hpp"
@@ -29,9 +32,18 @@ namespace orthant::models {
   return plan.layers.front().relations ? sampling::BatchEdges::relations : asked;
 }
 
-/// A batch in host memory. Arrays are reused.
+/// Where batches are made: by kernels where the step uses them, or on the host. automatic: by kernels if they run on a device and can make
+/// the batches of the model.
+enum class BatchPlace : std::uint8_t { automatic, device, host };
+/// Accepts "auto", "device" or "host". Throws UserError for other words.
+[[nodiscard]] BatchPlace parse_batch_place(std::string_view word);
+
+/// A batch. Arrays are reused.
 template<class T>
-struct HostBatch {
+struct PreparedBatch {
+  bool is_made_by_kernels = false; // the host then knows only the views, and the vertices that it asks for
+  BatchViews<T> views;
+  DeviceBatch<T> on_device; // views of it, if kernels made it
   sampling::Batch<T> sample;
   HostEdges edges;                                  // of the batch's block, if layers read edges
   std::vector<T> edge_features;                     // [edges x features], if layers read them
@@ -58,16 +70,24 @@ class BatchMaker {
   BatchMaker(pmm::ProcessGrid const& grid, graph::GraphStore const& store, sampling::Sampler const& sampler,
              NetworkPlan const& plan, InputFeatures<T> const& features, pmm::RowTargets const& targets,
              pmm::Gather gather = pmm::Gather::all,
-             sampling::BatchEdges edges = sampling::BatchEdges::rescale);
+             sampling::BatchEdges edges = sampling::BatchEdges::rescale, BatchPlace place = BatchPlace::host);
+
+  /// Whether kernels make the batches.
+  [[nodiscard]] bool uses_kernels() const { return kernels_ != nullptr; }
+  /// Enqueues the kernels that make a batch. The batch before the last one must no longer be in use. Sends nothing.
+  void start(std::int64_t epoch, std::int64_t index) { kernels_->start(epoch, index); }
+  /// batch := the batch of the last start(). Waits for its kernels.
+  void finish(PreparedBatch<T>& batch);
 
   /// Fills `batch`. Local. Does not use Kokkos or MPI, so any thread may call it, but only one at a time.
-  void fill(std::int64_t epoch, std::int64_t index, HostBatch<T>& batch);
+  void fill(std::int64_t epoch, std::int64_t index, PreparedBatch<T>& batch);
 
-  /// The batch's operands for a network, and targets for a loss. They refer to `batch`, which must not change while they are used.
-  /// targets() is local. operands() must be called once per fill(). It is collective over the grid's group if ranks may exchange
-  /// only needed rows, and then removes all other rows from the batch's block.
-  [[nodiscard]] NetworkOperands<T> operands(HostBatch<T>& batch) const;
-  [[nodiscard]] pmm::RowTargets targets(HostBatch<T>& batch) const;
+  /// The batch's operands for a network. They refer to `batch`, which must not change while they are used. Must be called once per fill()
+  /// or finish(). Collective over the grid's group if ranks may exchange only needed rows, and then removes all other rows from the batch's
+  /// block.
+  [[nodiscard]] NetworkOperands<T> operands(PreparedBatch<T>& batch) const;
+  /// Sets the batch's targets, to which the loss then refers. Call it after operands(). Local.
+  void set_targets(PreparedBatch<T>& batch, pmm::RowLoss<T>& loss) const;
 
   /// Mean number of neighbors in the batch of a batch's vertex, without self loops. Collective over the grid's group; all ranks
   /// must name the same batch.
@@ -81,35 +101,40 @@ class BatchMaker {
 
   void add_range(pmm::AxisSet axes, pmm::IndexOrder order);
   [[nodiscard]] std::size_t range_of(pmm::AxisSet axes, pmm::IndexOrder order) const;
-  /// Vertices of the batch that are rows of this rank's block in this layout.
-  [[nodiscard]] sampling::SampledVertices const& rows_of(pmm::Layout const& layout,
-                                                         sampling::Batch<T> const& sample) const;
-  [[nodiscard]] NetworkPlan plan_of(sampling::Batch<T> const& sample) const;
-  [[nodiscard]] BlockKeys keys_of(pmm::Placement const& placement, HostBatch<T>& batch) const;
+  [[nodiscard]] std::size_t range_of(pmm::Layout const& layout) const {
+    return range_of(layout.rows, layout.row_order);
+  }
+  /// Whether kernels can make the batches: products with A~ alone read its block, all rows are exchanged, and features are dense or trained.
+  [[nodiscard]] bool fits_kernels() const;
+  /// Writes the views of a batch that the host made.
+  void lend_views(PreparedBatch<T>& batch) const;
+  /// Vertices of the batch in a range of the builder, on the host; copied if kernels made them.
+  [[nodiscard]] sampling::SampledVertices& vertices_of(std::size_t range, PreparedBatch<T>& batch) const;
+  [[nodiscard]] NetworkPlan plan_of(PreparedBatch<T> const& batch) const;
+  [[nodiscard]] BlockKeys keys_of(pmm::Placement const& placement, PreparedBatch<T> const& batch) const;
   /// Positions of this rank's rows of this layout in an order of the whole graph.
   [[nodiscard]] std::vector<std::int64_t> positions_of(pmm::Layout const& layout, pmm::IndexOrder order,
-                                                       sampling::Batch<T> const& sample) const;
+                                                       PreparedBatch<T>& batch) const;
   /// Cell sizes of a batch.
-  [[nodiscard]] pmm::CellSizes cells_of(NetworkLayerPlan const& layer,
-                                        sampling::Batch<T> const& sample) const;
+  [[nodiscard]] pmm::CellSizes cells_of(NetworkLayerPlan const& layer, PreparedBatch<T>& batch) const;
   /// Appends blocks whose values each pass fills to `dropped`.
   [[nodiscard]] Adjacency<T> adjacency_of(NetworkLayerPlan const& layer, sampling::BlockHandle block,
-                                          HostBatch<T>& batch,
+                                          PreparedBatch<T>& batch,
                                           std::vector<pmm::DroppedBlock<T>>& dropped) const;
   /// Makes the adjacency, with its edges, for layers that read single edges in the schedule `rows`.
   [[nodiscard]] OwnedAdjacency<T> edges_of(NetworkLayerPlan const& layer, pmm::CellSizes const& sizes,
-                                           HostBatch<T>& batch,
+                                           PreparedBatch<T>& batch,
                                            std::vector<pmm::DroppedBlock<T>>& dropped) const;
   /// Ids of the rows and columns that the layer's block has after needed rows were selected.
   [[nodiscard]] BlockIds ids_of(NetworkLayerPlan const& layer, pmm::NeededRows const* needed,
-                                HostBatch<T>& batch) const;
+                                PreparedBatch<T>& batch) const;
   [[nodiscard]] ResidualPath<T> path_of(pmm::Placement const& input, pmm::Placement const& output,
-                                        sampling::Batch<T> const& sample) const;
-  [[nodiscard]] InputFeatures<T> features_of(pmm::Placement const& placement, HostBatch<T>& batch) const;
+                                        PreparedBatch<T>& batch) const;
+  [[nodiscard]] InputFeatures<T> features_of(pmm::Placement const& placement, PreparedBatch<T>& batch) const;
   /// Lists the blocks of layers with relations, unless they attend.
-  void fill_relation_blocks(HostBatch<T>& batch) const;
+  void fill_relation_blocks(PreparedBatch<T>& batch) const;
   [[nodiscard]] RelationOperand<T> relations_of(NetworkLayerPlan const& layer, sampling::BlockHandle block,
-                                                HostBatch<T>& batch) const;
+                                                PreparedBatch<T>& batch) const;
 
   pmm::ProcessGrid const& grid_;
   graph::GraphStore const& store_;
@@ -118,6 +143,7 @@ class BatchMaker {
   pmm::Gather gather_;
   std::unique_ptr<DroppedBatch<T>> dropped_; // null if no edges are dropped
   sampling::BatchBuilder<T> builder_;
+  std::unique_ptr<DeviceBatches<T>> kernels_;      // null if the host makes the batches
   std::map<RangeKey, std::size_t> ranges_;         // ranges of the builder
   std::vector<sampling::BlockHandle> blocks_;      // [layers]
   std::size_t owned_rows_ = 0, owned_columns_ = 0; // ranges of the builder, in the schedule `rows`

@@ -70,7 +70,7 @@ MiniBatchNetwork<T>::MiniBatchNetwork(pmm::ProcessGrid const& grid, graph::Graph
       grid, network_, batch_loss_,
       std::make_unique<BatchMaker<T>>(grid, store, *sampler_, plan_, features,
                                       read_vertex_targets(grid, store, plan_.logits()), model_settings.gather,
-                                      batch_settings.edges),
+                                      batch_settings.edges, batch_settings.place),
       *sampler_, batch_settings, num_sampled_epochs_, full_loss_.num_rows(pmm::loss_row_group));
   trainer_ = std::make_unique<Trainer<T>>(grid, network_, batch_loss_, *batches_, settings, update_);
 }

@@ -36,6 +36,13 @@ SamplerKind parse_sampler(std::string_view word) {
   throw_user("unknown sampler '{}': it is one of uniform, degree, clusters", word);
 }
 
+BatchPlace parse_batch_place(std::string_view word) {
+  if (word == "auto") return BatchPlace::automatic;
+  if (word == "device") return BatchPlace::device;
+  if (word == "host") return BatchPlace::host;
+  throw_user("unknown source of batches '{}': it is one of auto, device, host", word);
+}
+
 sampling::BatchEdges parse_batch_edges(std::string_view word) {
   if (word == "rescale") return sampling::BatchEdges::rescale;
   if (word == "renormalize") return sampling::BatchEdges::renormalize;
@@ -80,14 +87,29 @@ BatchQueue<T>::BatchQueue(BatchMaker<T>& maker, sampling::Sampler const& sampler
       num_accumulated_(num_accumulated),
       num_epochs_(num_epochs),
       place_{first_epoch, first_step, 0} {
-  if (prefetch == Prefetch::none) return;
-  task_.emplace([this] { fill_back(); });
-  if (!is_at_end()) task_->start();
+  if (prefetch == Prefetch::next_batch && !maker.uses_kernels()) task_.emplace([this] { fill_back(); });
+  if (!is_at_end()) start_back();
 }
 
 template<class T>
 void BatchQueue<T>::fill_back() {
   maker_.fill(place_.epoch, sampler_.batch_of(place_.step, group_, place_.accumulated), batches_[back_]);
+}
+
+template<class T>
+void BatchQueue<T>::start_back() {
+  if (maker_.uses_kernels())
+    maker_.start(place_.epoch, sampler_.batch_of(place_.step, group_, place_.accumulated));
+  else if (task_)
+    task_->start();
+}
+
+template<class T>
+void BatchQueue<T>::finish_back(runtime::Instruments& instruments) {
+  if (maker_.uses_kernels()) return maker_.finish(batches_[back_]);
+  if (!task_) return fill_back();
+  task_->wait();
+  if (task_start_) instruments.clock.wait_for_work(*task_start_, batches_[back_].seconds);
 }
 
 template<class T>
@@ -100,27 +122,23 @@ void BatchQueue<T>::advance() {
 }
 
 template<class T>
-HostBatch<T>& BatchQueue<T>::next(runtime::Instruments& instruments, runtime::PhaseTimes& phases) {
+PreparedBatch<T>& BatchQueue<T>::next(runtime::Instruments& instruments, runtime::PhaseTimes& phases) {
   ORTHANT_REQUIRE(!is_at_end(), "there is no batch after the last of epoch ", num_epochs_);
   {
     runtime::ScopedTimer const timer(instruments, phases, "sampling_wait");
-    if (task_) {
-      task_->wait();
-      if (task_start_) instruments.clock.wait_for_work(*task_start_, batches_[back_].seconds);
-    } else {
-      fill_back();
-    }
+    finish_back(instruments);
   }
   auto& batch = batches_[back_];
-  phases.add("sampling", batch.seconds);
+  if (!maker_.uses_kernels()) phases.add("sampling", batch.seconds);
   advance();
-  if (!task_) return batch; // without prefetching there is only this batch
+  if (!task_ && !maker_.uses_kernels()) return batch; // without prefetching there is only this batch
   // The caller has finished with the other batch, so its memory can be filled.
   back_ = 1 - back_;
-  if (!is_at_end()) {
-    task_start_ = instruments.clock.now();
-    task_->start();
-  }
+  if (is_at_end()) return batch;
+  task_start_ = instruments.clock.now();
+  // Without a fence, passes of the same step may still use the memory of the batch before.
+  if (maker_.uses_kernels() && num_accumulated_ > 1) Kokkos::fence();
+  start_back();
   return batch;
 }
 
@@ -144,7 +162,9 @@ BatchSizes sizes_of(MiniBatchSettings const& settings, bool is_evaluated) {
           .renormalizes = settings.edges != sampling::BatchEdges::rescale,
           .trains_full_graph = trains_full_graph,
           .has_strata = settings.has_strata(),
-          .prefetches = settings.prefetch == Prefetch::next_batch};
+          .prefetches = settings.prefetch == Prefetch::next_batch,
+          .are_made_by_kernels = settings.place == BatchPlace::device ||
+                                 (settings.place == BatchPlace::automatic && !pmm::runs_on_host)};
 }
 
 template<class T>
@@ -190,8 +210,7 @@ std::uint64_t NetworkBatches<T>::next(std::int64_t epoch, runtime::PhaseTimes& p
   network_.unbind();
   network_.rebind(maker_->operands(batch));
   loss_.rebind(network_.plan().logits());
-  loss_.set_batch_targets(maker_->targets(batch),
-                          {batch.splits, batch.classes, batch.loss_weights, batch.numbers});
+  maker_->set_targets(batch, loss_);
   return dropout_key(epoch, batch.sample.index);
 }
 

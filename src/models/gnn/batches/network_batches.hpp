@@ -22,9 +22,10 @@
 
 namespace orthant::models {
 
-// Queue of one data group's batches in the order of training. A second thread samples the next batch while the current step runs,
-// also across the ends of epochs (overlapped sampling of ScaleGNN, arXiv 2604.02651). Two batches are in memory, the current and
-// the next one. With Prefetch::none the caller's thread samples, and one batch is in memory.
+// Queue of one data group's batches in the order of training. A second thread, or kernels of a second queue of the device, sample the
+// next batch while the current step runs, also across the ends of epochs (overlapped sampling of ScaleGNN, arXiv 2604.02651). Two batches
+// are in memory, the current and the next one. With Prefetch::none and batches of the host, the caller's thread samples, and one batch is
+// in memory.
 
 // Samplers by name.
 
@@ -68,7 +69,7 @@ class BatchQueue {
 
   /// Returns the next batch, which is valid until the next call. With prefetching, starts the one after it. Phases: "sampling_wait",
   /// the time that this thread waited, and "sampling", the time to make the batch, on either thread. Does not communicate.
-  [[nodiscard]] HostBatch<T>& next(runtime::Instruments& instruments, runtime::PhaseTimes& phases);
+  [[nodiscard]] PreparedBatch<T>& next(runtime::Instruments& instruments, runtime::PhaseTimes& phases);
 
  private:
   struct Place {
@@ -77,6 +78,9 @@ class BatchQueue {
     std::int64_t accumulated = 0;
   };
   [[nodiscard]] bool is_at_end() const { return place_.epoch > num_epochs_; }
+  /// Begin and end the making of the batch at back_.
+  void start_back();
+  void finish_back(runtime::Instruments& instruments);
   void fill_back();
   void advance();
 
@@ -86,7 +90,7 @@ class BatchQueue {
   std::int64_t num_accumulated_;
   std::int64_t num_epochs_;
   Place place_; // of the batch that is made next, or is being made
-  std::array<HostBatch<T>, 2> batches_;
+  std::array<PreparedBatch<T>, 2> batches_;
   std::size_t back_ = 0; // index of the batch that is being made; with prefetching the other one is in use
   std::optional<runtime::RunClock::Clock::time_point>
       task_start_;                     // of the batch that is being made, except the first
@@ -99,6 +103,7 @@ extern template class BatchQueue<double>;
 struct MiniBatchSettings : SamplerSettings {
   std::int64_t num_full_epochs = 0; // number of last epochs on the full graph
   Prefetch prefetch = Prefetch::next_batch;
+  BatchPlace place = BatchPlace::automatic;
 };
 
 /// Sizes for estimates. `is_evaluated`: the whole graph is evaluated.

@@ -103,6 +103,25 @@ void plan_host_batches(pmm::StepPlan& step, graph::StoreFacts const& facts, Netw
   if (batches.prefetches) step.add_array("the other batch", block_bytes + pmm::bytes_held(other));
 }
 
+/// Lists what a sampler of kernels has beside the batch that is used: blocks of A^ with transposes, keys and marks of vertices, marks of the
+/// entries of sampled rows, and another batch (gnn/batches/device_sampler.hpp).
+void plan_device_sampler(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
+                         NetworkEpochTraits const& traits, double share, BatchSizes const& batches) {
+  auto transposed = with_transposes(facts, plan);
+  auto const block_bytes = bytes_of_blocks(step, transposed, plan, traits, batches);
+  constexpr std::int64_t key_and_mark_bytes = 5; // a key, a bit, and its share of a number per word
+  std::int64_t num_positions = 0;
+  for (auto const& layer : plan.layers)
+    if (layer.aggregates() && num_positions == 0)
+      num_positions =
+          2 * (step.block(layer.adjacency).rows.size() + step.block(layer.adjacency).columns.size());
+  step.add_array("blocks of the device's sampler", block_bytes);
+  step.add_array("vertices of the device's sampler",
+                 key_and_mark_bytes * num_positions + facts.num_vertices / 8);
+  step.add_array("entries of sampled rows",
+                 static_cast<std::int64_t>(share * static_cast<double>(block_bytes)) / 8);
+}
+
 /// Lists the sampler's data for degrees within a batch: the neighbors of all rows and columns of its blocks, and one bit per vertex
 /// (sampling/batch_builder.hpp).
 void plan_neighbour_lists(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan) {
@@ -173,7 +192,17 @@ void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts,
     plan_sampled_blocks(step, facts, plan, traits, share, batches);
     plan_host_batches(step, of_batch, batch_plan, settings, batch_traits, batches);
   }
-  if (batches.renormalizes || plan.layers.front().relations) plan_neighbour_lists(step, facts, plan);
+  auto const& first = plan.layers.front();
+  auto const is_made_by_kernels = batches.are_made_by_kernels && !first.relations && !first.reads_edges();
+  if (is_made_by_kernels) {
+    auto const share = static_cast<double>(of_batch.num_vertices) / static_cast<double>(facts.num_vertices);
+    plan_device_sampler(step, facts, plan, traits, share, batches);
+    auto other = list_beside(step);
+    plan_operands(other, with_transposes(of_batch, batch_plan), batch_plan, settings, batch_traits, stays);
+    step.add_array("the other batch of the device", pmm::bytes_held(other));
+  }
+  for (int place = 0; place < (is_made_by_kernels && pmm::runs_on_host ? 2 : 1); ++place)
+    if (batches.renormalizes || first.relations) plan_neighbour_lists(step, facts, plan);
   // The operands of a batch have equally many elements.
   plan_operands(step, with_transposes(of_batch, batch_plan), batch_plan, settings, batch_traits, stays);
   plan_network_arrays(step, batch_plan, settings, batch_traits.num_feature_nonzeros(batch_plan),

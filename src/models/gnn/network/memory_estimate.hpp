@@ -64,6 +64,7 @@ struct BatchSizes {
   bool trains_full_graph = false;   // false: it is only evaluated, which drops no edges
   bool has_strata = false; // vertices of several kinds; factors of edges between them are not symmetric
   bool prefetches = true;  // the next batch is also in memory, if a core is free to make it
+  bool are_made_by_kernels = false; // if the model allows it; the next batch is then always in memory
 };
 
 /// Lists the arrays of training on batches, except the sampler's tables and lists of vertices. `batches.num_vertices`
