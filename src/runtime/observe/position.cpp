@@ -97,7 +97,10 @@ std::string_view text_of(std::array<char, Size> const& field) {
 struct Group {
   RankState state;
   std::vector<int> ranks;
-  double seconds = 0; // longest time since the last change
+  double seconds = 0;       // longest time since the last change
+  int first = 0;            // rank that arrived first
+  int last = 0;             // and last,
+  double least_seconds = 0; // which waits for this time
 };
 
 bool stand_together(RankState const& a, RankState const& b) {
@@ -117,11 +120,19 @@ std::vector<Group> group(std::span<RankState const> states) {
     auto const& state = states[r];
     auto found = std::ranges::find_if(groups, [&](Group const& g) { return stand_together(g.state, state); });
     if (found == groups.end()) {
-      groups.push_back({state, {}, 0});
+      auto const rank = static_cast<int>(r);
+      groups.push_back({state, {}, state.position.seconds, rank, rank, state.position.seconds});
       found = groups.end() - 1;
     }
     found->ranks.push_back(static_cast<int>(r));
-    found->seconds = std::max(found->seconds, state.position.seconds);
+    if (state.position.seconds > found->seconds) {
+      found->seconds = state.position.seconds;
+      found->first = static_cast<int>(r);
+    }
+    if (state.position.seconds < found->least_seconds) {
+      found->least_seconds = state.position.seconds;
+      found->last = static_cast<int>(r);
+    }
   }
   return groups;
 }
@@ -136,12 +147,22 @@ std::string describe_ranks(std::vector<int> const& ranks) {
   return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", format_ranges(ranks));
 }
 
+/// Who came late to the collective, if the watchdogs' clocks can tell.
+std::string describe_arrivals(Group const& g) {
+  constexpr double least_difference = 0.5;
+  if (g.seconds - g.least_seconds < least_difference) return {};
+  return fmt::format("; rank {} arrived first, rank {} last, {:.1f} s later", g.first, g.last,
+                     g.seconds - g.least_seconds);
+}
+
 std::string describe_group(Group const& g) {
   auto const ranks = describe_ranks(g.ranks);
   auto const& p = g.state.position;
   if (!g.state.has_answered)
     return fmt::format("  {}: not arrived; does not answer (stopped, or its node is unreachable)\n", ranks);
-  if (p.is_waiting) return fmt::format("  {}: waiting {:.1f} s in {}\n", ranks, g.seconds, describe_place(p));
+  if (p.is_waiting)
+    return fmt::format("  {}: waiting {:.1f} s in {}{}\n", ranks, g.seconds, describe_place(p),
+                       describe_arrivals(g));
   if (p.is_working)
     return fmt::format(
         "  {}: not arrived; works by itself at {}:{}, but has used no processor for {:.1f} s\n", ranks,

@@ -8,6 +8,7 @@
 #include "support/grids.hpp"
 
 #include <chrono>
+#include <cstdlib>
 #include <deque>
 #include <gtest/gtest.h>
 #include <random>
@@ -117,6 +118,12 @@ TEST_P(ByRounds, SumsOf16BitsStillMoveAsBytes) {
   }
 }
 
+/// Repeats of a test with random delays: ORTHANT_TEST_REPEATS, or a number that takes seconds.
+int num_repeats_of_delays() {
+  if (auto const* const text = std::getenv("ORTHANT_TEST_REPEATS")) return std::atoi(text);
+  return world_size() > 8 ? 4 : world_size() > 4 ? 20 : 50;
+}
+
 // Requests in flight on three groups, waited for in another order on each rank, after delays of up to 2 ms.
 TEST_P(ByRounds, DelaysAndOrdersOfWaitsStopNothing) {
   auto const half = world.split(world.rank() % 2, world.rank(), "half");
@@ -125,10 +132,11 @@ TEST_P(ByRounds, DelaysAndOrdersOfWaitsStopNothing) {
   std::mt19937 random(static_cast<unsigned>(17 * world.rank() + 5));
   constexpr std::size_t length = 50;
   std::vector<double> const own(length, world.rank() + 1.0);
-  auto const num_repeats = world.size() > 8 ? 4 : 20;
-  for (int repeat = 0; repeat < num_repeats; ++repeat) {
+  for (int repeat = 0; repeat < num_repeats_of_delays(); ++repeat) {
     std::deque<std::vector<double>> results; // of each group: sums, and the gathered vectors of all ranks
     std::vector<Request> requests;
+    std::vector<float> encoded(length, static_cast<float>(world.rank() + 1));
+    requests.push_back(start_all_reduce(host, world, encoded, Reduction::sum, Wire::int8));
     for (auto const* group : groups) {
       requests.push_back(start_all_reduce(host, *group, results.emplace_back(own)));
       auto& gathered = results.emplace_back(length * static_cast<std::size_t>(group->size()));

@@ -3,6 +3,7 @@
 // A job in which something goes wrong, for faults.py: `fault_program CASE [RANK]`. The start may fail, too:
 // fault_hooks.cpp.
 
+#include "runtime/comm/algorithm_choice.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
@@ -11,6 +12,7 @@
 #include <Kokkos_Core.hpp>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <map>
@@ -45,6 +47,21 @@ void compute_for(double seconds) {
 void sum_together(Job const& job) {
   std::vector<float> values(1000, 1.0F);
   all_reduce(host, job.world, values);
+}
+
+/// Sums in a loop; the culprit dies in it, after 0.3 s. It prints the time, so that the seconds until the job has ended can be counted.
+template<class Sum>
+void die_in(Job const& job, Sum const& sum) {
+  auto const start = std::chrono::steady_clock::now();
+  for (;;) {
+    sum();
+    if (!job.is_culprit() || std::chrono::steady_clock::now() - start < std::chrono::milliseconds(300))
+      continue;
+    auto const now = std::chrono::system_clock::now().time_since_epoch();
+    std::printf("dies at %.3f\n", std::chrono::duration<double>(now).count());
+    std::fflush(stdout);
+    static_cast<void>(std::raise(SIGKILL));
+  }
 }
 
 [[noreturn]] void fail() {
@@ -84,6 +101,42 @@ std::map<std::string, std::function<void(Job const&)>> const cases{
          barrier(host, other);
        else
          sum_together(job);
+     }},
+    {"arrivals", // the last rank comes 2 s after the first one, and the culprit never
+     [](Job const& job) {
+       barrier(host, job.world);
+       if (job.world.rank() == job.world.size() - 1) sleep_for(2);
+       if (job.is_culprit()) sleep_for(100);
+       sum_together(job);
+     }},
+    {"die-shared", // in short and long sums through the memory of a node
+     [](Job const& job) {
+       std::vector<float> values(1 << 18, 1.0F);
+       die_in(job, [&] {
+         all_reduce(host, job.world, std::span(values).first(100));
+         all_reduce(host, job.world, values);
+       });
+     }},
+    {"die-rounds", // in sums by messages between nodes of one rank each
+     [](Job const& job) {
+       std::vector<int> nodes;
+       for (int rank = 0; rank < job.world.size(); ++rank)
+         nodes.push_back(rank);
+       AlgorithmChoice choice;
+       choice.everywhere = Algorithm::ring;
+       job.world.use_algorithms(choice, nodes);
+       std::vector<float> values(1 << 18, 1.0F);
+       die_in(job, [&] { all_reduce(host, job.world, values); });
+     }},
+    {"die-mpi", // in MPI's own
+     [](Job const& job) {
+       std::vector<float> values(1 << 18, 1.0F);
+       die_in(job, [&] { start_all_reduce(host, job.world, values).wait(); });
+     }},
+    {"die-encoded", // between the exchange of addends and the gather of sums
+     [](Job const& job) {
+       std::vector<float> values(1 << 18, 1.0F);
+       die_in(job, [&] { start_all_reduce(host, job.world, values, Reduction::sum, Wire::int8).wait(); });
      }},
     {"receive", // what is never sent; the sender is done already
      [](Job const& job) {

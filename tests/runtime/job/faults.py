@@ -19,6 +19,7 @@ PROGRAM = sys.argv[1]
 os.environ["ORTHANT_TEST_TOOL"] = sys.argv[3]
 MPIRUN = os.environ["ORTHANT_MPIRUN"].split()
 LIMIT = 60  # seconds after which a job counts as hung
+MOST_SECONDS_AFTER_DEATH = 5
 
 
 def children_of(process):
@@ -70,6 +71,10 @@ class Case:
             problems.append(f"status {launcher.returncode}, not {self.status}")
         problems += [f"lacks /{p}/" for p in self.expected if not re.search(p, text)]
         problems += [f"has /{p}/" for p in self.forbidden if re.search(p, text)]
+        if died := re.search(r"^dies at ([\d.]+)$", text, re.M):
+            after = time.time() - float(died.group(1))
+            if after > MOST_SECONDS_AFTER_DEATH:
+                problems.append(f"ended {after:.1f} s after a rank had died")
         errors = len(re.findall(r"^orthant: error: ", text, re.M))
         if self.errors is not None and errors != self.errors:
             problems.append(f"{errors} lines of error, not {self.errors}")
@@ -86,6 +91,8 @@ WATCHDOG = [
     Case(3, "stop 0", 1, [r"rank 1 of 3 reports", r"rank 0: not arrived; does not answer", r"ranks 1-2: waiting .* barrier"]),
     Case(4, "mismatch 2", 1, [r"ranks 0-1,3: waiting .* all_reduce on axis world", r"rank 2: waiting .* barrier on axis Y",
                               r"do not call the same operations"]),
+    Case(4, "arrivals 1", 1, [HEAD, r"ranks 0,2-3: waiting \d+\.\d s in all_reduce .*; rank [02] arrived first, rank 3 last, [12]\.\d s later",
+                              r"rank 1: not arrived; left barrier"]),
     Case(2, "receive 1", 1, [r"rank 0: waiting .* receive on axis world", r"rank 1: waiting .* end of the program"]),
     Case(2, "wait 0", 1, [r"rank 1: waiting .* all_reduce", r"rank 0: not arrived; has been in no collective yet"]),
     Case(2, "scope 0", 1, [r"rank 1: waiting .* bare barrier", r"rank 0: not arrived"]),
@@ -115,6 +122,10 @@ EXIT = [
     Case(3, "some 2", 2, [r"orthant: error: rank 2: only mine"], [r"MPI_ABORT"]),
     Case(2, "terminate 1", 1, [r"orthant: error: rank 1: thrown where nothing may be thrown"]),
     Case(2, "status", 75, [], errors=0),
+    Case(3, "die-shared 1", 137, [r"dies at"], errors=0),
+    Case(3, "die-rounds 1", 137, [r"dies at"], errors=0),
+    Case(3, "die-mpi 1", 137, [r"dies at"], errors=0),
+    Case(3, "die-encoded 0", 137, [r"dies at"], errors=0),
     Case(2, "out-of-memory 1", 1, [r"orthant: error: rank 1: Kokkos .*failed to allocate"], [r"[Tt]raceback"]),
     Case(2, "abort 1", 2, [r"orthant: error: rank 1: Kokkos does not start: .*KOKKOS_NUM_THREADS"], [r"Raised by", r"[Tt]raceback"]),
     Case(2, "abort-tool 1", 1, [r"orthant: error: rank 1: Kokkos does not start: no device is free\n"]),
