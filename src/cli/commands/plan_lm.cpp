@@ -35,12 +35,12 @@ struct PlanLmOptions : TrainLmOptions {
 using Cost = models::LanguageModelCost;
 
 /// Options of train-lm that a plan depends on, and groups of which it uses all options.
-constexpr std::array<std::string_view, 22> used_by_plan_lm{
+constexpr std::array<std::string_view, 23> used_by_plan_lm{
     "Model",      "Experts",          "tokens",        "grid",         "expert-axis",
     "machine",    "sequence",         "optimizer",     "accumulate",   "document-mask",
     "freeze",     "lora-rank",        "lora-targets",  "global-batch", "activation-checkpointing",
     "preset",     "keep-collectives", "compute-dtype", "force-memory", "zero",
-    "zero-group", "context-axis"};
+    "zero-group", "context-axis",     "moments"};
 
 std::int64_t vocabulary_of(Context const& context, PlanLmOptions const& o) {
   if (o.tokens.empty() == (o.vocabulary == 0))

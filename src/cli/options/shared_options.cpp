@@ -164,6 +164,11 @@ void add_betas_option(Command& command, OptimizerOptions& o) {
       "Decay rates of Adam's two moments, such as 0.9,0.95; of Lion the weight of the momentum in a step "
       "and its decay rate, 0.9,0.99 in its paper",
       in_range(0, 0.9999999));
+  command.option(
+      "--moments", o.moments,
+      "Format in which Adam and Lion keep moments: fp32 (as --compute-dtype), bf16, or int8 with a "
+      "scale per 256 numbers",
+      one_of({"fp32", "bf16", "int8"}));
 }
 
 void add_weight_options(Command& command, WeightOptions& o, std::string_view unit, std::string_view best) {

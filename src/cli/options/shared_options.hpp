@@ -55,6 +55,7 @@ struct OptimizerOptions {
   std::int64_t lr_patience = 10;
   double lr_decay_share = 0.2; // --lr-schedule wsd
   std::vector<double> betas{0.9, 0.999};
+  std::string moments = "fp32";
   double weight_decay = 0;
   std::optional<double> clip_norm;
   std::int64_t seed = 0;
@@ -95,7 +96,7 @@ void require_choice(GridOptions const& options, bool is_open, std::string_view w
 /// Declares the options of the learning-rate schedule. `advice` is appended to the help of --warmup-steps.
 void add_rate_schedule_options(Command& command, OptimizerOptions& options, std::string_view advice);
 /// Declares --betas, the decay rates of Adam's two moments.
-void add_betas_option(Command& command, OptimizerOptions& options);
+void add_betas_option(Command& command, OptimizerOptions& options); // and --moments
 /// `unit`: "epoch" or "step". `best`: description of the best weights, such as "epoch with the best validation accuracy".
 void add_weight_options(Command& command, WeightOptions& options, std::string_view unit,
                         std::string_view best);

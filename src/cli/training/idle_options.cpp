@@ -28,7 +28,8 @@ std::vector<Idle> idle_optimizer_options(OptimizerOptions const& o) {
   if (o.lr_schedule != "step" && o.lr_schedule != "plateau")
     idle.push_back({"lr-factor", "is for --lr-schedule step and plateau: leave it out, or give one of them"});
   if (o.optimizer == "sgd")
-    idle.push_back({"betas", "are of Adam and Lion: leave them out with --optimizer sgd"});
+    for (auto const* const option : {"betas", "moments"})
+      idle.push_back({option, "are of Adam and Lion: leave them out with --optimizer sgd"});
   return idle;
 }
 

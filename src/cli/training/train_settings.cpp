@@ -130,12 +130,9 @@ models::OptimizerSettings optimizer_of(OptimizerOptions const& o, std::int64_t e
         "--lr-schedule plateau goes by evaluations; give --eval-every the number between them");
   if (o.betas.size() != 2)
     runtime::throw_user("--betas takes two numbers, such as 0.9,0.999, and has {}", o.betas.size());
-  models::OptimizerSettings settings;
-  settings.kind = models::parse_optimizer(o.optimizer);
-  settings.learning_rate = o.lr;
-  settings.schedule = schedule;
-  settings.beta1 = o.betas[0];
-  settings.beta2 = o.betas[1];
+  models::OptimizerSettings settings{models::parse_optimizer(o.optimizer), o.lr, schedule, o.betas[0],
+                                     o.betas[1]};
+  settings.moments = models::parse_moments(o.moments);
   return settings;
 }
 

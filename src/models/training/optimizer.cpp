@@ -2,6 +2,7 @@
 #include "models/training/optimizer.hpp"
 
 #include "models/parameters/device_copy.hpp"
+#include "models/training/packed_update.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/device/kokkos_compat.hpp"
 #include "runtime/error.hpp"
@@ -13,6 +14,7 @@ namespace {
 
 using detail::ShardPointers;
 using detail::StepFactors;
+using detail::UpdateBlocks;
 using runtime::DefaultExec;
 using runtime::Number;
 using runtime::Vector;
@@ -149,6 +151,11 @@ void plan_optimizer_arrays(pmm::StepPlan& step, OptimizerSettings const& setting
   step.add_array("orthant::models::step_factors",
                  step.scalar_bytes(sizeof(StepFactors<float>) / sizeof(float)));
   for (auto const length : lengths) {
+    if (settings.moments != MomentFormat::native) {
+      plan_packed_moment(step, settings.moments, length, "orthant::models::first_moment");
+      if (has_second) plan_packed_moment(step, settings.moments, length, "orthant::models::second_moment");
+      continue;
+    }
     if (has_first) step.add_array("orthant::models::first_moment", step.scalar_bytes(length));
     if (has_second) step.add_array("orthant::models::second_moment", step.scalar_bytes(length));
   }
@@ -158,7 +165,13 @@ void plan_optimizer_step(pmm::StepPlan& step, OptimizerSettings const& settings,
                          std::vector<std::int64_t> const& lengths) {
   auto const [has_first, has_second] = moments_of(settings);
   auto const bytes = step.scalar_bytes(std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}));
-  auto const written = bytes * (1 + has_first + has_second);         // the moments and the value
+  auto of_moments = bytes * (has_first + has_second);
+  if (settings.moments != MomentFormat::native) {
+    of_moments = 0;
+    for (auto const length : lengths)
+      of_moments += bytes_of_moments(settings.moments, length) * (has_first + has_second);
+  }
+  auto const written = bytes + of_moments;
   step.add_pass({pass_name_of(settings), written + bytes, written}); // the gradient is only read
 }
 
@@ -181,27 +194,70 @@ Optimizer<T>::Optimizer(OptimizerSettings const& settings, std::vector<Parameter
   ORTHANT_REQUIRE(settings.schedule.decay != RateDecay::step || settings.schedule.step_length > 0,
                   "the learning rate changes every ", settings.schedule.step_length, " steps");
   set_rate_reduction(1);
-  auto const [has_first, has_second] = moments_of(settings_);
+  ORTHANT_REQUIRE(settings.kind != OptimizerKind::sgd || settings.moments == MomentFormat::native,
+                  "sgd has native moments");
   auto const is_coupled = settings_.kind == OptimizerKind::adam || settings_.kind == OptimizerKind::sgd;
   std::int64_t end = 0;
   for (auto const& parameter : parameters_) {
     auto const count = parameter.value.extent(0);
     ORTHANT_REQUIRE(count == parameter.gradient.extent(0));
-    moments_.push_back({Vector<T>("orthant::models::first_moment", has_first ? count : 0),
-                        Vector<T>("orthant::models::second_moment", has_second ? count : 0)});
+    allocate_moments(static_cast<std::int64_t>(count));
     end += static_cast<std::int64_t>(count);
     auto const decay = parameter.weight_decay;
-    shards_.push_back({end, parameter.value.data(), parameter.gradient.data(),
-                       has_first ? moments_.back().first.data() : nullptr,
-                       has_second ? moments_.back().second.data() : nullptr,
-                       static_cast<T>(is_coupled ? decay : 0), is_coupled ? 0 : decay});
+    auto const data_of = [](Vector<T> const& moment) {
+      return moment.extent(0) > 0 ? moment.data() : nullptr;
+    };
+    shards_.push_back({end, parameter.value.data(), parameter.gradient.data(), data_of(moments_.back().first),
+                       data_of(moments_.back().second), static_cast<T>(is_coupled ? decay : 0),
+                       is_coupled ? 0 : decay});
+  }
+  if (settings_.moments != MomentFormat::native) {
+    list_packed_shards();
+    return;
   }
   if constexpr (!pmm::runs_on_host) device_shards_ = to_vector<Shard>("orthant::models::shards", shards_);
 }
 
 template<class T>
+void Optimizer<T>::allocate_moments(std::int64_t length) {
+  auto const [has_first, has_second] = moments_of(settings_);
+  std::string const first = "orthant::models::first_moment";
+  std::string const second = "orthant::models::second_moment";
+  if (settings_.moments == MomentFormat::native) {
+    auto const count = static_cast<std::size_t>(length);
+    moments_.push_back({Vector<T>(first, has_first ? count : 0), Vector<T>(second, has_second ? count : 0)});
+    return;
+  }
+  moments_.emplace_back();
+  packed_.push_back({PackedMoment(settings_.moments, false, length, first),
+                     has_second ? PackedMoment(settings_.moments, true, length, second) : PackedMoment()});
+}
+
+template<class T>
+void Optimizer<T>::list_packed_shards() {
+  std::vector<detail::PackedShard<T>> shards;
+  num_blocks_ = 0;
+  for (std::size_t p = 0; p < parameters_.size(); ++p) {
+    auto const length = static_cast<std::int64_t>(parameters_[p].value.extent(0));
+    num_blocks_ += (length + detail::moments_per_block - 1) / detail::moments_per_block;
+    shards.push_back(
+        {shards_[p], num_blocks_, length, packed_[p].first.pointers(), packed_[p].second.pointers()});
+  }
+  packed_shards_ = to_vector<detail::PackedShard<T>>("orthant::models::packed_shards", shards);
+}
+
+template<class T>
 template<class Update>
 void Optimizer<T>::update(DefaultExec const& exec, char const* label, Update const& update_number) const {
+  if (settings_.moments != MomentFormat::native) {
+    if (num_blocks_ == 0) return;
+    UpdateBlocks<T, Update> const blocks{packed_shards_, factors_, num_steps_, update_number};
+    auto const scratch = 2 * UpdateBlocks<T, Update>::Scratch::shmem_size(detail::moments_per_block);
+    Kokkos::TeamPolicy<DefaultExec> policy(exec, static_cast<int>(num_blocks_), Kokkos::AUTO);
+    Kokkos::parallel_for(label, policy.set_scratch_size(0, Kokkos::PerTeam(static_cast<int>(scratch))),
+                         blocks);
+    return;
+  }
   if constexpr (pmm::runs_on_host) {
     runtime::compat::fence(exec, "orthant::models::Optimizer/the factors are read");
     std::int64_t begin = 0;
@@ -225,7 +281,10 @@ void Optimizer<T>::step(DefaultExec const& exec, runtime::PassLedger& passes,
   runtime::LocalPass pass{pass_name_of(settings_)};
   for (std::size_t p = 0; p < parameters_.size(); ++p) {
     auto const& [value, gradient, decay] = parameters_[p];
-    auto const updated = runtime::array_bytes(value, moments_[p].first, moments_[p].second);
+    auto updated = runtime::array_bytes(value, moments_[p].first, moments_[p].second);
+    if (!packed_.empty())
+      updated += bytes_of_moments(settings_.moments, packed_[p].first.length()) +
+                 bytes_of_moments(settings_.moments, packed_[p].second.length());
     pass.bytes_read += updated + runtime::array_bytes(gradient);
     pass.bytes_written += updated;
   }
@@ -250,10 +309,16 @@ void Optimizer<T>::step(DefaultExec const& exec, runtime::PassLedger& passes,
 
 template<class T>
 std::vector<OptimizerArray<T>> Optimizer<T>::arrays(std::size_t p) const {
+  if (!packed_.empty()) {
+    auto const& [first, second] = packed_.at(p);
+    std::vector<OptimizerArray<T>> arrays{{"exp_avg", {}, first}};
+    if (settings_.kind != OptimizerKind::lion) arrays.push_back({"exp_avg_sq", {}, second});
+    return arrays;
+  }
   auto const& [first, second] = moments_.at(p);
-  if (settings_.kind == OptimizerKind::lion) return {{"exp_avg", first}};
-  if (settings_.kind != OptimizerKind::sgd) return {{"exp_avg", first}, {"exp_avg_sq", second}};
-  if (settings_.momentum != 0) return {{"momentum_buffer", first}};
+  if (settings_.kind == OptimizerKind::lion) return {{"exp_avg", first, {}}};
+  if (settings_.kind != OptimizerKind::sgd) return {{"exp_avg", first, {}}, {"exp_avg_sq", second, {}}};
+  if (settings_.momentum != 0) return {{"momentum_buffer", first, {}}};
   return {};
 }
 

@@ -10,11 +10,14 @@
 //   adamw   w -= lr wd w, then adam with wd = 0
 //   lion    w -= lr (sign(b1 m + (1 - b1) g) + wd w);  m = b2 m + (1 - b2) g        sign(0) = 0
 //
+// Adam and lion may keep m and v in bf16, or in 8 bits per number (packed_moments.hpp).
+//
 // lr is the rate of step t (learning_rate.hpp). t, lr and the scale are in device memory: a step does not access host memory and
 // may be replayed. The values, m, v and t are the complete state of a training. Sources: Kingma & Ba (arXiv 1412.6980), Loshchilov
 // & Hutter (arXiv 1711.05101), Chen et al. (arXiv 2302.06675, algorithm 2).
 
 #include "models/training/learning_rate.hpp"
+#include "models/training/packed_moments.hpp"
 #include "pmm/cost/step_plan.hpp"
 #include "runtime/arrays/views.hpp"
 
@@ -37,8 +40,9 @@ struct OptimizerSettings {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  double momentum = 0.9; // sgd only
-  int zero_stage = 0;    // of states that are sharded over the batch axes (gradient_shards.hpp): 0, 1 or 2
+  double momentum = 0.9;                       // sgd only
+  MomentFormat moments = MomentFormat::native; // sgd: native only
+  int zero_stage = 0; // of states that are sharded over the batch axes (gradient_shards.hpp): 0, 1 or 2
 };
 
 /// This rank's piece of a parameter, its gradient and its weight decay.
@@ -61,8 +65,9 @@ void plan_optimizer_step(pmm::StepPlan& step, OptimizerSettings const& settings,
 /// parameter, in the same order. Copies share memory.
 template<class T>
 struct OptimizerArray {
-  std::string name; // "exp_avg", "exp_avg_sq"; lion: "exp_avg"; sgd: "momentum_buffer"
-  runtime::Vector<T> numbers;
+  std::string name;           // "exp_avg", "exp_avg_sq"; lion: "exp_avg"; sgd: "momentum_buffer"
+  runtime::Vector<T> numbers; // empty if they are packed
+  PackedMoment packed;
 };
 
 namespace detail {
@@ -76,6 +81,15 @@ struct ShardPointers {
   T* second = nullptr;
   T coupled_decay = 0;        // added to the gradient
   double decoupled_decay = 0; // the value is multiplied by 1 - lr times this
+};
+
+/// The same with packed moments, which blocks of the kernel widen and pack.
+template<class T>
+struct PackedShard {
+  ShardPointers<T> shard;     // first and second: null
+  std::int64_t end_block = 0; // one past its last block, counted over all parameters
+  std::int64_t length = 0;
+  PackedPointers first, second; // second: native if there is none
 };
 
 /// Factors of a step, common to all parameters.
@@ -114,7 +128,13 @@ class Optimizer {
     runtime::Vector<T> first;
     runtime::Vector<T> second;
   };
+  struct PackedMoments {
+    PackedMoment first;
+    PackedMoment second;
+  };
   using Shard = detail::ShardPointers<T>;
+  void allocate_moments(std::int64_t length);
+  void list_packed_shards();
 
   template<class Update>
   void update(runtime::DefaultExec const& exec, char const* label, Update const& update_number) const;
@@ -122,7 +142,10 @@ class Optimizer {
   OptimizerSettings settings_;
   std::vector<ParameterShard<T>> parameters_; // own the memory that shards_ points to
   std::vector<Moments> moments_;
+  std::vector<PackedMoments> packed_; // in place of moments_
   std::vector<Shard> shards_;
+  runtime::Vector<detail::PackedShard<T>> packed_shards_;
+  std::int64_t num_blocks_ = 0;                     // of packed moments of all parameters
   runtime::Vector<Shard> device_shards_;            // shards_, for the kernel over all parameters
   runtime::Vector<double> num_steps_;               // [2] t, and the factor of the rate
   runtime::Vector<detail::StepFactors<T>> factors_; // [1]

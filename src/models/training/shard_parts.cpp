@@ -12,6 +12,8 @@ namespace {
 using runtime::sum_of;
 
 constexpr std::int64_t most_slots_of_stage_2 = 2;
+/// So that the slots of stage 2 hold a part of the gradients only, also of a small model.
+constexpr std::int64_t least_buckets_of_stage_2 = 8;
 
 void plan_bucket_calls(pmm::StepPlan& step, runtime::Operation operation, pmm::AxisSet axes,
                        ShardParts const& parts) {
@@ -27,9 +29,11 @@ ShardParts::ShardParts(std::vector<std::int64_t> lengths, int num_owners, std::i
       num_owners_(num_owners),
       scalar_bytes_(scalar_bytes),
       settings_(settings),
-      bucket_range_(std::max<std::int64_t>(1, settings.bucket_bytes / scalar_bytes / num_owners)) {
+      bucket_range_(settings.bucket_bytes / scalar_bytes / num_owners) {
   for (auto const length : lengths_)
     places_.push_back(places_.back() + (length + num_owners - 1) / num_owners);
+  if (settings.stage > 1) bucket_range_ = std::min(bucket_range_, owned_length() / least_buckets_of_stage_2);
+  bucket_range_ = std::max<std::int64_t>(bucket_range_, 1);
 }
 
 runtime::Range ShardParts::part(std::size_t p, int owner) const {

@@ -283,7 +283,7 @@ TEST(ShardedStatesOfAGrid, HaveTheWordsAndTheMemoryOfTheClosedForms) {
         EXPECT_EQ(states, 2 * word * ((stage == 0 ? P : P / D) + vectors));
         EXPECT_EQ(bytes_of(arrays, "gradient_sum"), word * ((stage == 0 ? P : 0) + vectors));
         EXPECT_EQ(bytes_of(arrays, "owned_gradients"), stage == 0 ? 0 : word * P / D);
-        auto const slots = stage == 0 ? 0 : stage == 1 ? P : std::min(P, 2 * B);
+        auto const slots = stage == 0 ? 0 : stage == 1 ? P : 2 * D * std::min(B / D, P / D / 8);
         EXPECT_EQ(bytes_of(arrays, "gradient_buckets"), word * slots);
         EXPECT_EQ(bytes_of(arrays, "received_gradients"), stage == 2 ? word * slots / D : 0);
       }

@@ -64,7 +64,9 @@ std::int64_t bytes_of_checkpoint(TransformerSettings const& model, SequenceSetti
   pmm::StepPlan step(one, first, sizeof(float));
   auto const parameters = parameters_of(one, first, plan);
   auto const lengths = lengths_of(step, parameters);
-  plan_update_arrays(step, optimizer, lengths_of(step, trained_of(parameters)));
+  auto widened = optimizer;
+  widened.moments = MomentFormat::native;
+  plan_update_arrays(step, widened, lengths_of(step, trained_of(parameters)));
   return bytes_held(step) + step.scalar_bytes(std::reduce(lengths.begin(), lengths.end()));
 }
 

@@ -101,8 +101,9 @@ void CheckpointOutput<T>::copy(TrainingState<T> const& state) {
   auto const num_best = best_ ? state.parameters().size() : 0;
   copies_.resize(tensors_.size() - num_best);
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    if (i < copies_.size()) copy_to_host(tensors_[i].numbers, copies_[i]);
-    tensors_[i].numbers = {}; // only the host copy is needed from here on
+    if (i < copies_.size()) copy_to_host(tensors_[i], copies_[i]);
+    tensors_[i].numbers = {};
+    tensors_[i].packed = {}; // only the host copy is needed from here on
     host_numbers_.push_back(i < copies_.size() ? copies_[i] : (*best_)[i - copies_.size()]);
   }
 }
@@ -212,7 +213,7 @@ void load_checkpoint(std::filesystem::path const& path, CheckpointFacts const& f
 
   auto const num_current = tensors.size() - (facts.progress.best.epoch > 0 ? state.parameters().size() : 0);
   for (std::size_t i = 0; i < num_current; ++i)
-    copy_from_host(numbers[i], tensors[i].numbers);
+    copy_from_host(numbers[i], tensors[i]);
   numbers.erase(numbers.begin(), numbers.begin() + static_cast<std::ptrdiff_t>(num_current));
   state.set_best(numbers.empty() ? nullptr : std::make_shared<HostCopy<T> const>(std::move(numbers)));
   state.update().set_num_steps(facts.num_steps);

@@ -9,11 +9,12 @@ template<class T>
 std::vector<Tensor<T>> TrainingState<T>::tensors(bool with_best) const {
   std::vector<Tensor<T>> list;
   for (auto const& parameter : parameters_)
-    list.push_back({array_of(parameter.name), parameter, parameter.value()});
+    list.push_back({array_of(parameter.name), parameter, parameter.value(), {}});
   for (auto const& [parameter, array] : update_->state())
-    list.push_back({fmt::format("/optimizer/{}/{}", array.name, parameter.name), parameter, array.numbers});
+    list.push_back({fmt::format("/optimizer/{}/{}", array.name, parameter.name), parameter, array.numbers,
+                    array.packed});
   for (auto const& parameter : parameters_)
-    if (with_best) list.push_back({"/best/" + parameter.name, parameter, {}});
+    if (with_best) list.push_back({"/best/" + parameter.name, parameter, {}, {}});
   return list;
 }
 

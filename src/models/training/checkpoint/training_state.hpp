@@ -25,8 +25,10 @@ using HostCopy = std::vector<std::vector<T>>;
 template<class T>
 struct Tensor {
   std::string name;
-  Parameter<T> place;         // parameter with the same placement
-  runtime::Vector<T> numbers; // empty for parameters of the best epoch, which are on the host
+  Parameter<T> place; // parameter with the same placement
+  runtime::Vector<T>
+      numbers; // empty for parameters of the best epoch, which are on the host, and for packed moments
+  PackedMoment packed;
 };
 
 template<class T>
@@ -71,6 +73,22 @@ void copy_from_host(std::vector<T> const& from, runtime::Vector<T> const& to) {
   Kokkos::deep_copy(to,
                     Kokkos::View<T const*, Kokkos::LayoutRight, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(
                         from.data(), from.size()));
+}
+
+/// The same for an array of a checkpoint, which has packed moments as widened numbers.
+template<class T>
+void copy_to_host(Tensor<T> const& from, std::vector<T>& to) {
+  if (from.packed.length() > 0)
+    from.packed.read(to);
+  else
+    copy_to_host(from.numbers, to);
+}
+template<class T>
+void copy_from_host(std::vector<T> const& from, Tensor<T> const& to) {
+  if (to.packed.length() > 0)
+    to.packed.write(from);
+  else
+    copy_from_host(from, to.numbers);
 }
 
 extern template class TrainingState<float>;

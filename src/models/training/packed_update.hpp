@@ -1,0 +1,91 @@
+#pragma once
+// SPDX-License-Identifier: Apache-2.0
+//
+// Kernel of an optimizer with packed moments (packed_moments.hpp).
+
+#include "models/training/optimizer.hpp"
+
+#include <cstdint>
+
+namespace orthant::models::detail {
+
+/// Updates blocks of parameters whose moments are packed: a team widens the moments of a block in its scratch memory, updates the elements
+/// with them, and packs the new ones.
+template<class T, class Update>
+struct UpdateBlocks {
+  using Team = typename Kokkos::TeamPolicy<runtime::DefaultExec>::member_type;
+  using Scratch =
+      Kokkos::View<T*, typename runtime::DefaultExec::scratch_memory_space, Kokkos::MemoryUnmanaged>;
+  static constexpr auto block = moments_per_block;
+
+  runtime::Vector<PackedShard<T>> shards;
+  runtime::Vector<StepFactors<T>> factors;
+  runtime::Vector<double> num_steps;
+  Update update;
+
+  KOKKOS_FUNCTION static void widen(Team const& team, PackedPointers const& from, std::int64_t begin,
+                                    std::int64_t count, Scratch const& to) {
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, count), [&](std::int64_t i) {
+      auto const k = begin + i;
+      to(i) = static_cast<T>(from.format == MomentFormat::bf16
+                                 ? runtime::decode_bf16(from.halves[k])
+                                 : from.scales[k / block] * value_of_code(from.is_positive, from.codes[k]));
+    });
+  }
+  /// `shift`: of the random bits of an element, so that both moments get their own.
+  KOKKOS_FUNCTION void pack(Team const& team, Scratch const& from, std::int64_t begin, std::int64_t count,
+                            PackedPointers const& to, std::uint64_t first_element, unsigned shift) const {
+    auto const step = static_cast<std::uint64_t>(num_steps(0));
+    auto scale = 0.0F;
+    if (to.format == MomentFormat::int8)
+      Kokkos::parallel_reduce(
+          Kokkos::TeamThreadRange(team, count),
+          [&](std::int64_t i, float& most) {
+            auto const number = static_cast<float>(from(i));
+            auto const magnitude = number < 0 ? -number : number;
+            if (magnitude > most) most = magnitude;
+          },
+          Kokkos::Max<float>(scale));
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, count), [&](std::int64_t i) {
+      auto const bits = random_bits(step, first_element + static_cast<std::uint64_t>(i)) >> shift;
+      auto const number = static_cast<float>(from(i));
+      if (to.format == MomentFormat::bf16)
+        to.halves[begin + i] = half_of(number, static_cast<std::uint32_t>(bits & 0xffffU));
+      else
+        to.codes[begin + i] =
+            code_of(to.is_positive, number, scale, static_cast<float>(bits & 0xffffffU) * 0x1p-24F);
+    });
+    if (to.format == MomentFormat::int8)
+      Kokkos::single(Kokkos::PerTeam(team), [&] { to.scales[begin / block] = scale; });
+  }
+
+  KOKKOS_FUNCTION void operator()(Team const& team) const {
+    std::int64_t const b = team.league_rank();
+    std::size_t p = 0;
+    std::int64_t first_block = 0;
+    while (b >= shards(p).end_block)
+      first_block = shards(p++).end_block;
+    auto const& packed = shards(p);
+    auto const begin = (b - first_block) * block;
+    auto const count = packed.length - begin < block ? packed.length - begin : block;
+    Scratch const first(team.team_scratch(0), block), second(team.team_scratch(0), block);
+    auto const has_second = packed.second.format != MomentFormat::native;
+    widen(team, packed.first, begin, count, first);
+    if (has_second) widen(team, packed.second, begin, count, second);
+    team.team_barrier();
+    auto shard = packed.shard;
+    shard.value += begin;
+    shard.gradient += begin;
+    shard.first = first.data();
+    shard.second = second.data();
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, count),
+                         [&](std::int64_t i) { update(shard, factors(0), i); });
+    team.team_barrier();
+    auto const first_element = static_cast<std::uint64_t>(b * block);
+    constexpr unsigned bits_of_first = 32;
+    pack(team, first, begin, count, packed.first, first_element, 0);
+    if (has_second) pack(team, second, begin, count, packed.second, first_element, bits_of_first);
+  }
+};
+
+} // namespace orthant::models::detail
