@@ -4,6 +4,7 @@
 #include "cli/options/gemm_options.hpp"
 #include "cli/options/option_text.hpp"
 #include "cli/training/start_checks.hpp"
+#include "cli/training/train_settings.hpp"
 
 #include <cinttypes>
 #include <cstdio>
