@@ -171,7 +171,7 @@ def bench_batches(check):
         metrics = check.place.work / f"{name}.jsonl"
         metrics.unlink(missing_ok=True)
         command = check.place.on("device", 1, "train", "--graph", store, "--mode", "minibatch", "--batch", vertices, "--batch-source",
-                                 source, "--operand-dtype", operands, "--layers", 3, "--hidden", 128, "--dropout", 0, "--epochs",
+                                 source, "--batch-edges", "rescale", "--operand-dtype", operands, "--layers", 3, "--hidden", 128, "--dropout", 0, "--epochs",
                                  epochs, "--eval-every", 0, "--metrics", metrics)
         done = jobs.run([str(word) for word in command], check.place.environment("device"), min(LIMIT, check.clock.left()),
                         check.logs / f"{name}.log")
@@ -180,6 +180,8 @@ def bench_batches(check):
             outcome.log = done.output
             return outcome
         epochs_of = [line for line in map(json.loads, metrics.read_text().splitlines()) if line["event"] == "epoch"][1:]
+        if not epochs_of:
+            return Outcome("failed", "the metrics have no second epoch", outcome.lines, log=done.output)
         fastest = min(epochs_of, key=lambda line: line["seconds"])
         check.report.record({"measured": name, **fastest})
         phases = ", ".join(f"{phase} {seconds * 1e3:.1f}" for phase, seconds in fastest["phases"].items())

@@ -110,18 +110,22 @@ class DeviceSamplerOnGrids : public GridBlocks {
     clear_ledgers(grid_);
     world_.ledger().clear();
     self_.ledger().clear();
-    Batch<double> expected;
+    std::vector<std::pair<std::int64_t, std::int64_t>> batches; // epoch, index
     for (std::int64_t epoch = 1; epoch <= 2; ++epoch)
-      for (std::int64_t step = 0; step < std::min<std::int64_t>(3, sampler.num_steps()); ++step) {
-        SCOPED_TRACE("step " + std::to_string(step));
-        auto const index = sampler.batch_of(step, grid_.coordinate(pmm::Axis::data));
-        device.start(epoch, index);
-        builder.build(epoch, index, expected);
-        auto const& found = device.finish();
-        EXPECT_EQ(found.index, index);
-        expect_equal(found, expected);
-        if (HasFatalFailure()) return;
-      }
+      for (std::int64_t step = 0; step < std::min<std::int64_t>(3, sampler.num_steps()); ++step)
+        batches.emplace_back(epoch, sampler.batch_of(step, grid_.coordinate(pmm::Axis::data)));
+    Batch<double> expected;
+    device.start(3, batches.front().second); // nobody takes this one
+    device.start(batches.front().first, batches.front().second);
+    for (std::size_t b = 0; b < batches.size(); ++b) {
+      auto const [epoch, index] = batches[b];
+      SCOPED_TRACE("batch " + std::to_string(index) + " of epoch " + std::to_string(epoch));
+      auto const& found = device.finish();
+      if (b + 1 < batches.size()) device.start(batches[b + 1].first, batches[b + 1].second);
+      builder.build(epoch, index, expected);
+      EXPECT_EQ(found.index, index);
+      expect_equal(found, expected);
+    }
     expect_nothing_sent();
   }
 };
@@ -138,7 +142,9 @@ TEST_P(DeviceSamplerOnGrids, SamplesTheBatchesOfTheHost) {
     for (auto const edges : all_edges) {
       SCOPED_TRACE(edges == BatchEdges::rescale ? "rescale" : "renormalize");
       check(store,
-            sampling::VertexSampler({5, n / 3 / num_groups(), num_groups(), 1, std::nullopt}, n, num_train),
+            sampling::VertexSampler(
+                {5, std::max<std::int64_t>(3, n / 3 / num_groups()), num_groups(), 1, std::nullopt}, n,
+                num_train),
             edges);
       if (num_groups() == 1) {
         check(store, sampling::VertexSampler({5, n, 1, 1, std::nullopt}, n, num_train),
@@ -148,10 +154,9 @@ TEST_P(DeviceSamplerOnGrids, SamplesTheBatchesOfTheHost) {
         check(store, sampling::ClusterSampler({7, n / 3, 1, 1, edges}, sizes, num_train), edges);
       }
       check(store,
-            sampling::DegreeSampler({8, n / 2 / num_groups(), num_groups(), 1},
+            sampling::DegreeSampler({8, std::max<std::int64_t>(4, n / 2 / num_groups()), num_groups(), 1},
                                     sampling::count_degrees(world_, store), num_train),
             edges);
-      if (HasFatalFailure()) return;
     }
   }
 }
@@ -189,7 +194,6 @@ TEST_P(DeviceSamplerOnGrids, SamplesLargeBatchesAgain) {
       }
       builder.build(epoch, index, expected);
       expect_equal(found, expected);
-      if (HasFatalFailure()) return;
     }
   }
   EXPECT_GT(runtime::all_reduced(world_, num_repeats, runtime::Reduction::max), 0);

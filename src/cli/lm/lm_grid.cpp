@@ -19,13 +19,13 @@ int ranks_per_node_of(runtime::Communicator const& world) {
 
 void describe_shards(Context const& context, TrainLmOptions const& o, pmm::GridShape const& shape) {
   if (o.zero == 0) return;
-  if (o.zero == 3) {
-    say(context, "zero      stage 3: weights, gradients and moments are sharded over the {} ranks of Z\n",
-        shape.z);
-    return;
-  }
   auto const axes = pmm::batch_axes(shape);
   auto const num_owners = shape.size(axes);
+  if (o.zero == 3) {
+    say(context, "zero      stage 3: weights, gradients and moments are sharded over the {} ranks of Z{}\n",
+        shape.z, num_owners == 1 ? "" : fmt::format(", moments also over {} copies of them", num_owners));
+    return;
+  }
   auto const of_experts =
       shape.expert > 1 ? fmt::format(", of experts over {}", shape.size(axes.without(pmm::Axis::expert)))
                        : std::string();

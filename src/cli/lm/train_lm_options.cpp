@@ -360,7 +360,7 @@ models::TransformerSettings model_of(TrainLmOptions const& o) {
 
 models::OptimizerSettings optimizer_of(TrainLmOptions const& o) {
   auto settings = optimizer_of(o, o.eval_every);
-  settings.zero_stage = o.zero == 3 ? 0 : static_cast<int>(o.zero);
+  settings.zero_stage = o.zero == 3 ? 1 : static_cast<int>(o.zero); // over the batch axes beside z
   return settings;
 }
 
@@ -376,7 +376,7 @@ pmm::GridShape grid_of_stage(TrainLmOptions const& o, pmm::GridShape const& shap
   auto const within = weights_shared_within(o, ranks_per_node);
   if (!within) return shape;
   auto const sharded = models::with_data_along_z(shape, *within);
-  if (sharded == shape && shape.data > 1)
+  if (sharded == shape && shape.data > 1 && shape.z == 1)
     runtime::throw_user(
         "--zero-group node: the {} x {} x {} ranks of a data group of --grid {} and one more "
         "group do not divide the {} ranks of a node: take --zero-group all, or leave out --zero",

@@ -174,6 +174,7 @@ bool asks_for_nothing(Context const& context, std::string_view option) {
   if (option == "decoder") return value == "dot";
   if (option == "roc-auc" || option == "head") return value == false;
   if (option == "sampler") return value == "uniform";
+  if (option == "moments") return value == "fp32";
   if (option == "bases" || option == "blocks") return value == 0;
   if (option == "finish-full" || option == "batch-train-fraction" || option == "label-smoothing")
     return value == 0;

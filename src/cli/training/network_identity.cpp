@@ -13,11 +13,11 @@ namespace {
 
 /// Options that may change in a resumed training of a graph network because they only affect its speed, or because another part of the
 /// identity covers them: the fingerprint covers the data set, parts_of() batches and decoder.
-constexpr std::array<std::string_view, 20> free_options{
-    "graph",   "dataset",       "mode",   "epochs", "finish-full", "overlap",
-    "order",   "schedule",      "gather", "batch",  "accumulate",  "batch-train-fraction",
-    "sampler", "batch-edges",   "prune",  "trace",  "normalize",   "self-loops",
-    "preset",  "decoder-hidden"};
+constexpr std::array<std::string_view, 21> free_options{
+    "graph",   "dataset",        "mode",        "epochs", "finish-full", "overlap",
+    "order",   "schedule",       "gather",      "batch",  "accumulate",  "batch-train-fraction",
+    "sampler", "batch-edges",    "prune",       "trace",  "normalize",   "self-loops",
+    "preset",  "decoder-hidden", "batch-source"};
 
 models::Identity parts_of(TrainOptions const& o, nlohmann::ordered_json const& run_record,
                           pmm::ProcessGrid const& grid, graph::GraphStore const& store) {

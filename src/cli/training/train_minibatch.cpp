@@ -149,7 +149,8 @@ TrainEnd train(TrainOptions const& options, Context& context) {
   say(context, "memory    {} per rank predicted\n", bytes_text(predicted));
   describe_batches(context, grid, trainer.sampler(), batches);
   if (world.is_root())
-    context.log().debug("batches are sampled {}", sizes.prefetches
+    context.log().debug("batches are sampled {}", trainer.samples_by_kernels() ? "by kernels, beside the step"
+                                                  : sizes.prefetches
                                                       ? "ahead, on a second thread"
                                                       : "in line: no core is free, or --overlap off");
   describe_kept_neighbours(context, store.facts(), num_kept, batches);
@@ -183,8 +184,10 @@ TrainEnd train(TrainOptions const& options, Context& context) {
 
 std::string batch_edges_of(TrainOptions const& options, graph::StoreFacts const& facts) {
   if (options.batch_edges != "auto") return options.batch_edges;
-  // Without normalization there are no degrees by which edges could be renormalized. Batches of several strata are corrected by factors.
-  auto const normalizes = facts.normalization != graph::Normalization::none;
+  // Without normalization there are no degrees by which edges could be renormalized, and with negative weights those within a batch may
+  // not be positive. Batches of several strata are corrected by factors.
+  auto const may_be_negative = facts.is_weighted && facts.num_negative_weights.value_or(1) > 0;
+  auto const normalizes = facts.normalization != graph::Normalization::none && !may_be_negative;
   auto const has_strata = options.sampler == "degree" || options.batch_train_fraction > 0;
   return normalizes && !has_strata ? "renormalize" : "rescale";
 }

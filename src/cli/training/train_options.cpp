@@ -103,8 +103,8 @@ void add_mini_batch(Command& command, TrainOptions& o) {
   command.option(
       "--batch-edges", o.batch_edges,
       "Weights of the edges of a batch: rescale (unbiased over batches), renormalize (degrees within the "
-      "batch, as in PyG; biased, but less noisy) or auto (renormalize, but rescale with --sampler degree or "
-      "--batch-train-fraction)",
+      "batch, as in PyG; biased, but less noisy) or auto (renormalize, but rescale with --sampler degree, "
+      "--batch-train-fraction, negative weights or without normalization)",
       one_of({"auto", "rescale", "renormalize"}));
   command.option("--batch-source", o.batch_source,
                  "Where batches are made: device (by kernels, beside the step), host (by a thread of the "

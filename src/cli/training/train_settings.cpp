@@ -132,7 +132,7 @@ models::OptimizerSettings optimizer_of(OptimizerOptions const& o, std::int64_t e
     runtime::throw_user("--betas takes two numbers, such as 0.9,0.999, and has {}", o.betas.size());
   models::OptimizerSettings settings{models::parse_optimizer(o.optimizer), o.lr, schedule, o.betas[0],
                                      o.betas[1]};
-  settings.moments = models::parse_moments(o.moments);
+  if (settings.kind != models::OptimizerKind::sgd) settings.moments = models::parse_moments(o.moments);
   return settings;
 }
 

@@ -11,8 +11,8 @@
 // The powers make codes dense near 0, as those of a dynamic code are: the smallest first moment is 6e-5 of the largest, and the smallest
 // second one 2e-10. Rounding is stochastic: of the two neighbors of a number, each is taken with the probability that makes the mean exact.
 // With rounding to nearest a second moment would not decay, as 1 - beta2 = 0.001 is less than half of the distance to its neighbor. The
-// random bits follow from step, parameter and place on this rank, so a run can be repeated, but on another grid other numbers are
-// rounded up.
+// random bits follow from step, parameter and place in its piece, so they are the same for all copies of a piece, and a run can be
+// repeated. On another grid other numbers are rounded up.
 //
 // A widened moment is stored again with the same bits, if blocks are the same. Source of blocks with a scale: Dettmers et al. (arXiv
 // 2110.02861).

@@ -81,7 +81,8 @@ struct UpdateBlocks {
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, count),
                          [&](std::int64_t i) { update(shard, factors(0), i); });
     team.team_barrier();
-    auto const first_element = static_cast<std::uint64_t>(b * block);
+    // Copies of a parameter on other ranks get the same bits, whatever lies before it on each rank.
+    auto const first_element = (static_cast<std::uint64_t>(p) << 40U) + static_cast<std::uint64_t>(begin);
     constexpr unsigned bits_of_first = 32;
     pack(team, first, begin, count, packed.first, first_element, 0);
     if (has_second) pack(team, second, begin, count, packed.second, first_element, bits_of_first);

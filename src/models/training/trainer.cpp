@@ -108,7 +108,10 @@ double Trainer<T>::enqueue_batch(std::int64_t epoch, std::int64_t k, runtime::Ph
     });
   else
     network_.backward(exec_, phases);
-  if (gradient_sum_) gradient_sum_->add(exec_, k);
+  if (gradient_sum_) {
+    ScopedTimer const timer(grid_.world().instruments(), phases, "data");
+    gradient_sum_->add(exec_, k);
+  }
   return scale;
 }
 

@@ -93,8 +93,14 @@ BatchMaker<T>::BatchMaker(pmm::ProcessGrid const& grid, graph::GraphStore const&
   if (plan_.trained_features) {
     trained_features_ = features.dense;
     trains_row_ = features.trains_row;
-    return;
   }
+  if (kernels_) { // which read the arrays themselves
+    splits_ = {};
+    classes_ = {};
+    indicator_ = {};
+    numbers_ = {};
+  }
+  if (kernels_ || plan_.trained_features) return;
   if (!has_sparse_features_) {
     feature_values_ = HostNumbers<T>(features.dense.storage());
     return;

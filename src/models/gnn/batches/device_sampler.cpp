@@ -15,9 +15,10 @@ template<class T>
 struct State {
   State(runtime::DefaultExec const& with_exec, sampling::BatchBuilder<T> const& builder);
 
-  void store_count(Selection const& selection, std::size_t size) {
-    Kokkos::parallel_for("orthant::models::store_count", Each(exec, 0, 1),
-                         StoreCount{selection, sizes.data() + size});
+  ~State() { wait_for_unfinished(); }
+  void wait_for_unfinished() const {
+    if (is_unfinished)
+      runtime::compat::fence(exec, "orthant::models::DeviceSampler/a batch that nobody took");
   }
   void enqueue();
   void mark_members(sampling::BatchKeys const& keys);
@@ -59,6 +60,7 @@ struct State {
   std::vector<SampledFrom<T>> blocks;
   std::array<BatchMemory<T>, 2> memories;
   std::size_t current = 0;
+  bool is_unfinished = false; // start() without finish()
   std::int64_t num_repeats = 0;
 
   Vector<std::uint64_t> members; // a bit per key
@@ -167,9 +169,8 @@ void State<T>::find_vertices(std::size_t r) {
       of.original_ids.reserve(range.capacity).data(),
       of.other_positions.reserve(range.other_positions.extent(0) > 0 ? range.capacity : 0).data(),
       of.groups.reserve(has_groups ? range.capacity : 0).data()};
-  select(exec, "orthant::models::find_vertices", find, rows.chosen);
+  select(exec, "orthant::models::find_vertices", find, rows.chosen, sizes.data() + size_of_range(r));
   list(exec, "orthant::models::list_vertices", find, rows.chosen);
-  store_count(rows.chosen, size_of_range(r));
 }
 
 template<class T>
@@ -203,7 +204,6 @@ void State<T>::scale_by_degrees(std::size_t r, bool is_symmetric) {
                                         memory().vertices[r].scale.reserve(range.capacity).data()});
 }
 
-/// Block, or its transpose: entries and offsets of rows.
 template<class T>
 void State<T>::cut(std::size_t b, std::size_t side) {
   auto& from = blocks[b].sides[side];
@@ -224,15 +224,13 @@ void State<T>::cut(std::size_t b, std::size_t side) {
                               from.capacity,
                               to.columns.reserve(from.capacity).data(),
                               to.values.reserve(has_values ? from.capacity : 0).data()};
-  select(exec, "orthant::models::find_entries", entries, kept);
+  select(exec, "orthant::models::find_entries", entries, kept, sizes.data() + size_of_kept(b, side));
   list(exec, "orthant::models::list_entries", entries, kept);
   Kokkos::parallel_for(
       "orthant::models::fill_row_offsets", Each(exec, 0, rows.capacity + 1),
       FillRowOffsets{rows, {begins, kept}, to.row_offsets.reserve(rows.capacity + 1).data()});
-  store_count(kept, size_of_kept(b, side));
 }
 
-/// Scales of the rows and columns of a block and its transpose.
 template<class T>
 void State<T>::scale(std::size_t b) {
   auto& to = memory().blocks[b];
@@ -368,9 +366,10 @@ DeviceSampler<T>::~DeviceSampler() = default;
 template<class T>
 void DeviceSampler<T>::start(std::int64_t epoch, std::int64_t index) {
   auto& p = *state_;
+  p.wait_for_unfinished(); // its copies to the device
+  p.is_unfinished = true;
   p.current = 1 - p.current;
   auto& batch = p.memory().batch;
-  batch.epoch = epoch;
   batch.index = index;
   p.sampler.describe(epoch, index, batch.keys);
   p.enqueue();
@@ -379,6 +378,7 @@ void DeviceSampler<T>::start(std::int64_t epoch, std::int64_t index) {
 template<class T>
 DeviceBatch<T> const& DeviceSampler<T>::finish() {
   auto& p = *state_;
+  p.is_unfinished = false;
   while (true) {
     runtime::compat::fence(p.exec, "orthant::models::DeviceSampler/sizes of a batch");
     if (!p.grow()) break;

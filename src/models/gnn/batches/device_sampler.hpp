@@ -41,7 +41,6 @@ struct DevicePair {
 
 template<class T>
 struct DeviceBatch {
-  std::int64_t epoch = -1;
   std::int64_t index = -1;
   sampling::BatchKeys keys;             // without the list of keys
   std::vector<DeviceVertices> vertices; // by range of the builder
@@ -57,7 +56,7 @@ struct State;
 template<class T>
 class DeviceSampler {
  public:
-  /// Whether batches of this builder can be sampled by kernels: without relations and features of edges, and fewer than 2^32 vertices.
+  /// Whether batches of this builder can be sampled by kernels: without relations and features of edges, and at most 2^32 vertices.
   [[nodiscard]] static bool can_sample(sampling::BatchBuilder<T> const& builder);
   /// Copies the tables of `builder`, whose sampler must outlive this object. Kernels run on `exec`. Throws Error unless can_sample().
   DeviceSampler(runtime::DefaultExec const& exec, sampling::BatchBuilder<T> const& builder);

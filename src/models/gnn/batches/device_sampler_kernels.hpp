@@ -76,7 +76,7 @@ struct FindVertices {
   [[nodiscard]] KOKKOS_FUNCTION bool selects(std::int64_t i, std::int64_t) const {
     return i < count && Selection::has(members, keys[i]);
   }
-  KOKKOS_FUNCTION void list(std::int64_t i, std::int64_t, std::int32_t number) const {
+  KOKKOS_FUNCTION void list(std::int64_t i, std::int64_t, Offset number) const {
     if (number >= capacity) return;
     positions[number] = static_cast<std::int32_t>(i);
     original_ids[number] = ids == nullptr ? keys[i] : ids[i];
@@ -151,10 +151,10 @@ struct CutEntries {
     auto const k = place(entry, row);
     return k >= 0 && Selection::has(set, columns[k]);
   }
-  KOKKOS_FUNCTION void list(std::int64_t entry, std::int64_t row, std::int32_t number) const {
+  KOKKOS_FUNCTION void list(std::int64_t entry, std::int64_t row, Offset number) const {
     if (number >= capacity) return;
     auto const k = place(entry, row);
-    kept_columns[number] = of_columns.number(columns[k]);
+    kept_columns[number] = static_cast<std::int32_t>(of_columns.number(columns[k]));
     if (values != nullptr) kept_values[number] = values[k];
   }
 };
@@ -165,7 +165,7 @@ struct KeptEntries {
   Selection kept;
 
   /// Kept entries of the rows before the i-th.
-  [[nodiscard]] KOKKOS_FUNCTION std::int32_t before(std::int64_t i) const {
+  [[nodiscard]] KOKKOS_FUNCTION Offset before(std::int64_t i) const {
     auto const all = items_a_word * kept.num_words;
     return kept.number(begins[i] < all ? begins[i] : all);
   }
@@ -196,7 +196,7 @@ struct ScaleByDegree {
     if (i >= rows.count()) return;
     auto d = of_self_loop;
     if (weights == nullptr)
-      d += entries.before(i + 1) - entries.before(i); // a sum of ones is exact
+      d += static_cast<double>(entries.before(i + 1) - entries.before(i)); // a sum of ones is exact
     else
       for (auto e = entries.begins[i]; e < entries.begins[i + 1]; ++e)
         if (e < items_a_word * entries.kept.num_words && entries.kept.has(e))
@@ -261,18 +261,11 @@ struct FindSelfLoops {
     auto const j = columns.number(column);
     if (j >= num_columns) return;
     auto const scale = of_graph != nullptr ? of_graph[row] : row_scale[i] * column_scale[j];
-    block_columns[i] = j;
+    block_columns[i] = static_cast<std::int32_t>(j);
     block_scale[i] = scale;
     transposed_columns[j] = static_cast<std::int32_t>(i);
     transposed_scale[j] = scale;
   }
-};
-
-/// *size := number of selected items.
-struct StoreCount {
-  Selection selection;
-  std::int64_t* size;
-  KOKKOS_FUNCTION void operator()(std::int64_t) const { *size = selection.count(); }
 };
 
 } // namespace orthant::models::device_sampling

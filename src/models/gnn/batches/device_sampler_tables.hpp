@@ -33,7 +33,7 @@ class SelectionMemory {
 
  private:
   GrowingVector<std::uint64_t> bits_{"orthant::models::selection/bits"};
-  GrowingVector<std::int32_t> before_{"orthant::models::selection/before"};
+  GrowingVector<Offset> before_{"orthant::models::selection/before"};
 };
 
 /// A number that the sum of terms of a draw hardly ever exceeds, if each is drawn with this probability: the mean and six standard

@@ -48,6 +48,8 @@ class MiniBatchNetwork {
   /// Mean number of neighbors that a vertex of a batch keeps, over the first batches of epoch 1, which are sampled for it. Call
   /// before run(). Collective over the grid's group.
   [[nodiscard]] double num_kept_neighbours();
+  /// Whether kernels make the batches.
+  [[nodiscard]] bool samples_by_kernels() const { return batches_->uses_kernels(); }
   /// Losses of the steps of the last mini-batch epoch; only the steps of this run if it was resumed.
   [[nodiscard]] std::vector<double> const& step_losses() const { return trainer_->step_losses(); }
 

@@ -134,12 +134,20 @@ PreparedBatch<T>& BatchQueue<T>::next(runtime::Instruments& instruments, runtime
   if (!task_ && !maker_.uses_kernels()) return batch; // without prefetching there is only this batch
   // The caller has finished with the other batch, so its memory can be filled.
   back_ = 1 - back_;
-  if (is_at_end()) return batch;
+  if (is_at_end() || maker_.uses_kernels()) return batch;
   task_start_ = instruments.clock.now();
-  // Without a fence, passes of the same step may still use the memory of the batch before.
-  if (maker_.uses_kernels() && num_accumulated_ > 1) Kokkos::fence();
   start_back();
   return batch;
+}
+
+template<class T>
+void BatchQueue<T>::start_kernels(runtime::Instruments& instruments, runtime::PhaseTimes& phases) {
+  if (!maker_.uses_kernels() || is_at_end()) return;
+  runtime::ScopedTimer const timer(instruments, phases, "sampling");
+  // Passes of the same step may still use the memory of the batch before.
+  if (num_accumulated_ > 1)
+    runtime::compat::fence(runtime::DefaultExec(), "orthant::models::BatchQueue/the batch before is used");
+  start_back();
 }
 
 template class BatchQueue<float>;
@@ -211,6 +219,7 @@ std::uint64_t NetworkBatches<T>::next(std::int64_t epoch, runtime::PhaseTimes& p
   network_.rebind(maker_->operands(batch));
   loss_.rebind(network_.plan().logits());
   maker_->set_targets(batch, loss_);
+  queue_->start_kernels(instruments, phases);
   return dropout_key(epoch, batch.sample.index);
 }
 

@@ -70,6 +70,9 @@ class BatchQueue {
   /// Returns the next batch, which is valid until the next call. With prefetching, starts the one after it. Phases: "sampling_wait",
   /// the time that this thread waited, and "sampling", the time to make the batch, on either thread. Does not communicate.
   [[nodiscard]] PreparedBatch<T>& next(runtime::Instruments& instruments, runtime::PhaseTimes& phases);
+  /// Starts the kernels that make the batch after the one that next() returned. Call it when that one is bound: binding may wait for all
+  /// kernels. Without kernels a no-op. Phase "sampling".
+  void start_kernels(runtime::Instruments& instruments, runtime::PhaseTimes& phases);
 
  private:
   struct Place {
@@ -118,6 +121,7 @@ class NetworkBatches final : public BatchSource {
                  std::unique_ptr<BatchMaker<T>> maker, sampling::Sampler const& sampler,
                  MiniBatchSettings const& settings, std::int64_t num_epochs, std::int64_t num_train);
 
+  [[nodiscard]] bool uses_kernels() const { return maker_->uses_kernels(); }
   [[nodiscard]] std::int64_t num_steps() const override { return sampler_.num_steps(); }
   [[nodiscard]] std::int64_t num_accumulated() const override { return settings_.num_accumulated; }
   /// Mean number of training vertices in a step.

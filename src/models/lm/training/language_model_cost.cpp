@@ -179,7 +179,8 @@ FastestGrids fastest_grids(int num_ranks, TransformerSettings const& model, Sequ
   auto shapes = shapes_of_language_model(num_ranks, model, sequences, limits.inner);
   if (limits.shares_weights_of)
     std::erase_if(shapes, [&](auto const& shape) {
-      return with_data_along_z(shape, *limits.shares_weights_of) != shape;
+      auto const fits_node = shape.z > 1 && *limits.shares_weights_of % (shape.x * shape.y * shape.z) == 0;
+      return with_data_along_z(shape, *limits.shares_weights_of) != shape || (shape.data > 1 && !fits_node);
     });
   auto const num_listed = estimator.is_listed_in_full() ? shapes.size() : limits.num_grids + num_more_listed;
   std::vector<Estimate> estimates;
