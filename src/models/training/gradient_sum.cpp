@@ -5,7 +5,6 @@
 #include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
-#include <type_traits>
 #include <utility>
 
 namespace orthant::models {
@@ -41,11 +40,6 @@ std::int64_t length_of_array(pmm::GridShape const& shape, std::vector<std::int64
   return sum_of(lengths) - (sums_experts(shape, num_accumulated) ? 0 : num_of_experts);
 }
 
-/// Whether messages lose something.
-bool keeps_residuals(pmm::GridShape const& shape, runtime::Wire wire) {
-  return wire != runtime::Wire::native && shape.size(pmm::batch_axes(shape)) > 1;
-}
-
 } // namespace
 
 bool can_start_early(pmm::ProcessGrid const& grid) {
@@ -54,12 +48,9 @@ bool can_start_early(pmm::ProcessGrid const& grid) {
 }
 
 void plan_gradient_sum_array(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths,
-                             std::int64_t num_accumulated, std::int64_t num_of_experts, runtime::Wire wire) {
-  auto const length = length_of_array(step.shape(), lengths, num_accumulated, num_of_experts);
-  if (length == 0) return;
-  step.add_array("orthant::models::gradient_sum", step.scalar_bytes(length));
-  if (keeps_residuals(step.shape(), wire))
-    step.add_array("orthant::models::gradient_residuals", step.scalar_bytes(length));
+                             std::int64_t num_accumulated, std::int64_t num_of_experts) {
+  if (auto const length = length_of_array(step.shape(), lengths, num_accumulated, num_of_experts); length > 0)
+    step.add_array("orthant::models::gradient_sum", step.scalar_bytes(length));
 }
 
 void plan_add_gradients(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths, std::int64_t k,
@@ -70,16 +61,14 @@ void plan_add_gradients(pmm::StepPlan& step, std::vector<std::int64_t> const& le
 }
 
 void plan_gradient_sum(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths,
-                       std::int64_t num_accumulated, std::int64_t bucket_bytes, std::int64_t num_of_experts,
-                       runtime::Wire wire) {
-  auto const bucket = bucket_bytes / step.scalar_bytes(1);
+                       std::int64_t num_accumulated, std::int64_t bucket_bytes, std::int64_t num_of_experts) {
+  auto const bucket = step.scalar_bytes(bucket_bytes / step.scalar_bytes(1));
   auto const add_buckets = [&](pmm::AxisSet axes, std::int64_t length) {
     for (std::int64_t begin = 0; begin < length; begin += bucket)
-      step.add_call(runtime::Operation::all_reduce, axes,
-                    step.wire_bytes(std::min(bucket, length - begin), wire));
+      step.add_call(runtime::Operation::all_reduce, axes, std::min(bucket, length - begin));
   };
-  add_buckets(pmm::batch_axes(step.shape()), sum_of(lengths) - num_of_experts);
-  add_buckets(summed_axes(step.shape(), true), num_of_experts);
+  add_buckets(pmm::batch_axes(step.shape()), step.scalar_bytes(sum_of(lengths) - num_of_experts));
+  add_buckets(summed_axes(step.shape(), true), step.scalar_bytes(num_of_experts));
   auto const bytes =
       step.scalar_bytes(length_of_array(step.shape(), lengths, num_accumulated, num_of_experts));
   if (bytes > 0) step.add_pass({"GradientSum/copy", bytes, bytes});
@@ -99,11 +88,7 @@ GradientSum<T>::GradientSum(pmm::ProcessGrid const& grid, std::vector<Parameter<
       num_accumulated_(num_accumulated),
       bucket_length_(static_cast<std::size_t>(settings.bucket_bytes) / sizeof(T)),
       starts_early_(has_groups() && settings.starts_early.value_or(can_start_early(grid))),
-      shards_(std::move(shards)),
-      wire_(settings.wire) {
-  ORTHANT_REQUIRE(wire_ == runtime::Wire::native ||
-                      (sizeof(T) == sizeof(float) && wire_ != runtime::Wire::fp16),
-                  "gradients are encoded from fp32, in other formats than fp16");
+      shards_(std::move(shards)) {
   ORTHANT_REQUIRE(order.size() == parameters.size() && bucket_length_ > 0, "an order of ", order.size(),
                   " gradients of ", parameters.size(), " parameters, in buckets of ", bucket_length_);
   std::size_t length = 0;
@@ -121,38 +106,13 @@ GradientSum<T>::GradientSum(pmm::ProcessGrid const& grid, std::vector<Parameter<
   }
   if (!has_several_batches(grid.shape(), num_accumulated)) return;
   sum_ = runtime::Vector<T>("orthant::models::gradient_sum", length);
-  if (keeps_residuals(grid.shape(), wire_))
-    residuals_ = runtime::Vector<T>("orthant::models::gradient_residuals", length);
   started_.reserve(num_buckets(0, length_of_all_));
 }
 
 template<class T>
-runtime::Vector<T> GradientSum<T>::bucket(runtime::Vector<T> const& array, std::size_t i, std::size_t begin,
-                                          std::size_t end) const {
+runtime::Vector<T> GradientSum<T>::bucket(std::size_t i, std::size_t begin, std::size_t end) const {
   auto const first = begin + i * bucket_length_;
-  return runtime::Vector<T>(array.data() + first, std::min(bucket_length_, end - first));
-}
-
-template<class T>
-void GradientSum<T>::sum_bucket(runtime::DefaultExec const& exec, pmm::AxisSet axes, std::size_t i,
-                                std::size_t begin, std::size_t end) {
-  auto const sum = bucket(sum_, i, begin, end);
-  if constexpr (std::is_same_v<T, float>)
-    if (residuals_.extent(0) > 0)
-      return runtime::all_reduce_with_feedback(exec, grid_.over(axes), sum, bucket(residuals_, i, begin, end),
-                                               wire_);
-  runtime::all_reduce(exec, grid_.over(axes), sum);
-}
-
-template<class T>
-runtime::Request GradientSum<T>::start_sum_of_bucket(runtime::DefaultExec const& exec, std::size_t i) {
-  auto const& over = grid_.over(pmm::batch_axes(grid_.shape()));
-  auto const sum = bucket(sum_, i, 0, length_of_all_);
-  if constexpr (std::is_same_v<T, float>)
-    if (residuals_.extent(0) > 0)
-      return runtime::start_all_reduce_with_feedback(exec, over, sum,
-                                                     bucket(residuals_, i, 0, length_of_all_), wire_);
-  return runtime::start_all_reduce(exec, over, sum);
+  return runtime::Vector<T>(sum_.data() + first, std::min(bucket_length_, end - first));
 }
 
 template<class T>
@@ -176,7 +136,8 @@ void GradientSum<T>::add_early(runtime::DefaultExec const& exec, std::int64_t k,
   while ((started_.size() + 1) * bucket_length_ <= std::min(length_taken_, length_of_all_)) {
     auto const next = started_.size();
     if (next >= most_open) started_[next - most_open].wait();
-    started_.push_back(start_sum_of_bucket(exec, next));
+    started_.push_back(runtime::start_all_reduce(exec, grid_.over(pmm::batch_axes(grid_.shape())),
+                                                 bucket(next, 0, length_of_all_)));
   }
 }
 
@@ -197,11 +158,11 @@ template<class T>
 void GradientSum<T>::finish(runtime::DefaultExec const& exec) {
   if (!has_several()) return;
   for (auto i = started_.size(); has_groups() && i < num_buckets(0, length_of_all_); ++i)
-    sum_bucket(exec, pmm::batch_axes(grid_.shape()), i, 0, length_of_all_);
+    runtime::all_reduce(exec, grid_.over(pmm::batch_axes(grid_.shape())), bucket(i, 0, length_of_all_));
   auto const length = sum_.extent(0);
   auto const copies = summed_axes(grid_.shape(), true);
   for (std::size_t i = 0; grid_.size(copies) > 1 && i < num_buckets(length_of_all_, length); ++i)
-    sum_bucket(exec, copies, i, length_of_all_, length);
+    runtime::all_reduce(exec, grid_.over(copies), bucket(i, length_of_all_, length));
   for (auto& sum : started_)
     sum.wait();
   started_.clear();

@@ -15,11 +15,7 @@
 // and one batch per step, these gradients are already sums: they are not copied to the array. Gradients whose states are sharded over
 // the batch axes (gradient_shards.hpp) are not in the array either; they are summed by reduce_scatters, in the same order.
 //
-// The messages may be encoded (runtime/numbers/formats.hpp), with error feedback: each rank keeps what the encoding of its numbers has lost,
-// and adds it to the gradients of the next step. Checkpoints do not have these residuals: they belong to the ranks of one grid, and a run may
-// go on with another one. A resumed run therefore loses the rounding of one step, once.
-//
-// Sources: PyTorch Distributed (arXiv 2006.15704), section 3.2; 1-bit SGD (Seide et al., Interspeech 2014, section 2) for error feedback.
+// Source: PyTorch Distributed (arXiv 2006.15704), section 3.2.
 
 #include "models/parameters/parameter.hpp"
 #include "models/training/gradient_shards.hpp"
@@ -58,21 +54,17 @@ struct GradientSumSettings {
   std::int64_t bucket_bytes = default_bucket_bytes;
   /// Whether sums start during the backward pass. nullopt: if they can overlap it, which host processors of one node cannot.
   std::optional<bool> starts_early;
-  /// Format of the messages. Encoded formats need fp32 gradients; fp16 is refused, because gradients may leave its range.
-  runtime::Wire wire = runtime::Wire::native;
 };
 
 /// List the array of a GradientSum, the pass of add(), and the calls and the pass of finish(). `lengths`: number of elements of
-/// each parameter on this rank. `num_of_experts`: elements of experts among them. `wire`: format of the messages; an encoded one adds an
-/// array of residuals.
+/// each parameter on this rank. `num_of_experts`: elements of experts among them.
 void plan_gradient_sum_array(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths,
-                             std::int64_t num_accumulated, std::int64_t num_of_experts = 0,
-                             runtime::Wire wire = runtime::Wire::native);
+                             std::int64_t num_accumulated, std::int64_t num_of_experts = 0);
 void plan_add_gradients(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths, std::int64_t k,
                         std::int64_t num_accumulated, std::int64_t num_of_experts = 0);
 void plan_gradient_sum(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths,
                        std::int64_t num_accumulated, std::int64_t bucket_bytes = default_bucket_bytes,
-                       std::int64_t num_of_experts = 0, runtime::Wire wire = runtime::Wire::native);
+                       std::int64_t num_of_experts = 0);
 
 /// Whether sums start during the backward pass unless the settings say otherwise: if the network can carry them meanwhile. With a single
 /// group there are no sums that could start.
@@ -115,12 +107,7 @@ class GradientSum {
   [[nodiscard]] std::size_t num_buckets(std::size_t begin, std::size_t end) const {
     return (end - begin + bucket_length_ - 1) / bucket_length_;
   }
-  /// Bucket i of the gradients [begin, end) of `array`.
-  [[nodiscard]] runtime::Vector<T> bucket(runtime::Vector<T> const& array, std::size_t i, std::size_t begin,
-                                          std::size_t end) const;
-  void sum_bucket(runtime::DefaultExec const& exec, pmm::AxisSet axes, std::size_t i, std::size_t begin,
-                  std::size_t end);
-  [[nodiscard]] runtime::Request start_sum_of_bucket(runtime::DefaultExec const& exec, std::size_t i);
+  [[nodiscard]] runtime::Vector<T> bucket(std::size_t i, std::size_t begin, std::size_t end) const;
   void take(runtime::DefaultExec const& exec, std::int64_t k, std::size_t num_complete);
 
   pmm::ProcessGrid const& grid_;
@@ -130,12 +117,10 @@ class GradientSum {
   std::vector<runtime::Vector<T>> gradients_; // gradients to be summed, in the order of completion
   std::size_t length_of_all_ = 0;             // number of elements that belong to no expert
   runtime::Vector<T> sum_;                    // sum of these gradients; empty if a step has one batch
-  runtime::Vector<T> residuals_;              // what the wire has lost of it; empty if it loses nothing
   std::size_t num_taken_ = 0;                 // number of gradients added for this batch,
   std::size_t length_taken_ = 0;              // and number of their elements
   std::vector<runtime::Request> started_;     // sums of the first buckets
   std::shared_ptr<GradientShards<T>> shards_;
-  runtime::Wire wire_;
 };
 
 extern template class GradientSum<float>;

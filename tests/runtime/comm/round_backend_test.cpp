@@ -136,7 +136,7 @@ TEST_P(ByRounds, DelaysAndOrdersOfWaitsStopNothing) {
     std::deque<std::vector<double>> results; // of each group: sums, and the gathered vectors of all ranks
     std::vector<Request> requests;
     std::vector<float> encoded(length, static_cast<float>(world.rank() + 1));
-    requests.push_back(start_all_reduce(host, world, encoded, Reduction::sum, Wire::int8));
+    requests.push_back(start_all_reduce(host, world, encoded, Reduction::sum, Wire::bf16));
     for (auto const* group : groups) {
       requests.push_back(start_all_reduce(host, *group, results.emplace_back(own)));
       auto& gathered = results.emplace_back(length * static_cast<std::size_t>(group->size()));
@@ -147,6 +147,8 @@ TEST_P(ByRounds, DelaysAndOrdersOfWaitsStopNothing) {
       if (random() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
       request.wait();
     }
+    auto const sum_of_all = static_cast<float>(world.size() * (world.size() + 1) / 2); // exact in bf16
+    EXPECT_EQ(encoded, std::vector<float>(length, sum_of_all));
     for (std::size_t i = 0; i < groups.size(); ++i) {
       std::vector<double> gathered;
       for (auto const rank : groups[i]->job_ranks())

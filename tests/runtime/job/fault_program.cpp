@@ -136,7 +136,7 @@ std::map<std::string, std::function<void(Job const&)>> const cases{
     {"die-encoded", // between the exchange of addends and the gather of sums
      [](Job const& job) {
        std::vector<float> values(1 << 18, 1.0F);
-       die_in(job, [&] { start_all_reduce(host, job.world, values, Reduction::sum, Wire::int8).wait(); });
+       die_in(job, [&] { start_all_reduce(host, job.world, values, Reduction::sum, Wire::bf16).wait(); });
      }},
     {"receive", // what is never sent; the sender is done already
      [](Job const& job) {
