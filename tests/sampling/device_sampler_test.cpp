@@ -83,8 +83,8 @@ void expect_equal(DeviceBatch<double> const& found, Batch<double> const& expecte
   ASSERT_EQ(found.blocks.size(), expected.blocks.size());
   for (std::size_t b = 0; b < expected.blocks.size(); ++b) {
     SCOPED_TRACE("block " + std::to_string(b));
-    expect_equal(found.blocks[b].block, expected.blocks[b].block);
-    expect_equal(found.blocks[b].transposed, expected.blocks[b].transposed);
+    expect_equal(found.blocks[b].forward, expected.blocks[b].block);
+    expect_equal(found.blocks[b].adjoint, expected.blocks[b].transposed);
   }
 }
 

@@ -10,8 +10,8 @@
 // equal size, and each bucket is summed over the groups by one all_reduce. It starts as soon as the backward pass of the last batch has
 // completed the gradients of the bucket, and overlaps the rest of the pass.
 //
-// Gradients are summed over the axes {expert, data}, along which batches differ. Gradients of experts come last in the order. Only
-// ranks along data have the same experts, so their buckets are summed over data alone, after the pass. If there is one data group
+// Gradients are summed over the axes {expert, context, data}, along which tokens differ. Gradients of experts come last in the order. Only
+// ranks along context and data have the same experts, so their buckets are summed over these alone, after the pass. If there is one data group
 // and one batch per step, these gradients are already sums: they are not copied to the array. Gradients whose states are sharded over
 // the batch axes (gradient_shards.hpp) are not in the array either; they are summed by reduce_scatters, in the same order.
 //

@@ -47,9 +47,11 @@ inline GroupSums count_numbers(DefaultExec const& exec, RowTargets const& target
       exec, "orthant::pmm::count_numbers", num_rows_of(targets),
       KOKKOS_LAMBDA(std::int64_t i, GroupSums & sum) {
         if (groups(at(i)) < 0) return;
+        std::int64_t count = 0;
         for (std::int64_t j = 0; j < num_columns; ++j)
-          if (has_target(numbers(at(i), at(j))))
-            sum.counted[groups(at(i))] += weights.extent(0) == 0 ? 1.0 : weights(at(i));
+          count += has_target(numbers(at(i), at(j))) ? 1 : 0;
+        sum.counted[groups(at(i))] +=
+            static_cast<double>(count) * (weights.extent(0) == 0 ? 1.0 : weights(at(i)));
       });
 }
 

@@ -42,7 +42,8 @@ double distance(MeasuredChoice const& measured, NodeShape shape, std::int64_t by
 } // namespace
 
 std::optional<Algorithm> AlgorithmChoice::named(std::string const& axis) const {
-  auto const found = of_axis.find(axis);
+  // Gradients are summed over data, expert and context together, in the group "expert+context+data".
+  auto const found = of_axis.find(axis.ends_with("+data") ? "data" : axis);
   return found == of_axis.end() ? everywhere : found->second;
 }
 

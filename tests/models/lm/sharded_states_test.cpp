@@ -41,6 +41,8 @@ std::vector<NamedCase> cases() {
   experts.experts.top_k = 2;
   experts.experts.has_biases = true;
   experts.experts.sequence_loss = 0.3;
+  for (auto& each : all)
+    each.lm.sequence = each.lm.settings.max_sequence = 8; // which two and four ranks along context can share
   return all;
 }
 
@@ -71,19 +73,23 @@ Trained train(pmm::ProcessGrid const& grid, LmCase const& the_case, models::Trai
   return result;
 }
 
-/// data, expert, x, y, z.
-class ShardedStates : public ::testing::TestWithParam<std::array<int, 5>> {
+/// data, expert, x, y, z, context.
+class ShardedStates : public ::testing::TestWithParam<std::array<int, 6>> {
  protected:
   ShardedStates()
       : grid_(world_, {.data = GetParam()[0],
                        .x = GetParam()[2],
                        .y = GetParam()[3],
                        .z = GetParam()[4],
-                       .expert = GetParam()[1]}),
+                       .expert = GetParam()[1],
+                       .context = GetParam()[5]}),
         one_(self_, {}) {}
   [[nodiscard]] bool can_train(LmCase const& the_case) const {
     auto const num_owners = grid_.size(Axis::expert);
-    return fits(the_case, grid_.shape()) &&
+    auto const context = grid_.size(Axis::context);
+    auto const can_share = context == 1 || (the_case.sequence % (2 * context) == 0 &&
+                                            the_case.settings.experts.sequence_loss == 0);
+    return fits(the_case, grid_.shape()) && can_share &&
            (num_owners == 1 || (the_case.settings.experts.is_on() && 8 % num_owners == 0));
   }
 
@@ -183,7 +189,7 @@ TEST_P(ShardedStates, ContinueUnderAnotherStageAndGrid) {
   test::ScratchFolder const folder(MPI_COMM_WORLD);
   auto const shape = grid_.shape();
   pmm::GridShape const other_shape{
-      .data = shape.z, .x = shape.x, .y = shape.y, .z = shape.data * shape.expert};
+      .data = shape.z, .x = shape.x, .y = shape.y, .z = shape.data * shape.expert * shape.context};
   pmm::ProcessGrid const other(world_, other_shape);
   auto const the_case = cases()[2].lm;
   if (!can_train(the_case) || !fits(the_case, other_shape)) GTEST_SKIP() << "cannot be cut";
@@ -225,14 +231,17 @@ TEST_P(ShardedStates, ContinueUnderAnotherStageAndGrid) {
       continue_on(*grid, stage);
 }
 
-std::vector<std::array<int, 5>> expert_grids() {
-  std::vector<std::array<int, 5>> all;
+std::vector<std::array<int, 6>> sharding_grids() {
+  std::vector<std::array<int, 6>> all;
   for (auto const& [data, x, y, z] : grids_4d(world_size()))
-    for (int expert = 1; expert <= data; ++expert)
-      if (data % expert == 0 && data > 1 && 8 % expert == 0) all.push_back({data / expert, expert, x, y, z});
+    for (int inner = 1; inner <= data; ++inner) {
+      if (data % inner != 0 || data == 1 || 8 % inner != 0) continue;
+      all.push_back({data / inner, inner, x, y, z, 1});
+      if (inner > 1) all.push_back({data / inner, 1, x, y, z, inner});
+    }
   return all;
 }
-INSTANTIATE_TEST_SUITE_P(AllGrids, ShardedStates, ::testing::ValuesIn(expert_grids()), GridName());
+INSTANTIATE_TEST_SUITE_P(AllGrids, ShardedStates, ::testing::ValuesIn(sharding_grids()), GridName());
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ShardedStates);
 
 /// Words of rank 0 along the data axis.

@@ -231,6 +231,8 @@ TEST(AlgorithmChoice, IsTheNamedOneOrTheNearestThatFits) {
   EXPECT_TRUE(choice.is_library("y"));
   EXPECT_FALSE(choice.is_library("z"));
   EXPECT_TRUE(AlgorithmChoice{}.is_library("x"));
+  choice.of_axis["data"] = Algorithm::ring;
+  EXPECT_EQ(choice.of(Operation::all_reduce, "expert+context+data", {2, 4}, 100), Algorithm::ring);
 }
 
 TEST(AlgorithmChoice, OfATableIsTheNearestMeasurement) {

@@ -45,7 +45,6 @@ BatchMaker<T>::BatchMaker(pmm::ProcessGrid const& grid, graph::GraphStore const&
       num_feature_columns_(pmm::block_of(grid, plan.features()).columns.size()),
       num_label_columns_(targets.indicator.extent(1)),
       num_number_columns_(targets.numbers.extent(1)),
-      targets_(targets),
       splits_(targets.groups),
       classes_(targets.classes),
       indicator_(runtime::Vector<std::int8_t>(targets.indicator.data(), targets.indicator.size())),
@@ -79,7 +78,7 @@ BatchMaker<T>::BatchMaker(pmm::ProcessGrid const& grid, graph::GraphStore const&
   }
   auto const is_on_device = !pmm::runs_on_host;
   if (place == BatchPlace::device || (place == BatchPlace::automatic && is_on_device)) {
-    if (fits_kernels()) {
+    if (fits_kernels(store.facts(), plan_, gather, grid.group().size())) {
       gather_ = pmm::Gather::all; // kernels list no rows to exchange
       kernels_ = std::make_unique<DeviceBatches<T>>(
           builder_, RowsOfGraph<T>{range_of(plan_.features().layout), range_of(plan_.logits().layout),
@@ -128,23 +127,15 @@ std::size_t BatchMaker<T>::range_of(AxisSet axes, IndexOrder order) const {
 }
 
 template<class T>
-bool BatchMaker<T>::fits_kernels() const {
-  auto const& first = plan_.layers.front();
-  auto const may_move_all = !first.owners || gather_ != pmm::Gather::needed || grid_.group().size() == 1;
-  return may_move_all && !first.relations && !first.reads_edges() && !has_sparse_features_ &&
-         DeviceSampler<T>::can_sample(builder_);
-}
-
-template<class T>
 sampling::SampledVertices& BatchMaker<T>::vertices_of(std::size_t range, PreparedBatch<T>& batch) const {
   auto& vertices = batch.sample.vertices[range];
-  if (!batch.is_made_by_kernels || !vertices.positions.empty()) return vertices;
+  if (batch.on_device == nullptr || !vertices.positions.empty()) return vertices;
   auto const copy = [](auto const& view, auto& numbers) {
     numbers.resize(view.extent(0));
     using Number = typename std::remove_cvref_t<decltype(numbers)>::value_type;
     Kokkos::deep_copy(Kokkos::View<Number*, Kokkos::HostSpace>(numbers.data(), numbers.size()), view);
   };
-  auto const& from = batch.on_device.vertices[range];
+  auto const& from = batch.on_device->vertices[range];
   copy(from.positions, vertices.positions);
   copy(from.other_positions, vertices.other_positions);
   return vertices;
@@ -152,10 +143,11 @@ sampling::SampledVertices& BatchMaker<T>::vertices_of(std::size_t range, Prepare
 
 template<class T>
 void BatchMaker<T>::finish(PreparedBatch<T>& batch) {
-  batch.on_device = kernels_->finish(batch.views);
-  batch.is_made_by_kernels = true;
-  batch.sample.index = batch.on_device.index;
-  batch.sample.vertices.assign(batch.on_device.vertices.size(), {});
+  batch.on_device = &kernels_->finish(batch.views);
+  batch.sample.index = batch.on_device->index;
+  batch.sample.vertices.resize(batch.on_device->vertices.size());
+  for (auto& vertices : batch.sample.vertices)
+    vertices.positions.clear();
 }
 
 template<class T>

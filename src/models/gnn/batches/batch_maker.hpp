@@ -13,6 +13,7 @@
 
 #include "models/gnn/batches/batch_edges.hpp"
 #include "models/gnn/batches/device_batches.hpp"
+#include "models/gnn/network/memory_estimate.hpp"
 #include "models/gnn/network/network_operands.hpp"
 #include "models/parameters/device_copy.hpp"
 #include "pmm/rows/row_loss.hpp"
@@ -41,12 +42,11 @@ enum class BatchPlace : std::uint8_t { automatic, device, host };
 /// A batch. Arrays are reused.
 template<class T>
 struct PreparedBatch {
-  bool is_made_by_kernels = false; // the host then knows only the views, and the vertices that it asks for
   BatchViews<T> views;
-  DeviceBatch<T> on_device; // views of it, if kernels made it
-  sampling::Batch<T> sample;
-  HostEdges edges;                                  // of the batch's block, if layers read edges
-  std::vector<T> edge_features;                     // [edges x features], if layers read them
+  DeviceBatch<T> const* on_device = nullptr; // null: made on the host
+  sampling::Batch<T> sample;    // of kernels: its number, and the vertices that the host asked for
+  HostEdges edges;              // of the batch's block, if layers read edges
+  std::vector<T> edge_features; // [edges x features], if layers read them
   std::vector<pmm::HostRelationBlock<T>> relations; // [blocks of the sample]; empty without relations
   std::vector<std::int64_t> row_ids,
       column_ids;                // for `rows`, if needed rows are exchanged and edges are dropped
@@ -104,8 +104,6 @@ class BatchMaker {
   [[nodiscard]] std::size_t range_of(pmm::Layout const& layout) const {
     return range_of(layout.rows, layout.row_order);
   }
-  /// Whether kernels can make the batches: products with A~ alone read its block, all rows are exchanged, and features are dense or trained.
-  [[nodiscard]] bool fits_kernels() const;
   /// Writes the views of a batch that the host made.
   void lend_views(PreparedBatch<T>& batch) const;
   /// Vertices of the batch in a range of the builder, on the host; copied if kernels made them.
@@ -158,7 +156,6 @@ class BatchMaker {
   HostNumbers<T> feature_scale_;            // sparse features: scales of the rows
   HostNumbers<runtime::Offset> feature_offsets_;
   HostNumbers<runtime::LocalColumn> feature_columns_;
-  pmm::RowTargets targets_; // of the whole graph, on the host; views of the four members below
   HostNumbers<std::int8_t> splits_;
   HostNumbers<std::int32_t> classes_;
   HostNumbers<std::int8_t> indicator_;

@@ -15,7 +15,7 @@ namespace orthant::models {
 
 template<class T>
 NetworkPlan BatchMaker<T>::plan_of(PreparedBatch<T> const& batch) const {
-  auto const& keys = batch.is_made_by_kernels ? batch.on_device.keys : batch.sample.keys;
+  auto const& keys = batch.on_device != nullptr ? batch.on_device->keys : batch.sample.keys;
   return plan_of_batch(plan_, keys.size(), grid_.shape(), grid_.coordinates(),
                        [&](pmm::AxisSet axes, pmm::IndexOrder order) {
                          return static_cast<std::int64_t>(batch.views.ids[range_of(axes, order)].extent(0));
@@ -171,7 +171,7 @@ InputFeatures<T> BatchMaker<T>::features_of(pmm::Placement const& placement, Pre
 
 template<class T>
 NetworkOperands<T> BatchMaker<T>::operands(PreparedBatch<T>& batch) const {
-  if (!batch.is_made_by_kernels) lend_views(batch);
+  if (batch.on_device == nullptr) lend_views(batch);
   NetworkOperands<T> operands;
   operands.plan = plan_of(batch);
   operands.features = features_of(operands.plan.features(), batch);
@@ -229,7 +229,7 @@ void BatchMaker<T>::lend_views(PreparedBatch<T>& batch) const {
 
 template<class T>
 void BatchMaker<T>::set_targets(PreparedBatch<T>& batch, pmm::RowLoss<T>& loss) const {
-  if (batch.is_made_by_kernels)
+  if (batch.on_device != nullptr)
     loss.set_batch_targets(batch.views.targets);
   else
     loss.set_batch_targets(batch.views.targets,

@@ -81,9 +81,7 @@ DeviceBatch<T> const& DeviceBatches<T>::finish(BatchViews<T>& views) {
   views.ids.clear();
   for (auto const& vertices : batch.vertices)
     views.ids.push_back(vertices.original_ids);
-  views.blocks.clear();
-  for (auto const& pair : batch.blocks)
-    views.blocks.push_back({pair.block, pair.transposed});
+  views.blocks = batch.blocks;
   views.dense_features =
       gather(exec_, rows_.features.data(), rows_.features.extent(0) > 0 ? rows_.num_columns : 0,
              batch.vertices[rows_.feature_range].positions, memory.features);

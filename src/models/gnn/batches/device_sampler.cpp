@@ -80,7 +80,8 @@ State<T>::State(runtime::DefaultExec const& with_exec, sampling::BatchBuilder<T>
       num_vertices(builder.num_vertices()),
       members("orthant::models::sampler/members",
               static_cast<std::size_t>((builder.num_vertices() + items_a_word - 1) / items_a_word)) {
-  ORTHANT_REQUIRE(DeviceSampler<T>::can_sample(builder), "batches that only the host can sample");
+  ORTHANT_REQUIRE(num_vertices <= std::int64_t{1} << 32 && builder.edges() != sampling::BatchEdges::relations,
+                  "batches of ", num_vertices, " vertices, or with relations, that only the host can sample");
   for (auto const& range : builder.ranges())
     ranges.push_back(make_range<T>(range));
   for (auto const& block : builder.blocks())
@@ -95,8 +96,8 @@ State<T>::State(runtime::DefaultExec const& with_exec, sampling::BatchBuilder<T>
 template<class T>
 void State<T>::choose_capacities(std::int64_t batch_size) {
   auto const probability = static_cast<double>(batch_size) / static_cast<double>(num_vertices);
+  if (ranges.empty() || ranges.front().capacity > 0) return; // chosen before
   for (auto& range : ranges) {
-    if (range.capacity > 0) return; // chosen before
     auto const all = range.keys.extent(0);
     auto const most = most_of_draw(probability, all, static_cast<double>(all));
     range.capacity = std::clamp<std::int64_t>(most, 1, batch_size);
@@ -347,14 +348,6 @@ void State<T>::make_views() {
 }
 
 } // namespace device_sampling
-
-template<class T>
-bool DeviceSampler<T>::can_sample(sampling::BatchBuilder<T> const& builder) {
-  constexpr auto most_vertices = std::int64_t{1} << 32;
-  for (auto const& block : builder.blocks())
-    if (block.sampler.block().num_features > 0) return false;
-  return builder.num_vertices() <= most_vertices && builder.edges() != sampling::BatchEdges::relations;
-}
 
 template<class T>
 DeviceSampler<T>::DeviceSampler(runtime::DefaultExec const& exec, sampling::BatchBuilder<T> const& builder)

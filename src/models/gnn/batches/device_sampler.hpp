@@ -15,7 +15,7 @@
 // The host reads the sizes of a batch once, in finish(). Arrays have the capacity of a batch that is larger than nearly all: the mean of a
 // uniform draw, and six standard deviations. A batch that needs more is sampled again into longer arrays.
 
-#include "pmm/spmm/local_spmm.hpp"
+#include "models/gnn/batches/batch_edges.hpp"
 #include "runtime/arrays/views.hpp"
 #include "sampling/batch_builder.hpp"
 
@@ -33,18 +33,12 @@ struct DeviceVertices {
   runtime::Vector<std::int64_t> other_positions; // empty unless the builder knows them
 };
 
-/// A block of A~ and its transpose.
-template<class T>
-struct DevicePair {
-  pmm::SparseBlock<T> block, transposed;
-};
-
 template<class T>
 struct DeviceBatch {
   std::int64_t index = -1;
   sampling::BatchKeys keys;             // without the list of keys
   std::vector<DeviceVertices> vertices; // by range of the builder
-  std::vector<DevicePair<T>> blocks;    // by BlockHandle::index
+  std::vector<BatchBlocks<T>> blocks;   // by BlockHandle::index
   double const* loss_weights = nullptr; // keys.loss_weights for kernels, until the next start(); or null
 };
 
@@ -56,9 +50,8 @@ struct State;
 template<class T>
 class DeviceSampler {
  public:
-  /// Whether batches of this builder can be sampled by kernels: without relations and features of edges, and at most 2^32 vertices.
-  [[nodiscard]] static bool can_sample(sampling::BatchBuilder<T> const& builder);
-  /// Copies the tables of `builder`, whose sampler must outlive this object. Kernels run on `exec`. Throws Error unless can_sample().
+  /// Copies the tables of `builder`, whose sampler must outlive this object. Kernels run on `exec`. Throws Error if the builder lists
+  /// relations or features of edges, or has more than 2^32 vertices.
   DeviceSampler(runtime::DefaultExec const& exec, sampling::BatchBuilder<T> const& builder);
   ~DeviceSampler();
 

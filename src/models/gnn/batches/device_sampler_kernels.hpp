@@ -128,24 +128,27 @@ struct CutEntries {
   std::int32_t* kept_columns = nullptr;
   T* kept_values = nullptr;
 
-  /// The row of an entry, or an earlier one.
-  [[nodiscard]] KOKKOS_FUNCTION std::int64_t start(std::int64_t entry) const {
-    std::int64_t begin = 0, end = rows.count() + 1;
-    while (end - begin > 1) {
-      auto const middle = begin + (end - begin) / 2;
+  /// The row of an entry, from `low` on: steps of 1, 2, 4, .., and then a bisection, as many rows may be without entries.
+  [[nodiscard]] KOKKOS_FUNCTION std::int64_t row_of(std::int64_t entry, std::int64_t low) const {
+    auto const count = rows.count();
+    std::int64_t step = 1;
+    for (; low + step <= count && begins[low + step] <= entry; step *= 2)
+      low += step;
+    auto end = low + step <= count ? low + step : count + 1;
+    while (end - low > 1) {
+      auto const middle = low + (end - low) / 2;
       if (begins[middle] <= entry)
-        begin = middle;
+        low = middle;
       else
         end = middle;
     }
-    return begin;
+    return low;
   }
-  /// Place of the entry in the lists of the graph, or -1 if there is no such entry.
-  [[nodiscard]] KOKKOS_FUNCTION Offset place(std::int64_t entry, std::int64_t row) const {
-    auto const count = rows.count();
-    while (row < count && begins[row + 1] <= entry)
-      ++row;
-    return row < count ? offsets[rows.positions[row]] + entry - begins[row] : Offset{-1};
+  [[nodiscard]] KOKKOS_FUNCTION std::int64_t start(std::int64_t entry) const { return row_of(entry, 0); }
+  /// Place of the entry in the lists of the graph, or -1 if there is no such entry. `low`: start() of an earlier entry.
+  [[nodiscard]] KOKKOS_FUNCTION Offset place(std::int64_t entry, std::int64_t low) const {
+    auto const row = row_of(entry, low);
+    return row < rows.count() ? offsets[rows.positions[row]] + entry - begins[row] : Offset{-1};
   }
   [[nodiscard]] KOKKOS_FUNCTION bool selects(std::int64_t entry, std::int64_t row) const {
     auto const k = place(entry, row);

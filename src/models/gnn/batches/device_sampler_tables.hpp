@@ -7,6 +7,7 @@
 #include "models/gnn/batches/device_selection.hpp"
 #include "models/parameters/device_copy.hpp"
 #include "runtime/arrays/allocation.hpp"
+#include "runtime/error.hpp"
 
 #include <algorithm>
 #include <array>
@@ -144,6 +145,7 @@ struct SampledFrom {
 template<class T>
 SampledFrom<T> make_block(sampling::KnownBlock<T> const& known) {
   auto const& block = known.sampler.block();
+  ORTHANT_REQUIRE(block.num_features == 0, "features of edges that only the host can sample");
   auto const num_columns = static_cast<std::size_t>(block.num_columns);
   std::vector<std::uint32_t> const columns(block.columns.begin(), block.columns.end());
   std::vector<Offset> offsets(num_columns + 1, 0); // of the transpose: a counting sort

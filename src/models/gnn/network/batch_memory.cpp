@@ -107,8 +107,7 @@ void plan_host_batches(pmm::StepPlan& step, graph::StoreFacts const& facts, Netw
 /// entries of sampled rows, and another batch (gnn/batches/device_sampler.hpp).
 void plan_device_sampler(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
                          NetworkEpochTraits const& traits, double share, BatchSizes const& batches) {
-  auto transposed = with_transposes(facts, plan);
-  auto const block_bytes = bytes_of_blocks(step, transposed, plan, traits, batches);
+  auto const block_bytes = bytes_of_blocks(step, with_transposes(facts, plan), plan, traits, batches);
   constexpr std::int64_t key_and_mark_bytes = 5; // a key, a bit, and its share of a number per word
   std::int64_t num_positions = 0;
   for (auto const& layer : plan.layers)
@@ -160,6 +159,14 @@ void plan_neighbour_lists(pmm::StepPlan& step, graph::StoreFacts const& facts, N
 
 } // namespace
 
+bool fits_kernels(graph::StoreFacts const& facts, NetworkPlan const& plan, pmm::Gather gather,
+                  int num_ranks) {
+  auto const& first = plan.layers.front();
+  auto const may_move_all = !first.owners || gather != pmm::Gather::needed || num_ranks == 1;
+  return may_move_all && !first.relations && !first.reads_edges() &&
+         facts.feature_kind != graph::FeatureKind::sparse && facts.num_vertices <= std::int64_t{1} << 32;
+}
+
 void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
                             NetworkSettings const& settings, OptimizerSettings const& optimizer,
                             BatchSizes const& batches) {
@@ -187,22 +194,25 @@ void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts,
   } else {
     plan_input_features(step, facts, plan, settings.feature_norm, traits.num_feature_nonzeros(plan), stays);
   }
+  auto const are_made_by_kernels =
+      batches.are_made_by_kernels && fits_kernels(facts, plan, settings.gather, shape.size(pmm::group_axes));
+  auto const share = static_cast<double>(of_batch.num_vertices) / static_cast<double>(facts.num_vertices);
   if constexpr (pmm::runs_on_host) {
-    auto const share = static_cast<double>(of_batch.num_vertices) / static_cast<double>(facts.num_vertices);
-    plan_sampled_blocks(step, facts, plan, traits, share, batches);
-    plan_host_batches(step, of_batch, batch_plan, settings, batch_traits, batches);
+    auto of_host = batches;
+    of_host.prefetches = batches.prefetches && !are_made_by_kernels;
+    plan_sampled_blocks(step, facts, plan, traits, share, of_host);
+    plan_host_batches(step, of_batch, batch_plan, settings, batch_traits, of_host);
   }
-  auto const& first = plan.layers.front();
-  auto const is_made_by_kernels = batches.are_made_by_kernels && !first.relations && !first.reads_edges();
-  if (is_made_by_kernels) {
-    auto const share = static_cast<double>(of_batch.num_vertices) / static_cast<double>(facts.num_vertices);
+  if (are_made_by_kernels) {
     plan_device_sampler(step, facts, plan, traits, share, batches);
     auto other = list_beside(step);
     plan_operands(other, with_transposes(of_batch, batch_plan), batch_plan, settings, batch_traits, stays);
     step.add_array("the other batch of the device", pmm::bytes_held(other));
   }
-  for (int place = 0; place < (is_made_by_kernels && pmm::runs_on_host ? 2 : 1); ++place)
-    if (batches.renormalizes || first.relations) plan_neighbour_lists(step, facts, plan);
+  if (batches.renormalizes || plan.layers.front().relations) {
+    plan_neighbour_lists(step, facts, plan);
+    if (are_made_by_kernels && pmm::runs_on_host) plan_neighbour_lists(step, facts, plan); // a copy
+  }
   // The operands of a batch have equally many elements.
   plan_operands(step, with_transposes(of_batch, batch_plan), batch_plan, settings, batch_traits, stays);
   plan_network_arrays(step, batch_plan, settings, batch_traits.num_feature_nonzeros(batch_plan),

@@ -67,6 +67,11 @@ struct BatchSizes {
   bool are_made_by_kernels = false; // if the model allows it; the next batch is then always in memory
 };
 
+/// Whether kernels can make batches of this network, on groups of `num_ranks`: if all layers multiply by A~, all rows are exchanged, features
+/// are dense or trained, and the graph has at most 2^32 vertices.
+[[nodiscard]] bool fits_kernels(graph::StoreFacts const& facts, NetworkPlan const& plan, pmm::Gather gather,
+                                int num_ranks);
+
 /// Lists the arrays of training on batches, except the sampler's tables and lists of vertices. `batches.num_vertices`
 /// must not exceed the graph's.
 void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,

@@ -134,7 +134,7 @@ void ExpertLayer<T>::route(DefaultExec const& exec, RouterPass const& pass, Dist
   largest_ = largest_of(largest_, sizes());
 }
 
-/// Load over all ranks. If the counts are those of one rank along data and expert, one more all_reduce sums them.
+/// Load over all ranks. If the counts are those of one rank along the batch axes, one more all_reduce sums them.
 template<class T>
 ExpertLoad ExpertLayer<T>::load_of(pmm::ExpertCounts const& counts,
                                    std::optional<std::int64_t> capacity) const {
