@@ -97,7 +97,7 @@ def metrics(_):
         os.sched_setaffinity(0, {min(cores)})  # of this thread, and of what it starts
         run(2, train + ["--seeds", "2"])
         os.sched_setaffinity(0, cores)
-        run(2, train + ["--mode", "minibatch", "--batch", "50", "--roc-auc", "--measure-top", "2"])
+        run(2, train + ["--mode", "minibatch", "--batch", "50", "--roc-auc", "--measure-top", "2", "--stragglers"])
         write_splits(at("masks"))
         expect_success(1, ["partition", "--input", at("masks"), "-o", at("masks.h5")])
         run(1, ["train", "--graph", at("masks.h5"), *FEW, "--split", "all"])
@@ -140,7 +140,7 @@ def metrics(_):
             kind += " of train-lm"
         written.setdefault(kind, set()).update(line)
     check("resumed" in written["run"] and "kept" in written["run"], "no such runs")
-    for kind in ("run", "epoch", "done", "stopped", "seeds", "evaluate", "step", "eval", "done of train-lm",
+    for kind in ("run", "epoch", "done", "stopped", "stragglers", "seeds", "evaluate", "step", "eval", "done of train-lm",
                  "stopped of train-lm", "evaluate-lm", "bench collectives"):
         require_same(written[kind] | {"event"}, page[kind] + ["event"], kind)
     check(set(written) <= set(page), f"events {sorted(written)}, pages {sorted(page)}")

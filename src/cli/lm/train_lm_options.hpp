@@ -94,6 +94,7 @@ struct TrainLmOptions : GridOptions, OptimizerOptions, WeightOptions, Checkpoint
   std::int64_t eval_every = 250;
   std::int64_t patience = 0;
   std::int64_t log_every = 10;
+  bool stragglers = false;
   std::string activation_checkpointing = "none"; // full, or a number of layers
   bool keep_collectives = false;
   std::string compute_dtype = "fp32";

@@ -7,6 +7,7 @@
 #include "cli/machine/units.hpp"
 #include "cli/options/gemm_options.hpp"
 #include "cli/training/start_checks.hpp"
+#include "cli/training/stragglers.hpp"
 #include "cli/training/train_settings.hpp"
 #include "models/lm/training/language_model.hpp"
 #include "models/lm/training/language_model_cost.hpp"
@@ -337,10 +338,16 @@ int train(TrainLmOptions const& options, Context& context) {
   checkpoints.prepare_metrics(record);
   context.metrics.write("run", record);
   StepLines lines(context, options.steps, options.log_every, speed);
+  Stragglers stragglers(context, grid, options.stragglers, "step");
   auto const result = run.run(
-      training, [&](runtime::EpochRecord const& step) { lines.write(step, training.expert_loads()); },
+      training,
+      [&](runtime::EpochRecord const& step) {
+        lines.write(step, training.expert_loads());
+        stragglers.add_epoch(step.seconds);
+      },
       record_of(model, options.sequence, file));
   lines.finish();
+  stragglers.report();
 
   auto const save = [&] {
     auto architecture = record_of(model, options.sequence, file);

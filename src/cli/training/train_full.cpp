@@ -4,6 +4,7 @@
 #include "cli/options/gemm_options.hpp"
 #include "cli/training/choose_grid.hpp"
 #include "cli/training/start_checks.hpp"
+#include "cli/training/stragglers.hpp"
 #include "cli/training/train_settings.hpp"
 #include "cli/training/weight_files.hpp"
 #include "graph/generate/generators.hpp"
@@ -121,10 +122,16 @@ TrainEnd train_in_full(TrainOptions const& options, Context& context) {
     pruned.reset();
     mapped.reset();
     EpochLines lines(context, options);
+    Stragglers stragglers(context, grid, options.stragglers, "epoch");
     auto const result = resumable.run(
-        trainer, [&](runtime::EpochRecord const& epoch) { lines.write(epoch); },
+        trainer,
+        [&](runtime::EpochRecord const& epoch) {
+          lines.write(epoch);
+          stragglers.add_epoch(epoch.seconds);
+        },
         models::record_of(model_settings));
     lines.finish();
+    stragglers.report();
     auto const save = [&] {
       weight_files.save(grid, model.parameters(), record_of_weights(model_settings, store.facts()),
                         resumable.best());

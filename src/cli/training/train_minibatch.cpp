@@ -5,6 +5,7 @@
 #include "cli/options/option_text.hpp"
 #include "cli/training/choose_grid.hpp"
 #include "cli/training/start_checks.hpp"
+#include "cli/training/stragglers.hpp"
 #include "cli/training/train_settings.hpp"
 #include "cli/training/weight_files.hpp"
 #include "graph/graph_source.hpp"
@@ -158,14 +159,17 @@ TrainEnd train(TrainOptions const& options, Context& context) {
       trainer.num_parameters(), options.compute_dtype);
 
   EpochLines lines(context, options);
+  Stragglers stragglers(context, grid, options.stragglers, "epoch");
   auto const result = run.run(
       trainer,
       [&](runtime::EpochRecord const& epoch) {
         mapped.reset(); // the arrays of batches have their final size
         lines.write(epoch);
+        stragglers.add_epoch(epoch.seconds);
       },
       models::record_of(model_settings));
   lines.finish();
+  stragglers.report();
   auto const save = [&] {
     weight_files.save(grid, trainer.parameters(), record_of_weights(model_settings, store.facts()),
                       run.best());

@@ -73,6 +73,7 @@ struct TrainOptions : GraphModelOptions, GridOptions, OptimizerOptions, WeightOp
   std::string monitor = "accuracy";
   std::int64_t patience = 0;
   std::int64_t log_every = 1;
+  bool stragglers = false;
   std::string compute_dtype = "fp32";
   std::string gemm_math = "fp32";
   std::string comm_dtype = "fp32";
