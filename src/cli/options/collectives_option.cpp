@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/options/collectives_option.hpp"
 
+#include "pmm/cost/collective_rounds.hpp"
+#include "pmm/cost/machine_file.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/error.hpp"
 #include "runtime/files/text_file.hpp"
@@ -24,6 +26,13 @@ constexpr std::array axes{"x", "y", "z", "data", "expert", "context", "group"};
 constexpr std::array operations{Operation::all_reduce, Operation::all_gather, Operation::reduce_scatter,
                                 Operation::all_to_all};
 
+constexpr std::string_view model_prefix = "auto:";
+
+bool is_for_all_axes(std::string_view word) {
+  return word.find('=') == std::string_view::npos || word.starts_with(model_prefix) ||
+         word.ends_with(".json");
+}
+
 std::vector<std::string> algorithm_names() {
   std::vector<std::string> names;
   for (std::size_t i = 0; i < runtime::num_algorithms; ++i)
@@ -34,8 +43,8 @@ std::vector<std::string> algorithm_names() {
 Algorithm algorithm_of(std::string const& word) {
   if (auto const algorithm = runtime::algorithm_named(word)) return *algorithm;
   auto const names = algorithm_names();
-  throw_user("--collectives: '{}' is no algorithm{}; they are {}, or a table of `bench collectives -o` "
-             "that ends in .json",
+  throw_user("--collectives: '{}' is no algorithm{}; they are {}, auto:MACHINE, or a table of `bench "
+             "collectives -o` that ends in .json",
              word, runtime::did_you_mean(word, names), fmt::join(names, ", "));
 }
 
@@ -72,18 +81,26 @@ std::vector<runtime::MeasuredChoice> parse_table(std::string_view text, std::str
 } // namespace
 
 void add_collectives_option(Command& command, std::vector<std::string>& words) {
-  command.option("--collectives", words,
-                 "Algorithms of collectives in host memory: library (MPI), ring, recursive, two-level, "
-                 "doubling or nvrar, for an axis as in x=ring, or a .json table of `bench collectives -o`");
+  command.option(
+      "--collectives", words,
+      "Algorithms of collectives in host memory: library (MPI), ring, recursive, two-level, "
+      "doubling or nvrar, for an axis as in x=ring; auto:MACHINE (a name or .toml file), the one that "
+      "its model predicts to be fastest; or a .json table of `bench collectives -o`");
 }
 
 AlgorithmChoice read_collectives(runtime::Communicator const& world, std::vector<std::string> const& words) {
   AlgorithmChoice choice;
-  if (words.size() > 1 &&
-      std::ranges::any_of(words, [](auto const& word) { return word.ends_with(".json"); }) &&
-      std::ranges::any_of(words, [](auto const& word) { return runtime::algorithm_named(word).has_value(); }))
-    throw_user("--collectives takes one algorithm for all axes, or a table, not both");
+  if (std::ranges::count_if(words, [](auto const& word) { return is_for_all_axes(word); }) > 1)
+    throw_user("--collectives takes one of an algorithm for all axes, auto:MACHINE and a table");
   for (auto const& word : words) {
+    if (word == "auto" || word.starts_with(model_prefix)) {
+      auto const machine = word.size() > model_prefix.size() ? word.substr(model_prefix.size()) : "";
+      if (machine.empty())
+        throw_user("--collectives auto needs a model of the machine: give auto:NAME or auto:FILE.toml, or a "
+                   "table of `bench collectives -o`");
+      choice.predicted = pmm::predicted_algorithms(pmm::read_machine(world, machine));
+      continue;
+    }
     if (word.ends_with(".json")) {
       auto const text = runtime::read_table_file(
           world, word, [&](std::string_view read) { std::ignore = parse_table(read, word); });

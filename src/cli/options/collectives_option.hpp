@@ -1,8 +1,8 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// --collectives: which algorithms carry out collectives (runtime/comm/rounds.hpp). Its words are an algorithm for all axes, AXIS=algorithm, or
-// a .json file of `bench collectives -o`:
+// --collectives: which algorithms carry out collectives (runtime/comm/rounds.hpp). Its words are an algorithm for all axes, AXIS=algorithm,
+// auto:MACHINE for the fastest one by a model of the machine, or a .json file of `bench collectives -o`:
 //
 //   {"orthant_collectives": 1, "choices": [{"operation": "all_reduce", "nodes": 4, "per_node": 4, "bytes": 65536, "algorithm": "nvrar",
 //    "seconds": {"library": 8.1e-5, "nvrar": 5.5e-5, ..}}, ..]}

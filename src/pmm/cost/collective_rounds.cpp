@@ -4,6 +4,10 @@
 #include <algorithm>
 #include <bit>
 #include <map>
+#include <memory>
+#include <mutex>
+#include <tuple>
+#include <utility>
 
 namespace orthant::pmm {
 namespace {
@@ -164,6 +168,61 @@ Algorithm fastest_algorithm(Machine const& machine, PlannedCall const& call, int
   auto const all = algorithms_for(call.operation, call.span.num_ranks, members_on_node(machine, call.span));
   return std::ranges::min(
       all, {}, [&](Algorithm algorithm) { return seconds_alone(machine, call, algorithm, job_ranks); });
+}
+
+namespace {
+
+/// 16 sizes per doubling.
+std::int64_t rounded_size(std::int64_t bytes) {
+  constexpr int num_kept_bits = 5;
+  auto const num_dropped =
+      std::max(0, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(bytes))) - num_kept_bits);
+  return bytes >> num_dropped << num_dropped;
+}
+
+Algorithm predicted_algorithm(Machine const& machine, Operation operation, runtime::NodeShape shape,
+                              std::int64_t bytes) {
+  auto const num_ranks = shape.num_ranks();
+  auto const job_ranks = shape.num_nodes * machine.ranks_per_node; // a job fills its nodes
+  GroupSpan const span{num_ranks, std::max(1, machine.ranks_per_node / shape.per_node)};
+  if (bytes == 0 || shape_of(machine, span, job_ranks) != shape) return Algorithm::library;
+  PlannedCall const call{operation, {}, span, bytes, runtime::sent_bytes(operation, bytes, 0, num_ranks)};
+  // The equation for the library assumes few rounds and few bytes at the same time, which no list of messages has. A list that is nearly as
+  // fast is therefore preferred.
+  constexpr double nearly = 1.05;
+  auto best = Algorithm::library;
+  auto least = nearly * call_seconds(machine, call, job_ranks);
+  for (std::size_t i = 0; i < runtime::num_algorithms; ++i) {
+    auto const algorithm = static_cast<Algorithm>(i);
+    if (!runtime::is_possible(operation, algorithm, shape)) continue;
+    auto const seconds = seconds_alone(machine, call, algorithm, job_ranks);
+    if (seconds < least) {
+      least = seconds;
+      best = algorithm;
+    }
+  }
+  return best;
+}
+
+} // namespace
+
+std::function<Algorithm(Operation, runtime::NodeShape, std::int64_t)> predicted_algorithms(Machine machine) {
+  machine.collectives.algorithms = {}; // the library's calls are compared with the others
+  using Key = std::tuple<Operation, int, int, std::int64_t>;
+  struct Known {
+    std::mutex mutex; // threads that prepare batches call, too
+    std::map<Key, Algorithm> choices;
+  };
+  auto const known = std::make_shared<Known>();
+  return [known, machine = std::move(machine)](Operation operation, runtime::NodeShape shape,
+                                               std::int64_t bytes) {
+    auto const size = rounded_size(bytes);
+    std::lock_guard const lock(known->mutex);
+    auto const [entry, is_new] =
+        known->choices.try_emplace({operation, shape.num_nodes, shape.per_node, size});
+    if (is_new) entry->second = predicted_algorithm(machine, operation, shape, size);
+    return entry->second;
+  };
 }
 
 } // namespace orthant::pmm

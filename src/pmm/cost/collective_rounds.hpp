@@ -13,6 +13,7 @@
 #include "runtime/comm/rounds.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 namespace orthant::pmm {
@@ -72,5 +73,12 @@ class CollectiveRounds {
                                    int job_ranks);
 /// Returns the algorithm with the least seconds_alone().
 [[nodiscard]] Algorithm fastest_algorithm(Machine const& machine, PlannedCall const& call, int job_ranks);
+
+/// Returns the choice that AlgorithmChoice::predicted needs: of the algorithms that are possible in the group and the library, the one with
+/// the fewest predicted seconds, where the library's count as 5 % more. It chooses the library for operations of unknown size (0 bytes) and
+/// for groups that do not have the machine's number of ranks on each node. Sizes are rounded down to 16 per doubling, so that a training
+/// asks the model few times. Any thread may call the result.
+[[nodiscard]] std::function<Algorithm(runtime::Operation, runtime::NodeShape, std::int64_t)>
+predicted_algorithms(Machine machine);
 
 } // namespace orthant::pmm

@@ -49,12 +49,13 @@ std::optional<Algorithm> AlgorithmChoice::named(std::string const& axis) const {
 
 bool AlgorithmChoice::is_library(std::string const& axis) const {
   auto const algorithm = named(axis);
-  return algorithm ? *algorithm == Algorithm::library : measurements.empty();
+  return algorithm ? *algorithm == Algorithm::library : measurements.empty() && !predicted;
 }
 
 Algorithm AlgorithmChoice::of(Operation operation, std::string const& axis, NodeShape shape,
                               std::int64_t bytes) const {
   if (auto const algorithm = named(axis)) return nearest_that_fits(operation, *algorithm, shape);
+  if (measurements.empty() && predicted && shape.num_nodes > 1) return predicted(operation, shape, bytes);
   auto best = Algorithm::library;
   auto least = std::numeric_limits<double>::infinity();
   for (auto const& measured : measurements) {

@@ -1,12 +1,13 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which algorithm carries out a call: the one that the user named for the axis, or the fastest one of a table of measurements. The choice
-// depends only on what all ranks of the group know alike.
+// Which algorithm carries out a call: the one that the user named for the axis, or the fastest one by a table of measurements or a model of
+// the machine. The choice depends only on what all ranks of the group know alike.
 
 #include "runtime/comm/rounds.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -28,6 +29,9 @@ struct AlgorithmChoice {
   std::optional<Algorithm> everywhere; // for axes without a name below
   std::map<std::string, Algorithm> of_axis{};
   std::vector<MeasuredChoice> measurements{}; // for axes without either
+  /// For axes without any of them: the fastest algorithm of an operation of this many bytes in a group that spans nodes, by a model of the
+  /// machine. It must depend only on its arguments and be possible for the group. Empty: the library's.
+  std::function<Algorithm(Operation, NodeShape, std::int64_t)> predicted{};
 
   /// True if all calls along this axis are the library's.
   [[nodiscard]] bool is_library(std::string const& axis) const;

@@ -33,7 +33,7 @@ def predicted(ranks):
         store = partitioned(folder)
         machine = write_machine(folder, "machine.toml", 2)
         seconds = {}
-        for word in ALGORITHMS:
+        for word in [*ALGORITHMS, f"auto:{machine}"]:
             planned = expect_success(1, ["plan", "--graph", store, "--widths", "16-16-16-8", "--ranks", str(ranks), "--machine", machine,
                                          "--least-width", "1", "--top", "100", "--json", "--collectives", word])
             plans = [json.loads(line) for line in planned.stdout.splitlines()]
@@ -44,6 +44,7 @@ def predicted(ranks):
             require(abs(lines[-2]["seconds"] - plan["seconds"]) < CLOCK_TICK, f"{word}: {lines[-2]['seconds']} s, not {plan['seconds']}", done)
             seconds[word] = plan["seconds"]
         require(len(set(seconds.values())) >= 4, f"all alike: {seconds}", planned)
+        require(seconds[f"auto:{machine}"] <= min(seconds.values()), f"the model's choice is not the fastest: {seconds}", planned)
 
 
 def tuned(ranks):
@@ -68,8 +69,12 @@ def tuned(ranks):
 def mistakes(ranks):
     train = ["train", "--dataset", "karate", "--epochs", "1", "--collectives"]
     expect_mistake(ranks, [*train, "two_level"], r"'two_level' is no algorithm; did you mean 'two-level'\?.*\.json")
+    for word in ("auto", "auto:"):
+        expect_mistake(ranks, [*train, word], r"auto needs a model of the machine: give auto:NAME")
+    expect_mistake(ranks, [*train, "auto:perlmuter"], r"perlmuter")
+    expect_mistake(ranks, [*train, "auto:perlmutter,none.json"], r"one of an algorithm for all axes, auto:MACHINE and a table")
     expect_mistake(ranks, [*train, "w=ring"], r"'w' is no axis; they are x, y, z, data")
-    expect_mistake(ranks, [*train, "ring,none.json"], r"one algorithm for all axes, or a table, not both")
+    expect_mistake(ranks, [*train, "ring,none.json"], r"one of an algorithm for all axes, auto:MACHINE and a table")
     expect_mistake(ranks, [*train, "none.json"], r"cannot read the table 'none\.json'")
     with tempfile.TemporaryDirectory() as folder:
         table = os.path.join(folder, "table.json")

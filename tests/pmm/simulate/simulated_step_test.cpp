@@ -275,5 +275,83 @@ TEST(SimulatedStep, AlgorithmsAreFasterThanTheRingAsPredicted) {
       }
 }
 
+// Without a table, the model of the machine chooses. On virtual clocks its choice is within 5 % of the best one, the library's included.
+// Message by message, too, unless it is the library's: the equation of a library's seconds is that of no list of messages, and what the
+// simulation takes for a library is up to 10 % slower than the best list.
+TEST(SimulatedStep, TheModelsChoiceIsNearlyTheBest) {
+  runtime::Communicator const world(MPI_COMM_WORLD, "world");
+  auto const machine = pmm::read_machine(world, "perlmutter");
+  constexpr std::array all{Algorithm::ring, Algorithm::recursive, Algorithm::two_level, Algorithm::doubling,
+                           Algorithm::nvrar};
+  auto const is_fine = std::getenv("ORTHANT_TEST_TABLE") != nullptr;
+  for (int const num_ranks : is_fine ? std::vector{12, 16, 64, 256} : std::vector{12, 64})
+    for (auto const operation : {Operation::all_reduce, Operation::all_gather, Operation::reduce_scatter})
+      for (std::int64_t bytes = 4; bytes <= 1 << 26; bytes *= is_fine ? 2 : 4) {
+        GridShape const shape{1, 1, num_ranks, 1};
+        auto const seconds = [&](runtime::AlgorithmChoice const& choice) {
+          auto chosen = machine;
+          chosen.collectives.algorithms = choice;
+          return pmm::simulate_step(
+                     shape,
+                     [&](Coordinates const& coordinates) {
+                       StepPlan step(shape, coordinates, sizeof(float));
+                       step.add_call(operation, Axis::y, bytes);
+                       return step;
+                     },
+                     chosen)
+              .total;
+        };
+        auto best = Algorithm::ring;
+        auto least = std::numeric_limits<double>::infinity();
+        for (auto const algorithm : all) {
+          if (!runtime::is_possible(operation, algorithm, {num_ranks / 4, 4})) continue;
+          auto const of_algorithm = seconds({.everywhere = algorithm});
+          if (of_algorithm >= least) continue;
+          least = of_algorithm;
+          best = algorithm;
+        }
+        runtime::AlgorithmChoice choice;
+        choice.predicted = pmm::predicted_algorithms(machine);
+        auto const found = seconds(choice);
+        auto const chosen_algorithm = choice.of(operation, "y", {num_ranks / 4, 4}, bytes);
+        auto const name = runtime::name_of(chosen_algorithm);
+        auto const call = [&](runtime::AlgorithmChoice const& of) {
+          auto chosen = machine;
+          chosen.collectives.algorithms = of;
+          StepPlan step(shape, {}, sizeof(float));
+          step.add_call(operation, Axis::y, bytes);
+          return pmm::call_seconds(chosen, pmm::calls_of(step).front(), num_ranks);
+        };
+        auto least_emulated = call({}); // on virtual clocks, where the library is one of the candidates
+        for (auto const algorithm : all)
+          if (runtime::is_possible(operation, algorithm, {num_ranks / 4, 4}))
+            least_emulated = std::min(least_emulated, call({.everywhere = algorithm}));
+        EXPECT_LE(call(choice), 1.05 * least_emulated)
+            << num_ranks << " ranks, " << runtime::name_of(operation) << " of " << bytes << " bytes";
+        EXPECT_LE(found, (chosen_algorithm == Algorithm::library ? 1.1 : 1.05) * least)
+            << num_ranks << " ranks, " << runtime::name_of(operation) << " of " << bytes << " bytes by "
+            << name << " and not by " << runtime::name_of(best);
+        if (is_fine)
+          std::printf("%d %s %lld auto %s %.6g s, best %s %.6g s, %.3f\n", num_ranks,
+                      std::string(runtime::name_of(operation)).c_str(), static_cast<long long>(bytes),
+                      std::string(name).c_str(), found, std::string(runtime::name_of(best)).c_str(), least,
+                      found / least);
+      }
+}
+
+TEST(PredictedAlgorithms, LeaveToTheLibraryWhatTheModelDoesNotKnow) {
+  runtime::Communicator const world(MPI_COMM_WORLD, "world");
+  auto const choose = pmm::predicted_algorithms(pmm::read_machine(world, "perlmutter"));
+  EXPECT_EQ(choose(Operation::all_to_all, {16, 4}, 0), Algorithm::library) << "no size";
+  EXPECT_EQ(choose(Operation::all_reduce, {16, 3}, 1024), Algorithm::library) << "nodes have 4 ranks";
+  EXPECT_NE(choose(Operation::all_reduce, {16, 4}, 1024), Algorithm::library);
+  runtime::AlgorithmChoice choice;
+  choice.predicted = choose;
+  EXPECT_EQ(choice.of(Operation::all_reduce, "x", {1, 4}, 1024), Algorithm::library) << "within a node";
+  EXPECT_FALSE(choice.is_library("x"));
+  choice.of_axis["x"] = Algorithm::ring;
+  EXPECT_EQ(choice.of(Operation::all_reduce, "x", {16, 4}, 1024), Algorithm::ring) << "the user's word";
+}
+
 } // namespace
 } // namespace orthant::testing
