@@ -45,6 +45,7 @@ BatchMaker<T>::BatchMaker(pmm::ProcessGrid const& grid, graph::GraphStore const&
       num_feature_columns_(pmm::block_of(grid, plan.features()).columns.size()),
       num_label_columns_(targets.indicator.extent(1)),
       num_number_columns_(targets.numbers.extent(1)),
+      targets_(targets),
       splits_(targets.groups),
       classes_(targets.classes),
       indicator_(runtime::Vector<std::int8_t>(targets.indicator.data(), targets.indicator.size())),

@@ -156,6 +156,7 @@ class BatchMaker {
   HostNumbers<T> feature_scale_;            // sparse features: scales of the rows
   HostNumbers<runtime::Offset> feature_offsets_;
   HostNumbers<runtime::LocalColumn> feature_columns_;
+  pmm::RowTargets targets_; // of the whole graph, on the host; owns the memory of the four members below
   HostNumbers<std::int8_t> splits_;
   HostNumbers<std::int32_t> classes_;
   HostNumbers<std::int8_t> indicator_;
