@@ -35,12 +35,12 @@ struct PlanLmOptions : TrainLmOptions {
 using Cost = models::LanguageModelCost;
 
 /// Options of train-lm that a plan depends on, and groups of which it uses all options.
-constexpr std::array<std::string_view, 23> used_by_plan_lm{
+constexpr std::array<std::string_view, 24> used_by_plan_lm{
     "Model",      "Experts",          "tokens",        "grid",         "expert-axis",
     "machine",    "sequence",         "optimizer",     "accumulate",   "document-mask",
     "freeze",     "lora-rank",        "lora-targets",  "global-batch", "activation-checkpointing",
     "preset",     "keep-collectives", "compute-dtype", "force-memory", "zero",
-    "zero-group", "context-axis",     "moments"};
+    "zero-group", "context-axis",     "moments",       "pipeline"};
 
 std::int64_t vocabulary_of(Context const& context, PlanLmOptions const& o) {
   if (o.tokens.empty() == (o.vocabulary == 0))
@@ -51,11 +51,17 @@ std::int64_t vocabulary_of(Context const& context, PlanLmOptions const& o) {
 std::string json_of(Cost const& cost, pmm::Machine const& machine, std::int64_t checkpoint_bytes,
                     std::optional<pmm::SimulatedSeconds> const& simulated,
                     std::vector<std::string> const& advice) {
-  nlohmann::ordered_json line{{"grid", models::grid_text(cost.shape)}, {"expert_axis", cost.shape.expert},
-                              {"context_axis", cost.shape.context},    {"ranks", cost.shape.num_ranks()},
-                              {"sent_bytes", cost.sent_bytes},         {"calls", cost.num_calls},
-                              {"array_bytes", cost.array_bytes},       {"machine", machine.name}};
+  nlohmann::ordered_json line{{"grid", models::grid_text(cost.shape)},
+                              {"expert_axis", cost.shape.expert},
+                              {"context_axis", cost.shape.context},
+                              {"pipeline", cost.shape.pipe},
+                              {"ranks", cost.shape.num_ranks()},
+                              {"sent_bytes", cost.sent_bytes},
+                              {"calls", cost.num_calls},
+                              {"array_bytes", cost.array_bytes},
+                              {"machine", machine.name}};
   add_seconds(line, cost.seconds, Network::language_model);
+  if (cost.shape.pipe > 1) line["waiting_seconds"] = cost.seconds.waiting;
   line["checkpoint_bytes"] = checkpoint_bytes;
   if (machine.storage_bytes_per_second > 0)
     line["checkpoint_seconds"] = static_cast<double>(checkpoint_bytes) / machine.storage_bytes_per_second;
@@ -82,6 +88,21 @@ std::string line_of(Cost const& cost) {
                      cells_of_seconds(cost.seconds, Network::language_model));
 }
 
+/// Line about the stages of a pipeline; empty without one.
+std::string line_of_stages(Cost const& cost, models::TransformerSettings const& model,
+                           models::SequenceSettings const& sequences) {
+  if (cost.shape.pipe == 1) return {};
+  std::vector<std::int64_t> num_layers;
+  for (auto const& layers : models::deal_layers(model, sequences.sequence, cost.shape.pipe))
+    num_layers.push_back(layers.size());
+  return fmt::format(
+      "\nstages of {} layers; on {} the slowest one waits {:.4g} ms of a step for others, {:.1f} %; a larger "
+      "--accumulate than {} makes it less\n",
+      fmt::join(num_layers, ", "), models::grid_text(cost.shape),
+      cost.seconds.waiting * milliseconds_per_second, 100 * cost.seconds.waiting / cost.seconds.total(),
+      sequences.num_accumulated);
+}
+
 /// Costs of --grid, or of the fastest grids.
 models::FastestGrids grids_of(PlanLmOptions const& o, int num_ranks, models::TransformerSettings const& model,
                               models::SequenceSettings const& sequences, pmm::Machine const& machine) {
@@ -93,9 +114,11 @@ models::FastestGrids grids_of(PlanLmOptions const& o, int num_ranks, models::Tra
                                  {.bytes = memory,
                                   .num_grids = static_cast<std::size_t>(o.top),
                                   .inner = inner,
-                                  .shares_weights_of = weights_shared_within(o, machine.ranks_per_node)});
+                                  .shares_weights_of = weights_shared_within(o, machine.ranks_per_node),
+                                  .pipeline = static_cast<int>(o.pipeline)});
   models::FastestGrids one;
-  auto const shape = grid_of_stage(o, models::parse_grid(o.grid, num_ranks, inner), machine.ranks_per_node);
+  auto const shape = grid_of_stage(
+      o, models::parse_grid(o.grid, num_ranks, inner, static_cast<int>(o.pipeline)), machine.ranks_per_node);
   one.costs.push_back(models::cost_of_language_model(shape, model, sequences, optimizer, machine));
   one.left_out = pmm::leave_out_what_does_not_fit(one.costs, memory, &Cost::memory_bytes);
   return one;
@@ -124,8 +147,10 @@ std::string answer(Context& context, PlanLmOptions const& o, pmm::Machine const&
   auto model = model_of(o);
   model.vocabulary = vocabulary_of(context, o);
   auto const sequences = sequences_of(o);
-  auto const num_ranks = static_cast<int>(planned_ranks(o.ranks, o.grid, context.world()));
+  auto const num_ranks = static_cast<int>(planned_ranks(o.ranks, o.grid, context.world(), o.pipeline));
   require_fitting_simulation(o.simulation, o.machine, num_ranks);
+  if (o.simulation.simulate && o.pipeline > 1)
+    runtime::throw_user("--simulate simulates no pipelines: leave it out, or --pipeline {}", o.pipeline);
   auto const [costs, left_out] = grids_of(o, num_ranks, model, sequences, machine);
   auto const* const remedy = o.activation_checkpointing == "full"
                                  ? "take more ranks, or a larger --accumulate"
@@ -158,6 +183,7 @@ std::string answer(Context& context, PlanLmOptions const& o, pmm::Machine const&
     text += line_of(cost);
   if (!note.empty()) text += note + "\n";
   if (simulated) text += models::grid_text(best.shape) + " " + text_of(*simulated, best.seconds.total());
+  text += line_of_stages(best, model, sequences);
   text += line_of_checkpoint(checkpoint_bytes, machine);
   auto const advice = models::advice_on_shapes(costs.front().shape, model, sequences);
   if (!advice.empty())

@@ -43,6 +43,7 @@ std::vector<models::LanguageModelCost> rank_language_grids(Context const& contex
   if constexpr (pmm::runs_on_host) limits.other_bytes = models::library_bytes_of_transformers<T>();
   limits.inner = question.inner;
   limits.shares_weights_of = question.shares_weights_of;
+  limits.pipeline = question.pipeline;
   limits.num_grids = static_cast<std::size_t>(std::max<std::int64_t>(1, question.num_candidates));
   auto const fastest = [&] {
     return models::fastest_grids(num_ranks, question.model, question.sequences, question.optimizer, machine,
@@ -51,20 +52,22 @@ std::vector<models::LanguageModelCost> rank_language_grids(Context const& contex
   };
   auto costs = fastest();
   if (!costs.empty()) return costs;
-  limits = {.inner = question.inner, .shares_weights_of = question.shares_weights_of};
+  limits = {.inner = question.inner,
+            .shares_weights_of = question.shares_weights_of,
+            .pipeline = question.pipeline};
   return fastest();
 }
 
 template<class T>
 ChosenLanguageGrid choose_language_grid(Context const& context, LanguageGridQuestion const& question,
                                         models::TrainSettings const& settings, tokens::TokenFile& file) {
-  if (question.grid != "auto")
-    return {question.shares_weights_of
-                ? models::with_data_along_z(
-                      models::parse_grid(question.grid, context.world().size(), question.inner),
-                      *question.shares_weights_of)
-                : models::parse_grid(question.grid, context.world().size(), question.inner),
+  if (question.grid != "auto") {
+    auto const shape =
+        models::parse_grid(question.grid, context.world().size(), question.inner, question.pipeline);
+    return {question.shares_weights_of ? models::with_data_along_z(shape, *question.shares_weights_of)
+                                       : shape,
             nullptr};
+  }
   auto const costs = rank_language_grids<T>(context, question);
   if (costs.size() == 1) return {costs.front().shape, nullptr};
   std::vector<Candidate> candidates;

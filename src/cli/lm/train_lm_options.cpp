@@ -63,6 +63,9 @@ void add_model(Command& command, TrainLmOptions& o) {
 }
 
 void add_inner_axes_options(Command& command, TrainLmOptions& o) {
+  command.option("--pipeline", o.pipeline,
+                 "Number of stages of a pipeline, each a --grid of its own with a part of the layers",
+                 whole_number(1, most_layers_of_model));
   command.option("--expert-axis", o.expert_axis,
                  "Number of data ranks over which the experts are distributed; must divide the data axis and "
                  "--experts",
@@ -257,8 +260,7 @@ void set(TrainLmOptions& o, std::string const& name, nlohmann::ordered_json cons
 }
 
 std::int64_t kept_every(std::string const& word) {
-  if (word == "none") return 0;
-  if (word == "full") return 1;
+  if (word == "none" || word == "full") return word == "full" ? 1 : 0;
   return parse_count("--activation-checkpointing", word, most_layers_of_model);
 }
 
@@ -353,6 +355,9 @@ models::TransformerSettings model_of(TrainLmOptions const& o) {
   settings.experts = experts_of(o);
   settings.masks_documents = o.document_mask;
   settings.frozen = o.freeze;
+  if (o.pipeline > 1 && o.tied_head && (o.zero == 1 || o.zero == 2))
+    runtime::throw_user("--zero {} cannot shard a table of two stages: give --no-tied-head, or --zero 3",
+                        o.zero);
   if (o.lora_rank > 0) settings.adapters = {o.lora_rank, o.lora_alpha, o.lora_targets};
   models::require_valid(settings);
   return settings;

@@ -46,6 +46,8 @@ struct TrainLmOptions : GridOptions, OptimizerOptions, WeightOptions, Checkpoint
   std::string activation = "auto";
   std::string top_k_weights = "normalized";
 
+  std::int64_t pipeline = 1; // stages
+
   // experts
   std::int64_t experts = 0;
   std::int64_t expert_axis = 1;

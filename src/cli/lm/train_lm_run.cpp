@@ -115,11 +115,11 @@ models::TrainSettings training_of(TrainLmOptions const& o) {
 
 /// Identity of the training. It includes the content of the token file, but not its path.
 TrainingIdentity identity_of(Context const& context, TrainLmOptions const& o, tokens::TokenFile const& file) {
-  static constexpr std::array<std::string_view, 13> free_options{
+  static constexpr std::array<std::string_view, 14> free_options{
       "tokens",           "preset",       "steps",       "activation-checkpointing",
       "keep-collectives", "trace",        "expert-axis", "expert-imbalance",
       "expert-placement", "expert-loads", "zero",        "zero-group",
-      "context-axis"};
+      "context-axis",     "pipeline"};
   auto parts = identity_of_options(context.run_record, free_options);
   for (auto const part : tokens::all_parts)
     parts.push_back({fmt::format("checksum of the {} tokens", tokens::name_of(part)),
@@ -239,10 +239,14 @@ int train(TrainLmOptions const& options, Context& context) {
   auto model = model_of(options);
   auto const inner = inner_axes_of(options);
   // Checks that need no files come first.
+  auto const pipeline = static_cast<int>(options.pipeline);
   auto const shares_weights_of = weights_shared_within(options, ranks_per_node_of(world));
   if (options.grid != "auto")
-    std::ignore = grid_of_stage(options, models::parse_grid(options.grid, world.size(), inner),
+    std::ignore = grid_of_stage(options, models::parse_grid(options.grid, world.size(), inner, pipeline),
                                 shares_weights_of.value_or(0));
+  models::require_even_stages(world.size(), pipeline);
+  std::ignore =
+      models::plan_stage({.pipe = pipeline}, {}, model, sequences.sequence, sequences.num_accumulated);
   require_choice(options, options.grid == "auto", "--grid auto");
   if (options.expert_placement == "balanced")
     model.experts.past_loads = read_expert_loads(world, options.expert_loads, model);
@@ -263,7 +267,7 @@ int train(TrainLmOptions const& options, Context& context) {
   auto const [shape, measured] =
       choose_language_grid<T>(context,
                               {options.grid, options.machine, model, sequences, settings.optimizer,
-                               options.measure_top, inner, shares_weights_of},
+                               options.measure_top, inner, shares_weights_of, pipeline},
                               settings, file);
   pmm::ProcessGrid const grid(world, shape);
   auto const plan = models::plan_sequences(grid.shape(), grid.coordinates(), model, sequences);
@@ -319,8 +323,9 @@ int train(TrainLmOptions const& options, Context& context) {
     models::load_weights(grid, options.init_from, training.parameters(), skip);
   }
   say(context, "{}", describe(file));
-  say(context, "grid      {} (data x X x Y x Z) on {} rank{}\n", models::grid_text(grid.shape()),
-      world.size(), world.size() == 1 ? "" : "s");
+  say(context, "grid      {} (data x X x Y x Z){} on {} rank{}\n", models::grid_text(grid.shape()),
+      pipeline > 1 ? fmt::format(" in each of {} stages", pipeline) : std::string(), world.size(),
+      world.size() == 1 ? "" : "s");
   describe_shards(context, options, shape);
   describe_model(context, options, model, training.num_parameters(), training.num_trained_parameters(),
                  flops);
@@ -331,6 +336,7 @@ int train(TrainLmOptions const& options, Context& context) {
   // No check can fail from here on, so files are written now.
   auto record = context.run_record;
   record["grid"] = models::grid_text(grid.shape());
+  if (pipeline > 1) record["pipeline"] = pipeline;
   record["seed"] = options.seed;
   if (!measured.is_null()) record["measured"] = measured;
   if (auto placement = record_of_placement(model, shape.expert); !placement.is_null())

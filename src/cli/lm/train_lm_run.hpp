@@ -81,6 +81,7 @@ struct LanguageGridQuestion {
   std::int64_t num_candidates = 0;                     // --measure-top
   models::InnerAxes inner = {};                        // factors of the data groups
   std::optional<int> shares_weights_of = std::nullopt; // as of GridLimits
+  int pipeline = 1;                                    // stages
 };
 
 /// Returns the fastest grids: as many as must be measured, at least one. If none fits in memory, returns the fastest of all, which the

@@ -32,12 +32,12 @@ void add_ranks_option(Command& command, std::optional<std::int64_t>& ranks, std:
 }
 
 std::int64_t planned_ranks(std::optional<std::int64_t> const& ranks, std::string const& grid,
-                           runtime::Communicator const& world) {
+                           runtime::Communicator const& world, std::int64_t pipeline) {
   auto const shape = pmm::read_grid(grid); // parse_grid() refuses invalid text later
-  auto const of_grid = shape ? shape->num_ranks() : world.size();
+  auto const of_grid = shape ? pipeline * shape->num_ranks() : world.size();
   if (ranks && shape && *ranks != of_grid)
-    runtime::throw_user("--ranks {}: --grid {} is for {} ranks; leave out one of them", *ranks, grid,
-                        of_grid);
+    runtime::throw_user("--ranks {}: --grid {}{} is for {} ranks; leave out one of them", *ranks, grid,
+                        pipeline > 1 ? fmt::format(" --pipeline {}", pipeline) : std::string(), of_grid);
   return ranks.value_or(of_grid);
 }
 

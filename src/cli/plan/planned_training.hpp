@@ -24,10 +24,10 @@ namespace orthant::cli {
 /// Declares --ranks.
 void add_ranks_option(Command& command, std::optional<std::int64_t>& ranks, std::int64_t most);
 
-/// Returns --ranks, or if it is not given the ranks of --grid, or else of the job. Throws UserError if --ranks and --grid are given and
-/// differ.
+/// Returns --ranks, or if it is not given the ranks of --grid in each of the `pipeline` stages, or else of the job. Throws UserError if
+/// --ranks and --grid are given and differ.
 [[nodiscard]] std::int64_t planned_ranks(std::optional<std::int64_t> const& ranks, std::string const& grid,
-                                         runtime::Communicator const& world);
+                                         runtime::Communicator const& world, std::int64_t pipeline = 1);
 
 /// Flags of the printed training command, as the user gave them: " --hidden 64 --no-bias". Leaves out the options that all commands have,
 /// those that the plan decides (--grid, --schedule and the options that choose them), and the planning command's `own` options.

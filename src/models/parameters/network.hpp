@@ -21,6 +21,14 @@ namespace orthant::models {
 
 enum class Pass : std::uint8_t { training, evaluation };
 
+/// Forward or backward pass of batch k of a step.
+struct PassAction {
+  enum class Kind : std::uint8_t { forward, backward };
+  Kind kind = Kind::forward;
+  std::int64_t k = 0;
+  friend bool operator==(PassAction const&, PassAction const&) = default;
+};
+
 /// Called in a backward pass when the gradients of the first `num_complete` parameters of gradient_order() are complete, as soon as
 /// the work enqueued so far is done. `num_complete` increases from call to call.
 using GradientObserver = std::function<void(std::size_t num_complete)>;
@@ -29,6 +37,26 @@ template<class T>
 class Network {
  public:
   virtual ~Network() = default;
+
+  /// Order of the passes of a step of `num_passes` batches. Both forward and backward passes are in the order of the batches. By default the
+  /// backward pass of a batch follows its forward pass.
+  [[nodiscard]] virtual std::vector<PassAction> order_of_passes(std::int64_t num_passes) const {
+    std::vector<PassAction> actions;
+    for (std::int64_t k = 0; k < num_passes; ++k) {
+      actions.push_back({PassAction::Kind::forward, k});
+      actions.push_back({PassAction::Kind::backward, k});
+    }
+    return actions;
+  }
+  /// Begins a step of `num_passes` batches, in the order of order_of_passes(), or as many evaluation passes.
+  virtual void begin_passes(Pass /*pass*/, std::int64_t /*num_passes*/) {}
+  /// Makes batch k of the step the one to which other functions apply. Called before each pass, and before its batch is bound.
+  virtual void take_up(std::int64_t /*k*/) {}
+  /// False on a rank that computes no logits because other ranks have the last layers. forward() then returns an empty matrix.
+  [[nodiscard]] virtual bool has_logits() const { return true; }
+  /// Sums gradients over ranks that share a parameter but neither its batches nor its layers. Called after all passes of a step, and after
+  /// the sums over batches. Collective over the axis pipe. Enqueues on exec.
+  virtual void sum_shared_gradients(runtime::DefaultExec const& /*exec*/) {}
 
   /// Computes the logits, one row per vertex, token or sample. Training uses dropout keyed by `step`; evaluation uses none. Adds
   /// times to `phases`. Collective. Enqueues on exec.

@@ -42,7 +42,7 @@ enum class ParameterRole : std::uint8_t {
                                                    pmm::Placement const& placement,
                                                    bool is_of_expert = false) {
   auto const& layout = placement.layout;
-  if (!is_of_expert && step.coordinates().expert > 0) return 0;
+  if (placement.is_elsewhere() || (!is_of_expert && step.coordinates().expert > 0)) return 0;
   auto const copies = is_vector(role)                              ? pmm::group_axes.without(layout.columns)
                       : layout.storage == pmm::Storage::replicated ? layout.third()
                                                                    : pmm::AxisSet{};
@@ -60,7 +60,9 @@ struct Parameter {
   std::int64_t layer = 0; // layer 0 has a separate weight decay
   pmm::DistMatrix<T> matrix, matrix_gradient;
   pmm::DistVector<T> vector, vector_gradient;
-  bool is_of_expert = false;  // the weight of one expert: other ranks along the expert axis have empty pieces
+  bool is_of_expert = false; // the weight of one expert: other ranks along the expert axis have empty pieces
+  bool is_copy =
+      false; // the copy of a table on the last stage of a pipeline, whose first stage also has the table
   std::int64_t num_fixed = 0; // elements over the whole grid whose gradient is 0: they keep their values
   /// Row i of the matrix's block is row (*row_numbers)[i] in files: features of vertices are stored there in the order of original ids.
   /// Null: rows keep their numbers.
@@ -79,9 +81,9 @@ struct Parameter {
   [[nodiscard]] runtime::Vector<T> const& gradient() const {
     return is_vector() ? vector_gradient.local() : matrix_gradient.storage();
   }
-  /// Whether this rank is the first one along the expert axis that has this piece.
-  [[nodiscard]] bool is_first_along_experts(pmm::ProcessGrid const& grid) const {
-    return is_of_expert || grid.coordinate(pmm::Axis::expert) == 0;
+  /// Whether this rank is the first one along the axes expert and pipe that has this piece.
+  [[nodiscard]] bool is_first_with_piece(pmm::ProcessGrid const& grid) const {
+    return !is_copy && (is_of_expert || grid.coordinate(pmm::Axis::expert) == 0);
   }
   /// Number of elements over the whole grid, not counting fixed elements; replicas count once.
   [[nodiscard]] std::int64_t num_numbers() const {
@@ -106,8 +108,8 @@ template<class T>
 template<class T>
 [[nodiscard]] bool counts_here(pmm::ProcessGrid const& grid, Parameter<T> const& parameter) {
   auto const is_first_batch =
-      grid.coordinate({pmm::Axis::data, pmm::Axis::context}) == 0 && parameter.is_first_along_experts(grid);
-  if (!is_first_batch && !parameter.is_part_of_batches) return false;
+      grid.coordinate({pmm::Axis::data, pmm::Axis::context}) == 0 && parameter.is_first_with_piece(grid);
+  if (parameter.is_copy || (!is_first_batch && !parameter.is_part_of_batches)) return false;
   return parameter.is_vector() ? parameter.vector.is_first_replica() : parameter.matrix.is_first_replica();
 }
 

@@ -7,7 +7,7 @@
 //   attributes of "/"                                 the architecture; optional in files from elsewhere
 //
 //   /parameters/STEM.lora_A [rows x k], STEM.lora_B [k x columns]
-//                                                     factors of an adapter of STEM.weight (lm/transformer/adapters.hpp)
+//                                                     factors of an adapter of STEM.weight (lm/adapters/adapters.hpp)
 //   attributes lora_rank, lora_alpha                  the weight is STEM.weight + lora_alpha / lora_rank lora_A lora_B
 //
 // Each rank reads and writes only its piece. Weights with adapters are read as their sum.

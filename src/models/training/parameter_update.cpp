@@ -219,9 +219,9 @@ void ParameterUpdate<T>::run(runtime::DefaultExec const& exec, std::optional<std
 
 template<class T>
 bool ParameterUpdate<T>::counts_in_norms(Parameter<T> const& parameter) const {
-  if (parameter.is_part_of_batches) return true;
+  if (parameter.is_part_of_batches) return !parameter.is_copy;
   auto const is_first_copy = grid_.coordinate({pmm::Axis::data, pmm::Axis::context}) == 0;
-  return parameter.is_first_along_experts(grid_) && (!shards_ || is_first_copy);
+  return parameter.is_first_with_piece(grid_) && (!shards_ || is_first_copy);
 }
 
 template<class T>
@@ -250,7 +250,7 @@ template<class T>
 void ParameterUpdate<T>::require_bounded_parameters(runtime::DefaultExec const& exec) const {
   runtime::Vector<double> const squares("orthant::models::squared_norms", parameters_.size());
   for (std::size_t p = 0; p < parameters_.size(); ++p) {
-    auto const counts = parameters_[p].is_first_along_experts(grid_);
+    auto const counts = parameters_[p].is_first_with_piece(grid_);
     if (parameters_[p].is_vector())
       pmm::local_squared_norm(exec, parameters_[p].vector, squares, p, counts);
     else

@@ -47,6 +47,7 @@ Trainer<T>::Trainer(pmm::ProcessGrid const& grid, Network<T>& network, std::uniq
       objective_(objective == nullptr ? *of_rows_ : *objective),
       batches_(batches == nullptr ? one_batch_ : *batches),
       nominal_count_(batches_.nominal_count()),
+      order_(network.order_of_passes(batches_.num_accumulated())),
       settings_(settings),
       update_(update ? std::move(update)
                      : std::make_shared<ParameterUpdate<T>>(
@@ -58,6 +59,8 @@ Trainer<T>::Trainer(pmm::ProcessGrid const& grid, Network<T>& network, std::uniq
       queue_(runtime::training_queue()),
       exec_(has_one_batch() ? runtime::compat::instance_on<DefaultExec>(queue_.native()) : DefaultExec()),
       recorded_(queue_) {
+  ORTHANT_REQUIRE(grid.size(pmm::Axis::pipe) == 1 || !has_one_batch(),
+                  "a pipeline of one batch that never changes");
   if (!has_one_batch())
     gradient_sum_.emplace(grid, network.parameters(), network.gradient_order(), batches_.num_accumulated(),
                           settings.gradient_sum, update_->shards());
@@ -84,23 +87,29 @@ Trainer<T>::Trainer(pmm::ProcessGrid const& grid, Network<T>& network, pmm::RowL
               nullptr) {}
 
 template<class T>
-double Trainer<T>::enqueue_batch(std::int64_t epoch, std::int64_t k, runtime::PhaseTimes& phases) {
+double Trainer<T>::enqueue_forward(std::int64_t epoch, std::int64_t k, runtime::PhaseTimes& phases) {
+  network_.take_up(k);
   auto const dropout_key = batches_.next(epoch, phases);
   auto const& logits = network_.forward(exec_, Pass::training, dropout_key, phases);
   auto const divisor = nominal_count_ ? *nominal_count_ : objective_.num_terms();
   auto const scale = gradient_scale(network_.narrowest_format(), objective_, divisor);
-  {
-    ScopedTimer const timer(grid_.world().instruments(), phases, "loss");
-    auto const& numbers = update_->numbers();
+  ScopedTimer const timer(grid_.world().instruments(), phases, "loss");
+  auto const& numbers = update_->numbers();
+  if (network_.has_logits())
     objective_.loss_and_gradient(exec_, logits, network_.logits_gradient(), divisor,
                                  has_one_batch() ? numbers.loss() : numbers.loss_and_count(), scale);
-    if constexpr (pmm::runs_on_host) // a device keeps outputs, so the host need not wait here
-      if (network_.overwrites_outputs() && !first_not_finite_) {
-        runtime::compat::fence(exec_, "orthant::models::enqueue_batch/the loss is read");
-        if (!std::isfinite(numbers.loss()(0))) first_not_finite_ = network_.first_layer_not_finite(exec_);
-      }
-    if (!has_one_batch()) numbers.add_to_sums(exec_, k, static_cast<double>(divisor));
-  }
+  if constexpr (pmm::runs_on_host) // a device keeps outputs, so the host need not wait here
+    if (network_.overwrites_outputs() && !first_not_finite_) {
+      runtime::compat::fence(exec_, "orthant::models::enqueue_forward/the loss is read");
+      if (!std::isfinite(numbers.loss()(0))) first_not_finite_ = network_.first_layer_not_finite(exec_);
+    }
+  if (!has_one_batch()) numbers.add_to_sums(exec_, k, static_cast<double>(divisor));
+  return scale;
+}
+
+template<class T>
+void Trainer<T>::enqueue_backward(std::int64_t k, runtime::PhaseTimes& phases) {
+  network_.take_up(k);
   if (gradient_sum_ && gradient_sum_->starts_early(k))
     network_.backward_telling(exec_, phases, [&](std::size_t num_complete) {
       ScopedTimer const timer(grid_.world().instruments(), phases, "data");
@@ -112,21 +121,27 @@ double Trainer<T>::enqueue_batch(std::int64_t epoch, std::int64_t k, runtime::Ph
     ScopedTimer const timer(grid_.world().instruments(), phases, "data");
     gradient_sum_->add(exec_, k);
   }
-  return scale;
 }
 
+/// Only the last stage of a pipeline knows the losses.
 template<class T>
 void Trainer<T>::sum_over_groups(runtime::PhaseTimes& phases) {
   ScopedTimer const timer(grid_.world().instruments(), phases, "data");
-  runtime::all_reduce(exec_, grid_.over(pmm::batch_axes(grid_.shape())), update_->numbers().sums());
+  for (auto const axes : {pmm::batch_axes(grid_.shape()), pmm::AxisSet{pmm::Axis::pipe}})
+    if (grid_.size(axes) > 1) runtime::all_reduce(exec_, grid_.over(axes), update_->numbers().sums());
   gradient_sum_->finish(exec_);
+  network_.sum_shared_gradients(exec_);
 }
 
 template<class T>
 void Trainer<T>::enqueue_step(std::int64_t epoch, runtime::PhaseTimes& phases) {
   auto scale = 1.0; // the same for all batches
-  for (std::int64_t k = 0; k < batches_.num_accumulated(); ++k)
-    scale = enqueue_batch(epoch, k, phases);
+  network_.begin_passes(Pass::training, batches_.num_accumulated());
+  for (auto const& action : order_)
+    if (action.kind == PassAction::Kind::forward)
+      scale = enqueue_forward(epoch, action.k, phases);
+    else
+      enqueue_backward(action.k, phases);
   if (!has_one_batch()) sum_over_groups(phases);
   auto const num_groups = has_one_batch() ? 1 : grid_.size(pmm::batch_axes(grid_.shape()));
   update_->run(exec_, nominal_count_, phases, scale, batches_.num_accumulated() * num_groups);

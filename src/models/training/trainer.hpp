@@ -85,8 +85,10 @@ class Trainer {
   /// Enqueues the forward and backward passes of all batches of a step, and the update, on exec_. Does not wait, except for each
   /// loss if the network overwrites its outputs.
   void enqueue_step(std::int64_t epoch, runtime::PhaseTimes& phases);
-  /// Returns the factor by which gradients were multiplied.
-  double enqueue_batch(std::int64_t epoch, std::int64_t k, runtime::PhaseTimes& phases);
+  /// Forward pass and loss of batch k. Returns the factor by which gradients were multiplied.
+  double enqueue_forward(std::int64_t epoch, std::int64_t k, runtime::PhaseTimes& phases);
+  /// Backward pass of batch k, and the sum of its gradients.
+  void enqueue_backward(std::int64_t k, runtime::PhaseTimes& phases);
   void sum_over_groups(runtime::PhaseTimes& phases);
   [[nodiscard]] bool has_one_batch() const { return !nominal_count_; }
   [[nodiscard]] bool may_record() const;
@@ -101,6 +103,7 @@ class Trainer {
   OneBatch one_batch_;
   BatchSource& batches_;
   std::optional<std::int64_t> nominal_count_; // nominal_count() of the source
+  std::vector<PassAction> order_;             // of the passes of a step
   TrainSettings settings_;
   std::shared_ptr<ParameterUpdate<T>> update_;
   std::function<void(pmm::DistMatrix<T> const&, Scores&)> judge_; // empty: no additional scores

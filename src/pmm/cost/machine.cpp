@@ -47,7 +47,7 @@ int num_steps(runtime::Operation operation, int num_ranks) {
   case Operation::all_gather:
   case Operation::reduce_scatter:
     return num_ranks - 1;
-  case Operation::receive: // counted at the sender
+  case Operation::receive:
     return 0;
   default:
     return doublings;
@@ -86,6 +86,7 @@ runtime::NodeShape shape_of(Machine const& machine, GroupSpan const& span, int j
 }
 
 double call_seconds(Machine const& machine, PlannedCall const& call, int job_ranks) {
+  if (call.operation == runtime::Operation::receive) return 0; // counted at the sender
   auto const algorithm = machine.collectives.algorithms.of(
       call.operation, call.axis, shape_of(machine, call.span, job_ranks), call.bytes);
   if (algorithm != Algorithm::library) return seconds_alone(machine, call, algorithm, job_ranks);

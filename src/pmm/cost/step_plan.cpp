@@ -43,6 +43,12 @@ void StepPlan::add_run_call(runtime::Operation operation, Axis axis, int run_len
   add({operation, name_of_run(shape_, axis, run_length), span, bytes, sent}, bytes);
 }
 
+void StepPlan::add_message(runtime::Operation operation, Axis axis, std::int64_t bytes) {
+  if (operation == runtime::Operation::receive) bytes = 0;
+  GroupSpan const pair{2, span_of(shape_, axis).stride};
+  add({operation, std::string(name_of(axis)), pair, bytes, bytes}, bytes);
+}
+
 namespace {
 
 template<class Work>
@@ -204,6 +210,7 @@ std::string StepSeconds::bound() const {
   };
   weigh(dense, "dense products");
   weigh(passes, "passes");
+  weigh(waiting, "waiting");
   for (auto const& [axis, seconds] : calls)
     weigh(seconds, axis);
   return largest.second;
@@ -217,7 +224,8 @@ double seconds_of(PlannedOperation const& operation, StepPlan const& step, Machi
 
 StepSeconds operator*(StepSeconds const& step, double num_steps) {
   auto product = step;
-  for (auto* const term : {&product.sparse, &product.dense, &product.passes, &product.hidden})
+  for (auto* const term :
+       {&product.sparse, &product.dense, &product.passes, &product.hidden, &product.waiting})
     *term *= num_steps;
   for (auto& [axis, seconds] : product.calls)
     seconds *= num_steps;

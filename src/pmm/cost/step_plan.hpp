@@ -125,6 +125,9 @@ class StepPlan {
   void add_call(runtime::Operation operation, AxisSet axes, std::int64_t bytes, std::int64_t result_bytes);
   /// Lists a call of a run of ranks along an axis (ProcessGrid::over_run), unless a run has only one rank.
   void add_run_call(runtime::Operation operation, Axis axis, int run_length, std::int64_t bytes);
+  /// Lists a message of `bytes` that this rank sends to (Operation::send) or gets from (Operation::receive) its neighbor along an axis.
+  /// The seconds of a message are those of its sender.
+  void add_message(runtime::Operation operation, Axis axis, std::int64_t bytes);
   void add_product(LocalProduct product) {
     product.layer = layer_;
     operations_.emplace_back(std::move(product));
@@ -198,10 +201,11 @@ struct StepSeconds {
   double passes = 0;                   // over arrays
   std::map<std::string, double> calls; // by axis
   double hidden = 0;                   // seconds of calls that run during other work
+  double waiting = 0; // of a stage of a pipeline for other stages; seconds_of() does not know it
 
   [[nodiscard]] double communication() const;
-  [[nodiscard]] double total() const { return sparse + dense + passes + communication() - hidden; }
-  /// Name of the largest term: "sparse products", "dense products", "passes", or an axis such as "x" for the calls along it.
+  [[nodiscard]] double total() const { return sparse + dense + passes + communication() - hidden + waiting; }
+  /// Name of the largest term: "sparse products", "dense products", "passes", "waiting", or an axis such as "x" for the calls along it.
   [[nodiscard]] std::string bound() const;
 };
 

@@ -113,6 +113,10 @@ Block block_of(GridShape const& shape, Coordinates const& coordinates, Placement
   block.columns =
       own_or_balanced(placement.own_columns, layout.columns, extents.columns, layout.column_granule);
   auto const third = layout.third();
+  if (placement.is_elsewhere() && layout.storage != Storage::flat_sharded) {
+    block.stored_rows = {block.rows.begin, block.rows.begin};
+    return block;
+  }
   switch (layout.storage) {
   case Storage::replicated:
   case Storage::partial:

@@ -88,12 +88,21 @@ struct OwnRange {
 
 /// Layout and extents of a matrix, without its values.
 struct Placement {
+  /// The same for a rank that stores nothing of the matrix.
+  [[nodiscard]] Placement elsewhere() const {
+    auto nothing = *this;
+    nothing.own_piece = Range{0, 0};
+    return nothing;
+  }
+  [[nodiscard]] bool is_elsewhere() const { return own_piece && own_piece->size() == 0; }
+
   Layout layout;
   Extents extents;
   std::optional<OwnRange> own_rows = std::nullopt; // if absent: balanced
   std::optional<OwnRange> own_columns = std::nullopt;
-  std::optional<Range> own_piece =
-      std::nullopt; // elements of the block; if absent: equal pieces. Flat-sharded only
+  /// Elements of the block that this rank stores; if absent: equal pieces. Flat-sharded; or {0, 0} for a matrix of any storage that this
+  /// rank does not have.
+  std::optional<Range> own_piece = std::nullopt;
 
   /// Returns for example "2708 x 16 [x,y] flat-sharded over z, orders shuffled/natural".
   [[nodiscard]] std::string to_string() const;

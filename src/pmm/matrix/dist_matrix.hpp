@@ -157,6 +157,13 @@ class DistVector {
     require_length();
   }
 
+  /// A vector of which this rank has nothing.
+  [[nodiscard]] static DistVector elsewhere(ProcessGrid const& grid, AxisSet axes, std::int64_t length) {
+    DistVector nothing(grid, length, Vector<T>(), Range{0, 0});
+    nothing.axes_ = axes;
+    return nothing;
+  }
+
   /// A whole vector in the memory `storage`, or the part `own` of it, which no other rank of the group has. `storage` is not changed.
   /// Throws Error unless it has the length of the vector or of the part.
   DistVector(ProcessGrid const& grid, std::int64_t length, Vector<T> storage,

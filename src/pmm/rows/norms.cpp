@@ -81,13 +81,15 @@ void local_squared_norm(DefaultExec const& exec, DistVector<T> const& vector, Ve
 void sum_over_group(DefaultExec const& exec, ProcessGrid const& grid, Vector<double> const& shares,
                     AxisSet others) {
   runtime::all_reduce(exec, grid.over(parameter_axes(grid.shape()).with(others)), shares);
+  if (grid.size(Axis::pipe) > 1) runtime::all_reduce(exec, grid.over(Axis::pipe), shares);
 }
 
 void plan_squared_norms(StepPlan& step, std::vector<std::int64_t> const& counts, AxisSet others) {
   for (auto const count : counts)
     step.add_pass({"local_squared_norm", step.scalar_bytes(count), 0});
-  step.add_call(runtime::Operation::all_reduce, parameter_axes(step.shape()).with(others),
-                std::ssize(counts) * static_cast<std::int64_t>(sizeof(double)));
+  for (auto const axes : {parameter_axes(step.shape()).with(others), AxisSet{Axis::pipe}})
+    step.add_call(runtime::Operation::all_reduce, axes,
+                  std::ssize(counts) * static_cast<std::int64_t>(sizeof(double)));
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \

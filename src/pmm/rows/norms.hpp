@@ -28,8 +28,9 @@ template<class T>
 void local_squared_norm(DefaultExec const& exec, DistVector<T> const& vector, Vector<double> const& shares,
                         std::size_t i, bool counts = true);
 
-/// shares(i) := the sum of shares(i) over the X x Y x Z group, over the expert axis if it has several ranks, and over `others`. Collective
-/// over these axes: one all_reduce. Enqueues on exec.
+/// shares(i) := the sum of shares(i) over the X x Y x Z group, over the expert axis if it has several ranks, and over `others`: one
+/// all_reduce. Then over the stages of a pipeline: a second one, so that an array of one stage has the bits that it has without a pipeline.
+/// Collective over these axes. Enqueues on exec.
 void sum_over_group(DefaultExec const& exec, ProcessGrid const& grid, Vector<double> const& shares,
                     AxisSet others = {});
 /// Adds the squared norms of arrays, and their sum over the group and `others`, to `step`. `counts` are the numbers of elements of this

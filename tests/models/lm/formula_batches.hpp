@@ -44,7 +44,8 @@ class LmTrainer {
  public:
   LmTrainer(pmm::ProcessGrid const& grid, LmCase const& the_case, std::int64_t num_steps,
             std::int64_t num_accumulated, models::TrainSettings settings)
-      : network_(grid, the_case.settings, the_case.num_sequences, the_case.sequence, lm_seed),
+      : network_(grid, the_case.settings, the_case.num_sequences, the_case.sequence, lm_seed, 0,
+                 num_accumulated),
         loss_(grid, network_.logits_placement(), pmm::LossKind::softmax),
         batches_(the_case, network_, loss_, num_steps, num_accumulated),
         trainer_(grid, network_, loss_, batches_, of_one_epoch(std::move(settings))) {

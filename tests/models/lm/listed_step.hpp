@@ -24,7 +24,7 @@ inline void plan_training_arrays(pmm::StepPlan& step, models::TransformerPlan co
 inline void expect_listed_step(pmm::ProcessGrid const& grid, LmCase const& the_case,
                                std::int64_t num_accumulated, models::GradientSumSettings const& sums = {}) {
   auto const plan = plan_transformer(grid.shape(), grid.coordinates(), the_case.settings,
-                                     the_case.num_sequences, the_case.sequence);
+                                     the_case.num_sequences, the_case.sequence, num_accumulated);
   auto list = step_of<double>(grid);
   models::OptimizerSettings optimizer;
   optimizer.kind = models::OptimizerKind::adamw;

@@ -5,8 +5,8 @@
 // gradients as whole matrices.
 
 #include "models/formula_parameters.hpp"
+#include "models/lm/adapters/adapters.hpp"
 #include "models/lm/plan/transformer_plan.hpp"
-#include "models/lm/transformer/adapters.hpp"
 #include "models/lm/transformer/transformer.hpp"
 #include "models/training/trainer.hpp"
 #include "support/dist_checks.hpp"
@@ -134,11 +134,13 @@ Dense whole_of(models::Parameter<T> const& parameter, runtime::Vector<T> const& 
   Dense whole(extents.rows, extents.columns);
   auto const host = host_copy(numbers);
   auto const counts = is_vector ? parameter.vector.is_first_replica() : parameter.matrix.is_first_replica();
-  if (counts)
+  if (counts && !parameter.is_copy)
     for_each_element(parameter, [&](std::int64_t i, std::int64_t j, std::size_t place) {
       whole(i, j) += static_cast<double>(host(place));
     });
   runtime::all_reduce(runtime::host, grid.group(), whole.numbers);
+  if (grid.size(pmm::Axis::pipe) > 1)
+    runtime::all_reduce(runtime::host, grid.over(pmm::Axis::pipe), whole.numbers);
   if (sums_over_batches || parameter.is_of_expert) // of experts, others have other ones
     runtime::all_reduce(runtime::host, grid.over(pmm::Axis::expert), whole.numbers);
   if (sums_over_batches)

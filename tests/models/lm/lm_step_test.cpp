@@ -10,11 +10,10 @@ namespace {
 
 using models::PlannedTransformerParameter, runtime::Operation;
 
-class LmStep : public ::testing::TestWithParam<std::array<int, 4>> {
+/// A step on a grid.
+class ListedStep {
  protected:
-  LmStep()
-      : world_(MPI_COMM_WORLD, "world"),
-        grid_(world_, {GetParam()[0], GetParam()[1], GetParam()[2], GetParam()[3]}) {}
+  explicit ListedStep(pmm::GridShape const& shape) : world_(MPI_COMM_WORLD, "world"), grid_(world_, shape) {}
 
   void expect_listed_step(LmCase const& the_case, std::int64_t num_accumulated,
                           models::GradientSumSettings const& sums) {
@@ -24,6 +23,20 @@ class LmStep : public ::testing::TestWithParam<std::array<int, 4>> {
   runtime::Communicator world_;
   pmm::ProcessGrid grid_;
 };
+
+class LmStep : public ListedStep, public ::testing::TestWithParam<std::array<int, 4>> {
+ protected:
+  LmStep() : ListedStep({GetParam()[0], GetParam()[1], GetParam()[2], GetParam()[3]}) {}
+};
+
+/// X, Y, Z and stages, of which there are 2 to 6.
+std::vector<std::array<int, 4>> pipelines() {
+  std::vector<std::array<int, 4>> all;
+  for (auto const& shape : grids_4d(world_size()))
+    if (shape[3] > 1 && shape[3] <= 6) all.push_back(shape);
+  if (all.empty()) all.push_back({1, world_size(), 1, 1});
+  return all;
+}
 
 TEST_P(LmStep, DoesWhatIsListed) {
   auto const reference = lm_reference(ORTHANT_LM_REFERENCE_FOLDER);
@@ -55,6 +68,30 @@ TEST_P(LmStep, WithAdaptersDoesWhatIsListed) {
     expect_listed_step(the_case, 2, {});
   }
 }
+
+// Every division of the ranks into stages, with the grids of a stage.
+class LmStepInPipeline : public ListedStep, public ::testing::TestWithParam<std::array<int, 4>> {
+ protected:
+  LmStepInPipeline()
+      : ListedStep({.x = GetParam()[0], .y = GetParam()[1], .z = GetParam()[2], .pipe = GetParam()[3]}) {}
+};
+
+TEST_P(LmStepInPipeline, DoesWhatIsListed) {
+  auto const reference = lm_reference(ORTHANT_LM_REFERENCE_FOLDER);
+  for (auto const* const name : {"gpt", "llama_dropout"})
+    for (std::int64_t const checkpoint_every : {0, 1, 2})
+      for (std::int64_t const num_accumulated : {1, 3}) {
+        SCOPED_TRACE(name);
+        auto the_case = lm_case(reference.at(name));
+        the_case.settings.num_layers = 6;
+        the_case.settings.checkpoint_every = checkpoint_every;
+        the_case.settings.masks_documents = name == std::string("llama_dropout");
+        if (!fits(the_case, grid_.shape())) continue;
+        expect_listed_step(the_case, num_accumulated, {});
+      }
+}
+
+INSTANTIATE_TEST_SUITE_P(AllGrids, LmStepInPipeline, ::testing::ValuesIn(pipelines()), GridName());
 
 INSTANTIATE_TEST_SUITE_P(AllGrids, LmStep, ::testing::ValuesIn(lm_grids()), GridName());
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/lm/files/peft_adapters.hpp"
 
+#include "models/lm/adapters/adapter_plan.hpp"
 #include "models/lm/files/hf_parts.hpp"
 #include "models/lm/files/hf_weights.hpp"
-#include "models/lm/plan/adapter_plan.hpp"
 #include "models/parameters/weights_file.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"

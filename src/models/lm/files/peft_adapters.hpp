@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Adapters of a weights file (lm/plan/adapter_plan.hpp) as Hugging Face's PEFT keeps them: a folder with adapter_config.json and
+// Adapters of a weights file (lm/adapters/adapter_plan.hpp) as Hugging Face's PEFT keeps them: a folder with adapter_config.json and
 // adapter_model.safetensors, which has lora_A [rank x in] and lora_B [out x rank] per adapted matrix of the base model. Queries, keys and
 // values of GPT-2 are one matrix there, whose adapter has the ranks of all its targets.
 

@@ -67,7 +67,6 @@ void require_cuts(pmm::GridShape const& shape, TransformerSettings const& s, std
                   std::int64_t sequence) {
   require_valid(s);
   auto const num_parts = shape.size(sequence_axes(shape).with(Axis::z));
-  ORTHANT_REQUIRE(shape.pipe == 1, "a transformer on ", shape.to_string());
   if (!can_cut_heads(shape, s))
     runtime::throw_user("{} heads with {} key-value heads cannot be cut over x = {} of the grid {}: x must "
                         "divide the key-value heads, or be a multiple of them that divides the heads",
@@ -116,8 +115,16 @@ ExpertPlan plan_experts(pmm::GridShape const& shape, pmm::Coordinates const& coo
 
 } // namespace
 
-pmm::GridShape parse_grid(std::string_view text, int num_ranks, InnerAxes const& inner) {
-  auto shape = pmm::parse_grid(text, num_ranks);
+void require_even_stages(int num_ranks, int pipeline) {
+  if (num_ranks % pipeline != 0)
+    runtime::throw_user("--pipeline {} does not divide the {} ranks of the job; take a divisor of them",
+                        pipeline, num_ranks);
+}
+
+pmm::GridShape parse_grid(std::string_view text, int num_ranks, InnerAxes const& inner, int pipeline) {
+  require_even_stages(num_ranks, pipeline);
+  auto shape = pmm::parse_grid(text, num_ranks / pipeline);
+  shape.pipe = pipeline;
   auto const groups = shape.data;
   auto const split_off = [&](std::string_view option, int size) {
     if (shape.data % size != 0)
@@ -147,7 +154,7 @@ pmm::GridShape with_data_along_z(pmm::GridShape shape, int ranks_per_node) {
 
 std::string grid_text(pmm::GridShape shape) {
   shape.data *= shape.expert * shape.context;
-  shape.expert = shape.context = 1;
+  shape.expert = shape.context = shape.pipe = 1;
   return shape.to_string();
 }
 
@@ -158,10 +165,11 @@ bool can_cut_heads(pmm::GridShape const& shape, TransformerSettings const& setti
 
 TransformerPlan plan_transformer(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
                                  TransformerSettings const& settings, std::int64_t num_sequences,
-                                 std::int64_t sequence) {
+                                 std::int64_t sequence, std::int64_t num_passes) {
   require_cuts(shape, settings, num_sequences, sequence);
   TransformerPlan plan;
   plan.settings = settings;
+  plan.stage = plan_stage(shape, coordinates, settings, sequence, num_passes);
   plan.num_sequences = num_sequences;
   plan.num_parts = shape.context;
   plan.part = coordinates.context;

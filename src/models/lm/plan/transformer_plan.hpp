@@ -19,6 +19,7 @@
 // one also its key and value (models/lm/transformer/shared_key_values.hpp).
 
 #include "models/lm/plan/expert_plan.hpp"
+#include "models/lm/plan/pipeline_plan.hpp"
 #include "models/lm/plan/transformer_settings.hpp"
 #include "pmm/cost/step_plan.hpp"
 
@@ -40,6 +41,7 @@ struct TransformerPlan {
   std::int64_t num_parts = 1;     // ranks along context, which share each sequence
   std::int64_t part = 0;          // of this rank
   pmm::Range sequences;           // sequences of this rank, counted over all data groups
+  StagePlan stage;                // of a pipeline
   pmm::Placement stream;          // [z,y] tokens of the data group x hidden
   pmm::Placement logits;          // [z,x] tokens of the data group x vocabulary
   pmm::Placement table;           // [x,y] vocabulary x hidden; for the embedding and for the head
@@ -56,6 +58,20 @@ struct TransformerPlan {
   [[nodiscard]] std::int64_t whole_sequence() const { return sequence * num_parts; }
   /// Whether the position of each row is listed, because it does not follow from the number of the row.
   [[nodiscard]] bool lists_positions() const { return settings.masks_documents || num_parts > 1; }
+  /// Whether this rank has the table of the embedding. With a tied head, the first and the last stage of a pipeline have it.
+  [[nodiscard]] bool has_table() const {
+    return stage.has_embedding() || (settings.tied_head && stage.has_head());
+  }
+  /// Whether this rank adds the gradient of the embedding to that of a tied head before the sum over z.
+  [[nodiscard]] bool adds_to_head_gradient() const {
+    return settings.tied_head && stage.has_embedding() && stage.has_head();
+  }
+  /// Whether this rank has a block whose feed-forward part has experts, or has none.
+  [[nodiscard]] bool has_block(bool with_experts) const {
+    for (auto l = stage.layers.begin; l < stage.layers.end; ++l)
+      if (settings.experts.has_layer(l) == with_experts) return true;
+    return false;
+  }
   [[nodiscard]] bool shares_heads() const { return ranks_per_group > 1; }
   /// Number of query heads of one key-value head on this rank.
   [[nodiscard]] std::int64_t local_heads_per_group() const { return heads_per_group() / ranks_per_group; }
@@ -74,10 +90,13 @@ struct InnerAxes {
   [[nodiscard]] std::int64_t size() const { return std::int64_t{expert} * context; }
 };
 
-/// Parses the value of --grid, which must not be "auto". Throws UserError if `text` is not a grid of `num_ranks` ranks, or if the inner
-/// axes do not divide the data axis.
-[[nodiscard]] pmm::GridShape parse_grid(std::string_view text, int num_ranks, InnerAxes const& inner = {});
-/// Inverse of parse_grid(): the grid in the format of --grid, whose data axis includes the inner axes. Messages, logs and
+/// Parses the value of --grid, which must not be "auto", for each of the `pipeline` stages. Throws UserError if `text` is not a grid of
+/// `num_ranks` / `pipeline` ranks, or if the inner axes do not divide the data axis.
+[[nodiscard]] pmm::GridShape parse_grid(std::string_view text, int num_ranks, InnerAxes const& inner = {},
+                                        int pipeline = 1);
+/// Throws UserError unless a job of `num_ranks` ranks has equally many for each of the `pipeline` stages.
+void require_even_stages(int num_ranks, int pipeline);
+/// Inverse of parse_grid(): the grid of a stage in the format of --grid, whose data axis includes the inner axes. Messages, logs and
 /// records use this format.
 [[nodiscard]] std::string grid_text(pmm::GridShape shape);
 
@@ -93,10 +112,12 @@ struct InnerAxes {
 /// Plan of the rank at `coordinates` for passes over `num_sequences` sequences of `sequence` tokens. Throws UserError if the
 /// settings are not valid, if can_cut_heads() is false, if `sequence` exceeds max_sequence or the context axis cannot split it, if there are
 /// fewer sequences than ranks along data, expert and z, or if the expert axis does not divide the experts. With a context axis, also if
-/// the settings of the experts compare tokens of one sequence, or order the tokens of all ranks.
+/// the settings of the experts compare tokens of one sequence, or order the tokens of all ranks. Also throws
+/// as plan_stage() does. `num_passes`: passes of a step; a stage of a pipeline keeps the activations of no more passes.
 [[nodiscard]] TransformerPlan plan_transformer(pmm::GridShape const& shape,
                                                pmm::Coordinates const& coordinates,
                                                TransformerSettings const& settings,
-                                               std::int64_t num_sequences, std::int64_t sequence);
+                                               std::int64_t num_sequences, std::int64_t sequence,
+                                               std::int64_t num_passes = 1);
 
 } // namespace orthant::models

@@ -65,7 +65,7 @@ struct ExpertSettings {
 /// Throws UserError if the settings contradict one another, for example if top_k exceeds num_experts.
 void require_valid(ExpertSettings const& settings, std::int64_t num_layers);
 
-/// Settings of low-rank adapters (lm/transformer/adapters.hpp). With adapters, all other parameters are frozen.
+/// Settings of low-rank adapters (lm/adapters/adapters.hpp). With adapters, all other parameters are frozen.
 struct AdapterSettings {
   std::int64_t rank = 0;            // 0: no adapters
   double alpha = 16;                // the product of the factors is multiplied by alpha / rank

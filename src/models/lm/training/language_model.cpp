@@ -18,20 +18,25 @@ SplitScore evaluate_sequences(pmm::ProcessGrid const& grid, Transformer<T>& netw
       tokens::num_validation_windows(file.num_tokens(tokens::Part::valid), rows.sequence());
   auto const own = rows.sequences();
   std::array sums{0.0, 0.0, 0.0}; // loss, correct predictions and predictions of this data group
+  network.begin_passes(Pass::evaluation, (num_windows + num_sequences - 1) / num_sequences);
   for (std::int64_t first = 0; first < num_windows; first += num_sequences) {
+    network.take_up(first / num_sequences);
     for (std::int64_t s = 0; s < own.size(); ++s)
       if (auto const window = first + own.begin + s; window < num_windows)
         rows.read(s, tokens::Part::valid, window * rows.sequence());
       else
         rows.clear(s);
     rows.bind(0);
-    auto const score = loss.evaluate(exec, network.forward(exec, Pass::evaluation, 0, phases)).front();
+    auto const& logits = network.forward(exec, Pass::evaluation, 0, phases);
+    if (!network.has_logits()) continue;
+    auto const score = loss.evaluate(exec, logits).front();
     auto const count = static_cast<double>(score.num_counted);
     sums[0] += score.loss * count;
     sums[1] += static_cast<double>(score.num_correct);
     sums[2] += count;
   }
-  runtime::all_reduce(runtime::host, grid.over(pmm::batch_axes(grid.shape())), std::span(sums));
+  for (auto const axes : {pmm::batch_axes(grid.shape()), pmm::AxisSet{pmm::Axis::pipe}})
+    if (grid.size(axes) > 1) runtime::all_reduce(runtime::host, grid.over(axes), std::span(sums));
   SplitScore score;
   score.num_counted = static_cast<std::int64_t>(sums[2]);
   score.num_correct = static_cast<std::int64_t>(sums[1]);
@@ -91,7 +96,8 @@ TransformerPlan plan_sequences(pmm::GridShape const& shape, pmm::Coordinates con
     runtime::throw_user("--accumulate {} does not divide the {} sequences of --global-batch",
                         sequences.num_accumulated, sequences.global_batch);
   require_countable(model, sequences);
-  return plan_transformer(shape, coordinates, model, sequences.num_sequences(), sequences.sequence);
+  return plan_transformer(shape, coordinates, model, sequences.num_sequences(), sequences.sequence,
+                          sequences.num_accumulated);
 }
 
 template<class T>
@@ -103,7 +109,7 @@ LanguageModel<T>::LanguageModel(pmm::ProcessGrid const& grid, TransformerSetting
       settings_(training),
       file_(file),
       network_(grid, with_losses_of_a_pass(model, sequences.num_accumulated), sequences.num_sequences(),
-               sequences.sequence, sequences.seed),
+               sequences.sequence, sequences.seed, 0, sequences.num_accumulated),
       loss_(grid, network_.logits_placement(), pmm::LossKind::softmax),
       rows_(network_, loss_, file, sequences.num_accumulated, sequences.goldfish),
       source_(grid, rows_, file, sequences),
@@ -129,6 +135,36 @@ std::int64_t LanguageModel<T>::num_trained_parameters() {
   for (auto const& parameter : network_.parameters())
     if (!parameter.is_frozen) sum += parameter.num_numbers();
   return sum;
+}
+
+/// Each stage of a pipeline knows its own layers.
+template<class T>
+std::vector<ExpertLoad> LanguageModel<T>::expert_loads() const {
+  auto own = network_.expert_loads();
+  if (grid_.size(pmm::Axis::pipe) == 1) return own;
+  auto const& model = network_.settings();
+  std::vector<ExpertLoad> loads;
+  for (std::int64_t l = 0; l < model.num_layers; ++l) {
+    if (!model.experts.has_layer(l)) continue;
+    ExpertLoad load{l, std::vector<std::int64_t>(static_cast<std::size_t>(model.experts.num_experts)), 0};
+    for (auto const& of_layer : own)
+      if (of_layer.layer == l) load = of_layer;
+    runtime::all_reduce(runtime::host, grid_.over(pmm::Axis::pipe), load.chosen);
+    load.num_dropped = runtime::all_reduced(grid_.over(pmm::Axis::pipe), load.num_dropped);
+    loads.push_back(std::move(load));
+  }
+  return loads;
+}
+
+template<class T>
+std::vector<pmm::DispatchSizes> LanguageModel<T>::largest_dispatch_sizes() const {
+  auto const own = network_.largest_dispatch_sizes();
+  auto const& model = network_.settings();
+  auto const layers = network_.layers();
+  std::vector<pmm::DispatchSizes> all(
+      static_cast<std::size_t>(model.experts.num_layers_before(model.num_layers)));
+  std::ranges::copy(own, all.begin() + model.experts.num_layers_before(layers.begin));
+  return all;
 }
 
 template<class T>

@@ -42,12 +42,10 @@ class LanguageModel {
   [[nodiscard]] ParameterUpdate<T>& update() { return *update_; }
   [[nodiscard]] std::int64_t num_parameters();
   [[nodiscard]] std::int64_t num_trained_parameters();
-  /// Loads of the experts in the last training pass, one entry per layer with experts.
-  [[nodiscard]] std::vector<ExpertLoad> expert_loads() const { return network_.expert_loads(); }
-  /// Largest numbers of rows that this rank has moved in a pass so far, one entry per layer with experts.
-  [[nodiscard]] std::vector<pmm::DispatchSizes> largest_dispatch_sizes() const {
-    return network_.largest_dispatch_sizes();
-  }
+  /// Loads of the experts in the last training pass, one entry per layer with experts. Collective over the axis pipe.
+  [[nodiscard]] std::vector<ExpertLoad> expert_loads() const;
+  /// Largest numbers of rows that this rank has moved in a pass so far, one entry per layer with experts; 0 for layers of other stages.
+  [[nodiscard]] std::vector<pmm::DispatchSizes> largest_dispatch_sizes() const;
 
  private:
   pmm::ProcessGrid const& grid_;

@@ -32,12 +32,14 @@ std::string name_of(InnerAxes const& inner) {
 
 std::vector<pmm::GridShape> shapes_of_language_model(int num_ranks, TransformerSettings const& model,
                                                      SequenceSettings const& sequences,
-                                                     InnerAxes const& inner) {
+                                                     InnerAxes const& inner, int pipeline) {
+  require_even_stages(num_ranks, pipeline);
+  num_ranks /= pipeline;
   if (num_ranks % inner.size() != 0)
-    runtime::throw_user("{} does not divide the {} ranks of the job; take a divisor of them", name_of(inner),
-                        num_ranks);
-  std::ignore =
-      plan_sequences({.context = inner.context}, {}, model, sequences); // throws if no grid can train it
+    runtime::throw_user("{} does not divide the {} ranks of {}; take a divisor of them", name_of(inner),
+                        num_ranks, pipeline > 1 ? "a stage" : "the job");
+  std::ignore = plan_sequences({.context = inner.context, .pipe = pipeline}, {}, model,
+                               sequences); // throws if no grid can train it
   std::vector<pmm::GridShape> shapes;
   auto const least_data = static_cast<int>(inner.size());
   for (int data = least_data; data <= num_ranks; data += least_data)
@@ -45,6 +47,7 @@ std::vector<pmm::GridShape> shapes_of_language_model(int num_ranks, TransformerS
       shape.data /= least_data;
       shape.expert = inner.expert;
       shape.context = inner.context;
+      shape.pipe = pipeline;
       auto const num_parts = std::int64_t{shape.size(sequence_axes(shape).with(pmm::Axis::z))};
       if (!can_cut_heads(shape, model) || num_parts > sequences.num_sequences()) continue;
       shapes.push_back(shape);
@@ -70,11 +73,18 @@ std::int64_t bytes_of_checkpoint(TransformerSettings const& model, SequenceSetti
   return bytes_held(step) + step.scalar_bytes(std::reduce(lengths.begin(), lengths.end()));
 }
 
-LanguageModelCost cost_of_language_model(pmm::GridShape const& shape, TransformerSettings const& model,
-                                         SequenceSettings const& sequences,
-                                         OptimizerSettings const& optimizer, pmm::Machine const& machine,
-                                         std::int64_t scalar_bytes) {
-  pmm::Coordinates const first; // rank 0 has the largest parts
+namespace {
+
+/// Cost of the ranks of a stage.
+struct StageCost {
+  LanguageModelCost cost;  // without waiting for other stages
+  double pass_seconds = 0; // of the forward and the backward pass of one batch
+};
+
+StageCost cost_of_stage(pmm::GridShape const& shape, int stage, TransformerSettings const& model,
+                        SequenceSettings const& sequences, OptimizerSettings const& optimizer,
+                        pmm::Machine const& machine, std::int64_t scalar_bytes) {
+  pmm::Coordinates const first{.pipe = stage}; // the first rank of a stage has the largest parts
   auto const plan = plan_sequences(shape, first, model, sequences);
   pmm::StepPlan step(shape, first, scalar_bytes);
   plan_language_model_step(step, plan, sequences, optimizer);
@@ -88,12 +98,37 @@ LanguageModelCost cost_of_language_model(pmm::GridShape const& shape, Transforme
     plan_language_model_step(fullest, of_memory, sequences, optimizer);
     return message_bytes(fullest);
   };
-  return {.shape = shape,
-          .sent_bytes = sent_bytes_of(step),
-          .num_calls = static_cast<std::int64_t>(calls_of(step).size()),
-          .array_bytes = std::max(bytes_held(arrays), peak_bytes(arrays)),
-          .message_bytes = messages(),
-          .seconds = seconds_of(step, machine)};
+  pmm::StepPlan passes(shape, first, scalar_bytes);
+  if (shape.pipe > 1) plan_language_model_passes(passes, plan, sequences, optimizer);
+  return {{.shape = shape,
+           .sent_bytes = sent_bytes_of(step),
+           .num_calls = static_cast<std::int64_t>(calls_of(step).size()),
+           .array_bytes = std::max(bytes_held(arrays), peak_bytes(arrays)),
+           .message_bytes = messages(),
+           .seconds = seconds_of(step, machine)},
+          seconds_of(passes, machine).total() / static_cast<double>(sequences.num_accumulated)};
+}
+
+} // namespace
+
+/// The slowest stage passes its batches one after the other. Before its first and after its last one, a batch passes through the others.
+LanguageModelCost cost_of_language_model(pmm::GridShape const& shape, TransformerSettings const& model,
+                                         SequenceSettings const& sequences,
+                                         OptimizerSettings const& optimizer, pmm::Machine const& machine,
+                                         std::int64_t scalar_bytes) {
+  auto slowest = cost_of_stage(shape, 0, model, sequences, optimizer, machine, scalar_bytes);
+  auto sum_of_passes = slowest.pass_seconds;
+  for (int stage = 1; stage < shape.pipe; ++stage) {
+    auto other = cost_of_stage(shape, stage, model, sequences, optimizer, machine, scalar_bytes);
+    sum_of_passes += other.pass_seconds;
+    auto const array_bytes = std::max(slowest.cost.array_bytes, other.cost.array_bytes);
+    auto const message_bytes = std::max(slowest.cost.message_bytes, other.cost.message_bytes);
+    if (other.pass_seconds > slowest.pass_seconds) std::swap(slowest, other);
+    slowest.cost.array_bytes = array_bytes;
+    slowest.cost.message_bytes = message_bytes;
+  }
+  slowest.cost.seconds.waiting = sum_of_passes - slowest.pass_seconds;
+  return slowest.cost;
 }
 
 std::vector<LanguageModelCost> costs_of_language_model(int num_ranks, TransformerSettings const& model,
@@ -139,7 +174,7 @@ class Estimator {
     return cost_with_layers(shape, model_.num_layers);
   }
   [[nodiscard]] Estimate estimate(pmm::GridShape const& shape) const {
-    auto const unit = std::max<std::int64_t>(1, model_.checkpoint_every);
+    auto const unit = unit_on(shape.pipe);
     auto const num_units = static_cast<double>(model_.num_layers) / static_cast<double>(unit);
     auto const one = cost_with_layers(shape, unit);
     auto const two = cost_with_layers(shape, 2 * unit);
@@ -150,12 +185,15 @@ class Estimator {
             whole(static_cast<double>(one.memory_bytes()), static_cast<double>(two.memory_bytes()))};
   }
   /// True if estimates are not used, because the model has few layers or its layers differ.
-  [[nodiscard]] bool is_listed_in_full() const {
-    return model_.experts.is_on() ||
-           model_.num_layers < least_units * std::max<std::int64_t>(1, model_.checkpoint_every);
+  [[nodiscard]] bool is_listed_in_full(int pipeline) const {
+    return model_.experts.is_on() || model_.num_layers < least_units * unit_on(pipeline);
   }
 
  private:
+  /// Layers by whose number a cost is linear.
+  [[nodiscard]] std::int64_t unit_on(int pipeline) const {
+    return pipeline * std::max<std::int64_t>(1, model_.checkpoint_every);
+  }
   [[nodiscard]] LanguageModelCost cost_with_layers(pmm::GridShape const& shape,
                                                    std::int64_t num_layers) const {
     auto model = model_;
@@ -176,13 +214,14 @@ FastestGrids fastest_grids(int num_ranks, TransformerSettings const& model, Sequ
                            OptimizerSettings const& optimizer, pmm::Machine const& machine,
                            GridLimits const& limits, std::int64_t scalar_bytes) {
   Estimator const estimator(model, sequences, optimizer, machine, scalar_bytes);
-  auto shapes = shapes_of_language_model(num_ranks, model, sequences, limits.inner);
+  auto shapes = shapes_of_language_model(num_ranks, model, sequences, limits.inner, limits.pipeline);
   if (limits.shares_weights_of)
     std::erase_if(shapes, [&](auto const& shape) {
       auto const fits_node = shape.z > 1 && *limits.shares_weights_of % (shape.x * shape.y * shape.z) == 0;
       return with_data_along_z(shape, *limits.shares_weights_of) != shape || (shape.data > 1 && !fits_node);
     });
-  auto const num_listed = estimator.is_listed_in_full() ? shapes.size() : limits.num_grids + num_more_listed;
+  auto const num_listed =
+      estimator.is_listed_in_full(limits.pipeline) ? shapes.size() : limits.num_grids + num_more_listed;
   std::vector<Estimate> estimates;
   for (auto const& shape : shapes)
     estimates.push_back(num_listed < shapes.size() ? estimator.estimate(shape) : Estimate{shape});

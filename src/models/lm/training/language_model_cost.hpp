@@ -26,7 +26,10 @@ void plan_language_model_arrays(pmm::StepPlan& step, TransformerPlan const& plan
                                 SequenceSettings const& sequences, OptimizerSettings const& optimizer,
                                 std::int64_t bucket_bytes = default_bucket_bytes);
 
-/// Adds a training step to `step`: K passes with their losses, the sums of gradients over the batch axes, and the update.
+/// Adds the K passes of a training step with their losses to `step`.
+void plan_language_model_passes(pmm::StepPlan& step, TransformerPlan const& plan,
+                                SequenceSettings const& sequences, OptimizerSettings const& optimizer);
+/// Adds a training step to `step`: its passes, the sums of gradients over the batch axes, and the update.
 void plan_language_model_step(pmm::StepPlan& step, TransformerPlan const& plan,
                               SequenceSettings const& sequences, OptimizerSettings const& optimizer,
                               std::int64_t bucket_bytes = default_bucket_bytes);
@@ -47,7 +50,8 @@ template<class T>
                                              SequenceSettings const& sequences,
                                              OptimizerSettings const& optimizer);
 
-/// Cost of a training step on one grid. All bytes are per rank.
+/// Cost of a training step on one grid. All bytes are per rank. In a pipeline, bytes of memory are those of the fullest stage, and all
+/// other numbers those of the slowest stage, whose seconds include those in which it waits for other stages.
 struct LanguageModelCost {
   pmm::GridShape shape;
   std::int64_t sent_bytes = 0;    // per step
@@ -59,13 +63,12 @@ struct LanguageModelCost {
   [[nodiscard]] std::int64_t memory_bytes() const { return array_bytes + message_bytes; }
 };
 
-/// Grids that can split the model and its batches, with any number of data groups, which the inner axes must divide. If these have one rank,
-/// there is at least one grid, because y may be any number. Throws UserError if there is no grid, or if no
+/// Grids of each of the `pipeline` stages that can split the model and its batches, with any number of data groups, which the inner axes
+/// must divide. If these have one rank, there is at least one grid, because y may be any number. Throws UserError if there is no grid, or if no
 /// grid can train the model.
-[[nodiscard]] std::vector<pmm::GridShape> shapes_of_language_model(int num_ranks,
-                                                                   TransformerSettings const& model,
-                                                                   SequenceSettings const& sequences,
-                                                                   InnerAxes const& inner = {});
+[[nodiscard]] std::vector<pmm::GridShape>
+shapes_of_language_model(int num_ranks, TransformerSettings const& model, SequenceSettings const& sequences,
+                         InnerAxes const& inner = {}, int pipeline = 1);
 
 /// Approximate size of a checkpoint of the training: weights and moments of the optimizer, in fp32.
 [[nodiscard]] std::int64_t bytes_of_checkpoint(TransformerSettings const& model,
@@ -87,7 +90,7 @@ costs_of_language_model(int num_ranks, TransformerSettings const& model, Sequenc
 // Fastest grids of a language model among those that fit into the memory of a rank. The blocks of a model are alike, so a cost is
 // linear in their number:
 //
-//   seconds(L) = seconds(u) + (L / u - 1) (seconds(2 u) - seconds(u))        u: layers that share a kept input, or 1
+//   seconds(L) = seconds(u) + (L / u - 1) (seconds(2 u) - seconds(u))        u: stages times layers that share a kept input, or 1
 //
 // Grids are sorted by this estimate. The operations of the whole model are listed only for the best of them.
 
@@ -103,6 +106,7 @@ struct GridLimits {
   InnerAxes inner = {};         // sizes of the axes that --grid does not name
   /// ZeRO stage 3: only grids that with_data_along_z() with these ranks per node does not change.
   std::optional<int> shares_weights_of = std::nullopt;
+  int pipeline = 1; // number of stages
 };
 
 /// Returns the fastest grids within `limits`; `costs` is empty if no grid fits. The result is the same on all ranks if the

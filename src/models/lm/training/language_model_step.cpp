@@ -2,6 +2,7 @@
 //
 // Planned arrays and operations of the training of a language model, and the memory of a rank according to these lists.
 #include "models/gnn/network/grid_choice.hpp"
+#include "models/lm/pipeline/stage_messages.hpp"
 #include "models/lm/training/language_model_cost.hpp"
 #include "models/lm/transformer/transformer.hpp"
 #include "models/lm/transformer/transformer_parameters.hpp"
@@ -72,12 +73,12 @@ class SummedGradients {
         auto const section = is_of_expert ? std::size_t{1} : std::size_t{0};
         auto const own = rank_within(step.shape(), step.coordinates(), axes_of(step, section));
         updated_.push_back(shards_[section].part(next[section]++, own).size());
-        normed_.push_back(updated_.back());
+        normed_.push_back(parameter.is_copy ? 0 : updated_.back());
         continue;
       }
       updated_.push_back(whole_[p]);
-      auto const counts =
-          !shards_gradients_ || (step.coordinates().data == 0 && step.coordinates().context == 0);
+      auto const is_first = step.coordinates().data == 0 && step.coordinates().context == 0;
+      auto const counts = !parameter.is_copy && (!shards_gradients_ || is_first);
       normed_.push_back(counts ? normed_length_of(step, parameter.role, parameter.placement, is_of_expert)
                                : 0);
     }
@@ -109,25 +110,47 @@ void plan_language_model_arrays(pmm::StepPlan& step, TransformerPlan const& plan
   plan_gradient_sum_array(step, sums.whole(), sequences.num_accumulated, sums.num_of_experts());
 }
 
+namespace {
+
+void plan_passes(pmm::StepPlan& step, TransformerPlan const& plan, SummedGradients const& sums,
+                 std::int64_t num_passes) {
+  auto const& stage = plan.stage;
+  for (auto const& action : schedule_1f1b(stage.number, stage.num_stages, num_passes)) {
+    if (action.kind == PassAction::Kind::forward) {
+      plan_transformer_forward(step, plan);
+      if (stage.has_head()) pmm::plan_loss(step, plan.logits, pmm::LossKind::softmax, true);
+      continue;
+    }
+    plan_transformer_backward(step, plan);
+    plan_add_gradients(step, sums.whole(), action.k, num_passes, sums.num_of_experts());
+    sums.for_each_shards(step, [&](pmm::AxisSet axes, ShardParts const& parts) {
+      plan_add_to_shards(step, axes, parts, action.k);
+    });
+  }
+}
+
+} // namespace
+
+void plan_language_model_passes(pmm::StepPlan& step, TransformerPlan const& plan,
+                                SequenceSettings const& sequences, OptimizerSettings const& optimizer) {
+  auto const parameters = moving_of(parameters_of(step.shape(), step.coordinates(), plan));
+  plan_passes(step, plan, SummedGradients(step, parameters, optimizer, sequences.num_accumulated),
+              sequences.num_accumulated);
+}
+
 void plan_language_model_step(pmm::StepPlan& step, TransformerPlan const& plan,
                               SequenceSettings const& sequences, OptimizerSettings const& optimizer,
                               std::int64_t bucket_bytes) {
   auto const parameters = moving_of(parameters_of(step.shape(), step.coordinates(), plan));
   SummedGradients const sums(step, parameters, optimizer, sequences.num_accumulated, bucket_bytes);
-  for (std::int64_t k = 0; k < sequences.num_accumulated; ++k) {
-    plan_transformer_forward(step, plan);
-    pmm::plan_loss(step, plan.logits, pmm::LossKind::softmax, true);
-    plan_transformer_backward(step, plan);
-    plan_add_gradients(step, sums.whole(), k, sequences.num_accumulated, sums.num_of_experts());
-    sums.for_each_shards(
-        step, [&](pmm::AxisSet axes, ShardParts const& parts) { plan_add_to_shards(step, axes, parts, k); });
-  }
+  plan_passes(step, plan, sums, sequences.num_accumulated);
   constexpr std::int64_t loss_and_count = 2;
-  step.add_call(runtime::Operation::all_reduce, pmm::batch_axes(step.shape()),
-                loss_and_count * std::int64_t{sizeof(double)});
+  for (auto const axes : {pmm::batch_axes(step.shape()), pmm::AxisSet{pmm::Axis::pipe}})
+    step.add_call(runtime::Operation::all_reduce, axes, loss_and_count * std::int64_t{sizeof(double)});
   sums.for_each_shards(
       step, [&](pmm::AxisSet axes, ShardParts const& parts) { plan_finish_shards(step, axes, parts); });
   plan_gradient_sum(step, sums.whole(), sequences.num_accumulated, bucket_bytes, sums.num_of_experts());
+  plan_sum_over_ends(step, plan);
   std::vector<std::int64_t> statistics;
   for (auto const& parameter : parameters)
     if (parameter.role == ParameterRole::statistic)

@@ -27,12 +27,11 @@ struct Number {
   KOKKOS_FUNCTION void operator()(std::int64_t i) const { ids[i] = first + tokens.token_of(i); }
 };
 
-/// Layers at `place` of their segments that have experts, or that have none.
-std::vector<std::int64_t> layers_at(TransformerSettings const& settings, std::int64_t place,
-                                    bool has_experts) {
+/// Layers of this rank at `place` of their segments that have experts, or that have none.
+std::vector<std::int64_t> layers_at(TransformerPlan const& plan, std::int64_t place, bool has_experts) {
   std::vector<std::int64_t> layers;
-  for (auto l = place; l < settings.num_layers; l += layers_per_segment(settings))
-    if (settings.experts.has_layer(l) == has_experts) layers.push_back(l);
+  for (auto l = plan.stage.layers.begin + place; l < plan.stage.layers.end; l += layers_per_segment(plan))
+    if (plan.settings.experts.has_layer(l) == has_experts) layers.push_back(l);
   return layers;
 }
 
@@ -43,31 +42,36 @@ runtime::Range groups_of(pmm::Block const& qkv, TransformerPlan const& plan) {
   return {qkv.columns.begin / width, (qkv.columns.end + width - 1) / width};
 }
 
-std::int64_t layers_per_segment(TransformerSettings const& settings) {
-  return settings.checkpoint_every == 0 ? settings.num_layers
-                                        : std::min(settings.checkpoint_every, settings.num_layers);
+std::int64_t layers_per_segment(TransformerPlan const& plan) {
+  auto const num_layers = plan.stage.layers.size();
+  auto const every = plan.settings.checkpoint_every;
+  return every == 0 ? num_layers : std::min(every, num_layers);
 }
 
-std::vector<runtime::Range> segments(TransformerSettings const& settings) {
-  auto const length = layers_per_segment(settings);
+std::int64_t place_in_segment(TransformerPlan const& plan, std::int64_t layer) {
+  return (layer - plan.stage.layers.begin) % layers_per_segment(plan);
+}
+
+std::vector<runtime::Range> segments(TransformerPlan const& plan) {
+  auto const length = layers_per_segment(plan);
+  auto const& layers = plan.stage.layers;
   std::vector<runtime::Range> all;
-  for (std::int64_t begin = 0; begin < settings.num_layers; begin += length)
-    all.push_back({begin, std::min(begin + length, settings.num_layers)});
+  for (auto begin = layers.begin; begin < layers.end; begin += length)
+    all.push_back({begin, std::min(begin + length, layers.end)});
   std::reverse(all.begin(), all.end());
   return all;
 }
 
-bool is_computed_again(TransformerSettings const& settings, std::int64_t layer) {
-  auto const length = layers_per_segment(settings);
-  return layer / length < (settings.num_layers - 1) / length;
+bool is_computed_again(TransformerPlan const& plan, std::int64_t layer) {
+  return layer < segments(plan).front().begin;
 }
 
-bool ends_segment(TransformerSettings const& settings, std::int64_t layer) {
-  return (layer + 1) % layers_per_segment(settings) == 0 || layer + 1 == settings.num_layers;
+bool ends_segment(TransformerPlan const& plan, std::int64_t layer) {
+  return place_in_segment(plan, layer) + 1 == layers_per_segment(plan) || layer + 1 == plan.stage.layers.end;
 }
 
-bool keeps_output(TransformerSettings const& settings, std::int64_t layer) {
-  return settings.checkpoint_every == 0 || ends_segment(settings, layer);
+bool keeps_output(TransformerPlan const& plan, std::int64_t layer) {
+  return plan.settings.checkpoint_every == 0 || ends_segment(plan, layer);
 }
 
 JointNormLengths::JointNormLengths(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
@@ -123,11 +127,11 @@ void plan_block_memory(pmm::StepPlan& step, TransformerPlan const& plan, std::in
     plan_matrix(step, plan.qkv.output, "orthant::models::AttentionMemory/before_norm");
   plan_norm_arrays(step, plan);
   plan_matrix(step, plan.stream, "orthant::models::FeedForwardMemory/normed");
-  if (!layers_at(plan.settings, place, false).empty()) {
+  if (!layers_at(plan, place, false).empty()) {
     plan_matrix(step, plan.up.output, "orthant::models::FeedForwardMemory/expanded");
     plan_matrix(step, plan.down.input, "orthant::models::FeedForwardMemory/activated");
   }
-  if (auto const layers = layers_at(plan.settings, place, true); !layers.empty()) {
+  if (auto const layers = layers_at(plan, place, true); !layers.empty()) {
     plan_expert_memory(step, plan.experts, layers);
     if (plan.settings.experts.has_shared()) {
       plan_matrix(step, plan.shared_up.output, "orthant::models::FeedForwardMemory/shared_expanded");
@@ -157,11 +161,11 @@ FeedForwardMemory<T>::FeedForwardMemory(pmm::ProcessGrid const& grid, Transforme
                                         std::int64_t place, ExpertScratch<T> const& scratch)
     : norm(make_norm_state<T>(grid, plan)),
       normed(grid, plan.stream, "orthant::models::FeedForwardMemory/normed") {
-  if (!layers_at(plan.settings, place, false).empty()) {
+  if (!layers_at(plan, place, false).empty()) {
     expanded = {grid, plan.up.output, "orthant::models::FeedForwardMemory/expanded"};
     activated = {grid, plan.down.input, "orthant::models::FeedForwardMemory/activated"};
   }
-  if (layers_at(plan.settings, place, true).empty()) return;
+  if (layers_at(plan, place, true).empty()) return;
   experts = std::make_shared<ExpertMemory<T>>(grid, plan.experts, scratch);
   if (!plan.settings.experts.has_shared()) return;
   shared_expanded = {grid, plan.shared_up.output, "orthant::models::FeedForwardMemory/shared_expanded"};
@@ -189,16 +193,27 @@ ScratchLengths::ScratchLengths(pmm::GridShape const& shape, pmm::Coordinates con
   branch = length(plan.stream);
   wide = length(plan.qkv.output);
   narrow = length(plan.projection.input);
-  if (!plan.settings.experts.has_all_layers()) {
+  if (plan.has_block(false)) {
     wide = std::max(wide, length(plan.up.output));
     narrow = std::max(narrow, length(plan.down.input));
   }
-  if (plan.settings.experts.has_shared()) {
+  if (plan.settings.experts.has_shared() && plan.has_block(true)) {
     wide = std::max(wide, length(plan.shared_up.output));
     narrow = std::max(narrow, length(plan.shared_down.input));
   }
   row_sums = num_rows * pmm::sums_per_row(row_norm_of(plan.settings).kind);
   row_terms = num_rows * heads;
+}
+
+runtime::Vector<std::int64_t> make_document_positions(TransformerPlan const& plan) {
+  return make<std::int64_t>(document_positions_label,
+                            plan.lists_positions() ? plan.sequences.size() * plan.sequence : 0);
+}
+
+void plan_document_positions(pmm::StepPlan& step, TransformerPlan const& plan) {
+  if (plan.lists_positions())
+    step.add_array(document_positions_label,
+                   plan.sequences.size() * plan.sequence * std::int64_t{sizeof(std::int64_t)});
 }
 
 template<class T>
@@ -216,7 +231,7 @@ TransformerScratch<T>::TransformerScratch(pmm::ProcessGrid const& grid, Transfor
   key_value_gradients = make<T>("orthant::models::key_value_gradients", num_shared_numbers(plan));
   query_key_sums = make<T>(query_key_sums_label, num_query_key_sums(grid.shape(), grid.coordinates(), plan));
   auto const num_rows = plan.sequences.size() * plan.sequence;
-  if (plan.lists_positions()) document_positions = make<std::int64_t>(document_positions_label, num_rows);
+  document_positions = make_document_positions(plan);
   if (plan.settings.dropout == 0) return;
   token_ids = make<std::int64_t>("orthant::models::token_ids", num_rows);
   Kokkos::parallel_for("orthant::models::number_tokens",
@@ -236,8 +251,8 @@ void plan_scratch_arrays(pmm::StepPlan& step, TransformerPlan const& plan) {
   step.add_array(query_key_sums_label,
                  step.scalar_bytes(num_query_key_sums(step.shape(), step.coordinates(), plan)));
   plan_gathered_key_values(step, plan);
+  plan_document_positions(step, plan);
   auto const of_rows = plan.sequences.size() * plan.sequence * std::int64_t{sizeof(std::int64_t)};
-  if (plan.lists_positions()) step.add_array(document_positions_label, of_rows);
   if (plan.settings.dropout > 0) step.add_array("orthant::models::token_ids", of_rows);
 }
 

@@ -68,16 +68,20 @@ struct BlockMemory {
 /// Adds the arrays of a BlockMemory to `step`.
 void plan_block_memory(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t place);
 
-/// Number N of layers per segment; all layers if there is no activation checkpointing.
-[[nodiscard]] std::int64_t layers_per_segment(TransformerSettings const& settings);
+// Segments begin with the first layer of this rank.
+
+/// Number N of layers per segment; all layers of this rank if there is no activation checkpointing.
+[[nodiscard]] std::int64_t layers_per_segment(TransformerPlan const& plan);
+/// Number of this layer within its segment, from 0.
+[[nodiscard]] std::int64_t place_in_segment(TransformerPlan const& plan, std::int64_t layer);
 /// Ranges of layers of the segments, in the order of a backward pass. The first is the last segment, which is not computed again.
-[[nodiscard]] std::vector<runtime::Range> segments(TransformerSettings const& settings);
+[[nodiscard]] std::vector<runtime::Range> segments(TransformerPlan const& plan);
 /// Whether the backward pass computes this layer again: true for all segments but the last.
-[[nodiscard]] bool is_computed_again(TransformerSettings const& settings, std::int64_t layer);
+[[nodiscard]] bool is_computed_again(TransformerPlan const& plan, std::int64_t layer);
 /// Whether this layer is the last one of its segment. Its last product is not computed again.
-[[nodiscard]] bool ends_segment(TransformerSettings const& settings, std::int64_t layer);
+[[nodiscard]] bool ends_segment(TransformerPlan const& plan, std::int64_t layer);
 /// Whether the stream after this layer has memory of its own.
-[[nodiscard]] bool keeps_output(TransformerSettings const& settings, std::int64_t layer);
+[[nodiscard]] bool keeps_output(TransformerPlan const& plan, std::int64_t layer);
 
 extern template struct BlockMemory<float>;
 extern template struct BlockMemory<double>;
@@ -133,6 +137,9 @@ struct TransformerScratch {
 
 /// Adds the arrays of a TransformerScratch to `step`, except its workspaces and experts.
 void plan_scratch_arrays(pmm::StepPlan& step, TransformerPlan const& plan);
+/// Allocates document_positions, or adds this array to `step`; empty unless documents are masked.
+[[nodiscard]] runtime::Vector<std::int64_t> make_document_positions(TransformerPlan const& plan);
+void plan_document_positions(pmm::StepPlan& step, TransformerPlan const& plan);
 
 extern template struct TransformerScratch<float>;
 extern template struct TransformerScratch<double>;

@@ -65,9 +65,8 @@ void plan_feed_forward_half_backward(pmm::StepPlan& step, TransformerPlan const&
 
 void plan_feed_forward_half_buffers(LinearWorkPlan& work, pmm::StepPlan const& step,
                                     TransformerPlan const& plan) {
-  auto const& experts = plan.settings.experts;
   for (auto const has_experts : {false, true}) {
-    if (has_experts ? !experts.is_on() : experts.has_all_layers()) continue;
+    if (!plan.has_block(has_experts)) continue;
     auto const linears = linears_of(plan, has_experts);
     if (linears.up == nullptr) continue;
     plan_linear_buffers(work, 0, step, *linears.up, linears.has_bias);

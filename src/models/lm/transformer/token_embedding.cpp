@@ -201,7 +201,8 @@ void copy_to_kernels(std::vector<Number> const& source, Vector<Number> const& to
 }
 
 bool lists_positions(TransformerPlan const& plan) {
-  return plan.lists_positions() && plan.settings.positions == Positions::learned;
+  return plan.stage.has_embedding() && plan.lists_positions() &&
+         plan.settings.positions == Positions::learned;
 }
 
 /// Bytes that the kernels read and write, if every row of the stream has a different token and no other tokens occur.
@@ -236,7 +237,7 @@ void plan_embedding(pmm::StepPlan& step, TransformerPlan const& plan) {
 void plan_embedding_backward(pmm::StepPlan& step, TransformerPlan const& plan) {
   EmbeddingBytes const bytes(step, plan);
   auto const lists = bytes.offsets + bytes.ids;
-  if (plan.settings.tied_head) {
+  if (plan.adds_to_head_gradient()) {
     auto const rows = std::min(bytes.stream, bytes.table);
     step.add_pass({"embedding_backward", bytes.stream + lists + rows, rows});
   } else {
@@ -248,6 +249,7 @@ void plan_embedding_backward(pmm::StepPlan& step, TransformerPlan const& plan) {
 }
 
 void plan_embedding_arrays(pmm::StepPlan& step, TransformerPlan const& plan) {
+  if (!plan.stage.has_embedding()) return;
   EmbeddingBytes const bytes(step, plan);
   step.add_array(ids_label, bytes.ids);
   step.add_array(std::string(tokens_label) + "/offsets", bytes.offsets);
@@ -283,17 +285,18 @@ void RowLists::set(std::span<std::int32_t const> key_of_row, std::int64_t first_
 template<class T>
 TokenEmbedding<T>::TokenEmbedding(pmm::ProcessGrid const& grid, TransformerPlan const& plan)
     : grid_(grid),
-      plan_(plan),
-      vocabulary_(block_of(grid, plan.table).rows),
-      ids_(std::string(ids_label), static_cast<std::size_t>(block_of(grid, plan.stream).rows.size())),
-      of_tokens_(tokens_label, vocabulary_.size(), static_cast<std::int64_t>(ids_.extent(0))) {
-  if (lists_positions(plan))
-    of_positions_ =
-        RowLists(positions_label, plan.settings.max_sequence, static_cast<std::int64_t>(ids_.extent(0)));
+      plan_(plan) {
+  if (!plan.stage.has_embedding()) return;
+  vocabulary_ = block_of(grid, plan.table).rows;
+  auto const num_rows = block_of(grid, plan.stream).rows.size();
+  ids_ = Vector<std::int32_t>(std::string(ids_label), static_cast<std::size_t>(num_rows));
+  of_tokens_ = RowLists(tokens_label, vocabulary_.size(), num_rows);
+  if (lists_positions(plan)) of_positions_ = RowLists(positions_label, plan.settings.max_sequence, num_rows);
 }
 
 template<class T>
 void TokenEmbedding<T>::set_tokens(std::span<std::int32_t const> ids) {
+  if (!plan_.stage.has_embedding()) return;
   ORTHANT_REQUIRE(ids.size() == ids_.extent(0), ids.size(), " tokens for ", ids_.extent(0), " rows");
   auto const size = plan_.settings.vocabulary;
   auto const wrong = std::find_if(ids.begin(), ids.end(), [&](auto id) { return id < 0 || id >= size; });

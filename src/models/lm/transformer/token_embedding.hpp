@@ -82,7 +82,8 @@ class RowLists {
 template<class T>
 class TokenEmbedding {
  public:
-  /// `grid` must outlive this object.
+  /// `grid` must outlive this object. On a stage of a pipeline without the embedding it has no memory: set_tokens() does nothing, and
+  /// there are no passes.
   TokenEmbedding(pmm::ProcessGrid const& grid, TransformerPlan const& plan);
 
   /// Sets the tokens of this rank's rows, one per row, which must be in the vocabulary; otherwise throws Error.

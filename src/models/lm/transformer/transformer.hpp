@@ -47,8 +47,8 @@ class TransformerBlock {
         feed_forward(grid, plan, parameters, layer, memory.feed_forward, scratch),
         middle(memory.middle),
         output(std::move(of_output)),
-        combines_again_(!ends_segment(plan.settings, layer)) {
-    if (plan.settings.keeps_collectives && is_computed_again(plan.settings, layer))
+        combines_again_(!ends_segment(plan, layer)) {
+    if (plan.settings.keeps_collectives && is_computed_again(plan, layer))
       tape_ = std::make_unique<runtime::CallTape>(runtime::make_bytes);
   }
 
@@ -89,14 +89,19 @@ class TransformerBlock {
 };
 
 template<class T>
+struct TransformerParts; // transformer_parts.hpp
+
+template<class T>
 class Transformer final : public Network<T> {
  public:
   /// Prepares passes over `num_sequences` sequences of `sequence` tokens, over all data groups, and draws the weights with
   /// `seed`. Throws UserError as plan_transformer() does: if the settings are not valid, or if heads, sequences or experts
   /// cannot be split over the grid. `num_cached`: positions of each sequence whose keys and values are kept, for a network that continues
-  /// the sequences (next_token_of()); 0: none. `grid` must outlive this object. Not collective.
+  /// the sequences (next_token_of()); 0: none. `num_passes`: passes of a step; a stage of a pipeline keeps the activations of at most so
+  /// many. `grid` must outlive this object. Collective over the axis pipe.
   Transformer(pmm::ProcessGrid const& grid, TransformerSettings const& settings, std::int64_t num_sequences,
-              std::int64_t sequence, std::uint64_t seed, std::int64_t num_cached = 0);
+              std::int64_t sequence, std::uint64_t seed, std::int64_t num_cached = 0,
+              std::int64_t num_passes = 1);
   /// A network with the weights, sequences and cache of `other`, for evaluation passes over the next token of each sequence: its logits
   /// are those of the whole sequence up to this token. `other` must have a cache. Not collective.
   [[nodiscard]] static Transformer next_token_of(Transformer const& other);
@@ -124,6 +129,8 @@ class Transformer final : public Network<T> {
   void set_gathers_ahead(bool gathers_ahead);
 
   [[nodiscard]] TransformerSettings const& settings() const;
+  /// Blocks of this rank.
+  [[nodiscard]] runtime::Range layers() const;
   /// Choices of each expert in the last training pass, one entry per layer with experts.
   [[nodiscard]] std::vector<ExpertLoad> expert_loads() const;
   /// Numbers of rows that this rank moved in the last pass, one entry per layer with experts. Layers that share memory report
@@ -133,6 +140,15 @@ class Transformer final : public Network<T> {
   [[nodiscard]] std::vector<pmm::DispatchSizes> largest_dispatch_sizes() const;
   /// Placement of the logits, for the loss. Rows are the tokens of this data group.
   [[nodiscard]] pmm::Placement const& logits_placement() const;
+
+  // In a pipeline (lm/plan/pipeline_plan.hpp), each rank has the blocks of its stage, and passes send streams to the next stage and gradients
+  // to the previous one. The passes of a step must be begun, and run in this order.
+  [[nodiscard]] std::vector<PassAction> order_of_passes(std::int64_t num_passes) const override;
+  void begin_passes(Pass pass, std::int64_t num_passes) override;
+  void take_up(std::int64_t k) override;
+  [[nodiscard]] bool has_logits() const override;
+  /// Sums the gradient of a table that embedding and head share over the first and the last stage.
+  void sum_shared_gradients(runtime::DefaultExec const& exec) override;
 
   /// Computes the logits. Their gradient later overwrites them. `step` keys dropout together with the global number of each
   /// token, so it must be equal on all data groups. Collective over the grid's group, with experts over its world. Enqueues on
@@ -153,9 +169,9 @@ class Transformer final : public Network<T> {
   [[nodiscard]] std::int64_t first_layer_not_finite(runtime::DefaultExec const& exec) const override;
 
  private:
-  struct Parts;
-  explicit Transformer(std::unique_ptr<Parts> parts);
-  std::unique_ptr<Parts> parts_;
+  explicit Transformer(std::unique_ptr<TransformerParts<T>> parts);
+  std::unique_ptr<TransformerParts<T>> parts_;
+  pmm::DistMatrix<T> no_logits_; // of a rank without the head
 };
 
 /// Products of the head with its table E[x,y]. The forward product is the adjoint of a product with E:

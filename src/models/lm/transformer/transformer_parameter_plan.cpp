@@ -27,7 +27,8 @@ class Planner {
         settings_(plan.settings) {}
 
   void add(std::string name, ParameterRole role, pmm::Placement const& placement, double deviation = 0) {
-    PlannedTransformerParameter parameter{std::move(name), role, layer_, placement, deviation};
+    PlannedTransformerParameter parameter{std::move(name), role, layer_,
+                                          is_here_ ? placement : placement.elsewhere(), deviation};
     if (placement.layout.storage == pmm::Storage::replicated || parameter.is_vector()) {
       parameter.place = num_small_;
       num_small_ += rounded_up(length_of(shape_, coordinates_, parameter));
@@ -49,12 +50,13 @@ class Planner {
     ExpertArray const array(shape_, coordinates_, plan, of_expert);
     for (std::int64_t e = 0; e < plan.settings.num_experts; ++e) {
       auto const place = plan.place_of_expert(layer_ - 1, e);
+      ExpertPiece piece{prefix + "all" + suffix, array.begin_of(place), array.piece.size(), e == 0};
+      if (!is_here_) piece.begin = piece.length = 0;
       all_.push_back({.name = prefix + std::to_string(e) + suffix,
                       .layer = layer_,
-                      .placement = placement_of(array, of_expert, place),
+                      .placement = is_here_ ? placement_of(array, of_expert, place) : of_expert.elsewhere(),
                       .deviation = deviation,
-                      .of_expert = ExpertPiece{prefix + "all" + suffix, array.begin_of(place),
-                                               array.piece.size(), e == 0}});
+                      .of_expert = std::move(piece)});
     }
   }
   /// Adds the factors of all adapters after the other parameters, and freezes all others.
@@ -86,7 +88,13 @@ class Planner {
       add_factor(".lora_B", right, false);
     }
   }
-  void begin_layer(std::int64_t layer) { layer_ = layer; }
+  /// `is_here`: whether this rank has the parameters that are added until the next call.
+  void begin_layer(std::int64_t layer, bool is_here) {
+    layer_ = layer;
+    is_here_ = is_here;
+  }
+  /// The last parameter is a copy if this rank has it, because the first stage of a pipeline has it, too.
+  void mark_copy() { all_.back().is_copy = true; }
   [[nodiscard]] std::vector<PlannedTransformerParameter> take() { return std::move(all_); }
 
  private:
@@ -94,6 +102,7 @@ class Planner {
   pmm::Coordinates const& coordinates_;
   TransformerSettings const& settings_;
   std::int64_t layer_ = 0;
+  bool is_here_ = true;
   std::int64_t num_small_ = 0;
   std::vector<PlannedTransformerParameter> all_;
 };
@@ -102,6 +111,7 @@ class Planner {
 
 std::int64_t length_of(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
                        PlannedTransformerParameter const& parameter) {
+  if (parameter.placement.is_elsewhere()) return 0;
   return length_of(parameter.role, block_of(shape, coordinates, parameter.placement));
 }
 
@@ -110,12 +120,16 @@ parameters_of(pmm::GridShape const& shape, pmm::Coordinates const& coordinates, 
   auto const& settings = plan.settings;
   auto const branch_deviation = weight_deviation / std::sqrt(2.0 * static_cast<double>(settings.num_layers));
   Planner planner(shape, coordinates, plan);
+  auto const& stage = plan.stage;
+  planner.begin_layer(0, plan.has_table());
   planner.add("wte.weight", ParameterRole::weight, plan.table, weight_deviation);
+  if (!stage.has_embedding()) planner.mark_copy();
+  planner.begin_layer(0, stage.has_embedding());
   if (settings.positions == Positions::learned)
     planner.add("wpe.weight", ParameterRole::weight, plan.positions, weight_deviation);
   for (std::int64_t l = 0; l < settings.num_layers; ++l) {
     auto const prefix = "h." + std::to_string(l) + ".";
-    planner.begin_layer(l + 1);
+    planner.begin_layer(l + 1, stage.has_layer(l));
     planner.add_norm(prefix + "ln_1", plan.stream);
     planner.add_linear(prefix + "attn.c_attn", plan.qkv, weight_deviation);
     if (settings.query_key_norm != QueryKeyNorm::none) {
@@ -142,7 +156,7 @@ parameters_of(pmm::GridShape const& shape, pmm::Coordinates const& coordinates, 
     planner.add_linear(prefix + "mlp.c_fc", plan.up, weight_deviation);
     planner.add_linear(prefix + "mlp.c_proj", plan.down, branch_deviation);
   }
-  planner.begin_layer(settings.num_layers + 1);
+  planner.begin_layer(settings.num_layers + 1, stage.has_head());
   planner.add_norm("ln_f", plan.stream);
   if (!settings.tied_head) planner.add("lm_head.weight", ParameterRole::weight, plan.table, weight_deviation);
   if (settings.adapters.is_on()) planner.add_adapters();

@@ -35,10 +35,16 @@ Parameter<T> TransformerParameters<T>::make(PlannedTransformerParameter const& p
   parameter.role = planned.role;
   parameter.layer = planned.layer;
   parameter.is_frozen = planned.is_frozen;
+  parameter.is_copy = planned.is_copy;
   auto const& placement = planned.placement;
   auto const length = length_of(grid_.shape(), grid_.coordinates(), planned);
   if (planned.is_vector()) {
     auto const& layout = placement.layout;
+    if (placement.is_elsewhere()) {
+      parameter.vector = parameter.vector_gradient =
+          pmm::DistVector<T>::elsewhere(grid_, layout.columns, placement.extents.columns);
+      return parameter;
+    }
     parameter.vector =
         pmm::DistVector<T>(grid_, layout.columns, placement.extents.columns, label, layout.column_granule);
     parameter.vector_gradient =

@@ -19,13 +19,14 @@
 // Adapters of a weight (adapters.hpp) are h.0.attn.c_attn.lora_A and h.0.attn.c_attn.lora_B, at the end of the list. The parameter
 // h.0.attn.c_attn.weight is then the frozen base.
 //
-// All ranks list all experts; a rank's pieces of experts of other ranks along the expert axis are empty. Gradients that are
+// All ranks list all parameters; a rank's pieces of experts of other ranks along the expert axis, and of the blocks of other stages of a
+// pipeline, are empty. Gradients that are
 // replicated over z (of biases, norms, positions and routers) lie in one array, one after the other, each rounded up to four
 // elements, so a pass sums them by one call. Gradients of weights are flat-sharded over z.
 
+#include "models/lm/adapters/adapters.hpp"
 #include "models/lm/experts/expert_layer.hpp"
 #include "models/lm/plan/transformer_plan.hpp"
-#include "models/lm/transformer/adapters.hpp"
 #include "models/parameters/parameter.hpp"
 
 #include <array>
@@ -63,6 +64,7 @@ struct PlannedTransformerParameter {
   std::int64_t place = -1; // start in the array of small gradients; -1: gradient not in this array
   std::optional<ExpertPiece> of_expert = std::nullopt;
   bool is_frozen = false;
+  bool is_copy = false; // of the table that the first stage of a pipeline also has
   std::optional<AdapterFactor> factor = std::nullopt;
 
   [[nodiscard]] bool is_vector() const { return models::is_vector(role); }

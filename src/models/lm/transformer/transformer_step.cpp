@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Planned operations of a pass, and the arrays of a Transformer.
+#include "models/lm/pipeline/stage_messages.hpp"
 #include "models/lm/transformer/attention_half.hpp"
 #include "models/lm/transformer/feed_forward_half.hpp"
 #include "models/lm/transformer/token_embedding.hpp"
@@ -25,7 +26,7 @@ void plan_block(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t l
   auto const drops = is_training && settings.dropout > 0;
   auto const rows = step.block(plan.stream).rows.size();
   auto const columns = step.block(plan.stream).columns.size();
-  auto const is_last = ends_segment(settings, layer);
+  auto const is_last = ends_segment(plan, layer);
   step.begin_layer(layer + 1);
   step.set_calls(calls);
   plan_attention_half(step, plan, drops);
@@ -44,9 +45,8 @@ void plan_block(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t l
 void plan_kept_results(pmm::StepPlan& step, TransformerPlan const& plan) {
   if (!plan.settings.keeps_collectives) return;
   pmm::StepPlan again(step.shape(), step.coordinates(), step.scalar_bytes(1));
-  for (std::int64_t l = 0; l < plan.settings.num_layers; ++l)
-    if (is_computed_again(plan.settings, l))
-      plan_block(again, plan, l, BlockPass::computed_again, Calls::replayed);
+  for (auto l = plan.stage.layers.begin; l < plan.stage.layers.end; ++l)
+    if (is_computed_again(plan, l)) plan_block(again, plan, l, BlockPass::computed_again, Calls::replayed);
   for (auto const& pass : passes_of(again))
     if (pass.name == runtime::pass_of_replayed(0).name)
       step.add_array("orthant::runtime::CallTape/result", pass.bytes_written);
@@ -65,19 +65,25 @@ void plan_transformer_forward(pmm::StepPlan& step, TransformerPlan const& plan, 
   auto const drops = is_training && plan.settings.dropout > 0;
   auto const rows = step.block(plan.stream).rows.size();
   auto const columns = step.block(plan.stream).columns.size();
+  auto const& stage = plan.stage;
+  plan_receive_input(step, plan);
   plan_merge_adapters(step, plan);
-  plan_gather_table(step, plan.table);
-  plan_embedding(step, plan);
-  if (drops) plan_drop_rows(step, rows, columns, true);
+  if (stage.has_embedding()) {
+    plan_gather_table(step, plan.table);
+    plan_embedding(step, plan);
+    if (drops) plan_drop_rows(step, rows, columns, true);
+  }
   auto const& settings = plan.settings;
-  for (std::int64_t l = 0; l < settings.num_layers; ++l) {
-    auto const keeps = is_training && settings.keeps_collectives && is_computed_again(settings, l);
+  for (auto l = stage.layers.begin; l < stage.layers.end; ++l) {
+    auto const keeps = is_training && settings.keeps_collectives && is_computed_again(plan, l);
     plan_block(step, plan, l, is_training ? BlockPass::trained : BlockPass::evaluated,
                keeps ? Calls::kept : Calls::made);
   }
-  step.begin_layer(plan.settings.num_layers + 1);
+  plan_send_output(step, plan);
+  if (!stage.has_head()) return;
+  step.begin_layer(settings.num_layers + 1);
   plan_norm(step, plan);
-  if (!plan.settings.tied_head) plan_gather_table(step, plan.table);
+  if (!settings.tied_head || !stage.has_embedding()) plan_gather_table(step, plan.table);
   plan_product(step, head_products(plan).product);
 }
 
@@ -88,14 +94,18 @@ void plan_transformer_backward(pmm::StepPlan& step, TransformerPlan const& plan)
   auto const drop = [&] {
     if (drops) plan_drop_rows(step, rows, columns, true);
   };
-  auto const head = head_products(plan);
+  auto const& stage = plan.stage;
   step.begin_layer(plan.settings.num_layers + 1);
-  plan_product(step, head.input_back);
-  plan_product(step, head.weight_back);
-  if (!plan.settings.tied_head) plan_reduce_table(step, plan.table);
-  plan_norm_backward(step, plan, pmm::Residual::none);
-  for (auto const& segment : segments(plan.settings)) {
-    for (auto l = segment.begin; l < segment.end && is_computed_again(plan.settings, l); ++l)
+  plan_receive_gradient(step, plan);
+  if (stage.has_head()) {
+    auto const head = head_products(plan);
+    plan_product(step, head.input_back);
+    plan_product(step, head.weight_back);
+    if (!plan.adds_to_head_gradient()) plan_reduce_table(step, plan.table);
+    plan_norm_backward(step, plan, pmm::Residual::none);
+  }
+  for (auto const& segment : segments(plan)) {
+    for (auto l = segment.begin; l < segment.end && is_computed_again(plan, l); ++l)
       plan_block(step, plan, l, BlockPass::computed_again,
                  plan.settings.keeps_collectives ? Calls::replayed : Calls::made);
     for (auto l = segment.end; l-- > segment.begin;) {
@@ -106,49 +116,69 @@ void plan_transformer_backward(pmm::StepPlan& step, TransformerPlan const& plan)
       plan_attention_half_backward(step, plan, drops);
     }
   }
+  plan_send_gradient(step, plan);
   step.begin_layer(0);
-  drop();
-  plan_embedding_backward(step, plan);
-  plan_reduce_table(step, plan.table);
+  if (stage.has_embedding()) {
+    drop();
+    plan_embedding_backward(step, plan);
+    plan_reduce_table(step, plan.table);
+  }
   auto const small = num_small_gradients(step.shape(), step.coordinates(),
                                          parameters_of(step.shape(), step.coordinates(), plan));
   if (small > 0) step.add_call(runtime::Operation::all_reduce, pmm::Axis::z, step.scalar_bytes(small));
   plan_project_adapters(step, plan);
 }
 
+namespace {
+
+/// Adds the arrays of a PassInFlight without its document positions to `step`.
+void plan_pass_arrays(pmm::StepPlan& step, TransformerPlan const& plan) {
+  auto const length = layers_per_segment(plan);
+  plan_embedding_arrays(step, plan);
+  for (std::int64_t place = 0; place < length; ++place)
+    plan_block_memory(step, plan, place);
+  // Streams that are not kept: one per layer of a segment.
+  for (auto l = plan.stage.layers.begin; l < plan.stage.layers.end; ++l)
+    if (keeps_output(plan, l) || l < plan.stage.layers.begin + length)
+      plan_matrix(step, plan.stream, "orthant::models::stream");
+  plan_kept_results(step, plan);
+}
+
+} // namespace
+
 void plan_transformer_arrays(pmm::StepPlan& step, TransformerPlan const& plan) {
   auto const& settings = plan.settings;
+  auto const& stage = plan.stage;
   plan_parameter_arrays(step, parameters_of(step.shape(), step.coordinates(), plan));
   plan_scratch_arrays(step, plan);
   std::vector<std::int64_t> with_experts;
-  for (std::int64_t l = 0; l < settings.num_layers; ++l)
+  for (auto l = stage.layers.begin; l < stage.layers.end; ++l)
     if (settings.experts.has_layer(l)) with_experts.push_back(l);
   plan_expert_scratch(step, plan.experts, with_experts);
-  plan_embedding_arrays(step, plan);
-  plan_table_arrays(step, plan.table);
-  plan_matrix(step, plan.stream, "orthant::models::stream");
-  plan_norm_arrays(step, plan);
-  plan_matrix(step, plan.stream, "orthant::models::final_normed");
-  plan_matrix(step, plan.logits, "orthant::models::logits");
-  plan_matrix(step, plan.stream, "orthant::models::stream_gradient");
+  plan_stage_messages_arrays(step, plan);
+  if (plan.has_table()) plan_table_arrays(step, plan.table);
+  if (stage.has_head()) {
+    plan_norm_arrays(step, plan);
+    plan_matrix(step, plan.stream, "orthant::models::final_normed");
+    plan_matrix(step, plan.logits, "orthant::models::logits");
+    if (!settings.tied_head) plan_table_arrays(step, plan.table);
+  }
   if (settings.positions == Positions::rotary)
     pmm::plan_rotary_table(step, plan.whole_sequence(), settings.head_dim());
+  for (std::int64_t i = 0; i < stage.num_in_flight; ++i) {
+    plan_pass_arrays(step, plan);
+    if (i > 0) plan_document_positions(step, plan); // those of the first pass are among the scratch arrays
+  }
   LinearWorkPlan work;
-  auto const head = head_products(plan);
-  plan_buffers(work[0], step, head.product);
-  plan_buffers(work[0], step, head.input_back);
-  plan_buffers(work[0], step, head.weight_back);
+  if (stage.has_head()) {
+    auto const head = head_products(plan);
+    plan_buffers(work[0], step, head.product);
+    plan_buffers(work[0], step, head.input_back);
+    plan_buffers(work[0], step, head.weight_back);
+  }
   plan_attention_half_buffers(work, step, plan);
   plan_feed_forward_half_buffers(work, step, plan);
   reserve_norm_sums(work[0], step.block(plan.stream));
-  auto const length = layers_per_segment(settings);
-  for (std::int64_t l = 0; l < length; ++l)
-    plan_block_memory(step, plan, l);
-  for (std::int64_t l = 0; l < settings.num_layers;
-       ++l) // streams that are not kept: one per layer of a segment
-    if (keeps_output(settings, l) || l < length) plan_matrix(step, plan.stream, "orthant::models::stream");
-  if (!settings.tied_head) plan_table_arrays(step, plan.table);
-  plan_kept_results(step, plan);
   for (auto const& buffers : work)
     buffers.list(step);
 }

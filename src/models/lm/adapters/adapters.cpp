@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/lm/transformer/adapters.hpp"
+#include "models/lm/adapters/adapters.hpp"
 
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/device/kokkos_compat.hpp"

@@ -15,7 +15,7 @@
 // of its own. The factors of n adapters are side by side: A [in x n rank], B [n rank x out]. Rows of B are zero in the columns of
 // other targets.
 
-#include "models/lm/plan/adapter_plan.hpp"
+#include "models/lm/adapters/adapter_plan.hpp"
 #include "pmm/cost/step_plan.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
 

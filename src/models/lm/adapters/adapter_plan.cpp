@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/lm/plan/adapter_plan.hpp"
+#include "models/lm/adapters/adapter_plan.hpp"
 
 #include <algorithm>
 

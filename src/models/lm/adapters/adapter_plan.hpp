@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Low-rank adapters before they are allocated (lm/transformer/adapters.hpp): which columns of a weight they change, and the placement of
+// Low-rank adapters before they are allocated (lm/adapters/adapters.hpp): which columns of a weight they change, and the placement of
 // their factors.
 
 #include "models/lm/plan/transformer_settings.hpp"

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Pipelines: the division of blocks, the order of passes, and trainings beside those on one rank and on the grid of a stage.
+#include "models/lm/plan/pipeline_plan.hpp"
+
+#include "models/lm/formula_batches.hpp"
+#include "runtime/comm/backend.hpp"
+#include "support/user_messages.hpp"
+
+#include <chrono>
+#include <random>
+#include <thread>
+
+namespace orthant::testing {
+namespace {
+
+using models::PassAction;
+
+std::vector<std::int64_t> num_layers_of(models::TransformerSettings const& settings, int num_stages) {
+  std::vector<std::int64_t> counts;
+  std::int64_t next = 0;
+  for (auto const& layers : models::deal_layers(settings, 6, num_stages)) {
+    EXPECT_EQ(layers.begin, next);
+    next = layers.end;
+    counts.push_back(layers.size());
+  }
+  EXPECT_EQ(next, settings.num_layers);
+  return counts;
+}
+
+TEST(DealLayers, GivesTheStageWithTheMostWorkAsLittleAsPossible) {
+  using Counts = std::vector<std::int64_t>;
+  // A block has 4 H^2 + 2 H F + 2 S H = 2240 multiplications per token, the head V H.
+  auto settings = small_gpt().settings;
+  settings.num_layers = 8;
+  EXPECT_EQ(num_layers_of(settings, 1), (Counts{8}));
+  EXPECT_EQ(num_layers_of(settings, 4), (Counts{2, 2, 2, 2})); // a small head
+  settings.vocabulary = 280;                                   // as much as two blocks
+  EXPECT_EQ(num_layers_of(settings, 2), (Counts{5, 3}));
+  EXPECT_EQ(num_layers_of(settings, 4), (Counts{2, 2, 3, 1}));
+  EXPECT_EQ(num_layers_of(settings, 8), (Counts{1, 1, 1, 1, 1, 1, 1, 1}));
+  settings.num_layers = 3;
+  EXPECT_EQ(test::message_of([&] { static_cast<void>(models::deal_layers(settings, 6, 4)); }),
+            "--pipeline 4 has more stages than the model has layers: give at most 3");
+}
+
+// With a stage's times for a forward and a backward pass, and the times at which the neighbors end theirs.
+TEST(Schedule1F1B, KeepsFewPassesAndWaitsForAShareOfThem) {
+  constexpr double forward = 1, backward = 2;
+  for (int num_stages = 1; num_stages <= 8; ++num_stages)
+    for (std::int64_t num_passes = 1; num_passes <= 17; ++num_passes) {
+      std::vector<std::vector<PassAction>> order;
+      for (int s = 0; s < num_stages; ++s)
+        order.push_back(models::schedule_1f1b(s, num_stages, num_passes));
+      auto const stages = static_cast<std::size_t>(num_stages);
+      auto const never = -1.0;
+      std::vector const unknown(stages, std::vector(static_cast<std::size_t>(num_passes), never));
+      auto ends_forward = unknown, ends_backward = unknown;
+      std::vector<std::size_t> next(stages, 0);
+      std::vector<double> clock(stages, 0);
+      std::vector<std::int64_t> in_flight(stages, 0), most_in_flight(stages, 0), last(2 * stages, -1);
+      std::size_t num_done = 0;
+      for (auto moved = true; moved;) {
+        moved = false;
+        for (std::size_t s = 0; s < stages; ++s) {
+          if (next[s] == order[s].size()) continue;
+          auto const [kind, k] = order[s][next[s]];
+          auto const pass = static_cast<std::size_t>(k);
+          auto const is_forward = kind == PassAction::Kind::forward;
+          auto const ready = is_forward ? (s == 0 ? 0.0 : ends_forward[s - 1][pass])
+                                        : (s + 1 == stages ? 0.0 : ends_backward[s + 1][pass]);
+          if (ready == never) continue;
+          EXPECT_EQ(k, ++last[2 * s + (is_forward ? 0 : 1)]); // in order
+          clock[s] = std::max(clock[s], ready) + (is_forward ? forward : backward);
+          (is_forward ? ends_forward : ends_backward)[s][pass] = clock[s];
+          in_flight[s] += is_forward ? 1 : -1;
+          most_in_flight[s] = std::max(most_in_flight[s], in_flight[s]);
+          ++next[s];
+          ++num_done;
+          moved = true;
+        }
+      }
+      EXPECT_EQ(num_done, 2 * stages * static_cast<std::size_t>(num_passes)) << "some passes wait for ever";
+      for (std::size_t s = 0; s < stages; ++s)
+        EXPECT_EQ(most_in_flight[s], std::min<std::int64_t>(num_stages - static_cast<int>(s), num_passes));
+      EXPECT_EQ(std::ranges::max(clock),
+                (forward + backward) * static_cast<double>(num_passes + num_stages - 1));
+    }
+}
+
+struct Training {
+  std::vector<double> losses;
+  std::vector<std::string> names;
+  std::vector<Dense> parameters;
+};
+
+constexpr std::int64_t num_steps = 10;
+
+LmCase case_of(std::string_view name) {
+  LmCase the_case;
+  the_case.num_sequences = 4;
+  the_case.settings = name.starts_with("gpt") ? models::gpt2_settings(5, 16, 4, 24, 6)
+                                              : models::llama_settings(4, 16, 4, 2, 24, 6);
+  the_case.settings.feed_forward = 32;
+  the_case.settings.tied_head = name.ends_with("_tied");
+  the_case.settings.dropout = 0.1;
+  the_case.settings.masks_documents = name.starts_with("llama");
+  the_case.settings.checkpoint_every = name.starts_with("llama") ? 1 : 0;
+  return the_case;
+}
+
+template<class Prepare>
+Training train(pmm::ProcessGrid const& grid, LmCase const& the_case, std::int64_t num_accumulated,
+               std::int64_t steps, Prepare const& prepare) {
+  models::TrainSettings settings;
+  settings.optimizer.kind = models::OptimizerKind::adamw;
+  settings.optimizer.learning_rate = 0.003;
+  settings.optimizer.epsilon = 1e-6;
+  settings.weight_decay = 0.1;
+  settings.clip_norm = 0.5;
+  LmTrainer trainer(grid, the_case, steps, num_accumulated, settings);
+  prepare(grid);
+  trainer.trainer().run([](auto const&) {});
+  Training result;
+  result.losses = trainer.trainer().step_losses();
+  for (auto const& parameter : trainer.network().parameters()) {
+    result.names.push_back(parameter.name);
+    result.parameters.push_back(whole_of(parameter, parameter.value(), false));
+  }
+  return result;
+}
+Training train(pmm::ProcessGrid const& grid, LmCase const& the_case, std::int64_t num_accumulated) {
+  return train(grid, the_case, num_accumulated, num_steps, [](auto const&) {});
+}
+
+/// The training on the first ranks of the job, on all ranks.
+Training train_on_first(runtime::Communicator const& world, pmm::GridShape const& shape,
+                        LmCase const& the_case, std::int64_t num_accumulated) {
+  auto const takes_part = world.rank() < shape.num_ranks();
+  auto const part = world.split(takes_part ? 0 : 1, world.rank(), "part");
+  Training result;
+  if (takes_part) {
+    pmm::ProcessGrid const grid(part, shape);
+    result = train(grid, the_case, num_accumulated);
+  } else { // the shapes of the results
+    runtime::Communicator const self(MPI_COMM_SELF, "self");
+    pmm::ProcessGrid const one(self, {});
+    models::Transformer<double> network(one, the_case.settings, the_case.num_sequences, the_case.sequence, 0);
+    result.losses.resize(num_steps);
+    for (auto const& parameter : network.parameters()) {
+      auto const extents =
+          parameter.is_vector() ? pmm::Extents{1, parameter.vector.length()} : parameter.matrix.extents();
+      result.names.push_back(parameter.name);
+      result.parameters.emplace_back(extents.rows, extents.columns);
+    }
+  }
+  runtime::broadcast(runtime::host, world, result.losses, 0);
+  for (auto& parameter : result.parameters)
+    runtime::broadcast(runtime::host, world, parameter.numbers, 0);
+  return result;
+}
+
+void expect_equal(Training const& found, Training const& expected, double tolerance) {
+  EXPECT_EQ(found.losses.size(), expected.losses.size());
+  for (std::size_t s = 0; s < found.losses.size(); ++s)
+    EXPECT_LE(std::abs(found.losses[s] - expected.losses[s]), tolerance * expected.losses[s]) << "step " << s;
+  for (std::size_t p = 0; p < found.names.size(); ++p) {
+    auto error = 0.0;
+    for (std::size_t k = 0; k < expected.parameters[p].numbers.size(); ++k)
+      error = std::max(error, std::abs(found.parameters[p].numbers[k] - expected.parameters[p].numbers[k]));
+    EXPECT_LE(error, tolerance * std::max(1.0, norm_of(expected.parameters[p]))) << found.names[p];
+  }
+}
+
+struct Case {
+  pmm::GridShape shape;
+  std::string name;
+  std::int64_t num_accumulated = 1;
+};
+
+/// For each number of stages, a few grids of a stage with different models and numbers of passes.
+std::vector<Case> cases() {
+  constexpr std::array names{"gpt", "llama", "gpt_tied", "llama_tied"};
+  constexpr std::array<std::int64_t, 7> numbers{4, 1, 16, 3, 8, 2, 5};
+  std::vector<Case> all;
+  for (int num_stages = 1; num_stages <= 4; ++num_stages) {
+    if (world_size() % num_stages != 0 || (num_stages == 1 && world_size() > 1)) continue;
+    auto const shapes = grids_4d(world_size() / num_stages);
+    auto num_taken = 0;
+    for (std::size_t i = 0; i < shapes.size() && num_taken < 5; ++i) {
+      auto const& [data, x, y, z] = shapes[(i * 7 + static_cast<std::size_t>(num_stages)) % shapes.size()];
+      pmm::GridShape const shape{.data = data, .x = x, .y = y, .z = z, .pipe = num_stages};
+      auto const n = all.size();
+      Case const next{shape, names[n % names.size()], numbers[n % numbers.size()]};
+      if (!fits(case_of(next.name), shape)) continue;
+      all.push_back(next);
+      ++num_taken;
+    }
+  }
+  return all;
+}
+
+class Pipeline : public ::testing::TestWithParam<std::size_t> {
+ protected:
+  runtime::Communicator world_{MPI_COMM_WORLD, "world"};
+};
+
+TEST_P(Pipeline, TrainsAsOneRankAndToTheBitAsTheGridOfAStage) {
+  auto const [shape, name, num_accumulated] = cases()[GetParam()];
+  SCOPED_TRACE(name + " on " + shape.to_string() + ", passes " + std::to_string(num_accumulated));
+  auto const the_case = case_of(name);
+  pmm::ProcessGrid const grid(world_, shape);
+
+  auto const found = train(grid, the_case, num_accumulated);
+
+  EXPECT_GT(std::abs(found.losses.back() - found.losses.front()), 1e-3) << "nothing is trained";
+  expect_equal(found, train_on_first(world_, {}, the_case, num_accumulated), 1e-10);
+  auto of_stage = shape;
+  of_stage.pipe = 1;
+  auto const unpiped = train_on_first(world_, of_stage, the_case, num_accumulated);
+  // A tied head adds the gradients of embedding and head in another order. With more than two ranks, MPI may sum an element in an order that
+  // depends on its place in a message.
+  auto const has_long_axis = std::max({shape.data, shape.x, shape.y, shape.z}) > 2;
+  if (the_case.settings.tied_head || has_long_axis)
+    expect_equal(found, unpiped, 1e-12);
+  else
+    expect_equal(found, unpiped, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, Pipeline, ::testing::Range(std::size_t{0}, cases().size()));
+
+/// Sleeps before each message or collective of a communicator, and leaves it to other backends.
+class Delays final : public runtime::detail::Backend {
+ public:
+  explicit Delays(unsigned seed) : random_(seed) {}
+  [[nodiscard]] bool takes(runtime::detail::Call const& /*call*/,
+                           runtime::detail::Mode /*mode*/) const override {
+    std::this_thread::sleep_for(std::chrono::microseconds(length_(random_)));
+    return false;
+  }
+  [[nodiscard]] bool is_ordered_by_stream() const override { return false; }
+  [[nodiscard]] std::unique_ptr<runtime::detail::Exchange> begin(runtime::Communicator const& /*comm*/,
+                                                                 runtime::detail::Call const& /*call*/,
+                                                                 runtime::detail::Mode /*mode*/) override {
+    return nullptr;
+  }
+
+ private:
+  static constexpr int longest_microseconds = 50'000;
+  mutable std::mt19937 random_;
+  mutable std::uniform_int_distribution<int> length_{0, longest_microseconds};
+};
+
+// ORTHANT_PIPELINE_RUNS sets the number of runs.
+TEST(PipelineWithDelays, EndsWithTheSameResult) {
+  runtime::Communicator const world(MPI_COMM_WORLD, "world");
+  auto const num_stages = std::min(world.size(), 4);
+  if (world.size() % num_stages != 0) GTEST_SKIP() << "no equal stages";
+  pmm::ProcessGrid const grid(world, {.x = world.size() / num_stages, .pipe = num_stages});
+  auto const the_case = case_of("gpt_tied");
+  auto const* const runs = std::getenv("ORTHANT_PIPELINE_RUNS");
+  auto const num_runs = runs != nullptr ? std::stoi(runs) : num_stages == 4 ? 20 : 2;
+  constexpr std::int64_t num_accumulated = 6;
+  auto const run = [&](auto const& prepare) { return train(grid, the_case, num_accumulated, 1, prepare); };
+  auto const expected = run([](auto const&) {});
+  auto seed = static_cast<unsigned>(world.rank());
+  for (int r = 0; r < num_runs; ++r) {
+    pmm::ProcessGrid const delayed(world, grid.shape());
+    auto const found = train(delayed, the_case, num_accumulated, 1, [&](pmm::ProcessGrid const& with) {
+      with.over(pmm::Axis::pipe).use_backend(std::make_unique<Delays>(seed += 1000));
+    });
+    expect_equal(found, expected, 0);
+  }
+}
+
+} // namespace
+} // namespace orthant::testing
