@@ -28,13 +28,14 @@ class VirtualClock : public ::testing::Test {
  protected:
   VirtualClock() { emulate(*instruments); }
 
-  void emulate(Instruments& of) {
+  void emulate(Instruments& of, double overlap = 1) {
     EmulatedMachine machine{"test", ranks_per_node, scale, [this](EmulatedCall const& call) {
                               processor += 100; // what MPI does meanwhile
                               last_ranks.assign(call.ranks.begin(), call.ranks.end());
                               last_sent = call.sent_bytes;
                               return seconds_of_call + seconds_per_byte * static_cast<double>(call.bytes);
                             }};
+    machine.overlap = overlap;
     of.clock.emulate(machine, [this] { return processor; });
   }
   void work(double seconds) { processor += seconds / scale; }
@@ -239,6 +240,22 @@ TEST_F(VirtualClock, AMessageArrivesWhenItIsThere) {
     EXPECT_EQ(clock(), 3 + 2 * seconds) << "was there before";
     EXPECT_EQ(second.front(), 2);
     EXPECT_EQ(first.front(), 1);
+  }
+}
+
+TEST_F(VirtualClock, AReceiverThatComputesMeanwhileDoesNotDelayAMessage) {
+  if (is_alone()) GTEST_SKIP() << "nothing travels";
+  emulate(*instruments, 0); // nothing overlaps
+  auto const seconds = seconds_of_call + seconds_per_byte * wire_bytes(16);
+  std::vector<float> numbers(16, 1);
+  if (rank() == 0) {
+    work(3);
+    send(host, world, numbers, last());
+  } else if (rank() == last()) {
+    auto request = start_receive(host, world, numbers, 0);
+    work(2);
+    request.wait();
+    EXPECT_EQ(clock(), 3 + seconds);
   }
 }
 
