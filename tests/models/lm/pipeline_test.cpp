@@ -256,7 +256,7 @@ TEST(PipelineWithDelays, EndsWithTheSameResult) {
   runtime::Communicator const world(MPI_COMM_WORLD, "world");
   auto const num_stages = std::min(world.size(), 4);
   if (world.size() % num_stages != 0) GTEST_SKIP() << "no equal stages";
-  pmm::ProcessGrid const grid(world, {.x = world.size() / num_stages, .pipe = num_stages});
+  pmm::ProcessGrid const grid(world, {.y = world.size() / num_stages, .pipe = num_stages});
   auto const the_case = case_of("gpt_tied");
   auto const* const runs = std::getenv("ORTHANT_PIPELINE_RUNS");
   auto const num_runs = runs != nullptr ? std::stoi(runs) : num_stages == 4 ? 20 : 2;

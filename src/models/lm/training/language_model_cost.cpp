@@ -38,7 +38,7 @@ std::vector<pmm::GridShape> shapes_of_language_model(int num_ranks, TransformerS
   if (num_ranks % inner.size() != 0)
     runtime::throw_user("{} does not divide the {} ranks of {}; take a divisor of them", name_of(inner),
                         num_ranks, pipeline > 1 ? "a stage" : "the job");
-  std::ignore = plan_sequences({.context = inner.context, .pipe = pipeline}, {}, model,
+  std::ignore = plan_sequences({.pipe = pipeline, .context = inner.context}, {}, model,
                                sequences); // throws if no grid can train it
   std::vector<pmm::GridShape> shapes;
   auto const least_data = static_cast<int>(inner.size());
