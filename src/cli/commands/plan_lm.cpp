@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <array>
 #include <fmt/ranges.h>
+#include <limits>
 
 namespace orthant::cli {
 namespace {
@@ -29,18 +30,19 @@ struct PlanLmOptions : TrainLmOptions {
   std::optional<std::int64_t> ranks;
   std::int64_t top = 3;
   bool json = false;
+  bool fit = false;
   SimulationOptions simulation;
 };
 
 using Cost = models::LanguageModelCost;
 
 /// Options of train-lm that a plan depends on, and groups of which it uses all options.
-constexpr std::array<std::string_view, 24> used_by_plan_lm{
+constexpr std::array<std::string_view, 25> used_by_plan_lm{
     "Model",      "Experts",          "tokens",        "grid",         "expert-axis",
     "machine",    "sequence",         "optimizer",     "accumulate",   "document-mask",
     "freeze",     "lora-rank",        "lora-targets",  "global-batch", "activation-checkpointing",
     "preset",     "keep-collectives", "compute-dtype", "force-memory", "zero",
-    "zero-group", "context-axis",     "moments",       "pipeline"};
+    "zero-group", "context-axis",     "moments",       "pipeline",     "recompute"};
 
 std::int64_t vocabulary_of(Context const& context, PlanLmOptions const& o) {
   if (o.tokens.empty() == (o.vocabulary == 0))
@@ -48,14 +50,16 @@ std::int64_t vocabulary_of(Context const& context, PlanLmOptions const& o) {
   return o.vocabulary > 0 ? o.vocabulary : open_tokens(context, o.tokens).vocabulary().size();
 }
 
-std::string json_of(Cost const& cost, pmm::Machine const& machine, std::int64_t checkpoint_bytes,
-                    std::optional<pmm::SimulatedSeconds> const& simulated,
+std::string json_of(Cost const& cost, models::TransformerSettings const& model, pmm::Machine const& machine,
+                    std::int64_t checkpoint_bytes, std::optional<pmm::SimulatedSeconds> const& simulated,
                     std::vector<std::string> const& advice) {
   nlohmann::ordered_json line{{"grid", models::grid_text(cost.shape)},
                               {"expert_axis", cost.shape.expert},
                               {"context_axis", cost.shape.context},
                               {"pipeline", cost.shape.pipe},
                               {"ranks", cost.shape.num_ranks()},
+                              {"recompute", text_of(model.recomputed)},
+                              {"checkpoint_every", model.checkpoint_every},
                               {"sent_bytes", cost.sent_bytes},
                               {"calls", cost.num_calls},
                               {"array_bytes", cost.array_bytes},
@@ -124,6 +128,55 @@ models::FastestGrids grids_of(PlanLmOptions const& o, int num_ranks, models::Tra
   return one;
 }
 
+/// A choice of what backward passes compute again, and the grids on which it fits into memory.
+struct Fit {
+  models::TransformerSettings model;
+  models::FastestGrids grids;
+
+  [[nodiscard]] bool fits() const { return !grids.costs.empty(); }
+  [[nodiscard]] double seconds() const {
+    return fits() ? grids.costs.front().seconds.total() : std::numeric_limits<double>::infinity();
+  }
+  /// The options of train-lm for it; empty if everything is kept.
+  [[nodiscard]] std::string flags() const {
+    if (model.checkpoint_every == 1) return "--activation-checkpointing full";
+    auto const words = text_of(model.recomputed);
+    return words.empty() ? words : "--recompute " + words;
+  }
+};
+
+/// Every choice, from nothing to every layer.
+template<class GridsOf>
+std::vector<Fit> fits_of(models::TransformerSettings model, GridsOf const& grids_of_model) {
+  std::vector<Fit> fits;
+  for (auto const attention : {false, true})
+    for (auto const activations : {false, true})
+      for (auto const norms : {false, true}) {
+        model.recomputed = {norms, activations, attention};
+        fits.push_back({model, grids_of_model(model)});
+      }
+  model.recomputed = {};
+  model.checkpoint_every = 1;
+  fits.push_back({model, grids_of_model(model)});
+  return fits;
+}
+
+std::string table_of(std::vector<Fit> const& fits) {
+  auto text = fmt::format("{:<42}{:<14}{:>10}{:>12}\n", "computed again", "grid", "GB arrays", "ms");
+  for (auto const& fit : fits) {
+    auto const flags = fit.flags();
+    text += fmt::format("{:<42}", flags.empty() ? "nothing" : flags);
+    auto const* const best = fit.fits() ? &fit.grids.costs.front() : nullptr;
+    text += best == nullptr
+                ? fmt::format("{:<14}{:>10.3f}{:>12}\n", "none",
+                              static_cast<double>(fit.grids.left_out.least_bytes) / giga, "too much")
+                : fmt::format("{:<14}{:>10.3f}{:>12.3f}\n", models::grid_text(best->shape),
+                              static_cast<double>(best->array_bytes) / giga,
+                              best->seconds.total() * milliseconds_per_second);
+  }
+  return text + "\n";
+}
+
 /// Simulates a step. If there are many ranks, one step list represents several of them.
 std::optional<pmm::SimulatedSeconds> simulate(Context& context, PlanLmOptions const& o,
                                               pmm::GridShape const& shape,
@@ -151,10 +204,25 @@ std::string answer(Context& context, PlanLmOptions const& o, pmm::Machine const&
   require_fitting_simulation(o.simulation, o.machine, num_ranks);
   if (o.simulation.simulate && o.pipeline > 1)
     runtime::throw_user("--simulate simulates no pipelines: leave it out, or --pipeline {}", o.pipeline);
-  auto const [costs, left_out] = grids_of(o, num_ranks, model, sequences, machine);
-  auto const* const remedy = o.activation_checkpointing == "full"
+  auto const grids_of_model = [&](models::TransformerSettings const& of) {
+    return grids_of(o, num_ranks, of, sequences, machine);
+  };
+  std::string fits_text, fit_flags;
+  models::FastestGrids grids;
+  if (o.fit) {
+    auto fits = fits_of(model, grids_of_model);
+    fits_text = table_of(fits);
+    auto const& best = *std::ranges::min_element(fits, {}, &Fit::seconds);
+    fit_flags = best.fits() && !best.flags().empty() ? " " + best.flags() : "";
+    model = best.model;
+    grids = best.fits() ? best.grids : fits.back().grids;
+  } else {
+    grids = grids_of_model(model);
+  }
+  auto const& [costs, left_out] = grids;
+  auto const* const remedy = o.fit || o.activation_checkpointing == "full"
                                  ? "take more ranks, or a larger --accumulate"
-                                 : "take more ranks, or --activation-checkpointing full";
+                                 : "take more ranks, or let --fit choose what is computed again";
   auto const note = text_of(left_out, machine, costs.empty(), remedy);
   if (costs.empty()) runtime::throw_user("plan-lm: {}", note);
 
@@ -164,7 +232,7 @@ std::string answer(Context& context, PlanLmOptions const& o, pmm::Machine const&
   std::string text;
   if (o.json) {
     for (auto const& cost : costs)
-      text += json_of(cost, machine, checkpoint_bytes, &cost == &best ? simulated : std::nullopt,
+      text += json_of(cost, model, machine, checkpoint_bytes, &cost == &best ? simulated : std::nullopt,
                       models::advice_on_shapes(cost.shape, model, sequences));
     return text;
   }
@@ -179,6 +247,7 @@ std::string answer(Context& context, PlanLmOptions const& o, pmm::Machine const&
       sequences.sequence, num_ranks, num_ranks == 1 ? "" : "s",
       model.experts.num_experts > 0 && num_ranks > 1 ? ", on average over routers" : "", machine.name, "grid",
       "MB sent", "calls", "GB arrays", headings_of_seconds(Network::language_model));
+  text.insert(0, fits_text);
   for (auto const& cost : costs)
     text += line_of(cost);
   if (!note.empty()) text += note + "\n";
@@ -189,10 +258,11 @@ std::string answer(Context& context, PlanLmOptions const& o, pmm::Machine const&
   if (!advice.empty())
     text += fmt::format("\nsizes that waste work on {}, by tiles of devices and by parts of ranks:\n  {}\n",
                         models::grid_text(costs.front().shape), fmt::join(advice, "\n  "));
-  return text + fmt::format("\northant train-lm --tokens {} --grid {}{}     # on {} rank{}\n",
+  return text + fmt::format("\northant train-lm --tokens {} --grid {}{}{}     # on {} rank{}\n",
                             o.tokens.empty() ? "TOKENS.h5" : o.tokens, models::grid_text(costs.front().shape),
-                            given_flags(context, {"json", "ranks", "simulate", "stragglers", "tokens", "top",
-                                                  "vocabulary"}),
+                            fit_flags,
+                            given_flags(context, {"fit", "json", "ranks", "simulate", "stragglers", "tokens",
+                                                  "top", "vocabulary"}),
                             num_ranks, num_ranks == 1 ? "" : "s");
 }
 
@@ -200,6 +270,9 @@ int run(PlanLmOptions const& options, Context& context) {
   models::TrainSettings training;
   training.optimizer = optimizer_of(options);
   training.unit = "step";
+  if (options.fit && (!options.recompute.empty() || options.activation_checkpointing != "none"))
+    runtime::throw_user("plan-lm --fit chooses what is computed again: leave out --recompute and "
+                        "--activation-checkpointing");
   std::ignore = models::with_num_steps(training, options.steps); // throws if the warm-up is too long
   require_readable_times(options, "step");
   if (options.compute_dtype != "fp32")
@@ -230,6 +303,10 @@ std::unique_ptr<Command> make_plan_lm() {
   add_ranks_option(*command, o->ranks, most_ranks_of_lm);
   command->option("--top", o->top, "Grids to show", whole_number(1));
   add_simulation_options(*command, o->simulation, "a step on the best grid");
+  command->flag(
+      "--fit", o->fit,
+      "Choose what the backward pass computes again: the fastest that fits into the memory of a rank, of "
+      "every --recompute and --activation-checkpointing full");
   command->flag("--json", o->json, "Print one JSON object per grid");
   command->set_needs_device(false);
   command->set_predicts_collectives();

@@ -12,6 +12,30 @@
 
 namespace orthant::cli {
 
+std::optional<int> weights_shared_within(TrainLmOptions const& o, int ranks_per_node) {
+  if (o.zero_group != "all" && o.zero != 3)
+    runtime::throw_user("--zero-group {} is of --zero 3, not of --zero {}: leave it out", o.zero_group,
+                        o.zero);
+  if (o.zero != 3) return std::nullopt;
+  return o.zero_group == "node" ? ranks_per_node : 0;
+}
+
+pmm::GridShape grid_of_stage(TrainLmOptions const& o, pmm::GridShape const& shape, int ranks_per_node) {
+  auto const within = weights_shared_within(o, ranks_per_node);
+  if (!within) return shape;
+  auto const sharded = models::with_data_along_z(shape, *within);
+  if (sharded == shape && shape.data > 1 && shape.z == 1)
+    runtime::throw_user(
+        "--zero-group node: the {} x {} x {} ranks of a data group of --grid {} and one more "
+        "group do not divide the {} ranks of a node: take --zero-group all, or leave out --zero",
+        shape.x, shape.y, shape.z, models::grid_text(shape), ranks_per_node);
+  return sharded;
+}
+
+models::InnerAxes inner_axes_of(TrainLmOptions const& o) {
+  return {static_cast<int>(o.expert_axis), static_cast<int>(o.context_axis)};
+}
+
 int ranks_per_node_of(runtime::Communicator const& world) {
   auto const of_this_node = std::int64_t{world.split_by_node().size()};
   return static_cast<int>(runtime::all_reduced(world, of_this_node, runtime::Reduction::min));

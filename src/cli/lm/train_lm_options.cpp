@@ -169,6 +169,10 @@ void add_checkpointing_option(Command& command, TrainLmOptions& o) {
       "Activation checkpointing: keep only the input of every N-th layer for the backward pass, "
       "and recompute the rest: none, full (N = 1) or N",
       {"none", "full"}, whole_number(1, most_layers_of_model));
+  command.option("--recompute", o.recompute,
+                 "Results of every layer that the backward pass computes again instead of keeping them: "
+                 "norms, activations, attention",
+                 one_of({"norms", "activations", "attention"}));
   command.flag("--keep-collectives", o.keep_collectives,
                "Also keep the results of the collectives of these layers, so that recomputation sends "
                "nothing (communication-aware checkpointing)");
@@ -350,6 +354,7 @@ models::TransformerSettings model_of(TrainLmOptions const& o) {
     settings.query_key_norm =
         o.qk_norm_over == "all" ? models::QueryKeyNorm::all : models::QueryKeyNorm::head;
   if (o.activation != "auto") settings.activation = models::parse_feed_forward(o.activation);
+  settings.recomputed = models::parse_recomputation(o.recompute);
   settings.checkpoint_every = kept_every(o.activation_checkpointing);
   settings.keeps_collectives = o.keep_collectives;
   settings.experts = experts_of(o);
@@ -367,30 +372,6 @@ models::OptimizerSettings optimizer_of(TrainLmOptions const& o) {
   auto settings = optimizer_of(o, o.eval_every);
   settings.zero_stage = o.zero == 3 ? 1 : static_cast<int>(o.zero); // over the batch axes beside z
   return settings;
-}
-
-std::optional<int> weights_shared_within(TrainLmOptions const& o, int ranks_per_node) {
-  if (o.zero_group != "all" && o.zero != 3)
-    runtime::throw_user("--zero-group {} is of --zero 3, not of --zero {}: leave it out", o.zero_group,
-                        o.zero);
-  if (o.zero != 3) return std::nullopt;
-  return o.zero_group == "node" ? ranks_per_node : 0;
-}
-
-pmm::GridShape grid_of_stage(TrainLmOptions const& o, pmm::GridShape const& shape, int ranks_per_node) {
-  auto const within = weights_shared_within(o, ranks_per_node);
-  if (!within) return shape;
-  auto const sharded = models::with_data_along_z(shape, *within);
-  if (sharded == shape && shape.data > 1 && shape.z == 1)
-    runtime::throw_user(
-        "--zero-group node: the {} x {} x {} ranks of a data group of --grid {} and one more "
-        "group do not divide the {} ranks of a node: take --zero-group all, or leave out --zero",
-        shape.x, shape.y, shape.z, models::grid_text(shape), ranks_per_node);
-  return sharded;
-}
-
-models::InnerAxes inner_axes_of(TrainLmOptions const& o) {
-  return {static_cast<int>(o.expert_axis), static_cast<int>(o.context_axis)};
 }
 
 models::SequenceSettings sequences_of(TrainLmOptions const& o) {

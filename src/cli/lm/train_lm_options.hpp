@@ -98,6 +98,7 @@ struct TrainLmOptions : GridOptions, OptimizerOptions, WeightOptions, Checkpoint
   std::int64_t log_every = 10;
   bool stragglers = false;
   std::string activation_checkpointing = "none"; // full, or a number of layers
+  std::vector<std::string> recompute;
   bool keep_collectives = false;
   std::string compute_dtype = "fp32";
   std::string gemm_math = "fp32";

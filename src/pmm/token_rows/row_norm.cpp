@@ -32,9 +32,9 @@ struct NormBytes {
 
   [[nodiscard]] LocalPass moments() const { return summing({"sum_row_moments", x, sums}); }
   [[nodiscard]] LocalPass apply(RowParts parts, bool has_shift) const {
-    LocalPass const pass{"apply_row_norm",
-                         x + columns * (has_shift ? 2 : 1) + (parts == RowParts::summed ? sums : 0),
-                         x + state};
+    auto const reads = x + columns * (has_shift ? 2 : 1);
+    if (parts == RowParts::kept) return {"apply_row_norm", reads + state, x};
+    LocalPass const pass{"apply_row_norm", reads + (parts == RowParts::summed ? sums : 0), x + state};
     return parts == RowParts::whole ? summing(pass) : pass;
   }
   [[nodiscard]] LocalPass gradient_sums() const {
@@ -200,12 +200,13 @@ void apply_row_norm(DefaultExec const& exec, PassLedger& passes, RowNormSettings
   if constexpr (runs_on_host) {
     auto task = host_task(settings, x, scale, state, sums);
     task.is_whole = parts == RowParts::whole;
+    task.has_state = parts == RowParts::kept;
     task.shift = has_shift ? shift.data() : nullptr;
     task.y = y.data();
     run_parts(exec, label, task.num_rows, host_tokens::best_token_kernels<T>().apply_norm, task);
   } else {
     for_rows_of(exec, label, x,
-                detail::ApplyNorm<T>{rows_of(settings, x, scale, shift, state),
+                detail::ApplyNorm<T>{rows_of(settings, x, scale, shift, state), parts,
                                      parts == RowParts::summed ? sums.data() : nullptr, y.data()});
   }
 }

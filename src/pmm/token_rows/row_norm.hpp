@@ -33,8 +33,9 @@ enum class RowNorm : std::uint8_t { layer, rms };
   return kind == RowNorm::layer ? 2 : 1;
 }
 
-/// whole: this rank has whole rows. summed: part 1 and a sum over the ranks of the columns have run.
-enum class RowParts : std::uint8_t { whole, summed };
+/// whole: this rank has whole rows. summed: part 1 and a sum over the ranks of the columns have run. kept, for apply_row_norm() alone: the
+/// state is that of an earlier call with the same x, and is read instead of the sums; y gets the same bits again.
+enum class RowParts : std::uint8_t { whole, summed, kept };
 
 struct RowNormSettings {
   RowNorm kind = RowNorm::layer;

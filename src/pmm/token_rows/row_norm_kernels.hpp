@@ -61,15 +61,20 @@ struct SumMoments {
   }
 };
 
-/// Writes y and the state.
+/// Writes y, and the state unless it is that of an earlier call.
 template<class T>
 struct ApplyNorm {
   using Sum = runtime::SumOf<T>;
   NormRows<T> rows;
+  RowParts parts;
   Sum const* sums; // null if this rank has whole rows
   T* y;
 
   KOKKOS_FUNCTION void operator()(RowTeam const& team, std::int64_t row) const {
+    if (parts == RowParts::kept) {
+      write(team, row, rows.mean_of(row), rows.inverse_deviation[row]);
+      return;
+    }
     auto const* const x = rows.x + row * rows.num_columns;
     auto mean = 0.0;
     auto variance = 0.0;
@@ -88,14 +93,19 @@ struct ApplyNorm {
     }
     auto const m = static_cast<Sum>(mean);
     auto const r = static_cast<Sum>(1 / runtime::compat::sqrt(variance + rows.epsilon));
+    write(team, row, m, r);
+    Kokkos::single(Kokkos::PerThread(team), [&] {
+      if (rows.has_mean) rows.mean[row] = m;
+      rows.inverse_deviation[row] = r;
+    });
+  }
+
+  KOKKOS_FUNCTION void write(RowTeam const& team, std::int64_t row, Sum m, Sum r) const {
+    auto const* const x = rows.x + row * rows.num_columns;
     auto* const to = y + row * rows.num_columns;
     Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, rows.num_columns), [&](std::int64_t j) {
       auto const n = (Sum{x[j]} - m) * r * rows.scale[j];
       to[j] = T(rows.shift == nullptr ? n : n + rows.shift[j]);
-    });
-    Kokkos::single(Kokkos::PerThread(team), [&] {
-      if (rows.has_mean) rows.mean[row] = m;
-      rows.inverse_deviation[row] = r;
     });
   }
 };

@@ -21,7 +21,8 @@ struct HostRowNorm {
   double inverse_width = 1;
   double epsilon = 0;
   bool has_mean = true;
-  bool is_whole = false; // this rank has whole rows, so part 2 forms the sums itself
+  bool is_whole = false;  // this rank has whole rows, so part 2 forms the sums itself
+  bool has_state = false; // mean and inverse_deviation are those of an earlier call
   T const* x = nullptr;
   Sum const* scale = nullptr;
   Sum const* shift = nullptr; // null if there is none

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Activations that are computed again, with or without the calls of the first time, and weights that are gathered ahead, change no bit; and
-// what is kept.
+// Layers or single results of them that are computed again, with or without the calls of the first time, and weights that are gathered
+// ahead, change no bit; and what is kept.
 #include "models/lm/lm_cases.hpp"
+
+#include <tuple>
 
 namespace orthant::testing {
 namespace {
@@ -29,6 +31,15 @@ class LmCheckpointing : public ::testing::TestWithParam<std::array<int, 4>> {
   pmm::ProcessGrid grid_;
 };
 
+std::vector<models::Recomputation> recomputations() {
+  std::vector<models::Recomputation> all;
+  for (auto const norms : {false, true})
+    for (auto const activations : {false, true})
+      for (auto const attention : {false, true})
+        all.push_back({norms, activations, attention});
+  return all;
+}
+
 void expect_same_bits(LmGradients const& found, LmGradients const& expected) {
   EXPECT_EQ(found.loss, expected.loss);
   for (std::size_t p = 0; p < expected.names.size(); ++p)
@@ -43,6 +54,13 @@ TEST_P(LmCheckpointing, GivesTheSameBits) {
       SCOPED_TRACE(every);
       expect_same_bits(lm_gradients(grid_, with(settings, every)), expected);
     }
+    for (auto const every : {0, 2})
+      for (auto const& recomputed : recomputations()) {
+        SCOPED_TRACE(::testing::Message() << text_of(recomputed) << ", every " << every);
+        auto the_case = with(settings, every);
+        the_case.settings.recomputed = recomputed;
+        expect_same_bits(lm_gradients(grid_, the_case), expected);
+      }
   }
 }
 
@@ -90,12 +108,20 @@ TEST_P(LmCheckpointing, KeptCollectivesAreNotMadeAgain) {
 // The calls of a pass forward and back, with those of the layers that are computed again.
 TEST_P(LmCheckpointing, CommunicatesWhatIsListed) {
   for (auto const& settings : shapes())
-    for (auto const& [every, keeps] :
-         {std::pair{1, false}, {2, false}, {3, false}, {1, true}, {2, true}, {3, true}}) {
+    for (auto const& [every, keeps, recomputed] : {std::tuple{1, false, models::Recomputation{}},
+                                                   {2, false, {}},
+                                                   {3, false, {true, true, true}},
+                                                   {1, true, {}},
+                                                   {2, true, {true, false, true}},
+                                                   {3, true, {}},
+                                                   {0, false, {true, false, false}},
+                                                   {0, false, {false, true, false}},
+                                                   {0, false, {false, false, true}}}) {
       auto the_case = with(settings, every);
       the_case.settings.keeps_collectives = keeps;
+      the_case.settings.recomputed = recomputed;
       if (!fits(the_case, grid_.shape())) continue;
-      SCOPED_TRACE(::testing::Message() << every << ", keeps " << keeps);
+      SCOPED_TRACE(::testing::Message() << every << ", keeps " << keeps << ", again " << text_of(recomputed));
       auto list = step_of<double>(grid_);
       auto const plan = plan_transformer(grid_.shape(), grid_.coordinates(), the_case.settings, 8, 6);
       plan_transformer_forward(list, plan);
@@ -121,12 +147,14 @@ INSTANTIATE_TEST_SUITE_P(AllGrids, LmCheckpointing, ::testing::ValuesIn(lm_grids
 //
 //   block   2 norms' inputs and the middle 3 H, queries, keys and values 3 H, attention H, sums h, moments 4, 2 F
 //   held    N blocks, and the stream behind each N-th layer, the last one, and N - 1 in between
+//   again   one of the norms' inputs, F or attention's H in all, in place of one in each block
 TEST(LmCheckpointingOfAPlan, KeepsTheFormulasBytes) {
   constexpr std::int64_t H = 16, F = 32, h = 4, m = 48, L = 6;
-  auto const bytes = [&](std::int64_t every) {
+  auto const bytes = [&](std::int64_t every, models::Recomputation const& recomputed = {}) {
     auto settings = small_gpt().settings;
     settings.num_layers = L;
     settings.checkpoint_every = every;
+    settings.recomputed = recomputed;
     pmm::StepPlan step({1, 1, 1, 1}, {}, sizeof(float));
     plan_transformer_arrays(step, plan_transformer(step.shape(), {}, settings, 8, 6));
     return bytes_held(step);
@@ -137,6 +165,15 @@ TEST(LmCheckpointingOfAPlan, KeepsTheFormulasBytes) {
     auto const kept = every * block + (L / every + every - 1) * H;
     EXPECT_EQ(bytes(0) - bytes(every), 4 * m * (L * block + L * H - kept));
   }
+  for (std::int64_t const every : {0, 2})
+    for (auto const& recomputed : recomputations()) {
+      SCOPED_TRACE(::testing::Message() << text_of(recomputed) << ", every " << every);
+      auto const num_blocks = every == 0 ? L : every;
+      auto const saved =
+          (recomputed.norms ? (2 * num_blocks - 1) * H : 0) +
+          (num_blocks - 1) * ((recomputed.activations ? F : 0) + (recomputed.attention ? H : 0));
+      EXPECT_EQ(bytes(every) - bytes(every, recomputed), 4 * m * saved);
+    }
 }
 
 } // namespace

@@ -47,11 +47,12 @@ std::vector<NamedCase> context_cases() {
     s.num_layers = 3;
     s.checkpoint_every = 1;
     s.keeps_collectives = true;
+    s.recomputed = {false, true, true};
   });
-  add("llama, norms of heads", [&](auto& s) {
+  add("llama, norms of heads, results computed again", [&](auto& s) {
     as_llama(s);
     s.query_key_norm = models::QueryKeyNorm::head;
-    s.checkpoint_every = 1;
+    s.recomputed = {true, true, true};
   });
   add("llama, norms of all heads, experts", [&](auto& s) {
     as_llama(s);

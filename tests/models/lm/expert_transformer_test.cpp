@@ -51,6 +51,7 @@ std::vector<NamedCase> expert_lm_cases() {
   add("every second layer, two shared experts, layers computed again", [](auto& s) {
     s.activation = models::FeedForward::swiglu;
     s.checkpoint_every = 1;
+    s.recomputed = {true, true, true};
     s.experts.every = 2;
     s.experts.top_k = 2;
     s.experts.num_shared = 2;

@@ -106,6 +106,7 @@ LmCase case_of(std::string_view name) {
   the_case.settings.dropout = 0.1;
   the_case.settings.masks_documents = name.starts_with("llama");
   the_case.settings.checkpoint_every = name.starts_with("llama") ? 1 : 0;
+  if (name.starts_with("gpt")) the_case.settings.recomputed = {true, true, true};
   return the_case;
 }
 

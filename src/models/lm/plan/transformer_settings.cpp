@@ -3,11 +3,14 @@
 
 #include "runtime/error.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cinttypes>
 #include <cmath>
 #include <cstdio>
 #include <fmt/format.h>
 #include <set>
+#include <utility>
 
 namespace orthant::models {
 
@@ -55,6 +58,34 @@ FeedForward parse_feed_forward(std::string_view word) {
   for (auto const kind : {FeedForward::gelu, FeedForward::gelu_tanh, FeedForward::swiglu})
     if (name_of(kind) == word) return kind;
   runtime::throw_user("an activation is gelu, gelu_tanh or swiglu, not '{}'", word);
+}
+
+namespace {
+
+constexpr std::array<std::pair<std::string_view, bool Recomputation::*>, 3> parts_of_recomputation{
+    {{"norms", &Recomputation::norms},
+     {"activations", &Recomputation::activations},
+     {"attention", &Recomputation::attention}}};
+
+} // namespace
+
+Recomputation parse_recomputation(std::vector<std::string> const& words) {
+  Recomputation recomputed;
+  for (auto const& word : words) {
+    auto const* const known =
+        std::ranges::find(parts_of_recomputation, word, [](auto const& part) { return part.first; });
+    if (known == parts_of_recomputation.end())
+      runtime::throw_user("norms, activations and attention can be computed again, not '{}'", word);
+    recomputed.*(known->second) = true;
+  }
+  return recomputed;
+}
+
+std::string text_of(Recomputation const& recomputed) {
+  std::string text;
+  for (auto const& [word, is_on] : parts_of_recomputation)
+    if (recomputed.*is_on) text.append(text.empty() ? "" : ",").append(word);
+  return text;
 }
 
 std::string text_of(std::optional<pmm::RotaryScaling> const& scaling) {

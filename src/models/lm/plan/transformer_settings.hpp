@@ -76,6 +76,21 @@ struct AdapterSettings {
   friend bool operator==(AdapterSettings const&, AdapterSettings const&) = default;
 };
 
+/// Results of a block that its backward pass computes again instead of keeping them (selective recomputation). Shares of what a block of
+/// GPT-2 keeps, in widths of the stream per token: norms 2 of 16, activations 4, attention 1. Only attention with a context axis
+/// communicates again.
+struct Recomputation {
+  bool norms = false;       // outputs of both norms, from their inputs and statistics
+  bool activations = false; // inputs of the product down; of shared experts, but not of routed ones
+  bool attention = false; // outputs of attention, from queries, keys and values: the work of its forward pass
+  friend bool operator==(Recomputation const&, Recomputation const&) = default;
+};
+
+/// Of words "norms", "activations" and "attention". Throws UserError for other words.
+[[nodiscard]] Recomputation parse_recomputation(std::vector<std::string> const& words);
+/// The words with commas between them; empty if nothing is computed again.
+[[nodiscard]] std::string text_of(Recomputation const& recomputed);
+
 enum class Positions : std::uint8_t { learned, rotary };
 enum class NormKind : std::uint8_t { layer, rms };
 /// RMSNorm of queries and keys before rotary positions: of each head, with one scale per number of a head, as in Qwen3; or of all heads
@@ -114,8 +129,9 @@ struct TransformerSettings {
   bool masks_documents =
       false; // attention stays within documents, whose positions count from 0; not a part of the architecture
   std::vector<std::string> frozen = {}; // patterns of names of parameters that training does not change
-  std::int64_t checkpoint_every = 0;    // layers per kept input (activation checkpointing); 0 keeps all
-  bool keeps_collectives = false; // also keeps results of collectives, so recomputing does not communicate
+  Recomputation recomputed = {};
+  std::int64_t checkpoint_every = 0; // layers per kept input (activation checkpointing); 0 keeps all
+  bool keeps_collectives = false;    // also keeps results of collectives, so recomputing does not communicate
 
   [[nodiscard]] std::int64_t head_dim() const { return head_width > 0 ? head_width : hidden / num_heads; }
   /// Feed-forward width of an expert.

@@ -20,6 +20,17 @@ Vector<T> part(Vector<T> const& numbers, std::int64_t i, std::int64_t count) {
   return Vector<T>(numbers.data() + i * count, static_cast<std::size_t>(count));
 }
 
+/// Adds the attention of all groups to `step`.
+void plan_attend(pmm::StepPlan& step, TransformerPlan const& plan, bool drops) {
+  auto const groups = groups_of(step.block(plan.qkv.output), plan);
+  for (auto g = groups.begin; g < groups.end; ++g) {
+    if (g == groups.begin) plan_start_gather(step, plan);
+    plan_finish_gather(step, plan);
+    if (g + 1 < groups.end) plan_start_gather(step, plan);
+    plan_attention_forward(step, shape_of_group(plan), drops);
+  }
+}
+
 } // namespace
 
 void plan_attention_half(pmm::StepPlan& step, TransformerPlan const& plan, bool drops) {
@@ -35,12 +46,7 @@ void plan_attention_half(pmm::StepPlan& step, TransformerPlan const& plan, bool 
     for (auto g = groups.begin; g < groups.end; ++g)
       plan_rotate(step, shape.num_tokens(), turned_columns(plan, block), plan.sequence, shape.head_dim);
   plan_broadcast_key_values(step, plan);
-  for (auto g = groups.begin; g < groups.end; ++g) {
-    if (g == groups.begin) plan_start_gather(step, plan);
-    plan_finish_gather(step, plan);
-    if (g + 1 < groups.end) plan_start_gather(step, plan);
-    plan_attention_forward(step, shape, drops);
-  }
+  plan_attend(step, plan, drops);
   plan_linear(step, plan.projection, settings.has_bias);
 }
 
@@ -49,6 +55,7 @@ void plan_attention_half_backward(pmm::StepPlan& step, TransformerPlan const& pl
   auto const shape = shape_of_group(plan);
   auto const block = step.block(plan.qkv.output);
   auto const groups = groups_of(block, plan);
+  if (settings.recomputed.attention) plan_attend(step, plan, drops);
   plan_linear_backward(step, plan.projection, settings.has_bias);
   for (auto g = groups.begin; g < groups.end; ++g) {
     if (g == groups.begin) plan_start_gather(step, plan);
@@ -65,6 +72,7 @@ void plan_attention_half_backward(pmm::StepPlan& step, TransformerPlan const& pl
       plan_rotate(step, shape.num_tokens(), turned_columns(plan, block), plan.sequence, shape.head_dim);
   plan_joint_norms_backward(step, plan);
   plan_head_norms_backward(step, plan);
+  if (settings.recomputed.norms) plan_repeated_norm(step, plan);
   plan_linear_backward(step, plan.qkv, settings.has_bias);
   plan_norm_backward(step, plan, pmm::Residual::added);
 }
@@ -197,6 +205,8 @@ void AttentionHalf<T>::backward(DefaultExec const& exec, DropoutKey const& dropo
                                 pmm::DistMatrix<T> const& x, pmm::DistMatrix<T> const& branch_gradient,
                                 pmm::DistMatrix<T> const& dx) {
   auto& gathered = scratch_.gathered;
+  auto const& again = plan_.settings.recomputed;
+  if (again.attention) attend(exec, dropout);
   projection_.backward(exec, memory_.out, branch_gradient, out_gradient_);
   for (std::int64_t i = 0; i < num_groups_; ++i) {
     auto of = group(i, memory_.qkv, memory_.key_values, memory_.out, dropout);
@@ -217,6 +227,7 @@ void AttentionHalf<T>::backward(DefaultExec const& exec, DropoutKey const& dropo
   turn(exec, Turn::backward, qkv_gradient_);
   joint_norms_.backward(exec, qkv_gradient_);
   head_norms_.backward(exec, qkv_gradient_);
+  if (again.norms) norm_.repeat(exec, x, memory_.normed);
   qkv_linear_.backward(exec, memory_.normed, qkv_gradient_, normed_gradient_);
   norm_.backward(exec, x, normed_gradient_, pmm::Residual::added, dx);
 }

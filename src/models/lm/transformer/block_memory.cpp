@@ -13,6 +13,9 @@ constexpr auto document_positions_label = "orthant::models::document_positions";
 constexpr auto before_joint_norm_label = "orthant::models::JointNormMemory/before";
 constexpr auto joint_norm_state_label = "orthant::models::JointNormMemory/inverse_deviation";
 constexpr auto query_key_sums_label = "orthant::models::query_key_sums";
+constexpr auto normed_label = "orthant::models::TransformerScratch/normed";
+constexpr auto activated_label = "orthant::models::TransformerScratch/activated";
+constexpr auto attention_out_label = "orthant::models::TransformerScratch/attention_out";
 
 template<class T>
 runtime::Vector<T> make(std::string const& label, std::int64_t count) {
@@ -115,10 +118,11 @@ JointNormMemory<T> make_joint_norm_memory(pmm::ProcessGrid const& grid, Transfor
 
 void plan_block_memory(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t place) {
   auto const num_heads = groups_of(step.block(plan.qkv.output), plan).size() * plan.local_heads_per_group();
+  auto const& again = plan.settings.recomputed;
   plan_norm_arrays(step, plan);
-  plan_matrix(step, plan.stream, "orthant::models::AttentionMemory/normed");
+  if (!again.norms) plan_matrix(step, plan.stream, "orthant::models::AttentionMemory/normed");
   plan_matrix(step, plan.qkv.output, "orthant::models::AttentionMemory/qkv");
-  plan_matrix(step, plan.projection.input, "orthant::models::AttentionMemory/out");
+  if (!again.attention) plan_matrix(step, plan.projection.input, "orthant::models::AttentionMemory/out");
   step.add_array("orthant::models::AttentionMemory/log_sum_exp",
                  step.scalar_bytes(num_heads * step.block(plan.stream).rows.size()));
   step.add_array("orthant::models::AttentionMemory/key_values", step.scalar_bytes(num_shared_numbers(plan)));
@@ -126,27 +130,44 @@ void plan_block_memory(pmm::StepPlan& step, TransformerPlan const& plan, std::in
   if (plan.settings.query_key_norm == QueryKeyNorm::head)
     plan_matrix(step, plan.qkv.output, "orthant::models::AttentionMemory/before_norm");
   plan_norm_arrays(step, plan);
-  plan_matrix(step, plan.stream, "orthant::models::FeedForwardMemory/normed");
+  if (!again.norms) plan_matrix(step, plan.stream, "orthant::models::FeedForwardMemory/normed");
   if (!layers_at(plan, place, false).empty()) {
     plan_matrix(step, plan.up.output, "orthant::models::FeedForwardMemory/expanded");
-    plan_matrix(step, plan.down.input, "orthant::models::FeedForwardMemory/activated");
+    if (!again.activations)
+      plan_matrix(step, plan.down.input, "orthant::models::FeedForwardMemory/activated");
   }
   if (auto const layers = layers_at(plan, place, true); !layers.empty()) {
     plan_expert_memory(step, plan.experts, layers);
     if (plan.settings.experts.has_shared()) {
       plan_matrix(step, plan.shared_up.output, "orthant::models::FeedForwardMemory/shared_expanded");
-      plan_matrix(step, plan.shared_down.input, "orthant::models::FeedForwardMemory/shared_activated");
+      if (!again.activations)
+        plan_matrix(step, plan.shared_down.input, "orthant::models::FeedForwardMemory/shared_activated");
     }
   }
   plan_matrix(step, plan.stream, "orthant::models::stream");
 }
 
+namespace {
+
+/// A matrix in the scratch memory if it is computed again, or in memory of its own.
 template<class T>
-AttentionMemory<T>::AttentionMemory(pmm::ProcessGrid const& grid, TransformerPlan const& plan)
+pmm::DistMatrix<T> kept(pmm::ProcessGrid const& grid, pmm::Placement const& placement,
+                        std::string const& label, bool is_computed_again, runtime::Vector<T> const& scratch) {
+  return is_computed_again ? pmm::DistMatrix<T>(grid, placement, scratch)
+                           : pmm::DistMatrix<T>(grid, placement, label);
+}
+
+} // namespace
+
+template<class T>
+AttentionMemory<T>::AttentionMemory(pmm::ProcessGrid const& grid, TransformerPlan const& plan,
+                                    TransformerScratch<T> const& scratch)
     : norm(make_norm_state<T>(grid, plan)),
-      normed(grid, plan.stream, "orthant::models::AttentionMemory/normed"),
+      normed(kept(grid, plan.stream, "orthant::models::AttentionMemory/normed",
+                  plan.settings.recomputed.norms, scratch.normed)),
       qkv(grid, plan.qkv.output, "orthant::models::AttentionMemory/qkv"),
-      out(grid, plan.projection.input, "orthant::models::AttentionMemory/out"),
+      out(kept(grid, plan.projection.input, "orthant::models::AttentionMemory/out",
+               plan.settings.recomputed.attention, scratch.attention_out)),
       log_sum_exp("orthant::models::AttentionMemory/log_sum_exp",
                   static_cast<std::size_t>(groups_of(qkv.block(), plan).size() *
                                            plan.local_heads_per_group() * normed.block().rows.size())),
@@ -158,24 +179,28 @@ AttentionMemory<T>::AttentionMemory(pmm::ProcessGrid const& grid, TransformerPla
 
 template<class T>
 FeedForwardMemory<T>::FeedForwardMemory(pmm::ProcessGrid const& grid, TransformerPlan const& plan,
-                                        std::int64_t place, ExpertScratch<T> const& scratch)
+                                        std::int64_t place, TransformerScratch<T> const& scratch)
     : norm(make_norm_state<T>(grid, plan)),
-      normed(grid, plan.stream, "orthant::models::FeedForwardMemory/normed") {
+      normed(kept(grid, plan.stream, "orthant::models::FeedForwardMemory/normed",
+                  plan.settings.recomputed.norms, scratch.normed)) {
+  auto const again = plan.settings.recomputed.activations;
   if (!layers_at(plan, place, false).empty()) {
     expanded = {grid, plan.up.output, "orthant::models::FeedForwardMemory/expanded"};
-    activated = {grid, plan.down.input, "orthant::models::FeedForwardMemory/activated"};
+    activated =
+        kept(grid, plan.down.input, "orthant::models::FeedForwardMemory/activated", again, scratch.activated);
   }
   if (layers_at(plan, place, true).empty()) return;
-  experts = std::make_shared<ExpertMemory<T>>(grid, plan.experts, scratch);
+  experts = std::make_shared<ExpertMemory<T>>(grid, plan.experts, scratch.experts);
   if (!plan.settings.experts.has_shared()) return;
   shared_expanded = {grid, plan.shared_up.output, "orthant::models::FeedForwardMemory/shared_expanded"};
-  shared_activated = {grid, plan.shared_down.input, "orthant::models::FeedForwardMemory/shared_activated"};
+  shared_activated = kept(grid, plan.shared_down.input, "orthant::models::FeedForwardMemory/shared_activated",
+                          again, scratch.activated);
 }
 
 template<class T>
 BlockMemory<T>::BlockMemory(pmm::ProcessGrid const& grid, TransformerPlan const& plan, std::int64_t place,
-                            ExpertScratch<T> const& scratch)
-    : attention(grid, plan),
+                            TransformerScratch<T> const& scratch)
+    : attention(grid, plan, scratch),
       feed_forward(grid, plan, place, scratch),
       middle(grid, plan.stream, "orthant::models::stream") {}
 
@@ -192,15 +217,16 @@ ScratchLengths::ScratchLengths(pmm::GridShape const& shape, pmm::Coordinates con
       block_of(shape, coordinates, plan.projection.input).columns.size() / plan.settings.head_dim();
   branch = length(plan.stream);
   wide = length(plan.qkv.output);
-  narrow = length(plan.projection.input);
+  attention_out = narrow = length(plan.projection.input);
   if (plan.has_block(false)) {
     wide = std::max(wide, length(plan.up.output));
-    narrow = std::max(narrow, length(plan.down.input));
+    activated = length(plan.down.input);
   }
   if (plan.settings.experts.has_shared() && plan.has_block(true)) {
     wide = std::max(wide, length(plan.shared_up.output));
-    narrow = std::max(narrow, length(plan.shared_down.input));
+    activated = std::max(activated, length(plan.shared_down.input));
   }
+  narrow = std::max(narrow, activated);
   row_sums = num_rows * pmm::sums_per_row(row_norm_of(plan.settings).kind);
   row_terms = num_rows * heads;
 }
@@ -222,6 +248,10 @@ TransformerScratch<T>::TransformerScratch(pmm::ProcessGrid const& grid, Transfor
       work(grid),
       experts(grid, plan.experts) {
   ScratchLengths const lengths(grid.shape(), grid.coordinates(), plan);
+  auto const& again = plan.settings.recomputed;
+  if (again.norms) normed = make<T>(normed_label, lengths.branch);
+  if (again.activations) activated = make<T>(activated_label, lengths.activated);
+  if (again.attention) attention_out = make<T>(attention_out_label, lengths.attention_out);
   branch = make<T>("orthant::models::branch", lengths.branch);
   normed_gradient = make<T>("orthant::models::normed_gradient", lengths.branch);
   wide_gradient = make<T>("orthant::models::wide_gradient", lengths.wide);
@@ -241,6 +271,10 @@ TransformerScratch<T>::TransformerScratch(pmm::ProcessGrid const& grid, Transfor
 
 void plan_scratch_arrays(pmm::StepPlan& step, TransformerPlan const& plan) {
   ScratchLengths const lengths(step.shape(), step.coordinates(), plan);
+  auto const& again = plan.settings.recomputed;
+  if (again.norms) step.add_array(normed_label, step.scalar_bytes(lengths.branch));
+  if (again.activations) step.add_array(activated_label, step.scalar_bytes(lengths.activated));
+  if (again.attention) step.add_array(attention_out_label, step.scalar_bytes(lengths.attention_out));
   step.add_array("orthant::models::branch", step.scalar_bytes(lengths.branch));
   step.add_array("orthant::models::normed_gradient", step.scalar_bytes(lengths.branch));
   step.add_array("orthant::models::wide_gradient", step.scalar_bytes(lengths.wide));

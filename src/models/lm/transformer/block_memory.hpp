@@ -15,6 +15,9 @@
 
 namespace orthant::models {
 
+template<class T>
+struct TransformerScratch;
+
 /// Numbers of rows and columns of the queries and keys of a rank; the keys may have none, if ranks share a head.
 struct JointNormLengths {
   JointNormLengths(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
@@ -31,7 +34,8 @@ struct JointNormMemory {
 
 template<class T>
 struct AttentionMemory {
-  AttentionMemory(pmm::ProcessGrid const& grid, TransformerPlan const& plan);
+  AttentionMemory(pmm::ProcessGrid const& grid, TransformerPlan const& plan,
+                  TransformerScratch<T> const& scratch);
   pmm::RowNormState<T> norm;
   pmm::DistMatrix<T> normed, qkv, out;
   runtime::Vector<T> log_sum_exp; // [key-value heads x tokens x query heads per key-value head]
@@ -43,7 +47,7 @@ struct AttentionMemory {
 template<class T>
 struct FeedForwardMemory {
   FeedForwardMemory(pmm::ProcessGrid const& grid, TransformerPlan const& plan, std::int64_t place,
-                    ExpertScratch<T> const& scratch);
+                    TransformerScratch<T> const& scratch);
   pmm::RowNormState<T> norm;
   pmm::DistMatrix<T> normed;
   pmm::DistMatrix<T> expanded, activated;               // if a layer without experts uses this memory
@@ -51,12 +55,13 @@ struct FeedForwardMemory {
   std::shared_ptr<ExpertMemory<T>> experts;
 };
 
-/// Results of the forward pass of a block that its backward pass reads. A copy shares the arrays.
+/// Results of the forward pass of a block that its backward pass reads. Those that it computes again (Recomputation) are scratch memory of
+/// all blocks. A copy shares the arrays.
 template<class T>
 struct BlockMemory {
   /// `place`: number of the block within its segment.
   BlockMemory(pmm::ProcessGrid const& grid, TransformerPlan const& plan, std::int64_t place,
-              ExpertScratch<T> const& scratch);
+              TransformerScratch<T> const& scratch);
   AttentionMemory<T> attention;
   FeedForwardMemory<T> feed_forward;
   pmm::DistMatrix<T> middle; // the stream between the halves
@@ -107,9 +112,11 @@ enum class DropoutPlace : std::uint8_t { probabilities = 1, attention = 2, feed_
 struct ScratchLengths {
   ScratchLengths(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
                  TransformerPlan const& plan);
-  std::int64_t branch = 0;    // [z,y]
-  std::int64_t wide = 0;      // the longest of the outputs of qkv, up and shared_up
-  std::int64_t narrow = 0;    // the longest of the inputs of projection, down and shared_down
+  std::int64_t branch = 0; // [z,y]
+  std::int64_t wide = 0;   // the longest of the outputs of qkv, up and shared_up
+  std::int64_t narrow = 0; // the longest of the inputs of projection, down and shared_down
+  std::int64_t attention_out = 0;
+  std::int64_t activated = 0; // the longest of the inputs of down and shared_down
   std::int64_t row_sums = 0;  // two elements per row for LayerNorm, one for RMSNorm
   std::int64_t row_terms = 0; // one element per row and query head
 };
@@ -119,6 +126,8 @@ template<class T>
 struct TransformerScratch {
   TransformerScratch(pmm::ProcessGrid const& grid, TransformerPlan const& plan);
 
+  runtime::Vector<T> normed, activated,
+      attention_out;                  // results that backward passes compute again; else empty
   runtime::Vector<T> branch;          // branch of a half; in the backward pass its gradient with dropout
   runtime::Vector<T> normed_gradient; // gradient by the output of a norm
   runtime::Vector<T> wide_gradient;

@@ -52,9 +52,12 @@ void plan_combine_feed_forward(pmm::StepPlan& step, TransformerPlan const& plan,
 void plan_feed_forward_half_backward(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t layer) {
   auto const has_experts = plan.settings.experts.has_layer(layer);
   auto const linears = linears_of(plan, has_experts);
+  auto const& again = plan.settings.recomputed;
   if (has_experts) plan_start_expert_layer_backward(step, plan.experts, layer);
+  if (again.norms) plan_repeated_norm(step, plan);
   if (linears.up != nullptr) {
     auto const count = step.block(linears.down->input).num_stored;
+    if (again.activations) pmm::plan_activate(step, plan.settings.activation, count);
     plan_linear_backward(step, *linears.down, linears.has_bias);
     pmm::plan_activate_backward(step, plan.settings.activation, count);
     plan_linear_backward(step, *linears.up, linears.has_bias);
@@ -80,6 +83,7 @@ FeedForwardHalf<T>::FeedForwardHalf(pmm::ProcessGrid const& grid, TransformerPla
                                     FeedForwardMemory<T> memory, TransformerScratch<T>& scratch)
     : grid_(grid),
       kind_(plan.settings.activation),
+      again_(plan.settings.recomputed),
       memory_(std::move(memory)),
       norm_(grid, plan, parameters.feed_forward_norm, memory_.norm, scratch.row_sums,
             scratch.work.buffers(0)),
@@ -130,7 +134,10 @@ template<class T>
 void FeedForwardHalf<T>::backward(DefaultExec const& exec, pmm::DistMatrix<T> const& x,
                                   pmm::DistMatrix<T> const& branch_gradient, pmm::DistMatrix<T> const& dx) {
   if (experts_) experts_->start_backward(exec, branch_gradient);
+  if (again_.norms) norm_.repeat(exec, x, memory_.normed);
   if (down_) {
+    if (again_.activations)
+      pmm::activate<T>(exec, grid_.passes(), kind_, expanded_.local(), activated_.local());
     down_->backward(exec, activated_, branch_gradient, activated_gradient_);
     pmm::activate_backward<T>(exec, grid_.passes(), kind_, expanded_.local(), activated_gradient_.local(),
                               expanded_gradient_.local());

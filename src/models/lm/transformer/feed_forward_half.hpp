@@ -52,11 +52,12 @@ class FeedForwardHalf {
 
   pmm::ProcessGrid const& grid_;
   FeedForward kind_;
+  Recomputation again_;
   FeedForwardMemory<T> memory_;
   ParallelNorm<T> norm_;
   std::optional<ParallelLinear<T>> up_, down_;
   std::optional<ExpertLayer<T>> experts_;
-  pmm::DistMatrix<T> expanded_, activated_;                                     // in memory_
+  pmm::DistMatrix<T> expanded_, activated_; // in memory_, or the latter in the scratch memory
   pmm::DistMatrix<T> normed_gradient_, expanded_gradient_, activated_gradient_; // in the scratch memory
 };
 

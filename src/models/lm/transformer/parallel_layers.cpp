@@ -177,6 +177,11 @@ void plan_norm(pmm::StepPlan& step, TransformerPlan const& plan) {
   plan_apply_row_norm(step, norm.kind, norm.parts, norm.has_shift, norm.block);
 }
 
+void plan_repeated_norm(pmm::StepPlan& step, TransformerPlan const& plan) {
+  PlannedNorm const norm(step, plan);
+  plan_apply_row_norm(step, norm.kind, RowParts::kept, norm.has_shift, norm.block);
+}
+
 void plan_norm_backward(pmm::StepPlan& step, TransformerPlan const& plan, pmm::Residual residual) {
   PlannedNorm const norm(step, plan);
   if (norm.parts == RowParts::summed) {
@@ -226,6 +231,13 @@ void ParallelNorm<T>::forward(runtime::DefaultExec const& exec, pmm::DistMatrix<
   }
   pmm::apply_row_norm(exec, passes, settings_, parts(), x.local(), row_sums_, parameters_.scale.local(),
                       parameters_.shift.local(), state_, y.local());
+}
+
+template<class T>
+void ParallelNorm<T>::repeat(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& x,
+                             pmm::DistMatrix<T> const& y) {
+  pmm::apply_row_norm(exec, grid_.passes(), settings_, RowParts::kept, x.local(), row_sums_,
+                      parameters_.scale.local(), parameters_.shift.local(), state_, y.local());
 }
 
 template<class T>

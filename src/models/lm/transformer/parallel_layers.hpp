@@ -148,6 +148,8 @@ class ParallelNorm {
 
   /// y := norm(x). Collective over y. Enqueues on exec.
   void forward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& x, pmm::DistMatrix<T> const& y);
+  /// y := norm(x) again, with the same bits, after forward() with the same x. No communication. Enqueues on exec.
+  void repeat(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& x, pmm::DistMatrix<T> const& y);
   /// dx := (dx +) the gradient by x, from dy, the gradient by y. Also computes the parameters' gradients over this rank's rows,
   /// which the caller must sum over z. Collective over y. Enqueues on exec.
   void backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& x, pmm::DistMatrix<T> const& dy,
@@ -179,8 +181,9 @@ void reserve_norm_sums(Work& work, pmm::Block const& stream) {
   pmm::reserve_column_sums(work, stream.rows.size(), stream.columns.size());
 }
 
-/// Add the operations of forward() and of backward(), and the arrays of one norm, to `step`.
+/// Add the operations of forward(), of repeat() and of backward(), and the arrays of one norm, to `step`.
 void plan_norm(pmm::StepPlan& step, TransformerPlan const& plan);
+void plan_repeated_norm(pmm::StepPlan& step, TransformerPlan const& plan);
 void plan_norm_backward(pmm::StepPlan& step, TransformerPlan const& plan, pmm::Residual residual);
 void plan_norm_arrays(pmm::StepPlan& step, TransformerPlan const& plan);
 

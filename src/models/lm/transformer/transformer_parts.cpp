@@ -78,7 +78,7 @@ void TransformerParts<T>::make_blocks(PassInFlight<T>& pass,
   std::vector<pmm::DistMatrix<T>> passing; // memory of outputs that are not kept
   auto const new_stream = [&] { return pmm::DistMatrix<T>(grid, plan.stream, "orthant::models::stream"); };
   for (std::int64_t l = 0; l < length; ++l)
-    memory.emplace_back(grid, plan, l, scratch.experts);
+    memory.emplace_back(grid, plan, l, scratch);
   for (auto l = layers.begin; l < layers.end; ++l) {
     auto const place = static_cast<std::size_t>(place_in_segment(plan, l));
     auto const keeps = keeps_output(plan, l);
