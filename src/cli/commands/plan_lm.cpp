@@ -37,12 +37,32 @@ struct PlanLmOptions : TrainLmOptions {
 using Cost = models::LanguageModelCost;
 
 /// Options of train-lm that a plan depends on, and groups of which it uses all options.
-constexpr std::array<std::string_view, 25> used_by_plan_lm{
-    "Model",      "Experts",          "tokens",        "grid",         "expert-axis",
-    "machine",    "sequence",         "optimizer",     "accumulate",   "document-mask",
-    "freeze",     "lora-rank",        "lora-targets",  "global-batch", "activation-checkpointing",
-    "preset",     "keep-collectives", "compute-dtype", "force-memory", "zero",
-    "zero-group", "context-axis",     "moments",       "pipeline",     "recompute"};
+constexpr std::array<std::string_view, 26> used_by_plan_lm{"Model",
+                                                           "Experts",
+                                                           "tokens",
+                                                           "grid",
+                                                           "expert-axis",
+                                                           "machine",
+                                                           "sequence",
+                                                           "optimizer",
+                                                           "accumulate",
+                                                           "document-mask",
+                                                           "freeze",
+                                                           "lora-rank",
+                                                           "lora-targets",
+                                                           "global-batch",
+                                                           "activation-checkpointing",
+                                                           "preset",
+                                                           "keep-collectives",
+                                                           "compute-dtype",
+                                                           "force-memory",
+                                                           "zero",
+                                                           "zero-group",
+                                                           "context-axis",
+                                                           "moments",
+                                                           "pipeline",
+                                                           "recompute",
+                                                           "pipeline-schedule"};
 
 std::int64_t vocabulary_of(Context const& context, PlanLmOptions const& o) {
   if (o.tokens.empty() == (o.vocabulary == 0))

@@ -66,6 +66,11 @@ void add_inner_axes_options(Command& command, TrainLmOptions& o) {
   command.option("--pipeline", o.pipeline,
                  "Number of stages of a pipeline, each a --grid of its own with a part of the layers",
                  whole_number(1, most_layers_of_model));
+  command.option("--pipeline-schedule", o.pipeline_schedule,
+                 "Order of the passes of --pipeline: 1f1b, or zero-bubble: gradients of weights are computed "
+                 "while other "
+                 "stages are waited for, and each stage keeps as much as the first",
+                 one_of({"1f1b", "zero-bubble"}));
   command.option("--expert-axis", o.expert_axis,
                  "Number of data ranks over which the experts are distributed; must divide the data axis and "
                  "--experts",
@@ -355,6 +360,9 @@ models::TransformerSettings model_of(TrainLmOptions const& o) {
         o.qk_norm_over == "all" ? models::QueryKeyNorm::all : models::QueryKeyNorm::head;
   if (o.activation != "auto") settings.activation = models::parse_feed_forward(o.activation);
   settings.recomputed = models::parse_recomputation(o.recompute);
+  settings.splits_backward = o.pipeline_schedule == "zero-bubble";
+  if (settings.splits_backward && o.pipeline == 1)
+    runtime::throw_user("--pipeline-schedule zero-bubble is for --pipeline: give that, too");
   settings.checkpoint_every = kept_every(o.activation_checkpointing);
   settings.keeps_collectives = o.keep_collectives;
   settings.experts = experts_of(o);

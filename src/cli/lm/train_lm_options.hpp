@@ -99,6 +99,7 @@ struct TrainLmOptions : GridOptions, OptimizerOptions, WeightOptions, Checkpoint
   bool stragglers = false;
   std::string activation_checkpointing = "none"; // full, or a number of layers
   std::vector<std::string> recompute;
+  std::string pipeline_schedule = "1f1b";
   bool keep_collectives = false;
   std::string compute_dtype = "fp32";
   std::string gemm_math = "fp32";

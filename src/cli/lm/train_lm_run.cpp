@@ -115,11 +115,11 @@ models::TrainSettings training_of(TrainLmOptions const& o) {
 
 /// Identity of the training. It includes the content of the token file, but not its path.
 TrainingIdentity identity_of(Context const& context, TrainLmOptions const& o, tokens::TokenFile const& file) {
-  static constexpr std::array<std::string_view, 15> free_options{
+  static constexpr std::array<std::string_view, 16> free_options{
       "tokens",           "preset",       "steps",       "activation-checkpointing",
       "keep-collectives", "trace",        "expert-axis", "expert-imbalance",
       "expert-placement", "expert-loads", "zero",        "zero-group",
-      "context-axis",     "pipeline",     "recompute"};
+      "context-axis",     "pipeline",     "recompute",   "pipeline-schedule"};
   auto parts = identity_of_options(context.run_record, free_options);
   for (auto const part : tokens::all_parts)
     parts.push_back({fmt::format("checksum of the {} tokens", tokens::name_of(part)),

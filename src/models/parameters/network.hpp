@@ -21,9 +21,10 @@ namespace orthant::models {
 
 enum class Pass : std::uint8_t { training, evaluation };
 
-/// Forward or backward pass of batch k of a step.
+/// Forward or backward pass of batch k of a step. A network may begin a backward pass by an input_backward, which computes the gradients of
+/// the streams; the backward then computes those of the parameters alone.
 struct PassAction {
-  enum class Kind : std::uint8_t { forward, backward };
+  enum class Kind : std::uint8_t { forward, input_backward, backward };
   Kind kind = Kind::forward;
   std::int64_t k = 0;
   friend bool operator==(PassAction const&, PassAction const&) = default;
@@ -38,7 +39,7 @@ class Network {
  public:
   virtual ~Network() = default;
 
-  /// Order of the passes of a step of `num_passes` batches. Both forward and backward passes are in the order of the batches. By default the
+  /// Order of the passes of a step of `num_passes` batches. Passes of each kind are in the order of the batches. By default the
   /// backward pass of a batch follows its forward pass.
   [[nodiscard]] virtual std::vector<PassAction> order_of_passes(std::int64_t num_passes) const {
     std::vector<PassAction> actions;
@@ -64,6 +65,9 @@ class Network {
                                             runtime::PhaseTimes& phases) = 0;
   /// Matrix to which the loss writes the gradient by the logits.
   [[nodiscard]] virtual pmm::DistMatrix<T> const& logits_gradient() const = 0;
+  /// Computes the gradients of the streams of a batch alone, if order_of_passes() has such a pass; backward() then computes what is left.
+  /// Collective. Enqueues on exec.
+  virtual void input_backward(runtime::DefaultExec const& /*exec*/, runtime::PhaseTimes& /*phases*/) {}
   /// Computes the gradients of all parameters from logits_gradient(). Must follow a training pass. Collective. Enqueues on exec.
   virtual void backward(runtime::DefaultExec const& exec, runtime::PhaseTimes& phases) = 0;
   /// The same, but calls `on_complete` when some of the gradients are complete. Gradients that are not reported are complete on return; by

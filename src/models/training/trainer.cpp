@@ -138,10 +138,18 @@ void Trainer<T>::enqueue_step(std::int64_t epoch, runtime::PhaseTimes& phases) {
   auto scale = 1.0; // the same for all batches
   network_.begin_passes(Pass::training, batches_.num_accumulated());
   for (auto const& action : order_)
-    if (action.kind == PassAction::Kind::forward)
+    switch (action.kind) {
+    case PassAction::Kind::forward:
       scale = enqueue_forward(epoch, action.k, phases);
-    else
+      break;
+    case PassAction::Kind::input_backward:
+      network_.take_up(action.k);
+      network_.input_backward(exec_, phases);
+      break;
+    case PassAction::Kind::backward:
       enqueue_backward(action.k, phases);
+      break;
+    }
   if (!has_one_batch()) sum_over_groups(phases);
   auto const num_groups = has_one_batch() ? 1 : grid_.size(pmm::batch_axes(grid_.shape()));
   update_->run(exec_, nominal_count_, phases, scale, batches_.num_accumulated() * num_groups);

@@ -38,6 +38,9 @@ def runs(_):
                 check(len(pairs) == len(whole[event]) and all(abs(a - b) <= 1e-10 for a, b in pairs), f"{what}: {key} {pairs}")
             if not is_tied:
                 check(losses_of(found) == losses_of(whole) and same_weights(one, other), f"{what}: other bits")
+            split = place.train(stages * ranks, *model, "--grid", grid, "--pipeline", str(stages), "--pipeline-schedule", "zero-bubble",
+                                "--save-weights", one, steps=8)
+            check(losses_of(split) == losses_of(found) and same_weights(one, other), f"{what}: other bits with split backward passes")
 
 
 def diverges(_):
@@ -115,6 +118,9 @@ def mistakes(_):
             (3, ["--pipeline", "2"], r"--pipeline 2 does not divide the 3 ranks of the job"),
             (4, ["--pipeline", "2", "--grid", "2x2x1x1"], r"--grid 2x2x1x1 is for 4 ranks"),
             (1, ["--pipeline", "0"], r"--pipeline"),
+            (2, ["--pipeline-schedule", "zero-bubble"], r"--pipeline-schedule zero-bubble is for --pipeline"),
+            (2, ["--pipeline", "2", "--pipeline-schedule", "zero-bubble", "--experts", "4"], r"zero-bubble is for layers without experts"),
+            (2, ["--pipeline", "2", "--pipeline-schedule", "zero-bubble", "--activation-checkpointing", "full"], r"take --recompute in place of"),
             (4, ["--pipeline", "2", "--grid", "2x1x1x1", "--zero", "1"], r"--zero 1 cannot shard a table of two stages"),
             (2, ["--pipeline", "2", "--lora-rank", "2", "--init-from", "w.h5"], r"--lora-rank 2 cannot be trained in a pipeline")):
         expect_mistake(ranks, [*train, *arguments], pattern)
@@ -132,17 +138,26 @@ def bubbles(_):
         text = MACHINE.format(ranks_per_node=2, factor=0).replace("= 1e-3", "= 1e-9").replace("= 5e-4", "= 1e-9")
         file.write(text.replace("nodes = 4e5", "nodes = 1e12"))
     model = small("--layers", "8", "--hidden", "32", "--sequence", "32", "--eval-every", "0", "--no-tied-head", "--global-batch", "0")[:-2]
-    seconds = {}
-    for passes in (4, 8, 16):
-        expect_success(2 * stages, ["train-lm", "--tokens", place.tokens, *model, "--grid", "1x2x1x1", "--pipeline", str(stages), "--accumulate", str(passes),
-                                    "--global-batch", str(4 * passes), "--steps", "5", "--metrics", metrics, "--force"], ORTHANT_EMULATE=machine)
+
+    def seconds_of(passes, grid, *more):
+        expect_success(2 * stages, ["train-lm", "--tokens", place.tokens, *model, "--grid", grid, "--pipeline", str(stages), "--accumulate", str(passes),
+                                    "--global-batch", str(4 * passes), "--steps", "5", "--metrics", metrics, "--force", *more], ORTHANT_EMULATE=machine)
         with open(metrics, encoding="utf-8") as file:
-            seconds[passes] = json.loads(file.read().splitlines()[-1])["median_step_seconds"]
+            return json.loads(file.read().splitlines()[-1])["median_step_seconds"]
+
+    seconds = {passes: seconds_of(passes, "1x2x1x1") for passes in (4, 8, 16)}
     of_pass = (seconds[16] - seconds[4]) / 12
     for passes, of_step in seconds.items():
         share, expected = 1 - passes * of_pass / of_step, (stages - 1) / (passes + stages - 1)
         print(f"{passes} passes: {of_step:.6f} s, waiting {share:.3f}, expected {expected:.3f}")
         check(abs(share - expected) <= 0.1 * expected, f"{passes} passes: a share of {share}, not {expected}")
+    # Along z, the weights are gathered forward and back, and their gradients reduced: three parts of equal length, of which the last can wait.
+    waits = {}
+    for schedule in ("1f1b", "zero-bubble"):
+        few, many = (seconds_of(passes, "1x1x1x2", "--pipeline-schedule", schedule) for passes in (4, 16))
+        waits[schedule] = few - (many - few) / 3
+    print(f"waiting {waits}")
+    check(0 < waits["zero-bubble"] < 0.5 * waits["1f1b"], f"split backward passes wait {waits}")
 
 
 if __name__ == "__main__":

@@ -79,12 +79,14 @@ class LmStepInPipeline : public ListedStep, public ::testing::TestWithParam<std:
 TEST_P(LmStepInPipeline, DoesWhatIsListed) {
   auto const reference = lm_reference(ORTHANT_LM_REFERENCE_FOLDER);
   for (auto const* const name : {"gpt", "llama_dropout"})
-    for (std::int64_t const checkpoint_every : {0, 1, 2})
+    for (std::int64_t const checkpoint_every : {-1, 0, 1, 2}) // -1: backward passes are split
       for (std::int64_t const num_accumulated : {1, 3}) {
-        SCOPED_TRACE(name);
+        SCOPED_TRACE(::testing::Message() << name << ", every " << checkpoint_every);
         auto the_case = lm_case(reference.at(name));
         the_case.settings.num_layers = 6;
-        the_case.settings.checkpoint_every = checkpoint_every;
+        the_case.settings.checkpoint_every = std::max<std::int64_t>(0, checkpoint_every);
+        the_case.settings.splits_backward = checkpoint_every < 0;
+        the_case.settings.recomputed.norms = checkpoint_every < 0 && num_accumulated == 3;
         the_case.settings.masks_documents = name == std::string("llama_dropout");
         if (!fits(the_case, grid_.shape())) continue;
         expect_listed_step(the_case, num_accumulated, {});

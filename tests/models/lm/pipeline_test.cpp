@@ -8,6 +8,7 @@
 #include "support/user_messages.hpp"
 
 #include <chrono>
+#include <map>
 #include <random>
 #include <thread>
 
@@ -44,47 +45,87 @@ TEST(DealLayers, GivesTheStageWithTheMostWorkAsLittleAsPossible) {
             "--pipeline 4 has more stages than the model has layers: give at most 3");
 }
 
-// With a stage's times for a forward and a backward pass, and the times at which the neighbors end theirs.
-TEST(Schedule1F1B, KeepsFewPassesAndWaitsForAShareOfThem) {
-  constexpr double forward = 1, backward = 2;
+/// Seconds of the parts of a pass on every stage.
+struct PassSeconds {
+  double forward = 1, input_backward = 1, backward = 1;
+};
+
+/// A step in which each pass begins as soon as its stage and its message are ready.
+struct TimedStep {
+  double seconds = 0;
+  std::vector<std::int64_t> most_in_flight; // of each stage
+};
+
+TimedStep time_step(std::vector<std::vector<PassAction>> const& order, std::int64_t num_passes,
+                    PassSeconds const& of) {
+  using Kind = PassAction::Kind;
+  auto const stages = order.size();
+  auto const never = -1.0;
+  std::vector const unknown(stages, std::vector(static_cast<std::size_t>(num_passes), never));
+  auto ends_forward = unknown, ends_backward = unknown;
+  auto const splits =
+      std::ranges::any_of(order.back(), [](auto const& a) { return a.kind == Kind::input_backward; });
+  std::vector<std::size_t> next(stages, 0);
+  std::vector<double> clock(stages, 0);
+  std::vector<std::int64_t> in_flight(stages, 0);
+  std::map<std::pair<std::size_t, Kind>, std::int64_t> last;
+  TimedStep step{0, std::vector<std::int64_t>(stages, 0)};
+  std::size_t num_done = 0;
+  for (auto moved = true; moved;) {
+    moved = false;
+    for (std::size_t s = 0; s < stages; ++s) {
+      if (next[s] == order[s].size()) continue;
+      auto const [kind, k] = order[s][next[s]];
+      auto const pass = static_cast<std::size_t>(k);
+      auto const passes_on = kind == (splits ? Kind::input_backward : Kind::backward);
+      auto const ready = kind == Kind::forward ? (s == 0 ? 0.0 : ends_forward[s - 1][pass])
+                         : passes_on ? (s + 1 == stages ? ends_forward[s][pass] : ends_backward[s + 1][pass])
+                                     : ends_backward[s][pass];
+      if (ready == never) continue;
+      EXPECT_EQ(k, last.try_emplace({s, kind}, -1).first->second + 1) << "out of order";
+      last[{s, kind}] = k;
+      clock[s] = std::max(clock[s], ready) + (kind == Kind::forward          ? of.forward
+                                              : kind == Kind::input_backward ? of.input_backward
+                                                                             : of.backward);
+      if (kind == Kind::forward) ends_forward[s][pass] = clock[s];
+      if (passes_on) ends_backward[s][pass] = clock[s];
+      in_flight[s] += kind == Kind::forward ? 1 : kind == Kind::backward ? -1 : 0;
+      step.most_in_flight[s] = std::max(step.most_in_flight[s], in_flight[s]);
+      ++next[s];
+      ++num_done;
+      moved = true;
+    }
+  }
+  EXPECT_EQ(num_done, (splits ? 3 : 2) * stages * static_cast<std::size_t>(num_passes))
+      << "some passes wait for ever";
+  step.seconds = std::ranges::max(clock);
+  return step;
+}
+
+std::vector<std::vector<PassAction>> orders(int num_stages, std::int64_t num_passes, bool splits) {
+  std::vector<std::vector<PassAction>> order;
+  for (int s = 0; s < num_stages; ++s)
+    order.push_back(
+        schedule_of({.number = s, .num_stages = num_stages, .splits_backward = splits}, num_passes));
+  return order;
+}
+
+TEST(Schedules, KeepFewPassesAndWaitForAShareOfThem) {
   for (int num_stages = 1; num_stages <= 8; ++num_stages)
     for (std::int64_t num_passes = 1; num_passes <= 17; ++num_passes) {
-      std::vector<std::vector<PassAction>> order;
-      for (int s = 0; s < num_stages; ++s)
-        order.push_back(models::schedule_1f1b(s, num_stages, num_passes));
-      auto const stages = static_cast<std::size_t>(num_stages);
-      auto const never = -1.0;
-      std::vector const unknown(stages, std::vector(static_cast<std::size_t>(num_passes), never));
-      auto ends_forward = unknown, ends_backward = unknown;
-      std::vector<std::size_t> next(stages, 0);
-      std::vector<double> clock(stages, 0);
-      std::vector<std::int64_t> in_flight(stages, 0), most_in_flight(stages, 0), last(2 * stages, -1);
-      std::size_t num_done = 0;
-      for (auto moved = true; moved;) {
-        moved = false;
-        for (std::size_t s = 0; s < stages; ++s) {
-          if (next[s] == order[s].size()) continue;
-          auto const [kind, k] = order[s][next[s]];
-          auto const pass = static_cast<std::size_t>(k);
-          auto const is_forward = kind == PassAction::Kind::forward;
-          auto const ready = is_forward ? (s == 0 ? 0.0 : ends_forward[s - 1][pass])
-                                        : (s + 1 == stages ? 0.0 : ends_backward[s + 1][pass]);
-          if (ready == never) continue;
-          EXPECT_EQ(k, ++last[2 * s + (is_forward ? 0 : 1)]); // in order
-          clock[s] = std::max(clock[s], ready) + (is_forward ? forward : backward);
-          (is_forward ? ends_forward : ends_backward)[s][pass] = clock[s];
-          in_flight[s] += is_forward ? 1 : -1;
-          most_in_flight[s] = std::max(most_in_flight[s], in_flight[s]);
-          ++next[s];
-          ++num_done;
-          moved = true;
-        }
+      SCOPED_TRACE(::testing::Message() << num_stages << " stages, " << num_passes << " passes");
+      auto const P = static_cast<double>(num_stages), K = static_cast<double>(num_passes);
+      auto const one = time_step(orders(num_stages, num_passes, false), num_passes, {1, 0, 2});
+      auto const split = time_step(orders(num_stages, num_passes, true), num_passes, {1, 1, 1});
+      EXPECT_EQ(one.seconds, 3 * (K + P - 1));
+      if (num_passes >= num_stages) EXPECT_EQ(split.seconds, 3 * K + (P - 1)); // F + B - W = 1
+      EXPECT_LE(split.seconds, one.seconds);
+      for (int s = 0; s < num_stages; ++s) {
+        EXPECT_EQ(one.most_in_flight[static_cast<std::size_t>(s)],
+                  std::min<std::int64_t>(num_stages - s, num_passes));
+        EXPECT_LE(split.most_in_flight[static_cast<std::size_t>(s)],
+                  std::min<std::int64_t>(num_stages, num_passes));
       }
-      EXPECT_EQ(num_done, 2 * stages * static_cast<std::size_t>(num_passes)) << "some passes wait for ever";
-      for (std::size_t s = 0; s < stages; ++s)
-        EXPECT_EQ(most_in_flight[s], std::min<std::int64_t>(num_stages - static_cast<int>(s), num_passes));
-      EXPECT_EQ(std::ranges::max(clock),
-                (forward + backward) * static_cast<double>(num_passes + num_stages - 1));
     }
 }
 
@@ -177,6 +218,7 @@ struct Case {
   pmm::GridShape shape;
   std::string name;
   std::int64_t num_accumulated = 1;
+  bool splits_backward = false;
 };
 
 /// For each number of stages, a few grids of a stage with different models and numbers of passes.
@@ -192,7 +234,8 @@ std::vector<Case> cases() {
       auto const& [data, x, y, z] = shapes[(i * 7 + static_cast<std::size_t>(num_stages)) % shapes.size()];
       pmm::GridShape const shape{.data = data, .x = x, .y = y, .z = z, .pipe = num_stages};
       auto const n = all.size();
-      Case const next{shape, names[n % names.size()], numbers[n % numbers.size()]};
+      Case const next{shape, names[n % names.size()], numbers[n % numbers.size()],
+                      num_stages > 1 && (n + i) % 2 == 0};
       if (!fits(case_of(next.name), shape)) continue;
       all.push_back(next);
       ++num_taken;
@@ -207,12 +250,16 @@ class Pipeline : public ::testing::TestWithParam<std::size_t> {
 };
 
 TEST_P(Pipeline, TrainsAsOneRankAndToTheBitAsTheGridOfAStage) {
-  auto const [shape, name, num_accumulated] = cases()[GetParam()];
-  SCOPED_TRACE(name + " on " + shape.to_string() + ", passes " + std::to_string(num_accumulated));
+  auto const [shape, name, num_accumulated, splits] = cases()[GetParam()];
+  SCOPED_TRACE(name + " on " + shape.to_string() + ", passes " + std::to_string(num_accumulated) +
+               (splits ? ", split" : ""));
   auto const the_case = case_of(name);
+  auto piped = the_case;
+  piped.settings.splits_backward = splits;
+  if (splits) piped.settings.checkpoint_every = 0;
   pmm::ProcessGrid const grid(world_, shape);
 
-  auto const found = train(grid, the_case, num_accumulated);
+  auto const found = train(grid, piped, num_accumulated);
 
   EXPECT_GT(std::abs(found.losses.back() - found.losses.front()), 1e-3) << "nothing is trained";
   expect_equal(found, train_on_first(world_, {}, the_case, num_accumulated), 1e-10);
@@ -258,7 +305,7 @@ TEST(PipelineWithDelays, EndsWithTheSameResult) {
   auto const num_stages = std::min(world.size(), 4);
   if (world.size() % num_stages != 0) GTEST_SKIP() << "no equal stages";
   pmm::ProcessGrid const grid(world, {.y = world.size() / num_stages, .pipe = num_stages});
-  auto const the_case = case_of("gpt_tied");
+  auto the_case = case_of("gpt_tied");
   auto const* const runs = std::getenv("ORTHANT_PIPELINE_RUNS");
   auto const num_runs = runs != nullptr ? std::stoi(runs) : num_stages == 4 ? 20 : 2;
   constexpr std::int64_t num_accumulated = 6;
@@ -266,6 +313,7 @@ TEST(PipelineWithDelays, EndsWithTheSameResult) {
   auto const expected = run([](auto const&) {});
   auto seed = static_cast<unsigned>(world.rank());
   for (int r = 0; r < num_runs; ++r) {
+    the_case.settings.splits_backward = r % 2 == 1;
     pmm::ProcessGrid const delayed(world, grid.shape());
     auto const found = train(delayed, the_case, num_accumulated, 1, [&](pmm::ProcessGrid const& with) {
       with.over(pmm::Axis::pipe).use_backend(std::make_unique<Delays>(seed += 1000));

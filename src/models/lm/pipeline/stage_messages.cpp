@@ -157,15 +157,22 @@ void StageMessages<T>::sum_over_ends(DefaultExec const& exec, runtime::Vector<T>
   auto leaving = runtime::start_send(exec, pipe(), numbers, other, table_tag);
   arriving.wait();
   leaving.wait();
-  auto* const to = numbers.data();
-  auto const* const from = of_other_end_.data();
   auto const bytes = runtime::array_bytes(numbers);
   grid_.passes().add({"StageMessages/add_table", 2 * bytes, bytes});
-  Kokkos::parallel_for(
-      "orthant::models::StageMessages/add_table",
-      Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, static_cast<std::int64_t>(numbers.extent(0))),
-      KOKKOS_LAMBDA(std::int64_t i) { to[i] += from[i]; });
+  add_numbers(exec, of_other_end_, numbers);
 }
+
+template<class T>
+void add_numbers(DefaultExec const& exec, runtime::Vector<T> const& from, runtime::Vector<T> const& to) {
+  auto* const sums = to.data();
+  auto const* const addends = from.data();
+  Kokkos::parallel_for(
+      "orthant::models::add_numbers",
+      Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, static_cast<std::int64_t>(to.extent(0))),
+      KOKKOS_LAMBDA(std::int64_t i) { sums[i] += addends[i]; });
+}
+template void add_numbers(DefaultExec const&, runtime::Vector<float> const&, runtime::Vector<float> const&);
+template void add_numbers(DefaultExec const&, runtime::Vector<double> const&, runtime::Vector<double> const&);
 
 template class StageMessages<float>;
 template class StageMessages<double>;

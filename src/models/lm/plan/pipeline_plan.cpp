@@ -87,9 +87,17 @@ StagePlan plan_stage(pmm::GridShape const& shape, pmm::Coordinates const& coordi
   if (settings.adapters.is_on())
     runtime::throw_user("--lora-rank {} cannot be trained in a pipeline: leave out --pipeline {}",
                         settings.adapters.rank, shape.pipe);
+  if (settings.splits_backward && settings.experts.is_on())
+    runtime::throw_user("--pipeline-schedule zero-bubble is for layers without experts: take 1f1b");
+  if (settings.splits_backward && settings.checkpoint_every > 0)
+    runtime::throw_user(
+        "--pipeline-schedule zero-bubble keeps what backward passes read: take --recompute in place of "
+        "--activation-checkpointing, or 1f1b");
   auto const stage = coordinates.pipe;
   auto const layers = deal_layers(settings, sequence, shape.pipe)[static_cast<std::size_t>(stage)];
-  return {stage, shape.pipe, layers, std::min<std::int64_t>(shape.pipe - stage, num_passes)};
+  auto const most_in_flight = settings.splits_backward ? shape.pipe : shape.pipe - stage;
+  return {stage, shape.pipe, layers, std::min<std::int64_t>(most_in_flight, num_passes),
+          settings.splits_backward};
 }
 
 std::vector<PassAction> schedule_1f1b(int stage, int num_stages, std::int64_t num_passes) {
@@ -104,6 +112,24 @@ std::vector<PassAction> schedule_1f1b(int stage, int num_stages, std::int64_t nu
   for (auto k = num_passes - num_ahead; k < num_passes; ++k)
     actions.push_back({PassAction::Kind::backward, k});
   return actions;
+}
+
+std::vector<PassAction> schedule_zero_bubble(int stage, int num_stages, std::int64_t num_passes) {
+  std::vector<PassAction> actions;
+  for (auto action : schedule_1f1b(stage, num_stages, num_passes)) {
+    auto const is_backward = action.kind == PassAction::Kind::backward;
+    if (is_backward) action.kind = PassAction::Kind::input_backward;
+    actions.push_back(action);
+    if (is_backward && action.k >= stage) actions.push_back({PassAction::Kind::backward, action.k - stage});
+  }
+  for (auto k = std::max<std::int64_t>(0, num_passes - stage); k < num_passes; ++k)
+    actions.push_back({PassAction::Kind::backward, k});
+  return actions;
+}
+
+std::vector<PassAction> schedule_of(StagePlan const& stage, std::int64_t num_passes) {
+  return (stage.splits_backward ? schedule_zero_bubble : schedule_1f1b)(stage.number, stage.num_stages,
+                                                                        num_passes);
 }
 
 } // namespace orthant::models

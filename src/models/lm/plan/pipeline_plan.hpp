@@ -7,10 +7,14 @@
 // with the backward passes that are left. It keeps the activations of at most P - s passes. With equal stages, each of them waits for
 // (P - 1) / (K + P - 1) of the passes of a step.
 //
+// With settings.splits_backward, a backward pass first computes the gradients of the streams, for which the previous stage waits, and later
+// those of the weights, which nobody waits for (ZB-H1). Stage s computes the latter s passes late, so each stage keeps at most P passes. With
+// forward passes of F seconds and backward passes of B and W, a stage waits (P - 1) (F + B - W) seconds in place of (P - 1) (F + B + W).
+//
 // Every stage runs its backward passes in the order of the batches, so sums of gradients over batches have the same bits as without a
 // pipeline.
 //
-// Source: PipeDream-Flush (arXiv 2006.09503); AxoNN (IPDPS 2022).
+// Source: PipeDream-Flush (arXiv 2006.09503); AxoNN (IPDPS 2022); zero bubble (arXiv 2401.10241), section 3.
 
 #include "models/lm/plan/transformer_settings.hpp"
 #include "models/parameters/network.hpp"
@@ -28,6 +32,7 @@ struct StagePlan {
   int num_stages = 1;
   runtime::Range layers;          // blocks
   std::int64_t num_in_flight = 1; // passes whose activations are kept at once
+  bool splits_backward = false;   // and the gradients of their streams
 
   [[nodiscard]] bool has_embedding() const { return number == 0; }
   [[nodiscard]] bool has_head() const { return number + 1 == num_stages; }
@@ -48,7 +53,10 @@ struct StagePlan {
                                    TransformerSettings const& settings, std::int64_t sequence,
                                    std::int64_t num_passes);
 
-/// Order of the passes of a step on a stage.
+/// Orders of the passes of a step on a stage; the latter if backward passes are split.
 [[nodiscard]] std::vector<PassAction> schedule_1f1b(int stage, int num_stages, std::int64_t num_passes);
+[[nodiscard]] std::vector<PassAction> schedule_zero_bubble(int stage, int num_stages,
+                                                           std::int64_t num_passes);
+[[nodiscard]] std::vector<PassAction> schedule_of(StagePlan const& stage, std::int64_t num_passes);
 
 } // namespace orthant::models

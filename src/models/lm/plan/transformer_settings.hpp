@@ -130,6 +130,7 @@ struct TransformerSettings {
       false; // attention stays within documents, whose positions count from 0; not a part of the architecture
   std::vector<std::string> frozen = {}; // patterns of names of parameters that training does not change
   Recomputation recomputed = {};
+  bool splits_backward = false;      // in a pipeline: gradients of weights follow later than those of streams
   std::int64_t checkpoint_every = 0; // layers per kept input (activation checkpointing); 0 keeps all
   bool keeps_collectives = false;    // also keeps results of collectives, so recomputing does not communicate
 

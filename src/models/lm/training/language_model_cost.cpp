@@ -79,6 +79,7 @@ namespace {
 struct StageCost {
   LanguageModelCost cost;  // without waiting for other stages
   double pass_seconds = 0; // of the forward and the backward pass of one batch
+  double late_seconds = 0; // of these, those of gradients of weights that other stages do not wait for
 };
 
 StageCost cost_of_stage(pmm::GridShape const& shape, int stage, TransformerSettings const& model,
@@ -100,34 +101,38 @@ StageCost cost_of_stage(pmm::GridShape const& shape, int stage, TransformerSetti
   };
   pmm::StepPlan passes(shape, first, scalar_bytes);
   if (shape.pipe > 1) plan_language_model_passes(passes, plan, sequences, optimizer);
+  pmm::StepPlan late(shape, first, scalar_bytes);
+  if (plan.stage.splits_backward) plan_transformer_weight_backward(late, plan, 0, 1);
   return {{.shape = shape,
            .sent_bytes = sent_bytes_of(step),
            .num_calls = static_cast<std::int64_t>(calls_of(step).size()),
            .array_bytes = std::max(bytes_held(arrays), peak_bytes(arrays)),
            .message_bytes = messages(),
            .seconds = seconds_of(step, machine)},
-          seconds_of(passes, machine).total() / static_cast<double>(sequences.num_accumulated)};
+          seconds_of(passes, machine).total() / static_cast<double>(sequences.num_accumulated),
+          seconds_of(late, machine).total()};
 }
 
 } // namespace
 
-/// The slowest stage passes its batches one after the other. Before its first and after its last one, a batch passes through the others.
+/// The slowest stage passes its batches one after the other. Before its first and after its last one, a batch passes through the others. If
+/// backward passes are split, their second parts fill as much of this time, on this stage and on the others.
 LanguageModelCost cost_of_language_model(pmm::GridShape const& shape, TransformerSettings const& model,
                                          SequenceSettings const& sequences,
                                          OptimizerSettings const& optimizer, pmm::Machine const& machine,
                                          std::int64_t scalar_bytes) {
   auto slowest = cost_of_stage(shape, 0, model, sequences, optimizer, machine, scalar_bytes);
-  auto sum_of_passes = slowest.pass_seconds;
+  auto waiting = 0.0;
   for (int stage = 1; stage < shape.pipe; ++stage) {
     auto other = cost_of_stage(shape, stage, model, sequences, optimizer, machine, scalar_bytes);
-    sum_of_passes += other.pass_seconds;
     auto const array_bytes = std::max(slowest.cost.array_bytes, other.cost.array_bytes);
     auto const message_bytes = std::max(slowest.cost.message_bytes, other.cost.message_bytes);
     if (other.pass_seconds > slowest.pass_seconds) std::swap(slowest, other);
+    waiting += other.pass_seconds - 2 * other.late_seconds;
     slowest.cost.array_bytes = array_bytes;
     slowest.cost.message_bytes = message_bytes;
   }
-  slowest.cost.seconds.waiting = sum_of_passes - slowest.pass_seconds;
+  slowest.cost.seconds.waiting = std::max(waiting, 0.0);
   return slowest.cost;
 }
 

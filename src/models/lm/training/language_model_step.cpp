@@ -115,13 +115,16 @@ namespace {
 void plan_passes(pmm::StepPlan& step, TransformerPlan const& plan, SummedGradients const& sums,
                  std::int64_t num_passes) {
   auto const& stage = plan.stage;
-  for (auto const& action : schedule_1f1b(stage.number, stage.num_stages, num_passes)) {
+  for (auto const& action : schedule_of(stage, num_passes)) {
     if (action.kind == PassAction::Kind::forward) {
       plan_transformer_forward(step, plan);
       if (stage.has_head()) pmm::plan_loss(step, plan.logits, pmm::LossKind::softmax, true);
       continue;
     }
-    plan_transformer_backward(step, plan);
+    if (action.kind == PassAction::Kind::input_backward || !stage.splits_backward)
+      plan_transformer_backward(step, plan, action.k);
+    if (action.kind == PassAction::Kind::input_backward) continue;
+    if (stage.splits_backward) plan_transformer_weight_backward(step, plan, action.k, num_passes);
     plan_add_gradients(step, sums.whole(), action.k, num_passes, sums.num_of_experts());
     sums.for_each_shards(step, [&](pmm::AxisSet axes, ShardParts const& parts) {
       plan_add_to_shards(step, axes, parts, action.k);

@@ -55,8 +55,10 @@ void plan_attention_half_backward(pmm::StepPlan& step, TransformerPlan const& pl
   auto const shape = shape_of_group(plan);
   auto const block = step.block(plan.qkv.output);
   auto const groups = groups_of(block, plan);
+  auto const part = plan.stage.splits_backward ? BackwardPart::inputs : BackwardPart::both;
+  if (part == BackwardPart::inputs) plan_kept_gradient(step, plan);
   if (settings.recomputed.attention) plan_attend(step, plan, drops);
-  plan_linear_backward(step, plan.projection, settings.has_bias);
+  plan_linear_backward(step, plan.projection, settings.has_bias, part);
   for (auto g = groups.begin; g < groups.end; ++g) {
     if (g == groups.begin) plan_start_gather(step, plan);
     plan_finish_gather(step, plan);
@@ -72,9 +74,17 @@ void plan_attention_half_backward(pmm::StepPlan& step, TransformerPlan const& pl
       plan_rotate(step, shape.num_tokens(), turned_columns(plan, block), plan.sequence, shape.head_dim);
   plan_joint_norms_backward(step, plan);
   plan_head_norms_backward(step, plan);
-  if (settings.recomputed.norms) plan_repeated_norm(step, plan);
-  plan_linear_backward(step, plan.qkv, settings.has_bias);
+  if (settings.recomputed.norms && part == BackwardPart::both) plan_repeated_norm(step, plan);
+  plan_linear_backward(step, plan.qkv, settings.has_bias, part);
   plan_norm_backward(step, plan, pmm::Residual::added);
+}
+
+void plan_attention_half_weights(pmm::StepPlan& step, TransformerPlan const& plan, bool drops) {
+  auto const& settings = plan.settings;
+  if (settings.recomputed.attention) plan_attend(step, plan, drops);
+  plan_linear_backward(step, plan.projection, settings.has_bias, BackwardPart::weights);
+  if (settings.recomputed.norms) plan_repeated_norm(step, plan);
+  plan_linear_backward(step, plan.qkv, settings.has_bias, BackwardPart::weights);
 }
 
 void plan_attention_half_buffers(LinearWorkPlan& work, pmm::StepPlan const& step,
@@ -108,7 +118,9 @@ AttentionHalf<T>::AttentionHalf(pmm::ProcessGrid const& grid, TransformerPlan co
       joint_norms_(grid, plan, parameters.query_key_norms, memory_.joint_norms, scratch.narrow_gradient,
                    scratch.query_key_sums, scratch.work.buffers(0)),
       normed_gradient_(grid, plan.stream, scratch.normed_gradient),
-      qkv_gradient_(grid, plan.qkv.output, scratch.wide_gradient),
+      qkv_gradient_(plan.stage.splits_backward
+                        ? memory_.qkv_gradient
+                        : pmm::DistMatrix<T>(grid, plan.qkv.output, scratch.wide_gradient)),
       out_gradient_(grid, plan.projection.input, scratch.narrow_gradient) {}
 
 template<class T>
@@ -206,8 +218,14 @@ void AttentionHalf<T>::backward(DefaultExec const& exec, DropoutKey const& dropo
                                 pmm::DistMatrix<T> const& dx) {
   auto& gathered = scratch_.gathered;
   auto const& again = plan_.settings.recomputed;
+  auto const splits = plan_.stage.splits_backward;
   if (again.attention) attend(exec, dropout);
-  projection_.backward(exec, memory_.out, branch_gradient, out_gradient_);
+  if (splits) {
+    keep_gradient(exec, grid_, branch_gradient, memory_.branch_gradient);
+    projection_.input_backward(exec, branch_gradient, out_gradient_);
+  } else {
+    projection_.backward(exec, memory_.out, branch_gradient, out_gradient_);
+  }
   for (std::int64_t i = 0; i < num_groups_; ++i) {
     auto of = group(i, memory_.qkv, memory_.key_values, memory_.out, dropout);
     auto gradients = group(i, qkv_gradient_, scratch_.key_value_gradients, out_gradient_, dropout);
@@ -227,9 +245,23 @@ void AttentionHalf<T>::backward(DefaultExec const& exec, DropoutKey const& dropo
   turn(exec, Turn::backward, qkv_gradient_);
   joint_norms_.backward(exec, qkv_gradient_);
   head_norms_.backward(exec, qkv_gradient_);
-  if (again.norms) norm_.repeat(exec, x, memory_.normed);
-  qkv_linear_.backward(exec, memory_.normed, qkv_gradient_, normed_gradient_);
+  if (splits) {
+    qkv_linear_.input_backward(exec, qkv_gradient_, normed_gradient_);
+  } else {
+    if (again.norms) norm_.repeat(exec, x, memory_.normed);
+    qkv_linear_.backward(exec, memory_.normed, qkv_gradient_, normed_gradient_);
+  }
   norm_.backward(exec, x, normed_gradient_, pmm::Residual::added, dx);
+}
+
+template<class T>
+void AttentionHalf<T>::weight_backward(DefaultExec const& exec, DropoutKey const& dropout,
+                                       pmm::DistMatrix<T> const& x) {
+  auto const& again = plan_.settings.recomputed;
+  if (again.attention) attend(exec, dropout);
+  projection_.weight_backward(exec, memory_.out, memory_.branch_gradient);
+  if (again.norms) norm_.repeat(exec, x, memory_.normed);
+  qkv_linear_.weight_backward(exec, memory_.normed, qkv_gradient_);
 }
 
 template class AttentionHalf<float>;

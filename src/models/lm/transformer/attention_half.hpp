@@ -41,6 +41,10 @@ class AttentionHalf {
   /// Collective over x, y and z. Enqueues on exec.
   void backward(runtime::DefaultExec const& exec, DropoutKey const& dropout, pmm::DistMatrix<T> const& x,
                 pmm::DistMatrix<T> const& branch_gradient, pmm::DistMatrix<T> const& dx);
+  /// The gradients of the weights and biases of the products, if backward passes are split and backward() left them. Collective over z.
+  /// Enqueues on exec.
+  void weight_backward(runtime::DefaultExec const& exec, DropoutKey const& dropout,
+                       pmm::DistMatrix<T> const& x);
 
  private:
   /// Operands of one key-value head and its query heads: columns of the matrices.
@@ -70,12 +74,14 @@ class AttentionHalf {
   ParallelLinear<T> qkv_linear_, projection_;
   HeadNorms<T> head_norms_;
   JointNorms<T> joint_norms_;
-  pmm::DistMatrix<T> normed_gradient_, qkv_gradient_, out_gradient_; // in scratch_
+  pmm::DistMatrix<T> normed_gradient_, qkv_gradient_,
+      out_gradient_; // in scratch_, or qkv_gradient_ in memory_
 };
 
-/// Add the operations of forward() and of backward() to `step`, and reserve their buffers in `work`. `drops`: dropout is on.
+/// Add the operations of forward(), backward() and weight_backward() to `step`, and reserve their buffers in `work`. `drops`: dropout is on.
 void plan_attention_half(pmm::StepPlan& step, TransformerPlan const& plan, bool drops);
 void plan_attention_half_backward(pmm::StepPlan& step, TransformerPlan const& plan, bool drops);
+void plan_attention_half_weights(pmm::StepPlan& step, TransformerPlan const& plan, bool drops);
 void plan_attention_half_buffers(LinearWorkPlan& work, pmm::StepPlan const& step,
                                  TransformerPlan const& plan);
 

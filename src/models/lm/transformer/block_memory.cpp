@@ -116,6 +116,23 @@ JointNormMemory<T> make_joint_norm_memory(pmm::ProcessGrid const& grid, Transfor
 
 } // namespace
 
+template<class T>
+void keep_gradient(runtime::DefaultExec const& exec, pmm::ProcessGrid const& grid,
+                   pmm::DistMatrix<T> const& gradient, pmm::DistMatrix<T> const& kept) {
+  auto const bytes = runtime::array_bytes(kept.storage());
+  grid.passes().add({"keep_gradient", bytes, bytes});
+  Kokkos::deep_copy(exec, kept.storage(), gradient.storage());
+}
+template void keep_gradient(runtime::DefaultExec const&, pmm::ProcessGrid const&,
+                            pmm::DistMatrix<float> const&, pmm::DistMatrix<float> const&);
+template void keep_gradient(runtime::DefaultExec const&, pmm::ProcessGrid const&,
+                            pmm::DistMatrix<double> const&, pmm::DistMatrix<double> const&);
+
+void plan_kept_gradient(pmm::StepPlan& step, TransformerPlan const& plan) {
+  auto const bytes = step.scalar_bytes(step.block(plan.stream).num_stored);
+  step.add_pass({"keep_gradient", bytes, bytes});
+}
+
 void plan_block_memory(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t place) {
   auto const num_heads = groups_of(step.block(plan.qkv.output), plan).size() * plan.local_heads_per_group();
   auto const& again = plan.settings.recomputed;
@@ -129,6 +146,12 @@ void plan_block_memory(pmm::StepPlan& step, TransformerPlan const& plan, std::in
   plan_joint_norm_memory(step, plan);
   if (plan.settings.query_key_norm == QueryKeyNorm::head)
     plan_matrix(step, plan.qkv.output, "orthant::models::AttentionMemory/before_norm");
+  if (plan.stage.splits_backward) {
+    plan_matrix(step, plan.qkv.output, "orthant::models::AttentionMemory/qkv_gradient");
+    plan_matrix(step, plan.stream, "orthant::models::AttentionMemory/branch_gradient");
+    plan_matrix(step, plan.up.output, "orthant::models::FeedForwardMemory/expanded_gradient");
+    plan_matrix(step, plan.stream, "orthant::models::FeedForwardMemory/branch_gradient");
+  }
   plan_norm_arrays(step, plan);
   if (!again.norms) plan_matrix(step, plan.stream, "orthant::models::FeedForwardMemory/normed");
   if (!layers_at(plan, place, false).empty()) {
@@ -175,6 +198,9 @@ AttentionMemory<T>::AttentionMemory(pmm::ProcessGrid const& grid, TransformerPla
       key_values(make<T>("orthant::models::AttentionMemory/key_values", num_shared_numbers(plan))) {
   if (plan.settings.query_key_norm == QueryKeyNorm::head)
     before_norm = {grid, plan.qkv.output, "orthant::models::AttentionMemory/before_norm"};
+  if (!plan.stage.splits_backward) return;
+  qkv_gradient = {grid, plan.qkv.output, "orthant::models::AttentionMemory/qkv_gradient"};
+  branch_gradient = {grid, plan.stream, "orthant::models::AttentionMemory/branch_gradient"};
 }
 
 template<class T>
@@ -188,6 +214,10 @@ FeedForwardMemory<T>::FeedForwardMemory(pmm::ProcessGrid const& grid, Transforme
     expanded = {grid, plan.up.output, "orthant::models::FeedForwardMemory/expanded"};
     activated =
         kept(grid, plan.down.input, "orthant::models::FeedForwardMemory/activated", again, scratch.activated);
+  }
+  if (plan.stage.splits_backward) {
+    expanded_gradient = {grid, plan.up.output, "orthant::models::FeedForwardMemory/expanded_gradient"};
+    branch_gradient = {grid, plan.stream, "orthant::models::FeedForwardMemory/branch_gradient"};
   }
   if (layers_at(plan, place, true).empty()) return;
   experts = std::make_shared<ExpertMemory<T>>(grid, plan.experts, scratch.experts);

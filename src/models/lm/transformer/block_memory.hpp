@@ -41,6 +41,7 @@ struct AttentionMemory {
   runtime::Vector<T> log_sum_exp; // [key-value heads x tokens x query heads per key-value head]
   pmm::DistMatrix<T> before_norm; // queries and keys, if each head has a norm
   JointNormMemory<T> joint_norms;
+  pmm::DistMatrix<T> qkv_gradient, branch_gradient; // only if backward passes are split
   runtime::Vector<T> key_values; // [tokens x 2 head_dim] of a head that ranks share; else empty
 };
 
@@ -50,8 +51,9 @@ struct FeedForwardMemory {
                     TransformerScratch<T> const& scratch);
   pmm::RowNormState<T> norm;
   pmm::DistMatrix<T> normed;
-  pmm::DistMatrix<T> expanded, activated;               // if a layer without experts uses this memory
-  pmm::DistMatrix<T> shared_expanded, shared_activated; // of shared experts, if a layer with experts uses it
+  pmm::DistMatrix<T> expanded, activated;                // if a layer without experts uses this memory
+  pmm::DistMatrix<T> shared_expanded, shared_activated;  // of shared experts, if a layer with experts uses it
+  pmm::DistMatrix<T> expanded_gradient, branch_gradient; // only if backward passes are split
   std::shared_ptr<ExpertMemory<T>> experts;
 };
 
@@ -69,6 +71,12 @@ struct BlockMemory {
 
 /// Key-value heads, whole or shared, whose columns are in the block `qkv` of the queries, keys and values.
 [[nodiscard]] runtime::Range groups_of(pmm::Block const& qkv, TransformerPlan const& plan);
+
+/// kept := gradient, for a later weight_backward(); and the pass over it. Enqueues on exec.
+template<class T>
+void keep_gradient(runtime::DefaultExec const& exec, pmm::ProcessGrid const& grid,
+                   pmm::DistMatrix<T> const& gradient, pmm::DistMatrix<T> const& kept);
+void plan_kept_gradient(pmm::StepPlan& step, TransformerPlan const& plan);
 
 /// Adds the arrays of a BlockMemory to `step`.
 void plan_block_memory(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t place);

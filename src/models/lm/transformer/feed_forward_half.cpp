@@ -53,17 +53,30 @@ void plan_feed_forward_half_backward(pmm::StepPlan& step, TransformerPlan const&
   auto const has_experts = plan.settings.experts.has_layer(layer);
   auto const linears = linears_of(plan, has_experts);
   auto const& again = plan.settings.recomputed;
+  auto const part = plan.stage.splits_backward ? BackwardPart::inputs : BackwardPart::both;
   if (has_experts) plan_start_expert_layer_backward(step, plan.experts, layer);
-  if (again.norms) plan_repeated_norm(step, plan);
+  if (part == BackwardPart::inputs) plan_kept_gradient(step, plan);
+  if (again.norms && part == BackwardPart::both) plan_repeated_norm(step, plan);
   if (linears.up != nullptr) {
     auto const count = step.block(linears.down->input).num_stored;
-    if (again.activations) pmm::plan_activate(step, plan.settings.activation, count);
-    plan_linear_backward(step, *linears.down, linears.has_bias);
+    if (again.activations && part == BackwardPart::both)
+      pmm::plan_activate(step, plan.settings.activation, count);
+    plan_linear_backward(step, *linears.down, linears.has_bias, part);
     pmm::plan_activate_backward(step, plan.settings.activation, count);
-    plan_linear_backward(step, *linears.up, linears.has_bias);
+    plan_linear_backward(step, *linears.up, linears.has_bias, part);
   }
   if (has_experts) plan_expert_layer_backward(step, plan.experts, layer, update_beside(linears));
   plan_norm_backward(step, plan, pmm::Residual::added);
+}
+
+void plan_feed_forward_half_weights(pmm::StepPlan& step, TransformerPlan const& plan) {
+  auto const linears = linears_of(plan, false);
+  auto const& again = plan.settings.recomputed;
+  if (again.norms) plan_repeated_norm(step, plan);
+  if (again.activations)
+    pmm::plan_activate(step, plan.settings.activation, step.block(linears.down->input).num_stored);
+  plan_linear_backward(step, *linears.down, linears.has_bias, BackwardPart::weights);
+  plan_linear_backward(step, *linears.up, linears.has_bias, BackwardPart::weights);
 }
 
 void plan_feed_forward_half_buffers(LinearWorkPlan& work, pmm::StepPlan const& step,
@@ -84,6 +97,7 @@ FeedForwardHalf<T>::FeedForwardHalf(pmm::ProcessGrid const& grid, TransformerPla
     : grid_(grid),
       kind_(plan.settings.activation),
       again_(plan.settings.recomputed),
+      splits_(plan.stage.splits_backward),
       memory_(std::move(memory)),
       norm_(grid, plan, parameters.feed_forward_norm, memory_.norm, scratch.row_sums,
             scratch.work.buffers(0)),
@@ -97,7 +111,8 @@ FeedForwardHalf<T>::FeedForwardHalf(pmm::ProcessGrid const& grid, TransformerPla
   down_.emplace(grid, *linears.down, parameters.down, scratch.work, 1);
   expanded_ = has_experts ? memory_.shared_expanded : memory_.expanded;
   activated_ = has_experts ? memory_.shared_activated : memory_.activated;
-  expanded_gradient_ = {grid, linears.up->output, scratch.wide_gradient};
+  expanded_gradient_ = splits_ ? memory_.expanded_gradient
+                               : pmm::DistMatrix<T>(grid, linears.up->output, scratch.wide_gradient);
   activated_gradient_ = {grid, linears.down->input, scratch.narrow_gradient};
 }
 
@@ -134,17 +149,36 @@ template<class T>
 void FeedForwardHalf<T>::backward(DefaultExec const& exec, pmm::DistMatrix<T> const& x,
                                   pmm::DistMatrix<T> const& branch_gradient, pmm::DistMatrix<T> const& dx) {
   if (experts_) experts_->start_backward(exec, branch_gradient);
-  if (again_.norms) norm_.repeat(exec, x, memory_.normed);
-  if (down_) {
-    if (again_.activations)
-      pmm::activate<T>(exec, grid_.passes(), kind_, expanded_.local(), activated_.local());
-    down_->backward(exec, activated_, branch_gradient, activated_gradient_);
+  if (splits_) {
+    keep_gradient(exec, grid_, branch_gradient, memory_.branch_gradient);
+    down_->input_backward(exec, branch_gradient, activated_gradient_);
+  } else {
+    compute_again(exec, x);
+    if (down_) down_->backward(exec, activated_, branch_gradient, activated_gradient_);
+  }
+  if (down_)
     pmm::activate_backward<T>(exec, grid_.passes(), kind_, expanded_.local(), activated_gradient_.local(),
                               expanded_gradient_.local());
+  if (splits_)
+    up_->input_backward(exec, expanded_gradient_, normed_gradient_);
+  else if (up_)
     up_->backward(exec, memory_.normed, expanded_gradient_, normed_gradient_);
-  }
   if (experts_) experts_->backward(exec, memory_.normed, normed_gradient_, update_by_experts());
   norm_.backward(exec, x, normed_gradient_, pmm::Residual::added, dx);
+}
+
+template<class T>
+void FeedForwardHalf<T>::compute_again(DefaultExec const& exec, pmm::DistMatrix<T> const& x) {
+  if (again_.norms) norm_.repeat(exec, x, memory_.normed);
+  if (again_.activations && down_)
+    pmm::activate<T>(exec, grid_.passes(), kind_, expanded_.local(), activated_.local());
+}
+
+template<class T>
+void FeedForwardHalf<T>::weight_backward(DefaultExec const& exec, pmm::DistMatrix<T> const& x) {
+  compute_again(exec, x);
+  down_->weight_backward(exec, activated_, memory_.branch_gradient);
+  up_->weight_backward(exec, memory_.normed, expanded_gradient_);
 }
 
 template class FeedForwardHalf<float>;

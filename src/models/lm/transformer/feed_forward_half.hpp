@@ -45,27 +45,35 @@ class FeedForwardHalf {
   /// Collective over x, y and z, with experts over the grid's world. Enqueues on exec.
   void backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& x,
                 pmm::DistMatrix<T> const& branch_gradient, pmm::DistMatrix<T> const& dx);
+  /// The gradients of the weights and biases of the products, if backward passes are split and backward() left them. There must be no
+  /// experts. Collective over z. Enqueues on exec.
+  void weight_backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& x);
 
  private:
+  /// Results that forward passes do not keep.
+  void compute_again(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& x);
   /// Whether experts add to the results of the shared experts, or assign because there are none.
   [[nodiscard]] pmm::Update update_by_experts() const;
 
   pmm::ProcessGrid const& grid_;
   FeedForward kind_;
   Recomputation again_;
+  bool splits_;
   FeedForwardMemory<T> memory_;
   ParallelNorm<T> norm_;
   std::optional<ParallelLinear<T>> up_, down_;
   std::optional<ExpertLayer<T>> experts_;
   pmm::DistMatrix<T> expanded_, activated_; // in memory_, or the latter in the scratch memory
-  pmm::DistMatrix<T> normed_gradient_, expanded_gradient_, activated_gradient_; // in the scratch memory
+  pmm::DistMatrix<T> normed_gradient_, expanded_gradient_,
+      activated_gradient_; // in the scratch memory, or expanded_gradient_ in memory_
 };
 
-/// Add the operations of compute(), combine() and backward() of a layer to `step`, and reserve their buffers in `work`.
+/// Add the operations of compute(), combine(), backward() and weight_backward() of a layer to `step`, and reserve their buffers in `work`.
 void plan_compute_feed_forward(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t layer,
                                bool is_training);
 void plan_combine_feed_forward(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t layer);
 void plan_feed_forward_half_backward(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t layer);
+void plan_feed_forward_half_weights(pmm::StepPlan& step, TransformerPlan const& plan);
 void plan_feed_forward_half_buffers(LinearWorkPlan& work, pmm::StepPlan const& step,
                                     TransformerPlan const& plan);
 

@@ -26,11 +26,11 @@ void plan_linear(pmm::StepPlan& step, LinearPlan3d const& plan, bool has_bias) {
   if (has_bias) pmm::plan_add_bias(step, plan.output);
 }
 
-void plan_linear_backward(pmm::StepPlan& step, LinearPlan3d const& plan, bool has_bias) {
+void plan_linear_backward(pmm::StepPlan& step, LinearPlan3d const& plan, bool has_bias, BackwardPart part) {
   ParallelProducts const products(plan);
-  if (has_bias) pmm::plan_sum_columns(step, plan.output);
-  plan_product(step, products.input_back);
-  plan_product(step, products.weight_back);
+  if (has_bias && part != BackwardPart::inputs) pmm::plan_sum_columns(step, plan.output);
+  if (part != BackwardPart::weights) plan_product(step, products.input_back);
+  if (part != BackwardPart::inputs) plan_product(step, products.weight_back);
 }
 
 void plan_linear_buffers(LinearWorkPlan& work, std::size_t turn, pmm::StepPlan const& step,
@@ -137,6 +137,23 @@ void ParallelLinear<T>::backward(runtime::DefaultExec const& exec, pmm::DistMatr
   weight_back_.start(exec, input, output_gradient, parameters_.weight_gradient);
   work_.leave_unfinished(turn_, weight_back_);
   input_back_.finish();
+}
+
+template<class T>
+void ParallelLinear<T>::input_backward(runtime::DefaultExec const& exec,
+                                       pmm::DistMatrix<T> const& output_gradient,
+                                       pmm::DistMatrix<T> const& input_gradient) {
+  work_.begin_use(exec, {this, Direction::backward});
+  input_back_.run(exec, output_gradient, parameters_.weight, input_gradient);
+}
+
+template<class T>
+void ParallelLinear<T>::weight_backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& input,
+                                        pmm::DistMatrix<T> const& output_gradient) {
+  work_.finish(turn_);
+  if (has_bias_) pmm::sum_columns(exec, output_gradient, parameters_.bias_gradient, *work_.buffers(turn_));
+  weight_back_.start(exec, input, output_gradient, parameters_.weight_gradient);
+  work_.leave_unfinished(turn_, weight_back_);
 }
 
 template class ParallelLinear<float>;

@@ -110,6 +110,13 @@ class ParallelLinear {
   void backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& input,
                 pmm::DistMatrix<T> const& output_gradient, pmm::DistMatrix<T> const& input_gradient);
 
+  /// The parts of backward(): the gradient of the input, and those of weight and bias. Collective over the axis of the weight's columns and
+  /// over z, and over z. Enqueue on exec.
+  void input_backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& output_gradient,
+                      pmm::DistMatrix<T> const& input_gradient);
+  void weight_backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& input,
+                       pmm::DistMatrix<T> const& output_gradient);
+
   [[nodiscard]] std::size_t turn() const { return turn_; }
   /// Starts the gather of the weight for the next forward() or backward(). Collective over z.
   void prefetch(runtime::DefaultExec const& exec, Direction direction);
@@ -124,9 +131,13 @@ class ParallelLinear {
   pmm::Product<T> weight_back_;
 };
 
-/// Add the operations of forward() and of backward() to `step`, and reserve their buffers in `work`.
+/// Parts of a backward pass: gradients of inputs, of weights, or both.
+enum class BackwardPart : std::uint8_t { both, inputs, weights };
+
+/// Add the operations of forward() and of backward() or a part of it to `step`, and reserve their buffers in `work`.
 void plan_linear(pmm::StepPlan& step, LinearPlan3d const& plan, bool has_bias);
-void plan_linear_backward(pmm::StepPlan& step, LinearPlan3d const& plan, bool has_bias);
+void plan_linear_backward(pmm::StepPlan& step, LinearPlan3d const& plan, bool has_bias,
+                          BackwardPart part = BackwardPart::both);
 void plan_linear_buffers(LinearWorkPlan& work, std::size_t turn, pmm::StepPlan const& step,
                          LinearPlan3d const& plan, bool has_bias);
 

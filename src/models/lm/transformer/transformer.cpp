@@ -93,12 +93,14 @@ void Transformer<T>::set_gathers_ahead(bool gathers_ahead) {
 template<class T>
 std::vector<PassAction> Transformer<T>::order_of_passes(std::int64_t num_passes) const {
   auto const& stage = parts_->plan.stage;
-  ORTHANT_REQUIRE(std::min<std::int64_t>(stage.num_stages - stage.number, num_passes) <= stage.num_in_flight,
-                  num_passes, " passes on a stage with memory for ", stage.num_in_flight);
-  return schedule_1f1b(stage.number, stage.num_stages, num_passes);
+  auto const most = stage.splits_backward ? stage.num_stages : stage.num_stages - stage.number;
+  ORTHANT_REQUIRE(std::min<std::int64_t>(most, num_passes) <= stage.num_in_flight, num_passes,
+                  " passes on a stage with memory for ", stage.num_in_flight);
+  return schedule_of(stage, num_passes);
 }
 template<class T>
 void Transformer<T>::begin_passes(Pass pass, std::int64_t num_passes) {
+  parts_->num_passes = num_passes;
   parts_->messages.begin(pass, num_passes);
 }
 template<class T>
@@ -155,8 +157,30 @@ void Transformer<T>::backward(DefaultExec const& exec, PhaseTimes& phases) {
 }
 
 template<class T>
+void Transformer<T>::input_backward(DefaultExec const& exec, PhaseTimes& phases) {
+  parts_->now->has_begun_backward = true;
+  backward_of_streams(exec, phases, [](std::size_t) {});
+  parts_->keep_early_gradients(exec);
+}
+
+template<class T>
 void Transformer<T>::backward_telling(DefaultExec const& exec, PhaseTimes& phases,
                                       GradientObserver const& on_complete) {
+  auto& p = *parts_;
+  if (p.now->has_begun_backward) {
+    p.weight_backward(exec, phases, on_complete);
+    return;
+  }
+  backward_of_streams(exec, phases, on_complete);
+  p.scratch.work.finish_all();
+  p.parameters.sum_small_gradients(exec);
+  p.parameters.project_adapters(exec);
+}
+
+/// Everything up to the sums of gradients of weights; without the products of these if backward passes are split.
+template<class T>
+void Transformer<T>::backward_of_streams(DefaultExec const& exec, PhaseTimes& phases,
+                                         GradientObserver const& on_complete) {
   auto& p = *parts_;
   auto& instruments = p.grid.world().instruments();
   {
@@ -178,9 +202,6 @@ void Transformer<T>::backward_telling(DefaultExec const& exec, PhaseTimes& phase
   p.messages.send_gradient(exec, p.now->number);
   ScopedTimer const timer(instruments, phases, "embedding_backward");
   if (p.plan.stage.has_embedding()) p.embed_backward(exec);
-  p.scratch.work.finish_all();
-  p.parameters.sum_small_gradients(exec);
-  p.parameters.project_adapters(exec);
 }
 
 template<class T>

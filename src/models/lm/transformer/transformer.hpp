@@ -147,6 +147,8 @@ class Transformer final : public Network<T> {
   void begin_passes(Pass pass, std::int64_t num_passes) override;
   void take_up(std::int64_t k) override;
   [[nodiscard]] bool has_logits() const override;
+  /// The backward pass without the products for gradients of weights, if the settings split it.
+  void input_backward(runtime::DefaultExec const& exec, runtime::PhaseTimes& phases) override;
   /// Sums the gradient of a table that embedding and head share over the first and the last stage.
   void sum_shared_gradients(runtime::DefaultExec const& exec) override;
 
@@ -170,6 +172,8 @@ class Transformer final : public Network<T> {
 
  private:
   explicit Transformer(std::unique_ptr<TransformerParts<T>> parts);
+  void backward_of_streams(runtime::DefaultExec const& exec, runtime::PhaseTimes& phases,
+                           GradientObserver const& on_complete);
   std::unique_ptr<TransformerParts<T>> parts_;
   pmm::DistMatrix<T> no_logits_; // of a rank without the head
 };
@@ -182,9 +186,12 @@ struct HeadProducts {
 };
 [[nodiscard]] HeadProducts head_products(TransformerPlan const& plan);
 
-/// Add a forward pass, a backward pass, and the arrays of a Transformer to `step`.
+/// Add a forward pass, the backward pass of batch k, or its first and its second part if it is split, and the arrays of a Transformer to
+/// `step`.
 void plan_transformer_forward(pmm::StepPlan& step, TransformerPlan const& plan, bool is_training = true);
-void plan_transformer_backward(pmm::StepPlan& step, TransformerPlan const& plan);
+void plan_transformer_backward(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t k = 0);
+void plan_transformer_weight_backward(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t k,
+                                      std::int64_t num_passes);
 void plan_transformer_arrays(pmm::StepPlan& step, TransformerPlan const& plan);
 
 extern template class Transformer<float>;

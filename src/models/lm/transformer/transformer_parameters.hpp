@@ -136,6 +136,8 @@ class TransformerParameters {
   /// of a branch (projection, down), by global row and column. Biases are 0 and scales are 1. `grid` must outlive this object.
   TransformerParameters(pmm::ProcessGrid const& grid, TransformerPlan const& plan, std::uint64_t seed);
 
+  /// Gradients of vectors and of positions, in one array.
+  [[nodiscard]] runtime::Vector<T> const& small_gradients() const { return small_gradients_; }
   /// Sums the small gradients over z by one all_reduce. Collective over z. Enqueues on exec.
   void sum_small_gradients(runtime::DefaultExec const& exec) const;
 

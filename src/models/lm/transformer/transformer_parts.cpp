@@ -50,11 +50,17 @@ TransformerParts<T>::TransformerParts(pmm::ProcessGrid const& on, TransformerPla
       normed_gradient(grid, plan.stream, scratch.normed_gradient) {
   if (plan.has_table()) table.emplace(grid, parameters.embedding());
   if (plan.stage.has_head()) head.emplace(grid, plan, parameters, scratch);
+  if (head && plan.stage.splits_backward)
+    head->table_sum =
+        runtime::Vector<T>("orthant::models::TransformerHead/table_sum", head_gradient().extent(0));
   auto const rotary = make_rotary<T>(plan, cache ? cache->capacity() : plan.whole_sequence());
   while (std::ssize(in_flight) < plan.stage.num_in_flight) {
     in_flight.push_back(std::make_unique<PassInFlight<T>>(
         grid, plan, in_flight.empty() ? scratch.document_positions : make_document_positions(plan)));
     make_blocks(*in_flight.back(), rotary);
+    if (plan.stage.splits_backward)
+      in_flight.back()->small_gradients = runtime::Vector<T>("orthant::models::PassInFlight/small_gradients",
+                                                             parameters.small_gradients().extent(0));
   }
   take_up(0);
   last_trained = now;
@@ -157,6 +163,71 @@ void TransformerParts<T>::backward(DefaultExec const& exec, std::int64_t layer, 
     block.attention.backward(exec, now->dropout, input_of(layer), da, gradient);
   }
   on_complete(num_complete_gradients());
+}
+
+template<class T>
+void TransformerParts<T>::weight_backward(DefaultExec const& exec, PhaseTimes& phases,
+                                          GradientObserver const& on_complete) {
+  auto& instruments = grid.world().instruments();
+  static std::vector<WeightUse<T>> const no_uses; // no weights are read
+  now->has_begun_backward = false;
+  restore_early_gradients(exec);
+  scratch.work.begin_pass(no_uses);
+  auto const& layers = plan.stage.layers;
+  for (auto l = layers.end; l-- > layers.begin;) {
+    auto& block = this->block(l);
+    {
+      ScopedTimer const timer(instruments, phases, "feed_forward_weights");
+      block.feed_forward.weight_backward(exec, block.middle);
+    }
+    on_complete(num_complete_gradients());
+    {
+      ScopedTimer const timer(instruments, phases, "attention_weights");
+      block.attention.weight_backward(exec, now->dropout, input_of(l));
+    }
+    on_complete(num_complete_gradients());
+  }
+  scratch.work.finish_all();
+  parameters.sum_small_gradients(exec);
+}
+
+namespace {
+
+template<class T>
+void copy(DefaultExec const& exec, pmm::ProcessGrid const& grid, runtime::Vector<T> const& from,
+          runtime::Vector<T> const& to) {
+  auto const bytes = runtime::array_bytes(to);
+  grid.passes().add({"keep_gradient", bytes, bytes});
+  Kokkos::deep_copy(exec, to, from);
+}
+
+} // namespace
+
+/// The table is too large to be kept for each pass in flight, so its gradients are summed here.
+template<class T>
+void TransformerParts<T>::keep_early_gradients(DefaultExec const& exec) {
+  copy(exec, grid, parameters.small_gradients(), now->small_gradients);
+  if (!head) return;
+  if (now->number == 0) {
+    copy(exec, grid, head_gradient(), head->table_sum);
+  } else {
+    auto const bytes = runtime::array_bytes(head->table_sum);
+    grid.passes().add({"keep_gradient", 2 * bytes, bytes});
+    add_numbers(exec, head_gradient(), head->table_sum);
+  }
+}
+
+/// The gradient of the table is that of all passes in the last one, and 0 in those before it.
+template<class T>
+void TransformerParts<T>::restore_early_gradients(DefaultExec const& exec) {
+  copy(exec, grid, now->small_gradients, parameters.small_gradients());
+  if (!head) return;
+  if (now->number + 1 == num_passes) {
+    copy(exec, grid, head->table_sum, head_gradient());
+  } else {
+    grid.passes().add({"keep_gradient", 0, runtime::array_bytes(head->table_sum)});
+    Kokkos::deep_copy(exec, head_gradient(), T{0});
+  }
 }
 
 template<class T>

@@ -28,8 +28,10 @@ struct PassInFlight {
   std::vector<WeightUse<T>> forward_uses, backward_uses;
   DropoutKey dropout;
   RouterPass router;
-  std::int64_t number = 0;  // of the pass
-  pmm::DistMatrix<T> input; // of the first block in this pass
+  runtime::Vector<T> small_gradients; // between the two parts of a backward pass, if it is split
+  bool has_begun_backward = false;    // its first part is done
+  std::int64_t number = 0;            // of the pass
+  pmm::DistMatrix<T> input;           // of the first block in this pass
 };
 
 /// What follows the last block.
@@ -42,6 +44,8 @@ struct TransformerHead {
   pmm::DistMatrix<T> normed, logits;
   pmm::Product<T> product, input_back, weight_back;
   std::optional<VocabularyTable<T>> own_table; // unless the head is tied
+  runtime::Vector<T>
+      table_sum; // of the gradients of the table in the passes of a step so far, if backward passes are split
 };
 
 template<class T>
@@ -49,6 +53,11 @@ struct TransformerParts {
   TransformerParts(pmm::ProcessGrid const& on, TransformerPlan const& of, std::uint64_t with_seed,
                    TransformerParameters<T> with_parameters, std::shared_ptr<KeyValueCache<T>> with_cache);
 
+  /// This rank's piece of the gradient of the head's table.
+  [[nodiscard]] runtime::Vector<T> head_gradient() const {
+    auto const& linear = plan.settings.tied_head ? parameters.embedding() : parameters.head();
+    return linear.weight_gradient.storage();
+  }
   VocabularyTable<T>& head_table() { return head->own_table ? *head->own_table : *table; }
   [[nodiscard]] pmm::RowDropout dropout_at(std::int64_t place) const {
     if (now->dropout.probability == 0) return {};
@@ -85,6 +94,12 @@ struct TransformerParts {
   void recompute(runtime::DefaultExec const& exec, runtime::Range layers);
   void backward(runtime::DefaultExec const& exec, std::int64_t layer, runtime::PhaseTimes& phases,
                 GradientObserver const& on_complete);
+  /// The gradients that backward() left, if backward passes are split.
+  void weight_backward(runtime::DefaultExec const& exec, runtime::PhaseTimes& phases,
+                       GradientObserver const& on_complete);
+  /// What the first part of a backward pass computed, and other passes overwrite before the second part: kept, and put back.
+  void keep_early_gradients(runtime::DefaultExec const& exec);
+  void restore_early_gradients(runtime::DefaultExec const& exec);
   void embed(runtime::DefaultExec const& exec);
   void embed_backward(runtime::DefaultExec const& exec);
   void compute_logits(runtime::DefaultExec const& exec);
@@ -108,6 +123,7 @@ struct TransformerParts {
   std::vector<std::unique_ptr<PassInFlight<T>>> in_flight;
   PassInFlight<T>* now = nullptr;          // the pass that is taken up
   PassInFlight<T>* last_trained = nullptr; // the pass of the last backward pass
+  std::int64_t num_passes = 1;             // of the step
   std::size_t num_of_later_stages = 0;
 };
 

@@ -87,7 +87,26 @@ void plan_transformer_forward(pmm::StepPlan& step, TransformerPlan const& plan, 
   plan_product(step, head_products(plan).product);
 }
 
-void plan_transformer_backward(pmm::StepPlan& step, TransformerPlan const& plan) {
+namespace {
+
+std::int64_t small_bytes(pmm::StepPlan const& step, TransformerPlan const& plan) {
+  return step.scalar_bytes(num_small_gradients(step.shape(), step.coordinates(),
+                                               parameters_of(step.shape(), step.coordinates(), plan)));
+}
+std::int64_t table_bytes(pmm::StepPlan const& step, TransformerPlan const& plan) {
+  return step.scalar_bytes(step.block(plan.table).num_padded);
+}
+void plan_copy(pmm::StepPlan& step, std::int64_t bytes) {
+  step.add_pass({"keep_gradient", bytes, bytes});
+}
+void plan_small_gradients(pmm::StepPlan& step, TransformerPlan const& plan) {
+  auto const bytes = small_bytes(step, plan);
+  if (bytes > 0) step.add_call(runtime::Operation::all_reduce, pmm::Axis::z, bytes);
+}
+
+} // namespace
+
+void plan_transformer_backward(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t k) {
   auto const drops = plan.settings.dropout > 0;
   auto const rows = step.block(plan.stream).rows.size();
   auto const columns = step.block(plan.stream).columns.size();
@@ -123,10 +142,32 @@ void plan_transformer_backward(pmm::StepPlan& step, TransformerPlan const& plan)
     plan_embedding_backward(step, plan);
     plan_reduce_table(step, plan.table);
   }
-  auto const small = num_small_gradients(step.shape(), step.coordinates(),
-                                         parameters_of(step.shape(), step.coordinates(), plan));
-  if (small > 0) step.add_call(runtime::Operation::all_reduce, pmm::Axis::z, step.scalar_bytes(small));
-  plan_project_adapters(step, plan);
+  if (!stage.splits_backward) {
+    plan_small_gradients(step, plan);
+    plan_project_adapters(step, plan);
+    return;
+  }
+  plan_copy(step, small_bytes(step, plan));
+  if (!stage.has_head()) return;
+  auto const bytes = table_bytes(step, plan);
+  step.add_pass({"keep_gradient", k == 0 ? bytes : 2 * bytes, bytes});
+}
+
+void plan_transformer_weight_backward(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t k,
+                                      std::int64_t num_passes) {
+  auto const& stage = plan.stage;
+  plan_copy(step, small_bytes(step, plan));
+  if (stage.has_head()) {
+    auto const bytes = table_bytes(step, plan);
+    step.add_pass({"keep_gradient", k + 1 == num_passes ? bytes : 0, bytes});
+  }
+  for (auto l = stage.layers.end; l-- > stage.layers.begin;) {
+    step.begin_layer(l + 1);
+    plan_feed_forward_half_weights(step, plan);
+    plan_attention_half_weights(step, plan, plan.settings.dropout > 0);
+  }
+  step.begin_layer(0);
+  plan_small_gradients(step, plan);
 }
 
 namespace {
@@ -142,6 +183,8 @@ void plan_pass_arrays(pmm::StepPlan& step, TransformerPlan const& plan) {
     if (keeps_output(plan, l) || l < plan.stage.layers.begin + length)
       plan_matrix(step, plan.stream, "orthant::models::stream");
   plan_kept_results(step, plan);
+  if (plan.stage.splits_backward)
+    step.add_array("orthant::models::PassInFlight/small_gradients", small_bytes(step, plan));
 }
 
 } // namespace
@@ -162,6 +205,8 @@ void plan_transformer_arrays(pmm::StepPlan& step, TransformerPlan const& plan) {
     plan_matrix(step, plan.stream, "orthant::models::final_normed");
     plan_matrix(step, plan.logits, "orthant::models::logits");
     if (!settings.tied_head) plan_table_arrays(step, plan.table);
+    if (stage.splits_backward)
+      step.add_array("orthant::models::TransformerHead/table_sum", table_bytes(step, plan));
   }
   if (settings.positions == Positions::rotary)
     pmm::plan_rotary_table(step, plan.whole_sequence(), settings.head_dim());
