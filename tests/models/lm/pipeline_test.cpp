@@ -105,8 +105,8 @@ TimedStep time_step(std::vector<std::vector<PassAction>> const& order, std::int6
 std::vector<std::vector<PassAction>> orders(int num_stages, std::int64_t num_passes, bool splits) {
   std::vector<std::vector<PassAction>> order;
   for (int s = 0; s < num_stages; ++s)
-    order.push_back(
-        schedule_of({.number = s, .num_stages = num_stages, .splits_backward = splits}, num_passes));
+    order.push_back(splits ? models::schedule_zero_bubble(s, num_stages, num_passes)
+                           : models::schedule_1f1b(s, num_stages, num_passes));
   return order;
 }
 
@@ -118,7 +118,9 @@ TEST(Schedules, KeepFewPassesAndWaitForAShareOfThem) {
       auto const one = time_step(orders(num_stages, num_passes, false), num_passes, {1, 0, 2});
       auto const split = time_step(orders(num_stages, num_passes, true), num_passes, {1, 1, 1});
       EXPECT_EQ(one.seconds, 3 * (K + P - 1));
-      if (num_passes >= num_stages) EXPECT_EQ(split.seconds, 3 * K + (P - 1)); // F + B - W = 1
+      if (num_passes >= num_stages) {
+        EXPECT_EQ(split.seconds, 3 * K + (P - 1)); // F + B - W = 1
+      }
       EXPECT_LE(split.seconds, one.seconds);
       for (int s = 0; s < num_stages; ++s) {
         EXPECT_EQ(one.most_in_flight[static_cast<std::size_t>(s)],
