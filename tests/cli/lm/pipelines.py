@@ -102,6 +102,10 @@ def plans(_):
             share, expected = line["waiting_seconds"] / line["seconds"], (stages - 1) / (passes + stages - 1)
             check(line["pipeline"] == stages and line["ranks"] == stages, f"{line}")
             check(abs(share - expected) < 0.1 * expected, f"{stages} stages, {passes} passes: {share}, not {expected}")
+    one, split = (json.loads(expect_success(1, ["plan-lm", *model, "--grid", "1x1x1x1", "--pipeline", "4", "--accumulate", "8", "--machine", "perlmutter",
+                                                "--pipeline-schedule", schedule, "--json"]).stdout) for schedule in ("1f1b", "zero-bubble"))
+    check(0 < split["waiting_seconds"] < 0.6 * one["waiting_seconds"], f"waiting {split['waiting_seconds']} and {one['waiting_seconds']}")
+    check(one["array_bytes"] < split["array_bytes"] < 2.5 * one["array_bytes"], f"memory {split['array_bytes']} and {one['array_bytes']}")
     done = expect_success(1, ["plan-lm", *model, "--grid", "1x2x2x1", "--pipeline", "4", "--accumulate", "8"])
     check("stages of 8, 8, 8, 8 layers" in done.stdout and "--pipeline 4" in done.stdout and "# on 16 ranks" in done.stdout, done.stdout)
     smaller = [json.loads(expect_success(1, ["plan-lm", *model, "--grid", "1x1x1x1", *more, "--json"]).stdout)["array_bytes"]
