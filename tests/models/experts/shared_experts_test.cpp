@@ -175,7 +175,7 @@ struct RunningHalf {
   RunningHalf(pmm::ProcessGrid const& grid, TransformerPlan const& plan, HalfWeights const& weights)
       : parameters(grid, plan, 1),
         scratch(grid, plan),
-        memory(grid, plan, 0, scratch.experts),
+        memory(grid, plan, 0, scratch),
         half(grid, plan, parameters.block(0), 0, memory.feed_forward, scratch) {
     for (auto& parameter : parameters.list())
       if (auto const values = matrix_of(weights, parameter.name)) {
