@@ -281,8 +281,8 @@ std::string answer(Context& context, PlanLmOptions const& o, pmm::Machine const&
   return text + fmt::format("\northant train-lm --tokens {} --grid {}{}{}     # on {} rank{}\n",
                             o.tokens.empty() ? "TOKENS.h5" : o.tokens, models::grid_text(costs.front().shape),
                             fit_flags,
-                            given_flags(context, {"fit", "json", "ranks", "simulate", "stragglers", "tokens",
-                                                  "top", "vocabulary"}),
+                            given_flags(context, {"fit", "json", "ranks", "simulate", "slow-ranks",
+                                                  "stragglers", "tokens", "top", "vocabulary"}),
                             num_ranks, num_ranks == 1 ? "" : "s");
 }
 

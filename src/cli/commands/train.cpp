@@ -6,7 +6,6 @@
 #include "cli/training/checkpoints.hpp"
 #include "cli/training/idle_options.hpp"
 #include "cli/training/scores_text.hpp"
-#include "cli/training/stragglers.hpp"
 #include "cli/training/train_modes.hpp"
 #include "cli/training/train_settings.hpp"
 
@@ -144,7 +143,6 @@ std::unique_ptr<Command> make_train() {
   auto const options = std::make_shared<TrainOptions>();
   add_preset_option(*command, *options);
   add_options(*command, *options);
-  add_stragglers_option(*command, options->stragglers, "epoch");
   command->set_goes_on([options] { return options->resume != "never"; },
                        [options] { return goes_on_from_checkpoint(*options); });
   command->set_run([options](Context& context) {

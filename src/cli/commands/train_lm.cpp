@@ -6,7 +6,6 @@
 #include "cli/lm/train_lm_run.hpp"
 #include "cli/training/checkpoints.hpp"
 #include "cli/training/idle_options.hpp"
-#include "cli/training/stragglers.hpp"
 
 namespace orthant::cli {
 
@@ -15,7 +14,6 @@ std::unique_ptr<Command> make_train_lm() {
       std::make_unique<Command>("train-lm", "Train a language model (GPT or Llama) on a token file");
   auto const options = std::make_shared<TrainLmOptions>();
   add_options(*command, *options);
-  add_stragglers_option(*command, options->stragglers, "step");
   command->set_goes_on([options] { return options->resume != "never"; },
                        [options] { return goes_on_from_checkpoint(*options); });
   command->set_run([options](Context& context) {

@@ -4,6 +4,7 @@
 #include "cli/options/gemm_options.hpp"
 #include "cli/options/option_text.hpp"
 #include "cli/training/start_checks.hpp"
+#include "cli/training/stragglers.hpp"
 #include "cli/training/train_settings.hpp"
 
 #include <cinttypes>
@@ -218,6 +219,7 @@ void add_running(Command& command, TrainLmOptions& o) {
                  one_of({"fp32", "fp64"}));
   add_gemm_math_option(command, o.gemm_math);
   add_gemm_table_option(command, o.gemm_table);
+  add_stragglers_option(command, o.stragglers, "step");
   add_force_memory_option(command, o.force_memory);
 }
 

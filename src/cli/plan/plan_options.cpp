@@ -194,7 +194,7 @@ std::string train_command(Context const& context, PlanOptions const& o, models::
   auto text =
       fmt::format("\northant train --grid {} --schedule {}", shape.to_string(), models::name_of(schedule));
   if (is_of_counts(o)) text += " --graph GRAPH.h5";
-  text += given_flags(context, {"ranks", "top", "arrays", "json", "simulate", "stragglers", "exact",
+  text += given_flags(context, {"ranks", "top", "arrays", "json", "simulate", "slow-ranks", "exact",
                                 "least-width", "widths", "vertices", "nonzeros", "symmetric"});
   if (!o.widths.empty()) {
     auto const widths = parse_widths(o.widths);

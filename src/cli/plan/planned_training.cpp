@@ -116,7 +116,7 @@ std::pair<int, double> parse_straggler(std::string_view text) {
       colon < text.size() && parse(text.substr(0, colon), rank) && parse(text.substr(colon + 1), factor);
   if (!is_complete || rank < 0 || !(factor > 0) || factor > largest_number)
     runtime::throw_user(
-        "--stragglers {}: give ranks with how many times as long they compute, such as 3:1.5,7:2", text);
+        "--slow-ranks {}: give ranks with how many times as long they compute, such as 3:1.5,7:2", text);
   return {rank, factor};
 }
 
@@ -128,7 +128,7 @@ void add_simulation_options(Command& command, SimulationOptions& o, std::string 
                            "the simulated timeline",
                            what));
   command.option(
-      "--stragglers", o.stragglers,
+      "--slow-ranks", o.slow_ranks,
       "Ranks that compute slower in the simulation, and the factor by which they take longer, such "
       "as 3:1.5,7:2");
 }
@@ -136,17 +136,17 @@ void add_simulation_options(Command& command, SimulationOptions& o, std::string 
 void require_fitting_simulation(SimulationOptions const& o, std::string const& machine, std::int64_t ranks) {
   if (o.simulate && machine.empty())
     runtime::throw_user("--simulate needs a machine to simulate: name one, such as --machine perlmutter");
-  if (!o.simulate && !o.stragglers.empty())
-    runtime::throw_user("--stragglers are ranks of a simulation: add --simulate");
-  for (auto const& text : o.stragglers)
+  if (!o.simulate && !o.slow_ranks.empty())
+    runtime::throw_user("--slow-ranks are ranks of a simulation: add --simulate");
+  for (auto const& text : o.slow_ranks)
     if (auto const rank = parse_straggler(text).first; rank >= ranks)
-      runtime::throw_user("--stragglers {}: there are {} ranks; give one below {}", text, ranks, ranks);
+      runtime::throw_user("--slow-ranks {}: there are {} ranks; give one below {}", text, ranks, ranks);
 }
 
 Simulation::Simulation(Context& context, SimulationOptions const& options)
     : context_(context),
       is_wanted_(options.simulate) {
-  for (auto const& text : options.stragglers)
+  for (auto const& text : options.slow_ranks)
     stragglers_.insert(parse_straggler(text));
 }
 

@@ -55,13 +55,13 @@ void add_seconds(nlohmann::ordered_json& line, pmm::StepSeconds const& seconds, 
 
 struct SimulationOptions {
   bool simulate = false;
-  std::vector<std::string> stragglers; // "RANK:FACTOR"
+  std::vector<std::string> slow_ranks; // "RANK:FACTOR"
 };
 
 /// `what` is simulated, for the help: "an epoch on the best grid of each schedule".
 void add_simulation_options(Command& command, SimulationOptions& options, std::string const& what);
 
-/// Throws UserError if --simulate has no machine, or --stragglers has no --simulate or names a rank of `ranks` or above. `machine`: value
+/// Throws UserError if --simulate has no machine, or --slow-ranks has no --simulate or names a rank of `ranks` or above. `machine`: value
 /// of --machine.
 void require_fitting_simulation(SimulationOptions const& options, std::string const& machine,
                                 std::int64_t ranks);

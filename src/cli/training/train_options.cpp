@@ -4,6 +4,7 @@
 #include "cli/options/gemm_options.hpp"
 #include "cli/training/checkpoints.hpp"
 #include "cli/training/start_checks.hpp"
+#include "cli/training/stragglers.hpp"
 #include "graph/graph_source.hpp"
 #include "runtime/job/time_limit.hpp"
 
@@ -149,6 +150,7 @@ void add_computing(Command& command, TrainOptions& o) {
                  "Replay full-graph epochs without dropout as one recorded CUDA or HIP graph: on or off; no "
                  "effect on hosts",
                  one_of({"on", "off"}));
+  add_stragglers_option(command, o.stragglers, "epoch");
   add_force_memory_option(command, o.force_memory);
 }
 

@@ -37,7 +37,7 @@ def stragglers(_):
     few = ["--vertices", "96000", "--nonzeros", "2000000", "--widths", "16-16-16", "--ranks", "8", "--machine", "host", "--schedule",
            "pmm3d", "--top", "1", "--least-width", "1"]
     (even,), done = simulated(few)
-    (slow,), _ = simulated([*few, "--stragglers", "3:5"])
+    (slow,), _ = simulated([*few, "--slow-ranks", "3:5"])
     longer = slow["simulated_seconds"] - even["simulated_seconds"]
     computing = 4 * even["simulated_computing_seconds"]
     require(0.95 * computing < longer < 1.05 * computing, f"{longer} s longer, where rank 3 computes {computing} longer", done)
@@ -54,7 +54,7 @@ def other_steps(_):
         parts = sum(even[f"simulated_{part}_seconds"] for part in ("computing", "waiting", "call"))
         require(parts <= even["simulated_seconds"] * (1 + 1e-9), f"{even}: the mean rank takes longer than the last", done)
         require(0.5 < even["simulated_seconds"] / even["seconds"] < 2, f"{even}: nothing like the sum", done)
-        (slow,), done = simulated([*arguments, "--stragglers", "3:5"], command)
+        (slow,), done = simulated([*arguments, "--slow-ranks", "3:5"], command)
         longer = slow["simulated_seconds"] - even["simulated_seconds"]
         computing = 4 * even["simulated_computing_seconds"]
         require(0.9 * computing < longer < 1.1 * computing, f"{longer} s longer, where rank 3 computes {computing} longer", done)
@@ -92,10 +92,10 @@ def blocks_of_a_store(_):
 def mistakes(_):
     few = ["plan", "--vertices", "100", "--nonzeros", "500", "--widths", "16-8", "--ranks", "4"]
     expect_mistake(1, [*few, "--simulate"], r"--simulate needs a machine to simulate: name one")
-    expect_mistake(1, [*few, "--machine", "host", "--stragglers", "1:2"], r"add --simulate")
+    expect_mistake(1, [*few, "--machine", "host", "--slow-ranks", "1:2"], r"add --simulate")
     for text in ("1", "1:", "1:0", "x:2", "-1:2", "1:2:3"):
-        expect_mistake(1, [*few, "--machine", "host", "--simulate", f"--stragglers={text}"], r"give ranks with how many times as long")
-    expect_mistake(1, [*few, "--machine", "host", "--simulate", "--stragglers", "4:2"], r"there are 4 ranks; give one below 4")
+        expect_mistake(1, [*few, "--machine", "host", "--simulate", f"--slow-ranks={text}"], r"give ranks with how many times as long")
+    expect_mistake(1, [*few, "--machine", "host", "--simulate", "--slow-ranks", "4:2"], r"there are 4 ranks; give one below 4")
 
 
 if __name__ == "__main__":
