@@ -19,9 +19,9 @@ SMALL = ["--layers", "2", "--hidden", "16", "--heads", "4", "--sequence", "16", 
 
 
 def small(*arguments):
-    """SMALL without the options that are among the arguments, and these."""
-    pairs = zip(SMALL[::2], SMALL[1::2])
-    return [word for name, value in pairs if name not in arguments for word in (name, value)] + list(arguments)
+    """SMALL without the options that are among the arguments, or that Jorge does not have, and these."""
+    without = arguments + ("--betas",) if "jorge" in arguments else arguments
+    return [word for name, value in zip(SMALL[::2], SMALL[1::2]) if name not in without for word in (name, value)] + list(arguments)
 
 
 def check(condition, what):

@@ -37,7 +37,7 @@ struct PlanLmOptions : TrainLmOptions {
 using Cost = models::LanguageModelCost;
 
 /// Options of train-lm that a plan depends on, and groups of which it uses all options.
-constexpr std::array<std::string_view, 26> used_by_plan_lm{"Model",
+constexpr std::array<std::string_view, 28> used_by_plan_lm{"Model",
                                                            "Experts",
                                                            "tokens",
                                                            "grid",
@@ -62,7 +62,9 @@ constexpr std::array<std::string_view, 26> used_by_plan_lm{"Model",
                                                            "moments",
                                                            "pipeline",
                                                            "recompute",
-                                                           "pipeline-schedule"};
+                                                           "pipeline-schedule",
+                                                           "jorge-interval",
+                                                           "jorge-tile"};
 
 std::int64_t vocabulary_of(Context const& context, PlanLmOptions const& o) {
   if (o.tokens.empty() == (o.vocabulary == 0))

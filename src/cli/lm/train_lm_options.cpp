@@ -164,11 +164,6 @@ void add_batches(Command& command, TrainLmOptions& o) {
                  whole_number(1, most_passes));
 }
 
-void add_optimizer_option(Command& command, TrainLmOptions& o) {
-  command.option("--optimizer", o.optimizer, "adam, adamw, lion or sgd",
-                 one_of({"adam", "adamw", "lion", "sgd"}));
-}
-
 void add_checkpointing_option(Command& command, TrainLmOptions& o) {
   command.number_or_word(
       "--activation-checkpointing", o.activation_checkpointing,
@@ -381,6 +376,14 @@ models::TransformerSettings model_of(TrainLmOptions const& o) {
 models::OptimizerSettings optimizer_of(TrainLmOptions const& o) {
   auto settings = optimizer_of(o, o.eval_every);
   settings.zero_stage = o.zero == 3 ? 1 : static_cast<int>(o.zero); // over the batch axes beside z
+  if (settings.kind != models::OptimizerKind::jorge) return settings;
+  settings.zero_stage = 0;
+  if (o.experts > 0)
+    runtime::throw_user("--optimizer jorge does not precondition experts: take another one with --experts");
+  if (o.zero == 1 || o.zero == 2)
+    runtime::throw_user("--optimizer jorge shards its states over the ranks of X x Y x Z, and needs whole "
+                        "gradients there: take --zero 3 in place of --zero {}, or leave it out",
+                        o.zero);
   return settings;
 }
 

@@ -12,6 +12,7 @@ namespace {
 
 /// Upper bound of --propagation-steps; larger values are taken for typing errors.
 constexpr std::int64_t most_propagations = 1000;
+constexpr std::int64_t longest_side_of_tile = 1 << 20;
 
 } // namespace
 
@@ -156,6 +157,16 @@ void add_rate_schedule_options(Command& command, OptimizerOptions& o, std::strin
   command.option("--lr-decay-share", o.lr_decay_share,
                  "Share of the steps, at the end, in which --lr-schedule wsd reduces the learning rate",
                  above(0, 1));
+}
+
+void add_optimizer_option(Command& command, OptimizerOptions& o) {
+  command.option("--optimizer", o.optimizer, "adam, adamw, lion, jorge or sgd",
+                 one_of({"adam", "adamw", "lion", "jorge", "sgd"}));
+  command.option("--jorge-interval", o.jorge_interval,
+                 "Steps between two updates of the preconditioners of --optimizer jorge", whole_number(1));
+  command.option("--jorge-tile", o.jorge_tile,
+                 "Largest side of the tiles of matrices that --optimizer jorge preconditions",
+                 whole_number(1, longest_side_of_tile));
 }
 
 void add_betas_option(Command& command, OptimizerOptions& o) {

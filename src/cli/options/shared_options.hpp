@@ -56,6 +56,8 @@ struct OptimizerOptions {
   double lr_decay_share = 0.2; // --lr-schedule wsd
   std::vector<double> betas{0.9, 0.999};
   std::string moments = "fp32";
+  std::int64_t jorge_interval = 10;
+  std::int64_t jorge_tile = 1024;
   double weight_decay = 0;
   std::optional<double> clip_norm;
   std::int64_t seed = 0;
@@ -95,6 +97,8 @@ void require_choice(GridOptions const& options, bool is_open, std::string_view w
 
 /// Declares the options of the learning-rate schedule. `advice` is appended to the help of --warmup-steps.
 void add_rate_schedule_options(Command& command, OptimizerOptions& options, std::string_view advice);
+/// Declares --optimizer, and the options of Jorge.
+void add_optimizer_option(Command& command, OptimizerOptions& options);
 /// Declares --betas, the decay rates of Adam's two moments.
 void add_betas_option(Command& command, OptimizerOptions& options); // and --moments
 /// `unit`: "epoch" or "step". `best`: description of the best weights, such as "epoch with the best validation accuracy".

@@ -27,9 +27,13 @@ std::vector<Idle> idle_optimizer_options(OptimizerOptions const& o) {
     idle.push_back({"lr-decay-share", "is for --lr-schedule wsd: leave it out, or give that"});
   if (o.lr_schedule != "step" && o.lr_schedule != "plateau")
     idle.push_back({"lr-factor", "is for --lr-schedule step and plateau: leave it out, or give one of them"});
-  if (o.optimizer == "sgd")
+  if (o.optimizer == "sgd" || o.optimizer == "jorge")
     for (auto const* const option : {"betas", "moments"})
-      idle.push_back({option, "are of Adam and Lion: leave them out with --optimizer sgd"});
+      idle.push_back(
+          {option, fmt::format("are of Adam and Lion: leave them out with --optimizer {}", o.optimizer)});
+  if (o.optimizer != "jorge")
+    for (auto const* const option : {"jorge-interval", "jorge-tile"})
+      idle.push_back({option, "is for --optimizer jorge: leave it out, or give that"});
   return idle;
 }
 
@@ -175,6 +179,8 @@ bool asks_for_nothing(Context const& context, std::string_view option) {
   if (option == "roc-auc" || option == "head") return value == false;
   if (option == "sampler") return value == "uniform";
   if (option == "moments") return value == "fp32";
+  if (option == "jorge-interval") return value == OptimizerOptions().jorge_interval;
+  if (option == "jorge-tile") return value == OptimizerOptions().jorge_tile;
   if (option == "bases" || option == "blocks") return value == 0;
   if (option == "finish-full" || option == "batch-train-fraction" || option == "label-smoothing")
     return value == 0;

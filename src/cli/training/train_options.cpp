@@ -74,8 +74,7 @@ void add_model(Command& command, TrainOptions& o) {
 
 void add_optimiser(Command& command, TrainOptions& o) {
   command.begin_group("Optimizer");
-  command.option("--optimizer", o.optimizer, "adam, adamw, lion or sgd",
-                 one_of({"adam", "adamw", "lion", "sgd"}));
+  add_optimizer_option(command, o);
   command.option("--lr", o.lr, "Learning rate", above(0, largest_rate));
   command.option("--weight-decay", o.weight_decay, "Weight decay; biases and scales of norms have none",
                  in_range(0));

@@ -132,7 +132,8 @@ models::OptimizerSettings optimizer_of(OptimizerOptions const& o, std::int64_t e
     runtime::throw_user("--betas takes two numbers, such as 0.9,0.999, and has {}", o.betas.size());
   models::OptimizerSettings settings{models::parse_optimizer(o.optimizer), o.lr, schedule, o.betas[0],
                                      o.betas[1]};
-  if (settings.kind != models::OptimizerKind::sgd) settings.moments = models::parse_moments(o.moments);
+  if (o.optimizer != "sgd" && o.optimizer != "jorge") settings.moments = models::parse_moments(o.moments);
+  settings.jorge = {.tile = o.jorge_tile, .interval = o.jorge_interval};
   return settings;
 }
 
@@ -150,7 +151,7 @@ models::TrainSettings training_of(TrainOptions const& o) {
   settings.loss = {models::parse_class_weights(o.class_weights), o.label_smoothing,
                    models::parse_loss_function(o.loss), o.focal_gamma};
   settings.finds_roc_auc = o.roc_auc;
-  settings.uses_device_graph = o.device_graph == "on";
+  settings.uses_device_graph = o.device_graph == "on" && o.optimizer != "jorge"; // whose steps differ
   return settings;
 }
 

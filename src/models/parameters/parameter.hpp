@@ -51,6 +51,16 @@ enum class ParameterRole : std::uint8_t {
   return is_vector(role) ? block.columns.size() : block.num_stored;
 }
 
+/// Position of an array of this rank in a global array of a file, if it is not a piece of a placement (training/jorge).
+struct OwnBoxes {
+  struct Box {
+    runtime::Hdf5File::Extents begin, counts;
+    std::int64_t offset = 0; // of its row-major elements in the array
+  };
+  runtime::Hdf5File::Extents extents; // of the global array
+  std::vector<Box> boxes;             // which no other rank of the group has
+};
+
 /// A matrix, or a vector with one number per column (a bias, the scale of a norm), with a gradient of the same
 /// placement. Copies share memory.
 template<class T>
@@ -70,6 +80,8 @@ struct Parameter {
   bool is_frozen = false; // keeps its value; gradients are neither summed over batches nor used
   /// A part of the elements that other ranks along the batch axes do not have (training/gradient_shards.hpp).
   bool is_part_of_batches = false;
+  /// Null: the position in files follows from the placement.
+  std::shared_ptr<OwnBoxes const> boxes{};
 
   [[nodiscard]] bool is_vector() const { return models::is_vector(role); }
   [[nodiscard]] bool is_statistic() const { return role == ParameterRole::statistic; }
@@ -97,6 +109,7 @@ struct Parameter {
 /// Extents of the global array.
 template<class T>
 [[nodiscard]] runtime::Hdf5File::Extents extents_of(Parameter<T> const& parameter) {
+  if (parameter.boxes) return parameter.boxes->extents;
   if (parameter.is_vector()) return {parameter.vector.length()};
   return {parameter.matrix.extents().rows, parameter.matrix.extents().columns};
 }
@@ -110,6 +123,7 @@ template<class T>
   auto const is_first_batch =
       grid.coordinate({pmm::Axis::data, pmm::Axis::context}) == 0 && parameter.is_first_with_piece(grid);
   if (parameter.is_copy || (!is_first_batch && !parameter.is_part_of_batches)) return false;
+  if (parameter.boxes) return true;
   return parameter.is_vector() ? parameter.vector.is_first_replica() : parameter.matrix.is_first_replica();
 }
 
@@ -125,6 +139,11 @@ template<class T>
 template<class T, class Work>
 void for_each_box(Parameter<T> const& parameter, Work&& work) {
   using Extents = runtime::Hdf5File::Extents;
+  if (parameter.boxes) {
+    for (auto const& box : parameter.boxes->boxes)
+      work(box.begin, box.counts, box.offset);
+    return;
+  }
   if (parameter.is_vector()) {
     auto const range = parameter.vector.range();
     if (range.size() > 0) work(Extents{range.begin}, Extents{range.size()}, std::int64_t{0});

@@ -101,6 +101,21 @@ struct SgdUpdate {
   }
 };
 
+template<class T>
+struct JorgeUpdate {
+  T momentum;
+
+  KOKKOS_FUNCTION void operator()(ShardPointers<T> const& shard, StepFactors<T> const& factors,
+                                  std::int64_t i) const {
+    auto update = shard.gradient[i];
+    if (shard.first != nullptr) { // not preconditioned
+      update = momentum * shard.first[i] + update * factors.gradient_scale;
+      shard.first[i] = update;
+    }
+    shard.value[i] -= factors.step_size * (update + static_cast<T>(shard.decoupled_decay) * shard.value[i]);
+  }
+};
+
 /// Updates elements of one parameter, on the host. The arguments are copies that no store through a pointer can change; otherwise
 /// the compiler does not vectorize the loop.
 template<class T, class Update>
@@ -129,6 +144,7 @@ struct UpdateAll {
 /// Label of the kernel.
 std::string_view pass_name_of(OptimizerSettings const& settings) {
   if (settings.kind == OptimizerKind::sgd) return "sgd_step";
+  if (settings.kind == OptimizerKind::jorge) return "jorge_step";
   return settings.kind == OptimizerKind::lion ? "lion_step" : "adam_step";
 }
 
@@ -137,20 +153,38 @@ struct KeptMoments {
   bool has_first;
   bool has_second;
 };
-KeptMoments moments_of(OptimizerSettings const& settings) {
-  auto const is_sgd = settings.kind == OptimizerKind::sgd;
-  return {!is_sgd || settings.momentum != 0, !is_sgd && settings.kind != OptimizerKind::lion};
+KeptMoments moments_of(OptimizerSettings const& settings, bool is_preconditioned = false) {
+  switch (settings.kind) {
+  case OptimizerKind::sgd:
+    return {settings.momentum != 0, false};
+  case OptimizerKind::jorge:
+    return {!is_preconditioned, false};
+  case OptimizerKind::lion:
+    return {true, false};
+  default:
+    return {true, true};
+  }
+}
+
+/// Lengths of the parameters that have moments.
+std::vector<std::int64_t> lengths_of_moments(OptimizerSettings const& settings,
+                                             UpdatedParameters const& parameters) {
+  auto lengths = parameters.lengths;
+  if (settings.kind == OptimizerKind::jorge)
+    for (auto const& matrix : parameters.matrices)
+      lengths[matrix.parameter] = 0;
+  return lengths;
 }
 
 } // namespace
 
 void plan_optimizer_arrays(pmm::StepPlan& step, OptimizerSettings const& settings,
-                           std::vector<std::int64_t> const& lengths) {
+                           UpdatedParameters const& parameters) {
   auto const [has_first, has_second] = moments_of(settings);
   step.add_array("orthant::models::num_steps", 2 * sizeof(double));
   step.add_array("orthant::models::step_factors",
                  step.scalar_bytes(sizeof(StepFactors<float>) / sizeof(float)));
-  for (auto const length : lengths) {
+  for (auto const length : lengths_of_moments(settings, parameters)) {
     if (settings.moments != MomentFormat::native) {
       plan_packed_moment(step, settings.moments, length, "orthant::models::first_moment");
       if (has_second) plan_packed_moment(step, settings.moments, length, "orthant::models::second_moment");
@@ -162,13 +196,16 @@ void plan_optimizer_arrays(pmm::StepPlan& step, OptimizerSettings const& setting
 }
 
 void plan_optimizer_step(pmm::StepPlan& step, OptimizerSettings const& settings,
-                         std::vector<std::int64_t> const& lengths) {
+                         UpdatedParameters const& parameters) {
   auto const [has_first, has_second] = moments_of(settings);
-  auto const bytes = step.scalar_bytes(std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}));
-  auto of_moments = bytes * (has_first + has_second);
+  auto const bytes_of = [&](std::vector<std::int64_t> const& lengths) {
+    return step.scalar_bytes(std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}));
+  };
+  auto const bytes = bytes_of(parameters.lengths);
+  auto of_moments = bytes_of(lengths_of_moments(settings, parameters)) * (has_first + has_second);
   if (settings.moments != MomentFormat::native) {
     of_moments = 0;
-    for (auto const length : lengths)
+    for (auto const length : parameters.lengths)
       of_moments += bytes_of_moments(settings.moments, length) * (has_first + has_second);
   }
   auto const written = bytes + of_moments;
@@ -180,7 +217,8 @@ OptimizerKind parse_optimizer(std::string_view word) {
   if (word == "adamw") return OptimizerKind::adamw;
   if (word == "sgd") return OptimizerKind::sgd;
   if (word == "lion") return OptimizerKind::lion;
-  runtime::throw_user("--optimizer is adam, adamw, lion or sgd, not '{}'", word);
+  if (word == "jorge") return OptimizerKind::jorge;
+  runtime::throw_user("--optimizer is adam, adamw, lion, jorge or sgd, not '{}'", word);
 }
 
 template<class T>
@@ -194,14 +232,15 @@ Optimizer<T>::Optimizer(OptimizerSettings const& settings, std::vector<Parameter
   ORTHANT_REQUIRE(settings.schedule.decay != RateDecay::step || settings.schedule.step_length > 0,
                   "the learning rate changes every ", settings.schedule.step_length, " steps");
   set_rate_reduction(1);
-  ORTHANT_REQUIRE(settings.kind != OptimizerKind::sgd || settings.moments == MomentFormat::native,
-                  "sgd has native moments");
+  auto const is_native_only = settings.kind == OptimizerKind::sgd || settings.kind == OptimizerKind::jorge;
+  ORTHANT_REQUIRE(!is_native_only || settings.moments == MomentFormat::native,
+                  "sgd and jorge have native moments");
   auto const is_coupled = settings_.kind == OptimizerKind::adam || settings_.kind == OptimizerKind::sgd;
   std::int64_t end = 0;
   for (auto const& parameter : parameters_) {
     auto const count = parameter.value.extent(0);
     ORTHANT_REQUIRE(count == parameter.gradient.extent(0));
-    allocate_moments(static_cast<std::int64_t>(count));
+    allocate_moments(static_cast<std::int64_t>(count), parameter.is_preconditioned);
     end += static_cast<std::int64_t>(count);
     auto const decay = parameter.weight_decay;
     auto const data_of = [](Vector<T> const& moment) {
@@ -219,8 +258,8 @@ Optimizer<T>::Optimizer(OptimizerSettings const& settings, std::vector<Parameter
 }
 
 template<class T>
-void Optimizer<T>::allocate_moments(std::int64_t length) {
-  auto const [has_first, has_second] = moments_of(settings_);
+void Optimizer<T>::allocate_moments(std::int64_t length, bool is_preconditioned) {
+  auto const [has_first, has_second] = moments_of(settings_, is_preconditioned);
   std::string const first = "orthant::models::first_moment";
   std::string const second = "orthant::models::second_moment";
   if (settings_.moments == MomentFormat::native) {
@@ -280,7 +319,7 @@ void Optimizer<T>::step(DefaultExec const& exec, runtime::PassLedger& passes,
                         Number<double> const& gradient_scale, Number<double> const& learning_rate) {
   runtime::LocalPass pass{pass_name_of(settings_)};
   for (std::size_t p = 0; p < parameters_.size(); ++p) {
-    auto const& [value, gradient, decay] = parameters_[p];
+    auto const& [value, gradient, decay, is_preconditioned] = parameters_[p];
     auto updated = runtime::array_bytes(value, moments_[p].first, moments_[p].second);
     if (!packed_.empty())
       updated += bytes_of_moments(settings_.moments, packed_[p].first.length()) +
@@ -291,13 +330,16 @@ void Optimizer<T>::step(DefaultExec const& exec, runtime::PassLedger& passes,
   passes.add(pass);
   auto const is_sgd = settings_.kind == OptimizerKind::sgd;
   auto const is_lion = settings_.kind == OptimizerKind::lion;
+  auto const is_jorge = settings_.kind == OptimizerKind::jorge;
   auto const as_scalar = [](double number) { return static_cast<T>(number); };
   Kokkos::parallel_for("orthant::models::begin_step", Policy(exec, 0, 1),
                        BeginStep<T>{gradient_scale, learning_rate, num_steps_, factors_, settings_.beta1,
                                     settings_.beta2, settings_.learning_rate, settings_.schedule,
-                                    !is_sgd && !is_lion});
+                                    !is_sgd && !is_lion && !is_jorge});
   if (is_sgd)
     update(exec, "orthant::models::sgd_step", SgdUpdate<T>{as_scalar(settings_.momentum)});
+  else if (is_jorge)
+    update(exec, "orthant::models::jorge_step", JorgeUpdate<T>{as_scalar(settings_.momentum)});
   else if (is_lion)
     update(exec, "orthant::models::lion_step",
            LionUpdate<T>{as_scalar(settings_.beta1), as_scalar(settings_.beta2)});
@@ -316,10 +358,10 @@ std::vector<OptimizerArray<T>> Optimizer<T>::arrays(std::size_t p) const {
     return arrays;
   }
   auto const& [first, second] = moments_.at(p);
-  if (settings_.kind == OptimizerKind::lion) return {{"exp_avg", first, {}}};
-  if (settings_.kind != OptimizerKind::sgd) return {{"exp_avg", first, {}}, {"exp_avg_sq", second, {}}};
-  if (settings_.momentum != 0) return {{"momentum_buffer", first, {}}};
-  return {};
+  auto const [has_first, has_second] = moments_of(settings_, parameters_[p].is_preconditioned);
+  if (!has_first) return {};
+  if (has_second) return {{"exp_avg", first, {}}, {"exp_avg_sq", second, {}}};
+  return {{settings_.kind == OptimizerKind::lion ? "exp_avg" : "momentum_buffer", first, {}}};
 }
 
 template<class T>

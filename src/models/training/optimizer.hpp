@@ -9,6 +9,7 @@
 //           w -= lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
 //   adamw   w -= lr wd w, then adam with wd = 0
 //   lion    w -= lr (sign(b1 m + (1 - b1) g) + wd w);  m = b2 m + (1 - b2) g        sign(0) = 0
+//   jorge   m = mu m + g;  w -= lr (m + wd w); for matrices, m of jorge/jorge.hpp, which it leaves in place of g
 //
 // Adam and lion may keep m and v in bf16, or in 8 bits per number (packed_moments.hpp).
 //
@@ -16,6 +17,7 @@
 // may be replayed. The values, m, v and t are the complete state of a training. Sources: Kingma & Ba (arXiv 1412.6980), Loshchilov
 // & Hutter (arXiv 1711.05101), Chen et al. (arXiv 2302.06675, algorithm 2).
 
+#include "models/training/jorge/jorge.hpp"
 #include "models/training/learning_rate.hpp"
 #include "models/training/packed_moments.hpp"
 #include "pmm/cost/step_plan.hpp"
@@ -24,13 +26,14 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace orthant::models {
 
-enum class OptimizerKind : std::uint8_t { adam, adamw, sgd, lion };
+enum class OptimizerKind : std::uint8_t { adam, adamw, sgd, lion, jorge };
 
-/// Accepts "adam", "adamw", "sgd" or "lion". Throws UserError for other words.
+/// Accepts "adam", "adamw", "sgd", "lion" or "jorge". Throws UserError for other words.
 [[nodiscard]] OptimizerKind parse_optimizer(std::string_view word);
 
 struct OptimizerSettings {
@@ -40,9 +43,11 @@ struct OptimizerSettings {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  double momentum = 0.9;                       // sgd only
-  MomentFormat moments = MomentFormat::native; // sgd: native only
-  int zero_stage = 0; // of states that are sharded over the batch axes (gradient_shards.hpp): 0, 1 or 2
+  double momentum = 0.9;                       // sgd and jorge
+  MomentFormat moments = MomentFormat::native; // sgd and jorge: native only
+  int zero_stage =
+      0; // of states that are sharded over the batch axes (gradient_shards.hpp): 0, 1 or 2; jorge: 0 only
+  JorgeSettings jorge{};
 };
 
 /// This rank's piece of a parameter, its gradient and its weight decay.
@@ -51,21 +56,31 @@ struct ParameterShard {
   runtime::Vector<T> value;
   runtime::Vector<T> gradient;
   double weight_decay = 0;
+  bool is_preconditioned = false; // the gradient is already m of jorge
 };
 
-/// Lists the arrays of an Optimizer. `lengths`: number of elements of each parameter on this rank.
-void plan_optimizer_arrays(pmm::StepPlan& step, OptimizerSettings const& settings,
-                           std::vector<std::int64_t> const& lengths);
+/// Parameters that this rank updates.
+struct UpdatedParameters {
+  UpdatedParameters() = default;
+  UpdatedParameters(std::vector<std::int64_t> of_lengths) // NOLINT: implicit on purpose
+      : lengths(std::move(of_lengths)) {}
+  std::vector<std::int64_t> lengths; // number of elements of each on this rank
+  std::vector<TiledMatrix> matrices; // those that jorge preconditions
+};
 
-/// Lists the pass of Optimizer::step. `lengths`: number of elements of each parameter on this rank.
+/// Lists the arrays of an Optimizer.
+void plan_optimizer_arrays(pmm::StepPlan& step, OptimizerSettings const& settings,
+                           UpdatedParameters const& parameters);
+
+/// Lists the pass of Optimizer::step.
 void plan_optimizer_step(pmm::StepPlan& step, OptimizerSettings const& settings,
-                         std::vector<std::int64_t> const& lengths);
+                         UpdatedParameters const& parameters);
 
 /// An array of the optimizer for a parameter: m or v, with PyTorch's names. It has as many elements as this rank's piece of the
 /// parameter, in the same order. Copies share memory.
 template<class T>
 struct OptimizerArray {
-  std::string name;           // "exp_avg", "exp_avg_sq"; lion: "exp_avg"; sgd: "momentum_buffer"
+  std::string name;           // "exp_avg", "exp_avg_sq"; lion: "exp_avg"; sgd and jorge: "momentum_buffer"
   runtime::Vector<T> numbers; // empty if they are packed
   PackedMoment packed;
 };
@@ -96,7 +111,7 @@ struct PackedShard {
 template<class T>
 struct StepFactors {
   T gradient_scale = 1;
-  T step_size = 0;           // lr / (1 - b1^t); sgd and lion: lr
+  T step_size = 0;           // lr / (1 - b1^t); sgd, lion and jorge: lr
   T inverse_correction2 = 0; // 1 / (1 - b2^t)
 };
 } // namespace detail
@@ -104,7 +119,7 @@ struct StepFactors {
 template<class T>
 class Optimizer {
  public:
-  /// Allocates the moments, filled with zeros; none for sgd without momentum. The number of steps must be known if the rate decays
+  /// Allocates the moments, filled with zeros; none for sgd without momentum, and for preconditioned parameters. The number of steps must be known if the rate decays
   /// over it; otherwise throws Error.
   Optimizer(OptimizerSettings const& settings, std::vector<ParameterShard<T>> const& parameters);
 
@@ -133,7 +148,7 @@ class Optimizer {
     PackedMoment second;
   };
   using Shard = detail::ShardPointers<T>;
-  void allocate_moments(std::int64_t length);
+  void allocate_moments(std::int64_t length, bool is_preconditioned);
   void list_packed_shards();
 
   template<class Update>

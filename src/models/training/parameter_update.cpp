@@ -109,7 +109,8 @@ std::vector<ParameterShard<T>> optimizer_shards(std::vector<Parameter<T>> const&
     auto const of_layer = decay_of(parameter.layer);
     auto const is_decayed =
         parameter.role == ParameterRole::weight && !matches_any(parameter.name, settings.without_decay);
-    shards.push_back({parameter.value(), parameter.gradient(), is_decayed ? of_layer : 0.0});
+    shards.push_back({parameter.value(), parameter.gradient(), is_decayed ? of_layer : 0.0,
+                      settings.optimizer.kind == OptimizerKind::jorge && is_preconditioned(parameter.role)});
   }
   return shards;
 }
@@ -131,6 +132,20 @@ std::vector<Parameter<T>> own_parts(std::vector<Parameter<T>> const& parameters,
   for (std::size_t p = 0; p < parameters.size(); ++p)
     if (parameters[p].is_trained()) parts.push_back(shards ? shards->own_part(p) : parameters[p]);
   return parts;
+}
+
+/// Null unless the optimizer is jorge.
+template<class T>
+std::optional<Jorge<T>> make_jorge(pmm::ProcessGrid const& grid, std::vector<Parameter<T>> const& parameters,
+                                   TrainSettings const& settings, bool has_shards) {
+  if (settings.optimizer.kind != OptimizerKind::jorge) return std::nullopt;
+  ORTHANT_REQUIRE(!has_shards, "jorge needs whole gradients, and these are sharded over the batch axes");
+  std::vector<Parameter<T>> matrices;
+  for (auto const& parameter : parameters) {
+    ORTHANT_REQUIRE(!parameter.is_of_expert, "jorge has no tiles of experts: ", parameter.name);
+    if (is_preconditioned(parameter.role)) matrices.push_back(parameter);
+  }
+  return Jorge<T>(grid, settings.optimizer.jorge, settings.optimizer.momentum, std::move(matrices));
 }
 
 runtime::LocalPass pass_of_statistics(std::int64_t bytes) {
@@ -161,16 +176,18 @@ void update_statistics(runtime::DefaultExec const& exec, runtime::PassLedger& pa
 } // namespace
 
 void plan_update_arrays(pmm::StepPlan& step, OptimizerSettings const& optimizer,
-                        std::vector<std::int64_t> const& lengths) {
-  plan_optimizer_arrays(step, optimizer, lengths);
-  plan_step_numbers(step, std::ssize(lengths));
+                        UpdatedParameters const& parameters) {
+  if (optimizer.kind == OptimizerKind::jorge) plan_jorge_arrays(step, optimizer.jorge, parameters.matrices);
+  plan_optimizer_arrays(step, optimizer, parameters);
+  plan_step_numbers(step, std::ssize(parameters.lengths));
 }
 
-void plan_update(pmm::StepPlan& step, OptimizerSettings const& optimizer,
-                 std::vector<std::int64_t> const& lengths, std::vector<std::int64_t> const& normed_lengths,
-                 std::vector<std::int64_t> const& statistics, pmm::AxisSet others) {
+void plan_update(pmm::StepPlan& step, OptimizerSettings const& optimizer, UpdatedParameters const& parameters,
+                 std::vector<std::int64_t> const& normed_lengths, std::vector<std::int64_t> const& statistics,
+                 pmm::AxisSet others) {
   pmm::plan_squared_norms(step, normed_lengths, others);
-  plan_optimizer_step(step, optimizer, lengths);
+  if (optimizer.kind == OptimizerKind::jorge) plan_jorge_step(step, optimizer.jorge, parameters.matrices);
+  plan_optimizer_step(step, optimizer, parameters);
   auto const count = std::accumulate(statistics.begin(), statistics.end(), std::int64_t{0});
   step.add_pass(pass_of_statistics(step.scalar_bytes(count)));
 }
@@ -184,6 +201,7 @@ ParameterUpdate<T>::ParameterUpdate(pmm::ProcessGrid const& grid, std::vector<Pa
       updated_(own_parts(parameters, shards_.get())),
       statistics_(those_that(parameters, &Parameter<T>::is_statistic)),
       clip_norm_(settings.clip_norm),
+      jorge_(make_jorge(grid, updated_, settings, shards_ != nullptr)),
       optimizer_(settings.optimizer, optimizer_shards(updated_, settings)),
       numbers_(parameters_.size()) {
   std::erase_if(statistics_, [](auto const& statistic) { return statistic.is_frozen; });
@@ -209,6 +227,7 @@ void ParameterUpdate<T>::run(runtime::DefaultExec const& exec, std::optional<std
   }
   {
     ScopedTimer const timer(instruments, phases, "optimizer");
+    if (jorge_) jorge_->step(exec, numbers_.scale());
     optimizer_.step(exec, grid_.passes(), numbers_.scale(), numbers_.learning_rate());
     if (!statistics_.empty()) update_statistics(exec, grid_.passes(), statistics_, num_batches);
   }
@@ -274,6 +293,9 @@ std::vector<StateArray<T>> ParameterUpdate<T>::state() const {
   for (std::size_t p = 0; p < updated_.size(); ++p)
     for (auto& array : optimizer_.arrays(p))
       state.push_back({updated_[p], std::move(array)});
+  if (jorge_)
+    for (auto& [name, place, numbers] : jorge_->states())
+      state.push_back({std::move(place), {std::move(name), std::move(numbers), {}}});
   return state;
 }
 

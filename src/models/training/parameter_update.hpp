@@ -82,13 +82,13 @@ class StepNumbers {
   Kokkos::View<double*, runtime::compat::PinnedSpace> on_host_; // unused if the host can access numbers_
 };
 
-/// List the arrays of a ParameterUpdate, and the passes and the collective of run(). `lengths`: number of elements of each
-/// trained parameter that this rank updates. `normed_lengths`: elements in this rank's part of their norms. `statistics`: number of
-/// elements of each statistic. `others`: the batch axes if states are sharded over them.
+/// List the arrays of a ParameterUpdate, and the passes and the collectives of run(). `normed_lengths`: elements of each trained
+/// parameter in this rank's part of its norm. `statistics`: number of elements of each statistic. `others`: the batch axes if states are
+/// sharded over them.
 void plan_update_arrays(pmm::StepPlan& step, OptimizerSettings const& optimizer,
-                        std::vector<std::int64_t> const& lengths);
-void plan_update(pmm::StepPlan& step, OptimizerSettings const& optimizer,
-                 std::vector<std::int64_t> const& lengths, std::vector<std::int64_t> const& normed_lengths,
+                        UpdatedParameters const& parameters);
+void plan_update(pmm::StepPlan& step, OptimizerSettings const& optimizer, UpdatedParameters const& parameters,
+                 std::vector<std::int64_t> const& normed_lengths,
                  std::vector<std::int64_t> const& statistics = {}, pmm::AxisSet others = {});
 
 /// An array of the optimizer's state, with the parameter to which it belongs and whose placement it has. Copies share memory.
@@ -102,7 +102,8 @@ template<class T>
 class ParameterUpdate {
  public:
   /// The memory of the parameters' values and gradients must not move. `grid` must outlive this object. `shards`: of the same parameters,
-  /// if the states are sharded over the batch axes; run() then updates the parts that this rank owns, and gathers the others.
+  /// if the states are sharded over the batch axes; run() then updates the parts that this rank owns, and gathers the others. With jorge
+  /// there must be none (otherwise throws Error), and the constructor is collective over the grid's group.
   ParameterUpdate(pmm::ProcessGrid const& grid, std::vector<Parameter<T>> const& parameters,
                   TrainSettings const& settings, std::shared_ptr<GradientShards<T>> shards = nullptr);
 
@@ -140,7 +141,10 @@ class ParameterUpdate {
   /// so far. Call between steps only; num_steps() fences all kernels.
   [[nodiscard]] std::vector<StateArray<T>> state() const;
   [[nodiscard]] std::int64_t num_steps() const { return optimizer_.num_steps(); }
-  void set_num_steps(std::int64_t num_steps) { optimizer_.set_num_steps(num_steps); }
+  void set_num_steps(std::int64_t num_steps) {
+    optimizer_.set_num_steps(num_steps);
+    if (jorge_) jorge_->set_num_steps(num_steps);
+  }
   /// Learning rate of step `t`, counted from 1. Call between steps only; fences all kernels.
   [[nodiscard]] double learning_rate(std::int64_t t) const { return optimizer_.learning_rate(t); }
   void set_rate_reduction(double reduction) { optimizer_.set_rate_reduction(reduction); }
@@ -155,6 +159,7 @@ class ParameterUpdate {
   std::vector<Parameter<T>> updated_; // what this rank updates of each of them
   std::vector<Parameter<T>> statistics_;
   std::optional<double> clip_norm_;
+  std::optional<Jorge<T>> jorge_; // of matrices
   Optimizer<T> optimizer_;
   StepNumbers numbers_;
 };

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""States that are sharded over data groups (train-lm --zero): sharded_states.py PROGRAM PART"""
+"""States that are sharded over data groups (train-lm --zero) or dealt to ranks (--optimizer jorge): sharded_states.py PROGRAM PART"""
 
 import json
 import os
@@ -69,10 +69,41 @@ def plans(_):
     check(all(d == 1 or (z > 1 and 4 % (x * y * z) == 0) for d, x, y, z in ([int(n) for n in line["grid"].split("x")] for line in within)), f"{within}")
 
 
+def jorge(_):
+    """Losses are those of one rank; a training goes on on other grids; plan-lm lists the states of tiles."""
+    place = Place()
+    options = [*MODEL, "--optimizer", "jorge", "--lr", "0.1", "--jorge-tile", "24", "--jorge-interval", "3", "--lr-schedule", "constant", "--min-lr", "0"]
+    whole = losses_of(place.train(1, *options, "--grid", "1x1x1x1", steps=24))
+    writing = [*options, "--checkpoint", place.file("c")]
+    changes = (["1x2x1x2"], ["4x1x1x1", "--zero", "3"], ["1x1x2x1", "--pipeline", "2"], ["2x1x2x1"])
+    for i, grid in enumerate(changes):
+        found = place.train(4, *writing, "--grid", *grid, *(["--resume", "auto"] if i > 0 else []), steps=6 * (i + 1))
+    require_equal(losses_of(found), whole, "three grids and a pipeline")
+
+    tile, width, layers, vocabulary, sequence = 256, 256, 4, 4096, 16
+
+    def array_bytes(*arguments):
+        done = expect_success(1, ["plan-lm", "--vocabulary", str(vocabulary), "--ranks", "1", "--json", "--layers", str(layers), "--hidden", str(width), "--heads", "8",
+                                  "--sequence", str(sequence), "--global-batch", "64", "--grid", "1x1x1x1", *arguments])
+        return json.loads(done.stdout)["array_bytes"]
+
+    tiles = 12 * layers + vocabulary // tile
+    numbers = tiles * tile * tile + sequence * width  # of matrices
+    squares = 2 * tiles * tile * tile + sequence * sequence + width * width
+    # Of them SGD has a momentum. A tile has another one, L and R, and the gradient; scratch memory has three squares.
+    more = array_bytes("--optimizer", "jorge", "--jorge-tile", str(tile)) - array_bytes("--optimizer", "sgd")
+    check(more == 4 * (2 * numbers + squares + 3 * tile * tile) + 32, f"{more} bytes more than SGD")
+
+
 def mistakes(_):
     place = Place()
     train = ["train-lm", "--tokens", place.tokens]
     for ranks, arguments, pattern in ((1, ["--zero", "4"], r"--zero"), (1, ["--zero", "1", "--zero-group", "node"], r"--zero-group node is of --zero 3"),
+                                      (1, ["--optimizer", "jorge", "--zero", "2"], r"--optimizer jorge .*take --zero 3 in place of --zero 2"),
+                                      (1, ["--optimizer", "jorge", "--experts", "4"], r"--optimizer jorge does not precondition experts"),
+                                      (1, ["--optimizer", "jorge", "--betas", "0.9,0.95"], r"--betas are of Adam and Lion: leave them out with --optimizer jorge"),
+                                      (1, ["--optimizer", "jorge", "--jorge-tile", "0"], r"--jorge-tile"),
+                                      (1, ["--jorge-interval", "3"], r"--jorge-interval is for --optimizer jorge"),
                                       (3, ["--zero", "3", "--grid", "3x1x1x1", "--global-batch", "2"], r"2 sequences per pass are fewer than the 3 ranks")):
         expect_mistake(ranks, train + small(*arguments), pattern)
     expect_mistake(1, ["plan-lm", "--vocabulary", "64", "--ranks", "6", "--grid", "2x3x1x1", "--heads", "3", "--hidden", "96", "--zero", "3", "--zero-group", "node",
@@ -80,4 +111,4 @@ def mistakes(_):
 
 
 if __name__ == "__main__":
-    raise SystemExit(run_part(stages, goes_on, plans, mistakes))
+    raise SystemExit(run_part(stages, goes_on, plans, jorge, mistakes))

@@ -52,7 +52,7 @@ class BatchCost : public ::testing::TestWithParam<std::array<int, 4>> {
   /// The last look at the parameters, which no epoch's record counts.
   void plan_end(pmm::StepPlan& list, graph::GraphStore const& store, NetworkSettings const& settings) {
     auto const plan = models::plan_network(store, settings);
-    pmm::plan_squared_norms(list, normed_lengths_of(list, parameters_of(plan, settings)));
+    pmm::plan_squared_norms(list, updated_lengths_of(list, parameters_of(plan, settings)).normed);
   }
 
   void expect_exact(StepCase const& the_case, Gather gather) {

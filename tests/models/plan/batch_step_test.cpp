@@ -56,7 +56,7 @@ class BatchStep : public ::testing::TestWithParam<std::array<int, 4>> {
     auto whole = plan;
     whole.drops_edges = false;
     plan_evaluation(list, whole, settings, evaluated);
-    pmm::plan_squared_norms(list, normed_lengths_of(list, parameters_of(plan, settings)));
+    pmm::plan_squared_norms(list, updated_lengths_of(list, parameters_of(plan, settings)).normed);
     return list;
   }
 

@@ -370,7 +370,8 @@ traits_of_operands(graph::GraphStore const& store, models::NetworkSettings const
 
 /// Trains two epochs of the full graph, and expects what is listed of the second.
 template<class T>
-void expect_listed_epoch(pmm::ProcessGrid const& grid, StepCase const& the_case) {
+void expect_listed_epoch(pmm::ProcessGrid const& grid, StepCase const& the_case,
+                         models::OptimizerSettings const& optimizer = {}) {
   auto const& settings = the_case.settings;
   auto const store = the_case.store(grid.world());
   auto const plan = models::plan_network(store, settings);
@@ -379,6 +380,7 @@ void expect_listed_epoch(pmm::ProcessGrid const& grid, StepCase const& the_case)
   models::TrainSettings training;
   // KernelLabels listens to kernels, so Kokkos waits for each of them: that cannot be recorded.
   training.uses_device_graph = false;
+  training.optimizer = optimizer;
   if (settings.has_residuals) training.optimizer.kind = models::OptimizerKind::sgd;
   plan_epoch(step, plan, settings, traits_of_operands(store, settings, operands, grid), training.optimizer);
   models::GraphNetwork<T> model(grid, store, settings);

@@ -39,8 +39,8 @@ void plan_batch_step(pmm::StepPlan& step, std::vector<PlannedBatch> const& batch
   step.add_call(runtime::Operation::all_reduce, pmm::Axis::data,
                 loss_and_count * std::int64_t{sizeof(double)});
   plan_gradient_sum(step, lengths, num_accumulated);
-  auto const [trained, statistics] = updated_lengths_of(step, parameters);
-  plan_update(step, optimizer, trained, normed_lengths_of(step, parameters), statistics);
+  auto const updated = updated_lengths_of(step, parameters);
+  plan_update(step, optimizer, updated.trained, updated.normed, updated.statistics);
 }
 
 namespace {

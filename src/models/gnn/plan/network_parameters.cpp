@@ -126,25 +126,22 @@ std::vector<std::int64_t> lengths_of(pmm::StepPlan const& step,
   return lengths;
 }
 
-std::vector<std::int64_t> normed_lengths_of(pmm::StepPlan const& step,
-                                            std::vector<PlannedParameter> const& parameters) {
-  auto const lengths = lengths_of(step, parameters);
-  std::vector<std::int64_t> normed;
-  for (std::size_t p = 0; p < parameters.size(); ++p) {
-    auto const& [role, placement, place] = parameters[p];
-    if (role != ParameterRole::statistic)
-      normed.push_back(place ? lengths[p] : normed_length_of(step, role, placement));
-  }
-  return normed;
-}
-
 UpdatedLengths updated_lengths_of(pmm::StepPlan const& step,
                                   std::vector<PlannedParameter> const& parameters) {
   auto const lengths = lengths_of(step, parameters);
+  pmm::FlatCut const cut(step.shape(), step.coordinates(), length_of_all(parameters));
   UpdatedLengths updated;
-  for (std::size_t p = 0; p < parameters.size(); ++p)
-    (parameters[p].role == ParameterRole::statistic ? updated.statistics : updated.trained)
-        .push_back(lengths[p]);
+  auto& trained = updated.trained;
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    auto const& [role, placement, place] = parameters[p];
+    if (is_preconditioned(role)) {
+      trained.matrices.push_back(tiled_matrix(step, trained.lengths.size(), placement));
+      if (place) trained.matrices.back().set_piece(cut.own_part(*place, parameters[p].num_numbers()));
+    }
+    (role == ParameterRole::statistic ? updated.statistics : trained.lengths).push_back(lengths[p]);
+    if (role != ParameterRole::statistic)
+      updated.normed.push_back(place ? lengths[p] : normed_length_of(step, role, placement));
+  }
   return updated;
 }
 

@@ -14,6 +14,7 @@
 #include "models/gnn/plan/relation_step.hpp"
 #include "models/layers/hidden_norm.hpp"
 #include "models/parameters/parameter.hpp"
+#include "models/training/optimizer.hpp"
 #include "pmm/matrix/flat_array.hpp"
 #include "pmm/rows/bias.hpp"
 
@@ -43,12 +44,11 @@ struct PlannedParameter {
 /// Number of elements of each parameter on this rank, with padding.
 [[nodiscard]] std::vector<std::int64_t> lengths_of(pmm::StepPlan const& step,
                                                    std::vector<PlannedParameter> const& parameters);
-/// Number of elements of each trained parameter in this rank's part of a norm: without padding, each element on one replica only.
-[[nodiscard]] std::vector<std::int64_t> normed_lengths_of(pmm::StepPlan const& step,
-                                                          std::vector<PlannedParameter> const& parameters);
-/// Number of elements on this rank, of each trained parameter and of each running statistic.
+/// The trained parameters on this rank, and the number of elements of each running statistic. `normed`: number of elements of each trained
+/// parameter in this rank's part of a norm, without padding, each element on one replica only.
 struct UpdatedLengths {
-  std::vector<std::int64_t> trained, statistics;
+  UpdatedParameters trained;
+  std::vector<std::int64_t> normed, statistics;
 };
 [[nodiscard]] UpdatedLengths updated_lengths_of(pmm::StepPlan const& step,
                                                 std::vector<PlannedParameter> const& parameters);

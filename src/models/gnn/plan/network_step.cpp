@@ -378,8 +378,8 @@ void plan_epoch(pmm::StepPlan& step, NetworkPlan const& plan, NetworkSettings co
                 NetworkEpochTraits const& traits, OptimizerSettings const& optimizer) {
   plan_pass(step, plan, settings, traits);
   auto const parameters = parameters_of(plan, settings);
-  auto const [trained, statistics] = updated_lengths_of(step, parameters);
-  plan_update(step, optimizer, trained, normed_lengths_of(step, parameters), statistics);
+  auto const updated = updated_lengths_of(step, parameters);
+  plan_update(step, optimizer, updated.trained, updated.normed, updated.statistics);
 }
 
 void plan_evaluation(pmm::StepPlan& step, NetworkPlan const& plan, NetworkSettings const& settings,

@@ -69,7 +69,16 @@ std::int64_t bytes_of_checkpoint(TransformerSettings const& model, SequenceSetti
   auto const lengths = lengths_of(step, parameters);
   auto widened = optimizer;
   widened.moments = MomentFormat::native;
-  plan_update_arrays(step, widened, lengths_of(step, trained_of(parameters)));
+  UpdatedParameters updated(lengths_of(step, trained_of(parameters)));
+  for (std::size_t p = 0; auto const& parameter : trained_of(parameters)) {
+    if (is_preconditioned(parameter.role))
+      updated.matrices.push_back(tiled_matrix(step, p, parameter.placement));
+    ++p;
+  }
+  plan_optimizer_arrays(step, widened, updated);
+  if (optimizer.kind == OptimizerKind::jorge)
+    step.add_array("states of jorge",
+                   step.scalar_bytes(num_state_numbers(optimizer.jorge, updated.matrices)));
   return bytes_held(step) + step.scalar_bytes(std::reduce(lengths.begin(), lengths.end()));
 }
 

@@ -44,8 +44,8 @@ class SummedGradients {
   /// Number of elements of each parameter whose gradient is summed whole, and 0 for the others; elements of experts among them.
   [[nodiscard]] std::vector<std::int64_t> const& whole() const { return whole_; }
   [[nodiscard]] std::int64_t num_of_experts() const { return num_of_experts_; }
-  /// Number of elements of each trained parameter that this rank updates, and of those in this rank's part of their norms.
-  [[nodiscard]] std::vector<std::int64_t> const& updated() const { return updated_; }
+  /// The trained parameters that this rank updates, and the number of elements of each in this rank's part of its norm.
+  [[nodiscard]] UpdatedParameters const& updated() const { return updated_; }
   [[nodiscard]] std::vector<std::int64_t> const& normed() const { return normed_; }
   /// Batch axes over which norms are summed.
   [[nodiscard]] pmm::AxisSet norm_axes(pmm::StepPlan const& step) const {
@@ -72,11 +72,13 @@ class SummedGradients {
           is_sharded(step.shape(), parameter.role, parameter.placement, parameter.is_frozen, is_of_expert)) {
         auto const section = is_of_expert ? std::size_t{1} : std::size_t{0};
         auto const own = rank_within(step.shape(), step.coordinates(), axes_of(step, section));
-        updated_.push_back(shards_[section].part(next[section]++, own).size());
-        normed_.push_back(parameter.is_copy ? 0 : updated_.back());
+        updated_.lengths.push_back(shards_[section].part(next[section]++, own).size());
+        normed_.push_back(parameter.is_copy ? 0 : updated_.lengths.back());
         continue;
       }
-      updated_.push_back(whole_[p]);
+      if (is_preconditioned(parameter.role) && !is_of_expert)
+        updated_.matrices.push_back(tiled_matrix(step, updated_.lengths.size(), parameter.placement));
+      updated_.lengths.push_back(whole_[p]);
       auto const is_first = step.coordinates().data == 0 && step.coordinates().context == 0;
       auto const counts = !parameter.is_copy && (!shards_gradients_ || is_first);
       normed_.push_back(counts ? normed_length_of(step, parameter.role, parameter.placement, is_of_expert)
@@ -85,7 +87,8 @@ class SummedGradients {
   }
 
   bool shards_gradients_;
-  std::vector<std::int64_t> whole_, updated_, normed_;
+  std::vector<std::int64_t> whole_, normed_;
+  UpdatedParameters updated_;
   std::int64_t num_of_experts_ = 0;
   std::array<ShardParts, 2> shards_;
 };

@@ -199,7 +199,8 @@ void load_checkpoint(std::filesystem::path const& path, CheckpointFacts const& f
       if (!is_real || array.extents != extents_of(tensors[i].place))
         runtime::throw_user("'{}' is damaged: {} has another shape or type than it had", path.string(),
                             tensors[i].name);
-      numbers[i].resize(tensors[i].place.value().extent(0)); // the padding of a shard is zero
+      auto const& place = tensors[i].place;
+      numbers[i].resize((place.boxes ? tensors[i].numbers : place.value()).extent(0)); // padding is zero
       sums[i] = read_piece(grid, *bytes, array, tensors[i], numbers[i]);
     }
   });
