@@ -177,6 +177,7 @@ std::vector<Fit> fits_of(models::TransformerSettings model, GridsOf const& grids
         model.recomputed = {norms, activations, attention};
         fits.push_back({model, grids_of_model(model)});
       }
+  if (model.splits_backward) return fits;
   model.recomputed = {};
   model.checkpoint_every = 1;
   fits.push_back({model, grids_of_model(model)});
@@ -237,7 +238,8 @@ std::string answer(Context& context, PlanLmOptions const& o, pmm::Machine const&
     auto const& best = *std::ranges::min_element(fits, {}, &Fit::seconds);
     fit_flags = best.fits() && !best.flags().empty() ? " " + best.flags() : "";
     model = best.model;
-    grids = best.fits() ? best.grids : fits.back().grids;
+    auto const least_bytes = [](Fit const& fit) { return fit.grids.left_out.least_bytes; };
+    grids = best.fits() ? best.grids : std::ranges::min_element(fits, {}, least_bytes)->grids;
   } else {
     grids = grids_of_model(model);
   }
@@ -247,6 +249,7 @@ std::string answer(Context& context, PlanLmOptions const& o, pmm::Machine const&
                                  : "take more ranks, or let --fit choose what is computed again";
   auto const note = text_of(left_out, machine, costs.empty(), remedy);
   if (costs.empty()) runtime::throw_user("plan-lm: {}", note);
+  require_whole_tables(o, costs.front().shape);
 
   auto const& best = costs.front();
   auto const simulated = simulate(context, o, best.shape, model, sequences, machine);
@@ -292,9 +295,10 @@ int run(PlanLmOptions const& options, Context& context) {
   models::TrainSettings training;
   training.optimizer = optimizer_of(options);
   training.unit = "step";
-  if (options.fit && (!options.recompute.empty() || options.activation_checkpointing != "none"))
-    runtime::throw_user("plan-lm --fit chooses what is computed again: leave out --recompute and "
-                        "--activation-checkpointing");
+  if (options.fit &&
+      (!options.recompute.empty() || options.activation_checkpointing != "none" || options.keep_collectives))
+    runtime::throw_user("plan-lm --fit chooses what is computed again: leave out --recompute, "
+                        "--activation-checkpointing and --keep-collectives");
   std::ignore = models::with_num_steps(training, options.steps); // throws if the warm-up is too long
   require_readable_times(options, "step");
   if (options.compute_dtype != "fp32")

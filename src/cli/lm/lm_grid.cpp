@@ -20,6 +20,12 @@ std::optional<int> weights_shared_within(TrainLmOptions const& o, int ranks_per_
   return o.zero_group == "node" ? ranks_per_node : 0;
 }
 
+void require_whole_tables(TrainLmOptions const& o, pmm::GridShape const& shape) {
+  if (o.zero > 0 && shape.pipe > 1 && o.tied_head && shape.size(pmm::batch_axes(shape)) > 1)
+    runtime::throw_user(
+        "--zero {} cannot shard a table of two stages: give --no-tied-head, or leave out --zero", o.zero);
+}
+
 pmm::GridShape grid_of_stage(TrainLmOptions const& o, pmm::GridShape const& shape, int ranks_per_node) {
   auto const within = weights_shared_within(o, ranks_per_node);
   if (!within) return shape;

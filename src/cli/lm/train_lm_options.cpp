@@ -175,8 +175,9 @@ void add_checkpointing_option(Command& command, TrainLmOptions& o) {
                  "norms, activations, attention",
                  one_of({"norms", "activations", "attention"}));
   command.flag("--keep-collectives", o.keep_collectives,
-               "Also keep the results of the collectives of these layers, so that recomputation sends "
-               "nothing (communication-aware checkpointing)");
+               "Also keep the results of the collectives of layers that --activation-checkpointing "
+               "recomputes, so that "
+               "they send nothing again (communication-aware checkpointing)");
 }
 
 void add_training(Command& command, TrainLmOptions& o) {
@@ -365,9 +366,6 @@ models::TransformerSettings model_of(TrainLmOptions const& o) {
   settings.experts = experts_of(o);
   settings.masks_documents = o.document_mask;
   settings.frozen = o.freeze;
-  if (o.pipeline > 1 && o.tied_head && (o.zero == 1 || o.zero == 2))
-    runtime::throw_user("--zero {} cannot shard a table of two stages: give --no-tied-head, or --zero 3",
-                        o.zero);
   if (o.lora_rank > 0) settings.adapters = {o.lora_rank, o.lora_alpha, o.lora_targets};
   models::require_valid(settings);
   return settings;

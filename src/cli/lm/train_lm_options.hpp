@@ -133,6 +133,8 @@ void require_effective_adapter_options(Context const& context, TrainLmOptions co
 [[nodiscard]] models::OptimizerSettings optimizer_of(TrainLmOptions const& options);
 /// ZeRO stage 3: the grid of --grid with its data ranks along z, if --zero 3 is given. `ranks_per_node`: of the job's machine. Throws
 /// UserError if --zero-group does not fit the grid or the stage.
+/// Throws UserError if two stages would share a table whose states --zero shards on `shape`.
+void require_whole_tables(TrainLmOptions const& o, pmm::GridShape const& shape);
 [[nodiscard]] pmm::GridShape grid_of_stage(TrainLmOptions const& options, pmm::GridShape const& shape,
                                            int ranks_per_node);
 /// The ranks per node that --zero 3 shares weights within, 0 for all; nothing at other stages.

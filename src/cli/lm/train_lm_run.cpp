@@ -269,6 +269,7 @@ int train(TrainLmOptions const& options, Context& context) {
                               {options.grid, options.machine, model, sequences, settings.optimizer,
                                options.measure_top, inner, shares_weights_of, pipeline},
                               settings, file);
+  require_whole_tables(options, shape);
   pmm::ProcessGrid const grid(world, shape);
   auto const plan = models::plan_sequences(grid.shape(), grid.coordinates(), model, sequences);
   require_matching_patterns(options, models::parameters_of(grid.shape(), grid.coordinates(), plan));

@@ -300,7 +300,8 @@ std::optional<PointPrediction> predict_step(Context const& context, StudyPoint c
   auto const sequences = sequences_of(options);
   if (options.compute_dtype != "fp32") return std::nullopt;
   auto const optimizer = optimizer_of(options);
-  auto const shape = models::parse_grid(result.grid, static_cast<int>(result.ranks), inner_axes_of(options));
+  auto const shape = models::parse_grid(result.grid, static_cast<int>(result.ranks), inner_axes_of(options),
+                                        static_cast<int>(options.pipeline));
   PointPrediction prediction;
   for (int rank = 0; rank < shape.num_ranks(); ++rank) {
     auto const place = pmm::coordinates_of(shape, rank);

@@ -127,9 +127,12 @@ void Trainer<T>::enqueue_backward(std::int64_t k, runtime::PhaseTimes& phases) {
 template<class T>
 void Trainer<T>::sum_over_groups(runtime::PhaseTimes& phases) {
   ScopedTimer const timer(grid_.world().instruments(), phases, "data");
-  for (auto const axes : {pmm::batch_axes(grid_.shape()), pmm::AxisSet{pmm::Axis::pipe}})
+  auto const sum_numbers = [&](pmm::AxisSet axes) {
     if (grid_.size(axes) > 1) runtime::all_reduce(exec_, grid_.over(axes), update_->numbers().sums());
+  };
+  sum_numbers(pmm::batch_axes(grid_.shape()));
   gradient_sum_->finish(exec_);
+  sum_numbers(pmm::Axis::pipe); // waits for all stages
   network_.sum_shared_gradients(exec_);
 }
 

@@ -57,7 +57,7 @@ template<class T>
 void sum_row_moments(runtime::DefaultExec const& exec, runtime::PassLedger& passes, RowNorm kind,
                      runtime::Matrix<T> const& x, runtime::Vector<runtime::SumOf<T>> const& sums);
 
-/// Part 2: writes y and the state. `sums` [rows x sums_per_row] must hold the sums over all ranks if RowParts::summed; otherwise
+/// Part 2: writes y, and the state unless it is kept. `sums` [rows x sums_per_row] must hold the sums over all ranks if RowParts::summed; otherwise
 /// it is not read and may be empty. `shift` is empty if there is none. y may be x.
 template<class T>
 void apply_row_norm(runtime::DefaultExec const& exec, runtime::PassLedger& passes,

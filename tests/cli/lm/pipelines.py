@@ -76,17 +76,23 @@ def shards(_):
     model = [*MODEL, *GPT]
     whole = place.train(1, *model, steps=6)
     for zero in ("1", "2", "3"):
-        found = place.train(4, *model, "--pipeline", "2", "--grid", "2x1x1x1", "--zero", zero, steps=6)
-        require_equal(losses_of(found), losses_of(whole), f"--zero {zero}")
+        for schedule in ("1f1b", "zero-bubble"):
+            found = place.train(4, *model, "--pipeline", "2", "--grid", "2x1x1x1", "--zero", zero, "--pipeline-schedule", schedule, steps=6)
+            require_equal(losses_of(found), losses_of(whole), f"--zero {zero}, {schedule}")
 
 
 def experts(_):
     """Experts within stages: losses and loads of all layers."""
     place = Place()
-    model = [*MODEL, "--experts", "4", "--top-k", "2", "--moe-every", "2", "--capacity", "1.2", "--z-loss", "0.001", "--no-tied-head"]
-    whole = place.train(1, *model, steps=6)
-    for ranks, arguments in ((2, ["--pipeline", "2"]), (4, ["--pipeline", "2", "--grid", "2x1x1x1", "--expert-axis", "2"])):
-        found = place.train(ranks, *model, *arguments, steps=6)
+    model = [*MODEL, "--experts", "4", "--top-k", "2", "--moe-every", "2", "--capacity", "1.2", "--no-tied-head"]
+    for balance in (["--z-loss", "0.001"], ["--balance", "bias"]):
+        trains_with_experts(place, [*model, *balance])
+
+
+def trains_with_experts(place, model):
+    whole = place.train(1, *model, "--force", steps=6)
+    for ranks, arguments in ((2, ["--pipeline", "2"]), (4, ["--pipeline", "2", "--grid", "1x1x1x2"]), (4, ["--pipeline", "2", "--grid", "2x1x1x1", "--expert-axis", "2"])):
+        found = place.train(ranks, *model, *arguments, "--force", steps=6)
         require_equal(losses_of(found), losses_of(whole), f"{arguments}")
         for one, other in zip(found["step"], whole["step"]):
             check(one["experts"] == other["experts"], f"loads with {arguments}: {one['experts']}, not {other['experts']}")
@@ -126,6 +132,7 @@ def mistakes(_):
             (2, ["--pipeline", "2", "--pipeline-schedule", "zero-bubble", "--experts", "4"], r"zero-bubble is for layers without experts"),
             (2, ["--pipeline", "2", "--pipeline-schedule", "zero-bubble", "--activation-checkpointing", "full"], r"take --recompute in place of"),
             (4, ["--pipeline", "2", "--grid", "2x1x1x1", "--zero", "1"], r"--zero 1 cannot shard a table of two stages"),
+            (4, ["--pipeline", "2", "--grid", "2x1x1x1", "--context-axis", "2", "--zero", "3"], r"--zero 3 cannot shard a table of two stages"),
             (2, ["--pipeline", "2", "--lora-rank", "2", "--init-from", "w.h5"], r"--lora-rank 2 cannot be trained in a pipeline")):
         expect_mistake(ranks, [*train, *arguments], pattern)
     expect_mistake(1, ["plan-lm", "--vocabulary", "100", "--pipeline", "2", "--ranks", "4", "--machine", "perlmutter", "--simulate"],

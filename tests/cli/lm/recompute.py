@@ -61,6 +61,8 @@ def fits(_):
         command = done.stdout.splitlines()[-1]
         check(("nothing" if "--recompute" not in command and "--activation" not in command else best) == best and
               (best == "nothing" or best in command), f"{best} is fastest, but: {done.stdout}")
+    done = expect_success(1, [*PLAN, "--grid", "1x1x1x1", "--accumulate", "4", "--pipeline", "2", "--pipeline-schedule", "zero-bubble", "--fit"])
+    check("--activation-checkpointing" not in done.stdout, done.stdout)
     with open(machine, "w", encoding="utf-8") as file:
         file.write(text.replace("BYTES", "1e7"))
     expect_mistake(1, [*PLAN, "--grid", "1x1x1x1", "--machine", machine, "--fit"], r"take more ranks, or a larger --accumulate")

@@ -118,9 +118,7 @@ TEST(Schedules, KeepFewPassesAndWaitForAShareOfThem) {
       auto const one = time_step(orders(num_stages, num_passes, false), num_passes, {1, 0, 2});
       auto const split = time_step(orders(num_stages, num_passes, true), num_passes, {1, 1, 1});
       EXPECT_EQ(one.seconds, 3 * (K + P - 1));
-      if (num_passes >= num_stages) {
-        EXPECT_EQ(split.seconds, 3 * K + (P - 1)); // F + B - W = 1
-      }
+      EXPECT_EQ(split.seconds, 3 * K + 2 * (P - 1) - std::min(P, K) + 1); // F + B = 2
       EXPECT_LE(split.seconds, one.seconds);
       for (int s = 0; s < num_stages; ++s) {
         EXPECT_EQ(one.most_in_flight[static_cast<std::size_t>(s)],

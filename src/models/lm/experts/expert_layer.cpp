@@ -122,10 +122,6 @@ void ExpertLayer<T>::route(DefaultExec const& exec, RouterPass const& pass, Dist
   for (auto const count : load.chosen)
     shares.push_back(static_cast<T>(static_cast<double>(count) / num_choices));
   Kokkos::deep_copy(memory_->shares, UnmanagedHostArray<T>(shares.data(), shares.size()));
-  // Targets are stored as gradients, so they are summed over z with all small gradients.
-  if (pass.trains && settings.has_biases)
-    pmm::move_biases(exec, passes, parameters_.biases.local(), memory_->shares, bias_step / running_momentum,
-                     1.0 / grid_.size(pmm::Axis::z), parameters_.bias_targets.local());
   if (pass.trains) load_ = std::move(load);
   pmm::weigh_experts(exec, passes, routing);
   for (auto& expert : experts)
@@ -293,6 +289,10 @@ void ExpertLayer<T>::backward(DefaultExec const& exec, DistMatrix<T> const& norm
                      T{1}, normed_gradient.local());
   pmm::local_gemm<T>(exec, T{1}, Transpose::yes, normed.local(), Transpose::no, scratch_.logits, T{0},
                      parameters_.router_gradient.local());
+  // Targets are stored as gradients, so they are summed over z with all small gradients. In a pipeline, other passes have begun since.
+  if (settings.has_biases)
+    pmm::move_biases(exec, passes, parameters_.biases.local(), memory_->shares, bias_step / running_momentum,
+                     1.0 / grid_.size(pmm::Axis::z), parameters_.bias_targets.local());
 }
 
 template class ExpertLayer<float>;

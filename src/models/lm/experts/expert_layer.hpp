@@ -113,18 +113,18 @@ class ExpertLayer {
 
   /// Computes the equations at the top of this file up to send(H), whose messages may still be in flight on return. `normed` is
   /// H. Waits for the router's kernels; enqueues the other kernels on exec, as the functions below do. Collective over the
-  /// grid's world.
+  /// ranks of the stage.
   void start(runtime::DefaultExec const& exec, RouterPass const& pass, pmm::DistMatrix<T> const& normed);
-  /// Finishes send(H) and computes up to give_back(Y), which is all that backward() reads. Collective over the grid's world.
+  /// Finishes send(H) and computes up to give_back(Y), which is all that backward() reads. Collective over the ranks of the stage.
   void compute(runtime::DefaultExec const& exec);
   /// Computes the branch and assigns it, or adds it, to `branch`. Collective over x.
   void combine(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& branch,
                pmm::Update update = pmm::Update::assign);
   /// Computes the gradient by the weights of the choices, and starts to send the gradient by the branch. The messages may still
-  /// be in flight on return. Collective over the grid's world.
+  /// be in flight on return. Collective over the ranks of the stage.
   void start_backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& branch_gradient);
   /// Computes the gradients of the parameters, and assigns or adds the gradient by H to normed_gradient. The gradient of the
-  /// router is this rank's addend, over its own rows. Collective over the grid's world.
+  /// router is this rank's addend, over its own rows. Collective over the ranks of the stage.
   void backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& normed,
                 pmm::DistMatrix<T> const& normed_gradient, pmm::Update update = pmm::Update::assign);
 

@@ -136,7 +136,6 @@ class Lister {
     if (plan_.counted_axes != plan_.token_axes)
       step_.add_call(Operation::all_reduce, batch_axes(step_.shape()),
                      (num_experts_ + 1) * static_cast<std::int64_t>(sizeof(std::int64_t)));
-    if (is_training && settings.has_biases) pmm::plan_move_biases(step_, num_experts_);
     pmm::plan_weigh_experts(step_, sizes_.num_rows, settings.top_k);
     pmm::plan_dispatch_lists(step_, plan_.axes, num_experts_);
     pmm::plan_start_send(step_, plan_.axes, sizes_, hidden_, false);
@@ -183,6 +182,7 @@ class Lister {
                               plan_.settings.sequence_loss > 0);
     multiply("dH = dl W_r^T", Form::left_grad, {sizes_.num_rows, hidden_, num_experts_});
     multiply("dW_r = H^T dl", Form::right_grad, {hidden_, num_experts_, sizes_.num_rows});
+    if (plan_.settings.has_biases) pmm::plan_move_biases(step_, num_experts_);
   }
 
  private:

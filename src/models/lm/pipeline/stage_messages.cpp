@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/lm/pipeline/stage_messages.hpp"
 
+#include "pmm/pairs/pair_layers.hpp"
 #include "runtime/error.hpp"
 #include "runtime/range.hpp"
 
@@ -157,22 +158,8 @@ void StageMessages<T>::sum_over_ends(DefaultExec const& exec, runtime::Vector<T>
   auto leaving = runtime::start_send(exec, pipe(), numbers, other, table_tag);
   arriving.wait();
   leaving.wait();
-  auto const bytes = runtime::array_bytes(numbers);
-  grid_.passes().add({"StageMessages/add_table", 2 * bytes, bytes});
-  add_numbers(exec, of_other_end_, numbers);
+  pmm::add_numbers(exec, grid_.passes(), of_other_end_, numbers);
 }
-
-template<class T>
-void add_numbers(DefaultExec const& exec, runtime::Vector<T> const& from, runtime::Vector<T> const& to) {
-  auto* const sums = to.data();
-  auto const* const addends = from.data();
-  Kokkos::parallel_for(
-      "orthant::models::add_numbers",
-      Kokkos::RangePolicy<DefaultExec, std::int64_t>(exec, 0, static_cast<std::int64_t>(to.extent(0))),
-      KOKKOS_LAMBDA(std::int64_t i) { sums[i] += addends[i]; });
-}
-template void add_numbers(DefaultExec const&, runtime::Vector<float> const&, runtime::Vector<float> const&);
-template void add_numbers(DefaultExec const&, runtime::Vector<double> const&, runtime::Vector<double> const&);
 
 template class StageMessages<float>;
 template class StageMessages<double>;
@@ -212,7 +199,7 @@ void plan_sum_over_ends(pmm::StepPlan& step, TransformerPlan const& plan) {
   auto const bytes = step.scalar_bytes(step.block(plan.table).num_padded);
   step.add_message(Operation::receive, Axis::pipe, 0);
   step.add_message(Operation::send, Axis::pipe, bytes);
-  step.add_pass({"StageMessages/add_table", 2 * bytes, bytes});
+  pmm::plan_add_numbers(step, step.block(plan.table).num_padded);
 }
 
 void plan_stage_messages_arrays(pmm::StepPlan& step, TransformerPlan const& plan) {

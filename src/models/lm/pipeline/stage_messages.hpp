@@ -70,11 +70,6 @@ class StageMessages {
   runtime::Vector<T> of_other_end_; // [table], on the first and the last stage of a table that both have
 };
 
-/// to := to + from. Enqueues on exec.
-template<class T>
-void add_numbers(runtime::DefaultExec const& exec, runtime::Vector<T> const& from,
-                 runtime::Vector<T> const& to);
-
 /// Add the messages of a forward pass, of a backward pass, and of sum_over_ends(), and the arrays of StageMessages, to `step`.
 void plan_receive_input(pmm::StepPlan& step, TransformerPlan const& plan);
 void plan_send_output(pmm::StepPlan& step, TransformerPlan const& plan);

@@ -36,11 +36,11 @@ struct Limits {
 
 /// Fills the stages from the last to the first with blocks up to the limits, at least one block each. Returns nothing if that is impossible.
 std::vector<runtime::Range> deal_within(Limits const& limits, std::vector<std::int64_t> const& work,
-                                        int num_stages) {
+                                        TransformerSettings const& settings, int num_stages) {
   std::vector<runtime::Range> layers(static_cast<std::size_t>(num_stages));
   auto end = std::ssize(work);
   for (auto stage = num_stages; stage-- > 0;) {
-    auto const most_blocks = limits.kept / (num_stages - stage);
+    auto const most_blocks = limits.kept / StagePlan::most_in_flight(settings, stage, num_stages);
     auto begin = end;
     std::int64_t sum = 0;
     while (begin > stage && end - begin < most_blocks &&
@@ -74,11 +74,13 @@ std::vector<runtime::Range> deal_layers(TransformerSettings const& settings, std
     runtime::throw_user("--pipeline {} has more stages than the model has layers: give at most {}",
                         num_stages, settings.num_layers);
   auto const work = work_of_blocks(settings, sequence);
-  auto const fits = [&](Limits const& limits) { return !deal_within(limits, work, num_stages).empty(); };
+  auto const fits = [&](Limits const& limits) {
+    return !deal_within(limits, work, settings, num_stages).empty();
+  };
   Limits limits{std::reduce(work.begin(), work.end()), settings.num_layers * num_stages};
   limits.work = smallest(1, limits.work, [&](std::int64_t most) { return fits({most, limits.kept}); });
   limits.kept = smallest(1, limits.kept, [&](std::int64_t most) { return fits({limits.work, most}); });
-  return deal_within(limits, work, num_stages);
+  return deal_within(limits, work, settings, num_stages);
 }
 
 StagePlan plan_stage(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,
@@ -95,9 +97,9 @@ StagePlan plan_stage(pmm::GridShape const& shape, pmm::Coordinates const& coordi
         "--activation-checkpointing, or 1f1b");
   auto const stage = coordinates.pipe;
   auto const layers = deal_layers(settings, sequence, shape.pipe)[static_cast<std::size_t>(stage)];
-  auto const most_in_flight = settings.splits_backward ? shape.pipe : shape.pipe - stage;
-  return {stage, shape.pipe, layers, std::min<std::int64_t>(most_in_flight, num_passes),
-          settings.splits_backward};
+  auto const most = StagePlan::most_in_flight(settings, stage, shape.pipe);
+  return {stage, shape.pipe, layers, std::min<std::int64_t>(most, num_passes),
+          settings.splits_backward && stage > 0};
 }
 
 std::vector<PassAction> schedule_1f1b(int stage, int num_stages, std::int64_t num_passes) {

@@ -9,7 +9,8 @@
 //
 // With settings.splits_backward, a backward pass first computes the gradients of the streams, for which the previous stage waits, and later
 // those of the weights, which nobody waits for (ZB-H1). Stage s computes the latter s passes late, so each stage keeps at most P passes. With
-// forward passes of F seconds and backward passes of B and W, a stage waits (P - 1) (F + B - W) seconds in place of (P - 1) (F + B + W).
+// forward passes of F seconds and backward passes of B and W, a stage waits (P - 1) (F + B) - min(P - 1, K - 1) W seconds in place of
+// (P - 1) (F + B + W).
 //
 // Every stage runs its backward passes in the order of the batches, so sums of gradients over batches have the same bits as without a
 // pipeline.
@@ -32,8 +33,13 @@ struct StagePlan {
   int num_stages = 1;
   runtime::Range layers;          // blocks
   std::int64_t num_in_flight = 1; // passes whose activations are kept at once
-  bool splits_backward = false;   // and the gradients of their streams
+  bool splits_backward =
+      false; // and the gradients of their streams; not on the first stage, which sends none
 
+  /// Passes whose activations a stage keeps at once if a step has as many.
+  [[nodiscard]] static int most_in_flight(TransformerSettings const& settings, int stage, int num_stages) {
+    return settings.splits_backward ? num_stages : num_stages - stage;
+  }
   [[nodiscard]] bool has_embedding() const { return number == 0; }
   [[nodiscard]] bool has_head() const { return number + 1 == num_stages; }
   [[nodiscard]] bool has_layer(std::int64_t layer) const {

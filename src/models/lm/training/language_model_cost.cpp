@@ -111,7 +111,7 @@ StageCost cost_of_stage(pmm::GridShape const& shape, int stage, TransformerSetti
   pmm::StepPlan passes(shape, first, scalar_bytes);
   if (shape.pipe > 1) plan_language_model_passes(passes, plan, sequences, optimizer);
   pmm::StepPlan late(shape, first, scalar_bytes);
-  if (plan.stage.splits_backward) plan_transformer_weight_backward(late, plan, 0, 1);
+  if (model.splits_backward && shape.pipe > 1) plan_transformer_weight_backward(late, plan, 0, 1);
   return {{.shape = shape,
            .sent_bytes = sent_bytes_of(step),
            .num_calls = static_cast<std::int64_t>(calls_of(step).size()),
@@ -125,7 +125,7 @@ StageCost cost_of_stage(pmm::GridShape const& shape, int stage, TransformerSetti
 } // namespace
 
 /// The slowest stage passes its batches one after the other. Before its first and after its last one, a batch passes through the others. If
-/// backward passes are split, their second parts fill as much of this time, on this stage and on the others.
+/// backward passes are split, a batch waits for no second part of other stages, and those of P - 1 other batches fill time of waiting.
 LanguageModelCost cost_of_language_model(pmm::GridShape const& shape, TransformerSettings const& model,
                                          SequenceSettings const& sequences,
                                          OptimizerSettings const& optimizer, pmm::Machine const& machine,
@@ -134,14 +134,17 @@ LanguageModelCost cost_of_language_model(pmm::GridShape const& shape, Transforme
   auto waiting = 0.0;
   for (int stage = 1; stage < shape.pipe; ++stage) {
     auto other = cost_of_stage(shape, stage, model, sequences, optimizer, machine, scalar_bytes);
-    auto const array_bytes = std::max(slowest.cost.array_bytes, other.cost.array_bytes);
-    auto const message_bytes = std::max(slowest.cost.message_bytes, other.cost.message_bytes);
+    auto const& fullest = other.cost.memory_bytes() > slowest.cost.memory_bytes() ? other.cost : slowest.cost;
+    auto const array_bytes = fullest.array_bytes;
+    auto const message_bytes = fullest.message_bytes;
     if (other.pass_seconds > slowest.pass_seconds) std::swap(slowest, other);
-    waiting += other.pass_seconds - 2 * other.late_seconds;
+    waiting += other.pass_seconds - other.late_seconds;
     slowest.cost.array_bytes = array_bytes;
     slowest.cost.message_bytes = message_bytes;
   }
-  slowest.cost.seconds.waiting = std::max(waiting, 0.0);
+  auto const num_late = std::min<std::int64_t>(shape.pipe - 1, sequences.num_accumulated - 1);
+  slowest.cost.seconds.waiting =
+      std::max(0.0, waiting - static_cast<double>(num_late) * slowest.late_seconds);
   return slowest.cost;
 }
 

@@ -56,7 +56,7 @@ void plan_attention_half_backward(pmm::StepPlan& step, TransformerPlan const& pl
   auto const block = step.block(plan.qkv.output);
   auto const groups = groups_of(block, plan);
   auto const part = plan.stage.splits_backward ? BackwardPart::inputs : BackwardPart::both;
-  if (part == BackwardPart::inputs) plan_kept_gradient(step, plan);
+  if (part == BackwardPart::inputs) plan_kept_gradient(step, step.block(plan.stream).num_stored);
   if (settings.recomputed.attention) plan_attend(step, plan, drops);
   plan_linear_backward(step, plan.projection, settings.has_bias, part);
   for (auto g = groups.begin; g < groups.end; ++g) {
@@ -221,7 +221,7 @@ void AttentionHalf<T>::backward(DefaultExec const& exec, DropoutKey const& dropo
   auto const splits = plan_.stage.splits_backward;
   if (again.attention) attend(exec, dropout);
   if (splits) {
-    keep_gradient(exec, grid_, branch_gradient, memory_.branch_gradient);
+    keep_gradient(exec, grid_.passes(), branch_gradient.storage(), memory_.branch_gradient.storage());
     projection_.input_backward(exec, branch_gradient, out_gradient_);
   } else {
     projection_.backward(exec, memory_.out, branch_gradient, out_gradient_);

@@ -117,20 +117,19 @@ JointNormMemory<T> make_joint_norm_memory(pmm::ProcessGrid const& grid, Transfor
 } // namespace
 
 template<class T>
-void keep_gradient(runtime::DefaultExec const& exec, pmm::ProcessGrid const& grid,
-                   pmm::DistMatrix<T> const& gradient, pmm::DistMatrix<T> const& kept) {
-  auto const bytes = runtime::array_bytes(kept.storage());
-  grid.passes().add({"keep_gradient", bytes, bytes});
-  Kokkos::deep_copy(exec, kept.storage(), gradient.storage());
+void keep_gradient(runtime::DefaultExec const& exec, runtime::PassLedger& passes,
+                   runtime::Vector<T> const& gradient, runtime::Vector<T> const& kept) {
+  auto const bytes = runtime::array_bytes(kept);
+  passes.add({"keep_gradient", bytes, bytes});
+  Kokkos::deep_copy(exec, kept, gradient);
 }
-template void keep_gradient(runtime::DefaultExec const&, pmm::ProcessGrid const&,
-                            pmm::DistMatrix<float> const&, pmm::DistMatrix<float> const&);
-template void keep_gradient(runtime::DefaultExec const&, pmm::ProcessGrid const&,
-                            pmm::DistMatrix<double> const&, pmm::DistMatrix<double> const&);
+template void keep_gradient(runtime::DefaultExec const&, runtime::PassLedger&, runtime::Vector<float> const&,
+                            runtime::Vector<float> const&);
+template void keep_gradient(runtime::DefaultExec const&, runtime::PassLedger&, runtime::Vector<double> const&,
+                            runtime::Vector<double> const&);
 
-void plan_kept_gradient(pmm::StepPlan& step, TransformerPlan const& plan) {
-  auto const bytes = step.scalar_bytes(step.block(plan.stream).num_stored);
-  step.add_pass({"keep_gradient", bytes, bytes});
+void plan_kept_gradient(pmm::StepPlan& step, std::int64_t count) {
+  step.add_pass({"keep_gradient", step.scalar_bytes(count), step.scalar_bytes(count)});
 }
 
 void plan_block_memory(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t place) {
@@ -257,6 +256,7 @@ ScratchLengths::ScratchLengths(pmm::GridShape const& shape, pmm::Coordinates con
     activated = std::max(activated, length(plan.shared_down.input));
   }
   narrow = std::max(narrow, activated);
+  if (plan.stage.splits_backward) wide = 0; // kept in the memory of the block
   row_sums = num_rows * pmm::sums_per_row(row_norm_of(plan.settings).kind);
   row_terms = num_rows * heads;
 }

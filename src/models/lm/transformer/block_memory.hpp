@@ -72,11 +72,11 @@ struct BlockMemory {
 /// Key-value heads, whole or shared, whose columns are in the block `qkv` of the queries, keys and values.
 [[nodiscard]] runtime::Range groups_of(pmm::Block const& qkv, TransformerPlan const& plan);
 
-/// kept := gradient, for a later weight_backward(); and the pass over it. Enqueues on exec.
+/// kept := gradient, between the parts of a backward pass. Adds a pass to `passes`. Enqueues on exec.
 template<class T>
-void keep_gradient(runtime::DefaultExec const& exec, pmm::ProcessGrid const& grid,
-                   pmm::DistMatrix<T> const& gradient, pmm::DistMatrix<T> const& kept);
-void plan_kept_gradient(pmm::StepPlan& step, TransformerPlan const& plan);
+void keep_gradient(runtime::DefaultExec const& exec, runtime::PassLedger& passes,
+                   runtime::Vector<T> const& gradient, runtime::Vector<T> const& kept);
+void plan_kept_gradient(pmm::StepPlan& step, std::int64_t count);
 
 /// Adds the arrays of a BlockMemory to `step`.
 void plan_block_memory(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t place);

@@ -55,7 +55,7 @@ void plan_feed_forward_half_backward(pmm::StepPlan& step, TransformerPlan const&
   auto const& again = plan.settings.recomputed;
   auto const part = plan.stage.splits_backward ? BackwardPart::inputs : BackwardPart::both;
   if (has_experts) plan_start_expert_layer_backward(step, plan.experts, layer);
-  if (part == BackwardPart::inputs) plan_kept_gradient(step, plan);
+  if (part == BackwardPart::inputs) plan_kept_gradient(step, step.block(plan.stream).num_stored);
   if (again.norms && part == BackwardPart::both) plan_repeated_norm(step, plan);
   if (linears.up != nullptr) {
     auto const count = step.block(linears.down->input).num_stored;
@@ -150,7 +150,7 @@ void FeedForwardHalf<T>::backward(DefaultExec const& exec, pmm::DistMatrix<T> co
                                   pmm::DistMatrix<T> const& branch_gradient, pmm::DistMatrix<T> const& dx) {
   if (experts_) experts_->start_backward(exec, branch_gradient);
   if (splits_) {
-    keep_gradient(exec, grid_, branch_gradient, memory_.branch_gradient);
+    keep_gradient(exec, grid_.passes(), branch_gradient.storage(), memory_.branch_gradient.storage());
     down_->input_backward(exec, branch_gradient, activated_gradient_);
   } else {
     compute_again(exec, x);

@@ -37,12 +37,12 @@ class FeedForwardHalf {
   [[nodiscard]] ExpertLayer<T> const* experts() const { return experts_ ? &*experts_ : nullptr; }
 
   /// Computes all that backward() reads: the equations above except for the last product, and with experts up to give_back().
-  /// Collective over y and z, with experts over the grid's world. Enqueues on exec.
+  /// Collective over y and z, with experts over the ranks of the stage. Enqueues on exec.
   void compute(runtime::DefaultExec const& exec, RouterPass const& pass, pmm::DistMatrix<T> const& x);
   /// Computes `branch`, after compute(). Collective over x and z. Enqueues on exec.
   void combine(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& branch);
   /// dx := dx + the gradient by x. branch_gradient may share the memory of dx if dropout is off, and must not otherwise.
-  /// Collective over x, y and z, with experts over the grid's world. Enqueues on exec.
+  /// Collective over x, y and z, with experts over the ranks of the stage. Enqueues on exec.
   void backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& x,
                 pmm::DistMatrix<T> const& branch_gradient, pmm::DistMatrix<T> const& dx);
   /// The gradients of the weights and biases of the products, if backward passes are split and backward() left them. There must be no

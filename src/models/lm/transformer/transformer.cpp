@@ -93,7 +93,7 @@ void Transformer<T>::set_gathers_ahead(bool gathers_ahead) {
 template<class T>
 std::vector<PassAction> Transformer<T>::order_of_passes(std::int64_t num_passes) const {
   auto const& stage = parts_->plan.stage;
-  auto const most = stage.splits_backward ? stage.num_stages : stage.num_stages - stage.number;
+  auto const most = StagePlan::most_in_flight(parts_->plan.settings, stage.number, stage.num_stages);
   ORTHANT_REQUIRE(std::min<std::int64_t>(most, num_passes) <= stage.num_in_flight, num_passes,
                   " passes on a stage with memory for ", stage.num_in_flight);
   return schedule_of(stage, num_passes);

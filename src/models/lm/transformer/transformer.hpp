@@ -153,7 +153,7 @@ class Transformer final : public Network<T> {
   void sum_shared_gradients(runtime::DefaultExec const& exec) override;
 
   /// Computes the logits. Their gradient later overwrites them. `step` keys dropout together with the global number of each
-  /// token, so it must be equal on all data groups. Collective over the grid's group, with experts over its world. Enqueues on
+  /// token, so it must be equal on all data groups. Collective over the grid's group, with experts over the ranks of the stage. Enqueues on
   /// exec.
   pmm::DistMatrix<T> const& forward(runtime::DefaultExec const& exec, Pass pass, std::uint64_t step,
                                     runtime::PhaseTimes& phases) override;
@@ -161,7 +161,7 @@ class Transformer final : public Network<T> {
   void backward(runtime::DefaultExec const& exec, runtime::PhaseTimes& phases) override;
   /// Backward pass that reports completed gradients to on_complete: the weight of a head that is not tied, and the weights of
   /// the blocks, each reported half a block after its computation, when its sum is complete. All other gradients are complete on return.
-  /// Collective over the grid's group, with experts over its world. Enqueues on exec.
+  /// Collective over the grid's group, with experts over the ranks of the stage. Enqueues on exec.
   void backward_telling(runtime::DefaultExec const& exec, runtime::PhaseTimes& phases,
                         GradientObserver const& on_complete) override;
   [[nodiscard]] std::vector<Parameter<T>>& parameters() override;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/lm/transformer/transformer_parts.hpp"
 
+#include "pmm/pairs/pair_layers.hpp"
 #include "pmm/rows/norms.hpp"
 #include "pmm/token_rows/feed_forward.hpp"
 
@@ -191,39 +192,24 @@ void TransformerParts<T>::weight_backward(DefaultExec const& exec, PhaseTimes& p
   parameters.sum_small_gradients(exec);
 }
 
-namespace {
-
-template<class T>
-void copy(DefaultExec const& exec, pmm::ProcessGrid const& grid, runtime::Vector<T> const& from,
-          runtime::Vector<T> const& to) {
-  auto const bytes = runtime::array_bytes(to);
-  grid.passes().add({"keep_gradient", bytes, bytes});
-  Kokkos::deep_copy(exec, to, from);
-}
-
-} // namespace
-
 /// The table is too large to be kept for each pass in flight, so its gradients are summed here.
 template<class T>
 void TransformerParts<T>::keep_early_gradients(DefaultExec const& exec) {
-  copy(exec, grid, parameters.small_gradients(), now->small_gradients);
+  keep_gradient(exec, grid.passes(), parameters.small_gradients(), now->small_gradients);
   if (!head) return;
-  if (now->number == 0) {
-    copy(exec, grid, head_gradient(), head->table_sum);
-  } else {
-    auto const bytes = runtime::array_bytes(head->table_sum);
-    grid.passes().add({"keep_gradient", 2 * bytes, bytes});
-    add_numbers(exec, head_gradient(), head->table_sum);
-  }
+  if (now->number == 0)
+    keep_gradient(exec, grid.passes(), head_gradient(), head->table_sum);
+  else
+    pmm::add_numbers(exec, grid.passes(), head_gradient(), head->table_sum);
 }
 
 /// The gradient of the table is that of all passes in the last one, and 0 in those before it.
 template<class T>
 void TransformerParts<T>::restore_early_gradients(DefaultExec const& exec) {
-  copy(exec, grid, now->small_gradients, parameters.small_gradients());
+  keep_gradient(exec, grid.passes(), now->small_gradients, parameters.small_gradients());
   if (!head) return;
   if (now->number + 1 == num_passes) {
-    copy(exec, grid, head->table_sum, head_gradient());
+    keep_gradient(exec, grid.passes(), head->table_sum, head_gradient());
   } else {
     grid.passes().add({"keep_gradient", 0, runtime::array_bytes(head->table_sum)});
     Kokkos::deep_copy(exec, head_gradient(), T{0});

@@ -44,8 +44,8 @@ struct TransformerHead {
   pmm::DistMatrix<T> normed, logits;
   pmm::Product<T> product, input_back, weight_back;
   std::optional<VocabularyTable<T>> own_table; // unless the head is tied
-  runtime::Vector<T>
-      table_sum; // of the gradients of the table in the passes of a step so far, if backward passes are split
+  /// Of the gradients of the table in the passes of a step so far, if backward passes are split.
+  runtime::Vector<T> table_sum;
 };
 
 template<class T>

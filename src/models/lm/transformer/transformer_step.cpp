@@ -6,6 +6,7 @@
 #include "models/lm/transformer/feed_forward_half.hpp"
 #include "models/lm/transformer/token_embedding.hpp"
 #include "models/lm/transformer/transformer.hpp"
+#include "pmm/pairs/pair_layers.hpp"
 #include "pmm/token_rows/feed_forward.hpp"
 
 namespace orthant::models {
@@ -89,19 +90,16 @@ void plan_transformer_forward(pmm::StepPlan& step, TransformerPlan const& plan, 
 
 namespace {
 
-std::int64_t small_bytes(pmm::StepPlan const& step, TransformerPlan const& plan) {
-  return step.scalar_bytes(num_small_gradients(step.shape(), step.coordinates(),
-                                               parameters_of(step.shape(), step.coordinates(), plan)));
+std::int64_t num_small(pmm::StepPlan const& step, TransformerPlan const& plan) {
+  return num_small_gradients(step.shape(), step.coordinates(),
+                             parameters_of(step.shape(), step.coordinates(), plan));
 }
-std::int64_t table_bytes(pmm::StepPlan const& step, TransformerPlan const& plan) {
-  return step.scalar_bytes(step.block(plan.table).num_padded);
-}
-void plan_copy(pmm::StepPlan& step, std::int64_t bytes) {
-  step.add_pass({"keep_gradient", bytes, bytes});
+std::int64_t length_of_table(pmm::StepPlan const& step, TransformerPlan const& plan) {
+  return step.block(plan.table).num_padded;
 }
 void plan_small_gradients(pmm::StepPlan& step, TransformerPlan const& plan) {
-  auto const bytes = small_bytes(step, plan);
-  if (bytes > 0) step.add_call(runtime::Operation::all_reduce, pmm::Axis::z, bytes);
+  auto const small = num_small(step, plan);
+  if (small > 0) step.add_call(runtime::Operation::all_reduce, pmm::Axis::z, step.scalar_bytes(small));
 }
 
 } // namespace
@@ -147,18 +145,20 @@ void plan_transformer_backward(pmm::StepPlan& step, TransformerPlan const& plan,
     plan_project_adapters(step, plan);
     return;
   }
-  plan_copy(step, small_bytes(step, plan));
+  plan_kept_gradient(step, num_small(step, plan));
   if (!stage.has_head()) return;
-  auto const bytes = table_bytes(step, plan);
-  step.add_pass({"keep_gradient", k == 0 ? bytes : 2 * bytes, bytes});
+  if (k == 0)
+    plan_kept_gradient(step, length_of_table(step, plan));
+  else
+    pmm::plan_add_numbers(step, length_of_table(step, plan));
 }
 
 void plan_transformer_weight_backward(pmm::StepPlan& step, TransformerPlan const& plan, std::int64_t k,
                                       std::int64_t num_passes) {
   auto const& stage = plan.stage;
-  plan_copy(step, small_bytes(step, plan));
+  plan_kept_gradient(step, num_small(step, plan));
   if (stage.has_head()) {
-    auto const bytes = table_bytes(step, plan);
+    auto const bytes = step.scalar_bytes(length_of_table(step, plan));
     step.add_pass({"keep_gradient", k + 1 == num_passes ? bytes : 0, bytes});
   }
   for (auto l = stage.layers.end; l-- > stage.layers.begin;) {
@@ -184,7 +184,7 @@ void plan_pass_arrays(pmm::StepPlan& step, TransformerPlan const& plan) {
       plan_matrix(step, plan.stream, "orthant::models::stream");
   plan_kept_results(step, plan);
   if (plan.stage.splits_backward)
-    step.add_array("orthant::models::PassInFlight/small_gradients", small_bytes(step, plan));
+    step.add_array("orthant::models::PassInFlight/small_gradients", step.scalar_bytes(num_small(step, plan)));
 }
 
 } // namespace
@@ -206,7 +206,8 @@ void plan_transformer_arrays(pmm::StepPlan& step, TransformerPlan const& plan) {
     plan_matrix(step, plan.logits, "orthant::models::logits");
     if (!settings.tied_head) plan_table_arrays(step, plan.table);
     if (stage.splits_backward)
-      step.add_array("orthant::models::TransformerHead/table_sum", table_bytes(step, plan));
+      step.add_array("orthant::models::TransformerHead/table_sum",
+                     step.scalar_bytes(length_of_table(step, plan)));
   }
   if (settings.positions == Positions::rotary)
     pmm::plan_rotary_table(step, plan.whole_sequence(), settings.head_dim());
