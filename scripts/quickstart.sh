@@ -36,4 +36,4 @@ done
 run "${launch[@]}" "$build/bin/orthant" train --graph "$build/datasets/karate.h5" \
   --grid 1x2x2x1 --layers 2 --hidden 16 --epochs 50 --log-every 10
 run "${launch[@]}" "$build/bin/orthant" train --graph "$build/datasets/tolokers.h5" \
-  --grid 1x2x2x1 --layers 3 --hidden 64 --norm rms --residual --input-projection --dropout 0 --lr 0.003 --epochs 100 --log-every 10
+  --grid 1x2x2x1 --layers 3 --hidden 64 --norm rms --residual --input-projection --dropout 0 --lr 0.003 --epochs 100 --log-every 10 --roc-auc
