@@ -72,6 +72,8 @@ def fits(_):
 def mistakes(_):
     place = Place()
     expect_mistake(1, ["train-lm", "--tokens", place.tokens, *small("--recompute", "softmax")], r"'softmax' is none of norms, activations, attention")
+    expect_mistake(1, ["train-lm", "--tokens", place.tokens, *small("--recompute", "activations", "--experts", "4")], r"this model has neither")
+    expect_mistake(1, [*PLAN, "--grid", "1x1048576x1x1", "--pipeline", "4096"], r"a job of 4294967296 ranks; give a grid and a pipeline of at most 65536")
     expect_mistake(1, [*PLAN, "--grid", "1x1x1x1", "--fit", "--recompute", "norms"], r"plan-lm --fit chooses what is computed again")
 
 

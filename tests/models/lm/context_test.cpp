@@ -150,13 +150,8 @@ TEST_P(ContextTransformer, HasTheLossAndTheGradientsOfOneRank) {
   }
 }
 
-struct Trained {
-  std::vector<double> losses;
-  std::vector<Dense> parameters;
-};
-
 /// Ten steps of two passes. `zero_stage`: 1 and 2 shard the optimizer's states over context, too.
-Trained train(pmm::ProcessGrid const& grid, LmCase const& the_case, int zero_stage) {
+LmTraining train(pmm::ProcessGrid const& grid, LmCase const& the_case, int zero_stage) {
   models::TrainSettings settings;
   settings.optimizer.kind = models::OptimizerKind::adamw;
   settings.optimizer.learning_rate = 0.003;
@@ -166,11 +161,7 @@ Trained train(pmm::ProcessGrid const& grid, LmCase const& the_case, int zero_sta
   settings.weight_decay = 0.1;
   settings.clip_norm = 0.5;
   LmTrainer training(grid, the_case, 10, 2, settings);
-  training.trainer().run([](auto const&) {});
-  Trained result{training.trainer().step_losses(), {}};
-  for (auto const& parameter : training.network().parameters())
-    result.parameters.push_back(whole_of(parameter, parameter.value(), false));
-  return result;
+  return run_to_the_end(training);
 }
 
 TEST_P(ContextTransformer, TrainsTenStepsAsOneRank) {

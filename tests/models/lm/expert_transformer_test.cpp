@@ -112,24 +112,14 @@ TEST_P(ExpertTransformer, HasTheLossAndTheGradientsOfOneRank) {
   }
 }
 
-struct Trained {
-  std::vector<double> losses, norms;
-  std::vector<Dense> parameters;
-};
-
-Trained train(pmm::ProcessGrid const& grid, LmCase const& the_case) {
+LmTraining train(pmm::ProcessGrid const& grid, LmCase const& the_case) {
   models::TrainSettings settings;
   settings.optimizer.kind = models::OptimizerKind::adamw;
   settings.optimizer.learning_rate = 0.003;
   settings.weight_decay = 0.1;
   settings.clip_norm = 0.5;
   LmTrainer training(grid, the_case, 6, 2, settings);
-  Trained result;
-  training.trainer().run([&](auto const& record) { result.norms = record.grad_norms; });
-  result.losses = training.trainer().step_losses();
-  for (auto const& parameter : training.network().parameters())
-    result.parameters.push_back(whole_of(parameter, parameter.value(), false));
-  return result;
+  return run_to_the_end(training);
 }
 
 // Norms of gradients, clipping, weight decay and the sums over data of what some ranks have and others do not.
@@ -225,7 +215,7 @@ TEST_P(ExpertTransformer, DoesWhatIsListed) {
         num_of_experts += parameters[p].of_expert ? lengths[p] : 0;
       plan_transformer_arrays(arrays, plan);
       plan_loss_arrays(arrays, plan.logits, pmm::LossKind::softmax);
-      models::plan_update_arrays(arrays, optimizer, lengths);
+      models::plan_update_arrays(arrays, optimizer, {lengths});
       models::plan_gradient_sum_array(arrays, lengths, 1, num_of_experts);
       auto found = live.by_label();
       auto expected = live.planned(arrays, {pmm::Lifetime::training, pmm::Lifetime::first_step});

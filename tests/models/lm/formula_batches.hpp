@@ -68,4 +68,24 @@ class LmTrainer {
   models::Trainer<double> trainer_;
 };
 
+/// Results of a training on all ranks.
+struct LmTraining {
+  std::vector<double> losses;     // of its steps
+  std::vector<double> norms;      // of the gradients of the last epoch
+  std::vector<std::string> names; // of the parameters
+  std::vector<Dense> parameters;  // as whole matrices
+};
+
+/// Runs the training to its end. Collective over the ranks of the grid.
+inline LmTraining run_to_the_end(LmTrainer& training) {
+  LmTraining result;
+  training.trainer().run([&](auto const& record) { result.norms = record.grad_norms; });
+  result.losses = training.trainer().step_losses();
+  for (auto const& parameter : training.network().parameters()) {
+    result.names.push_back(parameter.name);
+    result.parameters.push_back(whole_of(parameter, parameter.value(), false));
+  }
+  return result;
+}
+
 } // namespace orthant::testing

@@ -16,7 +16,7 @@ inline void plan_training_arrays(pmm::StepPlan& step, models::TransformerPlan co
   auto const lengths = lengths_of(step, trained_of(parameters_of(step.shape(), step.coordinates(), plan)));
   plan_transformer_arrays(step, plan);
   plan_loss_arrays(step, plan.logits, pmm::LossKind::softmax);
-  models::plan_update_arrays(step, optimizer, lengths);
+  models::plan_update_arrays(step, optimizer, {lengths});
   models::plan_gradient_sum_array(step, lengths, num_accumulated);
 }
 

@@ -3,10 +3,9 @@
 // Moments in bf16 and in 8 bits: a step beside a serial one, what rounding does to numbers, checkpoints, memory, and a training.
 #include "models/training/packed_moments.hpp"
 
-#include "models/lm/formula_batches.hpp"
+#include "models/lm/checkpointed_training.hpp"
 #include "models/lm/training/language_model_cost.hpp"
 #include "models/plan/step_cases.hpp"
-#include "models/training/checkpoint/checkpointer.hpp"
 #include "support/live_arrays.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/user_messages.hpp"
@@ -315,29 +314,11 @@ TEST_P(PackedTraining, ContinuesFromACheckpointToTheBit) {
   for (auto const format : packed_formats) {
     auto const path = folder.file("after-3-" + std::to_string(static_cast<int>(format)) + ".h5");
     LmTrainer training(grid_, the_case, 6, 1, settings(format, 1));
-    models::TrainingState<double> const state(grid_, training.network().parameters(),
-                                              *training.trainer().update());
-    models::TrainProgress progress;
-    auto num_steps = 0;
-    training.trainer().train_epoch(progress, [&](auto const&) { return ++num_steps == 3; });
-    models::CheckpointFacts facts;
-    facts.progress = progress;
-    facts.num_steps = 3;
-    models::CheckpointOutput<double> output(world_, path, facts, state, {});
-    output.write();
-    output.agree();
-    if (world_.is_root())
-      output.commit();
-    else
-      output.leave_to_root();
-    ORTHANT_MPI(MPI_Barrier(MPI_COMM_WORLD));
+    auto const progress = train_to_checkpoint(world_, grid_, training, 3, path);
     training.trainer().run([](auto const&) {}, progress);
 
     LmTrainer again(grid_, the_case, 6, 1, settings(format, 1));
-    models::TrainingState<double> read(grid_, again.network().parameters(), *again.trainer().update());
-    auto const point = models::resume_from(path, read, [](auto const&, auto const&) {});
-    again.trainer().run([](auto const&) {}, point.facts.progress);
-    EXPECT_EQ(again.trainer().step_losses(), training.trainer().step_losses());
+    EXPECT_EQ(train_from_checkpoint(grid_, again, path), training.trainer().step_losses());
   }
 }
 

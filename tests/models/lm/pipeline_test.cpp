@@ -129,12 +129,6 @@ TEST(Schedules, KeepFewPassesAndWaitForAShareOfThem) {
     }
 }
 
-struct Training {
-  std::vector<double> losses;
-  std::vector<std::string> names;
-  std::vector<Dense> parameters;
-};
-
 constexpr std::int64_t num_steps = 10;
 
 LmCase case_of(std::string_view name) {
@@ -152,8 +146,8 @@ LmCase case_of(std::string_view name) {
 }
 
 template<class Prepare>
-Training train(pmm::ProcessGrid const& grid, LmCase const& the_case, std::int64_t num_accumulated,
-               std::int64_t steps, Prepare const& prepare) {
+LmTraining train(pmm::ProcessGrid const& grid, LmCase const& the_case, std::int64_t num_accumulated,
+                 std::int64_t steps, Prepare const& prepare) {
   models::TrainSettings settings;
   settings.optimizer.kind = models::OptimizerKind::adamw;
   settings.optimizer.learning_rate = 0.003;
@@ -162,25 +156,18 @@ Training train(pmm::ProcessGrid const& grid, LmCase const& the_case, std::int64_
   settings.clip_norm = 0.5;
   LmTrainer trainer(grid, the_case, steps, num_accumulated, settings);
   prepare(grid);
-  trainer.trainer().run([](auto const&) {});
-  Training result;
-  result.losses = trainer.trainer().step_losses();
-  for (auto const& parameter : trainer.network().parameters()) {
-    result.names.push_back(parameter.name);
-    result.parameters.push_back(whole_of(parameter, parameter.value(), false));
-  }
-  return result;
+  return run_to_the_end(trainer);
 }
-Training train(pmm::ProcessGrid const& grid, LmCase const& the_case, std::int64_t num_accumulated) {
+LmTraining train(pmm::ProcessGrid const& grid, LmCase const& the_case, std::int64_t num_accumulated) {
   return train(grid, the_case, num_accumulated, num_steps, [](auto const&) {});
 }
 
 /// The training on the first ranks of the job, on all ranks.
-Training train_on_first(runtime::Communicator const& world, pmm::GridShape const& shape,
-                        LmCase const& the_case, std::int64_t num_accumulated) {
+LmTraining train_on_first(runtime::Communicator const& world, pmm::GridShape const& shape,
+                          LmCase const& the_case, std::int64_t num_accumulated) {
   auto const takes_part = world.rank() < shape.num_ranks();
   auto const part = world.split(takes_part ? 0 : 1, world.rank(), "part");
-  Training result;
+  LmTraining result;
   if (takes_part) {
     pmm::ProcessGrid const grid(part, shape);
     result = train(grid, the_case, num_accumulated);
@@ -202,7 +189,7 @@ Training train_on_first(runtime::Communicator const& world, pmm::GridShape const
   return result;
 }
 
-void expect_equal(Training const& found, Training const& expected, double tolerance) {
+void expect_equal(LmTraining const& found, LmTraining const& expected, double tolerance) {
   EXPECT_EQ(found.losses.size(), expected.losses.size());
   for (std::size_t s = 0; s < found.losses.size(); ++s)
     EXPECT_LE(std::abs(found.losses[s] - expected.losses[s]), tolerance * expected.losses[s]) << "step " << s;

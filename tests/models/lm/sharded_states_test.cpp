@@ -2,11 +2,10 @@
 //
 // Optimizer states that are sharded over the batch axes (ZeRO stages 1 and 2), on every grid and expert degree beside one rank: trainings,
 // words and memory, and checkpoints that go on under another stage and grid.
-#include "models/lm/formula_batches.hpp"
+#include "models/lm/checkpointed_training.hpp"
 #include "models/lm/training/language_model_cost.hpp"
 #include "models/lm/transformer/transformer_parameters.hpp"
 #include "models/plan/step_cases.hpp"
-#include "models/training/checkpoint/checkpointer.hpp"
 #include "support/live_arrays.hpp"
 #include "support/scratch_folder.hpp"
 
@@ -57,20 +56,10 @@ models::TrainSettings settings_of(int stage, std::int64_t bucket_bytes, bool sta
   return settings;
 }
 
-struct Trained {
-  std::vector<double> losses, norms;
-  std::vector<Dense> parameters;
-};
-
-Trained train(pmm::ProcessGrid const& grid, LmCase const& the_case, models::TrainSettings const& settings,
-              std::int64_t num_accumulated) {
+LmTraining train(pmm::ProcessGrid const& grid, LmCase const& the_case, models::TrainSettings const& settings,
+                 std::int64_t num_accumulated) {
   LmTrainer training(grid, the_case, 10, num_accumulated, settings);
-  Trained result;
-  training.trainer().run([&](auto const& record) { result.norms = record.grad_norms; });
-  result.losses = training.trainer().step_losses();
-  for (auto const& parameter : training.network().parameters())
-    result.parameters.push_back(whole_of(parameter, parameter.value(), false));
-  return result;
+  return run_to_the_end(training);
 }
 
 /// data, expert, x, y, z, context.
@@ -198,30 +187,12 @@ TEST_P(ShardedStates, ContinueUnderAnotherStageAndGrid) {
   auto const path = folder.file("after-5.h5");
   {
     LmTrainer training(grid_, the_case, 10, 1, of_stage(1));
-    models::TrainProgress progress;
-    auto num_steps = 0;
-    training.trainer().train_epoch(progress, [&](auto const&) { return ++num_steps == 5; });
-    auto update = training.trainer().update();
-    models::TrainingState<double> const state(grid_, training.network().parameters(), *update);
-    models::CheckpointFacts facts;
-    facts.progress = progress;
-    facts.num_steps = update->num_steps();
-    models::CheckpointOutput<double> output(world_, path, facts, state, {});
-    output.write();
-    output.agree();
-    if (world_.is_root())
-      output.commit();
-    else
-      output.leave_to_root();
-    ORTHANT_MPI(MPI_Barrier(MPI_COMM_WORLD));
+    train_to_checkpoint(world_, grid_, training, 5, path);
   }
   auto const continue_on = [&](pmm::ProcessGrid const& grid, int stage) {
     SCOPED_TRACE(grid.shape().to_string() + ", stage " + std::to_string(stage));
     LmTrainer training(grid, the_case, 10, 1, of_stage(stage));
-    models::TrainingState<double> state(grid, training.network().parameters(), *training.trainer().update());
-    auto const point = models::resume_from(path, state, [](auto const&, auto const&) {});
-    training.trainer().run([](auto const&) {}, point.facts.progress);
-    auto const& losses = training.trainer().step_losses();
+    auto const losses = train_from_checkpoint(grid, training, path);
     EXPECT_EQ(losses.size(), 5U);
     for (std::size_t s = 0; s < losses.size(); ++s)
       EXPECT_NEAR(losses[s], expected[5 + s], 1e-10 * expected[5 + s]) << "step " << s;

@@ -6,12 +6,6 @@
 namespace orthant::testing {
 namespace {
 
-struct LmTraining {
-  std::vector<double> losses;
-  std::vector<std::string> names;
-  std::vector<Dense> parameters;
-};
-
 LmTraining train_lm(pmm::ProcessGrid const& grid, nlohmann::json const& figures) {
   models::TrainSettings settings;
   settings.optimizer.kind = models::OptimizerKind::adamw;
@@ -27,15 +21,7 @@ LmTraining train_lm(pmm::ProcessGrid const& grid, nlohmann::json const& figures)
                                   figures["lora"]["targets"]};
   LmTrainer training(grid, the_case, std::ssize(figures.at("losses")),
                      figures.at("accumulate").get<std::int64_t>(), settings);
-  training.trainer().run([](auto const&) {});
-
-  LmTraining result;
-  result.losses = training.trainer().step_losses();
-  for (auto const& parameter : training.network().parameters()) {
-    result.names.push_back(parameter.name);
-    result.parameters.push_back(whole_of(parameter, parameter.value(), false));
-  }
-  return result;
+  return run_to_the_end(training);
 }
 
 class LmTrainingOnGrid : public ::testing::TestWithParam<std::array<int, 4>> {

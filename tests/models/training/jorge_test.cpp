@@ -2,11 +2,10 @@
 //
 // The optimizer Jorge on every grid: ten steps beside those of jorge.py, which has no code in common with it, trainings of transformers
 // and graph networks beside one rank, what a step does and holds beside its list, and checkpoints that go on on another grid.
-#include "models/lm/formula_batches.hpp"
+#include "models/lm/checkpointed_training.hpp"
 #include "models/lm/training/language_model_cost.hpp"
 #include "models/models_fixture.hpp"
 #include "models/plan/step_cases.hpp"
-#include "models/training/checkpoint/checkpointer.hpp"
 #include "support/live_arrays.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/test_sources.hpp"
@@ -263,29 +262,11 @@ TEST_P(JorgeOnGrid, GoesOnUnderAnotherGrid) {
   auto const expected = losses_of(one_, the_case, 3);
   {
     LmTrainer training(grid_, the_case, 10, 2, settings_of(3));
-    models::TrainProgress progress;
-    auto num_steps = 0;
-    training.trainer().train_epoch(progress, [&](auto const&) { return ++num_steps == 5; });
-    auto update = training.trainer().update();
-    models::TrainingState<double> const state(grid_, training.network().parameters(), *update);
-    models::CheckpointFacts facts;
-    facts.progress = progress;
-    facts.num_steps = update->num_steps();
-    models::CheckpointOutput<double> output(world_, path, facts, state, {});
-    output.write();
-    output.agree();
-    if (world_.is_root())
-      output.commit();
-    else
-      output.leave_to_root();
-    ORTHANT_MPI(MPI_Barrier(MPI_COMM_WORLD));
+    train_to_checkpoint(world_, grid_, training, 5, path);
   }
   pmm::ProcessGrid const other(world_, other_shape);
   LmTrainer training(other, the_case, 10, 2, settings_of(3));
-  models::TrainingState<double> state(other, training.network().parameters(), *training.trainer().update());
-  auto const point = models::resume_from(path, state, [](auto const&, auto const&) {});
-  training.trainer().run([](auto const&) {}, point.facts.progress);
-  auto const& losses = training.trainer().step_losses();
+  auto const losses = train_from_checkpoint(other, training, path);
   ASSERT_EQ(losses.size(), 5U);
   for (std::size_t s = 0; s < losses.size(); ++s)
     EXPECT_NEAR(losses[s], expected[5 + s], 1e-10 * expected[5 + s]) << "step " << s;
