@@ -174,6 +174,7 @@ std::vector<Fit> fits_of(models::TransformerSettings model, GridsOf const& grids
   for (auto const attention : {false, true})
     for (auto const activations : {false, true})
       for (auto const norms : {false, true}) {
+        if (activations && !has_dense_activations(model)) continue;
         model.recomputed = {norms, activations, attention};
         fits.push_back({model, grids_of_model(model)});
       }
@@ -223,7 +224,11 @@ std::string answer(Context& context, PlanLmOptions const& o, pmm::Machine const&
   auto model = model_of(o);
   model.vocabulary = vocabulary_of(context, o);
   auto const sequences = sequences_of(o);
-  auto const num_ranks = static_cast<int>(planned_ranks(o.ranks, o.grid, context.world(), o.pipeline));
+  auto const ranks = planned_ranks(o.ranks, o.grid, context.world(), o.pipeline);
+  if (ranks > most_ranks_of_lm)
+    runtime::throw_user("plan-lm: a job of {} ranks; give a grid and a pipeline of at most {}", ranks,
+                        most_ranks_of_lm);
+  auto const num_ranks = static_cast<int>(ranks);
   require_fitting_simulation(o.simulation, o.machine, num_ranks);
   if (o.simulation.simulate && o.pipeline > 1)
     runtime::throw_user("--simulate simulates no pipelines: leave it out, or --pipeline {}", o.pipeline);

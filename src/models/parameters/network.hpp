@@ -21,8 +21,8 @@ namespace orthant::models {
 
 enum class Pass : std::uint8_t { training, evaluation };
 
-/// Forward or backward pass of batch k of a step. A network may begin a backward pass by an input_backward, which computes the gradients of
-/// the streams; the backward then computes those of the parameters alone.
+/// An entry of the schedule of a step: a pass of micro-batch k. A network may split a backward pass: input_backward computes the gradients of
+/// the activations, for which the previous stage of a pipeline waits; backward then computes the gradients of the parameters alone.
 struct PassAction {
   enum class Kind : std::uint8_t { forward, input_backward, backward };
   Kind kind = Kind::forward;
@@ -51,8 +51,9 @@ class Network {
   }
   /// Begins a step of `num_passes` batches, in the order of order_of_passes(), or as many evaluation passes.
   virtual void begin_passes(Pass /*pass*/, std::int64_t /*num_passes*/) {}
-  /// Makes batch k of the step the one to which other functions apply. Called before each pass, and before its batch is bound.
-  virtual void take_up(std::int64_t /*k*/) {}
+  /// Selects micro-batch k: forward(), logits_gradient() and the backward passes refer to it until the next call. Called before each pass,
+  /// and before the data of the batch are bound.
+  virtual void select_batch(std::int64_t /*k*/) {}
   /// False on a rank that computes no logits because other ranks have the last layers. forward() then returns an empty matrix.
   [[nodiscard]] virtual bool has_logits() const { return true; }
   /// Sums gradients over ranks that share a parameter but neither its batches nor its layers. Called after all passes of a step, and after
@@ -65,7 +66,7 @@ class Network {
                                             runtime::PhaseTimes& phases) = 0;
   /// Matrix to which the loss writes the gradient by the logits.
   [[nodiscard]] virtual pmm::DistMatrix<T> const& logits_gradient() const = 0;
-  /// Computes the gradients of the streams of a batch alone, if order_of_passes() has such a pass; backward() then computes what is left.
+  /// Computes the gradients of the activations alone, if order_of_passes() has such a pass; backward() then computes those of the parameters.
   /// Collective. Enqueues on exec.
   virtual void input_backward(runtime::DefaultExec const& /*exec*/, runtime::PhaseTimes& /*phases*/) {}
   /// Computes the gradients of all parameters from logits_gradient(). Must follow a training pass. Collective. Enqueues on exec.

@@ -51,7 +51,8 @@ enum class ParameterRole : std::uint8_t {
   return is_vector(role) ? block.columns.size() : block.num_stored;
 }
 
-/// Position of an array of this rank in a global array of a file, if it is not a piece of a placement (training/jorge).
+/// Where the elements of a local array lie in a global array of a checkpoint, as a list of boxes: for arrays that are no pieces of a
+/// distributed matrix, such as the states of Jorge, which a rank has by tiles.
 struct OwnBoxes {
   struct Box {
     runtime::Hdf5File::Extents begin, counts;
@@ -70,9 +71,8 @@ struct Parameter {
   std::int64_t layer = 0; // layer 0 has a separate weight decay
   pmm::DistMatrix<T> matrix, matrix_gradient;
   pmm::DistVector<T> vector, vector_gradient;
-  bool is_of_expert = false; // the weight of one expert: other ranks along the expert axis have empty pieces
-  bool is_copy =
-      false; // the copy of a table on the last stage of a pipeline, whose first stage also has the table
+  bool is_of_expert = false;  // the weight of one expert: other ranks along the expert axis have empty pieces
+  bool is_copy = false;       // of a table that the first stage of a pipeline also has
   std::int64_t num_fixed = 0; // elements over the whole grid whose gradient is 0: they keep their values
   /// Row i of the matrix's block is row (*row_numbers)[i] in files: features of vertices are stored there in the order of original ids.
   /// Null: rows keep their numbers.

@@ -33,8 +33,8 @@ struct StagePlan {
   int num_stages = 1;
   runtime::Range layers;          // blocks
   std::int64_t num_in_flight = 1; // passes whose activations are kept at once
-  bool splits_backward =
-      false; // and the gradients of their streams; not on the first stage, which sends none
+  /// Whether the gradients of weights are computed later than those of the streams. False on the first stage, which sends no gradients.
+  bool splits_backward = false;
 
   /// Passes whose activations a stage keeps at once if a step has as many.
   [[nodiscard]] static int most_in_flight(TransformerSettings const& settings, int stage, int num_stages) {
@@ -59,7 +59,7 @@ struct StagePlan {
                                    TransformerSettings const& settings, std::int64_t sequence,
                                    std::int64_t num_passes);
 
-/// Orders of the passes of a step on a stage; the latter if backward passes are split.
+/// Order of the passes of a step on a stage: by schedule_of(), one of the other two.
 [[nodiscard]] std::vector<PassAction> schedule_1f1b(int stage, int num_stages, std::int64_t num_passes);
 [[nodiscard]] std::vector<PassAction> schedule_zero_bubble(int stage, int num_stages,
                                                            std::int64_t num_passes);

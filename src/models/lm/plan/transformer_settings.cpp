@@ -69,6 +69,10 @@ constexpr std::array<std::pair<std::string_view, bool Recomputation::*>, 3> part
 
 } // namespace
 
+bool has_dense_activations(TransformerSettings const& settings) {
+  return !settings.experts.has_all_layers() || settings.experts.has_shared();
+}
+
 Recomputation parse_recomputation(std::vector<std::string> const& words) {
   Recomputation recomputed;
   for (auto const& word : words) {
@@ -201,6 +205,9 @@ void require_valid(TransformerSettings const& s) {
     runtime::throw_user("--keep-collectives is for layers that are computed again; give "
                         "--activation-checkpointing full or N, too");
   require_valid(s.experts, s.num_layers);
+  if (s.recomputed.activations && !has_dense_activations(s))
+    runtime::throw_user("--recompute activations is for dense layers and shared experts, and this model has "
+                        "neither: leave it out");
   require_valid_adapters(s);
 }
 

@@ -86,6 +86,9 @@ struct Recomputation {
   friend bool operator==(Recomputation const&, Recomputation const&) = default;
 };
 
+struct TransformerSettings;
+/// Whether a layer has activations that Recomputation::activations would save: a dense layer, or shared experts.
+[[nodiscard]] bool has_dense_activations(TransformerSettings const& settings);
 /// Of words "norms", "activations" and "attention". Throws UserError for other words.
 [[nodiscard]] Recomputation parse_recomputation(std::vector<std::string> const& words);
 /// The words with commas between them; empty if nothing is computed again.

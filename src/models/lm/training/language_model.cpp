@@ -20,7 +20,7 @@ SplitScore evaluate_sequences(pmm::ProcessGrid const& grid, Transformer<T>& netw
   std::array sums{0.0, 0.0, 0.0}; // loss, correct predictions and predictions of this data group
   network.begin_passes(Pass::evaluation, (num_windows + num_sequences - 1) / num_sequences);
   for (std::int64_t first = 0; first < num_windows; first += num_sequences) {
-    network.take_up(first / num_sequences);
+    network.select_batch(first / num_sequences);
     for (std::int64_t s = 0; s < own.size(); ++s)
       if (auto const window = first + own.begin + s; window < num_windows)
         rows.read(s, tokens::Part::valid, window * rows.sequence());

@@ -69,7 +69,7 @@ std::int64_t bytes_of_checkpoint(TransformerSettings const& model, SequenceSetti
   auto const lengths = lengths_of(step, parameters);
   auto widened = optimizer;
   widened.moments = MomentFormat::native;
-  UpdatedParameters updated(lengths_of(step, trained_of(parameters)));
+  UpdatedParameters updated{lengths_of(step, trained_of(parameters))};
   for (std::size_t p = 0; auto const& parameter : trained_of(parameters)) {
     if (is_preconditioned(parameter.role))
       updated.matrices.push_back(tiled_matrix(step, p, parameter.placement));
@@ -125,15 +125,24 @@ StageCost cost_of_stage(pmm::GridShape const& shape, int stage, TransformerSetti
 } // namespace
 
 /// The slowest stage passes its batches one after the other. Before its first and after its last one, a batch passes through the others. If
-/// backward passes are split, a batch waits for no second part of other stages, and those of P - 1 other batches fill time of waiting.
+/// backward passes are split, a batch does not wait for the gradients of weights on other stages, and this stage computes those of up to P - 1
+/// other batches while it would wait.
 LanguageModelCost cost_of_language_model(pmm::GridShape const& shape, TransformerSettings const& model,
                                          SequenceSettings const& sequences,
                                          OptimizerSettings const& optimizer, pmm::Machine const& machine,
                                          std::int64_t scalar_bytes) {
   auto slowest = cost_of_stage(shape, 0, model, sequences, optimizer, machine, scalar_bytes);
+  auto latest = slowest;
+  auto const blocks = deal_layers(model, sequences.sequence, shape.pipe);
+  auto const num_blocks = [&](int stage) { return blocks[static_cast<std::size_t>(stage)].size(); };
   auto waiting = 0.0;
   for (int stage = 1; stage < shape.pipe; ++stage) {
-    auto other = cost_of_stage(shape, stage, model, sequences, optimizer, machine, scalar_bytes);
+    // Stages in the middle with as many blocks are alike; the first of them keeps the most.
+    auto const is_like_latest = stage > 1 && stage + 1 < shape.pipe && !model.experts.is_on() &&
+                                num_blocks(stage) == num_blocks(stage - 1);
+    if (!is_like_latest)
+      latest = cost_of_stage(shape, stage, model, sequences, optimizer, machine, scalar_bytes);
+    auto other = latest;
     auto const& fullest = other.cost.memory_bytes() > slowest.cost.memory_bytes() ? other.cost : slowest.cost;
     auto const array_bytes = fullest.array_bytes;
     auto const message_bytes = fullest.message_bytes;
@@ -203,7 +212,7 @@ class Estimator {
   }
   /// True if estimates are not used, because the model has few layers or its layers differ.
   [[nodiscard]] bool is_listed_in_full(int pipeline) const {
-    return model_.experts.is_on() || model_.num_layers < least_units * unit_on(pipeline);
+    return pipeline > 1 || model_.experts.is_on() || model_.num_layers < least_units * unit_on(pipeline);
   }
 
  private:

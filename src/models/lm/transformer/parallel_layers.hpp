@@ -110,8 +110,8 @@ class ParallelLinear {
   void backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& input,
                 pmm::DistMatrix<T> const& output_gradient, pmm::DistMatrix<T> const& input_gradient);
 
-  /// The parts of backward(): the gradient of the input, and those of weight and bias. Collective over the axis of the weight's columns and
-  /// over z, and over z. Enqueue on exec.
+  /// The parts of backward(): the gradient of the input (collective over the axis of the weight's columns and over z), and those of weight
+  /// and bias (collective over z). Enqueue on exec.
   void input_backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& output_gradient,
                       pmm::DistMatrix<T> const& input_gradient);
   void weight_backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& input,

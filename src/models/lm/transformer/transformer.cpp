@@ -104,8 +104,8 @@ void Transformer<T>::begin_passes(Pass pass, std::int64_t num_passes) {
   parts_->messages.begin(pass, num_passes);
 }
 template<class T>
-void Transformer<T>::take_up(std::int64_t k) {
-  parts_->take_up(k);
+void Transformer<T>::select_batch(std::int64_t k) {
+  parts_->select_batch(k);
 }
 template<class T>
 bool Transformer<T>::has_logits() const {

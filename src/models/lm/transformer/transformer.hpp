@@ -145,7 +145,7 @@ class Transformer final : public Network<T> {
   // to the previous one. The passes of a step must be begun, and run in this order.
   [[nodiscard]] std::vector<PassAction> order_of_passes(std::int64_t num_passes) const override;
   void begin_passes(Pass pass, std::int64_t num_passes) override;
-  void take_up(std::int64_t k) override;
+  void select_batch(std::int64_t k) override;
   [[nodiscard]] bool has_logits() const override;
   /// The backward pass without the products for gradients of weights, if the settings split it.
   void input_backward(runtime::DefaultExec const& exec, runtime::PhaseTimes& phases) override;

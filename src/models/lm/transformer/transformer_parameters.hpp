@@ -20,9 +20,8 @@
 // h.0.attn.c_attn.weight is then the frozen base.
 //
 // All ranks list all parameters; a rank's pieces of experts of other ranks along the expert axis, and of the blocks of other stages of a
-// pipeline, are empty. Gradients that are
-// replicated over z (of biases, norms, positions and routers) lie in one array, one after the other, each rounded up to four
-// elements, so a pass sums them by one call. Gradients of weights are flat-sharded over z.
+// pipeline, are empty. Gradients that are replicated over z (of biases, norms, positions and routers) lie in one array, one after the other,
+// each rounded up to four elements, so a pass sums them by one call. Gradients of weights are flat-sharded over z.
 
 #include "models/lm/adapters/adapters.hpp"
 #include "models/lm/experts/expert_layer.hpp"

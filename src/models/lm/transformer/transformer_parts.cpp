@@ -63,7 +63,7 @@ TransformerParts<T>::TransformerParts(pmm::ProcessGrid const& on, TransformerPla
       in_flight.back()->small_gradients = runtime::Vector<T>("orthant::models::PassInFlight/small_gradients",
                                                              parameters.small_gradients().extent(0));
   }
-  take_up(0);
+  select_batch(0);
   last_trained = now;
   if (plan.stage.has_head()) return;
   // Gradients are reported in the order of the whole network.
@@ -109,7 +109,7 @@ void TransformerParts<T>::make_blocks(PassInFlight<T>& pass,
 }
 
 template<class T>
-void TransformerParts<T>::take_up(std::int64_t k) {
+void TransformerParts<T>::select_batch(std::int64_t k) {
   now = in_flight[static_cast<std::size_t>(k) % in_flight.size()].get();
   now->number = k;
   scratch.document_positions = now->document_positions;
@@ -203,7 +203,8 @@ void TransformerParts<T>::keep_early_gradients(DefaultExec const& exec) {
     pmm::add_numbers(exec, grid.passes(), head_gradient(), head->table_sum);
 }
 
-/// The gradient of the table is that of all passes in the last one, and 0 in those before it.
+/// Gradients are summed over the passes of a step by the caller. The table has its sum already, which counts as the gradient of the last
+/// pass; those before it have 0.
 template<class T>
 void TransformerParts<T>::restore_early_gradients(DefaultExec const& exec) {
   keep_gradient(exec, grid.passes(), now->small_gradients, parameters.small_gradients());

@@ -76,7 +76,7 @@ struct TransformerParts {
     return branch;
   }
   void make_blocks(PassInFlight<T>& pass, std::shared_ptr<pmm::RotaryTable<T> const> const& rotary);
-  void take_up(std::int64_t k);
+  void select_batch(std::int64_t k);
   void begin_tapes(runtime::CallTape::State state) {
     for (auto const& block : now->blocks)
       block->begin_tape(state);
