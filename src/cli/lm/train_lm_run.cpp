@@ -350,7 +350,7 @@ int train(TrainLmOptions const& options, Context& context) {
       training,
       [&](runtime::EpochRecord const& step) {
         lines.write(step, training.expert_loads());
-        stragglers.add_epoch(step.seconds);
+        stragglers.add(step);
       },
       record_of(model, options.sequence, file));
   lines.finish();

@@ -91,7 +91,7 @@ void add_collectives_option(Command& command, std::vector<std::string>& words) {
 AlgorithmChoice read_collectives(runtime::Communicator const& world, std::vector<std::string> const& words) {
   AlgorithmChoice choice;
   if (std::ranges::count_if(words, [](auto const& word) { return is_for_all_axes(word); }) > 1)
-    throw_user("--collectives takes one of an algorithm for all axes, auto:MACHINE and a table");
+    throw_user("--collectives: give only one of an algorithm for all axes, auto:MACHINE and a .json table");
   for (auto const& word : words) {
     if (word == "auto" || word.starts_with(model_prefix)) {
       auto const machine = word.size() > model_prefix.size() ? word.substr(model_prefix.size()) : "";

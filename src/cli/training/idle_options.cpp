@@ -64,6 +64,10 @@ std::vector<Idle> mistakes(TrainOptions const& o) {
   if constexpr (pmm::runs_on_host)
     idle.push_back(
         {"device-graph", "records work of a device, and this build computes on the host: leave it out"});
+  else if (o.optimizer == "jorge")
+    idle.push_back(
+        {"device-graph",
+         "records steps that are all alike, and those of --optimizer jorge are not: leave it out"});
   return idle;
 }
 

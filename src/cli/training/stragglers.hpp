@@ -22,25 +22,32 @@ void add_stragglers_option(Command& command, bool& stragglers, std::string const
 
 class Stragglers {
  public:
-  /// Unless `is_on`, the functions do nothing. Warns if there is one rank, and if a device runs the collectives in its queue: the host does
-  /// not see their times.
+  /// Unless `is_on`, the functions do nothing. Nor do they, after a warning, if there is one rank, or if a device runs collectives in its
+  /// queue: the host does not see their times.
   Stragglers(Context& context, pmm::ProcessGrid const& grid, bool is_on, std::string unit);
 
-  /// Collects the waits since the last call or the constructor. `seconds`: time of the epoch. Collective over the grid's world.
-  void add_epoch(double seconds);
-  /// Prints the latest ranks with their nodes, and writes all to the metrics. Collective over the grid's world.
+  /// Adds the training part of an epoch. The first epoch, which allocates memory and fills caches, counts only if no other follows.
+  /// Collective over the grid's world.
+  void add(runtime::EpochRecord const& epoch);
+  /// Prints the latest ranks with their nodes, and writes them to the metrics. Collective over the grid's world.
   void report();
 
  private:
-  [[nodiscard]] double waited() const;
+  /// Of a rank, over the epochs that count.
+  struct Lateness {
+    int rank = 0;
+    double sum_seconds = 0;
+    double most_seconds = 0; // in one epoch
+  };
 
   Context& context_;
   pmm::ProcessGrid const& grid_;
   bool is_on_;
+  bool has_warmed_up_ = false;
   std::string unit_;
-  double waited_before_ = 0;
-  double seconds_ = 0;                     // of all epochs
-  std::vector<std::vector<double>> waits_; // [epochs][ranks]
+  double seconds_ = 0; // of the epochs that count
+  std::int64_t num_epochs_ = 0;
+  std::vector<Lateness> late_; // [ranks]
 };
 
 } // namespace orthant::cli

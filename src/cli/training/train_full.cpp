@@ -127,7 +127,7 @@ TrainEnd train_in_full(TrainOptions const& options, Context& context) {
         trainer,
         [&](runtime::EpochRecord const& epoch) {
           lines.write(epoch);
-          stragglers.add_epoch(epoch.seconds);
+          stragglers.add(epoch);
         },
         models::record_of(model_settings));
     lines.finish();

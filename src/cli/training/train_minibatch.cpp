@@ -165,7 +165,7 @@ TrainEnd train(TrainOptions const& options, Context& context) {
       [&](runtime::EpochRecord const& epoch) {
         mapped.reset(); // the arrays of batches have their final size
         lines.write(epoch);
-        stragglers.add_epoch(epoch.seconds);
+        stragglers.add(epoch);
       },
       models::record_of(model_settings));
   lines.finish();

@@ -151,7 +151,7 @@ models::TrainSettings training_of(TrainOptions const& o) {
   settings.loss = {models::parse_class_weights(o.class_weights), o.label_smoothing,
                    models::parse_loss_function(o.loss), o.focal_gamma};
   settings.finds_roc_auc = o.roc_auc;
-  settings.uses_device_graph = o.device_graph == "on" && o.optimizer != "jorge"; // whose steps differ
+  settings.uses_device_graph = o.device_graph == "on";
   return settings;
 }
 

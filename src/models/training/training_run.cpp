@@ -10,7 +10,6 @@
 #include <utility>
 
 namespace orthant::models {
-namespace {
 
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
@@ -18,6 +17,8 @@ double median(std::vector<double> values) {
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
+
+namespace {
 
 char const* text_of_not_finite(double loss) {
   return std::isnan(loss) ? "nan" : "infinite";
@@ -101,6 +102,17 @@ TrainSettings with_num_steps(TrainSettings settings, std::int64_t num_steps) {
   return settings;
 }
 
+namespace {
+
+double seconds_in_calls(pmm::ProcessGrid const& grid) {
+  double seconds = 0;
+  for (auto const& [group, comm] : grid.communicators())
+    seconds += comm.ledger().total().seconds;
+  return seconds;
+}
+
+} // namespace
+
 CommunicatedBytes communicated_bytes(pmm::ProcessGrid const& grid) {
   CommunicatedBytes bytes;
   for (auto const& [group, comm] : grid.communicators()) {
@@ -144,10 +156,12 @@ TrainResult run_epochs(pmm::ProcessGrid const& grid, TrainSettings const& settin
   while (progress.epoch <= settings.num_epochs && !has_lost_patience()) {
     auto const epoch = progress.epoch;
     auto const before = communicated_bytes(grid);
+    auto const seconds_before = seconds_in_calls(grid);
     auto trained = work.train(progress, should_stop);
     if (!trained) break;
     auto& record = *trained;
 
+    record.call_seconds = seconds_in_calls(grid) - seconds_before;
     auto const bytes = sum_of_difference(grid, before, communicated_bytes(grid));
     record.comm_bytes = bytes.counted;
     record.sent_bytes = bytes.sent;

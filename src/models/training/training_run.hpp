@@ -55,6 +55,9 @@ inline constexpr std::array<char const*, num_splits> split_names{"train", "val",
 /// Scores of a split except its loss, by their names in metrics: "acc" and so on, "r2" and "mae" for regression, "mrr" and so on for links.
 [[nodiscard]] std::vector<std::pair<std::string, double>> named_measures(SplitScore const& score);
 
+/// The middle one of the values; of an even number the larger one, and 0 of none.
+[[nodiscard]] double median(std::vector<double> values);
+
 /// The same settings for a training with `num_steps` steps in total, over which the learning rate decays. The warm-up must be
 /// shorter; otherwise throws UserError.
 [[nodiscard]] TrainSettings with_num_steps(TrainSettings settings, std::int64_t num_steps);

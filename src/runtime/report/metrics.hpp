@@ -37,6 +37,7 @@ struct EpochRecord {
   double grad_norm = 0;           // of all gradients together, in the last step; not written to the file
   double learning_rate = 0;       // of the last step
   double seconds = 0;
+  double call_seconds = 0;     // of this rank in collectives; not written to the file
   std::int64_t comm_bytes = 0; // sum over ranks of the ledgers' bytes
   std::int64_t sent_bytes = 0; // sum over ranks of the ledgers' sent bytes
   PhaseTimes phases;
