@@ -21,6 +21,12 @@ struct Range {
   friend bool operator==(Range const&, Range const&) = default;
 };
 
+/// Indices of both ranges; empty, and not reversed, if there are none.
+[[nodiscard]] constexpr Range intersection(Range const& a, Range const& b) {
+  auto const begin = std::max(a.begin, b.begin);
+  return {begin, std::max(begin, std::min(a.end, b.end))};
+}
+
 /// Part `part` of [0, count) partitioned into `num_parts` parts. Sizes differ by at most one, and the larger parts come first.
 [[nodiscard]] constexpr Range balanced_range(std::int64_t count, std::int64_t num_parts, std::int64_t part) {
   auto const begin_of = [&](std::int64_t i) {

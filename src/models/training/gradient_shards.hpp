@@ -76,8 +76,8 @@ template<class T>
 class GradientShards {
  public:
   /// Shards the flat-sharded matrices among `parameters` that are trained, over the axes along which their gradients are summed: weights
-  /// over {expert, context, data}, weights of experts over {context, data}. `order`: as for GradientSum. The memory of values and gradients must not move.
-  /// `grid` must outlive this object. Not collective.
+  /// over {expert, context, data}, weights of experts over {context, data}. `order`: as for GradientSum. The memory of values and gradients
+  /// must not move. `grid` must outlive this object. Not collective.
   GradientShards(pmm::ProcessGrid const& grid, std::vector<Parameter<T>> const& parameters,
                  std::vector<std::size_t> const& order, ShardSettings const& settings);
 

@@ -9,7 +9,8 @@
 //           w -= lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
 //   adamw   w -= lr wd w, then adam with wd = 0
 //   lion    w -= lr (sign(b1 m + (1 - b1) g) + wd w);  m = b2 m + (1 - b2) g        sign(0) = 0
-//   jorge   m = mu m + g;  w -= lr (m + wd w); for matrices, m of jorge/jorge.hpp, which it leaves in place of g
+//   jorge   m = mu m + g;  w -= lr (m + wd w)      for weight matrices, Jorge::step() has put the preconditioned step in place of g before,
+//                                                 and m := g
 //
 // Adam and lion may keep m and v in bf16, or in 8 bits per number (packed_moments.hpp).
 //
@@ -61,11 +62,8 @@ struct ParameterShard {
 
 /// Parameters that this rank updates.
 struct UpdatedParameters {
-  UpdatedParameters() = default;
-  UpdatedParameters(std::vector<std::int64_t> of_lengths) // NOLINT: implicit on purpose
-      : lengths(std::move(of_lengths)) {}
-  std::vector<std::int64_t> lengths; // number of elements of each on this rank
-  std::vector<TiledMatrix> matrices; // those that jorge preconditions
+  std::vector<std::int64_t> lengths{}; // number of elements of each on this rank
+  std::vector<TiledMatrix> matrices{}; // those that jorge preconditions
 };
 
 /// Lists the arrays of an Optimizer.
@@ -119,8 +117,8 @@ struct StepFactors {
 template<class T>
 class Optimizer {
  public:
-  /// Allocates the moments, filled with zeros; none for sgd without momentum, and for preconditioned parameters. The number of steps must be known if the rate decays
-  /// over it; otherwise throws Error.
+  /// Allocates the moments, filled with zeros; none for sgd without momentum, and for preconditioned parameters. The number of steps must
+  /// be known if the rate decays over it; otherwise throws Error.
   Optimizer(OptimizerSettings const& settings, std::vector<ParameterShard<T>> const& parameters);
 
   /// Updates every parameter once. Kernels read `gradient_scale` and multiply the gradients by it first (clipping), and write the learning

@@ -140,6 +140,8 @@ class ParameterUpdate {
   /// The optimizer's state, which may be read and written: its arrays for all parameters, in their order, and the number of steps
   /// so far. Call between steps only; num_steps() fences all kernels.
   [[nodiscard]] std::vector<StateArray<T>> state() const;
+  /// Whether every step enqueues the same kernels. Jorge's k-th steps have more.
+  [[nodiscard]] bool repeats_itself() const { return !jorge_; }
   [[nodiscard]] std::int64_t num_steps() const { return optimizer_.num_steps(); }
   void set_num_steps(std::int64_t num_steps) {
     optimizer_.set_num_steps(num_steps);

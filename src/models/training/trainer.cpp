@@ -60,7 +60,8 @@ Trainer<T>::Trainer(pmm::ProcessGrid const& grid, Network<T>& network, std::uniq
       exec_(has_one_batch() ? runtime::compat::instance_on<DefaultExec>(queue_.native()) : DefaultExec()),
       recorded_(queue_) {
   ORTHANT_REQUIRE(grid.size(pmm::Axis::pipe) == 1 || !has_one_batch(),
-                  "a pipeline of one batch that never changes");
+                  "full-graph training has one batch and cannot be a pipeline of ",
+                  grid.size(pmm::Axis::pipe), " stages");
   if (!has_one_batch())
     gradient_sum_.emplace(grid, network.parameters(), network.gradient_order(), batches_.num_accumulated(),
                           settings.gradient_sum, update_->shards());
@@ -88,7 +89,7 @@ Trainer<T>::Trainer(pmm::ProcessGrid const& grid, Network<T>& network, pmm::RowL
 
 template<class T>
 double Trainer<T>::enqueue_forward(std::int64_t epoch, std::int64_t k, runtime::PhaseTimes& phases) {
-  network_.take_up(k);
+  network_.select_batch(k);
   auto const dropout_key = batches_.next(epoch, phases);
   auto const& logits = network_.forward(exec_, Pass::training, dropout_key, phases);
   auto const divisor = nominal_count_ ? *nominal_count_ : objective_.num_terms();
@@ -109,7 +110,7 @@ double Trainer<T>::enqueue_forward(std::int64_t epoch, std::int64_t k, runtime::
 
 template<class T>
 void Trainer<T>::enqueue_backward(std::int64_t k, runtime::PhaseTimes& phases) {
-  network_.take_up(k);
+  network_.select_batch(k);
   if (gradient_sum_ && gradient_sum_->starts_early(k))
     network_.backward_telling(exec_, phases, [&](std::size_t num_complete) {
       ScopedTimer const timer(grid_.world().instruments(), phases, "data");
@@ -146,7 +147,7 @@ void Trainer<T>::enqueue_step(std::int64_t epoch, runtime::PhaseTimes& phases) {
       scale = enqueue_forward(epoch, action.k, phases);
       break;
     case PassAction::Kind::input_backward:
-      network_.take_up(action.k);
+      network_.select_batch(action.k);
       network_.input_backward(exec_, phases);
       break;
     case PassAction::Kind::backward:
@@ -161,7 +162,8 @@ void Trainer<T>::enqueue_step(std::int64_t epoch, runtime::PhaseTimes& phases) {
 template<class T>
 bool Trainer<T>::may_record() const {
   return has_one_batch() && settings_.uses_device_graph && queue_.native() != nullptr &&
-         network_.repeats_itself() && objective_.repeats_itself() && stays_on_device(grid_);
+         network_.repeats_itself() && objective_.repeats_itself() && update_->repeats_itself() &&
+         stays_on_device(grid_);
 }
 
 template<class T>

@@ -36,6 +36,13 @@ struct Panel {
         num_columns(static_cast<std::int64_t>(matrix.extent(1))),
         row_stride(static_cast<std::int64_t>(matrix.extent(1))) {}
 
+  /// Rows one after the other, without gaps.
+  Panel(T* numbers, std::int64_t rows, std::int64_t columns)
+      : data(numbers),
+        num_rows(rows),
+        num_columns(columns),
+        row_stride(columns) {}
+
   [[nodiscard]] Panel rows(runtime::Range range) const {
     auto part = *this;
     part.data += range.begin * row_stride;

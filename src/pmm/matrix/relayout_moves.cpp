@@ -12,31 +12,6 @@ namespace {
 
 using Counts = std::vector<std::int64_t>;
 
-struct Rectangle {
-  Range rows;
-  Range columns;
-};
-
-/// Returns the rectangles of a block that form a piece, in the order of its memory. There are at most three. The first and the last
-/// rectangle of a flat shard may be parts of a row.
-std::vector<Rectangle> rectangles_of(Block const& block, Storage storage) {
-  auto const width = block.columns.size();
-  if (block.num_stored == 0) return {};
-  if (storage != Storage::flat_sharded) return {{block.stored_rows, block.columns}};
-  auto const end = block.first + block.num_stored;
-  std::vector<Rectangle> rectangles;
-  for (auto place = block.first; place < end;) {
-    auto const row = place / width;
-    auto const column = place % width;
-    auto const num_rows = column == 0 ? std::max<std::int64_t>((end - place) / width, 1) : 1;
-    auto const num_columns = std::min(width - column, end - place);
-    rectangles.push_back({{block.rows.begin + row, block.rows.begin + row + num_rows},
-                          {block.columns.begin + column, block.columns.begin + column + num_columns}});
-    place += num_rows * num_columns;
-  }
-  return rectangles;
-}
-
 /// Coordinates of a member of this rank's group.
 Coordinates member(ProcessGrid const& grid, int group_rank) {
   return member_of(grid.shape(), grid.coordinates(), group_axes, group_rank);
@@ -140,9 +115,22 @@ MovesByRank exchanged(ProcessGrid const& grid, Placement const& from, Placement 
 
 } // namespace
 
-Range intersection(Range a, Range b) {
-  auto const begin = std::max(a.begin, b.begin);
-  return {begin, std::max(begin, std::min(a.end, b.end))};
+std::vector<Rectangle> rectangles_of(Block const& block, Storage storage) {
+  auto const width = block.columns.size();
+  if (block.num_stored == 0) return {};
+  if (storage != Storage::flat_sharded) return {{block.stored_rows, block.columns}};
+  auto const end = block.first + block.num_stored;
+  std::vector<Rectangle> rectangles;
+  for (auto place = block.first; place < end;) {
+    auto const row = place / width;
+    auto const column = place % width;
+    auto const num_rows = column == 0 ? std::max<std::int64_t>((end - place) / width, 1) : 1;
+    auto const num_columns = std::min(width - column, end - place);
+    rectangles.push_back({{block.rows.begin + row, block.rows.begin + row + num_rows},
+                          {block.columns.begin + column, block.columns.begin + column + num_columns}});
+    place += num_rows * num_columns;
+  }
+  return rectangles;
 }
 
 int copy_for(GridShape const& shape, Placement const& from, Placement const& to, Coordinates const& reader,
@@ -228,7 +216,7 @@ class ExpectedRelayout {
     auto const given = block_of(shape_, source, from_);
     auto const wanted = block_of(shape_, target, to_);
     ExpectedMove move;
-    move.num_columns = detail::intersection(given.columns, wanted.columns).size();
+    move.num_columns = intersection(given.columns, wanted.columns).size();
     if (move.num_columns == 0) return {};
     auto const num_wanted = num_rows({0, from_.extents.rows}, wanted.rows);
     if (num_wanted == 0) return {};
@@ -256,7 +244,7 @@ class ExpectedRelayout {
  private:
   [[nodiscard]] double num_rows(Range given, Range wanted) const {
     if (count_) return static_cast<double>(count_(given, wanted));
-    if (orders_ == RowOrders::equal) return static_cast<double>(detail::intersection(given, wanted).size());
+    if (orders_ == RowOrders::equal) return static_cast<double>(intersection(given, wanted).size());
     return static_cast<double>(wanted.size()) * static_cast<double>(given.size()) /
            static_cast<double>(from_.extents.rows);
   }

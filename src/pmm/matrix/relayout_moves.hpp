@@ -31,7 +31,13 @@ struct Moves {
 [[nodiscard]] Moves sampled_moves(ProcessGrid const& grid, Placement const& from, Placement const& to,
                                   SampledRows const& rows);
 
-[[nodiscard]] Range intersection(Range a, Range b);
+struct Rectangle {
+  Range rows;
+  Range columns;
+};
+/// The rectangles of a block that form a piece, in global indices, in the order of its memory. There are at most three. The first and the last
+/// rectangle of a flat shard may be parts of a row.
+[[nodiscard]] std::vector<Rectangle> rectangles_of(Block const& block, Storage storage);
 
 /// Copy of a replicated block that the rank at `reader` reads, as a coordinate along the third axis: its own copy if it has one, or
 /// otherwise one that distributes the readers over the copies.

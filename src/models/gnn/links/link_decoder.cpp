@@ -18,15 +18,6 @@ using runtime::DefaultExec;
 using runtime::part_of;
 using runtime::Vector;
 
-template<class T>
-Panel<T> panel_of(Vector<T> const& numbers, std::int64_t num_rows, std::int64_t num_columns) {
-  Panel<T> panel;
-  panel.data = numbers.data();
-  panel.num_rows = num_rows;
-  panel.num_columns = panel.row_stride = num_columns;
-  return panel;
-}
-
 } // namespace
 
 template<class T>
@@ -58,7 +49,7 @@ LinkDecoder<T>::LinkDecoder(pmm::ProcessGrid const& grid, LinkPlan const& plan, 
 template<class T>
 Panel<T> LinkDecoder<T>::rows_of_part(Vector<T> const& weight) const {
   auto const all = static_cast<std::int64_t>(weight.extent(0)) / hidden_width_;
-  return panel_of(weight, all, hidden_width_).rows({first_column_, first_column_ + width_});
+  return Panel<T>(weight.data(), all, hidden_width_).rows({first_column_, first_column_ + width_});
 }
 
 template<class T>
@@ -89,8 +80,8 @@ void LinkDecoder<T>::score_piece(DefaultExec const& exec, pmm::EdgeBlock const& 
   auto const n = piece.links.size();
   pmm::multiply_pairs(exec, grid_.passes(), block, piece.links, width_, x, y, piece.products);
   // Z := sum_b G[b] W_1[b,:]
-  multiply(exec, Transpose::no, panel_of(piece.products, n, width_), Transpose::no,
-           rows_of_part(parameters_.hidden.weight), 0, panel_of(piece.hidden, n, hidden_width_));
+  multiply(exec, Transpose::no, Panel<T>(piece.products.data(), n, width_), Transpose::no,
+           rows_of_part(parameters_.hidden.weight), 0, Panel<T>(piece.hidden.data(), n, hidden_width_));
   runtime::all_reduce(exec, grid_.over(b_), piece.hidden);
   pmm::score_hidden(exec, grid_.passes(), layer_, piece.hidden, piece.scores);
 }
@@ -114,20 +105,20 @@ void LinkDecoder<T>::clear_gradients(DefaultExec const& exec) const {
 template<class T>
 void LinkDecoder<T>::add_parameter_gradients(DefaultExec const& exec, Piece const& piece) const {
   auto const n = piece.links.size();
-  auto const dz = panel_of(piece.hidden_gradient, n, hidden_width_);
+  auto const dz = Panel<T>(piece.hidden_gradient.data(), n, hidden_width_);
   if (grid_.coordinate(b_) == 0) {
-    auto const slopes = panel_of(piece.slopes, n, 1);
-    auto const ones = panel_of(part_of(ones_, 0, n), n, 1);
-    multiply(exec, Transpose::yes, slopes, Transpose::no, panel_of(piece.hidden, n, hidden_width_), 1,
-             panel_of(parameters_.output.weight_gradient, 1, hidden_width_));
+    auto const slopes = Panel<T>(piece.slopes.data(), n, 1);
+    auto const ones = Panel<T>(ones_.data(), n, 1);
+    multiply(exec, Transpose::yes, slopes, Transpose::no, Panel<T>(piece.hidden.data(), n, hidden_width_), 1,
+             Panel<T>(parameters_.output.weight_gradient.data(), 1, hidden_width_));
     if (parameters_.has_bias()) {
       multiply(exec, Transpose::yes, ones, Transpose::no, dz, 1,
-               panel_of(parameters_.hidden.bias_gradient, 1, hidden_width_));
+               Panel<T>(parameters_.hidden.bias_gradient.data(), 1, hidden_width_));
       multiply(exec, Transpose::yes, ones, Transpose::no, slopes, 1,
-               panel_of(parameters_.output.bias_gradient, 1, 1));
+               Panel<T>(parameters_.output.bias_gradient.data(), 1, 1));
     }
   }
-  multiply(exec, Transpose::yes, panel_of(piece.products, n, width_), Transpose::no, dz, 1,
+  multiply(exec, Transpose::yes, Panel<T>(piece.products.data(), n, width_), Transpose::no, dz, 1,
            rows_of_part(parameters_.hidden.weight_gradient));
 }
 
@@ -143,8 +134,8 @@ void LinkDecoder<T>::score_and_differentiate(DefaultExec const& exec, Labelled c
                               piece.hidden, piece.hidden_gradient, piece.slopes);
     add_parameter_gradients(exec, piece);
     // dG := dZ W_1^T, overwrites G
-    multiply(exec, Transpose::no, panel_of(piece.hidden_gradient, n, hidden_width_), Transpose::yes,
-             rows_of_part(parameters_.hidden.weight), 0, panel_of(piece.products, n, width_));
+    multiply(exec, Transpose::no, Panel<T>(piece.hidden_gradient.data(), n, hidden_width_), Transpose::yes,
+             rows_of_part(parameters_.hidden.weight), 0, Panel<T>(piece.products.data(), n, width_));
     pmm::add_pair_gradients(exec, passes, links.block, piece.links, width_, piece.products, y, dx);
     pmm::add_pair_gradients_transposed(exec, passes, links.block, piece.links, width_, piece.products, x, dy);
   });

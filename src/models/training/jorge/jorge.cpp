@@ -19,6 +19,7 @@ using Policy = Kokkos::RangePolicy<DefaultExec, std::int64_t>;
 
 constexpr std::int64_t num_squares = 3; // of scratch memory
 constexpr std::size_t num_norms = 4;
+constexpr double ridge = 1e-5; // eps
 
 /// g *= scale;  s := mu s + g
 template<class T>
@@ -107,15 +108,6 @@ struct TakeRoot {
   }
 };
 
-template<class T>
-Panel<T> panel(T* numbers, std::int64_t num_rows, std::int64_t num_columns) {
-  Panel<T> panel;
-  panel.data = numbers;
-  panel.num_rows = num_rows;
-  panel.num_columns = panel.row_stride = num_columns;
-  return panel;
-}
-
 /// value := the diagonal of the first root for a gradient; 0 if there is a root already, or if the gradient is 0. One work item.
 template<class T>
 struct FindFirstRoot {
@@ -135,11 +127,10 @@ struct SetDiagonals {
   T* moments;
   T* root;
   std::int64_t side;
-  double epsilon;
   Number<double> squared_gradient;
   Number<double> value;
   KOKKOS_FUNCTION void operator()(std::int64_t i) const {
-    moments[i * (side + 1)] += static_cast<T>(epsilon * squared_gradient());
+    moments[i * (side + 1)] += static_cast<T>(ridge * squared_gradient());
     if (value() != 0) root[i * (side + 1)] = static_cast<T>(value());
   }
 };
@@ -147,12 +138,12 @@ struct SetDiagonals {
 /// Refreshes L (R if `is_right`) for a gradient. `scratch`: three squares of L's side. `norms`: of Jorge.
 template<class T>
 void refresh(DefaultExec const& exec, Panel<T> const& root, Panel<T> const& gradient, bool is_right,
-             double epsilon, T* scratch, Vector<double> const& norms) {
+             T* scratch, Vector<double> const& norms) {
   auto const side = root.num_rows;
   auto const count = side * side;
-  auto const a = panel(scratch, side, side);
-  auto const b = panel(scratch + count, side, side);
-  auto const c = panel(scratch + 2 * count, side, side);
+  auto const a = Panel<T>(scratch, side, side);
+  auto const b = Panel<T>(scratch + count, side, side);
+  auto const c = Panel<T>(scratch + 2 * count, side, side);
   auto const norm = runtime::number_at(norms, 0);
   auto const of_gradient = runtime::number_at(norms, 2);
   auto const first_root = runtime::number_at(norms, 3);
@@ -164,7 +155,7 @@ void refresh(DefaultExec const& exec, Panel<T> const& root, Panel<T> const& grad
   Kokkos::parallel_for("orthant::models::jorge/first_root", Policy(exec, 0, 1),
                        FindFirstRoot<T>{root.data, side, of_gradient, first_root});
   Kokkos::parallel_for("orthant::models::jorge/diagonals", Policy(exec, 0, side),
-                       SetDiagonals<T>{a.data, root.data, side, epsilon, of_gradient, first_root});
+                       SetDiagonals<T>{a.data, root.data, side, of_gradient, first_root});
   multiply(root, root, b);
   multiply(b, a, c);
   multiply(c, b, a); // X
@@ -191,9 +182,15 @@ runtime::LocalPass pass_of_refresh(TileSizes const& sizes, std::int64_t scalar_b
   return {"jorge/refresh", sizes.num_owned * scalar_bytes + of_roots, of_roots, sizes.refresh_flops};
 }
 
+JorgeSettings const& checked(JorgeSettings const& settings) {
+  ORTHANT_REQUIRE(settings.tile > 0 && settings.interval > 0, "tiles of side ", settings.tile,
+                  " whose preconditioners are refreshed every ", settings.interval, " steps");
+  return settings;
+}
+
 TileSizes planned_sizes(pmm::StepPlan const& step, JorgeSettings const& settings,
                         std::vector<TiledMatrix> const& matrices) {
-  auto const tiles = deal_tiles(matrices, settings.tile, step.shape().size(pmm::group_axes));
+  auto const tiles = deal_tiles(matrices, checked(settings).tile, step.shape().size(pmm::group_axes));
   return sizes_of(matrices, tiles, rank_within(step.shape(), step.coordinates(), pmm::group_axes));
 }
 
@@ -235,12 +232,10 @@ template<class T>
 Jorge<T>::Jorge(pmm::ProcessGrid const& grid, JorgeSettings const& settings, double momentum,
                 std::vector<Parameter<T>> matrices)
     : grid_(&grid),
-      settings_(settings),
+      settings_(checked(settings)),
       momentum_(static_cast<T>(momentum)),
       matrices_(std::move(matrices)),
-      exchange_(grid, matrices_, settings.tile) {
-  ORTHANT_REQUIRE(settings_.interval > 0, "preconditioners are refreshed every ", settings_.interval,
-                  " steps");
+      exchange_(grid, matrices_, settings_.tile) {
   auto const& sizes = exchange_.sizes();
   auto const count = static_cast<std::size_t>(sizes.num_owned);
   auto const side = static_cast<std::size_t>(sizes.longest_side);
@@ -285,19 +280,19 @@ void Jorge<T>::precondition(DefaultExec const& exec, Tile const& tile, TilePlace
                             bool refreshes) const {
   auto const m = tile.rows.size();
   auto const n = tile.columns.size();
-  auto const gradient = panel(exchange_.numbers().data() + place.numbers, m, n);
-  auto const left = panel(left_.data() + place.left, m, m);
-  auto const right = panel(right_.data() + place.right, n, n);
+  auto const gradient = Panel<T>(exchange_.numbers().data() + place.numbers, m, n);
+  auto const left = Panel<T>(left_.data() + place.left, m, m);
+  auto const right = Panel<T>(right_.data() + place.right, n, n);
   auto const of_direction = runtime::number_at(squares_, 0);
   auto const of_momentum = runtime::number_at(squares_, 1);
   if (refreshes) {
     auto const of_gradient = runtime::number_at(squares_, 2);
     Kokkos::parallel_reduce("orthant::models::jorge/norm", Policy(exec, 0, tile.size()),
                             SumSquares<T>{gradient.data}, of_gradient);
-    refresh(exec, left, gradient, false, settings_.epsilon, scratch_.data(), squares_);
-    refresh(exec, right, gradient, true, settings_.epsilon, scratch_.data(), squares_);
+    refresh(exec, left, gradient, false, scratch_.data(), squares_);
+    refresh(exec, right, gradient, true, scratch_.data(), squares_);
   }
-  auto const half = panel(scratch_.data(), m, n);
+  auto const half = Panel<T>(scratch_.data(), m, n);
   pmm::local_gemm<T>(exec, 1, Transpose::no, left, Transpose::no, gradient, 0, half);
   pmm::local_gemm<T>(exec, 1, Transpose::no, half, Transpose::no, right, 0, gradient);
   auto* const direction = direction_.data() + place.numbers;
@@ -310,53 +305,61 @@ void Jorge<T>::precondition(DefaultExec const& exec, Tile const& tile, TilePlace
                        Graft<T>{direction, momentum, gradient.data, of_direction, of_momentum});
 }
 
-/// S and M are stored like the matrix; the squares L and R of all tiles one after the other.
+namespace {
+
+std::int64_t all_numbers(std::int64_t m, std::int64_t n) {
+  return m * n;
+}
+std::int64_t square_of_height(std::int64_t m, std::int64_t /*n*/) {
+  return m * m;
+}
+std::int64_t square_of_width(std::int64_t /*m*/, std::int64_t n) {
+  return n * n;
+}
+
+} // namespace
+
+/// S and M are stored like the matrix; the squares L and R of all tiles of a matrix one after the other. `count_of`: numbers of a tile.
 template<class T>
-typename Jorge<T>::State Jorge<T>::state_of(std::size_t p, std::string const& name,
-                                            Vector<T> const& numbers) const {
-  auto const is_root = name == "left" || name == "right";
-  auto const count_of = [&](Tile const& tile) {
-    auto const side = name == "left" ? tile.rows.size() : tile.columns.size();
-    return is_root ? side * side : tile.size();
-  };
-  auto boxes = std::make_shared<OwnBoxes>();
-  std::int64_t length = 0;          // of the squares of the tiles of the matrix so far
-  std::int64_t begin = 0, held = 0; // of this rank's tiles of the matrix in `numbers`
-  for (auto const& tile : exchange_.tiles()) {
-    auto const count = count_of(tile);
-    auto const is_own = tile.owner == grid_->coordinate(pmm::group_axes);
-    if (is_own && tile.matrix < p) begin += count;
-    if (tile.matrix != p) continue;
-    if (is_own) {
-      using Extents = runtime::Hdf5File::Extents;
-      auto const first = is_root ? Extents{length} : Extents{tile.rows.begin, tile.columns.begin};
-      auto const counts = is_root ? Extents{count} : Extents{tile.rows.size(), tile.columns.size()};
-      boxes->boxes.push_back({first, counts, held});
-      held += count;
+void Jorge<T>::add_states(std::string const& name, Vector<T> const& numbers,
+                          std::int64_t (*count_of)(std::int64_t, std::int64_t),
+                          std::vector<State>& states) const {
+  using Extents = runtime::Hdf5File::Extents;
+  auto const is_square = count_of != all_numbers;
+  auto const own_rank = grid_->coordinate(pmm::group_axes);
+  auto tile = exchange_.tiles().begin();
+  std::int64_t begin = 0; // of this rank's tiles of a matrix in `numbers`
+  for (std::size_t p = 0; p < matrices_.size(); ++p) {
+    auto place = matrices_[p];
+    OwnBoxes boxes;
+    boxes.extents = is_square ? Extents{0} : extents_of(place);
+    if (is_square) // also if another stage has the matrix
+      for (auto const& [m, n] : tile_extents(place.matrix.extents(), settings_.tile))
+        boxes.extents[0] += count_of(m, n);
+    std::int64_t length = 0, held = 0; // of the tiles of the matrix so far, and of those of this rank
+    for (; tile != exchange_.tiles().end() && tile->matrix == p; ++tile) {
+      auto const count = count_of(tile->rows.size(), tile->columns.size());
+      if (tile->owner == own_rank) {
+        auto const first = is_square ? Extents{length} : Extents{tile->rows.begin, tile->columns.begin};
+        auto const counts = is_square ? Extents{count} : Extents{tile->rows.size(), tile->columns.size()};
+        boxes.boxes.push_back({first, counts, held});
+        held += count;
+      }
+      length += count;
     }
-    length += count;
+    place.boxes = std::make_shared<OwnBoxes>(std::move(boxes));
+    states.push_back({name, std::move(place), runtime::part_of(numbers, begin, held)});
+    begin += held;
   }
-  auto place = matrices_[p];
-  boxes->extents = extents_of(place);
-  if (is_root) boxes->extents = {0};
-  for (auto const& [m, n] :
-       tile_extents(place.matrix.extents(), settings_.tile)) // also if another stage has them
-    if (is_root) boxes->extents[0] += name == "left" ? m * m : n * n;
-  place.boxes = std::move(boxes);
-  return {name, std::move(place),
-          Kokkos::subview(
-              numbers, std::pair(static_cast<std::size_t>(begin), static_cast<std::size_t>(begin + held)))};
 }
 
 template<class T>
 std::vector<typename Jorge<T>::State> Jorge<T>::states() const {
   std::vector<State> states;
-  for (std::size_t p = 0; p < matrices_.size(); ++p) {
-    states.push_back(state_of(p, "momentum_buffer", of_sgd_));
-    states.push_back(state_of(p, "direction", direction_));
-    states.push_back(state_of(p, "left", left_));
-    states.push_back(state_of(p, "right", right_));
-  }
+  add_states("momentum_buffer", of_sgd_, all_numbers, states);
+  add_states("direction", direction_, all_numbers, states);
+  add_states("left", left_, square_of_height, states);
+  add_states("right", right_, square_of_width, states);
   return states;
 }
 

@@ -12,8 +12,9 @@
 //                       M  := mu M + L G R
 //                       W  -= lr (M |S| / |M| + wd W)       a step as long as one of SGD; S itself if M is 0
 //
-// L approximates H^(-1/4) of the mean H := b H + (1 - b) A. It begins as (|G|^2 / m)^(-1/4) I of the first gradient that is not 0, when
-// the first step or a later k-th one refreshes it. Other parameters, and embeddings of vertices, are updated by S alone.
+// with eps = 1e-5. L approximates H^(-1/4) of the mean H := b H + (1 - b) A. L and R are 0 at first. The first refresh whose gradient is not 0
+// sets L := (|G|^2 / m)^(-1/4) I before the update above; until then M is 0, and the tile is updated by S. Other parameters, and embeddings of
+// vertices, are updated by S alone.
 //
 // The paper has L (I - X1 / 4 + 5/32 X1^2) with X = L^4 G G^T, which is the same if L and A commute, and otherwise not symmetric. Its
 // symmetric part becomes indefinite, but P L P does not (docs/transformers.md). Without eps, L grows without bound where the gradient is 0.
@@ -34,7 +35,6 @@ namespace orthant::models {
 struct JorgeSettings {
   std::int64_t tile = 1024;   // largest side of a tile
   std::int64_t interval = 10; // k
-  double epsilon = 1e-5;
 };
 
 /// Whether Jorge preconditions a parameter of this role.
@@ -81,8 +81,8 @@ class Jorge {
   };
   void precondition(runtime::DefaultExec const& exec, Tile const& tile, TilePlace const& place,
                     bool refreshes) const;
-  [[nodiscard]] State state_of(std::size_t p, std::string const& name,
-                               runtime::Vector<T> const& numbers) const;
+  void add_states(std::string const& name, runtime::Vector<T> const& numbers,
+                  std::int64_t (*count_of)(std::int64_t, std::int64_t), std::vector<State>& states) const;
   [[nodiscard]] static TilePlace after(TilePlace const& place, Tile const& tile);
 
   pmm::ProcessGrid const* grid_;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/training/jorge/matrix_tiles.hpp"
 
+#include "pmm/matrix/relayout_moves.hpp"
+
 #include <algorithm>
 #include <functional>
 #include <numeric>
@@ -10,18 +12,11 @@
 namespace orthant::models {
 namespace {
 
-using pmm::Range;
-
 /// Numbers of the states of a tile. The work of a step grows with them, too.
 std::int64_t cost_of(Tile const& tile) {
   auto const m = tile.rows.size();
   auto const n = tile.columns.size();
   return 2 * m * n + m * m + n * n;
-}
-
-Range intersection(Range const& a, Range const& b) {
-  auto const begin = std::max(a.begin, b.begin);
-  return {begin, std::max(begin, std::min(a.end, b.end))};
 }
 
 } // namespace
@@ -70,19 +65,9 @@ std::vector<Tile> deal_tiles(std::vector<TiledMatrix> const& matrices, std::int6
 
 std::vector<TilePart> parts_of(pmm::Block const& piece, Tile const& tile) {
   std::vector<TilePart> parts;
-  auto const width = piece.columns.size();
-  auto const end = piece.first + piece.num_stored;
-  for (auto place = piece.first; place < end;) {
-    auto const row = piece.rows.begin + place / width;
-    auto const column = place % width;
-    auto const is_whole_rows = column == 0 && end - place >= width;
-    auto const num_rows = is_whole_rows ? (end - place) / width : 1;
-    auto const num_columns = is_whole_rows ? width : std::min(width - column, end - place);
-    auto const first_column = piece.columns.begin + column;
-    TilePart const part{intersection({row, row + num_rows}, tile.rows),
-                        intersection({first_column, first_column + num_columns}, tile.columns)};
+  for (auto const& [rows, columns] : pmm::detail::rectangles_of(piece, pmm::Storage::flat_sharded)) {
+    TilePart const part{intersection(rows, tile.rows), intersection(columns, tile.columns)};
     if (part.size() > 0) parts.push_back(part);
-    place += num_rows * num_columns;
   }
   return parts;
 }

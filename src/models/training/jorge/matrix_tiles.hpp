@@ -65,11 +65,12 @@ struct TileSizes {
   std::int64_t num_left = 0,
                num_right = 0;    // sums of the squared heights, and of the squared widths, of its tiles
   std::int64_t longest_side = 0; // of its tiles
-  std::int64_t num_foreign = 0;  // that this rank stores, in tiles of other ranks
+  std::int64_t num_foreign = 0;  // that this rank stores and another rank owns
   std::int64_t num_given = 0, num_taken = 0; // of gradients that it sends to owners, and receives as an owner
   std::int64_t num_returned = 0;             // of results that it sends as an owner
-  std::int64_t num_kept = 0,
-               num_in_own = 0;    // that it stores in its own tiles, and those of them whose copy counts
+  std::int64_t num_kept = 0;                 // that it both stores and owns
+  std::int64_t num_in_own =
+      0; // those of num_kept of which it has the first copy: only these are copied into the tile
   std::int64_t step_flops = 0;    // of L G R for its tiles
   std::int64_t refresh_flops = 0; // of new L and R for its tiles (jorge.hpp)
 };

@@ -126,11 +126,6 @@ void add(CopiedParts<T>& list, TilePart const& part, Place<T> const& from, Place
   list.add(part, {from.numbers, to.numbers, from.stride, to.stride});
 }
 
-template<class T>
-Vector<T> first_of(Vector<T> const& numbers, std::int64_t count) {
-  return Kokkos::subview(numbers, std::pair(std::size_t{0}, static_cast<std::size_t>(count)));
-}
-
 } // namespace
 
 void plan_tile_arrays(pmm::StepPlan& step, TileSizes const& sizes) {
@@ -221,8 +216,9 @@ void TileExchange<T>::to_owners(DefaultExec const& exec) const {
   if (tiles_.empty()) return;
   copy(exec, grid_->passes(), packed_);
   if (grid_->size(pmm::group_axes) > 1)
-    runtime::all_to_allv(exec, grid_->group(), first_of(at_pieces_, sizes_.num_given), of_gradients_.sent,
-                         first_of(at_owners_, sizes_.num_taken), of_gradients_.received);
+    runtime::all_to_allv(exec, grid_->group(), runtime::part_of(at_pieces_, 0, sizes_.num_given),
+                         of_gradients_.sent, runtime::part_of(at_owners_, 0, sizes_.num_taken),
+                         of_gradients_.received);
   copy(exec, grid_->passes(), unpacked_);
 }
 
