@@ -187,8 +187,8 @@ Algorithm predicted_algorithm(Machine const& machine, Operation operation, runti
   GroupSpan const span{num_ranks, std::max(1, machine.ranks_per_node / shape.per_node)};
   if (bytes == 0 || shape_of(machine, span, job_ranks) != shape) return Algorithm::library;
   PlannedCall const call{operation, {}, span, bytes, runtime::sent_bytes(operation, bytes, 0, num_ranks)};
-  // The equation for the library assumes few rounds and few bytes at the same time, which no list of messages has. A list that is nearly as
-  // fast is therefore preferred.
+  // The formula for the library is optimistic: it combines the few rounds of one algorithm with the few bytes of another. An algorithm that is
+  // predicted to be at most 5 % slower is therefore preferred to it.
   constexpr double nearly = 1.05;
   auto best = Algorithm::library;
   auto least = nearly * call_seconds(machine, call, job_ranks);

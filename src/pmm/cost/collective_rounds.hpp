@@ -1,8 +1,9 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The messages of a collective, round by round and for all members of a group at once. Algorithms are those of runtime/comm/rounds.hpp; a test compares the messages with those lists. Libraries use them, too
-// (Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH, 2005). Others of a library:
+// The messages of a collective, round by round and for all members of a group at once. Algorithms are those of runtime/comm/rounds.hpp; a test
+// compares the messages with those lists. Libraries use them, too (Thakur, Rabenseifner, Gropp: Optimization of Collective Communication
+// Operations in MPICH, 2005). Others of a library:
 //
 //   all_to_all         G-1 rounds for G members; in round k, each member sends to the k-th member after it
 //   broadcast, scan    each member that has the buffer sends it on, ceil(log2 G) rounds; barrier: the same, empty messages

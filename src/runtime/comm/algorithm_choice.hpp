@@ -29,8 +29,9 @@ struct AlgorithmChoice {
   std::optional<Algorithm> everywhere; // for axes without a name below
   std::map<std::string, Algorithm> of_axis{};
   std::vector<MeasuredChoice> measurements{}; // for axes without either
-  /// For axes without any of them: the fastest algorithm of an operation of this many bytes in a group that spans nodes, by a model of the
-  /// machine. It must depend only on its arguments and be possible for the group. Empty: the library's.
+  /// For axes without a named algorithm, if there is no table: the algorithm with the shortest predicted time for an operation of this many
+  /// bytes. Called for groups that span several nodes. Must be a pure function, and return an algorithm that is possible for the group.
+  /// Empty: the library is used.
   std::function<Algorithm(Operation, NodeShape, std::int64_t)> predicted{};
 
   /// True if all calls along this axis are the library's.

@@ -177,7 +177,7 @@ void Pending::wait(std::source_location where) {
   is_done_ = true;
   if (virtual_) {
     auto const end = comm_.virtual_calls().end_of(*virtual_);
-    // What keeps a message is modeled by its sender, so a receiver that has computed in the meantime does not delay it.
+    // The sender's clock has the time of the transfer, so a receiver that comes later than the message does not wait for it.
     if (call_.operation == Operation::receive)
       instruments.clock.advance_to(end);
     else

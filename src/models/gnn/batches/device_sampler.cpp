@@ -81,7 +81,8 @@ State<T>::State(runtime::DefaultExec const& with_exec, sampling::BatchBuilder<T>
       members("orthant::models::sampler/members",
               static_cast<std::size_t>((builder.num_vertices() + items_a_word - 1) / items_a_word)) {
   ORTHANT_REQUIRE(num_vertices <= std::int64_t{1} << 32 && builder.edges() != sampling::BatchEdges::relations,
-                  "batches of ", num_vertices, " vertices, or with relations, that only the host can sample");
+                  "kernels sample no relations and at most 2^32 vertices, not ", num_vertices,
+                  ": use --batch-source host");
   for (auto const& range : builder.ranges())
     ranges.push_back(make_range<T>(range));
   for (auto const& block : builder.blocks())

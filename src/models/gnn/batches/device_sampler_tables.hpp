@@ -145,7 +145,7 @@ struct SampledFrom {
 template<class T>
 SampledFrom<T> make_block(sampling::KnownBlock<T> const& known) {
   auto const& block = known.sampler.block();
-  ORTHANT_REQUIRE(block.num_features == 0, "features of edges that only the host can sample");
+  ORTHANT_REQUIRE(block.num_features == 0, "kernels sample no features of edges: use --batch-source host");
   auto const num_columns = static_cast<std::size_t>(block.num_columns);
   std::vector<std::uint32_t> const columns(block.columns.begin(), block.columns.end());
   std::vector<Offset> offsets(num_columns + 1, 0); // of the transpose: a counting sort

@@ -163,7 +163,7 @@ bool fits_kernels(graph::StoreFacts const& facts, NetworkPlan const& plan, pmm::
                   int num_ranks) {
   auto const& first = plan.layers.front();
   auto const may_move_all = !first.owners || gather != pmm::Gather::needed || num_ranks == 1;
-  return may_move_all && !first.relations && !first.reads_edges() &&
+  return may_move_all && !first.relations && !first.reads_edges() && facts.num_edge_features == 0 &&
          facts.feature_kind != graph::FeatureKind::sparse && facts.num_vertices <= std::int64_t{1} << 32;
 }
 
