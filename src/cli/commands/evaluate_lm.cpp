@@ -47,14 +47,14 @@ bool masks_documents(EvaluateLmOptions const& o) {
 }
 
 /// Options of train-lm that evaluate-lm uses: options of the evaluation, then options of the model, which must match the weights.
-constexpr std::array<std::string_view, 38> used_by_evaluate_lm{
-    "tokens",        "grid",           "expert-axis",   "sequence",     "global-batch", "compute-dtype",
-    "gemm-math",     "gemm-table",     "force-memory",  "preset",       "arch",         "layers",
-    "hidden",        "heads",          "kv-heads",      "feed-forward", "positions",    "bias",
-    "tied-head",     "norm-epsilon",   "rotary-base",   "experts",      "top-k",        "moe-every",
-    "machine",       "shared-experts", "head-width",    "qk-norm",      "activation",   "rotary-scaling",
-    "top-k-weights", "balance",        "document-mask", "top-k-scale",  "dense-layers", "expert-width",
-    "qk-norm-over",  "context-axis"};
+constexpr std::array<std::string_view, 39> used_by_evaluate_lm{
+    "tokens",        "grid",           "expert-axis",     "sequence",     "global-batch", "compute-dtype",
+    "gemm-math",     "gemm-table",     "force-memory",    "preset",       "arch",         "layers",
+    "hidden",        "heads",          "kv-heads",        "feed-forward", "positions",    "bias",
+    "tied-head",     "norm-epsilon",   "rotary-base",     "experts",      "top-k",        "moe-every",
+    "machine",       "shared-experts", "head-width",      "qk-norm",      "activation",   "rotary-scaling",
+    "top-k-weights", "balance",        "document-mask",   "top-k-scale",  "dense-layers", "expert-width",
+    "qk-norm-over",  "context-axis",   "context-exchange"};
 
 InferenceOptions inference_of(EvaluateLmOptions const& options) {
   return {"evaluate-lm", options.weights, options, static_cast<int>(options.expert_axis),
@@ -144,6 +144,7 @@ int evaluate(EvaluateLmOptions const& options, Context& context) {
   pmm::set_gemm_threads(1);
   auto [model, trained_sequence] = recorded_model(options, context);
   model.masks_documents = masks_documents(options);
+  model.context_exchange = models::parse_context_exchange(options.context_exchange);
   auto file = open_tokens(context, options.tokens);
   require_vocabulary(world, options.weights, options.tokens, file);
   warn_of_attention(context, model, file, options.gemm_math);
@@ -162,12 +163,9 @@ int evaluate(EvaluateLmOptions const& options, Context& context) {
   if (inner.expert > 1 && !model.experts.is_on())
     runtime::throw_user("--expert-axis {}: the model of '{}' has no experts to deal to ranks; leave it out",
                         inner.expert, options.weights);
-  auto const shape = options.grid == "auto"
-                         ? rank_language_grids<T>(context, {options.grid, options.machine, model, sequences,
-                                                            optimizer, 0, inner})
-                               .front()
-                               .shape
-                         : models::parse_grid(options.grid, world.size(), inner);
+  auto const [shape, exchange, measured] = predicted_language_grid<T>(
+      context, {options.grid, options.machine, model, sequences, optimizer, 0, inner});
+  model.context_exchange = exchange;
   pmm::ProcessGrid const grid(world, shape);
   if (options.global_batch == 0)
     sequences.global_batch =

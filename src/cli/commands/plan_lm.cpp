@@ -37,34 +37,13 @@ struct PlanLmOptions : TrainLmOptions {
 using Cost = models::LanguageModelCost;
 
 /// Options of train-lm that a plan depends on, and groups of which it uses all options.
-constexpr std::array<std::string_view, 28> used_by_plan_lm{"Model",
-                                                           "Experts",
-                                                           "tokens",
-                                                           "grid",
-                                                           "expert-axis",
-                                                           "machine",
-                                                           "sequence",
-                                                           "optimizer",
-                                                           "accumulate",
-                                                           "document-mask",
-                                                           "freeze",
-                                                           "lora-rank",
-                                                           "lora-targets",
-                                                           "global-batch",
-                                                           "activation-checkpointing",
-                                                           "preset",
-                                                           "keep-collectives",
-                                                           "compute-dtype",
-                                                           "force-memory",
-                                                           "zero",
-                                                           "zero-group",
-                                                           "context-axis",
-                                                           "moments",
-                                                           "pipeline",
-                                                           "recompute",
-                                                           "pipeline-schedule",
-                                                           "jorge-interval",
-                                                           "jorge-tile"};
+constexpr std::array<std::string_view, 29> used_by_plan_lm{
+    "Model",      "Experts",           "tokens",           "grid",         "expert-axis",
+    "machine",    "sequence",          "optimizer",        "accumulate",   "document-mask",
+    "freeze",     "lora-rank",         "lora-targets",     "global-batch", "activation-checkpointing",
+    "preset",     "keep-collectives",  "compute-dtype",    "force-memory", "zero",
+    "zero-group", "context-axis",      "context-exchange", "moments",      "pipeline",
+    "recompute",  "pipeline-schedule", "jorge-interval",   "jorge-tile"};
 
 std::int64_t vocabulary_of(Context const& context, PlanLmOptions const& o) {
   if (o.tokens.empty() == (o.vocabulary == 0))
@@ -78,6 +57,7 @@ std::string json_of(Cost const& cost, models::TransformerSettings const& model, 
   nlohmann::ordered_json line{{"grid", models::grid_text(cost.shape)},
                               {"expert_axis", cost.shape.expert},
                               {"context_axis", cost.shape.context},
+                              {"context_exchange", name_of(cost.context_exchange)},
                               {"pipeline", cost.shape.pipe},
                               {"ranks", cost.shape.num_ranks()},
                               {"recompute", text_of(model.recomputed)},
@@ -112,6 +92,13 @@ std::string line_of(Cost const& cost) {
                      static_cast<double>(cost.sent_bytes) / mega, cost.num_calls,
                      static_cast<double>(cost.array_bytes) / giga,
                      cells_of_seconds(cost.seconds, Network::language_model));
+}
+
+/// Line about the exchange of ranks that share sequences; empty without them.
+std::string line_of_context(Cost const& cost) {
+  if (cost.shape.context == 1) return {};
+  return fmt::format("\nthe {} ranks that share a sequence exchange {} (--context-exchange)\n",
+                     cost.shape.context, name_of(cost.context_exchange));
 }
 
 /// Line about the stages of a pipeline; empty without one.
@@ -257,6 +244,7 @@ std::string answer(Context& context, PlanLmOptions const& o, pmm::Machine const&
   require_whole_tables(o, costs.front().shape);
 
   auto const& best = costs.front();
+  model.context_exchange = best.context_exchange;
   auto const simulated = simulate(context, o, best.shape, model, sequences, machine);
   auto const checkpoint_bytes = models::bytes_of_checkpoint(model, sequences, optimizer_of(o));
   std::string text;
@@ -282,7 +270,7 @@ std::string answer(Context& context, PlanLmOptions const& o, pmm::Machine const&
     text += line_of(cost);
   if (!note.empty()) text += note + "\n";
   if (simulated) text += models::grid_text(best.shape) + " " + text_of(*simulated, best.seconds.total());
-  text += line_of_stages(best, model, sequences);
+  text += line_of_context(best) + line_of_stages(best, model, sequences);
   text += line_of_checkpoint(checkpoint_bytes, machine);
   auto const advice = models::advice_on_shapes(costs.front().shape, model, sequences);
   if (!advice.empty())

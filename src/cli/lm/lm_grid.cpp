@@ -89,17 +89,27 @@ std::vector<models::LanguageModelCost> rank_language_grids(Context const& contex
 }
 
 template<class T>
+ChosenLanguageGrid predicted_language_grid(Context const& context, LanguageGridQuestion const& question) {
+  if (question.grid == "auto") {
+    auto const best = rank_language_grids<T>(context, question).front();
+    return {best.shape, best.context_exchange, nullptr};
+  }
+  auto shape = models::parse_grid(question.grid, context.world().size(), question.inner, question.pipeline);
+  if (question.shares_weights_of) shape = models::with_data_along_z(shape, *question.shares_weights_of);
+  auto exchange = question.model.context_exchange;
+  if (shape.context > 1 && exchange == models::ContextExchange::automatic)
+    exchange = models::cost_of_language_model(shape, question.model, question.sequences, question.optimizer,
+                                              machine_of(context.world(), question.machine), sizeof(T))
+                   .context_exchange;
+  return {shape, exchange, nullptr};
+}
+
+template<class T>
 ChosenLanguageGrid choose_language_grid(Context const& context, LanguageGridQuestion const& question,
                                         models::TrainSettings const& settings, tokens::TokenFile& file) {
-  if (question.grid != "auto") {
-    auto const shape =
-        models::parse_grid(question.grid, context.world().size(), question.inner, question.pipeline);
-    return {question.shares_weights_of ? models::with_data_along_z(shape, *question.shares_weights_of)
-                                       : shape,
-            nullptr};
-  }
+  if (question.grid != "auto") return predicted_language_grid<T>(context, question);
   auto const costs = rank_language_grids<T>(context, question);
-  if (costs.size() == 1) return {costs.front().shape, nullptr};
+  if (costs.size() == 1) return {costs.front().shape, costs.front().context_exchange, nullptr};
   std::vector<Candidate> candidates;
   for (auto const& cost : costs)
     candidates.push_back({{{"grid", models::grid_text(cost.shape)}}, cost.seconds.total()});
@@ -108,17 +118,21 @@ ChosenLanguageGrid choose_language_grid(Context const& context, LanguageGridQues
   few_steps.eval_every = 0;
   auto const measured = measure(context, candidates, [&](std::size_t i) {
     pmm::ProcessGrid const grid(context.world(), costs[i].shape);
-    models::LanguageModel<T> training(grid, question.model, question.sequences, few_steps, file);
+    auto model = question.model;
+    model.context_exchange = costs[i].context_exchange;
+    models::LanguageModel<T> training(grid, model, question.sequences, few_steps, file);
     std::vector<double> seconds;
     training.run([&](runtime::EpochRecord const& step) { seconds.push_back(step.seconds); });
     return seconds;
   });
-  return {costs[measured.best].shape, measured.record};
+  auto const& best = costs[measured.best];
+  return {best.shape, best.context_exchange, measured.record};
 }
 
 #define ORTHANT_INSTANTIATE(T)                                                                               \
   template std::vector<models::LanguageModelCost> rank_language_grids<T>(Context const&,                     \
                                                                          LanguageGridQuestion const&);       \
+  template ChosenLanguageGrid predicted_language_grid<T>(Context const&, LanguageGridQuestion const&);       \
   template ChosenLanguageGrid choose_language_grid<T>(Context const&, LanguageGridQuestion const&,           \
                                                       models::TrainSettings const&, tokens::TokenFile&);
 ORTHANT_INSTANTIATE(float)

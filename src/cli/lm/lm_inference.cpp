@@ -62,18 +62,14 @@ Inference<T>::Inference(Context const& context, InferenceOptions const& options,
   models::OptimizerSettings optimizer;                     // without moments, since nothing is trained
   optimizer.kind = models::OptimizerKind::sgd;
   optimizer.momentum = 0;
-  auto const shape =
-      options.grid.grid == "auto"
-          ? rank_language_grids<T>(context, {options.grid.grid,
-                                             options.grid.machine,
-                                             model,
-                                             sequences,
-                                             optimizer,
-                                             0,
-                                             {.expert = options.expert_axis}})
-                .front()
-                .shape
-          : models::parse_grid(options.grid.grid, world.size(), {.expert = options.expert_axis});
+  auto const shape = predicted_language_grid<T>(context, {options.grid.grid,
+                                                          options.grid.machine,
+                                                          model,
+                                                          sequences,
+                                                          optimizer,
+                                                          0,
+                                                          {.expert = options.expert_axis}})
+                         .shape;
   sequences.global_batch =
       std::max(num_sequences, std::int64_t{shape.size(pmm::sequence_axes(shape).with(pmm::Axis::z))});
   grid_.emplace(world, shape);

@@ -69,8 +69,7 @@ void add_inner_axes_options(Command& command, TrainLmOptions& o) {
                  whole_number(1, most_layers_of_model));
   command.option("--pipeline-schedule", o.pipeline_schedule,
                  "Order of the passes of --pipeline: 1f1b, or zero-bubble: gradients of weights are computed "
-                 "while other "
-                 "stages are waited for, and each stage keeps as much as the first",
+                 "while other stages are waited for, and each stage keeps as much as the first",
                  one_of({"1f1b", "zero-bubble"}));
   command.option("--expert-axis", o.expert_axis,
                  "Number of data ranks over which the experts are distributed; must divide the data axis and "
@@ -81,6 +80,11 @@ void add_inner_axes_options(Command& command, TrainLmOptions& o) {
       "Number of data ranks that share each sequence, for long sequences: each has two of 2 C chunks of its "
       "tokens; must divide the data axis, and 2 C must divide --sequence",
       whole_number(1, longest_inner_axis));
+  command.option(
+      "--context-exchange", o.context_exchange,
+      "What the ranks of --context-axis C exchange: key-values (gathered), heads (all-to-all; C must "
+      "divide those of keys), or auto, the faster by prediction",
+      one_of({"auto", "key-values", "heads"}));
 }
 
 void add_zero_options(Command& command, TrainLmOptions& o) {
@@ -357,6 +361,9 @@ models::TransformerSettings model_of(TrainLmOptions const& o) {
     settings.query_key_norm =
         o.qk_norm_over == "all" ? models::QueryKeyNorm::all : models::QueryKeyNorm::head;
   if (o.activation != "auto") settings.activation = models::parse_feed_forward(o.activation);
+  settings.context_exchange = models::parse_context_exchange(o.context_exchange);
+  if (o.context_exchange != "auto" && o.context_axis == 1)
+    runtime::throw_user("--context-exchange {} is for --context-axis: give that, too", o.context_exchange);
   settings.recomputed = models::parse_recomputation(o.recompute);
   settings.splits_backward = o.pipeline_schedule == "zero-bubble";
   if (settings.splits_backward && o.pipeline == 1)

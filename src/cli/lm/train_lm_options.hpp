@@ -71,6 +71,7 @@ struct TrainLmOptions : GridOptions, OptimizerOptions, WeightOptions, Checkpoint
   // batches
   std::int64_t sequence = 64;
   std::int64_t context_axis = 1; // ranks that share each sequence
+  std::string context_exchange = "auto";
   std::int64_t global_batch = 12;
   bool document_mask = false;
   std::int64_t accumulate = 1;

@@ -78,8 +78,7 @@ void StepLines::write(runtime::EpochRecord const& step, std::vector<models::Expe
   }
   if (valid_loss) valid_loss_ = valid_loss;
   auto const is_bar = progress_.style() == runtime::ProgressStyle::bar;
-  auto const is_first =
-      std::exchange(is_first_, false); // always printed: the rate of steps is counted from it
+  auto const is_first = std::exchange(is_first_, false); // always printed: the rate is counted from it
   if (!is_bar && !valid_loss && !is_first && step.epoch % log_every_ != 0 && step.epoch != num_steps_) return;
   auto const flop_per_s = speed_.flop_per_s(step.seconds);
   using Field = runtime::Progress::Field;
@@ -115,11 +114,12 @@ models::TrainSettings training_of(TrainLmOptions const& o) {
 
 /// Identity of the training. It includes the content of the token file, but not its path.
 TrainingIdentity identity_of(Context const& context, TrainLmOptions const& o, tokens::TokenFile const& file) {
-  static constexpr std::array<std::string_view, 16> free_options{
+  static constexpr std::array<std::string_view, 17> free_options{
       "tokens",           "preset",       "steps",       "activation-checkpointing",
       "keep-collectives", "trace",        "expert-axis", "expert-imbalance",
       "expert-placement", "expert-loads", "zero",        "zero-group",
-      "context-axis",     "pipeline",     "recompute",   "pipeline-schedule"};
+      "context-axis",     "pipeline",     "recompute",   "pipeline-schedule",
+      "context-exchange"};
   auto parts = identity_of_options(context.run_record, free_options);
   for (auto const part : tokens::all_parts)
     parts.push_back({fmt::format("checksum of the {} tokens", tokens::name_of(part)),
@@ -190,16 +190,14 @@ void report(Context const& context, models::TrainResult const& result, StepSpeed
         progress.epoch - 1, progress.num_without_gain);
   if (progress.last) {
     auto const last = (*progress.last)[valid].loss;
-    auto const best = progress.best.scores[valid].loss;
     say(context, "\nvalidation loss       {:.4f} (perplexity {:.4f}); best {:.4f} after step {}\n", last,
-        std::exp(last), best, progress.best.epoch);
+        std::exp(last), progress.best.scores[valid].loss, progress.best.epoch);
   }
   auto const seconds = result.median_epoch_seconds;
   if (seconds > 0)
     say(context,
         "speed                 {:.6f} s per step (median{}), {:.0f} tokens/s, {:.2f} Gflop/s, {:.1f} % of "
-        "the "
-        "peak of products ({:.1f} Gflop/s)\n",
+        "the peak of products ({:.1f} Gflop/s)\n",
         seconds, clock_text(context.world()), speed.tokens_per_second(seconds),
         speed.flop_per_s(seconds) / giga, 100 * speed.flop_per_s(seconds) / speed.peak_flop_per_s,
         speed.peak_flop_per_s / giga);
@@ -264,11 +262,12 @@ int train(TrainLmOptions const& options, Context& context) {
   model.vocabulary = file.vocabulary().size();
   warn_of_attention(context, model, file, options.gemm_math);
   if (!options.init_from.empty()) require_fitting_weights(context, options, model, file);
-  auto const [shape, measured] =
+  auto const [shape, exchange, measured] =
       choose_language_grid<T>(context,
                               {options.grid, options.machine, model, sequences, settings.optimizer,
                                options.measure_top, inner, shares_weights_of, pipeline},
                               settings, file);
+  model.context_exchange = exchange;
   require_whole_tables(options, shape);
   pmm::ProcessGrid const grid(world, shape);
   auto const plan = models::plan_sequences(grid.shape(), grid.coordinates(), model, sequences);
@@ -312,8 +311,7 @@ int train(TrainLmOptions const& options, Context& context) {
 
   auto const flops = model_flops(model, sequences.sequence);
   // The peak is measured before the model is built, because the memory estimate does not include these square matrices.
-  constexpr std::int64_t peak_size = pmm::runs_on_host ? 1024 : 8192;
-  constexpr std::int64_t peak_repeats = 3;
+  constexpr std::int64_t peak_size = pmm::runs_on_host ? 1024 : 8192, peak_repeats = 3;
   StepSpeed const speed{sequences.global_batch * sequences.sequence, flops,
                         measure_gemm_peak<T>(world, peak_size, peak_repeats)};
 
@@ -328,6 +326,7 @@ int train(TrainLmOptions const& options, Context& context) {
       pipeline > 1 ? fmt::format(" in each of {} stages", pipeline) : std::string(), world.size(),
       world.size() == 1 ? "" : "s");
   describe_shards(context, options, shape);
+  if (shape.context > 1) say(context, "context   {} ranks exchange {}\n", shape.context, name_of(exchange));
   describe_model(context, options, model, training.num_parameters(), training.num_trained_parameters(),
                  flops);
   describe_placement(context, model, shape.expert);
@@ -338,6 +337,7 @@ int train(TrainLmOptions const& options, Context& context) {
   auto record = context.run_record;
   record["grid"] = models::grid_text(grid.shape());
   if (pipeline > 1) record["pipeline"] = pipeline;
+  if (shape.context > 1) record["context_exchange"] = name_of(exchange);
   record["seed"] = options.seed;
   if (!measured.is_null()) record["measured"] = measured;
   if (auto placement = record_of_placement(model, shape.expert); !placement.is_null())

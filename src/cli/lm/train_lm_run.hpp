@@ -93,11 +93,17 @@ rank_language_grids(Context const& context, LanguageGridQuestion const& question
 
 struct ChosenLanguageGrid {
   pmm::GridShape shape;
+  models::ContextExchange context_exchange = models::ContextExchange::key_values;
   nlohmann::ordered_json record; // for the metrics; null if nothing was measured
 };
 
-/// Returns the grid of --grid. For auto: the grid that is predicted to be fastest, or with --measure-top the one that is measured to be
-/// fastest. Collective. Throws UserError if --grid does not fit the job.
+/// Returns the grid of --grid, or for auto the one that is predicted to be fastest, with the exchange of the model or the faster one. Same
+/// result on all ranks. Collective. Throws UserError if --grid does not fit the job.
+template<class T>
+[[nodiscard]] ChosenLanguageGrid predicted_language_grid(Context const& context,
+                                                         LanguageGridQuestion const& question);
+
+/// The same with --measure-top: for auto, the grid that is measured to be fastest.
 template<class T>
 [[nodiscard]] ChosenLanguageGrid
 choose_language_grid(Context const& context, LanguageGridQuestion const& question,

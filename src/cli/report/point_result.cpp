@@ -302,6 +302,10 @@ std::optional<PointPrediction> predict_step(Context const& context, StudyPoint c
   auto const optimizer = optimizer_of(options);
   auto const shape = models::parse_grid(result.grid, static_cast<int>(result.ranks), inner_axes_of(options),
                                         static_cast<int>(options.pipeline));
+  if (shape.context > 1)
+    model.context_exchange = models::cost_of_language_model(shape, model, sequences, optimizer,
+                                                            machine_of(context.world(), options.machine))
+                                 .context_exchange;
   PointPrediction prediction;
   for (int rank = 0; rank < shape.num_ranks(); ++rank) {
     auto const place = pmm::coordinates_of(shape, rank);

@@ -64,6 +64,19 @@ std::vector<NamedCase> context_cases() {
     s.experts.noise = 0.5;
     s.dropout = 0.1;
   });
+  add("llama, twelve key-value heads, dropout, documents, layers computed again", [&](auto& s) {
+    as_llama(s);
+    s.num_heads = 24;
+    s.num_kv_heads = 12; // which 2, 3, 4, 6 and 12 ranks along x and context divide
+    s.head_width = 2;
+    s.query_key_norm = models::QueryKeyNorm::head;
+    s.masks_documents = true;
+    s.dropout = 0.1;
+    s.num_layers = 3;
+    s.checkpoint_every = 1;
+    s.keeps_collectives = true;
+    s.recomputed = {true, true, true};
+  });
   add("gpt, experts with biases", [](auto& s) {
     s.experts.num_experts = 4;
     s.experts.has_biases = true;
@@ -110,12 +123,19 @@ class ContextTransformer : public ::testing::TestWithParam<Sizes> {
                        .context = GetParam()[1]}),
         one_(self_, {}) {}
 
-  /// The cases that this grid can cut.
+  /// The cases that this grid can cut, with each exchange that it can make.
   [[nodiscard]] std::vector<NamedCase> cases() const {
-    auto all = context_cases();
-    std::erase_if(all, [&](NamedCase const& of) {
-      return !fits(of.lm, grid_.shape()) || (grid_.size(Axis::expert) > 1 && !of.lm.settings.experts.is_on());
-    });
+    std::vector<NamedCase> all;
+    for (auto [name, lm] : context_cases()) {
+      if (!fits(lm, grid_.shape()) || (grid_.size(Axis::expert) > 1 && !lm.settings.experts.is_on()))
+        continue;
+      for (auto const exchange : {models::ContextExchange::key_values, models::ContextExchange::heads}) {
+        if (exchange == models::ContextExchange::heads && !can_exchange_heads(grid_.shape(), lm.settings))
+          continue;
+        lm.settings.context_exchange = exchange;
+        all.push_back({fmt::format("{}; exchange of {}", name, name_of(exchange)), lm});
+      }
+    }
     return all;
   }
 
@@ -190,29 +210,34 @@ TEST_P(ContextTransformer, DoesWhatIsListed) {
   }
 }
 
-// Per layer and key-value head of a rank with m tokens: 2 (C - 1) m d words forward, and twice as many backward.
-TEST_P(ContextTransformer, SendsTheWordsOfAKeyValueHead) {
-  auto the_case = context_cases().front().lm;
-  if (!fits(the_case, grid_.shape()) || grid_.size(Axis::expert) > 1) GTEST_SKIP() << "cannot be cut";
-  models::Transformer<double> network(grid_, the_case.settings, the_case.num_sequences, length, lm_seed);
-  network.set_tokens(LmBatch(the_case, network.sequences(), 0, network.tokens()).tokens);
-  auto const words = [&] {
-    return grid_.over(Axis::context).ledger().total().sent_bytes / std::int64_t{sizeof(double)};
-  };
-  runtime::PhaseTimes phases;
-  auto const num_parts = std::int64_t{grid_.size(Axis::context)};
-  auto const m = network.sequences().size() * length / num_parts;
-  auto const num_heads = the_case.settings.num_kv_heads / grid_.size(Axis::x);
-  auto const of_layers =
-      the_case.settings.num_layers * num_heads * 2 * (num_parts - 1) * m * the_case.settings.head_dim();
+// Per layer and rank with m tokens and h heads of d numbers. Keys and values are gathered forward, and again backward, when their gradients are
+// also reduced. Queries, keys, values and outputs move forward, and their gradients move back.
+TEST_P(ContextTransformer, SendsTheWordsOfItsExchange) {
+  for (auto const exchange : {models::ContextExchange::key_values, models::ContextExchange::heads}) {
+    auto the_case = context_cases().front().lm;
+    the_case.settings.context_exchange = exchange;
+    if (!fits(the_case, grid_.shape()) || grid_.size(Axis::expert) > 1) GTEST_SKIP() << "cannot be cut";
+    auto const is_of_heads = exchange == models::ContextExchange::heads;
+    if (is_of_heads && !can_exchange_heads(grid_.shape(), the_case.settings)) continue;
+    models::Transformer<double> network(grid_, the_case.settings, the_case.num_sequences, length, lm_seed);
+    network.set_tokens(LmBatch(the_case, network.sequences(), 0, network.tokens()).tokens);
+    auto const words = [&] {
+      return grid_.over(Axis::context).ledger().total().sent_bytes / std::int64_t{sizeof(double)};
+    };
+    runtime::PhaseTimes phases;
+    auto const C = std::int64_t{grid_.size(Axis::context)};
+    auto const m = network.sequences().size() * length / C;
+    auto const h = the_case.settings.num_kv_heads / grid_.size(Axis::x), d = the_case.settings.head_dim();
+    auto const of_layer = is_of_heads ? m * 4 * h * d / C * (C - 1) : 2 * (C - 1) * m * h * d;
 
-  auto const before = words();
-  std::ignore = network.forward({}, models::Pass::evaluation, 1, phases);
-  auto const between = words();
-  network.backward({}, phases);
+    auto const before = words();
+    std::ignore = network.forward({}, models::Pass::evaluation, 1, phases);
+    auto const between = words();
+    network.backward({}, phases);
 
-  EXPECT_EQ(between - before, of_layers);
-  EXPECT_EQ(words() - between, 2 * of_layers);
+    EXPECT_EQ(between - before, the_case.settings.num_layers * of_layer);
+    EXPECT_EQ(words() - between, the_case.settings.num_layers * (is_of_heads ? 1 : 2) * of_layer);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(AllGrids, ContextTransformer, ::testing::ValuesIn(grids_with_context(world_size())),
@@ -233,6 +258,12 @@ TEST(ContextAxis, RefusesWhatItCannotCut) {
                            "take --sequence 8");
   EXPECT_EQ(message(5, 63), "--context-axis 5 cuts each sequence in 10 equal chunks, which 63 tokens cannot "
                             "be: take --sequence 60 or 70");
+  model.context_exchange = models::ContextExchange::heads;
+  EXPECT_EQ(message(4, 24), "no UserError");
+  EXPECT_EQ(message(3, 24),
+            "--context-exchange heads: the 4 heads of keys and values are no multiple of "
+            "--context-axis 3 times the 1 ranks along x of --grid 3x1x1x1: take key-values, or auto");
+  model.context_exchange = models::ContextExchange::automatic;
   model.experts.num_experts = 4;
   model.experts.capacity = 1.5;
   EXPECT_NE(message(2, 24).find("use --capacity-group rank, or --capacity none"), std::string::npos);

@@ -92,8 +92,8 @@ inline std::vector<std::array<int, 4>> lm_grids() {
   return grids_4d(world_size());
 }
 
-/// This rank's tokens of a batch, and what follows each of them, by sequence and place; with documents, the positions in these. `part`: of each
-/// sequence that the rank has; by default all of it.
+/// This rank's tokens of a batch, and what follows each of them, by sequence and place; with documents, the positions in these of
+/// all tokens. `part`: of each sequence that the rank has; by default all of it.
 struct LmBatch {
   std::vector<std::int32_t> tokens, targets;
   std::vector<std::int64_t> positions;
@@ -110,8 +110,8 @@ struct LmBatch {
         auto const target = target_of(s, t, batch);
         tokens.push_back(static_cast<std::int32_t>(token % 100003 % size));
         targets.push_back(target % 10 == 3 ? -1 : static_cast<std::int32_t>(target % size));
-        if (!of_sequence.empty()) positions.push_back(of_sequence[static_cast<std::size_t>(t)]);
       }
+      positions.insert(positions.end(), of_sequence.begin(), of_sequence.end());
     }
   }
   [[nodiscard]] std::int64_t num_kept() const {

@@ -206,7 +206,20 @@ struct Case {
   std::string name;
   std::int64_t num_accumulated = 1;
   bool splits_backward = false;
+  models::ContextExchange context_exchange = models::ContextExchange::key_values;
 };
+
+/// Cases in which two ranks share each sequence, on stages of `num_ranks` ranks.
+std::vector<Case> cases_with_context(int num_stages, int num_ranks) {
+  std::vector<Case> all;
+  if (num_ranks % 2 != 0) return all;
+  pmm::GridShape const shape{.data = num_ranks / 2, .pipe = num_stages, .context = 2};
+  for (auto const exchange : {models::ContextExchange::key_values, models::ContextExchange::heads})
+    for (auto const splits : {false, true})
+      if (shape.data <= case_of("gpt").num_sequences)
+        all.push_back({shape, splits ? "gpt_tied" : "llama", 3, splits, exchange});
+  return all;
+}
 
 /// For each number of stages, a few grids of a stage with different models and numbers of passes.
 std::vector<Case> cases() {
@@ -227,6 +240,9 @@ std::vector<Case> cases() {
       all.push_back(next);
       ++num_taken;
     }
+    if (num_stages == 1) continue;
+    auto const shared = cases_with_context(num_stages, world_size() / num_stages);
+    all.insert(all.end(), shared.begin(), shared.end());
   }
   return all;
 }
@@ -237,10 +253,12 @@ class Pipeline : public ::testing::TestWithParam<std::size_t> {
 };
 
 TEST_P(Pipeline, TrainsAsOneRankAndToTheBitAsTheGridOfAStage) {
-  auto const [shape, name, num_accumulated, splits] = cases()[GetParam()];
-  SCOPED_TRACE(name + " on " + shape.to_string() + ", passes " + std::to_string(num_accumulated) +
-               (splits ? ", split" : ""));
-  auto const the_case = case_of(name);
+  auto const [shape, name, num_accumulated, splits, exchange] = cases()[GetParam()];
+  SCOPED_TRACE(fmt::format("{} on {}, passes {}{}, exchange of {}", name, shape.to_string(), num_accumulated,
+                           splits ? ", split" : "", name_of(exchange)));
+  auto the_case = case_of(name);
+  if (shape.context > 1) the_case.sequence = the_case.settings.max_sequence = 4 * shape.context;
+  the_case.settings.context_exchange = exchange;
   auto piped = the_case;
   piped.settings.splits_backward = splits;
   if (splits) piped.settings.checkpoint_every = 0;

@@ -91,6 +91,48 @@ TEST(LanguageModelCosts, AreSumsOverTheListOfAStep) {
     EXPECT_LE(all[i - 1].seconds.total(), all[i].seconds.total());
 }
 
+// With C ranks, m tokens and g heads of keys of d numbers on a rank, each read by h heads of queries, a layer sends 6 (C - 1) m g d words to gather
+// keys and values, and 4 (C - 1) / C m g d (h + 1) to exchange heads.
+TEST(LanguageModelCosts, TakeTheFasterExchangeOfRanksAlongContext) {
+  using models::ContextExchange;
+  struct Case {
+    int num_kv_heads;
+    pmm::GridShape shape;
+    ContextExchange fastest;
+  };
+  SequenceSettings const sequences{4096, 8, 1, 0};
+  for (auto const& [num_kv_heads, shape, fastest] :
+       {Case{16, {.context = 2}, ContextExchange::heads},
+        Case{16, {.x = 2, .context = 8}, ContextExchange::heads},
+        Case{4, {.context = 2}, ContextExchange::key_values}, Case{4, {.context = 4}, ContextExchange::heads},
+        Case{4, {.x = 2, .context = 4}, ContextExchange::key_values},
+        Case{4, {.context = 8}, ContextExchange::key_values}}) {
+    SCOPED_TRACE(shape.to_string());
+    auto model = models::llama_settings(4, 1024, 16, num_kv_heads, 1000, 4096);
+    auto const cost = [&](ContextExchange exchange) {
+      model.context_exchange = exchange;
+      return cost_of_language_model(shape, model, sequences, {}, network(8, 1e-9));
+    };
+
+    auto const automatic = cost(ContextExchange::automatic);
+
+    EXPECT_EQ(name_of(automatic.context_exchange), name_of(fastest));
+    EXPECT_EQ(automatic.seconds.total(), cost(fastest).seconds.total());
+    auto const of_key_values = cost(ContextExchange::key_values);
+    EXPECT_GE(of_key_values.seconds.total(), automatic.seconds.total());
+    if (!can_exchange_heads(shape, model)) {
+      EXPECT_THROW(cost(ContextExchange::heads), runtime::UserError);
+      continue;
+    }
+    auto const C = std::int64_t{shape.context};
+    auto const common =
+        4 * (8 * 4096 / C) * (num_kv_heads / shape.x) * 64 * (C - 1) * std::int64_t{sizeof(float)};
+    auto const h = 16 / num_kv_heads;
+    EXPECT_EQ(of_key_values.sent_bytes - cost(ContextExchange::heads).sent_bytes,
+              common * 6 - common * 4 * (h + 1) / C);
+  }
+}
+
 // The short models order the grids: the best of them are those of the whole list, and their costs are exact.
 TEST(FastestGrids, AreTheBestOfAll) {
   for (auto const checkpoint_every : {0, 2}) {

@@ -76,6 +76,11 @@ void require_cuts(pmm::GridShape const& shape, TransformerSettings const& s, std
     runtime::throw_user("--sequence {} is longer than the {} positions of the model", sequence,
                         s.max_sequence);
   require_parts(shape.context, sequence, s);
+  if (shape.context > 1 && s.context_exchange == ContextExchange::heads && !can_exchange_heads(shape, s))
+    runtime::throw_user(
+        "--context-exchange heads: the {} heads of keys and values are no multiple of --context-axis "
+        "{} times the {} ranks along x of --grid {}: take key-values, or auto",
+        s.num_kv_heads, shape.context, shape.x, grid_text(shape));
   if (num_sequences < num_parts)
     runtime::throw_user(
         "{} sequences per pass are fewer than the {} ranks along data and z of --grid {}: give a "
@@ -161,6 +166,10 @@ std::string grid_text(pmm::GridShape shape) {
 bool can_cut_heads(pmm::GridShape const& shape, TransformerSettings const& settings) {
   return settings.num_kv_heads % shape.x == 0 ||
          (shape.x % settings.num_kv_heads == 0 && settings.num_heads % shape.x == 0);
+}
+
+bool can_exchange_heads(pmm::GridShape const& shape, TransformerSettings const& settings) {
+  return settings.num_kv_heads % (std::int64_t{shape.x} * shape.context) == 0;
 }
 
 TransformerPlan plan_transformer(pmm::GridShape const& shape, pmm::Coordinates const& coordinates,

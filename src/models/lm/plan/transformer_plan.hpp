@@ -73,6 +73,11 @@ struct TransformerPlan {
     return false;
   }
   [[nodiscard]] bool shares_heads() const { return ranks_per_group > 1; }
+  /// How this rank's queries meet the tokens of other ranks along context.
+  [[nodiscard]] bool exchanges_heads() const {
+    return num_parts > 1 && settings.context_exchange == ContextExchange::heads;
+  }
+  [[nodiscard]] bool gathers_key_values() const { return num_parts > 1 && !exchanges_heads(); }
   /// Number of query heads of one key-value head on this rank.
   [[nodiscard]] std::int64_t local_heads_per_group() const { return heads_per_group() / ranks_per_group; }
 
@@ -108,9 +113,11 @@ void require_even_stages(int num_ranks, int pipeline);
 /// True if the grid can split the heads: x divides the number of key-value heads, or is a multiple of it that divides the number
 /// of query heads.
 [[nodiscard]] bool can_cut_heads(pmm::GridShape const& shape, TransformerSettings const& settings);
+/// True if ranks along context can exchange heads: context divides the number of key-value heads of a rank, and no ranks share one.
+[[nodiscard]] bool can_exchange_heads(pmm::GridShape const& shape, TransformerSettings const& settings);
 
 /// Plan of the rank at `coordinates` for passes over `num_sequences` sequences of `sequence` tokens. Throws UserError if the
-/// settings are not valid, if can_cut_heads() is false, if `sequence` exceeds max_sequence or the context axis cannot split it, if there are
+/// settings are not valid, if can_cut_heads() is false, or can_exchange_heads() although they ask for it, if `sequence` exceeds max_sequence or the context axis cannot split it, if there are
 /// fewer sequences than ranks along data, expert and z, or if the expert axis does not divide the experts. With a context axis, also if
 /// the settings of the experts compare tokens of one sequence, or order the tokens of all ranks. Also throws
 /// as plan_stage() does. `num_passes`: passes of a step; a stage of a pipeline keeps the activations of no more passes.

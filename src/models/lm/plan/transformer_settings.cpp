@@ -60,6 +60,19 @@ FeedForward parse_feed_forward(std::string_view word) {
   runtime::throw_user("an activation is gelu, gelu_tanh or swiglu, not '{}'", word);
 }
 
+std::string_view name_of(ContextExchange exchange) {
+  return exchange == ContextExchange::heads        ? "heads"
+         : exchange == ContextExchange::key_values ? "key-values"
+                                                   : "auto";
+}
+
+ContextExchange parse_context_exchange(std::string_view word) {
+  for (auto const exchange :
+       {ContextExchange::automatic, ContextExchange::key_values, ContextExchange::heads})
+    if (name_of(exchange) == word) return exchange;
+  runtime::throw_user("ranks along context exchange key-values or heads, or auto, not '{}'", word);
+}
+
 namespace {
 
 constexpr std::array<std::pair<std::string_view, bool Recomputation::*>, 3> parts_of_recomputation{

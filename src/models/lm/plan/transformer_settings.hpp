@@ -94,6 +94,14 @@ struct TransformerSettings;
 /// The words with commas between them; empty if nothing is computed again.
 [[nodiscard]] std::string text_of(Recomputation const& recomputed);
 
+/// What ranks along context exchange, so that queries meet all keys: keys and values of all tokens are gathered, head by head
+/// (lm/transformer/shared_key_values.hpp), or each rank gets all tokens of a part of the heads (pmm::HeadExchange). `automatic`:
+/// cost_of_language_model() chooses the faster one; a plan takes key_values.
+enum class ContextExchange : std::uint8_t { automatic, key_values, heads };
+/// The words are "auto", "key-values" and "heads". Throws UserError for other words.
+[[nodiscard]] std::string_view name_of(ContextExchange exchange);
+[[nodiscard]] ContextExchange parse_context_exchange(std::string_view word);
+
 enum class Positions : std::uint8_t { learned, rotary };
 enum class NormKind : std::uint8_t { layer, rms };
 /// RMSNorm of queries and keys before rotary positions: of each head, with one scale per number of a head, as in Qwen3; or of all heads
@@ -132,6 +140,7 @@ struct TransformerSettings {
   bool masks_documents =
       false; // attention stays within documents, whose positions count from 0; not a part of the architecture
   std::vector<std::string> frozen = {}; // patterns of names of parameters that training does not change
+  ContextExchange context_exchange = ContextExchange::automatic; // has no effect without a context axis
   Recomputation recomputed = {};
   bool splits_backward = false;      // in a pipeline: gradients of weights follow later than those of streams
   std::int64_t checkpoint_every = 0; // layers per kept input (activation checkpointing); 0 keeps all

@@ -50,6 +50,9 @@ std::vector<pmm::GridShape> shapes_of_language_model(int num_ranks, TransformerS
       shape.pipe = pipeline;
       auto const num_parts = std::int64_t{shape.size(sequence_axes(shape).with(pmm::Axis::z))};
       if (!can_cut_heads(shape, model) || num_parts > sequences.num_sequences()) continue;
+      if (shape.context > 1 && model.context_exchange == ContextExchange::heads &&
+          !can_exchange_heads(shape, model))
+        continue;
       shapes.push_back(shape);
     }
   if (shapes.empty())
@@ -122,15 +125,12 @@ StageCost cost_of_stage(pmm::GridShape const& shape, int stage, TransformerSetti
           seconds_of(late, machine).total()};
 }
 
-} // namespace
-
 /// The slowest stage passes its batches one after the other. Before its first and after its last one, a batch passes through the others. If
 /// backward passes are split, a batch does not wait for the gradients of weights on other stages, and this stage computes those of up to P - 1
 /// other batches while it would wait.
-LanguageModelCost cost_of_language_model(pmm::GridShape const& shape, TransformerSettings const& model,
-                                         SequenceSettings const& sequences,
-                                         OptimizerSettings const& optimizer, pmm::Machine const& machine,
-                                         std::int64_t scalar_bytes) {
+LanguageModelCost cost_of_stages(pmm::GridShape const& shape, TransformerSettings const& model,
+                                 SequenceSettings const& sequences, OptimizerSettings const& optimizer,
+                                 pmm::Machine const& machine, std::int64_t scalar_bytes) {
   auto slowest = cost_of_stage(shape, 0, model, sequences, optimizer, machine, scalar_bytes);
   auto latest = slowest;
   auto const blocks = deal_layers(model, sequences.sequence, shape.pipe);
@@ -154,7 +154,26 @@ LanguageModelCost cost_of_language_model(pmm::GridShape const& shape, Transforme
   auto const num_late = std::min<std::int64_t>(shape.pipe - 1, sequences.num_accumulated - 1);
   slowest.cost.seconds.waiting =
       std::max(0.0, waiting - static_cast<double>(num_late) * slowest.late_seconds);
+  slowest.cost.context_exchange = model.context_exchange;
   return slowest.cost;
+}
+
+} // namespace
+
+LanguageModelCost cost_of_language_model(pmm::GridShape const& shape, TransformerSettings const& model,
+                                         SequenceSettings const& sequences,
+                                         OptimizerSettings const& optimizer, pmm::Machine const& machine,
+                                         std::int64_t scalar_bytes) {
+  auto const cost_with = [&](ContextExchange exchange) {
+    auto of_exchange = model;
+    of_exchange.context_exchange = exchange;
+    return cost_of_stages(shape, of_exchange, sequences, optimizer, machine, scalar_bytes);
+  };
+  if (model.context_exchange != ContextExchange::automatic) return cost_with(model.context_exchange);
+  auto const of_key_values = cost_with(ContextExchange::key_values);
+  if (shape.context == 1 || !can_exchange_heads(shape, model)) return of_key_values;
+  auto const of_heads = cost_with(ContextExchange::heads);
+  return of_heads.seconds.total() < of_key_values.seconds.total() ? of_heads : of_key_values;
 }
 
 std::vector<LanguageModelCost> costs_of_language_model(int num_ranks, TransformerSettings const& model,

@@ -84,8 +84,7 @@ SequenceRows<T>::SequenceRows(Transformer<T>& network, pmm::RowLoss<T>& loss, to
           "--document-mask: '{}' has no end token between documents; tokenize with a tokenizer that has one",
           file.name());
     end_token_ = static_cast<std::int32_t>(*bpe->end_token);
-    whole_positions_.resize(whole_ids_.size());
-    positions_.resize(num_rows);
+    positions_.resize(num_rows * static_cast<std::size_t>(tokens_.num_parts));
   }
   ids_.resize(num_rows);
   classes_.resize(num_rows, ignored);
@@ -95,17 +94,17 @@ SequenceRows<T>::SequenceRows(Transformer<T>& network, pmm::RowLoss<T>& loss, to
     device_classes_.push_back(to_vector<std::int32_t>(classes_label, classes_));
 }
 
-/// Copies this rank's part of the sequence to rows of sequence `s`.
+/// Copies this rank's part of the sequence to rows of sequence `s`, and lists the positions of all its tokens.
 template<class T>
 void SequenceRows<T>::keep_own(std::int64_t s) {
-  for (std::size_t i = 0; i < whole_positions_.size(); ++i)
-    whole_positions_[i] = i == 0 || whole_ids_[i - 1] == end_token_ ? 0 : whole_positions_[i - 1] + 1;
+  auto const first = static_cast<std::size_t>(s) * whole_ids_.size();
+  for (std::size_t i = 0; !positions_.empty() && i < whole_ids_.size(); ++i)
+    positions_[first + i] = i == 0 || whole_ids_[i - 1] == end_token_ ? 0 : positions_[first + i - 1] + 1;
   for (std::int64_t t = 0; t < tokens_.length; ++t) {
     auto const row = static_cast<std::size_t>(s * tokens_.length + t);
     auto const place = static_cast<std::size_t>(tokens_.place_of(t));
     ids_[row] = whole_ids_[place];
     classes_[row] = whole_classes_[place];
-    if (!positions_.empty()) positions_[row] = whole_positions_[place];
   }
 }
 

@@ -62,9 +62,9 @@ class SequenceRows {
   pmm::SequencePart tokens_;
   Goldfish goldfish_;
   std::vector<std::int32_t> window_; // S + 1 tokens, and those before them that a goldfish loss hashes
-  std::vector<std::int32_t> whole_ids_, whole_classes_;   // of one sequence
-  std::vector<std::int32_t> ids_, classes_;               // of this rank's rows
-  std::vector<std::int64_t> whole_positions_, positions_; // in documents; empty unless these are masked
+  std::vector<std::int32_t> whole_ids_, whole_classes_; // of one sequence
+  std::vector<std::int32_t> ids_, classes_;             // of this rank's rows
+  std::vector<std::int64_t> positions_; // of all tokens, in documents; empty unless these are masked
   std::int32_t end_token_ = -1;
   std::vector<std::int8_t> groups_;
   runtime::Vector<std::int8_t> device_groups_;

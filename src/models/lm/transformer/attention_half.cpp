@@ -22,30 +22,36 @@ Vector<T> part(Vector<T> const& numbers, std::int64_t i, std::int64_t count) {
 
 /// Adds the attention of all groups to `step`.
 void plan_attend(pmm::StepPlan& step, TransformerPlan const& plan, bool drops) {
-  auto const groups = groups_of(step.block(plan.qkv.output), plan);
+  auto const groups = attended_groups(step.block(plan.qkv.output), plan);
   for (auto g = groups.begin; g < groups.end; ++g) {
     if (g == groups.begin) plan_start_gather(step, plan);
     plan_finish_gather(step, plan);
     if (g + 1 < groups.end) plan_start_gather(step, plan);
     plan_attention_forward(step, shape_of_group(plan), drops);
   }
+  if (plan.exchanges_heads()) pmm::plan_to_part(step, step.block(plan.projection.input).num_stored);
+}
+
+/// Adds the rotation of all groups to `step`.
+void plan_turn(pmm::StepPlan& step, TransformerPlan const& plan) {
+  if (plan.settings.positions != Positions::rotary) return;
+  auto const block = step.block(plan.qkv.output);
+  for (std::int64_t i = 0; i < groups_of(block, plan).size(); ++i)
+    plan_rotate(step, block.rows.size(), turned_columns(plan, block), plan.sequence,
+                plan.settings.head_dim());
 }
 
 } // namespace
 
 void plan_attention_half(pmm::StepPlan& step, TransformerPlan const& plan, bool drops) {
   auto const& settings = plan.settings;
-  auto const shape = shape_of_group(plan);
-  auto const block = step.block(plan.qkv.output);
-  auto const groups = groups_of(block, plan);
   plan_norm(step, plan);
   plan_linear(step, plan.qkv, settings.has_bias);
   plan_head_norms(step, plan);
   plan_joint_norms(step, plan);
-  if (settings.positions == Positions::rotary)
-    for (auto g = groups.begin; g < groups.end; ++g)
-      plan_rotate(step, shape.num_tokens(), turned_columns(plan, block), plan.sequence, shape.head_dim);
+  plan_turn(step, plan);
   plan_broadcast_key_values(step, plan);
+  if (plan.exchanges_heads()) pmm::plan_to_whole(step, step.block(plan.qkv.output).num_stored);
   plan_attend(step, plan, drops);
   plan_linear(step, plan.projection, settings.has_bias);
 }
@@ -53,12 +59,12 @@ void plan_attention_half(pmm::StepPlan& step, TransformerPlan const& plan, bool 
 void plan_attention_half_backward(pmm::StepPlan& step, TransformerPlan const& plan, bool drops) {
   auto const& settings = plan.settings;
   auto const shape = shape_of_group(plan);
-  auto const block = step.block(plan.qkv.output);
-  auto const groups = groups_of(block, plan);
+  auto const groups = attended_groups(step.block(plan.qkv.output), plan);
   auto const part = plan.stage.splits_backward ? BackwardPart::inputs : BackwardPart::both;
   if (part == BackwardPart::inputs) plan_kept_gradient(step, step.block(plan.stream).num_stored);
   if (settings.recomputed.attention) plan_attend(step, plan, drops);
   plan_linear_backward(step, plan.projection, settings.has_bias, part);
+  if (plan.exchanges_heads()) pmm::plan_to_whole(step, step.block(plan.projection.input).num_stored);
   for (auto g = groups.begin; g < groups.end; ++g) {
     if (g == groups.begin) plan_start_gather(step, plan);
     plan_finish_gather(step, plan);
@@ -68,10 +74,9 @@ void plan_attention_half_backward(pmm::StepPlan& step, TransformerPlan const& pl
     plan_start_sum(step, plan);
   }
   plan_finish_sum(step, plan);
+  if (plan.exchanges_heads()) pmm::plan_to_part(step, step.block(plan.qkv.output).num_stored);
   plan_sum_key_value_gradients(step, plan);
-  if (settings.positions == Positions::rotary)
-    for (auto g = groups.begin; g < groups.end; ++g)
-      plan_rotate(step, shape.num_tokens(), turned_columns(plan, block), plan.sequence, shape.head_dim);
+  plan_turn(step, plan);
   plan_joint_norms_backward(step, plan);
   plan_head_norms_backward(step, plan);
   if (settings.recomputed.norms && part == BackwardPart::both) plan_repeated_norm(step, plan);
@@ -108,8 +113,10 @@ AttentionHalf<T>::AttentionHalf(pmm::ProcessGrid const& grid, TransformerPlan co
       rotary_(std::move(rotary)),
       cache_(std::move(cache)),
       shape_(shape_of_group(plan)),
-      first_head_(memory.out.block().columns.begin / plan.settings.head_dim()),
       num_groups_(groups_of(memory.qkv.block(), plan).size()),
+      num_attended_(attended_groups(memory.qkv.block(), plan).size()),
+      first_head_(memory.out.block().columns.begin / plan.settings.head_dim() +
+                  (plan.exchanges_heads() ? plan.part * num_attended_ * shape_.num_heads : 0)),
       memory_(std::move(memory)),
       norm_(grid, plan, parameters.attention_norm, memory_.norm, scratch.row_sums, scratch.work.buffers(0)),
       qkv_linear_(grid, plan.qkv, parameters.qkv, scratch.work, 0),
@@ -124,23 +131,38 @@ AttentionHalf<T>::AttentionHalf(pmm::ProcessGrid const& grid, TransformerPlan co
       out_gradient_(grid, plan.projection.input, scratch.narrow_gradient) {}
 
 template<class T>
-auto AttentionHalf<T>::group(std::int64_t i, pmm::DistMatrix<T> const& qkv, Vector<T> const& shared,
-                             pmm::DistMatrix<T> const& out, DropoutKey const& dropout) const -> Group {
+auto AttentionHalf<T>::attended() const -> Attended {
+  auto const& heads = scratch_.heads;
+  if (!heads.is_on()) return {memory_.qkv.local(), memory_.key_values, memory_.out.local()};
+  return {heads.as_whole(memory_.qkv.storage()), {}, heads.as_whole(memory_.attended_out)};
+}
+
+/// Memory of the gradients by qkv, and the gradients by the output.
+template<class T>
+auto AttentionHalf<T>::attended_gradients(DefaultExec const& exec) const -> Attended {
+  auto& heads = scratch_.heads;
+  if (!heads.is_on()) return {qkv_gradient_.local(), scratch_.key_value_gradients, out_gradient_.local()};
+  auto const out = heads.to_whole(exec, out_gradient_.local());
+  return {heads.room(qkv_gradient_.block().columns.size()), {}, out};
+}
+
+template<class T>
+auto AttentionHalf<T>::group(std::int64_t i, Attended const& all, DropoutKey const& dropout) const -> Group {
   auto const queries = shape_.query_columns();
   auto const keys = shape_.key_columns();
   auto const first = i * plan_.group_width();
-  pmm::Panel<T> const all(qkv.local());
-  auto const key_values = plan_.shares_heads() ? key_value_panel(plan_, shared)
-                                               : all.columns({first + queries, first + queries + 2 * keys});
+  auto const key_values = plan_.shares_heads()
+                              ? key_value_panel(plan_, all.shared)
+                              : all.qkv.columns({first + queries, first + queries + 2 * keys});
   Group group;
-  group.operands = {all.columns({first, first + queries}), key_values.columns({0, keys}),
+  group.operands = {all.qkv.columns({first, first + queries}), key_values.columns({0, keys}),
                     key_values.columns({keys, 2 * keys})};
-  group.out = pmm::Panel<T>(out.local()).columns({i * queries, (i + 1) * queries});
+  group.out = all.out.columns({i * queries, (i + 1) * queries});
   group.log_sum_exp = part(memory_.log_sum_exp, i, shape_.num_row_numbers());
   group.row_terms = part(scratch_.row_terms, i, shape_.num_row_numbers());
   if (dropout.probability > 0)
     group.dropout = {dropout.probability, dropout.stream(dropout_stream(layer_, DropoutPlace::probabilities)),
-                     scratch_.token_ids, first_head_ + i * plan_.local_heads_per_group(),
+                     scratch_.token_ids.attended, first_head_ + i * shape_.num_heads,
                      plan_.settings.num_heads};
   return group;
 }
@@ -153,7 +175,7 @@ void AttentionHalf<T>::turn(DefaultExec const& exec, Turn direction, pmm::DistMa
     auto const first = i * plan_.group_width();
     pmm::rotate<T>(exec, grid_.passes(), *rotary_, plan_.sequence, direction,
                    all.columns({first, first + turned_columns(plan_, qkv.block())}),
-                   positions_of_pass(cache_, plan_.sequence, scratch_.document_positions));
+                   positions_of_pass(cache_, plan_.sequence, scratch_.document_positions.own));
   }
 }
 
@@ -167,15 +189,16 @@ void AttentionHalf<T>::gather(DefaultExec const& exec, std::int64_t i,
   auto const [k, v] = gathered.finish(exec, i);
   operands.k = k;
   operands.v = v;
-  if (i + 1 == num_groups_) return;
-  auto const next = group(i + 1, memory_.qkv, memory_.key_values, memory_.out, {}).operands;
+  if (i + 1 == num_attended_) return;
+  auto const next = group(i + 1, attended(), {}).operands;
   gathered.start(exec, i + 1, {next.k, next.v});
 }
 
 template<class T>
 void AttentionHalf<T>::attend(DefaultExec const& exec, DropoutKey const& dropout) const {
-  for (std::int64_t i = 0; i < num_groups_; ++i) {
-    auto of = group(i, memory_.qkv, memory_.key_values, memory_.out, dropout);
+  auto const all = attended();
+  for (std::int64_t i = 0; i < num_attended_; ++i) {
+    auto of = group(i, all, dropout);
     gather(exec, i, of.operands);
     auto const d = shape_.key_columns();
     auto const cache = cache_ ? cache_->panel(layer_, i) : pmm::Panel<T>();
@@ -194,9 +217,10 @@ void AttentionHalf<T>::attend(DefaultExec const& exec, DropoutKey const& dropout
                             cache_->scores());
     } else {
       pmm::attention_forward<T>(exec, grid_.passes(), shape_, of.operands, of.out, of.log_sum_exp, of.dropout,
-                                scratch_.document_positions);
+                                scratch_.document_positions.attended);
     }
   }
+  if (scratch_.heads.is_on()) scratch_.heads.to_part(exec, all.out, memory_.out.local());
 }
 
 template<class T>
@@ -208,6 +232,8 @@ void AttentionHalf<T>::forward(DefaultExec const& exec, DropoutKey const& dropou
   joint_norms_.forward(exec, memory_.qkv);
   turn(exec, Turn::forward, memory_.qkv);
   broadcast_key_values(exec, grid_, plan_, memory_.qkv, memory_.key_values);
+  if (auto& heads = scratch_.heads; heads.is_on())
+    heads.to_whole(exec, memory_.qkv.local(), heads.as_whole(memory_.qkv.storage()));
   attend(exec, dropout);
   projection_.forward(exec, memory_.out, branch);
 }
@@ -226,9 +252,11 @@ void AttentionHalf<T>::backward(DefaultExec const& exec, DropoutKey const& dropo
   } else {
     projection_.backward(exec, memory_.out, branch_gradient, out_gradient_);
   }
-  for (std::int64_t i = 0; i < num_groups_; ++i) {
-    auto of = group(i, memory_.qkv, memory_.key_values, memory_.out, dropout);
-    auto gradients = group(i, qkv_gradient_, scratch_.key_value_gradients, out_gradient_, dropout);
+  auto const all = attended();
+  auto const gradients_of_all = attended_gradients(exec);
+  for (std::int64_t i = 0; i < num_attended_; ++i) {
+    auto of = group(i, all, dropout);
+    auto gradients = group(i, gradients_of_all, dropout);
     KeysAndValues<T> const own{gradients.operands.k, gradients.operands.v};
     gather(exec, i, of.operands);
     if (gathered.is_on()) {
@@ -237,10 +265,11 @@ void AttentionHalf<T>::backward(DefaultExec const& exec, DropoutKey const& dropo
     }
     pmm::attention_backward<T>(exec, grid_.passes(), shape_, of.operands, of.out, of.log_sum_exp,
                                gradients.out, gradients.operands, of.row_terms, of.dropout,
-                               scratch_.document_positions);
+                               scratch_.document_positions.attended);
     if (gathered.is_on()) gathered.start_sum(exec, own);
   }
   gathered.finish_sum(exec);
+  if (scratch_.heads.is_on()) scratch_.heads.to_part(exec, gradients_of_all.qkv, qkv_gradient_.local());
   sum_key_value_gradients(exec, grid_, plan_, scratch_.key_value_gradients, qkv_gradient_);
   turn(exec, Turn::backward, qkv_gradient_);
   joint_norms_.backward(exec, qkv_gradient_);

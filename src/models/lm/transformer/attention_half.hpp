@@ -7,7 +7,8 @@
 //   Q,K,V[z,x]  := sum_y H[z,y] W_qkv[y,x] + b             key-value heads with their query heads; Q and K normalized if there are such
 //                                                         norms, and rotated if positions are rotary
 //   K,V         := K and V of the rank that has them       only if ranks share a head (shared_key_values.hpp)
-//   K,V         := those of whole sequences                if ranks along context share these, head by head
+//   K,V         := those of whole sequences                if ranks along context share these, head by head; or
+//   Q,K,V       := those of whole sequences, fewer heads   if they exchange heads (pmm::HeadExchange)
 //   O[z,x]      := attention(Q, K, V)                      local (pmm/attention); with earlier keys and values if there is a cache;
 //                                                         within documents if they are masked
 //   branch[z,y] := sum_x O[z,x] W_proj[x,y] + b
@@ -54,9 +55,16 @@ class AttentionHalf {
     runtime::Vector<T> log_sum_exp, row_terms;
     pmm::AttentionDropout dropout;
   };
-  /// `shared`: keys and values; read only if ranks share the head.
-  [[nodiscard]] Group group(std::int64_t i, pmm::DistMatrix<T> const& qkv, runtime::Vector<T> const& shared,
-                            pmm::DistMatrix<T> const& out, DropoutKey const& dropout) const;
+  /// Matrices of all groups whose attention this rank computes, or their gradients. `shared`: keys and values; read only if ranks share the
+  /// head.
+  struct Attended {
+    pmm::Panel<T> qkv;
+    runtime::Vector<T> shared;
+    pmm::Panel<T> out;
+  };
+  [[nodiscard]] Attended attended() const;
+  [[nodiscard]] Attended attended_gradients(runtime::DefaultExec const& exec) const;
+  [[nodiscard]] Group group(std::int64_t i, Attended const& all, DropoutKey const& dropout) const;
   void gather(runtime::DefaultExec const& exec, std::int64_t i, pmm::AttentionOperands<T>& operands) const;
   void attend(runtime::DefaultExec const& exec, DropoutKey const& dropout) const;
   void turn(runtime::DefaultExec const& exec, pmm::Turn direction, pmm::DistMatrix<T> const& qkv) const;
@@ -68,7 +76,9 @@ class AttentionHalf {
   std::shared_ptr<pmm::RotaryTable<T> const> rotary_;
   std::shared_ptr<KeyValueCache<T>> cache_;
   pmm::AttentionShape shape_; // of one group
-  std::int64_t first_head_, num_groups_;
+  std::int64_t num_groups_;   // key-value heads of which this rank has columns
+  std::int64_t num_attended_,
+      first_head_; // those whose attention it computes, and the first query head of these
   AttentionMemory<T> memory_;
   ParallelNorm<T> norm_;
   ParallelLinear<T> qkv_linear_, projection_;

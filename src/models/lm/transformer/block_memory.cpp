@@ -16,6 +16,9 @@ constexpr auto query_key_sums_label = "orthant::models::query_key_sums";
 constexpr auto normed_label = "orthant::models::TransformerScratch/normed";
 constexpr auto activated_label = "orthant::models::TransformerScratch/activated";
 constexpr auto attention_out_label = "orthant::models::TransformerScratch/attention_out";
+constexpr auto attended_out_label = "orthant::models::TransformerScratch/attended_out";
+constexpr auto kept_attended_out_label = "orthant::models::AttentionMemory/attended_out";
+constexpr auto token_ids_label = "orthant::models::token_ids";
 
 template<class T>
 runtime::Vector<T> make(std::string const& label, std::int64_t count) {
@@ -44,6 +47,23 @@ runtime::Range groups_of(pmm::Block const& qkv, TransformerPlan const& plan) {
   auto const width = plan.group_width();
   return {qkv.columns.begin / width, (qkv.columns.end + width - 1) / width};
 }
+
+runtime::Range attended_groups(pmm::Block const& qkv, TransformerPlan const& plan) {
+  auto groups = groups_of(qkv, plan);
+  if (!plan.exchanges_heads()) return groups;
+  auto const count = groups.size() / plan.num_parts;
+  groups.begin += plan.part * count;
+  return {groups.begin, groups.begin + count};
+}
+
+namespace {
+
+/// Numbers of `block` if they move in exchanges of heads, otherwise 0.
+std::int64_t num_exchanged(TransformerPlan const& plan, pmm::Block const& block) {
+  return plan.exchanges_heads() ? block.num_stored : 0;
+}
+
+} // namespace
 
 std::int64_t layers_per_segment(TransformerPlan const& plan) {
   auto const num_layers = plan.stage.layers.size();
@@ -138,7 +158,11 @@ void plan_block_memory(pmm::StepPlan& step, TransformerPlan const& plan, std::in
   plan_norm_arrays(step, plan);
   if (!again.norms) plan_matrix(step, plan.stream, "orthant::models::AttentionMemory/normed");
   plan_matrix(step, plan.qkv.output, "orthant::models::AttentionMemory/qkv");
-  if (!again.attention) plan_matrix(step, plan.projection.input, "orthant::models::AttentionMemory/out");
+  if (!again.attention) {
+    plan_matrix(step, plan.projection.input, "orthant::models::AttentionMemory/out");
+    step.add_array(kept_attended_out_label,
+                   step.scalar_bytes(num_exchanged(plan, step.block(plan.projection.input))));
+  }
   step.add_array("orthant::models::AttentionMemory/log_sum_exp",
                  step.scalar_bytes(num_heads * step.block(plan.stream).rows.size()));
   step.add_array("orthant::models::AttentionMemory/key_values", step.scalar_bytes(num_shared_numbers(plan)));
@@ -190,6 +214,9 @@ AttentionMemory<T>::AttentionMemory(pmm::ProcessGrid const& grid, TransformerPla
       qkv(grid, plan.qkv.output, "orthant::models::AttentionMemory/qkv"),
       out(kept(grid, plan.projection.input, "orthant::models::AttentionMemory/out",
                plan.settings.recomputed.attention, scratch.attention_out)),
+      attended_out(plan.settings.recomputed.attention
+                       ? scratch.attended_out
+                       : make<T>(kept_attended_out_label, num_exchanged(plan, out.block()))),
       log_sum_exp("orthant::models::AttentionMemory/log_sum_exp",
                   static_cast<std::size_t>(groups_of(qkv.block(), plan).size() *
                                            plan.local_heads_per_group() * normed.block().rows.size())),
@@ -247,6 +274,7 @@ ScratchLengths::ScratchLengths(pmm::GridShape const& shape, pmm::Coordinates con
   branch = length(plan.stream);
   wide = length(plan.qkv.output);
   attention_out = narrow = length(plan.projection.input);
+  if (plan.exchanges_heads()) attended_out = attention_out;
   if (plan.has_block(false)) {
     wide = std::max(wide, length(plan.up.output));
     activated = length(plan.down.input);
@@ -261,27 +289,60 @@ ScratchLengths::ScratchLengths(pmm::GridShape const& shape, pmm::Coordinates con
   row_terms = num_rows * heads;
 }
 
-runtime::Vector<std::int64_t> make_document_positions(TransformerPlan const& plan) {
-  return make<std::int64_t>(document_positions_label,
-                            plan.lists_positions() ? plan.sequences.size() * plan.sequence : 0);
+namespace {
+
+std::int64_t num_rows_of(TransformerPlan const& plan) {
+  return plan.sequences.size() * plan.sequence;
+}
+/// Rows of queries in attention that are listed beside the rows of this rank; 0 unless heads are exchanged.
+std::int64_t num_attended_rows(TransformerPlan const& plan) {
+  return plan.exchanges_heads() ? plan.sequences.size() * plan.whole_sequence() : 0;
+}
+/// Lengths of the arrays of document_positions.
+std::int64_t num_positions(TransformerPlan const& plan) {
+  return plan.lists_positions() ? num_rows_of(plan) : 0;
+}
+std::int64_t num_attended_positions(TransformerPlan const& plan) {
+  return plan.settings.masks_documents ? num_attended_rows(plan) : 0;
+}
+
+void add_numbers(pmm::StepPlan& step, char const* label, std::int64_t count) {
+  step.add_array(label, count * std::int64_t{sizeof(std::int64_t)});
+}
+
+/// Two arrays, or one if heads are not exchanged.
+TokenNumbers make_numbers(TransformerPlan const& plan, char const* label, std::int64_t num_own,
+                          std::int64_t num_attended) {
+  auto const own = make<std::int64_t>(label, num_own);
+  return {own, plan.exchanges_heads() ? make<std::int64_t>(label, num_attended) : own};
+}
+
+} // namespace
+
+TokenNumbers make_document_positions(TransformerPlan const& plan) {
+  return make_numbers(plan, document_positions_label, num_positions(plan), num_attended_positions(plan));
 }
 
 void plan_document_positions(pmm::StepPlan& step, TransformerPlan const& plan) {
-  if (plan.lists_positions())
-    step.add_array(document_positions_label,
-                   plan.sequences.size() * plan.sequence * std::int64_t{sizeof(std::int64_t)});
+  add_numbers(step, document_positions_label, num_positions(plan));
+  add_numbers(step, document_positions_label, num_attended_positions(plan));
 }
 
 template<class T>
 TransformerScratch<T>::TransformerScratch(pmm::ProcessGrid const& grid, TransformerPlan const& plan)
     : gathered(grid, plan),
+      heads(grid, plan.sequences.size(), plan.tokens(),
+            plan.exchanges_heads() ? block_of(grid, plan.qkv.output).columns.size() : 0),
       work(grid),
       experts(grid, plan.experts) {
   ScratchLengths const lengths(grid.shape(), grid.coordinates(), plan);
   auto const& again = plan.settings.recomputed;
   if (again.norms) normed = make<T>(normed_label, lengths.branch);
   if (again.activations) activated = make<T>(activated_label, lengths.activated);
-  if (again.attention) attention_out = make<T>(attention_out_label, lengths.attention_out);
+  if (again.attention) {
+    attention_out = make<T>(attention_out_label, lengths.attention_out);
+    attended_out = make<T>(attended_out_label, lengths.attended_out);
+  }
   branch = make<T>("orthant::models::branch", lengths.branch);
   normed_gradient = make<T>("orthant::models::normed_gradient", lengths.branch);
   wide_gradient = make<T>("orthant::models::wide_gradient", lengths.wide);
@@ -290,13 +351,18 @@ TransformerScratch<T>::TransformerScratch(pmm::ProcessGrid const& grid, Transfor
   row_terms = make<T>("orthant::models::row_terms", lengths.row_terms);
   key_value_gradients = make<T>("orthant::models::key_value_gradients", num_shared_numbers(plan));
   query_key_sums = make<T>(query_key_sums_label, num_query_key_sums(grid.shape(), grid.coordinates(), plan));
-  auto const num_rows = plan.sequences.size() * plan.sequence;
   document_positions = make_document_positions(plan);
   if (plan.settings.dropout == 0) return;
-  token_ids = make<std::int64_t>("orthant::models::token_ids", num_rows);
-  Kokkos::parallel_for("orthant::models::number_tokens",
-                       Kokkos::RangePolicy<runtime::DefaultExec, std::int64_t>(0, num_rows),
-                       Number{token_ids.data(), plan.sequences.begin * plan.whole_sequence(), plan.tokens()});
+  token_ids = make_numbers(plan, token_ids_label, num_rows_of(plan), num_attended_rows(plan));
+  auto const first = plan.sequences.begin * plan.whole_sequence();
+  auto const number = [&](runtime::Vector<std::int64_t> const& ids, pmm::SequencePart const& tokens) {
+    Kokkos::parallel_for(
+        "orthant::models::number_tokens",
+        Kokkos::RangePolicy<runtime::DefaultExec, std::int64_t>(0, static_cast<std::int64_t>(ids.extent(0))),
+        Number{ids.data(), first, tokens});
+  };
+  number(token_ids.own, plan.tokens());
+  if (plan.exchanges_heads()) number(token_ids.attended, {plan.whole_sequence()});
 }
 
 void plan_scratch_arrays(pmm::StepPlan& step, TransformerPlan const& plan) {
@@ -304,7 +370,10 @@ void plan_scratch_arrays(pmm::StepPlan& step, TransformerPlan const& plan) {
   auto const& again = plan.settings.recomputed;
   if (again.norms) step.add_array(normed_label, step.scalar_bytes(lengths.branch));
   if (again.activations) step.add_array(activated_label, step.scalar_bytes(lengths.activated));
-  if (again.attention) step.add_array(attention_out_label, step.scalar_bytes(lengths.attention_out));
+  if (again.attention) {
+    step.add_array(attention_out_label, step.scalar_bytes(lengths.attention_out));
+    step.add_array(attended_out_label, step.scalar_bytes(lengths.attended_out));
+  }
   step.add_array("orthant::models::branch", step.scalar_bytes(lengths.branch));
   step.add_array("orthant::models::normed_gradient", step.scalar_bytes(lengths.branch));
   step.add_array("orthant::models::wide_gradient", step.scalar_bytes(lengths.wide));
@@ -316,8 +385,10 @@ void plan_scratch_arrays(pmm::StepPlan& step, TransformerPlan const& plan) {
                  step.scalar_bytes(num_query_key_sums(step.shape(), step.coordinates(), plan)));
   plan_gathered_key_values(step, plan);
   plan_document_positions(step, plan);
-  auto const of_rows = plan.sequences.size() * plan.sequence * std::int64_t{sizeof(std::int64_t)};
-  if (plan.settings.dropout > 0) step.add_array("orthant::models::token_ids", of_rows);
+  pmm::plan_head_exchange_arrays(step, num_exchanged(plan, step.block(plan.qkv.output)));
+  if (plan.settings.dropout == 0) return;
+  add_numbers(step, token_ids_label, num_rows_of(plan));
+  add_numbers(step, token_ids_label, num_attended_rows(plan));
 }
 
 template struct TransformerScratch<float>;

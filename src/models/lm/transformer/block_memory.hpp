@@ -8,6 +8,7 @@
 #include "models/lm/experts/expert_layer.hpp"
 #include "models/lm/transformer/parallel_layers.hpp"
 #include "models/lm/transformer/shared_key_values.hpp"
+#include "pmm/attention/sequence_parts.hpp"
 #include "runtime/numbers/random.hpp"
 
 #include <memory>
@@ -37,9 +38,10 @@ struct AttentionMemory {
   AttentionMemory(pmm::ProcessGrid const& grid, TransformerPlan const& plan,
                   TransformerScratch<T> const& scratch);
   pmm::RowNormState<T> norm;
-  pmm::DistMatrix<T> normed, qkv, out;
-  runtime::Vector<T> log_sum_exp; // [key-value heads x tokens x query heads per key-value head]
-  pmm::DistMatrix<T> before_norm; // queries and keys, if each head has a norm
+  pmm::DistMatrix<T> normed, qkv, out; // if heads are exchanged, qkv has whole sequences after the exchange
+  runtime::Vector<T> attended_out;     // what `out` was before heads were exchanged back; else empty
+  runtime::Vector<T> log_sum_exp;      // [key-value heads x tokens x query heads per key-value head]
+  pmm::DistMatrix<T> before_norm;      // queries and keys, if each head has a norm
   JointNormMemory<T> joint_norms;
   pmm::DistMatrix<T> qkv_gradient, branch_gradient; // only if backward passes are split
   runtime::Vector<T> key_values; // [tokens x 2 head_dim] of a head that ranks share; else empty
@@ -71,6 +73,8 @@ struct BlockMemory {
 
 /// Key-value heads, whole or shared, whose columns are in the block `qkv` of the queries, keys and values.
 [[nodiscard]] runtime::Range groups_of(pmm::Block const& qkv, TransformerPlan const& plan);
+/// Those whose attention this rank computes: a part of them if heads are exchanged.
+[[nodiscard]] runtime::Range attended_groups(pmm::Block const& qkv, TransformerPlan const& plan);
 
 /// kept := gradient, between the parts of a backward pass. Adds a pass to `passes`. Enqueues on exec.
 template<class T>
@@ -123,10 +127,15 @@ struct ScratchLengths {
   std::int64_t branch = 0; // [z,y]
   std::int64_t wide = 0;   // the longest of the outputs of qkv, up and shared_up
   std::int64_t narrow = 0; // the longest of the inputs of projection, down and shared_down
-  std::int64_t attention_out = 0;
+  std::int64_t attention_out = 0, attended_out = 0;
   std::int64_t activated = 0; // the longest of the inputs of down and shared_down
   std::int64_t row_sums = 0;  // two elements per row for LayerNorm, one for RMSNorm
   std::int64_t row_terms = 0; // one element per row and query head
+};
+
+/// A number for each of this rank's tokens, and for each query of its attention: the same array unless heads are exchanged.
+struct TokenNumbers {
+  runtime::Vector<std::int64_t> own, attended;
 };
 
 /// Scratch memory of all blocks. Nothing in it is kept from the forward to the backward pass, except token_ids and document_positions.
@@ -134,28 +143,30 @@ template<class T>
 struct TransformerScratch {
   TransformerScratch(pmm::ProcessGrid const& grid, TransformerPlan const& plan);
 
-  runtime::Vector<T> normed, activated,
-      attention_out;                  // results that backward passes compute again; else empty
+  runtime::Vector<T> normed, activated, attention_out,
+      attended_out;                   // results that backward passes compute again; else empty
   runtime::Vector<T> branch;          // branch of a half; in the backward pass its gradient with dropout
   runtime::Vector<T> normed_gradient; // gradient by the output of a norm
   runtime::Vector<T> wide_gradient;
   runtime::Vector<T> narrow_gradient;
   runtime::Vector<T> row_sums;
   runtime::Vector<T> row_terms;
-  runtime::Vector<T> key_value_gradients;  // of a head that ranks share
-  runtime::Vector<T> query_key_sums;       // of HeadNorms or JointNorms
-  runtime::Vector<std::int64_t> token_ids; // [rows] global numbers of the tokens; empty without dropout
-  runtime::Vector<std::int64_t>
-      document_positions; // [rows] of the tokens in their documents or sequences; empty unless the plan lists positions
-  GatheredKeyValues<T> gathered; // empty unless ranks share sequences
+  runtime::Vector<T> key_value_gradients; // of a head that ranks share
+  runtime::Vector<T> query_key_sums;      // of HeadNorms or JointNorms
+  TokenNumbers token_ids;                 // global numbers of the tokens; empty without dropout
+  /// Of the tokens in their documents or sequences; empty unless the plan lists positions. Those of whole sequences are listed only for
+  /// documents.
+  TokenNumbers document_positions;
+  GatheredKeyValues<T> gathered; // at most one of the two is on, if ranks share sequences
+  pmm::HeadExchange<T> heads;
   LinearWork<T> work;
   ExpertScratch<T> experts;
 };
 
 /// Adds the arrays of a TransformerScratch to `step`, except its workspaces and experts.
 void plan_scratch_arrays(pmm::StepPlan& step, TransformerPlan const& plan);
-/// Allocates document_positions, or adds this array to `step`; empty unless documents are masked.
-[[nodiscard]] runtime::Vector<std::int64_t> make_document_positions(TransformerPlan const& plan);
+/// Allocates document_positions, or adds its arrays to `step`.
+[[nodiscard]] TokenNumbers make_document_positions(TransformerPlan const& plan);
 void plan_document_positions(pmm::StepPlan& step, TransformerPlan const& plan);
 
 extern template struct TransformerScratch<float>;

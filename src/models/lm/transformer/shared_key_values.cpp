@@ -106,7 +106,7 @@ constexpr auto sum_label = "orthant::models::GatheredKeyValues/sum";
 /// Lengths of the arrays on the rank with this block of queries, keys and values.
 struct Lengths {
   Lengths(TransformerPlan const& plan, pmm::Block const& qkv) {
-    if (plan.num_parts == 1) return;
+    if (!plan.gathers_key_values()) return;
     auto const shape = shape_of_group(plan);
     own = shape.num_tokens() * 2 * shape.key_columns();
     whole = own * plan.num_parts;
@@ -126,12 +126,13 @@ std::int64_t num_whole_numbers(TransformerPlan const& plan) {
 } // namespace
 
 pmm::AttentionShape shape_of_group(TransformerPlan const& plan) {
-  return {plan.sequences.size(), plan.sequence, plan.local_heads_per_group(), 1, plan.settings.head_dim(),
-          plan.num_parts,        plan.part};
+  auto const tokens = plan.exchanges_heads() ? pmm::SequencePart{plan.whole_sequence()} : plan.tokens();
+  return {plan.sequences.size(), tokens.length, plan.local_heads_per_group(), 1, plan.settings.head_dim(),
+          tokens.num_parts,      tokens.part};
 }
 
 void plan_start_gather(pmm::StepPlan& step, TransformerPlan const& plan) {
-  if (plan.num_parts == 1) return;
+  if (!plan.gathers_key_values()) return;
   auto const whole = num_whole_numbers(plan);
   step.add_pass(copy_pass(step.scalar_bytes(whole / plan.num_parts)));
   step.add_call(Operation::all_gather, Axis::context, step.scalar_bytes(whole));
@@ -139,18 +140,18 @@ void plan_start_gather(pmm::StepPlan& step, TransformerPlan const& plan) {
 
 void plan_finish_gather(pmm::StepPlan& step, TransformerPlan const& plan) {
   auto const shape = shape_of_group(plan);
-  if (plan.num_parts > 1) pmm::plan_order_rows(step, shape, 2 * shape.key_columns());
+  if (plan.gathers_key_values()) pmm::plan_order_rows(step, shape, 2 * shape.key_columns());
 }
 
 void plan_start_sum(pmm::StepPlan& step, TransformerPlan const& plan) {
-  if (plan.num_parts == 1) return;
+  if (!plan.gathers_key_values()) return;
   auto const shape = shape_of_group(plan);
   pmm::plan_order_rows(step, shape, 2 * shape.key_columns());
   step.add_call(Operation::reduce_scatter, Axis::context, step.scalar_bytes(num_whole_numbers(plan)));
 }
 
 void plan_finish_sum(pmm::StepPlan& step, TransformerPlan const& plan) {
-  if (plan.num_parts > 1)
+  if (plan.gathers_key_values())
     step.add_pass(copy_pass(step.scalar_bytes(num_whole_numbers(plan) / plan.num_parts)));
 }
 

@@ -69,7 +69,7 @@ void plan_sum_key_value_gradients(pmm::StepPlan& step, TransformerPlan const& pl
 // arithmetic of a query is that of one rank. Source: Grattafiori et al., "The Llama 3 Herd of Models" (arXiv 2407.21783), section 3.3.2;
 // order of the chunks: Zhu, "ring-flash-attention" (zigzag). The heads that follow each other are of Orthant.
 
-/// Shape of the attention of one key-value head of a rank.
+/// Shape of the attention of one key-value head of a rank. If heads are exchanged, its queries are those of whole sequences, too.
 [[nodiscard]] pmm::AttentionShape shape_of_group(TransformerPlan const& plan);
 
 /// Keys and values of a head, or their gradients.
@@ -82,7 +82,7 @@ struct KeysAndValues {
 template<class T>
 class GatheredKeyValues {
  public:
-  /// Empty if no ranks share sequences. `grid` must outlive this object. Not collective.
+  /// Empty unless the plan gathers keys and values. `grid` must outlive this object. Not collective.
   GatheredKeyValues(pmm::ProcessGrid const& grid, TransformerPlan const& plan);
 
   [[nodiscard]] bool is_on() const { return !gathered_.empty(); }
@@ -118,7 +118,7 @@ class GatheredKeyValues {
 };
 
 /// Add the operations of start(), finish(), start_sum() without the sum that it completes, and of the completion of a sum, to `step`. They do
-/// nothing if no ranks share sequences.
+/// nothing unless the plan gathers keys and values.
 void plan_start_gather(pmm::StepPlan& step, TransformerPlan const& plan);
 void plan_finish_gather(pmm::StepPlan& step, TransformerPlan const& plan);
 void plan_start_sum(pmm::StepPlan& step, TransformerPlan const& plan);

@@ -306,22 +306,26 @@ void TokenEmbedding<T>::set_tokens(std::span<std::int32_t const> ids) {
 }
 
 template<class T>
-void TokenEmbedding<T>::set_positions(std::span<std::int64_t const> positions,
-                                      Vector<std::int64_t> const& to) {
+void TokenEmbedding<T>::set_positions(std::span<std::int64_t const> positions, TokenNumbers const& to) {
   auto const tokens = plan_.tokens();
-  std::vector<std::int64_t> places(positions.begin(), positions.end());
-  for (std::size_t i = 0; plan_.lists_positions() && !plan_.settings.masks_documents && i < to.extent(0); ++i)
-    places.push_back(tokens.place_of(static_cast<std::int64_t>(i) % tokens.length));
-  ORTHANT_REQUIRE(places.size() == to.extent(0), positions.size(), " positions in documents, not ",
-                  to.extent(0));
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    auto const t = static_cast<std::int64_t>(i) % tokens.length;
-    auto const follows = t % tokens.run_length() == 0 ? places[i] > 0 && places[i] <= tokens.place_of(t)
-                                                      : places[i] == places[i - 1] + 1;
-    ORTHANT_REQUIRE(places[i] == 0 || follows, "token ", i, " at position ", places[i],
+  auto const is_masked = plan_.settings.masks_documents;
+  auto const num_tokens = is_masked ? plan_.sequences.size() * plan_.whole_sequence() : 0;
+  ORTHANT_REQUIRE(std::ssize(positions) == num_tokens, positions.size(), " positions in documents, not ",
+                  num_tokens);
+  for (std::size_t i = 0; i < positions.size(); ++i) {
+    auto const is_first = static_cast<std::int64_t>(i) % tokens.whole() == 0;
+    ORTHANT_REQUIRE(positions[i] == 0 || (!is_first && positions[i] == positions[i - 1] + 1), "token ", i,
+                    " at position ", positions[i],
                     " of its document: it must be 0, or one more than that of the token before");
   }
-  copy_to_kernels(places, to);
+  std::vector<std::int64_t> places(to.own.extent(0));
+  for (std::int64_t row = 0; row < std::ssize(places); ++row)
+    places[static_cast<std::size_t>(row)] = is_masked
+                                                ? positions[static_cast<std::size_t>(tokens.token_of(row))]
+                                                : tokens.place_of(row % tokens.length);
+  copy_to_kernels(places, to.own);
+  if (plan_.exchanges_heads() && is_masked)
+    copy_to_kernels(std::vector(positions.begin(), positions.end()), to.attended);
   if (lists_positions(plan_)) of_positions_.set(std::vector<std::int32_t>(places.begin(), places.end()), 0);
 }
 

@@ -10,7 +10,7 @@
 // in the document.
 
 #include "models/lm/plan/transformer_plan.hpp"
-#include "models/lm/transformer/transformer_parameters.hpp"
+#include "models/lm/transformer/block_memory.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
 #include "pmm/product/block_collectives.hpp"
 
@@ -88,10 +88,10 @@ class TokenEmbedding {
 
   /// Sets the tokens of this rank's rows, one per row, which must be in the vocabulary; otherwise throws Error.
   void set_tokens(std::span<std::int32_t const> ids);
-  /// Sets the positions of these tokens in their documents, for backward(), and copies them to `to`, an array of the same length. Each
-  /// must be 0, or one more than the position before it in its sequence; otherwise throws Error. `positions` is empty unless documents are
-  /// masked, `to` unless the plan lists positions.
-  void set_positions(std::span<std::int64_t const> positions, runtime::Vector<std::int64_t> const& to);
+  /// Sets the positions of these tokens in their documents, for backward(), and copies them to `to`, the arrays of document_positions.
+  /// `positions`: of all tokens of this rank's sequences, also those of other ranks along context; empty unless documents are masked. Each
+  /// must be 0, or one more than the position before it in its sequence; otherwise throws Error.
+  void set_positions(std::span<std::int64_t const> positions, TokenNumbers const& to);
 
   /// stream := rows of `table`, plus rows of `positions` unless it is empty. `table` is VocabularyTable::whole(). `places`: positions of
   /// this rank's tokens; if it is empty, they count from 0 in each sequence. Collective over x. Enqueues on exec.

@@ -116,8 +116,8 @@ class Transformer final : public Network<T> {
   [[nodiscard]] pmm::SequencePart tokens() const;
 
   /// Sets this rank's tokens of sequences(), one sequence after the other, and copies them. There must be one per row, each in the
-  /// vocabulary; otherwise throws Error. If the settings mask documents, `positions` are those of the tokens in their documents: 0, or one
-  /// more than the position before it in the sequence. The kernels of the previous pass must be complete.
+  /// vocabulary; otherwise throws Error. If the settings mask documents, `positions` are those of all tokens of sequences() in their
+  /// documents: 0, or one more than the position before it in the sequence. The kernels of the previous pass must be complete.
   void set_tokens(std::span<std::int32_t const> ids, std::span<std::int64_t const> positions = {});
 
   /// Sets the positions of the first tokens of sequences() in the next passes of all networks that share the cache; 0 at first. A pass

@@ -221,7 +221,7 @@ template<class T>
 void TransformerParts<T>::embed(DefaultExec const& exec) {
   table->gather(exec);
   now->embedding.forward(exec, table->whole(), parameters.positions().weight, now->input,
-                         positions_of_pass(cache, plan.sequence, scratch.document_positions));
+                         positions_of_pass(cache, plan.sequence, scratch.document_positions.own));
   if (now->dropout.probability > 0)
     pmm::drop_rows<T>(exec, grid.passes(), now->input.local(), dropout_at(0), now->input.local());
 }

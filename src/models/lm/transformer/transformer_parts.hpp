@@ -17,13 +17,12 @@ namespace orthant::models {
 /// Activations of a pass between its forward and its backward pass, and the blocks that work on them.
 template<class T>
 struct PassInFlight {
-  PassInFlight(pmm::ProcessGrid const& grid, TransformerPlan const& plan,
-               runtime::Vector<std::int64_t> positions)
+  PassInFlight(pmm::ProcessGrid const& grid, TransformerPlan const& plan, TokenNumbers positions)
       : embedding(grid, plan),
         document_positions(std::move(positions)) {}
 
   TokenEmbedding<T> embedding;
-  runtime::Vector<std::int64_t> document_positions;         // [rows]; empty unless documents are masked
+  TokenNumbers document_positions;                          // as in the scratch memory
   std::vector<std::unique_ptr<TransformerBlock<T>>> blocks; // of this rank's layers
   std::vector<WeightUse<T>> forward_uses, backward_uses;
   DropoutKey dropout;
@@ -61,7 +60,7 @@ struct TransformerParts {
   VocabularyTable<T>& head_table() { return head->own_table ? *head->own_table : *table; }
   [[nodiscard]] pmm::RowDropout dropout_at(std::int64_t place) const {
     if (now->dropout.probability == 0) return {};
-    return {now->dropout.probability, now->dropout.stream(place), scratch.token_ids,
+    return {now->dropout.probability, now->dropout.stream(place), scratch.token_ids.own,
             branch.block().columns.begin};
   }
   /// to := from + M branch.
