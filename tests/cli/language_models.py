@@ -54,12 +54,12 @@ class Place:
     def file(self, name):
         return os.path.join(self.scratch.name, name)
 
-    def train(self, ranks, *arguments, steps=20):
+    def train(self, ranks, *arguments, steps=20, **variables):
         """The lines of the metrics by event."""
         path = self.file("metrics.jsonl")
         if "--resume" not in arguments and os.path.exists(path):
             os.remove(path)
-        done = expect_success(ranks, ["train-lm", "--tokens", self.tokens, "--steps", str(steps), "--metrics", path, *small(*arguments)])
+        done = expect_success(ranks, ["train-lm", "--tokens", self.tokens, "--steps", str(steps), "--metrics", path, *small(*arguments)], **variables)
         lines = {}
         with open(path, encoding="utf-8") as file:
             for line in map(json.loads, file):

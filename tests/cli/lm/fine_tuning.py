@@ -9,8 +9,9 @@ import re
 import subprocess
 import sys
 
-sys.path[:0] = [os.path.join(os.path.dirname(os.path.abspath(__file__)), *parts) for parts in ([], [".."], ["..", "..", "faults"])]
+sys.path[:0] = [os.path.join(os.path.dirname(os.path.abspath(__file__)), *parts) for parts in ([], [".."], ["..", "machines"], ["..", "..", "faults"])]
 import hdf5  # noqa: E402
+from emulation import MACHINE  # noqa: E402
 from hf_models import read_npy, write_npy  # noqa: E402
 from language_models import GRIDS, WORDS, Place, check, losses_of, require_equal, small  # noqa: E402
 from program import PROGRAM, expect_mistake, expect_success, run_part  # noqa: E402
@@ -273,12 +274,18 @@ def contexts(_):
              "--goldfish", "3,4", "--eval-every", "10", "--lr", "0.01", "--save-weights", weights, "--force"]
     whole = place.train(1, *model)
     loss = whole["eval"][-1]["val_loss"]
-    for ranks, grid, axis in ((2, "2x1x1x1", "2"), (4, "4x1x1x1", "4"), (4, "2x2x1x1", "2"), (4, "4x1x1x1", "2"), (4, "auto", "2")):
-        found = place.train(ranks, *model, "--grid", grid, "--context-axis", axis)
-        require_equal(losses_of(found), losses_of(whole), f"losses on {grid} with {axis} ranks per sequence")
+    for ranks, grid, axis, exchange in ((2, "2x1x1x1", "2", "key-values"), (2, "2x1x1x1", "2", "heads"), (4, "4x1x1x1", "4", "auto"),
+                                        (4, "2x2x1x1", "2", "auto"), (4, "4x1x1x1", "2", "heads"), (4, "auto", "2", "auto")):
+        found = place.train(ranks, *model, "--grid", grid, "--context-axis", axis, "--context-exchange", exchange)
+        require_equal(losses_of(found), losses_of(whole), f"losses on {grid} with {axis} ranks per sequence that exchange {exchange}")
         check(abs(found["eval"][-1]["val_loss"] - loss) <= 1e-10, f"validation loss on {grid}")
-    axis = ["--grid", "2x1x1x1", "--context-axis", "2"]
-    check(abs(val_loss(place, weights, "--document-mask", *axis, ranks=2) - loss) <= 1e-10, "the loss of evaluate-lm")
+        made = found["run"][0]["context_exchange"]
+        check(made == exchange if exchange != "auto" else made == "key-values" or grid == "auto", f"{exchange} on {grid}: {made}")
+        check(f"context   {axis} ranks exchange {made}\n" in found["output"], found["output"])
+    axis = ["--grid", "2x1x1x1", "--context-axis", "2", "--context-exchange", "heads"]
+    for exchange in ("key-values", "heads", "auto"):
+        found = val_loss(place, weights, "--document-mask", *axis[:-1], exchange, ranks=2)
+        check(abs(found - loss) <= 1e-10, f"the loss of evaluate-lm with an exchange of {exchange}")
     goes_on(place, [*model, "--context-axis", "1"], whole, "checkpoints")
     folder = ["--checkpoint", place.file("shared"), "--checkpoint-every", "7"]
     place.train(2, *model, *axis, *folder)
@@ -293,10 +300,39 @@ def contexts(_):
             (2, small("--context-axis", "3"), r"--context-axis 3 does not divide the 2 ranks of the job"),
             (2, small("--grid", "2x1x1x1", "--context-axis", "2", "--sequence", "18"), r"cuts each sequence in 4 equal chunks, which 18 tokens cannot be: take --sequence 16 or 20"),
             (2, small("--context-axis", "2", "--experts", "2", "--capacity", "1.5"), r"use --capacity-group rank, or --capacity none"),
+            (2, small("--context-exchange", "heads"), r"--context-exchange heads is for --context-axis: give that, too"),
+            (4, small("--grid", "4x1x1x1", "--context-axis", "4", "--context-exchange", "heads", "--kv-heads", "2"),
+             r"the 2 heads of keys and values are no multiple of --context-axis 4 times the 1 ranks along x of --grid 4x1x1x1: take key-values, or auto"),
+            (2, small("--context-axis", "2", "--context-exchange", "ring"), r"--context-exchange"),
             (1, small("--context-axis", "0"), r"--context-axis")):
         expect_mistake(ranks, [*train, *words], pattern)
     evaluate = ["evaluate-lm", "--weights", weights, *axis]
     expect_mistake(2, [*evaluate, "--tokens", place.tokens, "--stride", "4"], r"--context-axis is for the loss over sequences of --tokens: leave it out with --ids")
 
 
-sys.exit(run_part(losses, documents, contexts, frozen, schedules, adapters))
+def exchanges(_):
+    """Steps on an emulated machine where only calls take time last as long as predicted with each exchange, and auto takes the faster one."""
+    place = Place()
+    machine = place.file("machine.toml")
+    with open(machine, "w", encoding="utf-8") as file:
+        file.write(MACHINE.format(ranks_per_node=2, factor=0).replace("= 1e-3", "= 1e-6").replace("= 5e-4", "= 1e-6"))
+    best = set()
+    for axis, kv_heads in (("2", "8"), ("4", "8"), ("4", "4"), ("2", "2")):
+        words = ["--hidden", "64", "--heads", "8", "--kv-heads", kv_heads, "--sequence", "64", "--global-batch", "4", "--compute-dtype", "fp32",
+                 "--eval-every", "0", "--grid", "4x1x1x1", "--context-axis", axis, "--machine", machine, "--context-exchange"]
+        seconds = {}
+        for exchange in ("key-values", "heads", "auto"):
+            done = expect_success(1, ["plan-lm", "--tokens", place.tokens, "--json", *small(*words, exchange)])
+            planned = json.loads(done.stdout)
+            seconds[exchange] = planned["seconds"]
+            found = place.train(4, *words, exchange, steps=4, ORTHANT_EMULATE=machine)
+            emulated = found["done"][0]["median_step_seconds"]
+            print(f"{axis} ranks, {kv_heads} key-value heads, {exchange}: {planned['seconds']:.6f} s predicted, {emulated:.6f} s emulated")
+            check(abs(emulated - planned["seconds"]) <= 0.01 * planned["seconds"], f"{emulated} s with {exchange}, not {planned['seconds']}")
+            check(found["run"][0]["context_exchange"] == planned["context_exchange"], f"{exchange}: {planned}")
+        best.add(planned["context_exchange"])
+        check(seconds["auto"] == min(seconds.values()) == seconds[planned["context_exchange"]], f"{seconds}, but auto takes {planned}")
+    check(best == {"key-values", "heads"}, f"always {best}")
+
+
+sys.exit(run_part(losses, documents, contexts, exchanges, frozen, schedules, adapters))

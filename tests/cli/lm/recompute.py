@@ -17,7 +17,8 @@ PLAN = ["plan-lm", "--vocabulary", "300", "--layers", "12", "--hidden", "256", "
 
 def same_bits(_):
     place = Place()
-    for ranks, model in ((1, []), (2, ["--arch", "llama", "--grid", "1x2x1x1"]), (2, ["--context-axis", "2"])):
+    for ranks, model in ((1, []), (2, ["--arch", "llama", "--grid", "1x2x1x1"]), (2, ["--context-axis", "2", "--context-exchange", "key-values"]),
+                         (2, ["--context-axis", "2", "--context-exchange", "heads"])):
         kept = place.train(ranks, *model, "--dropout", "0.1", steps=6)
         again = place.train(ranks, *model, "--dropout", "0.1", "--recompute", "norms,activations,attention", "--force", steps=6)
         check(losses_of(again) == losses_of(kept), f"{model}: losses {losses_of(again)}, not {losses_of(kept)}")
