@@ -106,6 +106,11 @@ struct TrainLmOptions : GridOptions, OptimizerOptions, WeightOptions, Checkpoint
   std::string gemm_math = "fp32";
   std::string gemm_table;
   bool force_memory = false;
+
+  /// Whether predictions choose the grid, or the exchange of ranks along context, which is never measured.
+  [[nodiscard]] bool leaves_choice() const {
+    return grid == "auto" || (measure_top == 0 && context_axis > 1 && context_exchange == "auto");
+  }
 };
 
 /// Declares the options, for every command that accepts the options of train-lm. The members hold the defaults.

@@ -245,7 +245,7 @@ int train(TrainLmOptions const& options, Context& context) {
   models::require_even_stages(world.size(), pipeline);
   std::ignore =
       models::plan_stage({.pipe = pipeline}, {}, model, sequences.sequence, sequences.num_accumulated);
-  require_choice(options, options.grid == "auto", "--grid auto");
+  require_choice(options, options.leaves_choice(), "--grid auto");
   if (options.expert_placement == "balanced")
     model.experts.past_loads = read_expert_loads(world, options.expert_loads, model);
   WeightFiles const weight_files(context, options,
