@@ -27,11 +27,6 @@ std::int64_t sum_before(Counts const& counts, int end) {
   return std::accumulate(counts.begin(), counts.begin() + end, std::int64_t{0});
 }
 
-/// Elements that leave the rank in an exchange: all but its own part.
-std::int64_t num_leaving(Counts const& counts, int rank) {
-  return sum_of(counts) - counts[static_cast<std::size_t>(rank)];
-}
-
 /// `must_run` depends on the slabs of the whole axis and not on the part of one rank, so that it is the same on all ranks.
 SlabExchange slab_exchange(GridShape const& shape, Axis axis, Counts const& slab_rows,
                            std::optional<NeededCounts> const& needed, std::int64_t part) {
@@ -137,10 +132,9 @@ void plan_aggregate(StepPlan& step, AggregatePlan const& plan, std::int64_t num_
   auto const place = [&](Axis axis) { return step.coordinates().along(axis); };
   require_formats(plan, step.scalar_bytes(1));
   auto const operand_wire = steps.has_16_bits ? plan.operand_format : plan.wire;
-  auto const bytes = [&](std::int64_t count) { return step.wire_bytes(count, plan.wire); };
   using runtime::Operation;
   auto const exchange = [&](Axis axis, Counts const& sent, Wire wire) {
-    step.add_call(Operation::all_to_all, axis, step.wire_bytes(num_leaving(sent, place(axis)), wire));
+    step.add_call(Operation::all_to_all, axis, step.wire_bytes_leaving(sent, place(axis), wire));
   };
   auto const& [gather, sum] = std::tie(steps.gather, steps.sum);
 
@@ -158,7 +152,7 @@ void plan_aggregate(StepPlan& step, AggregatePlan const& plan, std::int64_t num_
       plan_pick_rows(step, rows.asked.size(), steps.part, plan.operand_format);
     exchange(gather.axis, gather.of_slab, operand_wire);
   } else if (gather.must_run)
-    step.add_call(Operation::all_gather, gather.axis, step.wire_bytes(steps.num_operand(), operand_wire));
+    step.add_call(Operation::all_gather, gather.axis, step.wire_bytes(gather.of_block, operand_wire));
   LocalProduct product;
   product.formula = plan.formula;
   product.form = plan.flow == Flow::forward ? Form::product : Form::right_grad;
@@ -174,15 +168,16 @@ void plan_aggregate(StepPlan& step, AggregatePlan const& plan, std::int64_t num_
     auto const num_chunks = step.shape().size(sum.axis);
     auto const first_call = step.num_operations();
     for (int i = 0; i < num_chunks; ++i) // this rank's own chunk costs 0 bytes
-      step.add_call(Operation::all_to_all, sum.axis,
-                    i == place(sum.axis) ? 0 : bytes(sum.of_block[static_cast<std::size_t>(i)]));
+      step.add_call(
+          Operation::all_to_all, sum.axis,
+          i == place(sum.axis) ? 0 : step.wire_bytes(sum.of_block[static_cast<std::size_t>(i)], plan.wire));
     // The first chunk is computed before anything is sent, so its share of the product hides no message.
     step.add_overlap(
         {{first_call, step.num_operations()}, {first_call - 1, first_call}, 1 - 1.0 / num_chunks});
   } else if (sum.must_run && sum.moves_needed)
     exchange(sum.axis, sum.of_block, plan.wire);
   else if (sum.must_run)
-    step.add_call(Operation::reduce_scatter, sum.axis, bytes(steps.num_partial()));
+    step.add_call(Operation::reduce_scatter, sum.axis, step.wire_bytes(sum.of_block, plan.wire));
   if (sum.must_run && sum.moves_needed)
     plan_add_rows(step, steps.to.num_slab, sum.num_of_slab() / steps.part, steps.part);
   else if (sum.in_chunks)

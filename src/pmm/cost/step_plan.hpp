@@ -112,6 +112,16 @@ class StepPlan {
     return runtime::encoding_of(wire).encoded_bytes(num_elements, scalar_bytes_);
   }
 
+  /// Bytes of a message that consists of parts of these lengths, one per rank.
+  [[nodiscard]] std::int64_t wire_bytes(std::vector<std::int64_t> const& counts, Wire wire) const {
+    return runtime::encoding_of(wire).encoded_bytes(counts, scalar_bytes_);
+  }
+  /// The same without the part of this rank, at `own`, which stays.
+  [[nodiscard]] std::int64_t wire_bytes_leaving(std::vector<std::int64_t> const& counts, int own,
+                                                Wire wire) const {
+    return wire_bytes(counts, wire) - wire_bytes(counts[static_cast<std::size_t>(own)], wire);
+  }
+
   /// Assigns all products that are listed from now on to this layer.
   void begin_layer(std::int64_t layer) { layer_ = layer; }
 

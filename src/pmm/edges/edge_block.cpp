@@ -283,8 +283,8 @@ void BlockRows<T>::bring_back(DefaultExec const& exec, Vector<T> const& block, V
 namespace {
 
 void plan_exchange(StepPlan& step, Axis axis, std::vector<std::int64_t> const& sent, runtime::Wire wire) {
-  auto const kept = sent[static_cast<std::size_t>(step.coordinates().along(axis))];
-  step.add_call(runtime::Operation::all_to_all, axis, step.wire_bytes(sum_of(sent) - kept, wire));
+  step.add_call(runtime::Operation::all_to_all, axis,
+                step.wire_bytes_leaving(sent, step.coordinates().along(axis), wire));
 }
 
 } // namespace
@@ -294,7 +294,7 @@ void plan_bring(StepPlan& step, BlockRowsPlan const& plan) {
   if (s.must_exchange || s.is_strided) step.add_pass(pass_of_copy(step.scalar_bytes(s.num_own * s.width)));
   if (s.must_exchange) plan_exchange(step, plan.roles.b, s.columns, plan.wire);
   if (s.must_gather)
-    step.add_call(runtime::Operation::all_gather, s.axis, step.wire_bytes(s.num_in_block(), plan.wire));
+    step.add_call(runtime::Operation::all_gather, s.axis, step.wire_bytes(s.slabs, plan.wire));
   if (!s.moves_needed) return;
   plan_pick_rows(step, sum_of(plan.needed->asked), s.part.columns());
   plan_exchange(step, s.axis, s.asked, plan.wire);
@@ -304,7 +304,7 @@ void plan_bring(StepPlan& step, BlockRowsPlan const& plan) {
 void plan_bring_back(StepPlan& step, BlockRowsPlan const& plan) {
   BlockRowsSteps const s(step.shape(), step.coordinates(), plan);
   if (s.must_gather)
-    step.add_call(runtime::Operation::reduce_scatter, s.axis, step.wire_bytes(s.num_in_block(), plan.wire));
+    step.add_call(runtime::Operation::reduce_scatter, s.axis, step.wire_bytes(s.slabs, plan.wire));
   if (s.moves_needed) {
     plan_pick_rows(step, sum_of(plan.needed->touched), s.part.columns());
     plan_exchange(step, s.axis, s.touched, plan.wire);

@@ -79,6 +79,14 @@ Range part_of(GridShape const& shape, Coordinates const& coordinates, AxisSet ax
   return {part.begin * granule.size, part.end * granule.size};
 }
 
+std::int64_t largest_part(GridShape const& shape, AxisSet axes, std::int64_t count, Granule const& granule) {
+  std::int64_t largest = 0;
+  for (int part = 0; part < shape.size(axes); ++part)
+    largest =
+        std::max(largest, part_of(shape, member_of(shape, {}, axes, part), axes, count, granule).size());
+  return largest;
+}
+
 int part_holding(GridShape const& shape, AxisSet axes, std::int64_t count, std::int64_t index,
                  Granule const& granule) {
   ORTHANT_REQUIRE(granule.tail == 0, "the part that holds an index of granules with a tail");
@@ -143,6 +151,27 @@ Block block_of(GridShape const& shape, Coordinates const& coordinates, Placement
   }
   }
   return block;
+}
+
+std::int64_t largest_piece(GridShape const& shape, Placement const& placement) {
+  auto const& [layout, extents, own_rows, own_columns, own_piece] = placement;
+  if (own_piece) return own_piece->size();
+  auto const rows =
+      own_rows ? own_rows->range.size() : largest_part(shape, layout.rows, extents.rows, layout.row_granule);
+  auto const columns = own_columns
+                           ? own_columns->range.size()
+                           : largest_part(shape, layout.columns, extents.columns, layout.column_granule);
+  auto const third = std::int64_t{shape.size(layout.third())};
+  switch (layout.storage) {
+  case Storage::flat_sharded:
+    return (rows * columns + third - 1) / third;
+  case Storage::row_sharded:
+    return (rows + third - 1) / third * columns;
+  case Storage::replicated:
+  case Storage::partial:
+    break;
+  }
+  return rows * columns;
 }
 
 std::vector<std::int64_t> piece_counts(GridShape const& shape, Coordinates const& coordinates,

@@ -133,6 +133,9 @@ struct Block {
 /// granules with a tail. The granule size must divide `count`; otherwise throws Error.
 [[nodiscard]] Range part_of(GridShape const& shape, Coordinates const& coordinates, AxisSet axes,
                             std::int64_t count, Granule const& granule = {});
+/// Size of the largest of these parts.
+[[nodiscard]] std::int64_t largest_part(GridShape const& shape, AxisSet axes, std::int64_t count,
+                                        Granule const& granule = {});
 /// Number of the part along these axes that contains `index`, 0 <= index < count. Throws Error if granules have a tail.
 [[nodiscard]] int part_holding(GridShape const& shape, AxisSet axes, std::int64_t count, std::int64_t index,
                                Granule const& granule = {});
@@ -141,6 +144,9 @@ struct Block {
 /// because only the ranks of a part know its range.
 [[nodiscard]] Block block_of(GridShape const& shape, Coordinates const& coordinates,
                              Placement const& placement);
+/// Upper bound of Block::num_padded over all ranks: the same number on all of them. With own rows, columns or an own piece, which no other
+/// rank knows, it is the number of this rank.
+[[nodiscard]] std::int64_t largest_piece(GridShape const& shape, Placement const& placement);
 [[nodiscard]] inline Block block_of(ProcessGrid const& grid, Placement const& placement) {
   return block_of(grid.shape(), grid.coordinates(), placement);
 }

@@ -143,6 +143,7 @@ class DistVector {
         axes_(axes),
         length_(length),
         range_(part_of(grid.shape(), grid.coordinates(), axes, length, granule)),
+        granule_(granule),
         local_(label, static_cast<std::size_t>(range_.size())) {}
 
   /// Uses the memory `storage`, for example a part of a longer array. Its contents are not changed. Throws Error unless it has the length
@@ -153,6 +154,7 @@ class DistVector {
         axes_(axes),
         length_(length),
         range_(part_of(grid.shape(), grid.coordinates(), axes, length, granule)),
+        granule_(granule),
         local_(std::move(storage)) {
     require_length();
   }
@@ -183,6 +185,10 @@ class DistVector {
   /// Range of global indices that this rank stores.
   [[nodiscard]] Range range() const { return range_; }
   [[nodiscard]] Vector<T> const& local() const { return local_; }
+  /// Length of the largest part: the same on all ranks. Of a part that no other rank has, its own length.
+  [[nodiscard]] std::int64_t largest_part() const {
+    return is_piece_ ? range_.size() : pmm::largest_part(grid_->shape(), axes_, length_, granule_);
+  }
   [[nodiscard]] bool is_first_replica() const {
     return is_piece_ || grid_->coordinate(group_axes.without(axes_)) == 0;
   }
@@ -197,6 +203,7 @@ class DistVector {
   AxisSet axes_ = Axis::x;
   std::int64_t length_ = 0;
   Range range_;
+  Granule granule_;
   bool is_piece_ = false;
   Vector<T> local_;
 };

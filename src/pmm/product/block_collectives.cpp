@@ -66,9 +66,8 @@ void plan_read(StepPlan& step, Placement const& placement, ProductOptions const&
   BlockRead const read(step.shape(), step.coordinates(), placement);
   auto const has_16_bits = options.operand_format != Wire::native;
   if (read.must_gather)
-    step.add_call(
-        runtime::Operation::all_gather, placement.layout.third(),
-        step.wire_bytes(read.num_gathered, has_16_bits ? options.operand_format : options.operand_wire));
+    step.add_call(runtime::Operation::all_gather, placement.layout.third(),
+                  step.wire_bytes(read.counts, has_16_bits ? options.operand_format : options.operand_wire));
 }
 
 void plan_write(StepPlan& step, Placement const& placement, ProductOptions const& options) {
@@ -81,7 +80,7 @@ void plan_write(StepPlan& step, Placement const& placement, ProductOptions const
       step.add_call(runtime::Operation::all_reduce, third,
                     step.wire_bytes(write.chunk(i).size() * write.block.columns.size(), wire));
   else
-    step.add_call(runtime::Operation::reduce_scatter, third, step.wire_bytes(write.num_partial, wire));
+    step.add_call(runtime::Operation::reduce_scatter, third, step.wire_bytes(write.counts, wire));
 }
 
 template<class T>

@@ -4,6 +4,7 @@
 // The arrays that kernels work on, and how a Kokkos execution space serves as a Stream. Matrices are row-major with one vertex or token per
 // row. Global sizes and offsets are int64, local columns are int32 (docs/design.md, section 6).
 
+#include "runtime/arrays/block_kernels.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/device/kokkos_compat.hpp"
 #include "runtime/range.hpp"
@@ -44,13 +45,16 @@ inline constexpr bool is_device_buffer<Kokkos::View<T, Properties...>> =
 // Kernels that encode and decode, for formats that encode each number alone. They are separate functions because nvcc accepts no kernel
 // inside a lambda of a class.
 template<class Format, class Exec>
-void encode_on(Exec const& exec, float const* values, std::byte* bytes, std::int64_t count, int* overflows) {
+void encode_on(Exec const& exec, GivenNumbers const& numbers, std::byte* bytes, std::int64_t count,
+               int* overflows) {
   auto* const encoded = reinterpret_cast<typename Format::Encoded*>(bytes);
   Kokkos::parallel_for(
       "orthant::runtime::encode", Kokkos::RangePolicy<Exec, std::int64_t>(exec, 0, count),
       KOKKOS_LAMBDA(std::int64_t i) {
-        encoded[i] = Format::encode(values[i]);
-        if (Format::has_overflowed(values[i], encoded[i])) *overflows = 1;
+        auto const number = numbers.number(i);
+        encoded[i] = Format::encode(number);
+        numbers.keep_lost(i, number, Format::decode(encoded[i]));
+        if (Format::has_overflowed(number, encoded[i])) *overflows = 1;
       });
 }
 
@@ -64,7 +68,7 @@ void decode_on(Exec const& exec, std::byte const* bytes, float* values, std::int
 
 template<class Format, class Exec>
 void sum_in_order_on(Exec const& exec, std::byte const* part_bytes, std::int64_t num_parts,
-                     std::byte* sum_bytes, std::int64_t count, int* overflows) {
+                     std::byte* sum_bytes, std::int64_t count, int* overflows, float* residuals) {
   auto const* const parts = reinterpret_cast<typename Format::Encoded const*>(part_bytes);
   auto* const sums = reinterpret_cast<typename Format::Encoded*>(sum_bytes);
   Kokkos::parallel_for(
@@ -74,8 +78,52 @@ void sum_in_order_on(Exec const& exec, std::byte const* part_bytes, std::int64_t
         for (std::int64_t p = 0; p < num_parts; ++p)
           sum += Format::decode(parts[p * count + i]);
         sums[i] = Format::encode(sum);
+        if (residuals != nullptr) residuals[i] += sum - Format::decode(sums[i]);
         if (Format::has_overflowed(sum, sums[i])) *overflows = 1;
       });
+}
+
+/// Returns work(Fp8()) or work(Int8()).
+template<class Work>
+void with_block_format(Wire wire, Work&& work) {
+  if (wire == Wire::fp8)
+    work(Fp8());
+  else
+    work(Int8());
+}
+
+// One call for all wires.
+template<class Exec>
+void encode_wire_on(Exec const& exec, Wire wire, GivenNumbers const& numbers, std::byte* encoded,
+                    std::int64_t count, int* overflows) {
+  if (has_blocks(wire))
+    return with_block_format(
+        wire, [&](auto format) { encode_blocks_on<decltype(format)>(exec, numbers, encoded, count); });
+  with_format(wire,
+              [&](auto format) { encode_on<decltype(format)>(exec, numbers, encoded, count, overflows); });
+}
+
+template<class Exec>
+void decode_wire_on(Exec const& exec, Wire wire, std::byte const* encoded, float* values,
+                    std::int64_t count) {
+  if (has_blocks(wire))
+    return with_block_format(
+        wire, [&](auto format) { decode_blocks_on<decltype(format)>(exec, encoded, values, count); });
+  with_format(wire, [&](auto format) { decode_on<decltype(format)>(exec, encoded, values, count); });
+}
+
+template<class Exec>
+void sum_wire_in_order_on(Exec const& exec, Wire wire, std::byte const* parts, std::int64_t num_parts,
+                          std::byte* sums, std::int64_t count, int* overflows, float* residuals) {
+  if (has_blocks(wire))
+    return with_block_format(wire, [&](auto format) {
+      using Format = decltype(format);
+      encode_blocks_on<Format>(
+          exec, SummedNumbers<Format>{parts, num_parts, bytes_of_blocks(count), residuals}, sums, count);
+    });
+  with_format(wire, [&](auto format) {
+    sum_in_order_on<decltype(format)>(exec, parts, num_parts, sums, count, overflows, residuals);
+  });
 }
 } // namespace detail
 
@@ -102,23 +150,17 @@ requires(Kokkos::is_execution_space<Exec>::value &&
       },
       [](void const* exec) { return compat::native_stream(*static_cast<Exec const*>(exec)); },
       [](void const* exec, Wire wire, float const* values, std::byte* encoded, std::int64_t count,
-         int* overflows) {
-        with_format(wire, [&](auto format) {
-          detail::encode_on<decltype(format)>(*static_cast<Exec const*>(exec), values, encoded, count,
-                                              overflows);
-        });
+         int* overflows, float* residuals) {
+        detail::encode_wire_on(*static_cast<Exec const*>(exec), wire, {values, residuals}, encoded, count,
+                               overflows);
       },
       [](void const* exec, Wire wire, std::byte const* encoded, float* values, std::int64_t count) {
-        with_format(wire, [&](auto format) {
-          detail::decode_on<decltype(format)>(*static_cast<Exec const*>(exec), encoded, values, count);
-        });
+        detail::decode_wire_on(*static_cast<Exec const*>(exec), wire, encoded, values, count);
       },
       [](void const* exec, Wire wire, std::byte const* parts, std::int64_t num_parts, std::byte* sums,
-         std::int64_t count, int* overflows) {
-        with_format(wire, [&](auto format) {
-          detail::sum_in_order_on<decltype(format)>(*static_cast<Exec const*>(exec), parts, num_parts, sums,
-                                                    count, overflows);
-        });
+         std::int64_t count, int* overflows, float* residuals) {
+        detail::sum_wire_in_order_on(*static_cast<Exec const*>(exec), wire, parts, num_parts, sums, count,
+                                     overflows, residuals);
       }};
 };
 

@@ -32,12 +32,13 @@ class Stream {
     void (*copy)(void const* exec, void* destination, void const* source, std::size_t num_bytes,
                  CopyDirection direction);
     void* (*native)(void const* exec);
-    // Encodings in device memory (numbers/formats.hpp). The device sets `overflows` to 1 if a number does not fit.
+    // Encodings in device memory (numbers/formats.hpp). The device sets `overflows` to 1 if a number does not fit. `residuals`: null, or
+    // the residuals of error feedback, one per number.
     void (*encode)(void const* exec, Wire wire, float const* values, std::byte* encoded, std::int64_t count,
-                   int* overflows);
+                   int* overflows, float* residuals);
     void (*decode)(void const* exec, Wire wire, std::byte const* encoded, float* values, std::int64_t count);
     void (*sum_in_order)(void const* exec, Wire wire, std::byte const* parts, std::int64_t num_parts,
-                         std::byte* sums, std::int64_t count, int* overflows);
+                         std::byte* sums, std::int64_t count, int* overflows, float* residuals);
   };
 
   Stream() = default;
@@ -61,15 +62,16 @@ class Stream {
   }
   /// cudaStream_t or hipStream_t.
   [[nodiscard]] void* native() const { return functions_->native(exec_.get()); }
-  void encode(Wire wire, float const* values, std::byte* encoded, std::int64_t count, int* overflows) const {
-    functions_->encode(exec_.get(), wire, values, encoded, count, overflows);
+  void encode(Wire wire, float const* values, std::byte* encoded, std::int64_t count, int* overflows,
+              float* residuals) const {
+    functions_->encode(exec_.get(), wire, values, encoded, count, overflows, residuals);
   }
   void decode(Wire wire, std::byte const* encoded, float* values, std::int64_t count) const {
     functions_->decode(exec_.get(), wire, encoded, values, count);
   }
   void sum_in_order(Wire wire, std::byte const* parts, std::int64_t num_parts, std::byte* sums,
-                    std::int64_t count, int* overflows) const {
-    functions_->sum_in_order(exec_.get(), wire, parts, num_parts, sums, count, overflows);
+                    std::int64_t count, int* overflows, float* residuals) const {
+    functions_->sum_in_order(exec_.get(), wire, parts, num_parts, sums, count, overflows, residuals);
   }
 
  private:
@@ -112,6 +114,8 @@ struct Call {
   std::int64_t receive_count = 0;
   std::span<std::int64_t const> send_counts; // per rank; empty: equal parts
   std::span<std::int64_t const> receive_counts;
+  float* residuals =
+      nullptr; // of an all_reduce on a wire with error feedback: one per element, in the memory of the buffers
   Stream stream;
   std::source_location where;
 };

@@ -68,8 +68,10 @@ void check(Communicator const& comm, Call const& call) {
     auto const carries_wire = call.operation != Operation::send && call.operation != Operation::receive &&
                               call.operation != Operation::exclusive_scan;
     require(carries_wire && call.type == DataType::float32 && call.reduction == Reduction::sum,
-            ": the 16-bit wire carries float and sums only");
+            ": an encoded wire carries float and sums only");
   }
+  require(call.residuals == nullptr || (call.operation == Operation::all_reduce && call.wire != Wire::native),
+          ": error feedback is for an all_reduce on an encoded wire");
   require(call.type != DataType::byte || !(reduces(call) || call.operation == Operation::exclusive_scan),
           ": bytes have no sum");
   if (is_arg_max(call))

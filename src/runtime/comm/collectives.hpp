@@ -174,6 +174,28 @@ Request start_all_reduce(Stream const& stream, Communicator const& comm, Buffer&
   return detail::start(comm, detail::all_reduce_call(stream, data, reduction, wire, where));
 }
 
+/// The same sum of floats with error feedback: what the wire has lost in earlier calls is added to `data` first, and `residuals` (as long as
+/// `data`, in the same memory, 0 before the first call) keeps what it loses in this call. Over the ranks:
+///
+///   data + sum_r residuals_r (after)  =  sum_r data_r + sum_r residuals_r (before)        up to rounding in fp32
+///
+/// Leaves `residuals` unchanged in a group of one. Source: 1-bit SGD (Seide et al., Interspeech 2014, section 2).
+template<class Buffer, class Residuals>
+void all_reduce_with_feedback(Stream const& stream, Communicator const& comm, Buffer&& data,
+                              Residuals&& residuals, Wire wire, Here where = Here::current()) {
+  auto call = detail::all_reduce_call(stream, data, Reduction::sum, wire, where);
+  call.residuals = residuals.data();
+  detail::run(comm, call);
+}
+/// `residuals` must stay valid until wait().
+template<class Buffer, class Residuals>
+Request start_all_reduce_with_feedback(Stream const& stream, Communicator const& comm, Buffer&& data,
+                                       Residuals&& residuals, Wire wire, Here where = Here::current()) {
+  auto call = detail::all_reduce_call(stream, data, Reduction::sum, wire, where);
+  call.residuals = residuals.data();
+  return detail::start(comm, call);
+}
+
 /// data[i] := the pair with the largest value over the ranks; of equal values, the one with the smallest index. NaN never wins.
 template<class Buffer>
 void all_reduce_arg_max(Stream const& stream, Communicator const& comm, Buffer&& data,

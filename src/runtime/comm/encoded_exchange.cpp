@@ -5,6 +5,7 @@
 #include "runtime/comm/communicator.hpp"
 #include "runtime/numbers/counts.hpp"
 #include "runtime/numbers/formats.hpp"
+#include "runtime/range.hpp"
 
 #include <algorithm>
 #include <array>
@@ -64,6 +65,7 @@ class EncodedExchange final : public Exchange {
   [[nodiscard]] Counts bytes_of(Counts const& parts) const;
   std::byte* lend(Slot slot, std::int64_t num_bytes);
   void encode(Counts const& parts, std::byte* into);
+  void encode_on_host(std::span<float const> values, float* residuals, std::span<std::byte> into) const;
   void decode(Counts const& parts, std::byte const* from);
   template<class Work>
   void for_each_run(Counts const& parts, Work&& work) const;
@@ -99,8 +101,12 @@ void EncodedExchange::divide() {
   };
   switch (call_.operation) {
   case Operation::all_reduce:
-    for (std::int64_t r = 0; r < num_ranks; ++r)
-      send_parts_.push_back(num_send / num_ranks + (r < num_send % num_ranks ? 1 : 0));
+    for (int r = 0; r < comm_.size(); ++r) { // in whole blocks, except at the end
+      auto const length = encoding_.block_length();
+      auto const blocks = balanced_range((num_send + length - 1) / length, comm_.size(), r);
+      send_parts_.push_back(std::min(blocks.end * length, num_send) -
+                            std::min(blocks.begin * length, num_send));
+    }
     receive_parts_ = Counts(size(), send_parts_[rank()]);
     break;
   case Operation::reduce_scatter:
@@ -149,15 +155,42 @@ void EncodedExchange::for_each_run(Counts const& parts, Work&& work) const {
 
 void EncodedExchange::encode(Counts const& parts, std::byte* into) {
   auto const* from = source();
+  auto* residuals = call_.residuals;
   for_each_run(parts, [&](std::int64_t count) {
     auto const num_bytes = encoding_.encoded_bytes(count);
     if (call_.on_device)
-      call_.stream.encode(call_.wire, from, into, count, backend_.overflow_flag());
+      call_.stream.encode(call_.wire, from, into, count, backend_.overflow_flag(), residuals);
     else
-      encoding_.encode({from, static_cast<std::size_t>(count)}, {into, static_cast<std::size_t>(num_bytes)});
+      encode_on_host({from, index(count)}, residuals, {into, index(num_bytes)});
     from += count;
     into += num_bytes;
+    if (residuals != nullptr) residuals += count;
   });
+}
+
+void EncodedExchange::encode_on_host(std::span<float const> values, float* residuals,
+                                     std::span<std::byte> into) const {
+  if (residuals == nullptr)
+    encoding_.encode(values, into);
+  else
+    encoding_.encode_with_feedback(values, {residuals, values.size()}, into);
+  if (values.empty()) return;
+  // The loss is measured on one window, which moves on with every call: a sample that costs little, however long the message is.
+  std::array<float, Encoding::max_block> decoded;
+  auto const num_windows = (std::ssize(values) + Encoding::max_block - 1) / Encoding::max_block;
+  auto const begin = comm_.ledger()[call_.operation].calls % num_windows * Encoding::max_block;
+  auto const count = std::min(Encoding::max_block, std::ssize(values) - begin);
+  auto const first_byte = encoding_.encoded_bytes(begin);
+  encoding_.decode(into.subspan(index(first_byte), index(encoding_.encoded_bytes(count))),
+                   std::span(decoded).first(index(count)));
+  WireLoss loss;
+  for (std::int64_t i = 0; i < count; ++i) {
+    auto const after = static_cast<double>(decoded[index(i)]);
+    auto const lost = residuals == nullptr ? static_cast<double>(values[index(begin + i)]) - after
+                                           : static_cast<double>(residuals[begin + i]);
+    loss += {lost * lost, (after + lost) * (after + lost)};
+  }
+  comm_.ledger().add_loss(loss);
 }
 
 void EncodedExchange::decode(Counts const& parts, std::byte const* from) {
@@ -207,12 +240,15 @@ void EncodedExchange::exchange_addends() {
 void EncodedExchange::add_up() {
   auto const count = send_parts_[rank()];
   auto const num_bytes = static_cast<std::size_t>(send_bytes_[rank()]);
+  // This rank sends its part of the sums, so it also keeps what the sums lose.
+  auto* const residuals =
+      call_.residuals == nullptr ? nullptr : call_.residuals + begins_of(send_parts_)[rank()];
   if (call_.on_device)
     call_.stream.sum_in_order(call_.wire, slots_[received], comm_.size(), slots_[sent], count,
-                              backend_.overflow_flag());
+                              backend_.overflow_flag(), residuals);
   else
     encoding_.sum_in_order({slots_[received], num_bytes * size()}, comm_.size(), {slots_[sent], num_bytes},
-                           count);
+                           count, {residuals, residuals == nullptr ? 0 : index(count)});
 }
 
 void EncodedExchange::gather_sums() {

@@ -112,22 +112,30 @@ Backend& backend_of(Communicator const& comm, Call const& call, Mode mode) {
 } // namespace
 
 std::int64_t Pending::logical_bytes() const {
+  auto const& encoding = encoding_of(call_.wire);
   auto const bytes = [&](std::int64_t count) {
-    return encoding_of(call_.wire).encoded_bytes(count, static_cast<std::int64_t>(size_of(call_.type)));
+    return encoding.encoded_bytes(count, static_cast<std::int64_t>(size_of(call_.type)));
+  };
+  // Every part is encoded alone, so that its last block may be a short one.
+  auto const bytes_of_parts = [&](std::span<std::int64_t const> counts, std::int64_t whole) {
+    if (encoding.block_length() == 1) return bytes(whole);
+    return counts.empty() ? comm_.size() * bytes(whole / comm_.size()) : encoding.encoded_bytes(counts);
   };
   switch (call_.operation) {
-  case Operation::all_reduce:
+  case Operation::all_reduce: // cut at multiples of blocks
   case Operation::exclusive_scan:
   case Operation::broadcast:
-  case Operation::all_gather:
     return bytes(call_.receive_count);
+  case Operation::all_gather:
+    return bytes_of_parts(call_.receive_counts, call_.receive_count);
   case Operation::reduce_scatter:
+    return bytes_of_parts(call_.send_counts, call_.send_count);
   case Operation::send:
     return bytes(call_.send_count);
   case Operation::all_to_all: {
     auto const own = call_.send_counts.empty() ? call_.send_count / comm_.size()
                                                : call_.send_counts[static_cast<std::size_t>(comm_.rank())];
-    return bytes(call_.send_count - own);
+    return bytes_of_parts(call_.send_counts, call_.send_count) - bytes(own);
   }
   case Operation::receive:
   case Operation::barrier:

@@ -3,6 +3,7 @@
 //
 // 16-bit numbers on the wire and in memory: bfloat16 (8 exponent bits, u = 2^-8) and IEEE half (5 exponent bits, u = 2^-11), both rounded
 // to nearest, ties to even. The conversions work on the bits, so that every compiler and device gives the same result.
+// The wire also has 8-bit numbers, in blocks with a common scale (block_formats.hpp).
 
 #include "runtime/device/device_function.hpp"
 #include "runtime/instruction_sets.hpp"
@@ -19,8 +20,13 @@ namespace orthant::runtime {
 // A Number16 is a 16-bit number in memory. It is read as a float, without loss, and written from a float, rounded once. All arithmetic is
 // done in float.
 
-/// Name of a format. native: the numbers are not encoded.
-enum class Wire : std::uint8_t { native, bf16, fp16 };
+/// Name of a format. native: the numbers are not encoded. fp8 and int8 are formats of messages only, not of arrays in memory.
+enum class Wire : std::uint8_t { native, bf16, fp16, fp8, int8 };
+
+/// True for formats of 8 bits per number, whose blocks have a common scale.
+[[nodiscard]] constexpr bool has_blocks(Wire wire) {
+  return wire == Wire::fp8 || wire == Wire::int8;
+}
 
 ORTHANT_FUNCTION constexpr std::uint16_t encode_bf16(float value) {
   auto const bits = std::bit_cast<std::uint32_t>(value);
@@ -79,7 +85,7 @@ struct Fp16 {
   }
 };
 
-/// Returns work(Bf16()) or work(Fp16()), so that the choice is made once per array. `wire` must not be native.
+/// Returns work(Bf16()) or work(Fp16()), so that the choice is made once per array. `wire` must be one of them.
 template<class Work>
 constexpr decltype(auto) with_format(Wire wire, Work&& work) {
   return wire == Wire::bf16 ? work(Bf16()) : work(Fp16());
@@ -112,6 +118,19 @@ class Encoding {
   /// cut at multiples of it: the bytes of its pieces, in order, are the bytes of the whole array.
   [[nodiscard]] virtual std::int64_t block_length() const = 0;
   static constexpr std::int64_t max_block = 4096;
+  /// `count`, rounded up to whole blocks.
+  [[nodiscard]] std::int64_t in_whole_blocks(std::int64_t count) const {
+    return (count + block_length() - 1) / block_length() * block_length();
+  }
+
+  /// Bytes of a message that consists of these parts, each of which is encoded as an array of its own.
+  [[nodiscard]] std::int64_t encoded_bytes(std::span<std::int64_t const> parts,
+                                           std::int64_t scalar_bytes = sizeof(float)) const {
+    std::int64_t sum = 0;
+    for (auto const count : parts)
+      sum += encoded_bytes(count, scalar_bytes);
+    return sum;
+  }
 
   // Sizes must match: encoded.size() == encoded_bytes(values.size()). Otherwise these functions throw Error.
 
@@ -122,10 +141,18 @@ class Encoding {
   /// sums[i] += number i of `encoded`, in fp32.
   virtual void decode_and_add(std::span<std::byte const> encoded, std::span<float> sums) const = 0;
 
+  /// Error feedback: encodes what earlier calls have lost along with the values, and keeps what this call loses.
+  ///
+  ///   encoded := values + residuals        residuals := values + residuals - decode(encoded)
+  ///
+  /// residuals.size() == values.size().
+  void encode_with_feedback(std::span<float const> values, std::span<float> residuals,
+                            std::span<std::byte> encoded) const;
+
   /// sums := encoded sum of the parts, added in order and in fp32. The parts have `count` numbers each and follow one another in memory.
-  /// Throws Error if a finite sum does not fit the format.
+  /// Adds what the encoding loses to `residuals` (`count` numbers), unless it is empty. Throws Error if a finite sum does not fit the format.
   void sum_in_order(std::span<std::byte const> parts, std::int64_t num_parts, std::span<std::byte> sums,
-                    std::int64_t count) const;
+                    std::int64_t count, std::span<float> residuals = {}) const;
 };
 
 /// The encoding of a wire format. It lives as long as the program.

@@ -56,6 +56,18 @@ struct LedgerEntry {
   }
 };
 
+/// What encoded messages have lost: sums of squares over a sample of the numbers that this rank has encoded.
+struct WireLoss {
+  double lost = 0; // of the differences from what is decoded
+  double sent = 0; // of the numbers
+
+  WireLoss& operator+=(WireLoss const& other) {
+    lost += other.lost;
+    sent += other.sent;
+    return *this;
+  }
+};
+
 /// Counts of one communicator on this rank.
 class Ledger {
  public:
@@ -74,9 +86,12 @@ class Ledger {
     return entries_[static_cast<std::size_t>(operation)];
   }
   [[nodiscard]] LedgerEntry total() const;
-  void clear() { entries_ = {}; }
+  void add_loss(WireLoss const& loss) { loss_ += loss; }
+  [[nodiscard]] WireLoss const& loss() const { return loss_; }
+  void clear() { *this = {}; }
 
  private:
+  WireLoss loss_;
   std::array<LedgerEntry, num_operations> entries_{};
 };
 

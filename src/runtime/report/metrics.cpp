@@ -58,6 +58,7 @@ Json to_json(EpochRecord const& record) {
             {"grad_norms", record.grad_norms}, {"lr", record.learning_rate},
             {"seconds", record.seconds},       {"comm_bytes", record.comm_bytes},
             {"sent_bytes", record.sent_bytes}, {"phases", record.phases.to_json()}};
+  if (record.wire_error) json["wire_error"] = *record.wire_error;
   for (auto const& [name, value] : record.scores)
     json[name] = value;
   return json;

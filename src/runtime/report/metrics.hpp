@@ -40,6 +40,8 @@ struct EpochRecord {
   double call_seconds = 0;     // of this rank in collectives; not written to the file
   std::int64_t comm_bytes = 0; // sum over ranks of the ledgers' bytes
   std::int64_t sent_bytes = 0; // sum over ranks of the ledgers' sent bytes
+  std::optional<double>
+      wire_error; // 2-norm of what a sample of the encoded numbers has lost, relative to that of the numbers
   PhaseTimes phases;
   std::vector<std::pair<std::string, double>> scores; // by name; empty if the epoch was not evaluated
 

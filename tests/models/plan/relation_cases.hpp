@@ -39,6 +39,7 @@ inline std::vector<StepCase> relation_cases() {
     s.has_bias = false;
     s.wire = runtime::Wire::bf16;
   });
+  add("8-bit wire", [](auto& s) { s.wire = runtime::Wire::int8; });
   for (auto const schedule : {models::Schedule::pmm3d, models::Schedule::rows})
     for (auto const model : {models::Model::rgcn, models::Model::rsage}) {
       StepCase next = all.front();

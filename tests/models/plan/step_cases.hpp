@@ -74,6 +74,7 @@ inline std::vector<StepCase> step_cases() {
   add("transform first", [](auto& s) { s.order = models::ProductOrder::transform_first; });
   add("trained features", [](auto& s) { s.trains_features = true; });
   add("16-bit wire", [](auto& s) { s.wire = runtime::Wire::bf16; });
+  add("8-bit wire", [](auto& s) { s.wire = runtime::Wire::int8; });
   add("16-bit operands", [](auto& s) { s.operand_format = runtime::Wire::bf16; });
   add("16-bit operands and wire, transform first", [](auto& s) {
     s.order = models::ProductOrder::transform_first;
@@ -248,7 +249,7 @@ inline std::vector<StepCase> step_cases() {
     s.num_output_heads = 3;
     s.trains_features = true;
   });
-  add_attention("gat, 16-bit wire", models::Model::gat, [](auto& s) { s.wire = runtime::Wire::bf16; });
+  add_attention("gat, 8-bit wire", models::Model::gat, [](auto& s) { s.wire = runtime::Wire::fp8; });
   add_attention("transformer, means", models::Model::transformer, [](auto& s) { s.num_output_heads = 3; });
   for (auto const model : {models::Model::gat, models::Model::transformer})
     add_attention(std::string(name_of(model)) + ", dropouts, weights that are ignored", model, [](auto& s) {
@@ -290,8 +291,9 @@ inline std::vector<StepCase> step_cases() {
 
   auto const waiting = all;
   for (auto next : waiting) {
-    if (next.name != "16-bit wire, between owners" && next.name != "16-bit operands, between owners" &&
-        next.name != "directed, between owners" && next.name != "all parts, between owners")
+    if (next.name != "16-bit wire, between owners" && next.name != "8-bit wire, between owners" &&
+        next.name != "16-bit operands, between owners" && next.name != "directed, between owners" &&
+        next.name != "all parts, between owners")
       continue;
     next.name += ", messages hidden";
     next.settings.hidden_axes = pmm::group_axes;

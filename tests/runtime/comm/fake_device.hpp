@@ -56,10 +56,15 @@ struct StreamTraits<testing::FakeDevice> {
       },
       [](void const*) -> void* { return nullptr; },
       [](void const* exec, Wire wire, float const* values, std::byte* encoded, std::int64_t count,
-         int* overflows) {
+         int* overflows, float* residuals) {
         ++counts(exec).encodings;
         try {
-          encoding_of(wire).encode(floats(values, count), {encoded, bytes(wire, count)});
+          if (residuals != nullptr)
+            encoding_of(wire).encode_with_feedback(floats(values, count),
+                                                   {residuals, static_cast<std::size_t>(count)},
+                                                   {encoded, bytes(wire, count)});
+          else
+            encoding_of(wire).encode(floats(values, count), {encoded, bytes(wire, count)});
         } catch (Error const&) {
           *overflows = 1;
         }
@@ -68,11 +73,12 @@ struct StreamTraits<testing::FakeDevice> {
         encoding_of(wire).decode({encoded, bytes(wire, count)}, {values, static_cast<std::size_t>(count)});
       },
       [](void const* exec, Wire wire, std::byte const* parts, std::int64_t num_parts, std::byte* sums,
-         std::int64_t count, int* overflows) {
+         std::int64_t count, int* overflows, float* residuals) {
         ++counts(exec).sums;
         try {
           encoding_of(wire).sum_in_order({parts, static_cast<std::size_t>(num_parts) * bytes(wire, count)},
-                                         num_parts, {sums, bytes(wire, count)}, count);
+                                         num_parts, {sums, bytes(wire, count)}, count,
+                                         {residuals, static_cast<std::size_t>(residuals ? count : 0)});
         } catch (Error const&) {
           *overflows = 1;
         }

@@ -162,7 +162,7 @@ void plan_relations(pmm::StepPlan& step, RelationSteps const& s) {
   plan_expand_weights(step, s.relations.weights);
   if (s.owners) plan_bring(step, s.owners->inputs);
   plan_relation_product(step, s.adjacency, s.sizes, s.relations.weights);
-  auto const result_bytes = step.wire_bytes(s.sizes.num_results(), s.wire);
+  auto const result_bytes = step.wire_bytes(s.part_counts, s.wire);
   auto const part_bytes = step.wire_bytes(s.num_in_part(), s.wire);
   if (s.num_parts > 1) {
     pmm::plan_split_columns(step, s.sizes.rows, s.sizes.out);
@@ -176,7 +176,7 @@ void plan_relations_backward(pmm::StepPlan& step, RelationSteps const& s, bool n
   using runtime::Operation;
   if (s.owners) plan_bring(step, s.owners->results);
   if (s.num_parts > 1) {
-    step.add_call(Operation::all_gather, s.over_parts, step.wire_bytes(s.sizes.num_results(), s.wire));
+    step.add_call(Operation::all_gather, s.over_parts, step.wire_bytes(s.part_counts, s.wire));
     pmm::plan_split_columns(step, s.sizes.rows, s.sizes.out);
   }
   plan_relation_product_backward(step, s.adjacency, s.sizes, s.relations.weights, needs_input_gradient);
@@ -331,14 +331,14 @@ namespace {
 void plan_bring_side(pmm::StepPlan& step, RelationAttentionSteps const& s, RelationSide const& side) {
   plan_bring(step, side.rows);
   if (side.num_parts() == 1) return;
-  step.add_call(Operation::all_gather, s.over_parts, step.wire_bytes(side.num_whole(), s.wire));
+  step.add_call(Operation::all_gather, s.over_parts, step.wire_bytes(side.part_counts, s.wire));
   pmm::plan_split_columns(step, side.steps.num_block, side.steps.width);
 }
 
 void plan_return_side(pmm::StepPlan& step, RelationAttentionSteps const& s, RelationSide const& side) {
   if (side.num_parts() > 1) {
     pmm::plan_split_columns(step, side.steps.num_block, side.steps.width);
-    step.add_call(Operation::reduce_scatter, s.over_parts, step.wire_bytes(side.num_whole(), s.wire),
+    step.add_call(Operation::reduce_scatter, s.over_parts, step.wire_bytes(side.part_counts, s.wire),
                   step.wire_bytes(side.num_in_part(), s.wire));
   }
   plan_bring_back(step, side.rows);
