@@ -9,6 +9,7 @@
 #include "models/gnn/network/graph_network.hpp"
 #include "models/training/trainer.hpp"
 #include "pmm/kernels/host_parts.hpp"
+#include "support/dist_checks.hpp"
 
 #include <cstdlib>
 #include <filesystem>
@@ -67,6 +68,25 @@ std::vector<runtime::EpochRecord> train(pmm::ProcessGrid const& grid, graph::Gra
   std::vector<runtime::EpochRecord> records;
   trainer.run([&](runtime::EpochRecord const& record) { records.push_back(record); });
   return records;
+}
+
+/// Ranks that have copies of a vector or of a replicated matrix have the same bits.
+template<class T>
+void expect_equal_copies(pmm::ProcessGrid const& grid, std::vector<models::Parameter<T>> const& parameters) {
+  for (auto const& parameter : parameters) {
+    pmm::AxisSet copies;
+    if (parameter.is_vector())
+      copies = pmm::group_axes.without(parameter.vector.axes());
+    else if (parameter.matrix.layout().storage == pmm::Storage::replicated)
+      copies = parameter.matrix.layout().third();
+    auto const& over = grid.over(copies.with(pmm::batch_axes(grid.shape())));
+    auto const values = host_copy(parameter.value());
+    std::vector<T> least(values.data(), values.data() + values.extent(0));
+    auto most = least;
+    runtime::all_reduce(runtime::host, over, least, runtime::Reduction::min);
+    runtime::all_reduce(runtime::host, over, most, runtime::Reduction::max);
+    EXPECT_EQ(least, most) << parameter.name;
+  }
 }
 
 } // namespace orthant::testing

@@ -6,6 +6,7 @@
 #include "pmm/cost/step_plan.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
 #include "runtime/files/hdf5_file.hpp"
+#include "runtime/numbers/formats.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -36,6 +37,17 @@ enum class ParameterRole : std::uint8_t {
 /// Number of elements on this rank, with padding, of a parameter with this block.
 [[nodiscard]] inline std::int64_t length_of(ParameterRole role, pmm::Block const& block) {
   return is_vector(role) ? block.columns.size() : block.num_padded;
+}
+/// Number of elements that a sum of gradients in messages of this format reserves for such a parameter (training/gradient_sum.hpp): if they
+/// are encoded, whole blocks for the largest piece of any rank, which are the same number on all ranks.
+[[nodiscard]] inline std::int64_t reserved_length(pmm::StepPlan const& step, ParameterRole role,
+                                                  pmm::Placement const& placement, runtime::Wire wire) {
+  if (wire == runtime::Wire::native) return length_of(role, step.block(placement));
+  auto const& layout = placement.layout;
+  return runtime::encoding_of(wire).in_whole_blocks(
+      is_vector(role)
+          ? largest_part(step.shape(), layout.columns, placement.extents.columns, layout.column_granule)
+          : largest_piece(step.shape(), placement));
 }
 /// Number of elements in this rank's part of a norm: without padding, each element on one replica only.
 [[nodiscard]] inline std::int64_t normed_length_of(pmm::StepPlan const& step, ParameterRole role,
@@ -92,6 +104,13 @@ struct Parameter {
   }
   [[nodiscard]] runtime::Vector<T> const& gradient() const {
     return is_vector() ? vector_gradient.local() : matrix_gradient.storage();
+  }
+  /// The same as the function; pieces that no other rank has reserve blocks for their own length.
+  [[nodiscard]] std::int64_t reserved_length(runtime::Wire wire) const {
+    if (wire == runtime::Wire::native) return static_cast<std::int64_t>(gradient().extent(0));
+    return runtime::encoding_of(wire).in_whole_blocks(
+        is_vector() ? vector_gradient.largest_part()
+                    : largest_piece(matrix_gradient.grid().shape(), matrix_gradient.placement()));
   }
   /// Whether this rank is the first one along the axes expert and pipe that has this piece.
   [[nodiscard]] bool is_first_with_piece(pmm::ProcessGrid const& grid) const {

@@ -15,7 +15,16 @@
 // and one batch per step, these gradients are already sums: they are not copied to the array. Gradients whose states are sharded over
 // the batch axes (gradient_shards.hpp) are not in the array either; they are summed by reduce_scatters, in the same order.
 //
-// Source: PyTorch Distributed (arXiv 2006.15704), section 3.2.
+// The messages may be encoded (runtime/numbers/formats.hpp), with error feedback: each rank keeps what the encoding of its numbers has lost,
+// and adds it to the gradients of the next step. Checkpoints do not have these residuals: they belong to the ranks of one grid, and a run may
+// go on with another one. A resumed run therefore loses the rounding of one step, once.
+//
+// Ranks along x, y and z that have copies of a parameter must round its sum equally, or the copies would drift apart. What is lost depends
+// on which numbers share a scale, and on which rank of the group adds up a block, because that rank keeps what the sum loses. So the array
+// reserves for each parameter the same number of whole blocks on all ranks, that of the largest piece, with zeros at the end: a parameter has
+// blocks of its own, and begins at the same place of the same bucket on all ranks. Pieces without copies may have any length.
+//
+// Sources: PyTorch Distributed (arXiv 2006.15704), section 3.2; 1-bit SGD (Seide et al., Interspeech 2014, section 2) for error feedback.
 
 #include "models/parameters/parameter.hpp"
 #include "models/training/gradient_shards.hpp"
@@ -54,17 +63,21 @@ struct GradientSumSettings {
   std::int64_t bucket_bytes = default_bucket_bytes;
   /// Whether sums start during the backward pass. nullopt: if they can overlap it, which host processors of one node cannot.
   std::optional<bool> starts_early;
+  /// Format of the messages. Encoded formats need fp32 gradients; fp16 is refused, because gradients may leave its range.
+  runtime::Wire wire = runtime::Wire::native;
 };
 
-/// List the array of a GradientSum, the pass of add(), and the calls and the pass of finish(). `lengths`: number of elements of
-/// each parameter on this rank. `num_of_experts`: elements of experts among them.
+/// List the array of a GradientSum, the pass of add(), and the calls and the pass of finish(). `lengths`: reserved_length() of
+/// each parameter on this rank. `num_of_experts`: elements of experts among them. `wire`: format of the messages; an encoded one adds an
+/// array of residuals.
 void plan_gradient_sum_array(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths,
-                             std::int64_t num_accumulated, std::int64_t num_of_experts = 0);
+                             std::int64_t num_accumulated, std::int64_t num_of_experts = 0,
+                             runtime::Wire wire = runtime::Wire::native);
 void plan_add_gradients(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths, std::int64_t k,
                         std::int64_t num_accumulated, std::int64_t num_of_experts = 0);
 void plan_gradient_sum(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths,
                        std::int64_t num_accumulated, std::int64_t bucket_bytes = default_bucket_bytes,
-                       std::int64_t num_of_experts = 0);
+                       std::int64_t num_of_experts = 0, runtime::Wire wire = runtime::Wire::native);
 
 /// Whether sums start during the backward pass unless the settings say otherwise: if the network can carry them meanwhile. With a single
 /// group there are no sums that could start.
@@ -107,7 +120,12 @@ class GradientSum {
   [[nodiscard]] std::size_t num_buckets(std::size_t begin, std::size_t end) const {
     return (end - begin + bucket_length_ - 1) / bucket_length_;
   }
-  [[nodiscard]] runtime::Vector<T> bucket(std::size_t i, std::size_t begin, std::size_t end) const;
+  /// Bucket i of the gradients [begin, end) of `array`.
+  [[nodiscard]] runtime::Vector<T> bucket(runtime::Vector<T> const& array, std::size_t i, std::size_t begin,
+                                          std::size_t end) const;
+  void sum_bucket(runtime::DefaultExec const& exec, pmm::AxisSet axes, std::size_t i, std::size_t begin,
+                  std::size_t end);
+  [[nodiscard]] runtime::Request start_sum_of_bucket(runtime::DefaultExec const& exec, std::size_t i);
   void take(runtime::DefaultExec const& exec, std::int64_t k, std::size_t num_complete);
 
   pmm::ProcessGrid const& grid_;
@@ -115,12 +133,15 @@ class GradientSum {
   std::size_t bucket_length_;
   bool starts_early_;
   std::vector<runtime::Vector<T>> gradients_; // gradients to be summed, in the order of completion
+  std::vector<std::size_t> reserved_;         // number of elements of the array for each of them
   std::size_t length_of_all_ = 0;             // number of elements that belong to no expert
   runtime::Vector<T> sum_;                    // sum of these gradients; empty if a step has one batch
+  runtime::Vector<T> residuals_;              // what the wire has lost of it; empty if it loses nothing
   std::size_t num_taken_ = 0;                 // number of gradients added for this batch,
   std::size_t length_taken_ = 0;              // and number of their elements
   std::vector<runtime::Request> started_;     // sums of the first buckets
   std::shared_ptr<GradientShards<T>> shards_;
+  runtime::Wire wire_;
 };
 
 extern template class GradientSum<float>;

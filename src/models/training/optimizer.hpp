@@ -49,6 +49,8 @@ struct OptimizerSettings {
   int zero_stage =
       0; // of states that are sharded over the batch axes (gradient_shards.hpp): 0, 1 or 2; jorge: 0 only
   JorgeSettings jorge{};
+  runtime::Wire gradient_wire =
+      runtime::Wire::native; // format of sums over the batch axes (gradient_sum.hpp)
 };
 
 /// This rank's piece of a parameter, its gradient and its weight decay.

@@ -60,11 +60,16 @@ Trainer<T>::Trainer(pmm::ProcessGrid const& grid, Network<T>& network, std::uniq
       exec_(has_one_batch() ? runtime::compat::instance_on<DefaultExec>(queue_.native()) : DefaultExec()),
       recorded_(queue_) {
   ORTHANT_REQUIRE(grid.size(pmm::Axis::pipe) == 1 || !has_one_batch(),
-                  "full-graph training has one batch and cannot be a pipeline of ",
-                  grid.size(pmm::Axis::pipe), " stages");
+                 "full-graph training has one batch and cannot be a pipeline of ",
+                 grid.size(pmm::Axis::pipe), " stages");
+  auto sums = settings.gradient_sum;
+  sums.wire = settings.optimizer.gradient_wire;
   if (!has_one_batch())
     gradient_sum_.emplace(grid, network.parameters(), network.gradient_order(), batches_.num_accumulated(),
-                          settings.gradient_sum, update_->shards());
+                          sums, update_->shards());
+  if (sums.wire != runtime::Wire::native && grid.size(pmm::batch_axes(grid.shape())) == 1)
+    grid.world().instruments().log.warn_once(
+        "no ranks sum gradients of different batches: their format in messages has no effect");
   phases_.measure_on(runtime::DeviceClock::create(runtime::compat::native_stream(exec_)));
 }
 

@@ -124,6 +124,7 @@ CommunicatedBytes communicated_bytes(pmm::ProcessGrid const& grid) {
       bytes.by_axis[static_cast<std::size_t>(pmm::Axis::data)] += total.bytes;
     bytes.counted += total.bytes;
     bytes.sent += total.sent_bytes;
+    bytes.loss += comm.ledger().loss();
   }
   return bytes;
 }
@@ -132,9 +133,15 @@ CommunicatedBytes sum_of_difference(pmm::ProcessGrid const& grid, CommunicatedBy
                                     CommunicatedBytes const& after) {
   std::vector sums{after.counted - before.counted, after.sent - before.sent};
   std::ranges::transform(after.by_axis, before.by_axis, std::back_inserter(sums), std::minus<>());
+  sums.push_back(after.loss.sent > before.loss.sent ? 1 : 0); // ranks with encoded messages
   runtime::all_reduce(runtime::host, grid.world(), sums);
-  CommunicatedBytes sum{.counted = sums[0], .sent = sums[1]};
-  std::copy(sums.begin() + 2, sums.end(), sum.by_axis.begin());
+  CommunicatedBytes sum{.counted = sums[0], .sent = sums[1], .loss = {}};
+  std::copy_n(sums.begin() + 2, sum.by_axis.size(), sum.by_axis.begin());
+  if (sums.back() > 0) {
+    std::array losses{after.loss.lost - before.loss.lost, after.loss.sent - before.loss.sent};
+    runtime::all_reduce(runtime::host, grid.world(), losses);
+    sum.loss = {losses[0], losses[1]};
+  }
   return sum;
 }
 
@@ -165,6 +172,7 @@ TrainResult run_epochs(pmm::ProcessGrid const& grid, TrainSettings const& settin
     auto const bytes = sum_of_difference(grid, before, communicated_bytes(grid));
     record.comm_bytes = bytes.counted;
     record.sent_bytes = bytes.sent;
+    if (bytes.loss.sent > 0) record.wire_error = std::sqrt(bytes.loss.lost / bytes.loss.sent);
     result.epoch_bytes = bytes;
     record.seconds = runtime::all_reduced(grid.world(), record.seconds, runtime::Reduction::max);
     seconds.push_back(record.seconds);

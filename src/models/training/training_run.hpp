@@ -112,6 +112,7 @@ struct CommunicatedBytes {
       by_axis{}; // axis data: includes sums over data and other axes together
   std::int64_t counted = 0;
   std::int64_t sent = 0;
+  runtime::WireLoss loss; // of encoded messages
 
   [[nodiscard]] std::int64_t along(pmm::Axis axis) const { return by_axis[static_cast<std::size_t>(axis)]; }
 };

@@ -49,6 +49,35 @@ class LanguageModelOnGrid : public ::testing::TestWithParam<std::array<int, 4>> 
     auto const num_owners = std::int64_t{grid_.shape().data} * grid_.shape().z;
     return {sequence, num_accumulated * (num_owners + 1), num_accumulated, 5}; // one rank has two
   }
+  /// The trainer must hold what is listed, and the second step do it.
+  template<class T>
+  void expect_listed(std::int64_t num_accumulated) {
+    training_.eval_every = 0;
+    auto file = open(world_, folder_.file("t.h5"));
+    auto const settings = model(file);
+    auto const how = sequences(num_accumulated);
+    auto const plan =
+        models::plan_transformer(grid_.shape(), grid_.coordinates(), settings, how.num_sequences(), sequence);
+    auto list = step_of<T>(grid_);
+    models::plan_language_model_arrays(list, plan, how, training_.optimizer);
+    models::plan_language_model_step(list, plan, how, training_.optimizer);
+
+    LiveArrays const live;
+    models::LanguageModel<T> training(grid_, settings, how, training_, file);
+    if (pmm::runs_on_host) {
+      EXPECT_EQ(live.by_label(), live.planned(list, {pmm::Lifetime::training, pmm::Lifetime::first_step}));
+    }
+    // The second step is counted.
+    std::optional<CountedWork> counted;
+    training.run([](auto const&) {}, {},
+                 [&](models::TrainProgress const& progress) {
+                   if (progress.epoch == 2) counted.emplace(grid_);
+                   if (progress.epoch < 3) return false;
+                   EXPECT_EQ(counted->passes(), passes_of(list));
+                   EXPECT_EQ(counted_calls(grid_), planned_calls(list));
+                   return true;
+                 });
+  }
 
   runtime::Communicator world_;
   pmm::ProcessGrid grid_;
@@ -73,32 +102,28 @@ TEST(Goldfish, LeavesOutOneInKByTheTokensBefore) {
 }
 
 TEST_P(LanguageModelOnGrid, HoldsAndDoesWhatIsListed) {
-  training_.eval_every = 0;
   for (std::int64_t const num_accumulated : {1, 2}) {
-    auto file = open(world_, folder_.file("t.h5"));
-    auto const settings = model(file);
-    auto const how = sequences(num_accumulated);
-    auto const plan =
-        models::plan_transformer(grid_.shape(), grid_.coordinates(), settings, how.num_sequences(), sequence);
-    auto list = step_of<double>(grid_);
-    models::plan_language_model_arrays(list, plan, how, training_.optimizer);
-    models::plan_language_model_step(list, plan, how, training_.optimizer);
+    expect_listed<double>(num_accumulated);
+    training_.optimizer.gradient_wire = runtime::Wire::int8;
+    expect_listed<float>(num_accumulated);
+    training_.optimizer.gradient_wire = runtime::Wire::native;
+  }
+}
 
-    LiveArrays const live;
-    models::LanguageModel<double> training(grid_, settings, how, training_, file);
-    if (pmm::runs_on_host) {
-      EXPECT_EQ(live.by_label(), live.planned(list, {pmm::Lifetime::training, pmm::Lifetime::first_step}));
-    }
-    // The second step is counted.
-    std::optional<CountedWork> counted;
-    training.run([](auto const&) {}, {},
-                 [&](models::TrainProgress const& progress) {
-                   if (progress.epoch == 2) counted.emplace(grid_);
-                   if (progress.epoch < 3) return false;
-                   EXPECT_EQ(counted->passes(), passes_of(list));
-                   EXPECT_EQ(counted_calls(grid_), planned_calls(list));
-                   return true;
-                 });
+// Norms and biases are split along x or y, and ranks along the other axes have copies. The 31 columns of a feed-forward layer are unequal parts.
+TEST_P(LanguageModelOnGrid, EncodedSumsOfGradientsKeepCopiesEqual) {
+  training_.eval_every = 0;
+  training_.num_epochs = 20; // steps
+  for (auto const wire : {runtime::Wire::bf16, runtime::Wire::fp8, runtime::Wire::int8}) {
+    training_.optimizer.gradient_wire = wire;
+    auto file = open(world_, folder_.file("t.h5"));
+    auto settings = model(file);
+    settings.feed_forward = 31;
+    models::LanguageModel<float> training(grid_, settings, sequences(1), training_, file);
+    std::vector<double> losses;
+    training.run([&](runtime::EpochRecord const& record) { losses.push_back(record.loss); });
+    EXPECT_LT(losses.back(), losses.front()) << "it does not learn";
+    expect_equal_copies(grid_, training.parameters());
   }
 }
 

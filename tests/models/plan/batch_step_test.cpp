@@ -26,7 +26,8 @@ class BatchStep : public ::testing::TestWithParam<std::array<int, 4>> {
   /// An epoch of batches, an evaluation of the full graph, and the last look at the parameters.
   template<class T>
   pmm::StepPlan listed(graph::GraphStore const& store, models::NetworkSettings const& settings,
-                       sampling::Sampler const& sampler, models::MiniBatchSettings const& batches) {
+                       sampling::Sampler const& sampler, models::MiniBatchSettings const& batches,
+                       models::OptimizerSettings const& optimizer) {
     auto const plan = models::plan_network(store, settings);
     auto const full = models::make_full_graph_operands<T>(grid_, store, plan, settings);
     models::BatchMaker<T> source(grid_, store, sampler, plan, full.features,
@@ -49,7 +50,7 @@ class BatchStep : public ::testing::TestWithParam<std::array<int, 4>> {
         traits.num_dropped_ways = shared.num_dropped_ways;
         planned.push_back({of_batch.plan, std::move(traits)});
       }
-      plan_batch_step(list, planned, settings);
+      plan_batch_step(list, planned, settings, optimizer);
     }
     auto evaluated = first_pass_on(store, settings, full);
     evaluated.dropped.clear(); // evaluations drop no edges
@@ -70,7 +71,8 @@ class BatchStep : public ::testing::TestWithParam<std::array<int, 4>> {
   }
 
   /// Trains an epoch, which must do what the list says. Graphs smaller than a batch are left out.
-  void expect_listed_epoch(StepCase const& the_case, pmm::Gather gather) {
+  void expect_listed_epoch(StepCase const& the_case, pmm::Gather gather,
+                           runtime::Wire gradient_wire = runtime::Wire::native) {
     SCOPED_TRACE(the_case.name);
     models::MiniBatchSettings batches;
     batches.batch_size = 41;
@@ -83,8 +85,9 @@ class BatchStep : public ::testing::TestWithParam<std::array<int, 4>> {
     training.num_epochs = 1;
     training.eval_every = 1;
     training.loss = the_case.loss();
+    training.optimizer.gradient_wire = gradient_wire;
     models::MiniBatchNetwork<float> trainer(grid_, store, settings, training, batches);
-    auto const list = listed<float>(store, settings, trainer.sampler(), batches);
+    auto const list = listed<float>(store, settings, trainer.sampler(), batches, training.optimizer);
     CountedWork const counted(grid_);
 
     trainer.run([](runtime::EpochRecord const&) {});
@@ -101,6 +104,14 @@ TEST_P(BatchStep, ListsWhatAnEpochOfBatchesCommunicatesAndMultiplies) {
     expect_listed_epoch(the_case, pmm::Gather::all);
   for (auto const& the_case : relation_cases())
     expect_listed_epoch(the_case, pmm::Gather::all);
+}
+
+// Scales and filling bytes included, also of pieces that other ranks do not have.
+TEST_P(BatchStep, ListsEncodedSumsOfGradients) {
+  for (auto const& the_case : step_cases())
+    if (the_case.settings.trains_features)
+      for (auto const wire : {runtime::Wire::bf16, runtime::Wire::int8})
+        expect_listed_epoch(the_case, pmm::Gather::all, wire);
 }
 
 TEST_P(BatchStep, ListsTheRowsThatOwnersNeed) {

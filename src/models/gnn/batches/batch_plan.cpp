@@ -24,7 +24,7 @@ void plan_batch_step(pmm::StepPlan& step, std::vector<PlannedBatch> const& batch
                      NetworkSettings const& settings, OptimizerSettings const& optimizer) {
   ORTHANT_REQUIRE(!batches.empty(), "a step without a batch");
   auto const parameters = parameters_of(batches.front().plan, settings);
-  auto const lengths = lengths_of(step, parameters);
+  auto const lengths = lengths_of(step, parameters, optimizer.gradient_wire);
   auto const num_accumulated = std::ssize(batches);
   for (std::int64_t k = 0; k < num_accumulated; ++k) {
     auto const& [plan, traits] = batches[static_cast<std::size_t>(k)];
@@ -38,7 +38,7 @@ void plan_batch_step(pmm::StepPlan& step, std::vector<PlannedBatch> const& batch
   constexpr std::int64_t loss_and_count = 2;
   step.add_call(runtime::Operation::all_reduce, pmm::Axis::data,
                 loss_and_count * std::int64_t{sizeof(double)});
-  plan_gradient_sum(step, lengths, num_accumulated);
+  plan_gradient_sum(step, lengths, num_accumulated, default_bucket_bytes, 0, optimizer.gradient_wire);
   auto const updated = updated_lengths_of(step, parameters);
   plan_update(step, optimizer, updated.trained, updated.normed, updated.statistics);
 }

@@ -176,11 +176,11 @@ void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts,
   auto const batch_plan = plan_of_batch(plan, of_batch.num_vertices);
   auto const traits = traits_of(facts, shape, coordinates, plan, settings);
   auto const batch_traits = traits_of(of_batch, shape, coordinates, batch_plan, settings);
-  auto const lengths = lengths_of(step, parameters_of(plan, settings));
+  auto const lengths = lengths_of(step, parameters_of(plan, settings), optimizer.gradient_wire);
   // Features of the graph and of a batch are kept even if a rounded copy exists.
   constexpr auto stays = pmm::Lifetime::training;
   plan_targets_and_parameters(step, facts, plan, settings, traits.links);
-  plan_gradient_sum_array(step, lengths, batches.num_accumulated);
+  plan_gradient_sum_array(step, lengths, batches.num_accumulated, 0, optimizer.gradient_wire);
   plan_update_arrays(step, optimizer, updated_lengths_of(step, parameters_of(plan, settings)).trained);
   if (batches.has_full_graph) {
     auto whole = plan;

@@ -41,9 +41,11 @@ struct PlannedParameter {
 /// The parameters, in the order of NetworkParameters::list().
 [[nodiscard]] std::vector<PlannedParameter> parameters_of(NetworkPlan const& plan,
                                                           NetworkSettings const& settings);
-/// Number of elements of each parameter on this rank, with padding.
+/// Number of elements of each parameter on this rank, with padding. With an encoded wire, what a sum of gradients in this format reserves
+/// for it (reserved_length).
 [[nodiscard]] std::vector<std::int64_t> lengths_of(pmm::StepPlan const& step,
-                                                   std::vector<PlannedParameter> const& parameters);
+                                                   std::vector<PlannedParameter> const& parameters,
+                                                   runtime::Wire wire = runtime::Wire::native);
 /// The trained parameters on this rank, and the number of elements of each running statistic. `normed`: number of elements of each trained
 /// parameter in this rank's part of a norm, without padding, each element on one replica only.
 struct UpdatedLengths {

@@ -40,11 +40,11 @@ inline constexpr std::array<Refusal, 9> refusals{{
      "outputs of layers are added or compared element by element"},
     {"--trainable-features needs dense features",
      "a step of the optimizer would fill the zeros of sparse ones"},
-    {"--comm-dtype and --operand-dtype of 16 bits need --compute-dtype fp32",
+    {"--comm-dtype and --operand-dtype other than fp32 need --compute-dtype fp32",
      "their numbers are rounded from fp32"},
     {"--operand-dtype of 16 bits goes with --model gcn without --jump",
      "only products of its layers have operands of 16 bits"},
-    {"--comm-dtype and --operand-dtype of 16 bits go with --task nodes",
+    {"--comm-dtype and --operand-dtype other than fp32 go with --task nodes",
      "scores of links have no operands of 16 bits"},
     {"--task links is trained on the full graph", "a batch of vertices rarely holds both ends of an edge"},
 }};

@@ -31,7 +31,9 @@ class SummedGradients {
           !shards_gradients_ ||
           !is_sharded(step.shape(), parameter.role, parameter.placement, parameter.is_frozen, is_of_expert);
       whole_.push_back(is_whole ? length : 0);
-      if (is_whole && is_of_expert) num_of_experts_ += length;
+      reserved_.push_back(
+          is_whole ? reserved_length(step, parameter.role, parameter.placement, optimizer.gradient_wire) : 0);
+      if (is_of_expert) num_of_experts_ += reserved_.back();
       if (!is_whole) sharded[is_of_expert ? 1 : 0].push_back(step.block(parameter.placement).num_stored);
     }
     for (std::size_t section = 0; section < sharded.size(); ++section)
@@ -41,8 +43,8 @@ class SummedGradients {
     add_updated(step, parameters);
   }
 
-  /// Number of elements of each parameter whose gradient is summed whole, and 0 for the others; elements of experts among them.
-  [[nodiscard]] std::vector<std::int64_t> const& whole() const { return whole_; }
+  /// reserved_length() of each parameter whose gradient is summed whole, and 0 for the others; elements of experts among them.
+  [[nodiscard]] std::vector<std::int64_t> const& reserved() const { return reserved_; }
   [[nodiscard]] std::int64_t num_of_experts() const { return num_of_experts_; }
   /// The trained parameters that this rank updates, and the number of elements of each in this rank's part of its norm.
   [[nodiscard]] UpdatedParameters const& updated() const { return updated_; }
@@ -87,7 +89,7 @@ class SummedGradients {
   }
 
   bool shards_gradients_;
-  std::vector<std::int64_t> whole_, normed_;
+  std::vector<std::int64_t> whole_, reserved_, normed_;
   UpdatedParameters updated_;
   std::int64_t num_of_experts_ = 0;
   std::array<ShardParts, 2> shards_;
@@ -110,7 +112,8 @@ void plan_language_model_arrays(pmm::StepPlan& step, TransformerPlan const& plan
   plan_sequence_rows_arrays(step, plan.sequences.size() * plan.sequence, sequences.num_accumulated);
   sums.for_each_shards(step, [&](pmm::AxisSet, ShardParts const& parts) { plan_shard_arrays(step, parts); });
   plan_update_arrays(step, optimizer, sums.updated());
-  plan_gradient_sum_array(step, sums.whole(), sequences.num_accumulated, sums.num_of_experts());
+  plan_gradient_sum_array(step, sums.reserved(), sequences.num_accumulated, sums.num_of_experts(),
+                          optimizer.gradient_wire);
 }
 
 namespace {
@@ -128,7 +131,7 @@ void plan_passes(pmm::StepPlan& step, TransformerPlan const& plan, SummedGradien
       plan_transformer_backward(step, plan, action.k);
     if (action.kind == PassAction::Kind::input_backward) continue;
     if (stage.splits_backward) plan_transformer_weight_backward(step, plan, action.k, num_passes);
-    plan_add_gradients(step, sums.whole(), action.k, num_passes, sums.num_of_experts());
+    plan_add_gradients(step, sums.reserved(), action.k, num_passes, sums.num_of_experts());
     sums.for_each_shards(step, [&](pmm::AxisSet axes, ShardParts const& parts) {
       plan_add_to_shards(step, axes, parts, action.k);
     });
@@ -155,7 +158,8 @@ void plan_language_model_step(pmm::StepPlan& step, TransformerPlan const& plan,
     step.add_call(runtime::Operation::all_reduce, axes, loss_and_count * std::int64_t{sizeof(double)});
   sums.for_each_shards(
       step, [&](pmm::AxisSet axes, ShardParts const& parts) { plan_finish_shards(step, axes, parts); });
-  plan_gradient_sum(step, sums.whole(), sequences.num_accumulated, bucket_bytes, sums.num_of_experts());
+  plan_gradient_sum(step, sums.reserved(), sequences.num_accumulated, bucket_bytes, sums.num_of_experts(),
+                    optimizer.gradient_wire);
   plan_sum_over_ends(step, plan);
   std::vector<std::int64_t> statistics;
   for (auto const& parameter : parameters)
@@ -188,7 +192,7 @@ MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, TransformerPlan con
   pmm::StepPlan const step(grid.shape(), grid.coordinates(), sizeof(T));
   auto const parameters = moving_of(parameters_of(grid.shape(), grid.coordinates(), plan));
   SummedGradients const sums(step, parameters, optimizer, sequences.num_accumulated);
-  estimate.messages += bytes_of_early_sums(grid, step, sums.whole(), sums.num_of_experts());
+  estimate.messages += bytes_of_early_sums(grid, step, sums.reserved(), sums.num_of_experts());
   if (pmm::runs_on_host && can_start_early(grid))
     sums.for_each_shards(step, [&](pmm::AxisSet, ShardParts const& parts) {
       estimate.messages += step.scalar_bytes(parts.num_owners() * parts.open_length());
