@@ -101,10 +101,10 @@ MISTAKES = [
     (["bench", "gemm", "--rows", "10", "--widths", "5--3"], r"--widths: '' is no whole number"),
     (["bench", "epoch"], r"give one of --graph graph\.h5 and --dataset"),
     (["bench", "epoch", "--dataset", "karate", "--epochs", "0"], r"--epochs 0: at least one epoch"),
-    (["bench", "epoch", "--dataset", "karate", "--compute-dtype", "fp64", "--comm-dtype", "bf16"], r"of 16 bits need --compute-dtype fp32"),
+    (["bench", "epoch", "--dataset", "karate", "--compute-dtype", "fp64", "--comm-dtype", "bf16"], r"other than fp32 need --compute-dtype fp32"),
     (["train", "--dataset", "karate", "--operand-dtype", "bf1"], r"'bf1' is none of .*bf16"),
-    (["train", "--dataset", "karate", "--compute-dtype", "fp64", "--operand-dtype", "fp16"], r"of 16 bits need --compute-dtype fp32"),
-    (["bench", "epoch", "--dataset", "karate", "--compute-dtype", "fp64", "--operand-dtype", "bf16"], r"of 16 bits need --compute-dtype fp32"),
+    (["train", "--dataset", "karate", "--compute-dtype", "fp64", "--operand-dtype", "fp16"], r"other than fp32 need --compute-dtype fp32"),
+    (["bench", "epoch", "--dataset", "karate", "--compute-dtype", "fp64", "--operand-dtype", "bf16"], r"other than fp32 need --compute-dtype fp32"),
     (["plan", "--vertices", "9", "--nonzeros", "9", "--widths", "5-3", "--operand-dtype", "tf32"], r"'tf32' is none of"),
     (["bench", "epoch", "--batch", "5"], r"--batch is for mini-batches"),
     # Names from other programs, and flags that would do nothing.

@@ -92,7 +92,7 @@ def metrics(_):
         run(2, train + ["--save-weights", weights, "--checkpoint", at("c")])
         run(1, ["train", "--graph", store, "--epochs", "3", "--eval-every", "1", "--hidden", "8", "--checkpoint", at("c"), "--resume", "auto"])
         run(1, ["train", "--graph", store, "--epochs", "50", "--eval-every", "1", "--lr", "1e-6", "--patience", "1"])
-        run(2, train + ["--schedule", "rows", "--prune", "on"])
+        run(2, train + ["--schedule", "rows", "--prune", "on", "--comm-dtype", "int8"])
         cores = os.sched_getaffinity(0)
         os.sched_setaffinity(0, {min(cores)})  # of this thread, and of what it starts
         run(2, train + ["--seeds", "2"])
@@ -115,7 +115,7 @@ def metrics(_):
             file.write("to be or not to be " * 40)
         expect_success(1, ["tokenize", "--input", at("text.txt"), "-o", at("t.h5")])
         model = ["train-lm", "--tokens", at("t.h5"), "--layers", "1", "--hidden", "8", "--heads", "2", "--sequence", "8", "--eval-every", "1"]
-        run(2, model + ["--steps", "2", "--save-weights", at("lm.h5")])
+        run(2, model + ["--steps", "2", "--grid", "2x1x1x1", "--comm-dtype", "gradients=int8", "--save-weights", at("lm.h5")])
         run(1, model + ["--steps", "50", "--lr", "1e-12", "--patience", "1"])
         run(2, model + ["--steps", "1", "--experts", "2"])
         with open(at("loads.jsonl"), "w", encoding="utf-8") as file:

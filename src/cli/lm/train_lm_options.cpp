@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/lm/train_lm_options.hpp"
 
+#include "cli/options/collectives_option.hpp"
 #include "cli/options/gemm_options.hpp"
 #include "cli/options/option_text.hpp"
 #include "cli/training/start_checks.hpp"
@@ -217,6 +218,7 @@ void add_running(Command& command, TrainLmOptions& o) {
   add_checkpointing_option(command, o);
   command.option("--compute-dtype", o.compute_dtype, "Type of numbers in the computation: fp32 or fp64",
                  one_of({"fp32", "fp64"}));
+  add_message_formats_option(command, o.comm_dtype, false);
   add_gemm_math_option(command, o.gemm_math);
   add_gemm_table_option(command, o.gemm_table);
   add_stragglers_option(command, o.stragglers, "step");
@@ -381,6 +383,9 @@ models::TransformerSettings model_of(TrainLmOptions const& o) {
 models::OptimizerSettings optimizer_of(TrainLmOptions const& o) {
   auto settings = optimizer_of(o, o.eval_every);
   settings.zero_stage = o.zero == 3 ? 1 : static_cast<int>(o.zero); // over the batch axes beside z
+  if (settings.gradient_wire != runtime::Wire::native && (o.zero > 0 || o.compute_dtype != "fp32"))
+    runtime::throw_user("--comm-dtype {} goes with --zero 0 and --compute-dtype fp32: leave the others out",
+                        o.comm_dtype);
   if (settings.kind != models::OptimizerKind::jorge) return settings;
   settings.zero_stage = 0;
   if (o.experts > 0)

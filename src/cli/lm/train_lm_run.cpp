@@ -64,6 +64,7 @@ void StepLines::write(runtime::EpochRecord const& step, std::vector<models::Expe
                                 {"comm_bytes", step.comm_bytes},
                                 {"sent_bytes", step.sent_bytes},
                                 {"phases", step.phases.to_json()}};
+    if (step.wire_error) line["wire_error"] = *step.wire_error;
     for (auto const& load : loads)
       line["experts"].push_back({{"layer", load.layer},
                                  {"tokens", load.chosen},

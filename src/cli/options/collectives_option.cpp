@@ -88,6 +88,59 @@ void add_collectives_option(Command& command, std::vector<std::string>& words) {
       "its model predicts to be fastest; or a .json table of `bench collectives -o`");
 }
 
+namespace {
+
+constexpr std::array formats{std::pair{std::string_view("fp32"), runtime::Wire::native},
+                             std::pair{std::string_view("bf16"), runtime::Wire::bf16},
+                             std::pair{std::string_view("fp16"), runtime::Wire::fp16},
+                             std::pair{std::string_view("fp8"), runtime::Wire::fp8},
+                             std::pair{std::string_view("int8"), runtime::Wire::int8}};
+
+/// Sets `read` to the formats that the words name. Returns an empty text, or what is wrong.
+std::string read_message_formats(std::string_view words, MessageFormats& read) {
+  for (std::size_t begin = 0; begin <= words.size();) {
+    auto const end = std::min(words.find(',', begin), words.size());
+    auto const word = words.substr(begin, end - begin);
+    begin = end + 1;
+    auto const sign = word.find('=');
+    auto const what = sign == std::string_view::npos ? "activations" : word.substr(0, sign);
+    auto const name = sign == std::string_view::npos ? word : word.substr(sign + 1);
+    auto const* const format = std::ranges::find(formats, name, [](auto const& each) { return each.first; });
+    if (format == formats.end())
+      return fmt::format("'{}' is no format of messages; they are fp32, bf16, fp16, fp8 and int8", name);
+    if (what != "activations" && what != "gradients")
+      return fmt::format("'{}' names no messages; give activations=FORMAT or gradients=FORMAT", what);
+    if (what == "gradients" && format->second == runtime::Wire::fp16)
+      return "gradients may leave the range of fp16; give gradients=bf16, fp8 or int8";
+    (what == "gradients" ? read.gradients : read.activations) = format->second;
+  }
+  return {};
+}
+
+} // namespace
+
+void add_message_formats_option(Command& command, std::string& words, bool sends_activations) {
+  auto const* const help =
+      sends_activations
+          ? "Number format of activations in messages: fp32, bf16, fp16, fp8 or int8; or activations=FORMAT, "
+            "gradients=FORMAT (sums over the data axis), or both"
+          : "Number format of gradients in sums over the data axis: gradients=fp32, bf16, fp8 or int8";
+  command.option("--comm-dtype", words, help, [sends_activations](std::string const& given) {
+    MessageFormats read;
+    auto fault = read_message_formats(given, read);
+    if (fault.empty() && !sends_activations && read.activations != runtime::Wire::native)
+      fault = "activations of language models are sent as they are; give gradients=FORMAT";
+    return fault;
+  });
+}
+
+MessageFormats message_formats_of(std::string_view words) {
+  MessageFormats read;
+  auto const fault = read_message_formats(words, read);
+  ORTHANT_REQUIRE(fault.empty(), fault);
+  return read;
+}
+
 AlgorithmChoice read_collectives(runtime::Communicator const& world, std::vector<std::string> const& words) {
   AlgorithmChoice choice;
   if (std::ranges::count_if(words, [](auto const& word) { return is_for_all_axes(word); }) > 1)

@@ -6,9 +6,15 @@
 //
 //   {"orthant_collectives": 1, "choices": [{"operation": "all_reduce", "nodes": 4, "per_node": 4, "bytes": 65536, "algorithm": "nvrar",
 //    "seconds": {"library": 8.1e-5, "nvrar": 5.5e-5, ..}}, ..]}
+//
+// --comm-dtype: number formats of messages. A format alone is that of activations and their gradients; otherwise its words say what they are
+// for:
+//
+//   --comm-dtype bf16        --comm-dtype activations=int8,gradients=fp8
 
 #include "cli/options/command.hpp"
 #include "runtime/comm/algorithm_choice.hpp"
+#include "runtime/numbers/formats.hpp"
 
 #include <string>
 #include <vector>
@@ -28,5 +34,18 @@ void add_collectives_option(Command& command, std::vector<std::string>& words);
 /// Text of a table of measurements; `seconds_of` has the seconds of each algorithm, entry by entry.
 [[nodiscard]] std::string collectives_table(std::vector<runtime::MeasuredChoice> const& choices,
                                             std::vector<nlohmann::ordered_json> const& seconds_of);
+
+/// Formats of messages. gradients: sums of gradients of weights over the ranks that train on other batches.
+struct MessageFormats {
+  runtime::Wire activations = runtime::Wire::native;
+  runtime::Wire gradients = runtime::Wire::native;
+
+  friend bool operator==(MessageFormats const&, MessageFormats const&) = default;
+};
+
+/// `sends_activations`: false for language models, whose activations are sent as they are.
+void add_message_formats_option(Command& command, std::string& words, bool sends_activations);
+/// Reads the words of --comm-dtype, which must have passed its check; otherwise throws Error.
+[[nodiscard]] MessageFormats message_formats_of(std::string_view words);
 
 } // namespace orthant::cli

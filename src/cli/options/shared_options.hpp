@@ -60,6 +60,7 @@ struct OptimizerOptions {
   std::int64_t jorge_tile = 1024;
   double weight_decay = 0;
   std::optional<double> clip_norm;
+  std::string comm_dtype = "fp32"; // message_formats_of()
   std::int64_t seed = 0;
 };
 

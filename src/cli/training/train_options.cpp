@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/training/train_options.hpp"
 
+#include "cli/options/collectives_option.hpp"
 #include "cli/options/gemm_options.hpp"
 #include "cli/training/checkpoints.hpp"
 #include "cli/training/start_checks.hpp"
@@ -123,8 +124,7 @@ void add_computing(Command& command, TrainOptions& o) {
                  one_of({"fp32", "fp64"}));
   add_gemm_math_option(command, o.gemm_math);
   add_gemm_table_option(command, o.gemm_table);
-  command.option("--comm-dtype", o.comm_dtype, "Format of numbers in messages: fp32, bf16 or fp16",
-                 one_of({"fp32", "bf16", "fp16"}));
+  add_message_formats_option(command, o.comm_dtype, true);
   command.option("--operand-dtype", o.operand_dtype,
                  "Format of activations, their gradients and the operands of products: fp32, bf16 or fp16; "
                  "sums, weights and logits stay in fp32",

@@ -76,7 +76,6 @@ struct TrainOptions : GraphModelOptions, GridOptions, OptimizerOptions, WeightOp
   bool stragglers = false;
   std::string compute_dtype = "fp32";
   std::string gemm_math = "fp32";
-  std::string comm_dtype = "fp32";
   std::string operand_dtype = "fp32";
   std::string overlap = "auto";
   std::string order = "auto";

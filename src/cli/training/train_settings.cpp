@@ -2,6 +2,7 @@
 #include "cli/training/train_settings.hpp"
 
 #include "cli/machine/emulated_machine.hpp"
+#include "cli/options/collectives_option.hpp"
 #include "cli/options/gemm_options.hpp"
 #include "cli/training/scores_text.hpp"
 #include "models/gnn/plan/refusals.hpp"
@@ -55,10 +56,6 @@ std::string bytes_by_axis_text(models::CommunicatedBytes const& bytes) {
   return text + "; sent " + bytes_text(bytes.sent);
 }
 
-runtime::Wire wire_of(std::string const& word) {
-  return word == "bf16" ? runtime::Wire::bf16 : word == "fp16" ? runtime::Wire::fp16 : runtime::Wire::native;
-}
-
 models::NetworkSettings model_of(TrainOptions const& o) {
   models::NetworkSettings settings{.has_head = o.head || o.jump != "none",
                                    .has_residuals = o.residual != "none",
@@ -85,8 +82,8 @@ models::NetworkSettings model_of(TrainOptions const& o) {
                   "pmm3d always moves whole blocks"); // settle_idle_options()
   require_choice(o, o.schedule == "auto" || o.grid == "auto", "--grid auto or --schedule auto");
   settings.overlaps = o.overlap != "off";
-  settings.wire = wire_of(o.comm_dtype);
-  settings.operand_format = wire_of(o.operand_dtype);
+  settings.wire = message_formats_of(o.comm_dtype).activations;
+  settings.operand_format = message_formats_of(o.operand_dtype).activations; // the same words
   settings.seed = static_cast<std::uint64_t>(o.seed);
   return settings;
 }
@@ -134,6 +131,7 @@ models::OptimizerSettings optimizer_of(OptimizerOptions const& o, std::int64_t e
                                      o.betas[1]};
   if (o.optimizer != "sgd" && o.optimizer != "jorge") settings.moments = models::parse_moments(o.moments);
   settings.jorge = {.tile = o.jorge_tile, .interval = o.jorge_interval};
+  settings.gradient_wire = message_formats_of(o.comm_dtype).gradients;
   return settings;
 }
 
@@ -300,7 +298,8 @@ int end_complete(Context& context, models::TrainResult const& result, TrainOptio
 }
 
 void require_fitting_types(TrainOptions const& o) {
-  if (o.compute_dtype != "fp32" && (o.comm_dtype != "fp32" || o.operand_dtype != "fp32"))
+  if (o.compute_dtype != "fp32" &&
+      (message_formats_of(o.comm_dtype) != MessageFormats{} || o.operand_dtype != "fp32"))
     models::refuse(models::Refused::fp64, "leave one of them out");
   if (!runtime::compat::device_multiplies_bf16() && o.operand_dtype == "bf16")
     runtime::throw_user("--operand-dtype bf16 needs a device of compute capability 8.0 or newer; take fp16");

@@ -26,8 +26,6 @@
 
 namespace orthant::cli {
 
-/// Number format of a --comm-dtype or --operand-dtype; "fp32" means the scalar of training.
-[[nodiscard]] runtime::Wire wire_of(std::string const& word);
 /// Network settings of the options. Throws UserError if they contradict each other.
 [[nodiscard]] models::NetworkSettings model_of(TrainOptions const& options);
 /// Axes along which the schedule `rows` overlaps messages with products. `overlap` "on": all axes; "off": none; "auto": none on a device,

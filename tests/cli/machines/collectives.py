@@ -47,6 +47,45 @@ def predicted(ranks):
         require(seconds[f"auto:{machine}"] <= min(seconds.values()), f"the model's choice is not the fastest: {seconds}", planned)
 
 
+def thin(ranks):
+    """Messages of 8 bits: fewer bytes, nearly the same losses, and a loss of numbers that the metrics have."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = partitioned(folder)
+        train = ["train", "--graph", store, *WIDTHS, "--epochs", "5", "--schedule", "pmm3d", "--grid", "1x2x2x1"]
+        of_fp32, done = metrics_of(ranks, train, folder)
+        expected = [line for line in of_fp32 if line["event"] == "epoch"]
+        require("wire_error" not in expected[0], "fp32 loses something", done)
+        for word, least, most in (("bf16", 1e-4, 4e-3), ("int8", 1e-3, 2e-2), ("activations=fp8", 1e-2, 4e-2)):
+            lines, done = metrics_of(ranks, [*train, "--comm-dtype", word], folder)
+            epochs = [line for line in lines if line["event"] == "epoch"]
+            for epoch, other in zip(epochs, expected, strict=True):
+                require(least < epoch["wire_error"] < most, f"{word}: wire_error {epoch['wire_error']}", done)
+                require(abs(epoch["loss"] - other["loss"]) < 0.05 * other["loss"], f"{word}: {epoch['loss']}, not {other['loss']}", done)
+                require(epoch["comm_bytes"] < 0.75 * other["comm_bytes"], f"{word}: {epoch['comm_bytes']} of {other['comm_bytes']} bytes", done)
+
+
+def thin_gradients(ranks):
+    """Sums of gradients in 16 and 8 bits, with error feedback; and an option that has no effect."""
+    with tempfile.TemporaryDirectory() as folder:
+        text, tokens = os.path.join(folder, "text.txt"), os.path.join(folder, "tokens.h5")
+        with open(text, "w", encoding="utf-8") as file:
+            file.write("to be or not to be, that is the question. " * 200)
+        expect_success(1, ["tokenize", "--input", text, "--tokenizer", "char", "-o", tokens])
+        train = ["train-lm", "--tokens", tokens, "--layers", "1", "--hidden", "32", "--heads", "2", "--sequence", "16", "--global-batch", "8",
+                 "--steps", "40", "--eval-every", "40", "--warmup-steps", "4"]
+        lines, of_fp32 = metrics_of(ranks, [*train, "--grid", "4x1x1x1"], folder)
+        expected = [line for line in lines if line["event"] == "step"]
+        for grid in ("4x1x1x1", "2x2x1x1"):
+            for word in ("bf16", "fp8", "int8"):
+                lines, done = metrics_of(ranks, [*train, "--grid", grid, "--comm-dtype", f"gradients={word}"], folder)
+                steps = [line for line in lines if line["event"] == "step"]
+                require(0 < steps[-1]["wire_error"] < 0.05, f"{word}: wire_error {steps[-1]['wire_error']}", done)
+                require(abs(steps[-1]["loss"] - expected[-1]["loss"]) < 0.02 * expected[0]["loss"],
+                        f"{word}: {steps[-1]['loss']}, not {expected[-1]['loss']}", of_fp32)
+        done = expect_success(ranks, [*train, "--grid", "1x2x2x1", "--comm-dtype", "gradients=int8"])
+        require("has no effect" in done.stderr, "does not say that no gradients are summed", done)
+
+
 def tuned(ranks):
     """bench collectives -o writes a table that other commands take."""
     with tempfile.TemporaryDirectory() as folder:
@@ -73,6 +112,14 @@ def mistakes(ranks):
         expect_mistake(ranks, [*train, word], r"auto needs a model of the machine: give auto:NAME")
     expect_mistake(ranks, [*train, "auto:perlmuter"], r"perlmuter")
     expect_mistake(ranks, [*train, "auto:perlmutter,none.json"], r"one of an algorithm for all axes, auto:MACHINE and a table")
+    words = ["train", "--dataset", "karate", "--comm-dtype"]
+    expect_mistake(ranks, [*words, "int4"], r"'int4' is no format of messages; they are fp32, bf16")
+    expect_mistake(ranks, [*words, "weights=int8"], r"'weights' names no messages; give activations=")
+    expect_mistake(ranks, [*words, "gradients=fp16"], r"gradients may leave the range of fp16")
+    expect_mistake(ranks, ["train-lm", "--tokens", "t.h5", "--comm-dtype", "int8"], r"activations of language models are sent as they are")
+    for more in (["--zero", "1"], ["--compute-dtype", "fp64"]):
+        expect_mistake(ranks, ["train-lm", "--tokens", "t.h5", "--comm-dtype", "gradients=int8", *more],
+                       r"goes with --zero 0 and --compute-dtype fp32")
     expect_mistake(ranks, [*train, "w=ring"], r"'w' is no axis; they are x, y, z, data")
     expect_mistake(ranks, [*train, "ring,none.json"], r"one of an algorithm for all axes, auto:MACHINE and a table")
     expect_mistake(ranks, [*train, "none.json"], r"cannot read the table 'none\.json'")
@@ -89,4 +136,4 @@ def mistakes(ranks):
 
 
 if __name__ == "__main__":
-    sys.exit(attempt_all([(4, (part,)) for part in (same_losses, predicted, tuned, mistakes)]))
+    sys.exit(attempt_all([(4, (part,)) for part in (same_losses, predicted, thin, thin_gradients, tuned, mistakes)]))

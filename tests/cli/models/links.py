@@ -155,8 +155,8 @@ def mistakes(ranks):
         train = ["train", "--graph", store, "--epochs", "1", "--task", "links"]
         for words, message in (
                 (["--mode", "minibatch"], r"--task links is trained on the full graph: "),
-                (["--comm-dtype", "bf16"], r"--comm-dtype and --operand-dtype of 16 bits go with --task nodes"),
-                (["--operand-dtype", "bf16"], r"--comm-dtype and --operand-dtype of 16 bits go with --task nodes"),
+                (["--comm-dtype", "bf16"], r"--comm-dtype and --operand-dtype other than fp32 go with --task nodes"),
+                (["--operand-dtype", "bf16"], r"--comm-dtype and --operand-dtype other than fp32 go with --task nodes"),
                 (["--class-weights", "balanced"], r"--class-weights is of classes of vertices"),
                 (["--label-smoothing", "0.1"], r"--label-smoothing is of classes of vertices"),
                 (["--loss", "focal"], r"--loss is of classes of vertices"),
