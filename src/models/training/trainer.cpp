@@ -60,8 +60,8 @@ Trainer<T>::Trainer(pmm::ProcessGrid const& grid, Network<T>& network, std::uniq
       exec_(has_one_batch() ? runtime::compat::instance_on<DefaultExec>(queue_.native()) : DefaultExec()),
       recorded_(queue_) {
   ORTHANT_REQUIRE(grid.size(pmm::Axis::pipe) == 1 || !has_one_batch(),
-                 "full-graph training has one batch and cannot be a pipeline of ",
-                 grid.size(pmm::Axis::pipe), " stages");
+                  "full-graph training has one batch and cannot be a pipeline of ",
+                  grid.size(pmm::Axis::pipe), " stages");
   auto sums = settings.gradient_sum;
   sums.wire = settings.optimizer.gradient_wire;
   if (!has_one_batch())
