@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pipelines: the division of blocks, the order of passes, and trainings beside those on one rank and on the grid of a stage.
+// Pipelines: the division of blocks, the order of passes, and trainings beside those on one rank and on the grid of a stage, with every other
+// axis and with sharded states.
 #include "models/lm/plan/pipeline_plan.hpp"
 
 #include "models/lm/formula_batches.hpp"
@@ -10,6 +11,7 @@
 #include <chrono>
 #include <map>
 #include <random>
+#include <set>
 #include <thread>
 
 namespace orthant::testing {
@@ -134,8 +136,9 @@ constexpr std::int64_t num_steps = 10;
 LmCase case_of(std::string_view name) {
   LmCase the_case;
   the_case.num_sequences = 4;
-  the_case.settings = name.starts_with("gpt") ? models::gpt2_settings(5, 16, 4, 24, 6)
-                                              : models::llama_settings(4, 16, 4, 2, 24, 6);
+  the_case.sequence = 8; // which two and four ranks along context can share
+  the_case.settings = name.starts_with("gpt") ? models::gpt2_settings(5, 16, 4, 24, the_case.sequence)
+                                              : models::llama_settings(4, 16, 4, 2, 24, the_case.sequence);
   the_case.settings.feed_forward = 32;
   the_case.settings.tied_head = name.ends_with("_tied");
   the_case.settings.dropout = 0.1;
@@ -147,8 +150,9 @@ LmCase case_of(std::string_view name) {
 
 template<class Prepare>
 LmTraining train(pmm::ProcessGrid const& grid, LmCase const& the_case, std::int64_t num_accumulated,
-                 std::int64_t steps, Prepare const& prepare) {
+                 int zero_stage, std::int64_t steps, Prepare const& prepare) {
   models::TrainSettings settings;
+  settings.optimizer.zero_stage = zero_stage;
   settings.optimizer.kind = models::OptimizerKind::adamw;
   settings.optimizer.learning_rate = 0.003;
   settings.optimizer.epsilon = 1e-6;
@@ -158,11 +162,12 @@ LmTraining train(pmm::ProcessGrid const& grid, LmCase const& the_case, std::int6
   prepare(grid);
   return run_to_the_end(trainer);
 }
-LmTraining train(pmm::ProcessGrid const& grid, LmCase const& the_case, std::int64_t num_accumulated) {
-  return train(grid, the_case, num_accumulated, num_steps, [](auto const&) {});
+LmTraining train(pmm::ProcessGrid const& grid, LmCase const& the_case, std::int64_t num_accumulated,
+                 int zero_stage) {
+  return train(grid, the_case, num_accumulated, zero_stage, num_steps, [](auto const&) {});
 }
 
-/// The training on the first ranks of the job, on all ranks.
+/// The training with whole states on the first ranks of the job, on all ranks.
 LmTraining train_on_first(runtime::Communicator const& world, pmm::GridShape const& shape,
                           LmCase const& the_case, std::int64_t num_accumulated) {
   auto const takes_part = world.rank() < shape.num_ranks();
@@ -170,7 +175,7 @@ LmTraining train_on_first(runtime::Communicator const& world, pmm::GridShape con
   LmTraining result;
   if (takes_part) {
     pmm::ProcessGrid const grid(part, shape);
-    result = train(grid, the_case, num_accumulated);
+    result = train(grid, the_case, num_accumulated, 0);
   } else { // the shapes of the results
     runtime::Communicator const self(MPI_COMM_SELF, "self");
     pmm::ProcessGrid const one(self, {});
@@ -205,46 +210,90 @@ struct Case {
   pmm::GridShape shape;
   std::string name;
   std::int64_t num_accumulated = 1;
+  int zero_stage = 0;
   bool splits_backward = false;
-  models::ContextExchange context_exchange = models::ContextExchange::key_values;
+  bool exchanges_heads = false;
+
+  [[nodiscard]] bool is_possible() const {
+    auto const num_groups = case_of(name).settings.num_kv_heads;
+    if (exchanges_heads && (shape.context == 1 || num_groups % (shape.x * shape.context) != 0)) return false;
+    auto const num_batches = shape.data * shape.context;
+    auto const shares_table = name.ends_with("_tied") && shape.pipe > 1; // whose states cannot be sharded
+    return fits(case_of(name), shape) && (zero_stage == 0 || (num_batches > 1 && !shares_table)) &&
+           (shape.pipe > 1 || !splits_backward);
+  }
+  /// Its choices, each one a number that no other choice has.
+  [[nodiscard]] std::vector<int> choices() const {
+    std::vector<int> all{shape.pipe,
+                         shape.context,
+                         shape.data,
+                         shape.x,
+                         shape.y,
+                         shape.z,
+                         zero_stage,
+                         static_cast<int>(name.size()),
+                         splits_backward,
+                         exchanges_heads,
+                         static_cast<int>(num_accumulated)};
+    for (std::size_t i = 0; i < all.size(); ++i)
+      all[i] += 100 * static_cast<int>(i);
+    return all;
+  }
 };
 
-/// Cases in which two ranks share each sequence, on stages of `num_ranks` ranks.
-std::vector<Case> cases_with_context(int num_stages, int num_ranks) {
+/// All cases of this number of ranks.
+std::vector<Case> all_cases() {
   std::vector<Case> all;
-  if (num_ranks % 2 != 0) return all;
-  pmm::GridShape const shape{.data = num_ranks / 2, .pipe = num_stages, .context = 2};
-  for (auto const exchange : {models::ContextExchange::key_values, models::ContextExchange::heads})
-    for (auto const splits : {false, true})
-      if (shape.data <= case_of("gpt").num_sequences)
-        all.push_back({shape, splits ? "gpt_tied" : "llama", 3, splits, exchange});
+  for (int pipe = 1; pipe <= std::min(4, world_size()); ++pipe)
+    for (int const context : {1, 2, 4}) {
+      if (world_size() % (pipe * context) != 0) continue;
+      for (auto const& [data, x, y, z] : grids_4d(world_size() / (pipe * context)))
+        for (auto const* const name : {"gpt", "llama", "gpt_tied", "llama_tied"})
+          for (std::int64_t const num_accumulated : {4, 1, 16, 3})
+            for (int const zero_stage : {0, 1, 2})
+              for (bool const splits : {false, true})
+                for (bool const exchanges_heads : {false, true}) {
+                  Case const next{{.data = data, .x = x, .y = y, .z = z, .pipe = pipe, .context = context},
+                                  name,
+                                  num_accumulated,
+                                  zero_stage,
+                                  splits,
+                                  exchanges_heads};
+                  if (next.is_possible()) all.push_back(next);
+                }
+    }
   return all;
 }
 
-/// For each number of stages, a few grids of a stage with different models and numbers of passes.
-std::vector<Case> cases() {
-  constexpr std::array names{"gpt", "llama", "gpt_tied", "llama_tied"};
-  constexpr std::array<std::int64_t, 7> numbers{4, 1, 16, 3, 8, 2, 5};
-  std::vector<Case> all;
-  for (int num_stages = 1; num_stages <= 4; ++num_stages) {
-    if (world_size() % num_stages != 0 || (num_stages == 1 && world_size() > 1)) continue;
-    auto const shapes = grids_4d(world_size() / num_stages);
-    auto num_taken = 0;
-    for (std::size_t i = 0; i < shapes.size() && num_taken < 5; ++i) {
-      auto const& [data, x, y, z] = shapes[(i * 7 + static_cast<std::size_t>(num_stages)) % shapes.size()];
-      pmm::GridShape const shape{.data = data, .x = x, .y = y, .z = z, .pipe = num_stages};
-      auto const n = all.size();
-      Case const next{shape, names[n % names.size()], numbers[n % numbers.size()],
-                      num_stages > 1 && (n + i) % 2 == 0};
-      if (!fits(case_of(next.name), shape)) continue;
-      all.push_back(next);
-      ++num_taken;
-    }
-    if (num_stages == 1) continue;
-    auto const shared = cases_with_context(num_stages, world_size() / num_stages);
-    all.insert(all.end(), shared.begin(), shared.end());
+/// At most `most` of them, each the one with the most pairs of choices that none before it has.
+std::vector<Case> covering_cases(std::size_t most) {
+  auto const all = all_cases();
+  std::vector<Case> taken;
+  std::set<std::pair<int, int>> covered;
+  auto const pairs_of = [](Case const& one) {
+    std::vector<std::pair<int, int>> pairs;
+    auto const choices = one.choices();
+    for (std::size_t i = 0; i < choices.size(); ++i)
+      for (std::size_t j = 0; j < i; ++j)
+        pairs.emplace_back(choices[j], choices[i]);
+    return pairs;
+  };
+  while (taken.size() < most) {
+    auto const num_new = [&](Case const& one) {
+      return std::ranges::count_if(pairs_of(one), [&](auto const& pair) { return !covered.contains(pair); });
+    };
+    auto const best = std::ranges::max_element(all, {}, num_new);
+    if (best == all.end() || num_new(*best) == 0) break;
+    taken.push_back(*best);
+    for (auto const& pair : pairs_of(*best))
+      covered.insert(pair);
   }
-  return all;
+  return taken;
+}
+
+std::vector<Case> const& cases() {
+  static auto const covering = covering_cases(12);
+  return covering;
 }
 
 class Pipeline : public ::testing::TestWithParam<std::size_t> {
@@ -253,28 +302,29 @@ class Pipeline : public ::testing::TestWithParam<std::size_t> {
 };
 
 TEST_P(Pipeline, TrainsAsOneRankAndToTheBitAsTheGridOfAStage) {
-  auto const [shape, name, num_accumulated, splits, exchange] = cases()[GetParam()];
-  SCOPED_TRACE(fmt::format("{} on {}, passes {}{}, exchange of {}", name, shape.to_string(), num_accumulated,
-                           splits ? ", split" : "", name_of(exchange)));
+  auto const& [shape, name, num_accumulated, zero_stage, splits, exchanges_heads] = cases()[GetParam()];
+  SCOPED_TRACE(::testing::Message() << name << " on " << shape.to_string() << ", passes " << num_accumulated
+                                    << ", ZeRO stage " << zero_stage << (splits ? ", split" : "")
+                                    << (exchanges_heads ? ", heads exchanged" : ""));
   auto the_case = case_of(name);
-  if (shape.context > 1) the_case.sequence = the_case.settings.max_sequence = 4 * shape.context;
-  the_case.settings.context_exchange = exchange;
+  if (exchanges_heads) the_case.settings.context_exchange = models::ContextExchange::heads;
   auto piped = the_case;
   piped.settings.splits_backward = splits;
   if (splits) piped.settings.checkpoint_every = 0;
   pmm::ProcessGrid const grid(world_, shape);
 
-  auto const found = train(grid, piped, num_accumulated);
+  auto const found = train(grid, piped, num_accumulated, zero_stage);
 
   EXPECT_GT(std::abs(found.losses.back() - found.losses.front()), 1e-3) << "nothing is trained";
   expect_equal(found, train_on_first(world_, {}, the_case, num_accumulated), 1e-10);
+  if (shape.pipe == 1) return;
   auto of_stage = shape;
   of_stage.pipe = 1;
   auto const unpiped = train_on_first(world_, of_stage, the_case, num_accumulated);
-  // A tied head adds the gradients of embedding and head in another order. With more than two ranks, MPI may sum an element in an order that
-  // depends on its place in a message.
-  auto const has_long_axis = std::max({shape.data, shape.x, shape.y, shape.z}) > 2;
-  if (the_case.settings.tied_head || has_long_axis)
+  // A tied head adds the gradients of embedding and head in another order, and sharded states the norm's terms. With more than two ranks, MPI
+  // may sum an element in an order that depends on its place in a message.
+  auto const has_long_axis = std::max({shape.data * shape.context, shape.x, shape.y, shape.z}) > 2;
+  if (the_case.settings.tied_head || zero_stage > 0 || has_long_axis)
     expect_equal(found, unpiped, 1e-12);
   else
     expect_equal(found, unpiped, 0);
@@ -314,13 +364,13 @@ TEST(PipelineWithDelays, EndsWithTheSameResult) {
   auto const* const runs = std::getenv("ORTHANT_PIPELINE_RUNS");
   auto const num_runs = runs != nullptr ? std::stoi(runs) : num_stages == 4 ? 20 : 2;
   constexpr std::int64_t num_accumulated = 6;
-  auto const run = [&](auto const& prepare) { return train(grid, the_case, num_accumulated, 1, prepare); };
+  auto const run = [&](auto const& prepare) { return train(grid, the_case, num_accumulated, 0, 1, prepare); };
   auto const expected = run([](auto const&) {});
   auto seed = static_cast<unsigned>(world.rank());
   for (int r = 0; r < num_runs; ++r) {
     the_case.settings.splits_backward = r % 2 == 1;
     pmm::ProcessGrid const delayed(world, grid.shape());
-    auto const found = train(delayed, the_case, num_accumulated, 1, [&](pmm::ProcessGrid const& with) {
+    auto const found = train(delayed, the_case, num_accumulated, 0, 1, [&](pmm::ProcessGrid const& with) {
       with.over(pmm::Axis::pipe).use_backend(std::make_unique<Delays>(seed += 1000));
     });
     expect_equal(found, expected, 0);
