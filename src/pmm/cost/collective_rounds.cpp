@@ -164,6 +164,12 @@ double seconds_alone(Machine const& machine, PlannedCall const& call, Algorithm 
   return seconds;
 }
 
+Algorithm chosen_algorithm(Machine const& machine, PlannedCall const& call, int job_ranks) {
+  auto const bytes = call.operation == Operation::all_to_all ? 0 : call.bytes;
+  return machine.collectives.algorithms.of(call.operation, call.axis, shape_of(machine, call.span, job_ranks),
+                                           bytes);
+}
+
 Algorithm fastest_algorithm(Machine const& machine, PlannedCall const& call, int job_ranks) {
   auto const all = algorithms_for(call.operation, call.span.num_ranks, members_on_node(machine, call.span));
   return std::ranges::min(

@@ -75,6 +75,9 @@ class CollectiveRounds {
 /// Returns the algorithm with the least seconds_alone().
 [[nodiscard]] Algorithm fastest_algorithm(Machine const& machine, PlannedCall const& call, int job_ranks);
 
+/// The algorithm that the machine's choice names for this call. An all_to_all of a training has counts, and so no size that all ranks know.
+[[nodiscard]] Algorithm chosen_algorithm(Machine const& machine, PlannedCall const& call, int job_ranks);
+
 /// Returns the choice that AlgorithmChoice::predicted needs: of the algorithms that are possible in the group and the library, the one with
 /// the fewest predicted seconds, where the library's count as 5 % more. It chooses the library for operations of unknown size (0 bytes) and
 /// for groups that do not have the machine's number of ranks on each node. Sizes are rounded down to 16 per doubling, so that a training

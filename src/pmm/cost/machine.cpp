@@ -87,8 +87,7 @@ runtime::NodeShape shape_of(Machine const& machine, GroupSpan const& span, int j
 
 double call_seconds(Machine const& machine, PlannedCall const& call, int job_ranks) {
   if (call.operation == runtime::Operation::receive) return 0; // counted at the sender
-  auto const algorithm = machine.collectives.algorithms.of(
-      call.operation, call.axis, shape_of(machine, call.span, job_ranks), call.bytes);
+  auto const algorithm = chosen_algorithm(machine, call, job_ranks);
   if (algorithm != Algorithm::library) return seconds_alone(machine, call, algorithm, job_ranks);
   return machine.collectives.call_seconds +
          num_steps(call.operation, call.span.num_ranks) * machine.collectives.step_seconds +

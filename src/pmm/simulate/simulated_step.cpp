@@ -166,8 +166,7 @@ class Player {
     auto const key = std::tuple(call.operation, call.axis, call.span.num_ranks, call.span.stride, call.bytes);
     auto const found = algorithms_.find(key);
     if (found != algorithms_.end()) return found->second;
-    auto const chosen = machine_.collectives.algorithms.of(
-        call.operation, call.axis, shape_of(machine_, call.span, job_ranks_), call.bytes);
+    auto const chosen = chosen_algorithm(machine_, call, job_ranks_);
     return algorithms_[key] =
                chosen == Algorithm::library ? fastest_algorithm(machine_, call, job_ranks_) : chosen;
   }
