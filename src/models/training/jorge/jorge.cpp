@@ -150,8 +150,13 @@ void refresh(DefaultExec const& exec, Panel<T> const& root, Panel<T> const& grad
   auto const multiply = [&](Panel<T> const& left, Panel<T> const& right, Panel<T> const& product) {
     pmm::local_gemm<T>(exec, 1, Transpose::no, left, Transpose::no, right, 0, product);
   };
-  pmm::local_gemm<T>(exec, 1, is_right ? Transpose::yes : Transpose::no, gradient,
-                     is_right ? Transpose::no : Transpose::yes, gradient, 0, a);
+  auto const first = is_right ? Transpose::yes : Transpose::no;
+  auto const second = is_right ? Transpose::no : Transpose::yes;
+  // All data groups must find the same bits, and on a device local_gemm() takes the form of A^T B that was faster.
+  if constexpr (pmm::runs_on_host)
+    pmm::local_gemm<T>(exec, 1, first, gradient, second, gradient, 0, a);
+  else
+    pmm::detail::library_gemm<T>(exec, 1, first, gradient, second, gradient, 0, a);
   Kokkos::parallel_for("orthant::models::jorge/first_root", Policy(exec, 0, 1),
                        FindFirstRoot<T>{root.data, side, of_gradient, first_root});
   Kokkos::parallel_for("orthant::models::jorge/diagonals", Policy(exec, 0, side),
