@@ -27,17 +27,16 @@ namespace orthant::cli {
 ModelFlops model_flops(models::TransformerSettings const& settings, std::int64_t sequence) {
   auto const hidden = settings.hidden;
   auto const key_width = settings.num_kv_heads * settings.head_dim();
-  auto const num_up = pmm::inputs_per_output(settings.activation);
   auto const query_width = settings.num_heads * settings.head_dim();
   auto const of_attention = 2 * hidden * (query_width + key_width);
-  auto const of_width = [&](std::int64_t width) { return hidden * (num_up + 1) * width; };
-  auto const of_feed_forward = of_width(settings.feed_forward);
+  auto const num_matrices = pmm::inputs_per_output(settings.activation) + 1; // of a feed-forward layer
+  auto const of_width = [&](std::int64_t width) { return hidden * num_matrices * width; };
   auto const& experts = settings.experts;
   auto const of_experts =
       (experts.top_k + experts.num_shared) * of_width(settings.expert_width()) + hidden * experts.num_experts;
   auto multiplied = settings.num_layers * of_attention + settings.vocabulary * hidden;
   for (std::int64_t l = 0; l < settings.num_layers; ++l)
-    multiplied += experts.has_layer(l) ? of_experts : of_feed_forward;
+    multiplied += experts.has_layer(l) ? of_experts : of_width(settings.feed_forward);
   return {6.0 * static_cast<double>(multiplied), 12.0 * static_cast<double>(settings.num_layers) *
                                                      static_cast<double>(query_width) *
                                                      static_cast<double>(sequence)};

@@ -71,13 +71,13 @@ def thin_gradients(ranks):
         with open(text, "w", encoding="utf-8") as file:
             file.write("to be or not to be, that is the question. " * 200)
         expect_success(1, ["tokenize", "--input", text, "--tokenizer", "char", "-o", tokens])
-        train = ["train-lm", "--tokens", tokens, "--layers", "1", "--hidden", "32", "--heads", "2", "--sequence", "16", "--global-batch", "8",
+        train = ["train-lm", "--tokens", tokens, "--layers", "2", "--hidden", "32", "--heads", "2", "--sequence", "16", "--global-batch", "8",
                  "--steps", "40", "--eval-every", "40", "--warmup-steps", "4"]
         lines, of_fp32 = metrics_of(ranks, [*train, "--grid", "4x1x1x1"], folder)
         expected = [line for line in lines if line["event"] == "step"]
-        for grid in ("4x1x1x1", "2x2x1x1"):
+        for grid in (["4x1x1x1"], ["2x2x1x1"], ["2x1x1x1", "--pipeline", "2"]):
             for word in ("bf16", "fp8", "int8"):
-                lines, done = metrics_of(ranks, [*train, "--grid", grid, "--comm-dtype", f"gradients={word}"], folder)
+                lines, done = metrics_of(ranks, [*train, "--grid", *grid, "--comm-dtype", f"gradients={word}"], folder)
                 steps = [line for line in lines if line["event"] == "step"]
                 require(0 < steps[-1]["wire_error"] < 0.05, f"{word}: wire_error {steps[-1]['wire_error']}", done)
                 require(abs(steps[-1]["loss"] - expected[-1]["loss"]) < 0.02 * expected[0]["loss"],
@@ -111,7 +111,7 @@ def mistakes(ranks):
     for word in ("auto", "auto:"):
         expect_mistake(ranks, [*train, word], r"auto needs a model of the machine: give auto:NAME")
     expect_mistake(ranks, [*train, "auto:perlmuter"], r"perlmuter")
-    expect_mistake(ranks, [*train, "auto:perlmutter,none.json"], r"one of an algorithm for all axes, auto:MACHINE and a table")
+    expect_mistake(ranks, [*train, "auto:perlmutter,none.json"], r"one of an algorithm for all axes, auto:MACHINE and a \.json table")
     words = ["train", "--dataset", "karate", "--comm-dtype"]
     expect_mistake(ranks, [*words, "int4"], r"'int4' is no format of messages; they are fp32, bf16")
     expect_mistake(ranks, [*words, "weights=int8"], r"'weights' names no messages; give activations=")
@@ -121,7 +121,7 @@ def mistakes(ranks):
         expect_mistake(ranks, ["train-lm", "--tokens", "t.h5", "--comm-dtype", "gradients=int8", *more],
                        r"goes with --zero 0 and --compute-dtype fp32")
     expect_mistake(ranks, [*train, "w=ring"], r"'w' is no axis; they are x, y, z, data")
-    expect_mistake(ranks, [*train, "ring,none.json"], r"one of an algorithm for all axes, auto:MACHINE and a table")
+    expect_mistake(ranks, [*train, "ring,none.json"], r"one of an algorithm for all axes, auto:MACHINE and a \.json table")
     expect_mistake(ranks, [*train, "none.json"], r"cannot read the table 'none\.json'")
     with tempfile.TemporaryDirectory() as folder:
         table = os.path.join(folder, "table.json")
