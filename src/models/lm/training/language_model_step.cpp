@@ -31,8 +31,10 @@ class SummedGradients {
           !shards_gradients_ ||
           !is_sharded(step.shape(), parameter.role, parameter.placement, parameter.is_frozen, is_of_expert);
       whole_.push_back(is_whole ? length : 0);
-      reserved_.push_back(
-          is_whole ? reserved_length(step, parameter.role, parameter.placement, optimizer.gradient_wire) : 0);
+      auto const is_here = !parameter.placement.is_elsewhere();
+      reserved_.push_back(is_whole && is_here ? reserved_length(step, parameter.role, parameter.placement,
+                                                                optimizer.gradient_wire)
+                                              : 0);
       if (is_of_expert) num_of_experts_ += reserved_.back();
       if (!is_whole) sharded[is_of_expert ? 1 : 0].push_back(step.block(parameter.placement).num_stored);
     }
