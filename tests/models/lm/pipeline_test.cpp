@@ -307,7 +307,8 @@ TEST_P(Pipeline, TrainsAsOneRankAndToTheBitAsTheGridOfAStage) {
                                     << ", ZeRO stage " << zero_stage << (splits ? ", split" : "")
                                     << (exchanges_heads ? ", heads exchanged" : ""));
   auto the_case = case_of(name);
-  if (exchanges_heads) the_case.settings.context_exchange = models::ContextExchange::heads;
+  the_case.settings.context_exchange =
+      exchanges_heads ? models::ContextExchange::heads : models::ContextExchange::key_values;
   auto piped = the_case;
   piped.settings.splits_backward = splits;
   if (splits) piped.settings.checkpoint_every = 0;
