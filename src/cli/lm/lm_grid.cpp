@@ -26,6 +26,23 @@ void require_whole_tables(TrainLmOptions const& o, pmm::GridShape const& shape) 
         "--zero {} cannot shard a table of two stages: give --no-tied-head, or leave out --zero", o.zero);
 }
 
+models::OptimizerSettings optimizer_of(TrainLmOptions const& o) {
+  auto settings = optimizer_of(o, o.eval_every);
+  settings.zero_stage = o.zero == 3 ? 1 : static_cast<int>(o.zero); // over the batch axes beside z
+  if (settings.gradient_wire != runtime::Wire::native && (o.zero > 0 || o.compute_dtype != "fp32"))
+    runtime::throw_user("--comm-dtype {} goes with --zero 0 and --compute-dtype fp32: leave the others out",
+                        o.comm_dtype);
+  if (settings.kind != models::OptimizerKind::jorge) return settings;
+  settings.zero_stage = 0;
+  if (o.experts > 0)
+    runtime::throw_user("--optimizer jorge does not precondition experts: take another one with --experts");
+  if (o.zero == 1 || o.zero == 2)
+    runtime::throw_user("--optimizer jorge shards its states over the ranks of X x Y x Z, and needs whole "
+                        "gradients there: take --zero 3 in place of --zero {}, or leave it out",
+                        o.zero);
+  return settings;
+}
+
 pmm::GridShape grid_of_stage(TrainLmOptions const& o, pmm::GridShape const& shape, int ranks_per_node) {
   auto const within = weights_shared_within(o, ranks_per_node);
   if (!within) return shape;

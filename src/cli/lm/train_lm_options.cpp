@@ -380,23 +380,6 @@ models::TransformerSettings model_of(TrainLmOptions const& o) {
   return settings;
 }
 
-models::OptimizerSettings optimizer_of(TrainLmOptions const& o) {
-  auto settings = optimizer_of(o, o.eval_every);
-  settings.zero_stage = o.zero == 3 ? 1 : static_cast<int>(o.zero); // over the batch axes beside z
-  if (settings.gradient_wire != runtime::Wire::native && (o.zero > 0 || o.compute_dtype != "fp32"))
-    runtime::throw_user("--comm-dtype {} goes with --zero 0 and --compute-dtype fp32: leave the others out",
-                        o.comm_dtype);
-  if (settings.kind != models::OptimizerKind::jorge) return settings;
-  settings.zero_stage = 0;
-  if (o.experts > 0)
-    runtime::throw_user("--optimizer jorge does not precondition experts: take another one with --experts");
-  if (o.zero == 1 || o.zero == 2)
-    runtime::throw_user("--optimizer jorge shards its states over the ranks of X x Y x Z, and needs whole "
-                        "gradients there: take --zero 3 in place of --zero {}, or leave it out",
-                        o.zero);
-  return settings;
-}
-
 models::SequenceSettings sequences_of(TrainLmOptions const& o) {
   return {o.sequence, o.global_batch, o.accumulate, static_cast<std::uint64_t>(o.seed),
           parse_goldfish(o.goldfish)};
