@@ -39,9 +39,11 @@ enum class ParameterRole : std::uint8_t {
   return is_vector(role) ? block.columns.size() : block.num_padded;
 }
 /// Number of elements that a sum of gradients in messages of this format reserves for such a parameter (training/gradient_sum.hpp): if they
-/// are encoded, whole blocks for the largest piece of any rank, which are the same number on all ranks.
+/// are encoded, whole blocks for the largest piece of any rank, which are the same number on all ranks. Nothing for pieces of other ranks
+/// along expert or pipe.
 [[nodiscard]] inline std::int64_t reserved_length(pmm::StepPlan const& step, ParameterRole role,
                                                   pmm::Placement const& placement, runtime::Wire wire) {
+  if (placement.is_elsewhere()) return 0;
   if (wire == runtime::Wire::native) return length_of(role, step.block(placement));
   auto const& layout = placement.layout;
   return runtime::encoding_of(wire).in_whole_blocks(
@@ -105,7 +107,7 @@ struct Parameter {
   [[nodiscard]] runtime::Vector<T> const& gradient() const {
     return is_vector() ? vector_gradient.local() : matrix_gradient.storage();
   }
-  /// The same as the function; pieces that no other rank has reserve blocks for their own length.
+  /// The same for this parameter, whose piece may also be a part of an array of all parameters: those reserve blocks for their own length.
   [[nodiscard]] std::int64_t reserved_length(runtime::Wire wire) const {
     if (wire == runtime::Wire::native) return static_cast<std::int64_t>(gradient().extent(0));
     return runtime::encoding_of(wire).in_whole_blocks(

@@ -2,7 +2,6 @@
 #include "models/training/gradient_sum.hpp"
 
 #include "pmm/kernels/host_parts.hpp"
-#include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
 #include <type_traits>
@@ -10,8 +9,6 @@
 
 namespace orthant::models {
 namespace {
-
-using runtime::sum_of;
 
 /// to := from, or to += from.
 template<class T>
@@ -35,10 +32,11 @@ bool sums_experts(pmm::GridShape const& shape, std::int64_t num_accumulated) {
 }
 
 /// Length of the array; 0 without an array.
-std::int64_t length_of_array(pmm::GridShape const& shape, std::vector<std::int64_t> const& lengths,
-                             std::int64_t num_accumulated, std::int64_t num_of_experts) {
+std::int64_t length_of_array(pmm::GridShape const& shape, SummedElements const& elements,
+                             std::int64_t num_accumulated) {
   if (!has_several_batches(shape, num_accumulated)) return 0;
-  return sum_of(lengths) - (sums_experts(shape, num_accumulated) ? 0 : num_of_experts);
+  return elements.num_of_all + elements.num_of_statistics +
+         (sums_experts(shape, num_accumulated) ? elements.num_of_experts : 0);
 }
 
 /// Whether messages lose something.
@@ -48,47 +46,59 @@ bool keeps_residuals(pmm::GridShape const& shape, runtime::Wire wire) {
 
 } // namespace
 
+void SummedElements::add(ParameterRole role, bool is_of_expert, std::int64_t length, std::int64_t reserved) {
+  if (role == ParameterRole::statistic && wire != runtime::Wire::native)
+    num_of_statistics += length;
+  else
+    (is_of_expert ? num_of_experts : num_of_all) += reserved;
+}
+
 bool can_start_early(pmm::ProcessGrid const& grid) {
   auto const axes = pmm::batch_axes(grid.shape());
   return grid.size(axes) > 1 && pmm::can_hide_messages(grid.over(axes));
 }
 
-void plan_gradient_sum_array(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths,
-                             std::int64_t num_accumulated, std::int64_t num_of_experts, runtime::Wire wire) {
-  auto const length = length_of_array(step.shape(), lengths, num_accumulated, num_of_experts);
+void plan_gradient_sum_array(pmm::StepPlan& step, SummedElements const& elements,
+                             std::int64_t num_accumulated) {
+  auto const length = length_of_array(step.shape(), elements, num_accumulated);
   if (length == 0) return;
   step.add_array("orthant::models::gradient_sum", step.scalar_bytes(length));
-  if (keeps_residuals(step.shape(), wire))
-    step.add_array("orthant::models::gradient_residuals", step.scalar_bytes(length));
+  if (keeps_residuals(step.shape(), elements.wire))
+    step.add_array("orthant::models::gradient_residuals",
+                   step.scalar_bytes(length - elements.num_of_statistics));
 }
 
-void plan_add_gradients(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths, std::int64_t k,
-                        std::int64_t num_accumulated, std::int64_t num_of_experts) {
-  auto const bytes =
-      step.scalar_bytes(length_of_array(step.shape(), lengths, num_accumulated, num_of_experts));
+void plan_add_gradients(pmm::StepPlan& step, SummedElements const& elements, std::int64_t k,
+                        std::int64_t num_accumulated) {
+  auto const bytes = step.scalar_bytes(length_of_array(step.shape(), elements, num_accumulated));
   if (bytes > 0) step.add_pass({"GradientSum/add", k == 0 ? bytes : 2 * bytes, bytes});
 }
 
-void plan_gradient_sum(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths,
-                       std::int64_t num_accumulated, std::int64_t bucket_bytes, std::int64_t num_of_experts,
-                       runtime::Wire wire) {
-  auto const bucket = runtime::encoding_of(wire).in_whole_blocks(bucket_bytes / step.scalar_bytes(1));
-  auto const add_buckets = [&](pmm::AxisSet axes, std::int64_t length) {
+void plan_gradient_sum(pmm::StepPlan& step, SummedElements const& elements, std::int64_t num_accumulated,
+                       std::int64_t bucket_bytes) {
+  auto const bucket =
+      runtime::encoding_of(elements.wire).in_whole_blocks(bucket_bytes / step.scalar_bytes(1));
+  auto const add_buckets = [&](pmm::AxisSet axes, std::int64_t length, runtime::Wire wire) {
     for (std::int64_t begin = 0; begin < length; begin += bucket)
       step.add_call(runtime::Operation::all_reduce, axes,
                     step.wire_bytes(std::min(bucket, length - begin), wire));
   };
-  add_buckets(pmm::batch_axes(step.shape()), sum_of(lengths) - num_of_experts);
-  add_buckets(summed_axes(step.shape(), true), num_of_experts);
-  auto const bytes =
-      step.scalar_bytes(length_of_array(step.shape(), lengths, num_accumulated, num_of_experts));
+  add_buckets(pmm::batch_axes(step.shape()), elements.num_of_all, elements.wire);
+  add_buckets(summed_axes(step.shape(), true), elements.num_of_experts, elements.wire);
+  add_buckets(pmm::batch_axes(step.shape()), elements.num_of_statistics, runtime::Wire::native);
+  auto const bytes = step.scalar_bytes(length_of_array(step.shape(), elements, num_accumulated));
   if (bytes > 0) step.add_pass({"GradientSum/copy", bytes, bytes});
 }
 
-std::int64_t bytes_of_early_sums(pmm::ProcessGrid const& grid, pmm::StepPlan const& step,
-                                 std::vector<std::int64_t> const& lengths, std::int64_t num_of_experts) {
-  if (!pmm::runs_on_host || !can_start_early(grid)) return 0;
-  return std::min(step.scalar_bytes(sum_of(lengths) - num_of_experts), max_open_sums * default_bucket_bytes);
+std::int64_t bytes_of_sums(pmm::ProcessGrid const& grid, pmm::StepPlan const& step,
+                           SummedElements const& elements) {
+  auto const is_encoded = keeps_residuals(grid.shape(), elements.wire);
+  auto const starts_early = can_start_early(grid);
+  if (!pmm::runs_on_host || (!is_encoded && !starts_early)) return 0;
+  auto const num_open = starts_early ? max_open_sums : 1;
+  auto const length = std::min(elements.num_of_all, num_open * default_bucket_bytes / step.scalar_bytes(1));
+  auto const num_copies = is_encoded ? 3 : 1; // numbers that are sent, numbers that arrive, and sums
+  return num_copies * step.wire_bytes(length, elements.wire);
 }
 
 template<class T>
@@ -101,14 +111,14 @@ GradientSum<T>::GradientSum(pmm::ProcessGrid const& grid, std::vector<Parameter<
           static_cast<std::size_t>(runtime::encoding_of(settings.wire)
                                        .in_whole_blocks(settings.bucket_bytes / std::int64_t{sizeof(T)}))),
       starts_early_(has_groups() && settings.starts_early.value_or(can_start_early(grid))),
-      shards_(std::move(shards)),
-      wire_(settings.wire) {
-  ORTHANT_REQUIRE(wire_ == runtime::Wire::native ||
-                      (sizeof(T) == sizeof(float) && wire_ != runtime::Wire::fp16),
+      elements_{settings.wire},
+      shards_(std::move(shards)) {
+  auto const is_encoded = settings.wire != runtime::Wire::native;
+  ORTHANT_REQUIRE(!is_encoded || (sizeof(T) == sizeof(float) && settings.wire != runtime::Wire::fp16),
                   "gradients are encoded from fp32, in other formats than fp16");
   ORTHANT_REQUIRE(order.size() == parameters.size() && bucket_length_ > 0, "an order of ", order.size(),
                   " gradients of ", parameters.size(), " parameters, in buckets of ", bucket_length_);
-  std::size_t length = 0;
+  std::vector<std::size_t> statistics; // places in gradients_
   bool has_seen_expert = false;
   for (auto const place : order) {
     auto const& parameter = parameters[place];
@@ -117,45 +127,67 @@ GradientSum<T>::GradientSum(pmm::ProcessGrid const& grid, std::vector<Parameter<
     has_seen_expert = parameter.is_of_expert;
     if (parameter.is_of_expert && !sums_experts(grid.shape(), num_accumulated)) continue;
     auto const is_elsewhere = parameter.is_frozen || (shards_ && shards_->has(place));
+    if (parameter.is_statistic() && is_encoded) statistics.push_back(gradients_.size());
     gradients_.push_back(is_elsewhere ? runtime::Vector<T>() : parameter.gradient());
-    reserved_.push_back(is_elsewhere ? 0 : static_cast<std::size_t>(parameter.reserved_length(wire_)));
-    length += reserved_.back();
-    if (!parameter.is_of_expert) length_of_all_ = length;
+    begins_.push_back(static_cast<std::size_t>(elements_.num_of_all + elements_.num_of_experts));
+    elements_.add(parameter.role, parameter.is_of_expert,
+                  static_cast<std::int64_t>(gradients_.back().extent(0)),
+                  is_elsewhere ? 0 : parameter.reserved_length(settings.wire));
+  }
+  auto length = static_cast<std::size_t>(elements_.num_of_all + elements_.num_of_experts);
+  auto const num_encoded = length;
+  for (auto const place : statistics) {
+    begins_[place] = length;
+    length += gradients_[place].extent(0);
   }
   if (!has_several_batches(grid.shape(), num_accumulated)) return;
   sum_ = runtime::Vector<T>("orthant::models::gradient_sum", length);
-  if (keeps_residuals(grid.shape(), wire_))
-    residuals_ = runtime::Vector<T>("orthant::models::gradient_residuals", length);
-  started_.reserve(num_buckets(0, length_of_all_));
+  if (keeps_residuals(grid.shape(), settings.wire))
+    residuals_ = runtime::Vector<T>("orthant::models::gradient_residuals", num_encoded);
+  started_.reserve(num_buckets(elements_.num_of_all));
 }
 
 template<class T>
-runtime::Vector<T> GradientSum<T>::bucket(runtime::Vector<T> const& array, std::size_t i, std::size_t begin,
-                                          std::size_t end) const {
-  auto const first = begin + i * bucket_length_;
-  return runtime::Vector<T>(array.data() + first, std::min(bucket_length_, end - first));
+runtime::Vector<T> GradientSum<T>::bucket(runtime::Vector<T> const& array, std::size_t i, std::int64_t begin,
+                                          std::int64_t length) const {
+  auto const first = i * bucket_length_;
+  return runtime::Vector<T>(array.data() + static_cast<std::size_t>(begin) + first,
+                            std::min(bucket_length_, static_cast<std::size_t>(length) - first));
 }
 
 template<class T>
-void GradientSum<T>::sum_bucket(runtime::DefaultExec const& exec, pmm::AxisSet axes, std::size_t i,
-                                std::size_t begin, std::size_t end) {
-  auto const sum = bucket(sum_, i, begin, end);
-  if constexpr (std::is_same_v<T, float>)
-    if (residuals_.extent(0) > 0)
-      return runtime::all_reduce_with_feedback(exec, grid_.over(axes), sum, bucket(residuals_, i, begin, end),
-                                               wire_);
-  runtime::all_reduce(exec, grid_.over(axes), sum);
+void GradientSum<T>::sum_buckets(runtime::DefaultExec const& exec, pmm::AxisSet axes, std::size_t first,
+                                 std::int64_t begin, std::int64_t length) {
+  if (grid_.size(axes) == 1) return;
+  for (auto i = first; i < num_buckets(length); ++i) {
+    auto const sum = bucket(sum_, i, begin, length);
+    if constexpr (std::is_same_v<T, float>)
+      if (static_cast<std::size_t>(begin) < residuals_.extent(0)) {
+        runtime::all_reduce_with_feedback(exec, grid_.over(axes), sum, bucket(residuals_, i, begin, length),
+                                          elements_.wire);
+        continue;
+      }
+    runtime::all_reduce(exec, grid_.over(axes), sum);
+  }
 }
 
 template<class T>
 runtime::Request GradientSum<T>::start_sum_of_bucket(runtime::DefaultExec const& exec, std::size_t i) {
   auto const& over = grid_.over(pmm::batch_axes(grid_.shape()));
-  auto const sum = bucket(sum_, i, 0, length_of_all_);
+  auto const sum = bucket(sum_, i, 0, elements_.num_of_all);
   if constexpr (std::is_same_v<T, float>)
     if (residuals_.extent(0) > 0)
-      return runtime::start_all_reduce_with_feedback(exec, over, sum,
-                                                     bucket(residuals_, i, 0, length_of_all_), wire_);
+      return runtime::start_all_reduce_with_feedback(
+          exec, over, sum, bucket(residuals_, i, 0, elements_.num_of_all), elements_.wire);
   return runtime::start_all_reduce(exec, over, sum);
+}
+
+template<class T>
+std::size_t GradientSum<T>::length_taken() const {
+  auto const all = static_cast<std::size_t>(elements_.num_of_all);
+  for (auto i = num_taken_; i < begins_.size(); ++i)
+    if (begins_[i] < all) return begins_[i];
+  return all;
 }
 
 template<class T>
@@ -165,8 +197,7 @@ void GradientSum<T>::take(runtime::DefaultExec const& exec, std::int64_t k, std:
     auto const length = static_cast<std::int64_t>(gradient.extent(0));
     Kokkos::parallel_for("orthant::models::GradientSum/add",
                          Kokkos::RangePolicy<runtime::DefaultExec, std::int64_t>(exec, 0, length),
-                         Add<T>{gradient, sum_.data() + length_taken_, k == 0});
-    length_taken_ += reserved_[num_taken_];
+                         Add<T>{gradient, sum_.data() + begins_[num_taken_], k == 0});
   }
 }
 
@@ -176,7 +207,7 @@ void GradientSum<T>::add_early(runtime::DefaultExec const& exec, std::int64_t k,
   take(exec, k, num_complete);
   if (k + 1 < num_accumulated_) return;
   constexpr auto most_open = static_cast<std::size_t>(max_open_sums);
-  while ((started_.size() + 1) * bucket_length_ <= std::min(length_taken_, length_of_all_)) {
+  for (auto const complete = length_taken(); (started_.size() + 1) * bucket_length_ <= complete;) {
     auto const next = started_.size();
     if (next >= most_open) started_[next - most_open].wait();
     started_.push_back(start_sum_of_bucket(exec, next));
@@ -187,7 +218,7 @@ template<class T>
 void GradientSum<T>::add(runtime::DefaultExec const& exec, std::int64_t k) {
   if (!has_several()) return;
   take(exec, k, gradients_.size());
-  num_taken_ = length_taken_ = 0;
+  num_taken_ = 0;
   auto const bytes = runtime::array_bytes(sum_);
   if (bytes > 0) grid_.passes().add({"GradientSum/add", k == 0 ? bytes : 2 * bytes, bytes});
   if (!shards_) return;
@@ -199,24 +230,21 @@ void GradientSum<T>::add(runtime::DefaultExec const& exec, std::int64_t k) {
 template<class T>
 void GradientSum<T>::finish(runtime::DefaultExec const& exec) {
   if (!has_several()) return;
-  for (auto i = started_.size(); has_groups() && i < num_buckets(0, length_of_all_); ++i)
-    sum_bucket(exec, pmm::batch_axes(grid_.shape()), i, 0, length_of_all_);
-  auto const length = sum_.extent(0);
-  auto const copies = summed_axes(grid_.shape(), true);
-  for (std::size_t i = 0; grid_.size(copies) > 1 && i < num_buckets(length_of_all_, length); ++i)
-    sum_bucket(exec, copies, i, length_of_all_, length);
+  auto const batches = pmm::batch_axes(grid_.shape());
+  auto const experts_begin = elements_.num_of_all,
+             statistics_begin = experts_begin + elements_.num_of_experts;
+  sum_buckets(exec, batches, started_.size(), 0, elements_.num_of_all);
+  sum_buckets(exec, summed_axes(grid_.shape(), true), 0, experts_begin, elements_.num_of_experts);
+  sum_buckets(exec, batches, 0, statistics_begin, elements_.num_of_statistics);
   for (auto& sum : started_)
     sum.wait();
   started_.clear();
   if (shards_) shards_->finish(exec);
   if (sum_.extent(0) > 0)
     grid_.passes().add({"GradientSum/copy", runtime::array_bytes(sum_), runtime::array_bytes(sum_)});
-  std::size_t begin = 0;
-  for (std::size_t i = 0; i < gradients_.size(); ++i) {
-    auto const own = std::pair(begin, begin + gradients_[i].extent(0));
-    Kokkos::deep_copy(exec, gradients_[i], Kokkos::subview(sum_, own));
-    begin += reserved_[i];
-  }
+  for (std::size_t i = 0; i < gradients_.size(); ++i)
+    Kokkos::deep_copy(exec, gradients_[i],
+                      Kokkos::subview(sum_, std::pair(begins_[i], begins_[i] + gradients_[i].extent(0))));
 }
 
 template class GradientSum<float>;

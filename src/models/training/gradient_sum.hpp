@@ -24,6 +24,9 @@
 // reserves for each parameter the same number of whole blocks on all ranks, that of the largest piece, with zeros at the end: a parameter has
 // blocks of its own, and begins at the same place of the same bucket on all ranks. Pieces without copies may have any length.
 //
+// Statistics (of batch norms, of routers) are values towards which a parameter moves, and a rounded variance might be negative: they are never
+// encoded, and have the last section of the array.
+//
 // Sources: PyTorch Distributed (arXiv 2006.15704), section 3.2; 1-bit SGD (Seide et al., Interspeech 2014, section 2) for error feedback.
 
 #include "models/parameters/parameter.hpp"
@@ -67,27 +70,33 @@ struct GradientSumSettings {
   runtime::Wire wire = runtime::Wire::native;
 };
 
-/// List the array of a GradientSum, the pass of add(), and the calls and the pass of finish(). `lengths`: reserved_length() of
-/// each parameter on this rank. `num_of_experts`: elements of experts among them. `wire`: format of the messages; an encoded one adds an
-/// array of residuals.
-void plan_gradient_sum_array(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths,
-                             std::int64_t num_accumulated, std::int64_t num_of_experts = 0,
-                             runtime::Wire wire = runtime::Wire::native);
-void plan_add_gradients(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths, std::int64_t k,
-                        std::int64_t num_accumulated, std::int64_t num_of_experts = 0);
-void plan_gradient_sum(pmm::StepPlan& step, std::vector<std::int64_t> const& lengths,
-                       std::int64_t num_accumulated, std::int64_t bucket_bytes = default_bucket_bytes,
-                       std::int64_t num_of_experts = 0, runtime::Wire wire = runtime::Wire::native);
+/// Elements of this rank in the array of a GradientSum.
+struct SummedElements {
+  runtime::Wire wire =
+      runtime::Wire::native;   // format of the messages; an encoded one adds an array of residuals
+  std::int64_t num_of_all = 0; // of parameters that are of no expert
+  std::int64_t num_of_experts = 0;
+  std::int64_t num_of_statistics = 0; // which are not encoded; 0 if nothing is, and they are among num_of_all
+
+  /// Adds a parameter. `length`: its elements on this rank; `reserved`: its reserved_length().
+  void add(ParameterRole role, bool is_of_expert, std::int64_t length, std::int64_t reserved);
+};
+
+/// List the array of a GradientSum, the pass of add(), and the calls and the pass of finish().
+void plan_gradient_sum_array(pmm::StepPlan& step, SummedElements const& elements,
+                             std::int64_t num_accumulated);
+void plan_add_gradients(pmm::StepPlan& step, SummedElements const& elements, std::int64_t k,
+                        std::int64_t num_accumulated);
+void plan_gradient_sum(pmm::StepPlan& step, SummedElements const& elements, std::int64_t num_accumulated,
+                       std::int64_t bucket_bytes = default_bucket_bytes);
 
 /// Whether sums start during the backward pass unless the settings say otherwise: if the network can carry them meanwhile. With a single
 /// group there are no sums that could start.
 [[nodiscard]] bool can_start_early(pmm::ProcessGrid const& grid);
 
-/// MPI's memory for sums that are in progress at once, on the host, with buckets of the default size. `num_of_experts`: elements of
-/// experts, whose sums do not start early.
-[[nodiscard]] std::int64_t bytes_of_early_sums(pmm::ProcessGrid const& grid, pmm::StepPlan const& step,
-                                               std::vector<std::int64_t> const& lengths,
-                                               std::int64_t num_of_experts = 0);
+/// Memory of the sums that are in progress at once, on the host, with buckets of the default size: MPI's, and the encoded messages.
+[[nodiscard]] std::int64_t bytes_of_sums(pmm::ProcessGrid const& grid, pmm::StepPlan const& step,
+                                         SummedElements const& elements);
 
 template<class T>
 class GradientSum {
@@ -116,15 +125,18 @@ class GradientSum {
   /// Whether a step has more than one batch.
   [[nodiscard]] bool has_several() const { return sum_.extent(0) > 0 || shards_; }
   [[nodiscard]] bool has_groups() const { return grid_.size(pmm::batch_axes(grid_.shape())) > 1; }
-  /// Number of buckets of the gradients [begin, end) of the array.
-  [[nodiscard]] std::size_t num_buckets(std::size_t begin, std::size_t end) const {
-    return (end - begin + bucket_length_ - 1) / bucket_length_;
+  /// Number of buckets of `length` elements.
+  [[nodiscard]] std::size_t num_buckets(std::int64_t length) const {
+    return (static_cast<std::size_t>(length) + bucket_length_ - 1) / bucket_length_;
   }
-  /// Bucket i of the gradients [begin, end) of `array`.
-  [[nodiscard]] runtime::Vector<T> bucket(runtime::Vector<T> const& array, std::size_t i, std::size_t begin,
-                                          std::size_t end) const;
-  void sum_bucket(runtime::DefaultExec const& exec, pmm::AxisSet axes, std::size_t i, std::size_t begin,
-                  std::size_t end);
+  /// Number of elements of no expert that are complete: those before the next gradient.
+  [[nodiscard]] std::size_t length_taken() const;
+  /// Bucket i of the elements [begin, begin + length) of `array`.
+  [[nodiscard]] runtime::Vector<T> bucket(runtime::Vector<T> const& array, std::size_t i, std::int64_t begin,
+                                          std::int64_t length) const;
+  /// Sums the buckets of these elements, from bucket `first` on.
+  void sum_buckets(runtime::DefaultExec const& exec, pmm::AxisSet axes, std::size_t first, std::int64_t begin,
+                   std::int64_t length);
   [[nodiscard]] runtime::Request start_sum_of_bucket(runtime::DefaultExec const& exec, std::size_t i);
   void take(runtime::DefaultExec const& exec, std::int64_t k, std::size_t num_complete);
 
@@ -133,15 +145,13 @@ class GradientSum {
   std::size_t bucket_length_;
   bool starts_early_;
   std::vector<runtime::Vector<T>> gradients_; // gradients to be summed, in the order of completion
-  std::vector<std::size_t> reserved_;         // number of elements of the array for each of them
-  std::size_t length_of_all_ = 0;             // number of elements that belong to no expert
+  std::vector<std::size_t> begins_;           // where each of them begins in the array
+  SummedElements elements_;                   // sections of the array, in this order
   runtime::Vector<T> sum_;                    // sum of these gradients; empty if a step has one batch
   runtime::Vector<T> residuals_;              // what the wire has lost of it; empty if it loses nothing
-  std::size_t num_taken_ = 0;                 // number of gradients added for this batch,
-  std::size_t length_taken_ = 0;              // and number of their elements
+  std::size_t num_taken_ = 0;                 // number of gradients added for this batch
   std::vector<runtime::Request> started_;     // sums of the first buckets
   std::shared_ptr<GradientShards<T>> shards_;
-  runtime::Wire wire_;
 };
 
 extern template class GradientSum<float>;

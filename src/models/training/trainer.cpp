@@ -69,7 +69,7 @@ Trainer<T>::Trainer(pmm::ProcessGrid const& grid, Network<T>& network, std::uniq
                           sums, update_->shards());
   if (sums.wire != runtime::Wire::native && grid.size(pmm::batch_axes(grid.shape())) == 1)
     grid.world().instruments().log.warn_once(
-        "no ranks sum gradients of different batches: their format in messages has no effect");
+        "--comm-dtype gradients= has no effect: all ranks train on the same batch");
   phases_.measure_on(runtime::DeviceClock::create(runtime::compat::native_stream(exec_)));
 }
 

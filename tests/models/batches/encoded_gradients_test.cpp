@@ -30,6 +30,8 @@ class EncodedGradients : public ::testing::TestWithParam<std::array<int, 4>> {
     }
     parameters_.emplace_back().matrix_gradient =
         stained<float>(grid_, pmm::Placement{{pmm::Axis::z, pmm::AxisSet()}, {7, 3}});
+    add_vector(pmm::Axis::x, 13);
+    parameters_.back().role = models::ParameterRole::statistic;
     order_.resize(parameters_.size());
     std::iota(order_.rbegin(), order_.rend(), std::size_t{0});
   }
@@ -118,6 +120,24 @@ TEST_P(EncodedGradients, ErrorsDoNotAddUp) {
   }
 }
 
+// A rounded variance might be negative.
+TEST_P(EncodedGradients, DoNotRoundStatistics) {
+  auto const& statistic = parameters_.back();
+  for (auto settings : all_settings()) {
+    models::GradientSum<float> sums(grid_, parameters_, order_, 1, settings);
+    settings.wire = Wire::native;
+    models::GradientSum<float> exact_sums(grid_, parameters_, order_, 1, settings);
+    for (std::int64_t step = 0; step < 3; ++step) {
+      sum(exact_sums, step);
+      auto const expected = host_copy(statistic.gradient());
+      sum(sums, step);
+      auto const found = host_copy(statistic.gradient());
+      for (std::size_t i = 0; i < expected.extent(0); ++i)
+        EXPECT_NEAR(found(i), expected(i), 1e-5) << "more than another order of the sum";
+    }
+  }
+}
+
 TEST_P(EncodedGradients, AreTheSameBitsOnAllGroups) {
   for (auto const& settings : all_settings()) {
     models::GradientSum<float> sums(grid_, parameters_, order_, 1, settings);
@@ -153,13 +173,14 @@ TEST_P(EncodedGradients, AreTheSameBitsOnRanksWithCopies) {
 TEST_P(EncodedGradients, MakeTheCallsAndArraysThatAreListed) {
   for (auto const& settings : all_settings()) {
     SCOPED_TRACE(settings.bucket_bytes);
-    std::vector<std::int64_t> lengths;
+    models::SummedElements summed{settings.wire};
     for (auto const& parameter : parameters_)
-      lengths.push_back(parameter.reserved_length(settings.wire));
+      summed.add(parameter.role, false, static_cast<std::int64_t>(parameter.gradient().extent(0)),
+                 parameter.reserved_length(settings.wire));
     pmm::StepPlan list(grid_.shape(), grid_.coordinates(), sizeof(float));
-    models::plan_gradient_sum_array(list, lengths, 1, 0, settings.wire);
-    models::plan_add_gradients(list, lengths, 0, 1);
-    models::plan_gradient_sum(list, lengths, 1, settings.bucket_bytes, 0, settings.wire);
+    models::plan_gradient_sum_array(list, summed, 1);
+    models::plan_add_gradients(list, summed, 0, 1);
+    models::plan_gradient_sum(list, summed, 1, settings.bucket_bytes);
     models::GradientSum<float> sums(grid_, parameters_, order_, 1, settings);
     clear_ledgers(grid_);
 

@@ -138,14 +138,14 @@ TEST_P(GradientSums, AreTheSameBitsOnAllGroups) {
 }
 
 TEST_P(GradientSums, MakeTheCallsThatAreListed) {
-  std::vector<std::int64_t> lengths;
+  models::SummedElements summed_here;
   for (auto const& parameter : parameters_)
-    lengths.push_back(static_cast<std::int64_t>(parameter.gradient().extent(0)));
+    summed_here.num_of_all += static_cast<std::int64_t>(parameter.gradient().extent(0));
   for (auto const& settings : all_settings()) {
     SCOPED_TRACE(settings.bucket_bytes);
     pmm::StepPlan list(grid_.shape(), grid_.coordinates(), sizeof(double));
-    models::plan_add_gradients(list, lengths, 0, 1);
-    models::plan_gradient_sum(list, lengths, 1, settings.bucket_bytes);
+    models::plan_add_gradients(list, summed_here, 0, 1);
+    models::plan_gradient_sum(list, summed_here, 1, settings.bucket_bytes);
     clear_ledgers(grid_);
     CountedPasses const passes(grid_);
 

@@ -210,13 +210,13 @@ TEST_P(ExpertTransformer, DoesWhatIsListed) {
       auto arrays = step_of<double>(grid_);
       auto const parameters = parameters_of(grid_.shape(), grid_.coordinates(), plan);
       auto const lengths = lengths_of(arrays, parameters);
-      std::int64_t num_of_experts = 0;
+      models::SummedElements summed;
       for (std::size_t p = 0; p < lengths.size(); ++p)
-        num_of_experts += parameters[p].of_expert ? lengths[p] : 0;
+        summed.add(parameters[p].role, parameters[p].of_expert.has_value(), lengths[p], lengths[p]);
       plan_transformer_arrays(arrays, plan);
       plan_loss_arrays(arrays, plan.logits, pmm::LossKind::softmax);
       models::plan_update_arrays(arrays, optimizer, {lengths});
-      models::plan_gradient_sum_array(arrays, lengths, 1, num_of_experts);
+      models::plan_gradient_sum_array(arrays, summed, 1);
       auto found = live.by_label();
       auto expected = live.planned(arrays, {pmm::Lifetime::training, pmm::Lifetime::first_step});
       for (auto const* const of_batch : {"orthant::testing::device_copy"})

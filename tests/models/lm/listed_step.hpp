@@ -7,6 +7,7 @@
 #include "models/lm/training/language_model_cost.hpp"
 #include "models/lm/transformer/transformer_parameters.hpp"
 #include "models/plan/step_cases.hpp"
+#include "runtime/numbers/counts.hpp"
 #include "support/live_arrays.hpp"
 
 namespace orthant::testing {
@@ -17,7 +18,7 @@ inline void plan_training_arrays(pmm::StepPlan& step, models::TransformerPlan co
   plan_transformer_arrays(step, plan);
   plan_loss_arrays(step, plan.logits, pmm::LossKind::softmax);
   models::plan_update_arrays(step, optimizer, {lengths});
-  models::plan_gradient_sum_array(step, lengths, num_accumulated);
+  models::plan_gradient_sum_array(step, {.num_of_all = runtime::sum_of(lengths)}, num_accumulated);
 }
 
 /// Two steps of `num_accumulated` passes, of which the second must do what is listed.

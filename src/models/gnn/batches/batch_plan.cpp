@@ -24,7 +24,7 @@ void plan_batch_step(pmm::StepPlan& step, std::vector<PlannedBatch> const& batch
                      NetworkSettings const& settings, OptimizerSettings const& optimizer) {
   ORTHANT_REQUIRE(!batches.empty(), "a step without a batch");
   auto const parameters = parameters_of(batches.front().plan, settings);
-  auto const lengths = lengths_of(step, parameters, optimizer.gradient_wire);
+  auto const summed = summed_elements_of(step, parameters, optimizer.gradient_wire);
   auto const num_accumulated = std::ssize(batches);
   for (std::int64_t k = 0; k < num_accumulated; ++k) {
     auto const& [plan, traits] = batches[static_cast<std::size_t>(k)];
@@ -33,12 +33,12 @@ void plan_batch_step(pmm::StepPlan& step, std::vector<PlannedBatch> const& batch
     if (auto const& owners = plan.layers.front().owners; owners && settings.gather != pmm::Gather::all)
       plan_needed_lists(step, owners->roles, traits.needed);
     plan_pass(step, plan, settings, of_batch);
-    plan_add_gradients(step, lengths, k, num_accumulated);
+    plan_add_gradients(step, summed, k, num_accumulated);
   }
   constexpr std::int64_t loss_and_count = 2;
   step.add_call(runtime::Operation::all_reduce, pmm::Axis::data,
                 loss_and_count * std::int64_t{sizeof(double)});
-  plan_gradient_sum(step, lengths, num_accumulated, default_bucket_bytes, 0, optimizer.gradient_wire);
+  plan_gradient_sum(step, summed, num_accumulated);
   auto const updated = updated_lengths_of(step, parameters);
   plan_update(step, optimizer, updated.trained, updated.normed, updated.statistics);
 }

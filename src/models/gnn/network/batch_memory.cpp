@@ -4,7 +4,6 @@
 #include "models/gnn/network/memory_estimate.hpp"
 #include "models/gnn/operands/owned_adjacency.hpp"
 #include "models/gnn/plan/epoch_traits.hpp"
-#include "models/training/gradient_sum.hpp"
 #include "models/training/parameter_update.hpp"
 #include "pmm/kernels/host_parts.hpp"
 
@@ -167,6 +166,19 @@ bool fits_kernels(graph::StoreFacts const& facts, NetworkPlan const& plan, pmm::
          facts.feature_kind != graph::FeatureKind::sparse && facts.num_vertices <= std::int64_t{1} << 32;
 }
 
+SummedElements summed_elements_of(pmm::StepPlan const& step, std::vector<PlannedParameter> const& parameters,
+                                  runtime::Wire wire) {
+  auto const lengths = lengths_of(step, parameters);
+  SummedElements elements{wire};
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    auto const& [role, placement, place] = parameters[p];
+    elements.add(role, false, lengths[p],
+                 place ? runtime::encoding_of(wire).in_whole_blocks(lengths[p])
+                       : reserved_length(step, role, placement, wire));
+  }
+  return elements;
+}
+
 void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,
                             NetworkSettings const& settings, OptimizerSettings const& optimizer,
                             BatchSizes const& batches) {
@@ -176,12 +188,13 @@ void plan_mini_batch_arrays(pmm::StepPlan& step, graph::StoreFacts const& facts,
   auto const batch_plan = plan_of_batch(plan, of_batch.num_vertices);
   auto const traits = traits_of(facts, shape, coordinates, plan, settings);
   auto const batch_traits = traits_of(of_batch, shape, coordinates, batch_plan, settings);
-  auto const lengths = lengths_of(step, parameters_of(plan, settings), optimizer.gradient_wire);
+  auto const parameters = parameters_of(plan, settings);
   // Features of the graph and of a batch are kept even if a rounded copy exists.
   constexpr auto stays = pmm::Lifetime::training;
   plan_targets_and_parameters(step, facts, plan, settings, traits.links);
-  plan_gradient_sum_array(step, lengths, batches.num_accumulated, 0, optimizer.gradient_wire);
-  plan_update_arrays(step, optimizer, updated_lengths_of(step, parameters_of(plan, settings)).trained);
+  plan_gradient_sum_array(step, summed_elements_of(step, parameters, optimizer.gradient_wire),
+                          batches.num_accumulated);
+  plan_update_arrays(step, optimizer, updated_lengths_of(step, parameters).trained);
   if (batches.has_full_graph) {
     auto whole = plan;
     whole.drops_edges = plan.drops_edges && batches.trains_full_graph;

@@ -231,6 +231,8 @@ MemoryEstimate estimate_mini_batch_memory(pmm::ProcessGrid const& grid, graph::S
   if (batches.has_full_graph)
     pass = larger_of(pass, pass_of<T>(grid, plan, settings, traits_on(facts, plan),
                                       batches.trains_full_graph ? PassKind::training : PassKind::evaluation));
+  pass.messages += bytes_of_sums(
+      grid, step, summed_elements_of(step, parameters_of(plan, settings), optimizer.gradient_wire));
   return estimate_of(step, pass);
 }
 

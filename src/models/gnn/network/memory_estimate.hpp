@@ -5,6 +5,8 @@
 // (pmm/cost/step_plan.hpp).
 
 #include "models/gnn/network/graph_network.hpp"
+#include "models/gnn/plan/network_parameters.hpp"
+#include "models/training/gradient_sum.hpp"
 #include "models/training/optimizer.hpp"
 
 #include <cstdint>
@@ -71,6 +73,11 @@ struct BatchSizes {
 /// are dense or trained, and the graph has at most 2^32 vertices.
 [[nodiscard]] bool fits_kernels(graph::StoreFacts const& facts, NetworkPlan const& plan, pmm::Gather gather,
                                 int num_ranks);
+
+/// Elements whose gradients are summed over batches, in messages of this format.
+[[nodiscard]] SummedElements summed_elements_of(pmm::StepPlan const& step,
+                                                std::vector<PlannedParameter> const& parameters,
+                                                runtime::Wire wire);
 
 /// Lists the arrays of training on batches, except the sampler's tables and lists of vertices. `batches.num_vertices`
 /// must not exceed the graph's.

@@ -117,13 +117,12 @@ std::int64_t length_of_all(std::vector<PlannedParameter> const& parameters) {
 }
 
 std::vector<std::int64_t> lengths_of(pmm::StepPlan const& step,
-                                     std::vector<PlannedParameter> const& parameters, runtime::Wire wire) {
+                                     std::vector<PlannedParameter> const& parameters) {
   pmm::FlatCut const cut(step.shape(), step.coordinates(), length_of_all(parameters));
   std::vector<std::int64_t> lengths;
   for (auto const& parameter : parameters)
-    lengths.push_back(parameter.place ? runtime::encoding_of(wire).in_whole_blocks(
-                                            cut.own_part(*parameter.place, parameter.num_numbers()).size())
-                                      : reserved_length(step, parameter.role, parameter.placement, wire));
+    lengths.push_back(parameter.place ? cut.own_part(*parameter.place, parameter.num_numbers()).size()
+                                      : length_of(parameter.role, step.block(parameter.placement)));
   return lengths;
 }
 

@@ -41,11 +41,9 @@ struct PlannedParameter {
 /// The parameters, in the order of NetworkParameters::list().
 [[nodiscard]] std::vector<PlannedParameter> parameters_of(NetworkPlan const& plan,
                                                           NetworkSettings const& settings);
-/// Number of elements of each parameter on this rank, with padding. With an encoded wire, what a sum of gradients in this format reserves
-/// for it (reserved_length).
+/// Number of elements of each parameter on this rank, with padding.
 [[nodiscard]] std::vector<std::int64_t> lengths_of(pmm::StepPlan const& step,
-                                                   std::vector<PlannedParameter> const& parameters,
-                                                   runtime::Wire wire = runtime::Wire::native);
+                                                   std::vector<PlannedParameter> const& parameters);
 /// The trained parameters on this rank, and the number of elements of each running statistic. `normed`: number of elements of each trained
 /// parameter in this rank's part of a norm, without padding, each element on one replica only.
 struct UpdatedLengths {

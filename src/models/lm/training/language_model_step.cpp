@@ -22,7 +22,8 @@ class SummedGradients {
   SummedGradients(pmm::StepPlan const& step, std::vector<PlannedTransformerParameter> const& parameters,
                   OptimizerSettings const& optimizer, std::int64_t num_accumulated,
                   std::int64_t bucket_bytes = default_bucket_bytes)
-      : shards_gradients_(optimizer.zero_stage > 0 && step.shape().size(pmm::batch_axes(step.shape())) > 1) {
+      : shards_gradients_(optimizer.zero_stage > 0 && step.shape().size(pmm::batch_axes(step.shape())) > 1),
+        elements_{optimizer.gradient_wire} {
     std::array<std::vector<std::int64_t>, 2> sharded;
     for (auto const& parameter : parameters) {
       auto const is_of_expert = parameter.of_expert.has_value();
@@ -31,11 +32,9 @@ class SummedGradients {
           !shards_gradients_ ||
           !is_sharded(step.shape(), parameter.role, parameter.placement, parameter.is_frozen, is_of_expert);
       whole_.push_back(is_whole ? length : 0);
-      auto const is_here = !parameter.placement.is_elsewhere();
-      reserved_.push_back(is_whole && is_here ? reserved_length(step, parameter.role, parameter.placement,
-                                                                optimizer.gradient_wire)
-                                              : 0);
-      if (is_of_expert) num_of_experts_ += reserved_.back();
+      if (is_whole)
+        elements_.add(parameter.role, is_of_expert, length,
+                      reserved_length(step, parameter.role, parameter.placement, optimizer.gradient_wire));
       if (!is_whole) sharded[is_of_expert ? 1 : 0].push_back(step.block(parameter.placement).num_stored);
     }
     for (std::size_t section = 0; section < sharded.size(); ++section)
@@ -45,9 +44,8 @@ class SummedGradients {
     add_updated(step, parameters);
   }
 
-  /// reserved_length() of each parameter whose gradient is summed whole, and 0 for the others; elements of experts among them.
-  [[nodiscard]] std::vector<std::int64_t> const& reserved() const { return reserved_; }
-  [[nodiscard]] std::int64_t num_of_experts() const { return num_of_experts_; }
+  /// Of the gradients that are summed whole.
+  [[nodiscard]] SummedElements const& elements() const { return elements_; }
   /// The trained parameters that this rank updates, and the number of elements of each in this rank's part of its norm.
   [[nodiscard]] UpdatedParameters const& updated() const { return updated_; }
   [[nodiscard]] std::vector<std::int64_t> const& normed() const { return normed_; }
@@ -91,9 +89,9 @@ class SummedGradients {
   }
 
   bool shards_gradients_;
-  std::vector<std::int64_t> whole_, reserved_, normed_;
+  SummedElements elements_;
+  std::vector<std::int64_t> whole_, normed_;
   UpdatedParameters updated_;
-  std::int64_t num_of_experts_ = 0;
   std::array<ShardParts, 2> shards_;
 };
 
@@ -114,8 +112,7 @@ void plan_language_model_arrays(pmm::StepPlan& step, TransformerPlan const& plan
   plan_sequence_rows_arrays(step, plan.sequences.size() * plan.sequence, sequences.num_accumulated);
   sums.for_each_shards(step, [&](pmm::AxisSet, ShardParts const& parts) { plan_shard_arrays(step, parts); });
   plan_update_arrays(step, optimizer, sums.updated());
-  plan_gradient_sum_array(step, sums.reserved(), sequences.num_accumulated, sums.num_of_experts(),
-                          optimizer.gradient_wire);
+  plan_gradient_sum_array(step, sums.elements(), sequences.num_accumulated);
 }
 
 namespace {
@@ -133,7 +130,7 @@ void plan_passes(pmm::StepPlan& step, TransformerPlan const& plan, SummedGradien
       plan_transformer_backward(step, plan, action.k);
     if (action.kind == PassAction::Kind::input_backward) continue;
     if (stage.splits_backward) plan_transformer_weight_backward(step, plan, action.k, num_passes);
-    plan_add_gradients(step, sums.reserved(), action.k, num_passes, sums.num_of_experts());
+    plan_add_gradients(step, sums.elements(), action.k, num_passes);
     sums.for_each_shards(step, [&](pmm::AxisSet axes, ShardParts const& parts) {
       plan_add_to_shards(step, axes, parts, action.k);
     });
@@ -160,8 +157,7 @@ void plan_language_model_step(pmm::StepPlan& step, TransformerPlan const& plan,
     step.add_call(runtime::Operation::all_reduce, axes, loss_and_count * std::int64_t{sizeof(double)});
   sums.for_each_shards(
       step, [&](pmm::AxisSet axes, ShardParts const& parts) { plan_finish_shards(step, axes, parts); });
-  plan_gradient_sum(step, sums.reserved(), sequences.num_accumulated, bucket_bytes, sums.num_of_experts(),
-                    optimizer.gradient_wire);
+  plan_gradient_sum(step, sums.elements(), sequences.num_accumulated, bucket_bytes);
   plan_sum_over_ends(step, plan);
   std::vector<std::int64_t> statistics;
   for (auto const& parameter : parameters)
@@ -194,7 +190,7 @@ MemoryEstimate estimate_memory(pmm::ProcessGrid const& grid, TransformerPlan con
   pmm::StepPlan const step(grid.shape(), grid.coordinates(), sizeof(T));
   auto const parameters = moving_of(parameters_of(grid.shape(), grid.coordinates(), plan));
   SummedGradients const sums(step, parameters, optimizer, sequences.num_accumulated);
-  estimate.messages += bytes_of_early_sums(grid, step, sums.reserved(), sums.num_of_experts());
+  estimate.messages += bytes_of_sums(grid, step, sums.elements());
   if (pmm::runs_on_host && can_start_early(grid))
     sums.for_each_shards(step, [&](pmm::AxisSet, ShardParts const& parts) {
       estimate.messages += step.scalar_bytes(parts.num_owners() * parts.open_length());
