@@ -18,10 +18,13 @@ constexpr std::size_t most_listed = 8;
 /// Smaller shares of an epoch come from messages and clocks rather than from ranks.
 constexpr double least_share = 0.05;
 
+/// The same on all ranks. The first question to a communicator sets up its backend together with its other ranks, so every rank asks all of
+/// its communicators, in the same order.
 bool a_device_communicates(pmm::ProcessGrid const& grid) {
-  return std::ranges::any_of(grid.communicators(), [](auto const& of_group) {
-    return of_group.second.size() > 1 && of_group.second.works_on_streams();
-  });
+  int num_on_streams = 0;
+  for (auto const& [axes, comm] : grid.communicators())
+    num_on_streams += comm.size() > 1 && comm.works_on_streams() ? 1 : 0;
+  return runtime::all_reduced(grid.world(), num_on_streams, runtime::Reduction::max) > 0;
 }
 
 } // namespace
