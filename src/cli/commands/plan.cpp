@@ -4,6 +4,7 @@
 // It reads the facts of a store, or only counts, and needs one process.
 
 #include "cli/commands/subcommands.hpp"
+#include "cli/options/collectives_option.hpp"
 #include "cli/plan/batch_plan.hpp"
 #include "cli/plan/plan_options.hpp"
 #include "cli/plan/planned_training.hpp"
@@ -52,7 +53,7 @@ class Answer {
           "{}\n"
           "{:<9}{:<14}{:>12}{:>7}{:>12}{:>12}{:>9}{}\n",
           title() + widths_, facts_.num_vertices, facts_.num_operator_entries(), num_ranks_,
-          num_ranks_ == 1 ? "" : "s", options_.comm_dtype,
+          num_ranks_ == 1 ? "" : "s", text_of({message_formats_of(options_.comm_dtype).activations}),
           options_.operand_dtype == "fp32" ? "" : "; activations in " + options_.operand_dtype,
           has_machine()
               ? fmt::format("ms: of an epoch on the machine '{}', and of its sparse and dense products, "

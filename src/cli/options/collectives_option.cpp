@@ -12,6 +12,7 @@
 #include <array>
 #include <fmt/ranges.h>
 #include <optional>
+#include <utility>
 
 namespace orthant::cli {
 namespace {
@@ -98,6 +99,7 @@ constexpr std::array formats{std::pair{std::string_view("fp32"), runtime::Wire::
 
 /// Sets `read` to the formats that the words name. Returns an empty text, or what is wrong.
 std::string read_message_formats(std::string_view words, MessageFormats& read) {
+  std::array<bool, 2> is_given{};
   for (std::size_t begin = 0; begin <= words.size();) {
     auto const end = std::min(words.find(',', begin), words.size());
     auto const word = words.substr(begin, end - begin);
@@ -112,9 +114,15 @@ std::string read_message_formats(std::string_view words, MessageFormats& read) {
       return fmt::format("'{}' names no messages; give activations=FORMAT or gradients=FORMAT", what);
     if (what == "gradients" && format->second == runtime::Wire::fp16)
       return "gradients may leave the range of fp16; give gradients=bf16, fp8 or int8";
+    if (std::exchange(is_given[what == "gradients" ? 1 : 0], true))
+      return fmt::format("the format of {} is given twice; give it once", what);
     (what == "gradients" ? read.gradients : read.activations) = format->second;
   }
   return {};
+}
+
+std::string_view name_of_format(runtime::Wire wire) {
+  return std::ranges::find(formats, wire, [](auto const& each) { return each.second; })->first;
 }
 
 } // namespace
@@ -139,6 +147,16 @@ MessageFormats message_formats_of(std::string_view words) {
   auto const fault = read_message_formats(words, read);
   ORTHANT_REQUIRE(fault.empty(), fault);
   return read;
+}
+
+runtime::Wire format_named(std::string_view word) {
+  return message_formats_of(word).activations;
+}
+
+std::string text_of(MessageFormats const& formats_of) {
+  auto text = std::string(name_of_format(formats_of.activations));
+  if (formats_of.gradients == runtime::Wire::native) return text;
+  return fmt::format("activations={},gradients={}", text, name_of_format(formats_of.gradients));
 }
 
 AlgorithmChoice read_collectives(runtime::Communicator const& world, std::vector<std::string> const& words) {

@@ -47,5 +47,9 @@ struct MessageFormats {
 void add_message_formats_option(Command& command, std::string& words, bool sends_activations);
 /// Reads the words of --comm-dtype, which must have passed its check; otherwise throws Error.
 [[nodiscard]] MessageFormats message_formats_of(std::string_view words);
+/// Words of --comm-dtype for these formats, the same for all spellings: "bf16", "activations=fp32,gradients=int8".
+[[nodiscard]] std::string text_of(MessageFormats const& formats);
+/// The format with this name, such as "bf16".
+[[nodiscard]] runtime::Wire format_named(std::string_view word);
 
 } // namespace orthant::cli

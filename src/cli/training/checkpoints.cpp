@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/training/checkpoints.hpp"
 
+#include "cli/options/collectives_option.hpp"
 #include "cli/options/gemm_options.hpp"
 #include "models/training/checkpoint/checkpointer.hpp"
 #include "runtime/comm/collectives.hpp"
@@ -124,6 +125,7 @@ std::string canonical(std::string_view option, std::string value) {
   if (option == "loss" && (value == "auto" || value == "mse")) return "cross-entropy";
   if (option == "task" && (value == "classification" || value == "regression")) return "nodes";
   if (option == "monitor" && value == "r2") return "accuracy";
+  if (option == "comm-dtype") return text_of(message_formats_of(value));
   return value;
 }
 

@@ -83,7 +83,7 @@ models::NetworkSettings model_of(TrainOptions const& o) {
   require_choice(o, o.schedule == "auto" || o.grid == "auto", "--grid auto or --schedule auto");
   settings.overlaps = o.overlap != "off";
   settings.wire = message_formats_of(o.comm_dtype).activations;
-  settings.operand_format = message_formats_of(o.operand_dtype).activations; // the same words
+  settings.operand_format = format_named(o.operand_dtype);
   settings.seed = static_cast<std::uint64_t>(o.seed);
   return settings;
 }

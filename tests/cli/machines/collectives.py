@@ -62,6 +62,10 @@ def thin(ranks):
                 require(least < epoch["wire_error"] < most, f"{word}: wire_error {epoch['wire_error']}", done)
                 require(abs(epoch["loss"] - other["loss"]) < 0.05 * other["loss"], f"{word}: {epoch['loss']}, not {other['loss']}", done)
                 require(epoch["comm_bytes"] < 0.75 * other["comm_bytes"], f"{word}: {epoch['comm_bytes']} of {other['comm_bytes']} bytes", done)
+        state = ["--checkpoint", os.path.join(folder, "state"), "--resume", "auto"]
+        expect_success(ranks, [*train, *state, "--comm-dtype", "int8"])
+        expect_success(ranks, [*train, *state, "--comm-dtype", "activations=int8,gradients=fp32"])  # the same
+        expect_mistake(ranks, [*train, *state, "--comm-dtype", "activations=int8,gradients=int8"], r"--comm-dtype")
 
 
 def thin_gradients(ranks):
@@ -114,6 +118,7 @@ def mistakes(ranks):
     expect_mistake(ranks, [*train, "auto:perlmutter,none.json"], r"one of an algorithm for all axes, auto:MACHINE and a \.json table")
     words = ["train", "--dataset", "karate", "--comm-dtype"]
     expect_mistake(ranks, [*words, "int4"], r"'int4' is no format of messages; they are fp32, bf16")
+    expect_mistake(ranks, [*words, "bf16,fp8"], r"the format of activations is given twice")
     expect_mistake(ranks, [*words, "weights=int8"], r"'weights' names no messages; give activations=")
     expect_mistake(ranks, [*words, "gradients=fp16"], r"gradients may leave the range of fp16")
     expect_mistake(ranks, ["train-lm", "--tokens", "t.h5", "--comm-dtype", "int8"], r"activations of language models are sent as they are")
