@@ -75,7 +75,7 @@ class CollectiveRounds {
 /// Returns the algorithm with the least seconds_alone().
 [[nodiscard]] Algorithm fastest_algorithm(Machine const& machine, PlannedCall const& call, int job_ranks);
 
-/// The algorithm that the machine's choice names for this call. An all_to_all of a training has counts, and so no size that all ranks know.
+/// The algorithm that the machine's choice names for this call, as the program asks for it: an all_to_all without a size.
 [[nodiscard]] Algorithm chosen_algorithm(Machine const& machine, PlannedCall const& call, int job_ranks);
 
 /// Returns the choice that AlgorithmChoice::predicted needs: of the algorithms that are possible in the group and the library, the one with

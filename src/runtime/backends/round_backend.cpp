@@ -240,8 +240,9 @@ class RoundBackend final : public Backend {
       return choice(call.receive_count);
     case Operation::reduce_scatter:
       return choice(call.send_count);
-    case Operation::all_to_all: // with counts, the number of bytes may differ between ranks
-      return choice(call.send_counts.empty() ? call.send_count : 0);
+    case Operation::
+        all_to_all: // with counts, the number of bytes may differ between ranks; without, it follows the same choice
+      return choice(0);
     default:
       return Algorithm::library;
     }

@@ -20,7 +20,7 @@ namespace orthant::runtime {
 struct MeasuredChoice {
   Operation operation{};
   NodeShape shape;
-  std::int64_t bytes = 0; // of the whole buffer; 0 for an all_to_all with counts
+  std::int64_t bytes = 0; // of the whole buffer
   Algorithm algorithm{};
 };
 
@@ -38,8 +38,9 @@ struct AlgorithmChoice {
   [[nodiscard]] bool is_library(std::string const& axis) const;
   /// Algorithm of a call. If the one that the user named does not carry out the operation in a group of this shape, the nearest one that
   /// does: for gathers, doubling becomes recursive and nvrar becomes two_level; within a node, two_level and nvrar leave the call to
-  /// the library, and with one rank per node they become recursive and doubling. all_to_all knows two_level only. Of a table, the entry of the operation whose ranks, nodes and bytes differ by the fewest
-  /// doublings; entries that do not fit the group are passed over.
+  /// the library, and with one rank per node they become recursive and doubling. all_to_all knows two_level only, and its choice is asked for with 0
+  /// bytes: with counts, the number may differ between ranks. Of a table, the entry of the operation whose ranks, nodes and bytes differ by the
+  /// fewest doublings; entries that do not fit the group are passed over.
   [[nodiscard]] Algorithm of(Operation operation, std::string const& axis, NodeShape shape,
                              std::int64_t bytes) const;
 
