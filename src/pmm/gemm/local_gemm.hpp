@@ -116,7 +116,8 @@ namespace orthant::pmm::detail {
 // (gemm_slabs.hpp), whichever was faster at the first product of a shape. Defined in device builds only (local_gemm_device.cpp).
 
 /// C := alpha op(A) op(B) + beta C by one call of the library, in the format of set_gemm_math(). No extent may be 0. Enqueues on exec;
-/// does not fence. Throws Error unless the extents agree. For comparisons with local_gemm().
+/// does not fence. Throws Error unless the extents agree. For comparisons with local_gemm(), and for products that must have the same bits
+/// on all ranks.
 template<class T>
 void library_gemm(runtime::DefaultExec const& exec, T alpha, Transpose transpose_a, Panel<T> const& a,
                   Transpose transpose_b, Panel<T> const& b, T beta, Panel<T> const& c);

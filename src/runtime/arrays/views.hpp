@@ -83,7 +83,7 @@ void sum_in_order_on(Exec const& exec, std::byte const* part_bytes, std::int64_t
       });
 }
 
-/// Returns work(Fp8()) or work(Int8()).
+/// Calls work(Fp8()) or work(Int8()).
 template<class Work>
 void with_block_format(Wire wire, Work&& work) {
   if (wire == Wire::fp8)

@@ -9,7 +9,7 @@
 //   fp8    q_i an e4m3 number,  scale = smallest power of 2 with
 //          max |x| / scale <= 448                                              |x_i - scale q_i|  <=  max(2^-4 |x_i|, 2^-10 scale)
 //
-// rounded to nearest, ties to even. A block of which all numbers are below 2^-110 becomes 0, and a block with an infinity or a NaN becomes
+// rounded to nearest, ties to even; numbers from 1.9375 x 2^127 on may become infinite, as in bf16. A block of which all numbers are below 2^-110 becomes 0, and a block with an infinity or a NaN becomes
 // NaN, so that a training that diverges is noticed.
 //
 // A block has 128 numbers: the scale, a float, then adds 3 % to the message. Shorter blocks would cost more (64: 6 %), and in longer ones

@@ -96,25 +96,24 @@ class BlockEncoding final : public Encoding {
     });
   }
   void decode(std::span<std::byte const> encoded, std::span<float> values) const override {
-    require_fit(*this, values.size(), encoded.size());
-    for_each_block(values.size(), [&](std::size_t begin, std::size_t length, std::size_t byte) {
-      auto const scale = scale_at(&encoded[byte]);
-      auto const* const numbers = numbers_at(&encoded[byte]);
-      for (std::size_t i = 0; i < length; ++i)
-        values[begin + i] = Format::decode(numbers[i]) * scale;
-    });
+    decode_with(encoded, values, [](float& value, float decoded) { value = decoded; });
   }
   void decode_and_add(std::span<std::byte const> encoded, std::span<float> sums) const override {
-    require_fit(*this, sums.size(), encoded.size());
-    for_each_block(sums.size(), [&](std::size_t begin, std::size_t length, std::size_t byte) {
-      auto const scale = scale_at(&encoded[byte]);
-      auto const* const numbers = numbers_at(&encoded[byte]);
-      for (std::size_t i = 0; i < length; ++i)
-        sums[begin + i] += Format::decode(numbers[i]) * scale;
-    });
+    decode_with(encoded, sums, [](float& sum, float decoded) { sum += decoded; });
   }
 
  private:
+  template<class Combine>
+  void decode_with(std::span<std::byte const> encoded, std::span<float> results,
+                   Combine const& combine) const {
+    require_fit(*this, results.size(), encoded.size());
+    for_each_block(results.size(), [&](std::size_t begin, std::size_t length, std::size_t byte) {
+      auto const scale = scale_at(&encoded[byte]);
+      auto const* const numbers = numbers_at(&encoded[byte]);
+      for (std::size_t i = 0; i < length; ++i)
+        combine(results[begin + i], Format::decode(numbers[i]) * scale);
+    });
+  }
   /// work(first number, number of numbers, first byte)
   template<class Work>
   static void for_each_block(std::size_t count, Work const& work) {

@@ -5,7 +5,7 @@
 #include "runtime/numbers/block_formats.hpp"
 
 #include "runtime/arrays/block_kernels.hpp"
-#include "runtime/numbers/formats.hpp"
+#include "runtime/numbers/encoded_numbers.hpp"
 
 #include <Kokkos_Core.hpp>
 #include <array>
@@ -21,20 +21,6 @@ namespace {
 using namespace orthant::runtime;
 
 constexpr std::array block_wires{Wire::fp8, Wire::int8};
-
-std::vector<std::byte> encoded(Wire wire, std::vector<float> const& values) {
-  auto const& encoding = encoding_of(wire);
-  std::vector<std::byte> bytes(
-      static_cast<std::size_t>(encoding.encoded_bytes(static_cast<std::int64_t>(values.size()))));
-  encoding.encode(values, bytes);
-  return bytes;
-}
-
-std::vector<float> decoded(Wire wire, std::vector<std::byte> const& bytes, std::size_t count) {
-  std::vector<float> values(count);
-  encoding_of(wire).decode(bytes, values);
-  return values;
-}
 
 std::vector<float> on_wire(Wire wire, std::vector<float> const& values) {
   return decoded(wire, encoded(wire, values), values.size());

@@ -5,6 +5,7 @@
 #include "runtime/numbers/formats.hpp"
 
 #include "runtime/error.hpp"
+#include "runtime/numbers/encoded_numbers.hpp"
 
 #include <array>
 #include <cmath>
@@ -27,20 +28,6 @@ std::vector<float> random_numbers(std::size_t count) {
   for (auto& number : numbers)
     number = std::ldexp(static_cast<float>(generator() >> 8), -20) - 8.0F; // in [-8, 8)
   return numbers;
-}
-
-std::vector<std::byte> encoded(Wire wire, std::vector<float> const& values) {
-  auto const& encoding = encoding_of(wire);
-  std::vector<std::byte> bytes(
-      static_cast<std::size_t>(encoding.encoded_bytes(static_cast<std::int64_t>(values.size()))));
-  encoding.encode(values, bytes);
-  return bytes;
-}
-
-std::vector<float> decoded(Wire wire, std::span<std::byte const> bytes, std::size_t count) {
-  std::vector<float> values(count);
-  encoding_of(wire).decode(bytes, values);
-  return values;
 }
 
 /// What remains of a number that was on the wire.
