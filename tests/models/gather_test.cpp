@@ -16,7 +16,7 @@ namespace {
 /// Those between owners that aggregate in another way each, and graphs of few neighbors.
 std::vector<StepCase> cases() {
   std::set<std::string> const names{"plain",
-                                    "16-bit wire",
+                                    "8-bit wire",
                                     "directed",
                                     "all parts",
                                     "fewer vertices than ranks",
