@@ -11,11 +11,11 @@ from mistakes import MISTAKES, environment_mistake, files, first_hour, mistakes
 from plans import (measured_grids, plan_for_machine, plan_language_model, plan_of_batches, plan_of_counts, plan_of_options, plan_of_store, plan_of_times,
                    plan_without_grids)
 from program import attempt_all
-from runs import bench, bench_grid, gather, gemm_math, hang, operand_dtype, parts, precedence, prune, rates, trace
+from runs import bench, bench_grid, gather, gemm_math, hang, operand_dtype, parts, precedence, precision, prune, rates, trace
 
 PARTS = {
     "help": [(help_of, command) for command in COMMANDS] + [(overview,), (version,)],
-    "run": [(hang,), (info,), (bench,), (bench_grid,), (precedence,), (gemm_math,), (operand_dtype,), (gather,), (prune,),
+    "run": [(hang,), (info,), (bench,), (bench_grid,), (precedence,), (gemm_math,), (precision,), (operand_dtype,), (gather,), (prune,),
             (trace,), (parts,), (rates,)],
     "bench": [(spmm, "fp32", 4), (spmm, "fp64", 8), (spmm_graphs,), (machine,), (gemm, "fp32", 4), (gemm, "fp64", 8), (gemm_table,),
               (epoch_of, [], 12), (epoch_of, ["--dropout", "0", "--overlap", "off", "--compute-dtype", "fp64"], 6),

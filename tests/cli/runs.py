@@ -116,7 +116,7 @@ def precedence(ranks):
 def gemm_math(ranks):
     """--gemm-math by flag, environment and file: in the metrics where this build has it, else one line and status 2."""
     known = re.search(r"^products +(.*)$", expect_success(1, ["--version"]).stdout, re.M).group(1).split(", ")
-    if known not in (["fp32"], ["fp32", "tf32", "bf16"]):
+    if known not in (["fp32"], ["fp32", "bf16"], ["fp32", "tf32", "bf16"]):
         raise Failure(f"products in {known}")
     few = ["train", "--dataset", "karate", "--epochs", "1"]
     with tempfile.TemporaryDirectory() as folder:
@@ -145,6 +145,31 @@ def gemm_math(ranks):
                         ["bench", "epoch", "--dataset", "karate"],
                         ["train", "--dataset", "karate", "--mode", "minibatch", "--batch", "8"]):
             expect_mistake(ranks, command + ["--gemm-math", "tf32"], r"--gemm-math tf32 needs a build")
+
+
+def precision(ranks):
+    """--precision stands for other options, which override it."""
+    few = ["train", "--dataset", "karate", "--epochs", "1"]
+    with tempfile.TemporaryDirectory() as folder:
+        def options_of(*arguments):
+            metrics = os.path.join(folder, "run.jsonl")
+            expect_success(ranks, [*few, "--force", "--metrics", metrics, *arguments])
+            with open(metrics, encoding="utf-8") as file:
+                given = json.loads(file.readline())["configuration"]
+            return [given[name] for name in ("compute-dtype", "operand-dtype", "comm-dtype", "gemm-math")]
+
+        for arguments, expected in (([], ["fp32"] * 4),
+                                    (["--precision", "bf16"], ["fp32", "bf16", "bf16", "fp32"]),
+                                    (["--precision", "fp16"], ["fp32", "fp16", "fp16", "fp32"]),
+                                    (["--precision", "fp64"], ["fp64", "fp32", "fp32", "fp32"]),
+                                    (["--precision", "bf16", "--comm-dtype", "fp32"], ["fp32", "bf16", "fp32", "fp32"])):
+            if (found := options_of(*arguments)) != expected:
+                raise Failure(f"{arguments}: {found}")
+    expect_mistake(ranks, [*few, "--precision", "bf16", "--compute-dtype", "fp64"], r"fp64.*leave one of them out")
+    expect_mistake(ranks, [*few, "--precision", "half"], r"'half' is none of fp32, tf32, bf16, fp16, fp64")
+    lm = ["train-lm", "--tokens", "t.h5", "--precision"]
+    expect_mistake(ranks, [*lm, "bf16", "--compute-dtype", "fp64"], r"bf16 rounds products of fp32; leave it out")
+    expect_mistake(ranks, [*lm, "fp16"], r"'fp16' is none of fp32, tf32, bf16, fp64")
 
 
 def operand_dtype(ranks):

@@ -84,7 +84,8 @@ bool agrees(std::string const& what, std::vector<T> const& expected, std::vector
 
 /// C := 2 op(A) op(B) - C. A result of 16 bits is the exact number, rounded once.
 template<class Operand, class Result>
-bool gemm_is_right(vendor::Gemm const& gemm, std::string const& name, Transpose ta, Transpose tb) {
+bool gemm_is_right(vendor::Gemm const& gemm, std::string const& name, Transpose ta, Transpose tb,
+                   GemmMath math) {
   using Sum = SumOf<Result>;
   constexpr std::int64_t m = 37, n = 20, k = 29, wider = 3; // rows lie `wider` numbers further apart
   auto const rows_of = [](Transpose t, std::int64_t rows, std::int64_t columns) {
@@ -112,14 +113,14 @@ bool gemm_is_right(vendor::Gemm const& gemm, std::string const& name, Transpose 
     }
   gemm.multiply(vendor::GemmProduct<Operand, Result>{
       m, n, k, Sum{2}, vendor::GemmOperand<Operand>{device_a.data(), a_stride, ta},
-      vendor::GemmOperand<Operand>{device_b.data(), b_stride, tb}, Sum{-1}, device_c.data(), c_stride});
+      vendor::GemmOperand<Operand>{device_b.data(), b_stride, tb}, Sum{-1}, device_c.data(), c_stride, math});
   return agrees(name + (ta == Transpose::yes ? " A^T" : " A") + (tb == Transpose::yes ? " B^T" : " B"),
                 expected, device_c.on_host());
 }
 
 /// A^T B over many rows, as one product and as one for every slab of the rows.
 template<class T>
-bool slabs_are_right(vendor::Gemm const& gemm, std::string const& name) {
+bool slabs_are_right(vendor::Gemm const& gemm, std::string const& name, GemmMath math) {
   constexpr std::int64_t m = 37, n = 20, length = 300, num_slabs = 6, k = length * num_slabs;
   auto const a = small_integers<T>(m * k, 1);
   auto const b = small_integers<T>(n * k, 2);
@@ -142,7 +143,8 @@ bool slabs_are_right(vendor::Gemm const& gemm, std::string const& name) {
                                  vendor::GemmOperand<T>{device_b.data(), n, Transpose::no},
                                  T{0},
                                  device_whole.data(),
-                                 n};
+                                 n,
+                                 math};
   gemm.multiply(product);
   product.k = length;
   product.c = device_slabs.data();
@@ -159,7 +161,7 @@ bool fp32_keeps_its_digits() {
   for (std::size_t i = 0; i < size; ++i)
     identity[i * size + i] = 1.0F;
   DeviceArray<float> const device_a(a), device_b(identity), device_c(std::vector<float>(a.size(), 77.0F));
-  vendor::Gemm const gemm(GemmMath::fp32, nullptr);
+  vendor::Gemm const gemm(nullptr);
   gemm.multiply(vendor::GemmProduct<float>{
       size, size, size, 1.0F, vendor::GemmOperand<float>{device_a.data(), size, Transpose::no},
       vendor::GemmOperand<float>{device_b.data(), size, Transpose::no}, 0.0F, device_c.data(), size});
@@ -167,24 +169,25 @@ bool fp32_keeps_its_digits() {
 }
 
 template<class Operand, class Result>
-bool gemm_is_right_transposed(vendor::Gemm const& gemm, std::string const& name) {
+bool gemm_is_right_transposed(vendor::Gemm const& gemm, std::string const& name,
+                              GemmMath math = GemmMath::fp32) {
   auto right = true;
   for (auto const ta : {Transpose::no, Transpose::yes})
     for (auto const tb : {Transpose::no, Transpose::yes})
-      right = gemm_is_right<Operand, Result>(gemm, "gemm " + name, ta, tb) && right;
+      right = gemm_is_right<Operand, Result>(gemm, "gemm " + name, ta, tb, math) && right;
   return right;
 }
 
 template<class T>
 bool gemm_is_right(GemmMath math, std::string const& name) {
-  vendor::Gemm const gemm(math, nullptr);
-  auto right = slabs_are_right<T>(gemm, "gemm " + name);
+  vendor::Gemm const gemm(nullptr);
+  auto right = slabs_are_right<T>(gemm, "gemm " + name, math);
   right = !vendor::is_capturing(nullptr) && right;
-  return gemm_is_right_transposed<T, T>(gemm, name) && right;
+  return gemm_is_right_transposed<T, T>(gemm, name, math) && right;
 }
 
 bool gemm_of_16_bits_is_right() {
-  vendor::Gemm const gemm(GemmMath::fp32, nullptr);
+  vendor::Gemm const gemm(nullptr);
   auto right = gemm_is_right_transposed<Bf16Number, float>(gemm, "bf16 to fp32");
   right = gemm_is_right_transposed<Bf16Number, Bf16Number>(gemm, "bf16 to bf16") && right;
   right = gemm_is_right_transposed<Fp16Number, float>(gemm, "fp16 to fp32") && right;

@@ -37,36 +37,14 @@ struct PlanLmOptions : TrainLmOptions {
 using Cost = models::LanguageModelCost;
 
 /// Options of train-lm that a plan depends on, and groups of which it uses all options.
-constexpr std::array<std::string_view, 30> used_by_plan_lm{"Model",
-                                                           "Experts",
-                                                           "tokens",
-                                                           "grid",
-                                                           "expert-axis",
-                                                           "machine",
-                                                           "sequence",
-                                                           "optimizer",
-                                                           "accumulate",
-                                                           "document-mask",
-                                                           "freeze",
-                                                           "lora-rank",
-                                                           "lora-targets",
-                                                           "global-batch",
-                                                           "activation-checkpointing",
-                                                           "preset",
-                                                           "keep-collectives",
-                                                           "compute-dtype",
-                                                           "force-memory",
-                                                           "zero",
-                                                           "zero-group",
-                                                           "context-axis",
-                                                           "context-exchange",
-                                                           "moments",
-                                                           "comm-dtype",
-                                                           "pipeline",
-                                                           "recompute",
-                                                           "pipeline-schedule",
-                                                           "jorge-interval",
-                                                           "jorge-tile"};
+constexpr std::array<std::string_view, 32> used_by_plan_lm{
+    "Model",          "Experts",          "tokens",           "grid",         "expert-axis",
+    "machine",        "sequence",         "optimizer",        "accumulate",   "document-mask",
+    "freeze",         "lora-rank",        "lora-targets",     "global-batch", "activation-checkpointing",
+    "preset",         "keep-collectives", "compute-dtype",    "force-memory", "zero",
+    "zero-group",     "context-axis",     "context-exchange", "moments",      "comm-dtype",
+    "gemm-math",      "precision",        "pipeline",         "recompute",    "pipeline-schedule",
+    "jorge-interval", "jorge-tile"};
 
 std::int64_t vocabulary_of(Context const& context, PlanLmOptions const& o) {
   if (o.tokens.empty() == (o.vocabulary == 0))
@@ -279,13 +257,14 @@ std::string answer(Context& context, PlanLmOptions const& o, pmm::Machine const&
   }
   text = fmt::format(
       "A {} of {} layers x {}, {} heads, a vocabulary of {}; {} sequences of {} tokens per step "
-      "on {} rank{}, fp32\n"
+      "on {} rank{}, {}\n"
       "MB sent: 10^6 bytes per step and rank{}; GB: 10^9 bytes of all arrays per rank\n"
       "ms: of a step on the machine '{}', and of its dense products, passes over arrays and "
       "calls\n\n"
       "{:<14}{:>12}{:>8}{:>11}{}\n",
       o.arch, model.num_layers, model.hidden, model.num_heads, model.vocabulary, sequences.global_batch,
       sequences.sequence, num_ranks, num_ranks == 1 ? "" : "s",
+      o.gemm_math == "bf16" ? "fp32, products in bf16" : "fp32",
       model.experts.num_experts > 0 && num_ranks > 1 ? ", on average over routers" : "", machine.name, "grid",
       "MB sent", "calls", "GB arrays", headings_of_seconds(Network::language_model));
   text.insert(0, fits_text);
@@ -320,7 +299,8 @@ int run(PlanLmOptions const& options, Context& context) {
   if (options.compute_dtype != "fp32")
     runtime::throw_user("plan-lm counts bytes and seconds of fp32: leave out --compute-dtype {}",
                         options.compute_dtype);
-  auto const machine = machine_of(context.world(), options.machine);
+  auto machine = machine_of(context.world(), options.machine);
+  if (options.gemm_math == "bf16") machine = machine.rounding_products();
   say(context, "{}", answer(context, options, machine)); // on all ranks, so that all of them throw errors
   return runtime::exit_done;
 }

@@ -216,9 +216,10 @@ void add_running(Command& command, TrainLmOptions& o) {
                  "Steps between lines of progress if the output is a file or pipe",
                  whole_number(1, most_epochs));
   add_checkpointing_option(command, o);
+  add_precision_option(command, o.precision, precisions_of_language_models);
   command.option("--compute-dtype", o.compute_dtype, "Type of numbers in the computation: fp32 or fp64",
                  one_of({"fp32", "fp64"}));
-  add_message_formats_option(command, o.comm_dtype, false);
+  add_message_formats_option(command, o.comm_dtype);
   add_gemm_math_option(command, o.gemm_math);
   add_gemm_table_option(command, o.gemm_table);
   add_stragglers_option(command, o.stragglers, "step");
@@ -250,16 +251,19 @@ void set(TrainLmOptions& o, std::string const& name, nlohmann::ordered_json cons
                                                                      {"balance-loss", &Options::balance_loss},
                                                                      {"norm-epsilon", &Options::norm_epsilon},
                                                                      {"rotary-base", &Options::rotary_base}};
+  static std::map<std::string_view, std::string Options::*> const words{
+      {"arch", &Options::arch},
+      {"top-k-weights", &Options::top_k_weights},
+      {"lr-schedule", &Options::lr_schedule},
+      {"compute-dtype", &Options::compute_dtype},
+      {"gemm-math", &Options::gemm_math},
+      {"comm-dtype", &Options::comm_dtype}};
   if (auto const found = integers.find(name); found != integers.end())
     o.*found->second = value;
   else if (auto const number = numbers.find(name); number != numbers.end())
     o.*number->second = value;
-  else if (name == "arch")
-    o.arch = value;
-  else if (name == "top-k-weights")
-    o.top_k_weights = value;
-  else if (name == "lr-schedule")
-    o.lr_schedule = value;
+  else if (auto const word = words.find(name); word != words.end())
+    o.*word->second = value;
   else if (name == "bias")
     o.bias = value;
   else if (name == "tied-head")
@@ -311,6 +315,8 @@ void apply_preset(Context& context, TrainLmOptions& options) {
   set_unless_given(context, preset, set_option);
   fit_preset(context, options);
   set_unless_given(context, options_implied_by(options.arch), set_option);
+  set_unless_given(context, options_of_precision(precisions_of_language_models, options.precision),
+                   set_option);
   // The record does not know the defaults of lists and of optional values.
   auto& configuration = context.run_record.at("configuration");
   auto const record = [&](char const* name, nlohmann::ordered_json const& value) {
@@ -366,6 +372,10 @@ models::TransformerSettings model_of(TrainLmOptions const& o) {
   settings.context_exchange = models::parse_context_exchange(o.context_exchange);
   if (o.context_exchange != "auto" && o.context_axis == 1)
     runtime::throw_user("--context-exchange {} is for --context-axis: give that, too", o.context_exchange);
+  settings.wire = message_formats_of(o.comm_dtype).activations;
+  if (settings.wire != runtime::Wire::native && o.compute_dtype != "fp32")
+    runtime::throw_user("--comm-dtype {} goes with --compute-dtype fp32: leave one of them out",
+                        o.comm_dtype);
   settings.recomputed = models::parse_recomputation(o.recompute);
   settings.splits_backward = o.pipeline_schedule == "zero-bubble";
   if (settings.splits_backward && o.pipeline == 1)

@@ -102,6 +102,7 @@ struct TrainLmOptions : GridOptions, OptimizerOptions, WeightOptions, Checkpoint
   std::vector<std::string> recompute;
   std::string pipeline_schedule = "1f1b";
   bool keep_collectives = false;
+  std::string precision = "fp32"; // sets the next two and comm_dtype unless they are given
   std::string compute_dtype = "fp32";
   std::string gemm_math = "fp32";
   std::string gemm_table;

@@ -172,12 +172,13 @@ void require_fitting_weights(Context const& context, TrainLmOptions const& o,
 
 void describe_model(Context const& context, TrainLmOptions const& o, models::TransformerSettings const& model,
                     std::int64_t num_parameters, std::int64_t num_trained, ModelFlops const& flops) {
-  say(context, "model     {}, {} layers x {}, {} heads, {} parameters, {}\n", o.arch, model.num_layers,
-      model.hidden, model.num_heads, num_parameters, o.compute_dtype);
+  auto const math = o.gemm_math == "fp32" ? "" : ", products in " + o.gemm_math;
+  say(context, "model     {}, {} layers x {}, {} heads, {} parameters, {}{}\n", o.arch, model.num_layers,
+      model.hidden, model.num_heads, num_parameters, o.compute_dtype, math);
   if (num_trained < num_parameters)
     say(context, "trains    {} of {} parameters\n", num_trained, num_parameters);
-  say(context, "batches   {} sequences of {} tokens per step{}\n", o.global_batch, o.sequence,
-      o.accumulate == 1 ? std::string() : fmt::format(", in {} passes", o.accumulate));
+  auto const passes = o.accumulate == 1 ? "" : fmt::format(", in {} passes", o.accumulate);
+  say(context, "batches   {} sequences of {} tokens per step{}\n", o.global_batch, o.sequence, passes);
   say(context, "work      {:.4g} Mflop per token: {:.4g} of products (6 N), {:.4g} of attention\n",
       flops.per_token() / mega, flops.products / mega, flops.attention / mega);
 }
@@ -193,8 +194,7 @@ void report(Context const& context, models::TrainResult const& result, StepSpeed
     say(context, "\nvalidation loss       {:.4f} (perplexity {:.4f}); best {:.4f} after step {}\n", last,
         std::exp(last), progress.best.scores[valid].loss, progress.best.epoch);
   }
-  auto const seconds = result.median_epoch_seconds;
-  if (seconds > 0)
+  if (auto const seconds = result.median_epoch_seconds; seconds > 0)
     say(context,
         "speed                 {:.6f} s per step (median{}), {:.0f} tokens/s, {:.2f} Gflop/s, {:.1f} % of "
         "the peak of products ({:.1f} Gflop/s)\n",
@@ -391,10 +391,10 @@ int train(TrainLmOptions const& options, Context& context) {
 
 } // namespace
 
-int train_language_model(TrainLmOptions const& options, Context& context) {
-  choose_gemm_math(options.gemm_math, options.compute_dtype);
-  choose_gemm_libraries(context, options.gemm_table);
-  return options.compute_dtype == "fp32" ? train<float>(options, context) : train<double>(options, context);
+int train_language_model(TrainLmOptions const& o, Context& context) {
+  choose_gemm_math(o.gemm_math, o.compute_dtype);
+  choose_gemm_libraries(context, o.gemm_table);
+  return o.compute_dtype == "fp32" ? train<float>(o, context) : train<double>(o, context);
 }
 
 } // namespace orthant::cli

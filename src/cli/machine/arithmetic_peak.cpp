@@ -33,7 +33,7 @@ double measure_gemm_peak(runtime::Communicator const& world, std::int64_t size, 
     runtime::compat::fence(exec, "orthant::cli::measure_gemm_peak/begin");
     runtime::barrier(runtime::host, world);
     auto const begin = clock.now();
-    if constexpr (pmm::runs_on_host)
+    if (pmm::runs_on_host && pmm::chosen_gemm_math() == pmm::GemmMath::fp32)
       bare_gemm<T>(library, Transpose::no, a, Transpose::no, b, c);
     else
       pmm::local_gemm<T>(exec, 1, Transpose::no, a, Transpose::no, b, 0, c);

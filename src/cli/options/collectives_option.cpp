@@ -127,19 +127,14 @@ std::string_view name_of_format(runtime::Wire wire) {
 
 } // namespace
 
-void add_message_formats_option(Command& command, std::string& words, bool sends_activations) {
-  auto const* const help =
-      sends_activations
-          ? "Number format of activations in messages: fp32, bf16, fp16, fp8 or int8; or activations=FORMAT, "
-            "gradients=FORMAT (sums over the data axis), or both"
-          : "Number format of gradients in sums over the data axis: gradients=fp32, bf16, fp8 or int8";
-  command.option("--comm-dtype", words, help, [sends_activations](std::string const& given) {
-    MessageFormats read;
-    auto fault = read_message_formats(given, read);
-    if (fault.empty() && !sends_activations && read.activations != runtime::Wire::native)
-      fault = "activations of language models are sent as they are; give gradients=FORMAT";
-    return fault;
-  });
+void add_message_formats_option(Command& command, std::string& words) {
+  command.option("--comm-dtype", words,
+                 "Number format of activations and weights in messages of products: fp32, bf16, fp16, fp8 or "
+                 "int8; or activations=FORMAT, gradients=FORMAT (sums over the data axis), or both",
+                 [](std::string const& given) {
+                   MessageFormats read;
+                   return read_message_formats(given, read);
+                 });
 }
 
 MessageFormats message_formats_of(std::string_view words) {

@@ -43,8 +43,7 @@ struct MessageFormats {
   friend bool operator==(MessageFormats const&, MessageFormats const&) = default;
 };
 
-/// `sends_activations`: false for language models, whose activations are sent as they are.
-void add_message_formats_option(Command& command, std::string& words, bool sends_activations);
+void add_message_formats_option(Command& command, std::string& words);
 /// Reads the words of --comm-dtype, which must have passed its check; otherwise throws Error.
 [[nodiscard]] MessageFormats message_formats_of(std::string_view words);
 /// Words of --comm-dtype for these formats, the same for all spellings: "bf16", "activations=fp32,gradients=int8".

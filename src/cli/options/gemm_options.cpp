@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <array>
+#include <fmt/format.h>
+#include <sstream>
 #include <tuple>
 #include <utility>
 
@@ -44,10 +46,31 @@ pmm::GemmTable read_gemm_table(runtime::Communicator const& world, std::filesyst
 } // namespace
 
 void add_gemm_math_option(Command& command, std::string& math) {
-  command.option("--gemm-math", math,
-                 "Precision of the multiplications in fp32 dense products: fp32; on CUDA devices also tf32 "
-                 "or bf16 (bf16 then also for attention); sums are fp32",
-                 one_of({"fp32", "tf32", "bf16"}));
+  command.option(
+      "--gemm-math", math,
+      "Format to which dense products of fp32 numbers round their operands: fp32 (not at all), bf16 "
+      "(on CUDA devices also for attention) or, on CUDA devices, tf32; sums are fp32",
+      one_of({"fp32", "tf32", "bf16"}));
+}
+
+void add_precision_option(Command& command, std::string& word, std::span<Precision const> precisions) {
+  std::vector<std::string> words;
+  std::string help = "Number formats of the training, unless their own options are given: fp32";
+  for (auto const& precision : precisions) {
+    words.emplace_back(precision.word);
+    if (!precision.options.empty()) help += fmt::format("; {}: {}", precision.word, precision.options);
+  }
+  command.option("--precision", word, help, one_of(words));
+}
+
+nlohmann::ordered_json options_of_precision(std::span<Precision const> precisions, std::string_view word) {
+  auto const found = std::ranges::find(precisions, word, &Precision::word);
+  ORTHANT_REQUIRE(found != precisions.end(), "no precision ", word);
+  nlohmann::ordered_json values = nlohmann::ordered_json::object();
+  std::istringstream words{std::string(found->options)};
+  for (std::string option, value; words >> option >> value;)
+    values[option.substr(2)] = value;
+  return values;
 }
 
 void choose_gemm_math(std::string const& math, std::string const& dtype) {
@@ -55,8 +78,9 @@ void choose_gemm_math(std::string const& math, std::string const& dtype) {
     if (math != word) continue;
     if (!pmm::has_gemm_math(value))
       runtime::throw_user(
-          "--gemm-math {} needs a build for CUDA devices{}; this one multiplies on {}: leave it out", math,
-          value == GemmMath::bf16 ? " and one of compute capability 8.0 or newer" : "",
+          "--gemm-math {} needs a build for CUDA devices{}; this one multiplies on {}: leave it "
+          "out, also from --precision",
+          math, value == GemmMath::bf16 ? " and one of compute capability 8.0 or newer" : "",
           runtime::DefaultExec::name());
     if (value != GemmMath::fp32 && dtype != "fp32")
       runtime::throw_user("--gemm-math {} rounds products of fp32; leave it out where numbers are {}", math,

@@ -119,7 +119,7 @@ struct Preset {
 [[nodiscard]] nlohmann::ordered_json const& options_of(std::span<Preset const> presets,
                                                        std::string_view name);
 
-/// Calls set(name, value) for each option in `values` that the user did not give, and records it as set by the preset.
+/// Calls set(name, value) for each option in `values` that neither the user nor an earlier call gave, and records it as set by a preset.
 void set_unless_given(
     Context& context, nlohmann::ordered_json const& values,
     std::function<void(std::string const& name, nlohmann::ordered_json const& value)> const& set);

@@ -21,11 +21,11 @@ constexpr std::int64_t most_columns = std::int64_t{1} << 20;
 constexpr std::int64_t most_ranks = std::int64_t{1} << 20;
 
 /// Options of train that a plan depends on, and groups of which it uses all options.
-constexpr std::array<std::string_view, 25> used_by_plan{
+constexpr std::array<std::string_view, 26> used_by_plan{
     "split",        "Model",      "Mini-batch",     "graph",         "dataset",    "mode",          "task",
     "loss",         "grid",       "machine",        "preset",        "optimizer",  "seed",          "overlap",
     "order",        "eval-every", "schedule",       "compute-dtype", "comm-dtype", "operand-dtype", "gather",
-    "force-memory", "moments",    "jorge-interval", "jorge-tile"};
+    "force-memory", "moments",    "jorge-interval", "jorge-tile",    "precision"};
 
 bool is_of_counts(PlanOptions const& o) {
   return o.graph.empty() && o.dataset.empty();

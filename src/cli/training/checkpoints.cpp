@@ -97,14 +97,14 @@ namespace {
 using runtime::throw_user;
 
 /// Options that may change in every resumed training: where it runs, and what it reports.
-constexpr std::array<std::string_view, 27> always_free{
-    "grid",         "eval-every",       "device-graph",     "init-from",
-    "patience",     "save-best",        "save-weights",     "force",
-    "force-memory", "checkpoint",       "checkpoint-every", "checkpoint-keep",
-    "resume",       "checkpoint-async", "resume-override",  "max-walltime",
-    "gemm-table",   "config",           "log-every",        "log-level",
-    "timeout",      "metrics",          "machine",          "measure-top",
-    "init-skip",    "collectives",      "stragglers"};
+constexpr std::array<std::string_view, 28> always_free{
+    "precision",       "grid",         "eval-every",       "device-graph",
+    "init-from",       "patience",     "save-best",        "save-weights",
+    "force",           "force-memory", "checkpoint",       "checkpoint-every",
+    "checkpoint-keep", "resume",       "checkpoint-async", "resume-override",
+    "max-walltime",    "gemm-table",   "config",           "log-every",
+    "log-level",       "timeout",      "metrics",          "machine",
+    "measure-top",     "init-skip",    "collectives",      "stragglers"};
 
 /// Word of --resume-override that lets an option differ; empty if there is none. The warm-up of a preset belongs to `length`, because it is
 /// a share of the length.

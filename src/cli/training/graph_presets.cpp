@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/training/idle_options.hpp"
 
+#include "cli/options/gemm_options.hpp"
 #include "cli/options/shared_options.hpp"
 #include "cli/training/train_settings.hpp"
 
@@ -240,6 +241,13 @@ void apply_preset(Context& context, TrainOptions& options) {
                    [&](std::string const& name, Json const& value) { set(options, name, value); });
   PresetFit preset(context, options.preset);
   fit(preset, options);
+  set_unless_given(context, options_of_precision(precisions_of_graph_networks, options.precision),
+                   [&](std::string const& name, Json const& value) {
+                     (name == "compute-dtype"   ? options.compute_dtype
+                      : name == "operand-dtype" ? options.operand_dtype
+                      : name == "comm-dtype"    ? options.comm_dtype
+                                                : options.gemm_math) = value;
+                   });
 }
 
 } // namespace orthant::cli

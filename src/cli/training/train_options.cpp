@@ -120,11 +120,12 @@ void add_mini_batch(Command& command, TrainOptions& o) {
 }
 
 void add_computing(Command& command, TrainOptions& o) {
+  add_precision_option(command, o.precision, precisions_of_graph_networks);
   command.option("--compute-dtype", o.compute_dtype, "Type of numbers in the computation: fp32 or fp64",
                  one_of({"fp32", "fp64"}));
   add_gemm_math_option(command, o.gemm_math);
   add_gemm_table_option(command, o.gemm_table);
-  add_message_formats_option(command, o.comm_dtype, true);
+  add_message_formats_option(command, o.comm_dtype);
   command.option("--operand-dtype", o.operand_dtype,
                  "Format of activations, their gradients and the operands of products: fp32, bf16 or fp16; "
                  "sums, weights and logits stay in fp32",

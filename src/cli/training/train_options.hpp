@@ -74,6 +74,7 @@ struct TrainOptions : GraphModelOptions, GridOptions, OptimizerOptions, WeightOp
   std::int64_t patience = 0;
   std::int64_t log_every = 1;
   bool stragglers = false;
+  std::string precision = "fp32"; // sets the next three and comm_dtype unless they are given
   std::string compute_dtype = "fp32";
   std::string gemm_math = "fp32";
   std::string operand_dtype = "fp32";

@@ -11,6 +11,13 @@
 
 namespace orthant::pmm {
 
+Machine Machine::rounding_products() const {
+  auto machine = *this;
+  if (machine.dense.attention == 0) machine.dense.attention = dense.fp32;
+  machine.dense.fp32 = dense.of_16_bits;
+  return machine;
+}
+
 double WidthTable::at(std::int64_t width) const {
   if (points.empty()) return 0;
   auto const above = std::ranges::lower_bound(points, width, {}, &Point::width);

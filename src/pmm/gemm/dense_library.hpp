@@ -10,6 +10,7 @@
 //
 // local_gemm() uses the library that gemm_choice.hpp selects for a product. Host only.
 
+#include "pmm/gemm/gemm_choice.hpp"
 #include "pmm/gemm/local_gemm.hpp"
 #include "runtime/range.hpp"
 
@@ -181,5 +182,24 @@ namespace orthant::pmm::detail {
 template<class Operand, class Result>
 void tiled_gemm(runtime::DefaultExec const& exec, float alpha, Transpose transpose_a, Panel<Operand> const& a,
                 Transpose transpose_b, Panel<Operand> const& b, float beta, Panel<Result> const& c);
+
+/// Extents of the pieces of a product that rounded_gemm() multiplies at a time, and the sizes of the operands' rounded copies.
+struct RoundedPiece {
+  constexpr RoundedPiece(GemmExtents const& whole, Transpose transpose_a) : extents(whole) {
+    // Rounding an operand again for each of these pieces costs less than a thousandth of the product.
+    constexpr auto length = std::int64_t{2048};
+    constexpr auto longest = std::int64_t{1} << 14;
+    auto const is_sum = transpose_a == Transpose::yes;
+    extents.m = std::min(whole.m, is_sum ? longest : length);
+    extents.k = std::min(whole.k, is_sum ? length : longest);
+    extents.n = std::min(whole.n, is_sum ? longest : most_packed / std::max<std::int64_t>(extents.k, 1));
+  }
+  GemmExtents extents;
+  [[nodiscard]] constexpr std::int64_t left_size() const { return extents.m * extents.k; }
+  [[nodiscard]] constexpr std::int64_t right_size() const { return extents.k * extents.n; }
+};
+
+/// local_gemm() with GemmMath::bf16 on a host: rounds pieces of the operands to bf16 and multiplies them with sums in fp32.
+void rounded_gemm(runtime::DefaultExec const& exec, DenseProduct<float> const& product);
 
 } // namespace orthant::pmm::detail

@@ -7,7 +7,7 @@
 //
 // A host uses the library that a table lists for the processor and the shape (gemm_choice.hpp). A device uses the vendor's library
 // (local_gemm_device.cpp). 16-bit operands are multiplied and summed in fp32. A host without a library for them first converts them to
-// fp32 tile by tile (tiled_gemm.cpp).
+// fp32 tile by tile (tiled_gemm.cpp). With GemmMath::bf16, fp32 operands are rounded to bf16 (rounded_gemm.cpp).
 
 #include "pmm/kernels/packs.hpp"
 #include "pmm/vendor/vendor_gemm.hpp"
@@ -62,6 +62,16 @@ struct GemmExtents {
   std::int64_t m, n, k;
 };
 
+/// Sets the format in which fp32 products multiply, for the whole program. Call at most once, before the first product. Throws Error if
+/// this build does not support the format, or after the first product.
+void set_gemm_math(GemmMath math);
+
+[[nodiscard]] GemmMath chosen_gemm_math();
+
+/// True for fp32 on all platforms, for bf16 on hosts, for tf32 on CUDA devices, and for bf16 on CUDA devices of compute capability 8.0 or
+/// newer.
+[[nodiscard]] bool has_gemm_math(GemmMath math);
+
 /// C := alpha op(A) op(B) + beta C. Enqueues on exec; does not fence. Throws Error unless the extents agree. An empty inner extent gives
 /// beta C. C is not read if beta is 0. On a device, the first product of a stream and the first A^T B of a shape wait and allocate. With
 /// GemmMath::bf16, the first operand of each size also does: rounded copies, 2 bytes per number, are kept.
@@ -73,20 +83,13 @@ struct GemmExtents {
 ///
 /// with eps = 2^-23 for sums in fp32 (the products of 16-bit operands are exact in fp32), and u = 2^-8 for bf16,
 /// 2^-11 for fp16 (an absolute error of at least 2^-25) and 0 for other results. Processors with matrix units for bf16 treat bf16
-/// numbers and products below 2^-126 as 0. Cost: 2 m n k flop.
+/// numbers and products below 2^-126 as 0. `math` rounds fp32 operands before that; products whose results select or scale others take
+/// GemmMath::fp32. Cost: 2 m n k flop.
 template<class Operand, class Result = Operand>
 void local_gemm(runtime::DefaultExec const& exec, runtime::SumOf<Result> alpha, Transpose transpose_a,
                 Panel<Operand> const& a, Transpose transpose_b, Panel<Operand> const& b,
-                runtime::SumOf<Result> beta, std::type_identity_t<Panel<Result>> const& c);
-
-/// Sets the format in which fp32 products multiply, for the whole program. Call at most once, before the first product. Throws Error if
-/// this build does not support the format, or after the first product.
-void set_gemm_math(GemmMath math);
-
-[[nodiscard]] GemmMath chosen_gemm_math();
-
-/// True for fp32 on all platforms, for tf32 on CUDA devices, and for bf16 on CUDA devices of compute capability 8.0 or newer.
-[[nodiscard]] bool has_gemm_math(GemmMath math);
+                runtime::SumOf<Result> beta, std::type_identity_t<Panel<Result>> const& c,
+                GemmMath math = chosen_gemm_math());
 
 /// Sets the number of threads that the dense products of each rank use on the host. Use one, unless a rank has several cores of its own.
 void set_gemm_threads(int num_threads);
@@ -115,12 +118,13 @@ namespace orthant::pmm::detail {
 // Direct calls of the vendor's library on a device. local_gemm() itself multiplies in one call of the library or in slabs
 // (gemm_slabs.hpp), whichever was faster at the first product of a shape. Defined in device builds only (local_gemm_device.cpp).
 
-/// C := alpha op(A) op(B) + beta C by one call of the library, in the format of set_gemm_math(). No extent may be 0. Enqueues on exec;
+/// C := alpha op(A) op(B) + beta C by one call of the library. No extent may be 0. Enqueues on exec;
 /// does not fence. Throws Error unless the extents agree. For comparisons with local_gemm(), and for products that must have the same bits
 /// on all ranks.
 template<class T>
 void library_gemm(runtime::DefaultExec const& exec, T alpha, Transpose transpose_a, Panel<T> const& a,
-                  Transpose transpose_b, Panel<T> const& b, T beta, Panel<T> const& c);
+                  Transpose transpose_b, Panel<T> const& b, T beta, Panel<T> const& c,
+                  GemmMath math = chosen_gemm_math());
 
 // Copies of panels, to another number type or another stride of rows.
 

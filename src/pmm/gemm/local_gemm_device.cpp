@@ -131,7 +131,7 @@ class RoundedOperands {
 /// Library handle and memory for the products of one stream.
 class StreamLibrary {
  public:
-  StreamLibrary(GemmMath math, void* stream) : stream_(stream), gemm_(math, stream) {}
+  explicit StreamLibrary(void* stream) : stream_(stream), gemm_(stream) {}
   [[nodiscard]] void* stream() const { return stream_; }
   [[nodiscard]] vendor::Gemm const& gemm() const { return gemm_; }
   [[nodiscard]] RoundedOperands& rounded() { return rounded_; }
@@ -170,14 +170,15 @@ StreamLibrary& library_of(DefaultExec const& exec) {
       std::ranges::find_if(of_streams, [&](auto const& library) { return library->stream() == stream; });
   if (known != of_streams.end()) return **known;
   if (of_streams.empty()) Kokkos::push_finalize_hook([] { libraries().of_streams.clear(); });
-  of_streams.push_back(std::make_unique<StreamLibrary>(libraries().math, stream));
+  of_streams.push_back(std::make_unique<StreamLibrary>(stream));
   return *of_streams.back();
 }
 
 template<class Operand, class Result>
-vendor::GemmProduct<Operand, Result>
-as_product(GemmExtents const& extents, SumOf<Result> alpha, Transpose transpose_a, Panel<Operand> const& a,
-           Transpose transpose_b, Panel<Operand> const& b, SumOf<Result> beta, Panel<Result> const& c) {
+vendor::GemmProduct<Operand, Result> as_product(GemmExtents const& extents, SumOf<Result> alpha,
+                                                Transpose transpose_a, Panel<Operand> const& a,
+                                                Transpose transpose_b, Panel<Operand> const& b,
+                                                SumOf<Result> beta, Panel<Result> const& c, GemmMath math) {
   return {extents.m,
           extents.n,
           extents.k,
@@ -186,7 +187,8 @@ as_product(GemmExtents const& extents, SumOf<Result> alpha, Transpose transpose_
           vendor::GemmOperand<Operand>{b.data, b.row_stride, transpose_b},
           beta,
           c.data,
-          c.row_stride};
+          c.row_stride,
+          math};
 }
 
 /// C := beta C, the result for an empty inner extent.
@@ -210,35 +212,35 @@ namespace detail {
 
 template<class T>
 void library_gemm(DefaultExec const& exec, T alpha, Transpose transpose_a, Panel<T> const& a,
-                  Transpose transpose_b, Panel<T> const& b, T beta, Panel<T> const& c) {
+                  Transpose transpose_b, Panel<T> const& b, T beta, Panel<T> const& c, GemmMath math) {
   auto const extents = gemm_extents(transpose_a, a, transpose_b, b, c);
-  library_of(exec).gemm().multiply(as_product(extents, alpha, transpose_a, a, transpose_b, b, beta, c));
+  library_of(exec).gemm().multiply(as_product(extents, alpha, transpose_a, a, transpose_b, b, beta, c, math));
 }
 
 template void library_gemm(DefaultExec const&, float, Transpose, Panel<float> const&, Transpose,
-                           Panel<float> const&, float, Panel<float> const&);
+                           Panel<float> const&, float, Panel<float> const&, GemmMath);
 template void library_gemm(DefaultExec const&, double, Transpose, Panel<double> const&, Transpose,
-                           Panel<double> const&, double, Panel<double> const&);
+                           Panel<double> const&, double, Panel<double> const&, GemmMath);
 
 } // namespace detail
 
 template<class Operand, class Result>
 void local_gemm(DefaultExec const& exec, SumOf<Result> alpha, Transpose transpose_a, Panel<Operand> const& a,
                 Transpose transpose_b, Panel<Operand> const& b, SumOf<Result> beta,
-                std::type_identity_t<Panel<Result>> const& c) {
+                std::type_identity_t<Panel<Result>> const& c, GemmMath math) {
   auto const extents = detail::gemm_extents(transpose_a, a, transpose_b, b, c);
   if (extents.m == 0 || extents.n == 0) return;
   if (extents.k == 0) return scale(exec, beta, c);
   auto& library = library_of(exec);
   if constexpr (std::is_same_v<Operand, float> && std::is_same_v<Result, float>)
-    if (libraries().math == GemmMath::bf16) {
+    if (math == GemmMath::bf16) {
       // Rounding copies of the operands first is faster than the library's products that round fp32 operands themselves.
       auto const left = library.rounded().round(exec, RoundedOperands::left, a);
       auto const right = library.rounded().round(exec, RoundedOperands::right, b);
       return library.gemm().multiply(
-          as_product(extents, alpha, transpose_a, left, transpose_b, right, beta, c));
+          as_product(extents, alpha, transpose_a, left, transpose_b, right, beta, c, GemmMath::fp32));
     }
-  auto const product = as_product(extents, alpha, transpose_a, a, transpose_b, b, beta, c);
+  auto const product = as_product(extents, alpha, transpose_a, a, transpose_b, b, beta, c, math);
   // The library itself splits long sums of 16-bit numbers.
   if constexpr (!runtime::is_16_bit<Operand>)
     if (library.template slabs<Operand>().multiply(exec, library.gemm(), product)) return;
@@ -272,16 +274,18 @@ std::vector<std::string> gemm_libraries() {
 }
 
 template void local_gemm(DefaultExec const&, float, Transpose, Panel<float> const&, Transpose,
-                         Panel<float> const&, float, Panel<float> const&);
+                         Panel<float> const&, float, Panel<float> const&, GemmMath);
 template void local_gemm(DefaultExec const&, double, Transpose, Panel<double> const&, Transpose,
-                         Panel<double> const&, double, Panel<double> const&);
+                         Panel<double> const&, double, Panel<double> const&, GemmMath);
 template void local_gemm<Bf16Number, float>(DefaultExec const&, float, Transpose, Panel<Bf16Number> const&,
-                                            Transpose, Panel<Bf16Number> const&, float, Panel<float> const&);
+                                            Transpose, Panel<Bf16Number> const&, float, Panel<float> const&,
+                                            GemmMath);
 template void local_gemm(DefaultExec const&, float, Transpose, Panel<Bf16Number> const&, Transpose,
-                         Panel<Bf16Number> const&, float, Panel<Bf16Number> const&);
+                         Panel<Bf16Number> const&, float, Panel<Bf16Number> const&, GemmMath);
 template void local_gemm<Fp16Number, float>(DefaultExec const&, float, Transpose, Panel<Fp16Number> const&,
-                                            Transpose, Panel<Fp16Number> const&, float, Panel<float> const&);
+                                            Transpose, Panel<Fp16Number> const&, float, Panel<float> const&,
+                                            GemmMath);
 template void local_gemm(DefaultExec const&, float, Transpose, Panel<Fp16Number> const&, Transpose,
-                         Panel<Fp16Number> const&, float, Panel<Fp16Number> const&);
+                         Panel<Fp16Number> const&, float, Panel<Fp16Number> const&, GemmMath);
 
 } // namespace orthant::pmm

@@ -64,18 +64,21 @@ constexpr auto numbers_of = runtime::is_16_bit<Operand>            ? GemmNumbers
                                                                    : GemmNumbers::fp64;
 
 int num_threads_in_use = 1;
+auto math_in_use = GemmMath::fp32;
 
 } // namespace
 
 template<class Operand, class Result>
 void local_gemm(runtime::DefaultExec const& exec, runtime::SumOf<Result> alpha, Transpose transpose_a,
                 Panel<Operand> const& a, Transpose transpose_b, Panel<Operand> const& b,
-                runtime::SumOf<Result> beta, std::type_identity_t<Panel<Result>> const& c) {
+                runtime::SumOf<Result> beta, std::type_identity_t<Panel<Result>> const& c, GemmMath math) {
   auto const extents = detail::gemm_extents(transpose_a, a, transpose_b, b, c);
   auto const [m, n, k] = extents;
   if (m == 0 || n == 0) return;
   runtime::compat::fence(exec, "orthant::pmm::local_gemm/a library reads on the host");
   DenseProduct<Operand, Result> const product{extents, alpha, transpose_a, a, transpose_b, b, beta, c};
+  if constexpr (std::is_same_v<Operand, float> && std::is_same_v<Result, float>)
+    if (math == GemmMath::bf16 && k > 0) return detail::rounded_gemm(exec, product);
   if constexpr (!std::is_same_v<Operand, Fp16Number>) {
     auto const* const library =
         chosen_now()
@@ -127,15 +130,16 @@ std::vector<std::string> gemm_libraries() {
 }
 
 void set_gemm_math(GemmMath math) {
-  ORTHANT_REQUIRE(has_gemm_math(math), "the host multiplies in fp32 only");
+  ORTHANT_REQUIRE(has_gemm_math(math), "the host does not multiply in tf32");
+  math_in_use = math;
 }
 
 GemmMath chosen_gemm_math() {
-  return GemmMath::fp32;
+  return math_in_use;
 }
 
 bool has_gemm_math(GemmMath math) {
-  return math == GemmMath::fp32;
+  return math != GemmMath::tf32;
 }
 
 int gemm_threads() {
@@ -148,18 +152,18 @@ void set_gemm_threads(int num_threads) {
 }
 
 template void local_gemm(runtime::DefaultExec const&, float, Transpose, Panel<float> const&, Transpose,
-                         Panel<float> const&, float, Panel<float> const&);
+                         Panel<float> const&, float, Panel<float> const&, GemmMath);
 template void local_gemm(runtime::DefaultExec const&, double, Transpose, Panel<double> const&, Transpose,
-                         Panel<double> const&, double, Panel<double> const&);
+                         Panel<double> const&, double, Panel<double> const&, GemmMath);
 template void local_gemm<Bf16Number, float>(runtime::DefaultExec const&, float, Transpose,
                                             Panel<Bf16Number> const&, Transpose, Panel<Bf16Number> const&,
-                                            float, Panel<float> const&);
+                                            float, Panel<float> const&, GemmMath);
 template void local_gemm(runtime::DefaultExec const&, float, Transpose, Panel<Bf16Number> const&, Transpose,
-                         Panel<Bf16Number> const&, float, Panel<Bf16Number> const&);
+                         Panel<Bf16Number> const&, float, Panel<Bf16Number> const&, GemmMath);
 template void local_gemm<Fp16Number, float>(runtime::DefaultExec const&, float, Transpose,
                                             Panel<Fp16Number> const&, Transpose, Panel<Fp16Number> const&,
-                                            float, Panel<float> const&);
+                                            float, Panel<float> const&, GemmMath);
 template void local_gemm(runtime::DefaultExec const&, float, Transpose, Panel<Fp16Number> const&, Transpose,
-                         Panel<Fp16Number> const&, float, Panel<Fp16Number> const&);
+                         Panel<Fp16Number> const&, float, Panel<Fp16Number> const&, GemmMath);
 
 } // namespace orthant::pmm

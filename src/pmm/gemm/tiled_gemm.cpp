@@ -87,7 +87,7 @@ void tiled_gemm(DefaultExec const& exec, float alpha, Transpose transpose_a, Pan
     for_each_piece(extents.k, [&](Range inner) {
       auto const left = tiles.a.converted(part_of(a, transpose_a, rows, inner));
       auto const right = tiles.b.converted(part_of(b, transpose_b, inner, columns));
-      local_gemm<float>(exec, alpha, transpose_a, left, transpose_b, right, kept, sums);
+      local_gemm<float>(exec, alpha, transpose_a, left, transpose_b, right, kept, sums, GemmMath::fp32);
       kept = 1;
     });
   };

@@ -46,6 +46,7 @@ struct GemmProduct {
   runtime::SumOf<Result> beta = 0;
   Result* c = nullptr;
   std::int64_t c_row_stride = 0;
+  GemmMath math = GemmMath::fp32; // of fp32 operands
 };
 
 /// `size` products of one shape. Each stride is the distance, in numbers, from an operand of one product to that of the next.
@@ -61,11 +62,11 @@ struct GemmBatch {
 class Gemm {
  public:
   /// `stream`: cudaStream_t or hipStream_t; null is the default stream. Allocates 32 MiB (CUDA). Throws Error if the library cannot be
-  /// initialized or does not support `math`.
-  Gemm(GemmMath math, void* stream);
+  /// initialized.
+  explicit Gemm(void* stream);
 
-  /// Enqueues on the stream. Does not wait or allocate. Throws Error unless m, n and k are positive and extents and strides below 2^31. C
-  /// is not read if beta is 0. Operand is float, double, Bf16Number or Fp16Number. Result is the same type, or float for 16-bit operands.
+  /// Enqueues on the stream. Does not wait or allocate. Throws Error unless m, n and k are positive, extents and strides are below 2^31, and
+  /// the library supports `math`. C is not read if beta is 0. Operand is float, double, Bf16Number or Fp16Number. Result is the same type, or float for 16-bit operands.
   template<class Operand, class Result>
   void multiply(GemmProduct<Operand, Result> const& product) const;
   /// Multiplies all products of a batch. `first` describes its first product.
@@ -81,7 +82,6 @@ class Gemm {
   };
   runtime::UniqueHandle<void*, nullptr, FreeMemory> workspace_; // outlives the handle
   runtime::UniqueHandle<void*, nullptr, Destroy> handle_;
-  GemmMath math_;
 };
 
 /// True if `stream` is being captured into a graph. Its work is then not run, and cannot be timed.

@@ -77,7 +77,7 @@ void Gemm::Destroy::operator()(void* handle) const noexcept {
   static_cast<void>(cublasDestroy(library));
 }
 
-Gemm::Gemm(GemmMath math, void* stream) : math_(math) {
+Gemm::Gemm(void* stream) {
   void* workspace = nullptr;
   ORTHANT_CHECK_RUNTIME(Malloc(&workspace, workspace_bytes));
   workspace_ = decltype(workspace_)(workspace);
@@ -95,7 +95,7 @@ Gemm::Gemm(GemmMath math, void* stream) : math_(math) {
 
 template<class Operand, class Result>
 void Gemm::multiply(GemmProduct<Operand, Result> const& product) const {
-  multiply_one(handle_.get(), product, compute_type<Operand>(math_));
+  multiply_one(handle_.get(), product, compute_type<Operand>(product.math));
 }
 
 template void Gemm::multiply(GemmProduct<float> const&) const;
@@ -106,11 +106,11 @@ template void Gemm::multiply(GemmProduct<Bf16Number, float> const&) const;
 template void Gemm::multiply(GemmProduct<Fp16Number, float> const&) const;
 
 void Gemm::multiply(GemmProduct<float> const& first, GemmBatch const& batch) const {
-  multiply_all(handle_.get(), first, batch, compute_type<float>(math_));
+  multiply_all(handle_.get(), first, batch, compute_type<float>(first.math));
 }
 
 void Gemm::multiply(GemmProduct<double> const& first, GemmBatch const& batch) const {
-  multiply_all(handle_.get(), first, batch, compute_type<double>(math_));
+  multiply_all(handle_.get(), first, batch, compute_type<double>(first.math));
 }
 
 bool is_capturing(void* stream) {

@@ -75,9 +75,7 @@ void Gemm::Destroy::operator()(void* handle) const noexcept {
 
 // hipblasGemmEx, which selects the arithmetic, has another signature in hipBLAS 1, but hipblasSgemm and hipblasDgemm do not. Therefore
 // only products of 16-bit numbers need hipBLAS 2. hipblasSetWorkspace also needs it and is not used: the library allocates its own memory.
-Gemm::Gemm(GemmMath math, void* stream) : math_(math) {
-  if (math_ != GemmMath::fp32)
-    runtime::throw_internal("hipBLAS products are in fp32 only", std::source_location::current());
+Gemm::Gemm(void* stream) {
   hipblasHandle_t handle = nullptr;
   ORTHANT_CHECK_HIPBLAS(hipblasCreate(&handle));
   handle_ = decltype(handle_)(handle);
@@ -86,6 +84,8 @@ Gemm::Gemm(GemmMath math, void* stream) : math_(math) {
 
 template<class Operand, class Result>
 void Gemm::multiply(GemmProduct<Operand, Result> const& product) const {
+  if (product.math != GemmMath::fp32)
+    runtime::throw_internal("hipBLAS products are in fp32 only", std::source_location::current());
   if constexpr (runtime::is_16_bit<Operand>)
     multiply_16_bit(handle_.get(), product);
   else if constexpr (std::is_same_v<Operand, double>)

@@ -121,10 +121,11 @@ def mistakes(ranks):
     expect_mistake(ranks, [*words, "bf16,fp8"], r"the format of activations is given twice")
     expect_mistake(ranks, [*words, "weights=int8"], r"'weights' names no messages; give activations=")
     expect_mistake(ranks, [*words, "gradients=fp16"], r"gradients may leave the range of fp16")
-    expect_mistake(ranks, ["train-lm", "--tokens", "t.h5", "--comm-dtype", "int8"], r"activations of language models are sent as they are")
     for more in (["--zero", "1"], ["--compute-dtype", "fp64"]):
         expect_mistake(ranks, ["train-lm", "--tokens", "t.h5", "--comm-dtype", "gradients=int8", *more],
                        r"goes with --zero 0 and --compute-dtype fp32")
+    expect_mistake(ranks, ["train-lm", "--tokens", "t.h5", "--comm-dtype", "bf16", "--compute-dtype", "fp64"],
+                   r"--comm-dtype bf16 goes with --compute-dtype fp32: leave one of them out")
     expect_mistake(ranks, [*train, "w=ring"], r"'w' is no axis; they are x, y, z, data")
     expect_mistake(ranks, [*train, "ring,none.json"], r"one of an algorithm for all axes, auto:MACHINE and a \.json table")
     expect_mistake(ranks, [*train, "none.json"], r"cannot read the table 'none\.json'")

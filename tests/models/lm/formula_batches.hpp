@@ -8,9 +8,10 @@
 namespace orthant::testing {
 
 /// Batches of the formula, numbered over steps and accumulations.
+template<class T>
 class FormulaBatches final : public models::BatchSource {
  public:
-  FormulaBatches(LmCase const& the_case, models::Transformer<double>& network, pmm::RowLoss<double>& loss,
+  FormulaBatches(LmCase const& the_case, models::Transformer<T>& network, pmm::RowLoss<T>& loss,
                  std::int64_t num_steps, std::int64_t num_accumulated)
       : case_(the_case),
         network_(network),
@@ -34,16 +35,17 @@ class FormulaBatches final : public models::BatchSource {
 
  private:
   LmCase case_;
-  models::Transformer<double>& network_;
-  pmm::RowLoss<double>& loss_;
+  models::Transformer<T>& network_;
+  pmm::RowLoss<T>& loss_;
   std::int64_t num_steps_, num_accumulated_, batch_ = 0;
 };
 
 /// An epoch of `num_steps` steps from the formula's parameters, without evaluations.
-class LmTrainer {
+template<class T>
+class LmTrainerOf {
  public:
-  LmTrainer(pmm::ProcessGrid const& grid, LmCase const& the_case, std::int64_t num_steps,
-            std::int64_t num_accumulated, models::TrainSettings settings)
+  LmTrainerOf(pmm::ProcessGrid const& grid, LmCase const& the_case, std::int64_t num_steps,
+              std::int64_t num_accumulated, models::TrainSettings settings)
       : network_(grid, the_case.settings, the_case.num_sequences, the_case.sequence, lm_seed, 0,
                  num_accumulated),
         loss_(grid, network_.logits_placement(), pmm::LossKind::softmax),
@@ -53,8 +55,8 @@ class LmTrainer {
     clear_other_targets(the_case.settings, network_.parameters());
   }
 
-  [[nodiscard]] models::Trainer<double>& trainer() { return trainer_; }
-  [[nodiscard]] models::Transformer<double>& network() { return network_; }
+  [[nodiscard]] models::Trainer<T>& trainer() { return trainer_; }
+  [[nodiscard]] models::Transformer<T>& network() { return network_; }
 
  private:
   static models::TrainSettings of_one_epoch(models::TrainSettings settings) {
@@ -62,11 +64,13 @@ class LmTrainer {
     settings.eval_every = 0;
     return settings;
   }
-  models::Transformer<double> network_;
-  pmm::RowLoss<double> loss_;
-  FormulaBatches batches_;
-  models::Trainer<double> trainer_;
+  models::Transformer<T> network_;
+  pmm::RowLoss<T> loss_;
+  FormulaBatches<T> batches_;
+  models::Trainer<T> trainer_;
 };
+
+using LmTrainer = LmTrainerOf<double>;
 
 /// Results of a training on all ranks.
 struct LmTraining {

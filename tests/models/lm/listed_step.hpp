@@ -22,18 +22,19 @@ inline void plan_training_arrays(pmm::StepPlan& step, models::TransformerPlan co
 }
 
 /// Two steps of `num_accumulated` passes, of which the second must do what is listed.
-inline void expect_listed_step(pmm::ProcessGrid const& grid, LmCase const& the_case,
-                               std::int64_t num_accumulated, models::GradientSumSettings const& sums = {}) {
+template<class T = double>
+void expect_listed_step(pmm::ProcessGrid const& grid, LmCase const& the_case, std::int64_t num_accumulated,
+                        models::GradientSumSettings const& sums = {}) {
   auto const plan = plan_transformer(grid.shape(), grid.coordinates(), the_case.settings,
                                      the_case.num_sequences, the_case.sequence, num_accumulated);
-  auto list = step_of<double>(grid);
+  auto list = step_of<T>(grid);
   models::OptimizerSettings optimizer;
   optimizer.kind = models::OptimizerKind::adamw;
   plan_language_model_step(list, plan, {.num_accumulated = num_accumulated}, optimizer, sums.bucket_bytes);
   plan_training_arrays(list, plan, optimizer, num_accumulated);
 
   LiveArrays const live;
-  LmTrainer trainer(grid, the_case, 2, num_accumulated, [&] {
+  LmTrainerOf<T> trainer(grid, the_case, 2, num_accumulated, [&] {
     models::TrainSettings settings;
     settings.optimizer = optimizer;
     settings.gradient_sum = sums;

@@ -51,6 +51,17 @@ TEST_P(LmStep, DoesWhatIsListed) {
   }
 }
 
+TEST_P(LmStep, WithEncodedMessagesDoesWhatIsListed) {
+  auto const reference = lm_reference(ORTHANT_LM_REFERENCE_FOLDER);
+  for (auto const* const name : {"gpt", "llama_dropout", "uneven"})
+    for (auto const wire : {runtime::Wire::bf16, runtime::Wire::int8}) {
+      SCOPED_TRACE(name);
+      auto the_case = lm_case(reference.at(name));
+      the_case.settings.wire = wire;
+      if (fits(the_case, grid_.shape())) testing::expect_listed_step<float>(grid_, the_case, 2);
+    }
+}
+
 TEST_P(LmStep, WithFrozenWeightsDoesWhatIsListed) {
   auto the_case = small_gpt();
   the_case.settings.frozen = {"wte.weight", "h.*.bias", "h.0.attn.*"};

@@ -71,6 +71,43 @@ TEST_P(TransformerOnGrid, HasTheLossAndTheGradientsOfPyTorchAndOfOneRank) {
   if (num_cases == 0) GTEST_SKIP() << "heads or sequences cannot be cut";
 }
 
+/// Sets the format of products for its lifetime.
+class MathScope {
+ public:
+  explicit MathScope(pmm::GemmMath math) { pmm::set_gemm_math(math); }
+  MathScope(MathScope const&) = delete;
+  MathScope& operator=(MathScope const&) = delete;
+  ~MathScope() { pmm::set_gemm_math(pmm::GemmMath::fp32); }
+};
+
+TEST_P(TransformerOnGrid, GradientsInBf16AreNearThoseInFp64) {
+  if (!pmm::runs_on_host) GTEST_SKIP() << "a device's format is chosen once";
+  auto const reference = lm_reference(ORTHANT_LM_REFERENCE_FOLDER);
+  for (auto const& name : cases_on(grid_.shape())) {
+    SCOPED_TRACE(name);
+    auto the_case = lm_case(reference.at(name));
+    if (!fits(the_case, grid_.shape()) || the_case.settings.experts.is_on()) continue; // others are chosen
+    auto const exact = lm_gradients(grid_, the_case);
+    the_case.settings.wire = runtime::Wire::bf16;
+    MathScope const bf16(pmm::GemmMath::bf16);
+
+    auto const found = lm_gradients<float>(grid_, the_case);
+
+    EXPECT_NEAR(found.loss, exact.loss, 0x1p-8 * exact.loss);
+    auto difference = 0.0, norm = 0.0;
+    for (std::size_t p = 0; p < exact.gradients.size(); ++p)
+      for (std::size_t k = 0; k < exact.gradients[p].numbers.size(); ++k) {
+        auto const number = exact.gradients[p].numbers[k];
+        difference += std::pow(found.gradients[p].numbers[k] - number, 2);
+        norm += number * number;
+      }
+    // Norms of queries and keys divide by small numbers that were rounded.
+    auto const has_head_norms = the_case.settings.query_key_norm != models::QueryKeyNorm::none;
+    EXPECT_LE(std::sqrt(difference), (has_head_norms ? 0x1p-4 : 0x1p-6) * std::sqrt(norm));
+    EXPECT_GE(std::sqrt(difference), 0x1p-12 * std::sqrt(norm)) << "nothing was rounded";
+  }
+}
+
 /// The sums over all documents of their losses and gradients, each as a sequence of its own on one rank.
 LmGradients gradients_of_documents(pmm::ProcessGrid const& one, LmCase const& the_case) {
   LmBatch const batch(the_case, {0, the_case.num_sequences}, 0);

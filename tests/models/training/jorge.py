@@ -2,7 +2,7 @@
 """python3 jorge.py [--check|--roots]: ten steps of Jorge (Singh, Sating & Bhatele, arXiv 2310.12298) by NumPy.
 
 Writes jorge.json beside this file; --check compares with what is there instead. --roots prints how well forms of the preconditioner
-approximate inverse fourth roots (docs/transformers.md). Nothing of Orthant is run or imported.
+approximate inverse fourth roots (docs/optimizers.md). Nothing of Orthant is run or imported.
 A matrix is cut into tiles of at most TILE x TILE numbers, each of which is preconditioned as a matrix of its own; the
 vector has plain momentum. Values and gradients are formulas of the place, which jorge_test.cpp has, too.
 """

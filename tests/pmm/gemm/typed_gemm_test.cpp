@@ -3,6 +3,7 @@
 // Products of one rank whose operands have 16 bits: transposes, panels of larger matrices, extents around the tiles
 // of the host, empty ones, and when a number is rounded.
 #include "pmm/gemm/local_gemm.hpp"
+#include "pmm/kernels/host_parts.hpp"
 #include "support/reference.hpp"
 
 #include <cmath>
@@ -151,6 +152,53 @@ TEST(TypedGemm, ExtentsThatDisagreeAreRefused) {
   auto const c = on_device<float>(Dense(3, 4));
   EXPECT_THROW((local_gemm<Bf16Number, float>({}, 1, Transpose::no, a, Transpose::no, a, 0, c)),
                runtime::Error);
+}
+
+/// C := 2 op(A) op(B) + beta C of fp32 numbers whose products take GemmMath::bf16: the sums of the rounded operands.
+void expect_rounded_product(std::array<std::int64_t, 3> const& extents, Transpose ta, Transpose tb,
+                            float alpha, float beta) {
+  auto const [m, n, k] = extents;
+  auto const number = [](std::uint64_t seed) {
+    return
+        [seed](auto i, auto j) { return small_integer(seed, i, j) * (1 + 0x1p-12); }; // rounds to the integer
+  };
+  auto const a = make_dense(ta == Transpose::yes ? k : m, ta == Transpose::yes ? m : k, number(1));
+  auto const b = make_dense(tb == Transpose::yes ? n : k, tb == Transpose::yes ? k : n, number(2));
+  auto const c = integer_matrix(3, m, n);
+  auto const result = on_device<float>(c);
+
+  local_gemm<float>({}, alpha, ta, on_device<float>(a), tb, on_device<float>(b), beta, result,
+                    GemmMath::bf16);
+
+  auto const rounded = [](Dense const& whole) {
+    return make_dense(whole.rows, whole.columns, [&](auto i, auto j) { return std::round(whole(i, j)); });
+  };
+  auto const ab = product(ta == Transpose::yes ? transposed(rounded(a)) : rounded(a),
+                          tb == Transpose::yes ? transposed(rounded(b)) : rounded(b));
+  auto expected = c;
+  for (std::int64_t i = 0; i < m; ++i)
+    for (std::int64_t j = 0; j < n; ++j)
+      expected(i, j) = static_cast<double>(alpha) * ab(i, j) + static_cast<double>(beta) * c(i, j);
+  expect_equal(result, expected,
+               std::to_string(m) + " x " + std::to_string(n) + ", " + std::to_string(k) + " terms");
+}
+
+TEST(TypedGemm, Fp32OperandsAreRoundedOnceIfBf16IsAsked) {
+  if (!runs_on_host || !has_gemm_math(GemmMath::bf16)) GTEST_SKIP() << "gpu_check.sh asks the device";
+  for (auto const ta : {Transpose::no, Transpose::yes})
+    for (auto const tb : {Transpose::no, Transpose::yes})
+      for (auto const beta : {0.0F, 1.0F, -2.0F}) {
+        expect_rounded_product({3, 5, 7}, ta, tb, 1, beta);
+        expect_rounded_product({130, 70, 65}, ta, tb, beta == 0 ? 2 : 1, beta);
+      }
+  // longer than a piece of rows, terms and columns (RoundedPiece)
+  for (auto const beta : {0.0F, 1.0F}) {
+    expect_rounded_product({2050, 3, 9}, Transpose::no, Transpose::no, 1, beta);
+    expect_rounded_product({2, 3, 20000}, Transpose::no, Transpose::yes, 1, beta);
+    expect_rounded_product({2, 300, 16384}, Transpose::no, Transpose::no, 1, beta);
+    expect_rounded_product({3, 16390, 4100}, Transpose::yes, Transpose::no, 1, beta);
+    expect_rounded_product({16390, 3, 2049}, Transpose::yes, Transpose::no, 1, beta);
+  }
 }
 
 } // namespace

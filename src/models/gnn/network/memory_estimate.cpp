@@ -6,6 +6,7 @@
 #include "models/gnn/plan/network_products.hpp"
 #include "models/training/gradient_sum.hpp"
 #include "models/training/parameter_update.hpp"
+#include "pmm/gemm/dense_library.hpp"
 #include "pmm/gemm/gemm_choice.hpp"
 #include "pmm/kernels/host_parts.hpp"
 
@@ -132,8 +133,8 @@ Pass pass_of(pmm::ProcessGrid const& grid, NetworkPlan const& plan, NetworkSetti
     if (needs_input_gradient(plan, l) && shape.size(third) > 1 && pmm::can_hide_messages(grid.over(third)))
       copied = std::max(copied, step.scalar_bytes(step.block(hidden).size()));
   }
-  return {copied + fragments,
-          product_library_bytes<T>(step) + operand_copy_bytes(step, plan, settings, traits)};
+  return {copied + fragments, product_library_bytes<T>(step) + rounded_operand_bytes(step) +
+                                  operand_copy_bytes(step, plan, settings, traits)};
 }
 
 } // namespace
@@ -141,6 +142,20 @@ Pass pass_of(pmm::ProcessGrid const& grid, NetworkPlan const& plan, NetworkSetti
 std::int64_t message_bytes(pmm::StepPlan const& step) {
   auto const [copied, fragments] = messages_of(step, {}, {});
   return copied + fragments;
+}
+
+std::int64_t rounded_operand_bytes(pmm::StepPlan const& step) {
+  if (pmm::chosen_gemm_math() != pmm::GemmMath::bf16) return 0;
+  std::int64_t left = 0, right = 0; // numbers
+  for (auto const& product : products_of(step)) {
+    if (product.is_sparse || product.operand_format != runtime::Wire::native) continue;
+    pmm::GemmExtents const extents{product.m, product.n, product.k};
+    pmm::detail::RoundedPiece const piece(
+        extents, product.form == pmm::Form::right_grad ? pmm::Transpose::yes : pmm::Transpose::no);
+    left = std::max(left, pmm::runs_on_host ? piece.left_size() : extents.m * extents.k);
+    right = std::max(right, pmm::runs_on_host ? piece.right_size() : extents.k * extents.n);
+  }
+  return (left + right) * static_cast<std::int64_t>(sizeof(runtime::Bf16Number));
 }
 
 template<class T>
@@ -156,7 +171,9 @@ std::int64_t product_library_bytes(pmm::StepPlan const& step) {
     auto const transposed_if = [&](pmm::Form form) {
       return product.form == form ? pmm::Transpose::yes : pmm::Transpose::no;
     };
-    auto const is_bf16 = product.operand_format == runtime::Wire::bf16;
+    auto const is_bf16 =
+        product.operand_format == runtime::Wire::bf16 ||
+        (product.operand_format == runtime::Wire::native && pmm::chosen_gemm_math() == pmm::GemmMath::bf16);
     pmm::GemmCase const kind{.numbers = is_bf16 ? pmm::GemmNumbers::bf16 : pmm::GemmNumbers::fp32,
                              .transpose_a = transposed_if(pmm::Form::right_grad),
                              .transpose_b = transposed_if(pmm::Form::left_grad),

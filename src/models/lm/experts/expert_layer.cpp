@@ -38,7 +38,7 @@ double ExpertLoad::entropy() const {
 
 namespace {
 
-using pmm::DistMatrix, pmm::Panel, pmm::Transpose;
+using pmm::DistMatrix, pmm::GemmMath, pmm::Panel, pmm::Transpose;
 using runtime::DefaultExec, runtime::Matrix, runtime::Vector;
 
 template<class T>
@@ -96,7 +96,7 @@ void ExpertLayer<T>::route(DefaultExec const& exec, RouterPass const& pass, Dist
   auto& passes = grid_.passes();
   // l := sum_y H[z,y] W_r[y,-]
   pmm::local_gemm<T>(exec, T{1}, Transpose::no, normed.local(), Transpose::no, parameters_.router.local(),
-                     T{0}, scratch_.logits);
+                     T{0}, scratch_.logits, GemmMath::fp32);
   sum_over_y(exec, scratch_.logits);
   pmm::RouterNoise const noise{
       pass.noise,
@@ -286,9 +286,9 @@ void ExpertLayer<T>::backward(DefaultExec const& exec, DistMatrix<T> const& norm
                            scratch_.sequence_counts},
                           scratch_.logits);
   pmm::local_gemm<T>(exec, T{1}, Transpose::no, scratch_.logits, Transpose::yes, parameters_.router.local(),
-                     T{1}, normed_gradient.local());
+                     T{1}, normed_gradient.local(), GemmMath::fp32);
   pmm::local_gemm<T>(exec, T{1}, Transpose::yes, normed.local(), Transpose::no, scratch_.logits, T{0},
-                     parameters_.router_gradient.local());
+                     parameters_.router_gradient.local(), GemmMath::fp32);
   // Targets are stored as gradients, so they are summed over z with all small gradients. In a pipeline, other passes have begun since.
   if (settings.has_biases)
     pmm::move_biases(exec, passes, parameters_.biases.local(), memory_->shares, bias_step / running_momentum,

@@ -199,7 +199,7 @@ TransformerPlan plan_transformer(pmm::GridShape const& shape, pmm::Coordinates c
   Cut const vocabulary{Axis::x, settings.vocabulary};
   auto const matrix = [&](Cut const& columns) { return activation(num_tokens, plan.sequence, columns); };
   auto const linear = [&](Cut const& from, Cut const& to) {
-    return LinearPlan3d{matrix(from), weight(from, to), matrix(to)};
+    return LinearPlan3d{matrix(from), weight(from, to), matrix(to), settings.wire};
   };
 
   plan.stream = matrix(stream);

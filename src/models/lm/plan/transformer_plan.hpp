@@ -32,6 +32,7 @@ namespace orthant::models {
 /// Placements of one product: output := input weight.
 struct LinearPlan3d {
   pmm::Placement input, weight, output;
+  runtime::Wire wire = runtime::Wire::native; // of activations, their gradients and weights in messages
 };
 
 struct TransformerPlan {

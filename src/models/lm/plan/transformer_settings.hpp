@@ -8,6 +8,7 @@
 
 #include "pmm/attention/attention.hpp"
 #include "pmm/token_rows/feed_forward.hpp"
+#include "runtime/numbers/formats.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -140,6 +141,8 @@ struct TransformerSettings {
   bool masks_documents =
       false; // attention stays within documents, whose positions count from 0; not a part of the architecture
   std::vector<std::string> frozen = {}; // patterns of names of parameters that training does not change
+  runtime::Wire wire =
+      runtime::Wire::native; // of activations, their gradients and weights in messages of products
   ContextExchange context_exchange = ContextExchange::automatic; // has no effect without a context axis
   Recomputation recomputed = {};
   bool splits_backward = false;      // in a pipeline: gradients of weights follow later than those of streams

@@ -119,7 +119,7 @@ StageCost cost_of_stage(pmm::GridShape const& shape, int stage, TransformerSetti
            .sent_bytes = sent_bytes_of(step),
            .num_calls = static_cast<std::int64_t>(calls_of(step).size()),
            .array_bytes = std::max(bytes_held(arrays), peak_bytes(arrays)),
-           .message_bytes = messages(),
+           .message_bytes = messages() + rounded_operand_bytes(step),
            .seconds = seconds_of(step, machine)},
           seconds_of(passes, machine).total() / static_cast<double>(sequences.num_accumulated),
           seconds_of(late, machine).total()};

@@ -54,11 +54,11 @@ template<class T>
 /// other numbers those of the slowest stage, whose seconds include those in which it waits for other stages.
 struct LanguageModelCost {
   pmm::GridShape shape;
-  std::int64_t sent_bytes = 0;                                    // per step
-  std::int64_t num_calls = 0;                                     // collectives per step
-  std::int64_t array_bytes = 0;                                   // largest sum held at once
-  std::int64_t message_bytes = 0;                                 // MPI's copies of messages on a host
-  pmm::StepSeconds seconds;                                       // per step
+  std::int64_t sent_bytes = 0;    // per step
+  std::int64_t num_calls = 0;     // collectives per step
+  std::int64_t array_bytes = 0;   // largest sum held at once
+  std::int64_t message_bytes = 0; // MPI's copies of messages on a host, and rounded operands
+  pmm::StepSeconds seconds;       // per step
   ContextExchange context_exchange = ContextExchange::key_values; // that of the model, or the faster one
 
   [[nodiscard]] std::int64_t memory_bytes() const { return array_bytes + message_bytes; }

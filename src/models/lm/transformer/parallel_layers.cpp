@@ -13,9 +13,10 @@ using pmm::Form, pmm::ProductPlan;
 
 struct ParallelProducts {
   explicit ParallelProducts(LinearPlan3d const& plan)
-      : product{"Z = X W", Form::product, plan.input, plan.weight, plan.output, {}},
-        input_back{"dX = dZ W^T", Form::left_grad, plan.output, plan.weight, plan.input, {}},
-        weight_back{"dW = X^T dZ", Form::right_grad, plan.input, plan.output, plan.weight, {}} {}
+      : product{"Z = X W", Form::product, plan.input, plan.weight, plan.output, {plan.wire, plan.wire}},
+        input_back{"dX = dZ W^T", Form::left_grad, plan.output,
+                   plan.weight,   plan.input,      {plan.wire, plan.wire}},
+        weight_back{"dW = X^T dZ", Form::right_grad, plan.input, plan.output, plan.weight, {plan.wire}} {}
   ProductPlan product, input_back, weight_back;
 };
 

@@ -57,8 +57,9 @@ void plan_kept_results(pmm::StepPlan& step, TransformerPlan const& plan) {
 
 HeadProducts head_products(TransformerPlan const& plan) {
   auto const whole = whole_table(plan.table);
+  auto const wire = plan.settings.wire;
   return {{"logits = X E^T", Form::left_grad, plan.stream, whole, plan.logits, {}},
-          {"dX = dlogits E", Form::product, plan.logits, whole, plan.stream, {}},
+          {"dX = dlogits E", Form::product, plan.logits, whole, plan.stream, {wire, wire}},
           {"dE = dlogits^T X", Form::right_grad, plan.logits, plan.stream, table_addends(plan.table), {}}};
 }
 

@@ -10,6 +10,7 @@
 namespace orthant::models {
 namespace {
 
+using pmm::GemmMath;
 using pmm::Panel;
 using pmm::Transpose;
 using runtime::DefaultExec;
@@ -148,15 +149,15 @@ void refresh(DefaultExec const& exec, Panel<T> const& root, Panel<T> const& grad
   auto const of_gradient = runtime::number_at(norms, 2);
   auto const first_root = runtime::number_at(norms, 3);
   auto const multiply = [&](Panel<T> const& left, Panel<T> const& right, Panel<T> const& product) {
-    pmm::local_gemm<T>(exec, 1, Transpose::no, left, Transpose::no, right, 0, product);
+    pmm::local_gemm<T>(exec, 1, Transpose::no, left, Transpose::no, right, 0, product, GemmMath::fp32);
   };
   auto const first = is_right ? Transpose::yes : Transpose::no;
   auto const second = is_right ? Transpose::no : Transpose::yes;
   // All data groups must find the same bits, and on a device local_gemm() takes the form of A^T B that was faster.
   if constexpr (pmm::runs_on_host)
-    pmm::local_gemm<T>(exec, 1, first, gradient, second, gradient, 0, a);
+    pmm::local_gemm<T>(exec, 1, first, gradient, second, gradient, 0, a, GemmMath::fp32);
   else
-    pmm::detail::library_gemm<T>(exec, 1, first, gradient, second, gradient, 0, a);
+    pmm::detail::library_gemm<T>(exec, 1, first, gradient, second, gradient, 0, a, GemmMath::fp32);
   Kokkos::parallel_for("orthant::models::jorge/first_root", Policy(exec, 0, 1),
                        FindFirstRoot<T>{root.data, side, of_gradient, first_root});
   Kokkos::parallel_for("orthant::models::jorge/diagonals", Policy(exec, 0, side),
@@ -298,8 +299,8 @@ void Jorge<T>::precondition(DefaultExec const& exec, Tile const& tile, TilePlace
     refresh(exec, right, gradient, true, scratch_.data(), squares_);
   }
   auto const half = Panel<T>(scratch_.data(), m, n);
-  pmm::local_gemm<T>(exec, 1, Transpose::no, left, Transpose::no, gradient, 0, half);
-  pmm::local_gemm<T>(exec, 1, Transpose::no, half, Transpose::no, right, 0, gradient);
+  pmm::local_gemm<T>(exec, 1, Transpose::no, left, Transpose::no, gradient, 0, half, GemmMath::fp32);
+  pmm::local_gemm<T>(exec, 1, Transpose::no, half, Transpose::no, right, 0, gradient, GemmMath::fp32);
   auto* const direction = direction_.data() + place.numbers;
   auto const* const momentum = of_sgd_.data() + place.numbers;
   Policy const numbers(exec, 0, tile.size());

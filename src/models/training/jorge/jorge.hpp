@@ -17,7 +17,7 @@
 // vertices, are updated by S alone.
 //
 // The paper has L (I - X1 / 4 + 5/32 X1^2) with X = L^4 G G^T, which is the same if L and A commute, and otherwise not symmetric. Its
-// symmetric part becomes indefinite, but P L P does not (docs/transformers.md). Without eps, L grows without bound where the gradient is 0.
+// symmetric part becomes indefinite, but P L P does not (docs/optimizers.md). Without eps, L grows without bound where the gradient is 0.
 //
 // A tile's owner has S, M, L and R of the whole tile, so these states are distributed over the group. The gradients are sent to the owners,
 // and M |S| / |M| back in their place. Data groups compute the same.
