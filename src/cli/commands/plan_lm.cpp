@@ -204,7 +204,7 @@ std::optional<pmm::SimulatedSeconds> simulate(Context& context, PlanLmOptions co
   };
   return Simulation(context, o.simulation).run(shape, [&](pmm::SimulationSettings simulation) {
     simulation.folds_ranks = shape.num_ranks() > models::most_listed_ranks;
-    return pmm::simulate_step(shape, list_of, machine, simulation);
+    return pmm::simulate_step(shape, list_of, models::machine_for(model, machine), simulation);
   });
 }
 
@@ -264,7 +264,9 @@ std::string answer(Context& context, PlanLmOptions const& o, pmm::Machine const&
       "{:<14}{:>12}{:>8}{:>11}{}\n",
       o.arch, model.num_layers, model.hidden, model.num_heads, model.vocabulary, sequences.global_batch,
       sequences.sequence, num_ranks, num_ranks == 1 ? "" : "s",
-      o.gemm_math == "bf16" ? "fp32, products in bf16" : "fp32",
+      o.gemm_math == "bf16"   ? "fp32, products in bf16"
+      : o.gemm_math == "tf32" ? "fp32 (the rate of tf32 is not known)"
+                              : "fp32",
       model.experts.num_experts > 0 && num_ranks > 1 ? ", on average over routers" : "", machine.name, "grid",
       "MB sent", "calls", "GB arrays", headings_of_seconds(Network::language_model));
   text.insert(0, fits_text);
@@ -299,8 +301,7 @@ int run(PlanLmOptions const& options, Context& context) {
   if (options.compute_dtype != "fp32")
     runtime::throw_user("plan-lm counts bytes and seconds of fp32: leave out --compute-dtype {}",
                         options.compute_dtype);
-  auto machine = machine_of(context.world(), options.machine);
-  if (options.gemm_math == "bf16") machine = machine.rounding_products();
+  auto const machine = machine_of(context.world(), options.machine);
   say(context, "{}", answer(context, options, machine)); // on all ranks, so that all of them throw errors
   return runtime::exit_done;
 }

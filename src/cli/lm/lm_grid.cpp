@@ -80,20 +80,11 @@ void describe_shards(Context const& context, TrainLmOptions const& o, pmm::GridS
       o.zero == 2 ? " and sums of gradients" : "", num_owners, num_owners == 1 ? "" : "s", of_experts);
 }
 
-namespace {
-
-pmm::Machine machine_for_products(Context const& context, LanguageGridQuestion const& question) {
-  auto const machine = machine_of(context.world(), question.machine);
-  return pmm::chosen_gemm_math() == pmm::GemmMath::bf16 ? machine.rounding_products() : machine;
-}
-
-} // namespace
-
 template<class T>
 std::vector<models::LanguageModelCost> rank_language_grids(Context const& context,
                                                            LanguageGridQuestion const& question) {
   auto const num_ranks = context.world().size();
-  auto const machine = machine_for_products(context, question);
+  auto const machine = machine_of(context.world(), question.machine);
   models::GridLimits limits;
   limits.bytes = static_cast<double>(memory_of_rank(context));
   if constexpr (pmm::runs_on_host) limits.other_bytes = models::library_bytes_of_transformers<T>();
@@ -125,7 +116,7 @@ ChosenLanguageGrid predicted_language_grid(Context const& context, LanguageGridQ
   auto exchange = question.model.context_exchange;
   if (shape.context > 1 && exchange == models::ContextExchange::automatic)
     exchange = models::cost_of_language_model(shape, question.model, question.sequences, question.optimizer,
-                                              machine_for_products(context, question), sizeof(T))
+                                              machine_of(context.world(), question.machine), sizeof(T))
                    .context_exchange;
   return {shape, exchange, nullptr};
 }

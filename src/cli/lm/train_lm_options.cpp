@@ -216,7 +216,7 @@ void add_running(Command& command, TrainLmOptions& o) {
                  "Steps between lines of progress if the output is a file or pipe",
                  whole_number(1, most_epochs));
   add_checkpointing_option(command, o);
-  add_precision_option(command, o.precision, precisions_of_language_models);
+  add_precision_option(command, o.precision, Activations::of_fp32);
   command.option("--compute-dtype", o.compute_dtype, "Type of numbers in the computation: fp32 or fp64",
                  one_of({"fp32", "fp64"}));
   add_message_formats_option(command, o.comm_dtype);
@@ -315,8 +315,7 @@ void apply_preset(Context& context, TrainLmOptions& options) {
   set_unless_given(context, preset, set_option);
   fit_preset(context, options);
   set_unless_given(context, options_implied_by(options.arch), set_option);
-  set_unless_given(context, options_of_precision(precisions_of_language_models, options.precision),
-                   set_option);
+  set_unless_given(context, options_of_precision(options.precision, Activations::of_fp32), set_option);
   // The record does not know the defaults of lists and of optional values.
   auto& configuration = context.run_record.at("configuration");
   auto const record = [&](char const* name, nlohmann::ordered_json const& value) {
@@ -373,6 +372,9 @@ models::TransformerSettings model_of(TrainLmOptions const& o) {
   if (o.context_exchange != "auto" && o.context_axis == 1)
     runtime::throw_user("--context-exchange {} is for --context-axis: give that, too", o.context_exchange);
   settings.wire = message_formats_of(o.comm_dtype).activations;
+  settings.math = gemm_math_named(o.gemm_math);
+  if (settings.wire == runtime::Wire::fp16)
+    runtime::throw_user("--comm-dtype fp16: gradients of activations may leave its range; give bf16");
   if (settings.wire != runtime::Wire::native && o.compute_dtype != "fp32")
     runtime::throw_user("--comm-dtype {} goes with --compute-dtype fp32: leave one of them out",
                         o.comm_dtype);

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <fmt/format.h>
-#include <sstream>
 #include <tuple>
 #include <utility>
 
@@ -53,38 +52,44 @@ void add_gemm_math_option(Command& command, std::string& math) {
       one_of({"fp32", "tf32", "bf16"}));
 }
 
-void add_precision_option(Command& command, std::string& word, std::span<Precision const> precisions) {
-  std::vector<std::string> words;
-  std::string help = "Number formats of the training, unless their own options are given: fp32";
-  for (auto const& precision : precisions) {
-    words.emplace_back(precision.word);
-    if (!precision.options.empty()) help += fmt::format("; {}: {}", precision.word, precision.options);
-  }
-  command.option("--precision", word, help, one_of(words));
+void add_precision_option(Command& command, std::string& word, Activations activations) {
+  auto const has_fp16 = activations == Activations::of_16_bits;
+  command.option(
+      "--precision", word,
+      fmt::format("Number formats, for the options that are not given: bf16 stands for {}--gemm-math "
+                  "bf16 --comm-dtype bf16{}, tf32 for --gemm-math tf32, fp64 for --compute-dtype fp64",
+                  has_fp16 ? "--operand-dtype bf16 --comm-dtype bf16 (other models than gcn, and "
+                             "--jump: "
+                           : "",
+                  has_fp16 ? "), fp16 for the same in fp16" : ""),
+      has_fp16 ? one_of({"fp32", "tf32", "bf16", "fp16", "fp64"}) : one_of({"fp32", "tf32", "bf16", "fp64"}));
 }
 
-nlohmann::ordered_json options_of_precision(std::span<Precision const> precisions, std::string_view word) {
-  auto const found = std::ranges::find(precisions, word, &Precision::word);
-  ORTHANT_REQUIRE(found != precisions.end(), "no precision ", word);
-  nlohmann::ordered_json values = nlohmann::ordered_json::object();
-  std::istringstream words{std::string(found->options)};
-  for (std::string option, value; words >> option >> value;)
-    values[option.substr(2)] = value;
-  return values;
+nlohmann::ordered_json options_of_precision(std::string const& word, Activations activations) {
+  if (word == "fp32") return nlohmann::ordered_json::object();
+  if (word == "fp64") return {{"compute-dtype", word}};
+  if (word == "tf32") return {{"gemm-math", word}};
+  auto const* const of_products =
+      word == "fp16" || activations == Activations::of_16_bits ? "operand-dtype" : "gemm-math";
+  return {{of_products, word}, {"comm-dtype", word}};
+}
+
+GemmMath gemm_math_named(std::string const& word) {
+  return std::ranges::find(math_words, word, [](auto const& each) { return each.first; })->second;
 }
 
 void choose_gemm_math(std::string const& math, std::string const& dtype) {
   for (auto const& [word, value] : math_words) {
     if (math != word) continue;
     if (!pmm::has_gemm_math(value))
-      runtime::throw_user(
-          "--gemm-math {} needs a build for CUDA devices{}; this one multiplies on {}: leave it "
-          "out, also from --precision",
-          math, value == GemmMath::bf16 ? " and one of compute capability 8.0 or newer" : "",
-          runtime::DefaultExec::name());
+      runtime::throw_user("--gemm-math {} (also of --precision) needs a build for CUDA devices{}; this one "
+                          "multiplies on {}: leave it out",
+                          math, value == GemmMath::bf16 ? " and one of compute capability 8.0 or newer" : "",
+                          runtime::DefaultExec::name());
     if (value != GemmMath::fp32 && dtype != "fp32")
-      runtime::throw_user("--gemm-math {} rounds products of fp32; leave it out where numbers are {}", math,
-                          dtype);
+      runtime::throw_user("--gemm-math {} (also of --precision) rounds products of fp32; leave it out where "
+                          "numbers are {}",
+                          math, dtype);
     pmm::set_gemm_math(value);
   }
 }

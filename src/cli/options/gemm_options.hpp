@@ -5,39 +5,27 @@
 // multiply in, --gemm-table the libraries that multiply.
 
 #include "cli/options/command.hpp"
+#include "pmm/gemm/local_gemm.hpp"
 
-#include <array>
+#include <cstdint>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace orthant::cli {
 
-/// A word of --precision, and the options that it stands for.
-struct Precision {
-  std::string_view word, options;
-};
-inline constexpr std::array<Precision, 5> precisions_of_graph_networks{
-    {{"fp32", ""},
-     {"tf32", "--gemm-math tf32"},
-     {"bf16", "--operand-dtype bf16 --comm-dtype bf16"},
-     {"fp16", "--operand-dtype fp16 --comm-dtype fp16"},
-     {"fp64", "--compute-dtype fp64"}}};
-inline constexpr std::array<Precision, 4> precisions_of_language_models{
-    {{"fp32", ""},
-     {"tf32", "--gemm-math tf32"},
-     {"bf16", "--gemm-math bf16 --comm-dtype bf16"},
-     {"fp64", "--compute-dtype fp64"}}};
-
-void add_precision_option(Command& command, std::string& word, std::span<Precision const> precisions);
-/// The options of a word, as {"gemm-math": "bf16", ..}.
-[[nodiscard]] nlohmann::ordered_json options_of_precision(std::span<Precision const> precisions,
-                                                          std::string_view word);
+/// Whether activations of a network can have 16 bits in memory, or only operands of products and messages.
+enum class Activations : std::uint8_t { of_16_bits, of_fp32 };
+/// `activations`: of the networks of this command that can have the most.
+void add_precision_option(Command& command, std::string& word, Activations activations);
+/// The options that a word of --precision stands for, as {"gemm-math": "bf16", ..}.
+[[nodiscard]] nlohmann::ordered_json options_of_precision(std::string const& word, Activations activations);
 
 void add_gemm_math_option(Command& command, std::string& math);
+
+/// The format of a word of --gemm-math.
+[[nodiscard]] pmm::GemmMath gemm_math_named(std::string const& word);
 
 /// Sets the math of all dense products of this run; must be called before the first one. Throws UserError if this build does not support
 /// `math`, or if `math` is not fp32 although `dtype` (the value of --compute-dtype) is another type than fp32.

@@ -313,7 +313,7 @@ std::optional<PointPrediction> predict_step(Context const& context, StudyPoint c
     pmm::StepPlan step(shape, place, sizeof(float));
     models::plan_language_model_step(step, plan, sequences, optimizer);
     prediction.sent_bytes += static_cast<double>(models::sent_bytes_of(step));
-    add_seconds(pmm::seconds_of(step, machine), prediction);
+    add_seconds(pmm::seconds_of(step, models::machine_for(model, machine)), prediction);
     add_memory(models::estimate_memory<float>(shape, place, plan, sequences, optimizer).peak(), prediction);
   }
   prediction.sent_are = models::Exactness::exact;

@@ -14,35 +14,21 @@ namespace orthant::cli {
 namespace {
 
 /// Options of train that an epoch depends on, and groups of which it uses all options.
-constexpr std::array<std::string_view, 30> used{"split",
-                                                "Model",
-                                                "graph",
-                                                "dataset",
-                                                "mode",
-                                                "task",
-                                                "grid",
-                                                "machine",
-                                                "measure-top",
-                                                "preset",
-                                                "optimizer",
-                                                "weight-decay",
-                                                "clip-norm",
-                                                "epochs",
-                                                "seed",
-                                                "weight-decay-first-layer",
-                                                "compute-dtype",
-                                                "gemm-math",
-                                                "gemm-table",
-                                                "comm-dtype",
-                                                "weight-decay-last-layer",
-                                                "overlap",
-                                                "order",
-                                                "schedule",
-                                                "operand-dtype",
-                                                "gather",
-                                                "device-graph",
-                                                "force-memory",
-                                                "lr",
+constexpr std::array<std::string_view, 31> used{"split",         "Model",
+                                                "graph",         "dataset",
+                                                "mode",          "task",
+                                                "grid",          "machine",
+                                                "measure-top",   "preset",
+                                                "optimizer",     "weight-decay",
+                                                "clip-norm",     "epochs",
+                                                "seed",          "weight-decay-first-layer",
+                                                "compute-dtype", "precision",
+                                                "gemm-math",     "gemm-table",
+                                                "comm-dtype",    "weight-decay-last-layer",
+                                                "overlap",       "order",
+                                                "schedule",      "operand-dtype",
+                                                "gather",        "device-graph",
+                                                "force-memory",  "lr",
                                                 "betas"};
 
 /// Applies the preset except its number of epochs.
@@ -182,7 +168,11 @@ void set(TrainOptions& o, std::string const& name, Json const& value) {
       {"model", &Options::model},
       {"activation", &Options::activation},
       {"monitor", &Options::monitor},
-      {"feature-norm", &Options::feature_norm}};
+      {"feature-norm", &Options::feature_norm},
+      {"compute-dtype", &Options::compute_dtype},
+      {"operand-dtype", &Options::operand_dtype},
+      {"comm-dtype", &Options::comm_dtype},
+      {"gemm-math", &Options::gemm_math}};
   if (auto const integer = integers.find(name); integer != integers.end())
     o.*integer->second = value;
   else if (auto const number = numbers.find(name); number != numbers.end())
@@ -237,17 +227,13 @@ void add_preset_option(Command& command, TrainOptions& o) {
 }
 
 void apply_preset(Context& context, TrainOptions& options) {
-  set_unless_given(context, options_of(presets(), options.preset),
-                   [&](std::string const& name, Json const& value) { set(options, name, value); });
+  auto const set_option = [&](std::string const& name, Json const& value) { set(options, name, value); };
+  set_unless_given(context, options_of(presets(), options.preset), set_option);
   PresetFit preset(context, options.preset);
   fit(preset, options);
-  set_unless_given(context, options_of_precision(precisions_of_graph_networks, options.precision),
-                   [&](std::string const& name, Json const& value) {
-                     (name == "compute-dtype"   ? options.compute_dtype
-                      : name == "operand-dtype" ? options.operand_dtype
-                      : name == "comm-dtype"    ? options.comm_dtype
-                                                : options.gemm_math) = value;
-                   });
+  auto const activations =
+      options.model == "gcn" && options.jump == "none" ? Activations::of_16_bits : Activations::of_fp32;
+  set_unless_given(context, options_of_precision(options.precision, activations), set_option);
 }
 
 } // namespace orthant::cli

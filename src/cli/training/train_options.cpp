@@ -120,7 +120,7 @@ void add_mini_batch(Command& command, TrainOptions& o) {
 }
 
 void add_computing(Command& command, TrainOptions& o) {
-  add_precision_option(command, o.precision, precisions_of_graph_networks);
+  add_precision_option(command, o.precision, Activations::of_16_bits);
   command.option("--compute-dtype", o.compute_dtype, "Type of numbers in the computation: fp32 or fp64",
                  one_of({"fp32", "fp64"}));
   add_gemm_math_option(command, o.gemm_math);

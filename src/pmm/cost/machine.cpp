@@ -11,7 +11,7 @@
 
 namespace orthant::pmm {
 
-Machine Machine::rounding_products() const {
+Machine Machine::with_rounded_products() const {
   auto machine = *this;
   if (machine.dense.attention == 0) machine.dense.attention = dense.fp32;
   machine.dense.fp32 = dense.of_16_bits;

@@ -61,7 +61,7 @@ struct WidthTable {
 
 struct Machine {
   /// This machine with dense products of fp32 at the rate of 16 bits, to which GemmMath::bf16 rounds their operands; attention keeps its rate.
-  [[nodiscard]] Machine rounding_products() const;
+  [[nodiscard]] Machine with_rounded_products() const;
 
   std::string name;
   int ranks_per_node = 1;

@@ -62,8 +62,8 @@ struct GemmExtents {
   std::int64_t m, n, k;
 };
 
-/// Sets the format in which fp32 products multiply, for the whole program. Call at most once, before the first product. Throws Error if
-/// this build does not support the format, or after the first product.
+/// Sets the format in which fp32 products multiply, for the whole program. Throws Error if this build does not support the format. The
+/// first product of a device fixes it: later calls throw Error there.
 void set_gemm_math(GemmMath math);
 
 [[nodiscard]] GemmMath chosen_gemm_math();

@@ -40,7 +40,8 @@ class SlabChoices {
     GemmExtents const extents{product.m, product.n, product.k};
     auto const slabs = detail::cut_in_slabs(extents, wanted);
     if (slabs.count == 0) return false;
-    Shape const shape{product.m, product.n, std::bit_floor(static_cast<std::uint64_t>(product.k))};
+    Shape const shape{product.m, product.n, std::bit_floor(static_cast<std::uint64_t>(product.k)),
+                      product.math};
     auto const known =
         std::ranges::find_if(choices_, [&](Choice const& choice) { return choice.shape == shape; });
     if (known != choices_.end()) {
@@ -70,6 +71,7 @@ class SlabChoices {
   struct Shape {
     std::int64_t m, n;
     std::uint64_t k_floor; // a power of two
+    GemmMath math;
     bool operator==(Shape const&) const = default;
   };
   struct Choice {

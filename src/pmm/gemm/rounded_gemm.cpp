@@ -26,25 +26,32 @@ Panel<Bf16Number> rounded(DefaultExec const& exec, Panel<float> const& from,
   return to;
 }
 
-void multiply_piece(DefaultExec const& exec, DenseProduct<float> const& p) {
-  thread_local std::vector<Bf16Number> left, right;
-  local_gemm<Bf16Number, float>(exec, p.alpha, p.transpose_a, rounded(exec, p.a, left), p.transpose_b,
-                                rounded(exec, p.b, right), p.beta, p.c);
-}
+struct Copies {
+  std::vector<Bf16Number> left, right;
+};
 
 } // namespace
 
 void rounded_gemm(DefaultExec const& exec, DenseProduct<float> const& product) {
+  thread_local Copies copies;
   auto const [m, n, k] = RoundedPiece(product.extents, product.transpose_a).extents;
-  auto const multiply = [&](DenseProduct<float> const& piece) { multiply_piece(exec, piece); };
+  auto const multiply = [&](Panel<Bf16Number> const& left, DenseProduct<float> const& p) {
+    local_gemm<Bf16Number, float>(exec, p.alpha, p.transpose_a, left, p.transpose_b,
+                                  rounded(exec, p.b, copies.right), p.beta, p.c);
+  };
+  auto const multiply_piece = [&](DenseProduct<float> const& p) {
+    multiply(rounded(exec, p.a, copies.left), p);
+  };
   for_each_piece_of_rows(product, m, [&, n = n, k = k](DenseProduct<float> const& rows) {
+    auto const is_whole_sum = product.transpose_a == Transpose::no && rows.extents.k == k && rows.beta == 0;
+    auto const left = is_whole_sum ? rounded(exec, rows.a, copies.left) : Panel<Bf16Number>();
     for_each_piece_of_columns(rows, n, [&](DenseProduct<float> const& piece) {
-      if (product.transpose_a == Transpose::yes)
-        for_each_piece_of_terms(piece, k, multiply);
-      else if (piece.extents.k == k && piece.beta == 0)
-        multiply(piece);
+      if (is_whole_sum)
+        multiply(left, piece);
+      else if (product.transpose_a == Transpose::yes)
+        for_each_piece_of_terms(piece, k, multiply_piece);
       else // the libraries' bf16 products add to C only if A is transposed
-        add_pieces_of_terms(piece, k, multiply);
+        add_pieces_of_terms(piece, k, multiply_piece);
     });
   });
 }

@@ -67,7 +67,8 @@ void plan_read(StepPlan& step, Placement const& placement, ProductOptions const&
   auto const has_16_bits = options.operand_format != Wire::native;
   if (read.must_gather)
     step.add_call(runtime::Operation::all_gather, placement.layout.third(),
-                  step.wire_bytes(read.counts, has_16_bits ? options.operand_format : options.operand_wire));
+                  step.wire_bytes(read.counts, has_16_bits ? options.operand_format : options.operand_wire),
+                  step.wire_bytes(read.counts, options.operand_format));
 }
 
 void plan_write(StepPlan& step, Placement const& placement, ProductOptions const& options) {
@@ -76,11 +77,14 @@ void plan_write(StepPlan& step, Placement const& placement, ProductOptions const
   auto const wire = options.result_wire;
   if (!write.must_reduce) return;
   if (is_replicated(placement))
-    for (std::int64_t i = 0; i < write.num_chunks; ++i)
-      step.add_call(runtime::Operation::all_reduce, third,
-                    step.wire_bytes(write.chunk(i).size() * write.block.columns.size(), wire));
+    for (std::int64_t i = 0; i < write.num_chunks; ++i) {
+      auto const count = write.chunk(i).size() * write.block.columns.size();
+      step.add_call(runtime::Operation::all_reduce, third, step.wire_bytes(count, wire),
+                    step.scalar_bytes(count));
+    }
   else
-    step.add_call(runtime::Operation::reduce_scatter, third, step.wire_bytes(write.counts, wire));
+    step.add_call(runtime::Operation::reduce_scatter, third, step.wire_bytes(write.counts, wire),
+                  step.wire_bytes(write.counts, Wire::native) / step.shape().size(third));
 }
 
 template<class T>

@@ -63,6 +63,11 @@ void multiply_all(Function gemm, void* library, GemmProduct<T> const& p, GemmBat
                              as_library_int(batch.size)));
 }
 
+void require_fp32(GemmMath math) {
+  if (math != GemmMath::fp32)
+    runtime::throw_internal("hipBLAS products are in fp32 only", std::source_location::current());
+}
+
 } // namespace
 
 void Gemm::FreeMemory::operator()(void* memory) const noexcept {
@@ -84,8 +89,7 @@ Gemm::Gemm(void* stream) {
 
 template<class Operand, class Result>
 void Gemm::multiply(GemmProduct<Operand, Result> const& product) const {
-  if (product.math != GemmMath::fp32)
-    runtime::throw_internal("hipBLAS products are in fp32 only", std::source_location::current());
+  require_fp32(product.math);
   if constexpr (runtime::is_16_bit<Operand>)
     multiply_16_bit(handle_.get(), product);
   else if constexpr (std::is_same_v<Operand, double>)
@@ -102,6 +106,7 @@ template void Gemm::multiply(GemmProduct<Bf16Number, float> const&) const;
 template void Gemm::multiply(GemmProduct<Fp16Number, float> const&) const;
 
 void Gemm::multiply(GemmProduct<float> const& first, GemmBatch const& batch) const {
+  require_fp32(first.math);
   multiply_all(hipblasSgemmStridedBatched, handle_.get(), first, batch);
 }
 

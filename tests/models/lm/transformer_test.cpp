@@ -80,6 +80,18 @@ class MathScope {
   ~MathScope() { pmm::set_gemm_math(pmm::GemmMath::fp32); }
 };
 
+/// Norm of the difference of all gradients, relative to that of `exact`.
+double relative_difference(LmGradients const& found, LmGradients const& exact) {
+  auto difference = 0.0, norm = 0.0;
+  for (std::size_t p = 0; p < exact.gradients.size(); ++p)
+    for (std::size_t k = 0; k < exact.gradients[p].numbers.size(); ++k) {
+      auto const number = exact.gradients[p].numbers[k];
+      difference += std::pow(found.gradients[p].numbers[k] - number, 2);
+      norm += number * number;
+    }
+  return std::sqrt(difference / norm);
+}
+
 TEST_P(TransformerOnGrid, GradientsInBf16AreNearThoseInFp64) {
   if (!pmm::runs_on_host) GTEST_SKIP() << "a device's format is chosen once";
   auto const reference = lm_reference(ORTHANT_LM_REFERENCE_FOLDER);
@@ -88,23 +100,26 @@ TEST_P(TransformerOnGrid, GradientsInBf16AreNearThoseInFp64) {
     auto the_case = lm_case(reference.at(name));
     if (!fits(the_case, grid_.shape()) || the_case.settings.experts.is_on()) continue; // others are chosen
     auto const exact = lm_gradients(grid_, the_case);
-    the_case.settings.wire = runtime::Wire::bf16;
-    MathScope const bf16(pmm::GemmMath::bf16);
-
-    auto const found = lm_gradients<float>(grid_, the_case);
-
-    EXPECT_NEAR(found.loss, exact.loss, 0x1p-8 * exact.loss);
-    auto difference = 0.0, norm = 0.0;
-    for (std::size_t p = 0; p < exact.gradients.size(); ++p)
-      for (std::size_t k = 0; k < exact.gradients[p].numbers.size(); ++k) {
-        auto const number = exact.gradients[p].numbers[k];
-        difference += std::pow(found.gradients[p].numbers[k] - number, 2);
-        norm += number * number;
-      }
     // Norms of queries and keys divide by small numbers that were rounded.
     auto const has_head_norms = the_case.settings.query_key_norm != models::QueryKeyNorm::none;
-    EXPECT_LE(std::sqrt(difference), (has_head_norms ? 0x1p-4 : 0x1p-6) * std::sqrt(norm));
-    EXPECT_GE(std::sqrt(difference), 0x1p-12 * std::sqrt(norm)) << "nothing was rounded";
+    auto const bound = has_head_norms ? 0x1p-4 : 0x1p-6;
+    constexpr auto least = 0x1p-13; // if something was rounded
+
+    the_case.settings.wire = runtime::Wire::bf16;
+    auto const of_messages = relative_difference(lm_gradients<float>(grid_, the_case), exact);
+
+    EXPECT_LE(of_messages, bound);
+    if (grid_.size({pmm::Axis::x, pmm::Axis::y, pmm::Axis::z}) > 1)
+      EXPECT_GE(of_messages, least);
+    else
+      EXPECT_LE(of_messages, least);
+    MathScope const bf16(pmm::GemmMath::bf16);
+    auto const found = lm_gradients<float>(grid_, the_case);
+    EXPECT_NEAR(found.loss, exact.loss, 0x1p-8 * exact.loss);
+    EXPECT_LE(relative_difference(found, exact), bound);
+    EXPECT_GE(relative_difference(found, exact), least);
+    the_case.settings.wire = runtime::Wire::native;
+    EXPECT_GE(relative_difference(lm_gradients<float>(grid_, the_case), exact), least);
   }
 }
 

@@ -133,7 +133,8 @@ Pass pass_of(pmm::ProcessGrid const& grid, NetworkPlan const& plan, NetworkSetti
     if (needs_input_gradient(plan, l) && shape.size(third) > 1 && pmm::can_hide_messages(grid.over(third)))
       copied = std::max(copied, step.scalar_bytes(step.block(hidden).size()));
   }
-  return {copied + fragments, product_library_bytes<T>(step) + rounded_operand_bytes(step) +
+  return {copied + fragments, product_library_bytes<T>(step) +
+                                  rounded_operand_bytes(step, pmm::chosen_gemm_math()) +
                                   operand_copy_bytes(step, plan, settings, traits)};
 }
 
@@ -144,18 +145,24 @@ std::int64_t message_bytes(pmm::StepPlan const& step) {
   return copied + fragments;
 }
 
-std::int64_t rounded_operand_bytes(pmm::StepPlan const& step) {
-  if (pmm::chosen_gemm_math() != pmm::GemmMath::bf16) return 0;
-  std::int64_t left = 0, right = 0; // numbers
+std::int64_t rounded_operand_bytes(pmm::StepPlan const& step, pmm::GemmMath math) {
+  if (math != pmm::GemmMath::bf16) return 0;
+  std::int64_t left = 0, right = 0; // numbers of the largest copies
+  std::int64_t outgrown = 0; // of smaller ones before them, which a device keeps for its recorded graphs
+  auto const grow = [&](std::int64_t& largest, std::int64_t size) {
+    if (size <= largest) return;
+    if (!pmm::runs_on_host) outgrown += largest;
+    largest = size;
+  };
   for (auto const& product : products_of(step)) {
     if (product.is_sparse || product.operand_format != runtime::Wire::native) continue;
     pmm::GemmExtents const extents{product.m, product.n, product.k};
     pmm::detail::RoundedPiece const piece(
         extents, product.form == pmm::Form::right_grad ? pmm::Transpose::yes : pmm::Transpose::no);
-    left = std::max(left, pmm::runs_on_host ? piece.left_size() : extents.m * extents.k);
-    right = std::max(right, pmm::runs_on_host ? piece.right_size() : extents.k * extents.n);
+    grow(left, pmm::runs_on_host ? piece.left_size() : extents.m * extents.k);
+    grow(right, pmm::runs_on_host ? piece.right_size() : extents.k * extents.n);
   }
-  return (left + right) * static_cast<std::int64_t>(sizeof(runtime::Bf16Number));
+  return (left + right + outgrown) * static_cast<std::int64_t>(sizeof(runtime::Bf16Number));
 }
 
 template<class T>

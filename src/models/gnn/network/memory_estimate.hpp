@@ -39,8 +39,8 @@ template<class T>
 /// Upper bound for transformers without packed weights. Their products are not tall.
 template<class T>
 [[nodiscard]] std::int64_t library_bytes_of_transformers();
-/// Bytes of the copies of operands that dense products round, with GemmMath::bf16 in this program.
-[[nodiscard]] std::int64_t rounded_operand_bytes(pmm::StepPlan const& step);
+/// Bytes of the copies of operands that the dense products of a step round.
+[[nodiscard]] std::int64_t rounded_operand_bytes(pmm::StepPlan const& step, pmm::GemmMath math);
 
 /// Lists what full-graph and mini-batch training hold besides networks and operands.
 void plan_targets_and_parameters(pmm::StepPlan& step, graph::StoreFacts const& facts, NetworkPlan const& plan,

@@ -141,8 +141,9 @@ struct TransformerSettings {
   bool masks_documents =
       false; // attention stays within documents, whose positions count from 0; not a part of the architecture
   std::vector<std::string> frozen = {}; // patterns of names of parameters that training does not change
-  runtime::Wire wire =
-      runtime::Wire::native; // of activations, their gradients and weights in messages of products
+  pmm::GemmMath math =
+      pmm::GemmMath::fp32; // of products, for predictions: set_gemm_math() sets the program's
+  runtime::Wire wire = runtime::Wire::native; // of activations and weights in messages of products
   ContextExchange context_exchange = ContextExchange::automatic; // has no effect without a context axis
   Recomputation recomputed = {};
   bool splits_backward = false;      // in a pipeline: gradients of weights follow later than those of streams

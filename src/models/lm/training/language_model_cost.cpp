@@ -104,12 +104,14 @@ StageCost cost_of_stage(pmm::GridShape const& shape, int stage, TransformerSetti
   auto const of_memory = plan_for_memory(plan, shape);
   pmm::StepPlan arrays(shape, first, scalar_bytes);
   plan_language_model_arrays(arrays, of_memory, sequences, optimizer);
-  auto const messages = [&] {
-    if (!pmm::runs_on_host) return std::int64_t{0};
-    if (!plan.experts.settings.is_on()) return message_bytes(step);
+  auto const workspaces_of = [&](pmm::StepPlan const& listed) {
+    return (pmm::runs_on_host ? message_bytes(listed) : 0) + rounded_operand_bytes(listed, model.math);
+  };
+  auto const workspaces = [&] {
+    if (!plan.experts.settings.is_on()) return workspaces_of(step);
     pmm::StepPlan fullest(shape, first, scalar_bytes);
     plan_language_model_step(fullest, of_memory, sequences, optimizer);
-    return message_bytes(fullest);
+    return workspaces_of(fullest);
   };
   pmm::StepPlan passes(shape, first, scalar_bytes);
   if (shape.pipe > 1) plan_language_model_passes(passes, plan, sequences, optimizer);
@@ -119,7 +121,7 @@ StageCost cost_of_stage(pmm::GridShape const& shape, int stage, TransformerSetti
            .sent_bytes = sent_bytes_of(step),
            .num_calls = static_cast<std::int64_t>(calls_of(step).size()),
            .array_bytes = std::max(bytes_held(arrays), peak_bytes(arrays)),
-           .message_bytes = messages() + rounded_operand_bytes(step),
+           .workspace_bytes = workspaces(),
            .seconds = seconds_of(step, machine)},
           seconds_of(passes, machine).total() / static_cast<double>(sequences.num_accumulated),
           seconds_of(late, machine).total()};
@@ -145,11 +147,11 @@ LanguageModelCost cost_of_stages(pmm::GridShape const& shape, TransformerSetting
     auto other = latest;
     auto const& fullest = other.cost.memory_bytes() > slowest.cost.memory_bytes() ? other.cost : slowest.cost;
     auto const array_bytes = fullest.array_bytes;
-    auto const message_bytes = fullest.message_bytes;
+    auto const workspace_bytes = fullest.workspace_bytes;
     if (other.pass_seconds > slowest.pass_seconds) std::swap(slowest, other);
     waiting += other.pass_seconds - other.late_seconds;
     slowest.cost.array_bytes = array_bytes;
-    slowest.cost.message_bytes = message_bytes;
+    slowest.cost.workspace_bytes = workspace_bytes;
   }
   auto const num_late = std::min<std::int64_t>(shape.pipe - 1, sequences.num_accumulated - 1);
   slowest.cost.seconds.waiting =
@@ -160,14 +162,19 @@ LanguageModelCost cost_of_stages(pmm::GridShape const& shape, TransformerSetting
 
 } // namespace
 
+pmm::Machine machine_for(TransformerSettings const& model, pmm::Machine const& machine) {
+  return model.math == pmm::GemmMath::bf16 ? machine.with_rounded_products() : machine;
+}
+
 LanguageModelCost cost_of_language_model(pmm::GridShape const& shape, TransformerSettings const& model,
                                          SequenceSettings const& sequences,
                                          OptimizerSettings const& optimizer, pmm::Machine const& machine,
                                          std::int64_t scalar_bytes) {
+  auto const of_products = machine_for(model, machine);
   auto const cost_with = [&](ContextExchange exchange) {
     auto of_exchange = model;
     of_exchange.context_exchange = exchange;
-    return cost_of_stages(shape, of_exchange, sequences, optimizer, machine, scalar_bytes);
+    return cost_of_stages(shape, of_exchange, sequences, optimizer, of_products, scalar_bytes);
   };
   if (model.context_exchange != ContextExchange::automatic) return cost_with(model.context_exchange);
   auto const of_key_values = cost_with(ContextExchange::key_values);

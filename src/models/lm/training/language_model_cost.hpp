@@ -54,14 +54,14 @@ template<class T>
 /// other numbers those of the slowest stage, whose seconds include those in which it waits for other stages.
 struct LanguageModelCost {
   pmm::GridShape shape;
-  std::int64_t sent_bytes = 0;    // per step
-  std::int64_t num_calls = 0;     // collectives per step
-  std::int64_t array_bytes = 0;   // largest sum held at once
-  std::int64_t message_bytes = 0; // MPI's copies of messages on a host, and rounded operands
-  pmm::StepSeconds seconds;       // per step
+  std::int64_t sent_bytes = 0;      // per step
+  std::int64_t num_calls = 0;       // collectives per step
+  std::int64_t array_bytes = 0;     // largest sum held at once
+  std::int64_t workspace_bytes = 0; // MPI's copies of messages on a host, and operands that products round
+  pmm::StepSeconds seconds;         // per step
   ContextExchange context_exchange = ContextExchange::key_values; // that of the model, or the faster one
 
-  [[nodiscard]] std::int64_t memory_bytes() const { return array_bytes + message_bytes; }
+  [[nodiscard]] std::int64_t memory_bytes() const { return array_bytes + workspace_bytes; }
 };
 
 /// Grids of each of the `pipeline` stages that can split the model and its batches, with any number of data groups, which the inner axes
@@ -75,6 +75,9 @@ shapes_of_language_model(int num_ranks, TransformerSettings const& model, Sequen
 [[nodiscard]] std::int64_t bytes_of_checkpoint(TransformerSettings const& model,
                                                SequenceSettings const& sequences,
                                                OptimizerSettings const& optimizer);
+
+/// The machine with the rates of the model's products.
+[[nodiscard]] pmm::Machine machine_for(TransformerSettings const& model, pmm::Machine const& machine);
 
 /// Cost on one grid. With ContextExchange::automatic and a context axis, the cost of the faster exchange, or of key_values if both are equal.
 /// The computation lists O(layers) operations.

@@ -180,7 +180,7 @@ MemoryEstimate estimate_memory(pmm::GridShape const& shape, pmm::Coordinates con
   return {.arrays = bytes_held(arrays),
           .loading = peak_bytes(arrays),
           .messages = message_bytes(work),
-          .products = product_library_bytes<T>(work) + rounded_operand_bytes(work)};
+          .products = product_library_bytes<T>(work) + rounded_operand_bytes(work, plan.settings.math)};
 }
 
 template<class T>

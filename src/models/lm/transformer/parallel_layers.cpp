@@ -16,7 +16,7 @@ struct ParallelProducts {
       : product{"Z = X W", Form::product, plan.input, plan.weight, plan.output, {plan.wire, plan.wire}},
         input_back{"dX = dZ W^T", Form::left_grad, plan.output,
                    plan.weight,   plan.input,      {plan.wire, plan.wire}},
-        weight_back{"dW = X^T dZ", Form::right_grad, plan.input, plan.output, plan.weight, {plan.wire}} {}
+        weight_back{"dW = X^T dZ", Form::right_grad, plan.input, plan.output, plan.weight, {}} {}
   ProductPlan product, input_back, weight_back;
 };
 

@@ -57,9 +57,10 @@ void plan_kept_results(pmm::StepPlan& step, TransformerPlan const& plan) {
 
 HeadProducts head_products(TransformerPlan const& plan) {
   auto const whole = whole_table(plan.table);
-  auto const wire = plan.settings.wire;
+  pmm::ProductOptions back; // the sums of logits stay exact: the loss takes their exponentials
+  back.result_wire = plan.settings.wire;
   return {{"logits = X E^T", Form::left_grad, plan.stream, whole, plan.logits, {}},
-          {"dX = dlogits E", Form::product, plan.logits, whole, plan.stream, {wire, wire}},
+          {"dX = dlogits E", Form::product, plan.logits, whole, plan.stream, back},
           {"dE = dlogits^T X", Form::right_grad, plan.logits, plan.stream, table_addends(plan.table), {}}};
 }
 
