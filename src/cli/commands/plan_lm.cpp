@@ -37,7 +37,7 @@ struct PlanLmOptions : TrainLmOptions {
 using Cost = models::LanguageModelCost;
 
 /// Options of train-lm that a plan depends on, and groups of which it uses all options.
-constexpr std::array<std::string_view, 30> used_by_plan_lm{"Model",
+constexpr std::array<std::string_view, 32> used_by_plan_lm{"Model",
                                                            "Experts",
                                                            "tokens",
                                                            "grid",
@@ -66,7 +66,9 @@ constexpr std::array<std::string_view, 30> used_by_plan_lm{"Model",
                                                            "recompute",
                                                            "pipeline-schedule",
                                                            "jorge-interval",
-                                                           "jorge-tile"};
+                                                           "jorge-tile",
+                                                           "prune-to",
+                                                           "prune-at"};
 
 std::int64_t vocabulary_of(Context const& context, PlanLmOptions const& o) {
   if (o.tokens.empty() == (o.vocabulary == 0))
