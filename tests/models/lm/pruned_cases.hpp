@@ -22,7 +22,8 @@ struct PrunedCase {
 inline std::vector<PrunedCase> pruned_cases() {
   std::vector<PrunedCase> all{{"gpt with a tied head", small_gpt()},
                               {"llama with dropout and a head of its own", small_gpt()},
-                              {"experts in every second layer", small_gpt()}};
+                              {"experts", small_gpt()},
+                              {"experts in every second layer, one shared", small_gpt()}};
   auto& llama = all[1].lm.settings;
   llama.norm = models::NormKind::rms;
   llama.activation = models::FeedForward::swiglu;
@@ -30,11 +31,14 @@ inline std::vector<PrunedCase> pruned_cases() {
   llama.has_bias = llama.tied_head = false;
   llama.dropout = 0.1;
   llama.feed_forward = 31; // parts with padding
-  auto& experts = all[2].lm.settings;
-  experts.experts.num_experts = 8;
-  experts.experts.top_k = 2;
-  experts.experts.every = 2;
-  experts.experts.balance_loss = experts.experts.z_loss = 0;
+  for (auto* const with_experts : {&all[2], &all[3]}) {
+    auto& experts = with_experts->lm.settings.experts;
+    experts.num_experts = 8;
+    experts.top_k = 2;
+    experts.balance_loss = experts.z_loss = 0;
+  }
+  all[3].lm.settings.experts.every = 2;
+  all[3].lm.settings.experts.num_shared = 1;
   for (auto& each : all)
     each.lm.num_sequences = 16;
   return all;
