@@ -101,8 +101,8 @@ int ranks_per_node_of(runtime::Communicator const& world) {
 
 void describe_shards(Context const& context, TrainLmOptions const& o, pmm::GridShape const& shape) {
   if (o.prune_to)
-    say(context, "pruning   {:.4g} % of the entries of the blocks' matrices after step {}\n",
-        100 * *o.prune_to, o.prune_at.value_or(0));
+    say(context, "pruning   {:.4g} % of the entries of the blocks' matrices, {}\n", 100 * *o.prune_to,
+        o.prune_at.value_or(0) == 0 ? "before the first step" : fmt::format("after step {}", *o.prune_at));
   if (o.zero == 0) return;
   auto const axes = pmm::batch_axes(shape);
   auto const num_owners = shape.size(axes);

@@ -13,7 +13,9 @@
 namespace orthant::models {
 namespace {
 
-using namespace detail; // the rules and the kernels
+using detail::AdamUpdate, detail::JorgeUpdate, detail::LionUpdate, detail::SgdUpdate;
+using detail::ShardPointers, detail::StepFactors, detail::UpdateAll, detail::UpdateBlocks,
+    detail::update_part;
 using runtime::DefaultExec;
 using runtime::Number;
 using runtime::Vector;

@@ -10,6 +10,9 @@
 
 namespace orthant::models::detail {
 
+// Only optimizer.cpp includes this header. Without names outside of it the rules become a part of all kernels, whose loops are vectorized.
+namespace {
+
 template<class T>
 struct AdamUpdate {
   T beta1;
@@ -77,6 +80,8 @@ struct JorgeUpdate {
     value -= factors.step_size * (update + static_cast<T>(shard.decoupled_decay) * value);
   }
 };
+
+} // namespace
 
 /// Updates elements of one parameter, on the host. The arguments are copies that no store through a pointer can change; otherwise
 /// the compiler does not vectorize the loop.
@@ -174,12 +179,12 @@ struct UpdateBlocks {
     if (has_second) widen(team, packed.second, begin, count, second);
     team.team_barrier();
     auto shard = packed.shard;
-    auto* const values = shard.value + begin;
+    shard.value += begin;
     shard.gradient += begin;
     shard.first = first.data();
     shard.second = second.data();
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, count),
-                         [&](std::int64_t i) { update(shard, factors(0), i, values[i]); });
+                         [&](std::int64_t i) { update(shard, factors(0), i, shard.value[i]); });
     team.team_barrier();
     // Copies of a parameter on other ranks get the same bits, whatever lies before it on each rank.
     auto const first_element = (static_cast<std::uint64_t>(p) << 40U) + static_cast<std::uint64_t>(begin);

@@ -65,9 +65,8 @@ struct PlannedTransformerParameter {
   bool is_frozen = false;
   bool is_copy = false; // of the table that the first stage of a pipeline also has
   std::optional<AdapterFactor> factor = std::nullopt;
-  bool is_prunable = false; // a matrix of a block that is trained
-  std::string gradient =
-      {}; // name of the gradient's array if all blocks share it; empty: an array of its own
+  bool is_prunable = false;  // a matrix of a block that is trained
+  std::string gradient = {}; // the gradient's array if all blocks share it; empty: one of its own
 
   [[nodiscard]] bool is_vector() const { return models::is_vector(role); }
   [[nodiscard]] bool is_small() const { return place >= 0; }
