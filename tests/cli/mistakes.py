@@ -39,6 +39,8 @@ MISTAKES = [
     (["train", "--dataset", "karate", "--resume-override", "seed"], r"'seed' is none of precision, learning-rate"),
     (["train", "--dataset", "karate", "--resume", "a.h5", "--init-from", "b.h5"], r"--init-from b\.h5 would be ignored"),
     (["train", "--dataset", "karate", "--init-skip", "layer1.*"], r"--init-skip layer1\.\* needs --init-from"),
+    (["train-lm", "--tokens", "t.h5", "--prune-to", "1"], r"--prune-to 1 is no share of weights: give a number above 0 and below 1, such as 0\.8"),
+    (["train-lm", "--tokens", "t.h5", "--prune-at", "5"], r"--prune-at 5 is for --prune-to: give that, too"),
     (["train-lm", "--tokens", "t.h5", "--init-skip", "wte.*"], r"--init-skip wte\.\* needs --init-from"),
     (["train", "--dataset", "karate", "--checkpoint-every", "5"], r"--checkpoint-every needs --checkpoint"),
     (["train", "--dataset", "karate", "--checkpoint-keep", "0"], r"--checkpoint-keep: is 0, but must be at least 1"),

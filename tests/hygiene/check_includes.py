@@ -25,7 +25,7 @@ SUB_FOLDERS = {
     "graph": ". text arrays write generate read store checks partition",
     "pmm": "grid cost simulate kernels vendor gemm tall_gemm spmm matrix product aggregate edges relations neighbors pairs rows token_rows attention experts",
     "tokens": ". bpe documents",
-    "models": "parameters layers gnn/operands training/jorge training training/checkpoint gnn/links gnn/plan gnn/aggregation gnn/layers gnn/network gnn/files gnn/batches "
+    "models": "parameters layers gnn/operands training/jorge training/pruning training training/checkpoint gnn/links gnn/plan gnn/aggregation gnn/layers gnn/network gnn/files gnn/batches "
               "gnn/pruning lm/plan lm/adapters lm/pipeline lm/files lm/experts lm/transformer lm/training",
     "cli": "machine options training lm plan study report doctor commands bench .",
 }

@@ -37,14 +37,14 @@ struct PlanLmOptions : TrainLmOptions {
 using Cost = models::LanguageModelCost;
 
 /// Options of train-lm that a plan depends on, and groups of which it uses all options.
-constexpr std::array<std::string_view, 32> used_by_plan_lm{
+constexpr std::array<std::string_view, 34> used_by_plan_lm{
     "Model",          "Experts",          "tokens",           "grid",         "expert-axis",
     "machine",        "sequence",         "optimizer",        "accumulate",   "document-mask",
     "freeze",         "lora-rank",        "lora-targets",     "global-batch", "activation-checkpointing",
     "preset",         "keep-collectives", "compute-dtype",    "force-memory", "zero",
     "zero-group",     "context-axis",     "context-exchange", "moments",      "comm-dtype",
     "gemm-math",      "precision",        "pipeline",         "recompute",    "pipeline-schedule",
-    "jorge-interval", "jorge-tile"};
+    "jorge-interval", "jorge-tile",       "prune-to",         "prune-at"};
 
 std::int64_t vocabulary_of(Context const& context, PlanLmOptions const& o) {
   if (o.tokens.empty() == (o.vocabulary == 0))

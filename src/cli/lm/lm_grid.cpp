@@ -26,12 +26,47 @@ void require_whole_tables(TrainLmOptions const& o, pmm::GridShape const& shape) 
         "--zero {} cannot shard a table of two stages: give --no-tied-head, or leave out --zero", o.zero);
 }
 
+namespace {
+
+/// Throws UserError for what does not go with pruned training.
+models::PruneSettings pruning_of(TrainLmOptions const& o, models::OptimizerSettings const& optimizer) {
+  if (!o.prune_to) {
+    if (o.prune_at) runtime::throw_user("--prune-at {} is for --prune-to: give that, too", *o.prune_at);
+    return {};
+  }
+  if (!(*o.prune_to > 0 && *o.prune_to < 1))
+    runtime::throw_user(
+        "--prune-to {} is no share of weights: give a number above 0 and below 1, such as 0.8", *o.prune_to);
+  if (optimizer.kind == models::OptimizerKind::jorge)
+    runtime::throw_user("--prune-to leaves parts of gradients, and --optimizer jorge needs whole ones: take "
+                        "another one");
+  if (o.zero == 1 || o.zero == 2)
+    runtime::throw_user(
+        "--prune-to keeps moments of whole pieces, and --zero {} shards them: take --zero 3, or "
+        "leave it out",
+        o.zero);
+  if (optimizer.moments != models::MomentFormat::native)
+    runtime::throw_user("--prune-to keeps moments in --compute-dtype: leave out --moments {}", o.moments);
+  if (optimizer.gradient_wire != runtime::Wire::native)
+    runtime::throw_user(
+        "--prune-to sums gradients in --compute-dtype: leave gradients= out of --comm-dtype {}",
+        o.comm_dtype);
+  if (o.lora_rank > 0)
+    runtime::throw_user("--prune-to prunes weights that are trained, and --lora-rank trains adapters only: "
+                        "leave one of them out");
+  return {*o.prune_to, o.prune_at.value_or(0)};
+}
+
+} // namespace
+
 models::OptimizerSettings optimizer_of(TrainLmOptions const& o) {
   auto settings = optimizer_of(o, o.eval_every);
   settings.zero_stage = o.zero == 3 ? 1 : static_cast<int>(o.zero); // over the batch axes beside z
   if (settings.gradient_wire != runtime::Wire::native && (o.zero > 0 || o.compute_dtype != "fp32"))
     runtime::throw_user("--comm-dtype {} goes with --zero 0 and --compute-dtype fp32: leave the others out",
                         o.comm_dtype);
+  settings.pruning = pruning_of(o, settings);
+  if (settings.pruning.is_on()) settings.zero_stage = 0;
   if (settings.kind != models::OptimizerKind::jorge) return settings;
   settings.zero_stage = 0;
   if (o.experts > 0)
@@ -65,12 +100,17 @@ int ranks_per_node_of(runtime::Communicator const& world) {
 }
 
 void describe_shards(Context const& context, TrainLmOptions const& o, pmm::GridShape const& shape) {
+  if (o.prune_to)
+    say(context, "pruning   {:.4g} % of the entries of the blocks' matrices, {}\n", 100 * *o.prune_to,
+        o.prune_at.value_or(0) == 0 ? "before the first step" : fmt::format("after step {}", *o.prune_at));
   if (o.zero == 0) return;
   auto const axes = pmm::batch_axes(shape);
   auto const num_owners = shape.size(axes);
   if (o.zero == 3) {
     say(context, "zero      stage 3: weights, gradients and moments are sharded over the {} ranks of Z{}\n",
-        shape.z, num_owners == 1 ? "" : fmt::format(", moments also over {} copies of them", num_owners));
+        shape.z,
+        num_owners == 1 || o.prune_to ? ""
+                                      : fmt::format(", moments also over {} copies of them", num_owners));
     return;
   }
   auto const of_experts =

@@ -200,6 +200,11 @@ void add_training(Command& command, TrainLmOptions& o) {
                  "Weights without weight decay: names or patterns, such as wte.weight,*.c_proj.weight");
   command.option("--clip-norm", o.clip_norm, "Scale gradients down to this global norm; 0: do not",
                  in_range(0));
+  command.option("--prune-to", o.prune_to,
+                 "Pruned training: share of the entries of the blocks' matrices that become 0, the smallest "
+                 "ones; only the others keep gradients and moments");
+  command.option("--prune-at", o.prune_at, "Number of steps before --prune-to prunes; not given: 0",
+                 whole_number(0, most_epochs));
   add_rate_schedule_options(command, o, "");
   command.option("--seed", o.seed, "Seed of all randomness", whole_number(0));
 }

@@ -81,6 +81,10 @@ struct TrainLmOptions : GridOptions, OptimizerOptions, WeightOptions, Checkpoint
   std::int64_t zero = 0;
   std::string zero_group = "all";
 
+  // pruned training
+  std::optional<double> prune_to;
+  std::optional<std::int64_t> prune_at;
+
   // loss
   double label_smoothing = 0;
   double logit_z_loss = 0;

@@ -111,7 +111,7 @@ choose_language_grid(Context const& context, LanguageGridQuestion const& questio
 
 /// Ranks per node, of the node with the fewest. Collective.
 [[nodiscard]] int ranks_per_node_of(runtime::Communicator const& world);
-/// Prints over which ranks states are sharded. No output without --zero.
+/// Prints over which ranks states are sharded, and what is pruned. No output without --zero and --prune-to.
 void describe_shards(Context const& context, TrainLmOptions const& options, pmm::GridShape const& shape);
 
 // Loads of experts: the report of a run, and the placement of experts by the loads of an earlier run.

@@ -91,7 +91,8 @@ struct Parameter {
   /// Row i of the matrix's block is row (*row_numbers)[i] in files: features of vertices are stored there in the order of original ids.
   /// Null: rows keep their numbers.
   std::shared_ptr<std::vector<std::int64_t> const> row_numbers{};
-  bool is_frozen = false; // keeps its value; gradients are neither summed over batches nor used
+  bool is_frozen = false;   // keeps its value; gradients are neither summed over batches nor used
+  bool is_prunable = false; // a matrix that pruned training prunes (training/pruning/pruned_weights.hpp)
   /// A part of the elements that other ranks along the batch axes do not have (training/gradient_shards.hpp).
   bool is_part_of_batches = false;
   /// Null: the position in files follows from the placement.

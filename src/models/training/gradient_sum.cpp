@@ -10,14 +10,15 @@
 namespace orthant::models {
 namespace {
 
-/// to := from, or to += from.
+/// to := from, or to += from. `places`: of the elements of `from`; null for all of them.
 template<class T>
 struct Add {
-  runtime::Vector<T> from;
+  T const* from;
+  std::int32_t const* places;
   T* to;
   bool is_first;
   KOKKOS_FUNCTION void operator()(std::int64_t i) const {
-    auto const number = from(static_cast<std::size_t>(i));
+    auto const number = from[places == nullptr ? i : places[i]];
     to[i] = is_first ? number : to[i] + number;
   }
 };
@@ -34,9 +35,14 @@ bool sums_experts(pmm::GridShape const& shape, std::int64_t num_accumulated) {
 /// Length of the array; 0 without an array.
 std::int64_t length_of_array(pmm::GridShape const& shape, SummedElements const& elements,
                              std::int64_t num_accumulated) {
-  if (!has_several_batches(shape, num_accumulated)) return 0;
-  return elements.num_of_all + elements.num_of_statistics +
-         (sums_experts(shape, num_accumulated) ? elements.num_of_experts : 0);
+  if (!has_several_batches(shape, num_accumulated)) return elements.num_pruned;
+  auto const has_experts = sums_experts(shape, num_accumulated) || elements.num_pruned > 0;
+  return elements.num_of_all + elements.num_of_statistics + (has_experts ? elements.num_of_experts : 0);
+}
+
+/// Bytes of the places that are read to take the kept entries.
+std::int64_t bytes_of_places(std::int64_t num_kept) {
+  return num_kept * static_cast<std::int64_t>(sizeof(std::int32_t));
 }
 
 /// Whether messages lose something.
@@ -71,7 +77,9 @@ void plan_gradient_sum_array(pmm::StepPlan& step, SummedElements const& elements
 void plan_add_gradients(pmm::StepPlan& step, SummedElements const& elements, std::int64_t k,
                         std::int64_t num_accumulated) {
   auto const bytes = step.scalar_bytes(length_of_array(step.shape(), elements, num_accumulated));
-  if (bytes > 0) step.add_pass({"GradientSum/add", k == 0 ? bytes : 2 * bytes, bytes});
+  if (bytes > 0)
+    step.add_pass(
+        {"GradientSum/add", (k == 0 ? bytes : 2 * bytes) + bytes_of_places(elements.num_pruned), bytes});
 }
 
 void plan_gradient_sum(pmm::StepPlan& step, SummedElements const& elements, std::int64_t num_accumulated,
@@ -86,7 +94,8 @@ void plan_gradient_sum(pmm::StepPlan& step, SummedElements const& elements, std:
   add_buckets(pmm::batch_axes(step.shape()), elements.num_of_all, elements.wire);
   add_buckets(summed_axes(step.shape(), true), elements.num_of_experts, elements.wire);
   add_buckets(pmm::batch_axes(step.shape()), elements.num_of_statistics, runtime::Wire::native);
-  auto const bytes = step.scalar_bytes(length_of_array(step.shape(), elements, num_accumulated));
+  auto const bytes =
+      step.scalar_bytes(length_of_array(step.shape(), elements, num_accumulated) - elements.num_pruned);
   if (bytes > 0) step.add_pass({"GradientSum/copy", bytes, bytes});
 }
 
@@ -104,13 +113,15 @@ std::int64_t bytes_of_sums(pmm::ProcessGrid const& grid, pmm::StepPlan const& st
 template<class T>
 GradientSum<T>::GradientSum(pmm::ProcessGrid const& grid, std::vector<Parameter<T>> const& parameters,
                             std::vector<std::size_t> const& order, std::int64_t num_accumulated,
-                            GradientSumSettings const& settings, std::shared_ptr<GradientShards<T>> shards)
+                            GradientSumSettings const& settings, std::shared_ptr<GradientShards<T>> shards,
+                            PrunedWeights<T> const* pruned)
     : grid_(grid),
       num_accumulated_(num_accumulated),
       bucket_length_(
           static_cast<std::size_t>(runtime::encoding_of(settings.wire)
                                        .in_whole_blocks(settings.bucket_bytes / std::int64_t{sizeof(T)}))),
       starts_early_(has_groups() && settings.starts_early.value_or(can_start_early(grid))),
+      prunes_(pruned != nullptr),
       elements_{settings.wire},
       shards_(std::move(shards)) {
   auto const is_encoded = settings.wire != runtime::Wire::native;
@@ -125,22 +136,31 @@ GradientSum<T>::GradientSum(pmm::ProcessGrid const& grid, std::vector<Parameter<
     ORTHANT_REQUIRE(parameter.is_of_expert || !has_seen_expert, parameter.name,
                     " comes after the gradients of experts");
     has_seen_expert = parameter.is_of_expert;
-    if (parameter.is_of_expert && !sums_experts(grid.shape(), num_accumulated)) continue;
-    auto const is_elsewhere = parameter.is_frozen || (shards_ && shards_->has(place));
+    auto const is_pruned = prunes_ && pruned->has(place);
+    auto const is_summed = parameter.is_of_expert ? sums_experts(grid.shape(), num_accumulated)
+                                                  : has_several_batches(grid.shape(), num_accumulated);
+    auto const is_elsewhere =
+        parameter.is_frozen || (shards_ && shards_->has(place)) || !(is_summed || is_pruned);
     if (parameter.is_statistic() && is_encoded) statistics.push_back(gradients_.size());
-    gradients_.push_back(is_elsewhere ? runtime::Vector<T>() : parameter.gradient());
-    begins_.push_back(static_cast<std::size_t>(elements_.num_of_all + elements_.num_of_experts));
-    elements_.add(parameter.role, parameter.is_of_expert,
-                  static_cast<std::int64_t>(gradients_.back().extent(0)),
-                  is_elsewhere ? 0 : parameter.reserved_length(settings.wire));
+    auto& summed = gradients_.emplace_back();
+    summed.begin = static_cast<std::size_t>(elements_.num_of_all + elements_.num_of_experts);
+    summed.parameter = place;
+    if (!is_elsewhere) summed.gradient = parameter.gradient();
+    if (is_pruned) summed.kept = pruned->kept(place);
+    summed.is_pruned = is_pruned;
+    summed.length = (summed.kept ? summed.kept->extent(0) : summed.gradient.extent(0));
+    auto const length = static_cast<std::int64_t>(summed.length);
+    auto const reserved = is_elsewhere || is_pruned ? length : parameter.reserved_length(settings.wire);
+    elements_.add(parameter.role, parameter.is_of_expert, length, reserved);
+    if (is_pruned) elements_.num_pruned += length;
   }
   auto length = static_cast<std::size_t>(elements_.num_of_all + elements_.num_of_experts);
   auto const num_encoded = length;
   for (auto const place : statistics) {
-    begins_[place] = length;
-    length += gradients_[place].extent(0);
+    gradients_[place].begin = length;
+    length += gradients_[place].length;
   }
-  if (!has_several_batches(grid.shape(), num_accumulated)) return;
+  if (length == 0) return;
   sum_ = runtime::Vector<T>("orthant::models::gradient_sum", length);
   if (keeps_residuals(grid.shape(), settings.wire))
     residuals_ = runtime::Vector<T>("orthant::models::gradient_residuals", num_encoded);
@@ -185,19 +205,20 @@ runtime::Request GradientSum<T>::start_sum_of_bucket(runtime::DefaultExec const&
 template<class T>
 std::size_t GradientSum<T>::length_taken() const {
   auto const all = static_cast<std::size_t>(elements_.num_of_all);
-  for (auto i = num_taken_; i < begins_.size(); ++i)
-    if (begins_[i] < all) return begins_[i];
+  for (auto i = num_taken_; i < gradients_.size(); ++i)
+    if (gradients_[i].begin < all) return gradients_[i].begin;
   return all;
 }
 
 template<class T>
 void GradientSum<T>::take(runtime::DefaultExec const& exec, std::int64_t k, std::size_t num_complete) {
   for (; num_taken_ < num_complete; ++num_taken_) {
-    auto const& gradient = gradients_[num_taken_];
-    auto const length = static_cast<std::int64_t>(gradient.extent(0));
+    auto const& summed = gradients_[num_taken_];
+    auto const length = static_cast<std::int64_t>(summed.length);
     Kokkos::parallel_for("orthant::models::GradientSum/add",
                          Kokkos::RangePolicy<runtime::DefaultExec, std::int64_t>(exec, 0, length),
-                         Add<T>{gradient, sum_.data() + begins_[num_taken_], k == 0});
+                         Add<T>{summed.gradient.data(), summed.kept ? summed.kept->data() : nullptr,
+                                sum_.data() + summed.begin, k == 0});
   }
 }
 
@@ -205,7 +226,7 @@ template<class T>
 void GradientSum<T>::add_early(runtime::DefaultExec const& exec, std::int64_t k, std::size_t num_complete) {
   if (shards_) shards_->take(exec, k, num_complete, true);
   take(exec, k, num_complete);
-  if (k + 1 < num_accumulated_) return;
+  if (!starts_early_ || k + 1 < num_accumulated_) return;
   constexpr auto most_open = static_cast<std::size_t>(max_open_sums);
   for (auto const complete = length_taken(); (started_.size() + 1) * bucket_length_ <= complete;) {
     auto const next = started_.size();
@@ -220,7 +241,9 @@ void GradientSum<T>::add(runtime::DefaultExec const& exec, std::int64_t k) {
   take(exec, k, gradients_.size());
   num_taken_ = 0;
   auto const bytes = runtime::array_bytes(sum_);
-  if (bytes > 0) grid_.passes().add({"GradientSum/add", k == 0 ? bytes : 2 * bytes, bytes});
+  if (bytes > 0)
+    grid_.passes().add(
+        {"GradientSum/add", (k == 0 ? bytes : 2 * bytes) + bytes_of_places(elements_.num_pruned), bytes});
   if (!shards_) return;
   shards_->take(exec, k, shards_->num_parameters(), false);
   shards_->end_batch(exec, k);
@@ -240,11 +263,23 @@ void GradientSum<T>::finish(runtime::DefaultExec const& exec) {
     sum.wait();
   started_.clear();
   if (shards_) shards_->finish(exec);
-  if (sum_.extent(0) > 0)
-    grid_.passes().add({"GradientSum/copy", runtime::array_bytes(sum_), runtime::array_bytes(sum_)});
-  for (std::size_t i = 0; i < gradients_.size(); ++i)
-    Kokkos::deep_copy(exec, gradients_[i],
-                      Kokkos::subview(sum_, std::pair(begins_[i], begins_[i] + gradients_[i].extent(0))));
+  auto const copied =
+      runtime::array_bytes(sum_) - elements_.num_pruned * static_cast<std::int64_t>(sizeof(T));
+  if (copied > 0) grid_.passes().add({"GradientSum/copy", copied, copied});
+  for (auto const& summed : gradients_)
+    if (!summed.is_pruned) Kokkos::deep_copy(exec, summed.gradient, part_of(summed));
+}
+
+template<class T>
+runtime::Vector<T> GradientSum<T>::part_of(Summed const& summed) const {
+  return runtime::Vector<T>(Kokkos::subview(sum_, std::pair(summed.begin, summed.begin + summed.length)));
+}
+
+template<class T>
+runtime::Vector<T> GradientSum<T>::pruned_gradient(std::size_t parameter) const {
+  auto const summed = std::ranges::find(gradients_, parameter, &Summed::parameter);
+  ORTHANT_REQUIRE(summed != gradients_.end() && summed->is_pruned, "parameter ", parameter, " is not pruned");
+  return part_of(*summed);
 }
 
 template class GradientSum<float>;

@@ -24,6 +24,9 @@
 // reserves for each parameter the same number of whole blocks on all ranks, that of the largest piece, with zeros at the end: a parameter has
 // blocks of its own, and begins at the same place of the same bucket on all ranks. Pieces without copies may have any length.
 //
+// Gradients of pruned weights (pruning/pruned_weights.hpp) are in the array with their kept entries, also if a step has one batch: they are
+// taken as they are completed, because the next layer may overwrite them, and the optimizer reads their sums in the array.
+//
 // Statistics (of batch norms, of routers) are values towards which a parameter moves, and a rounded variance might be negative: they are never
 // encoded, and have the last section of the array.
 //
@@ -32,6 +35,7 @@
 #include "models/parameters/parameter.hpp"
 #include "models/training/gradient_shards.hpp"
 #include "models/training/objective.hpp"
+#include "models/training/pruning/pruned_weights.hpp"
 #include "pmm/cost/step_plan.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/numbers/formats.hpp"
@@ -77,6 +81,7 @@ struct SummedElements {
   std::int64_t num_of_all = 0; // of parameters that are of no expert
   std::int64_t num_of_experts = 0;
   std::int64_t num_of_statistics = 0; // which are not encoded; 0 if nothing is, and they are among num_of_all
+  std::int64_t num_pruned = 0;        // kept entries of pruned weights, among the others
 
   /// Adds a parameter. `length`: its elements on this rank; `reserved`: its reserved_length().
   void add(ParameterRole role, bool is_of_expert, std::int64_t length, std::int64_t reserved);
@@ -103,14 +108,16 @@ class GradientSum {
  public:
   /// The memory of the gradients must not move. `order`: indices of the parameters in the order in which their gradients are
   /// completed, the same on all ranks. Experts must come last; otherwise throws Error. Gradients of frozen parameters are not summed. `grid`
-  /// must outlive this object. `shards`: of the same parameters and order; null if no states are sharded over the batch axes.
+  /// must outlive this object. `shards`: of the same parameters and order; null if no states are sharded over the batch axes. `pruned`: of
+  /// the same parameters, with the entries that are kept from here on; null if nothing is pruned.
   GradientSum(pmm::ProcessGrid const& grid, std::vector<Parameter<T>> const& parameters,
               std::vector<std::size_t> const& order, std::int64_t num_accumulated,
-              GradientSumSettings const& settings = {}, std::shared_ptr<GradientShards<T>> shards = nullptr);
+              GradientSumSettings const& settings = {}, std::shared_ptr<GradientShards<T>> shards = nullptr,
+              PrunedWeights<T> const* pruned = nullptr);
 
   /// Whether add_early() must be called in the backward pass of batch k as gradients are completed.
   [[nodiscard]] bool starts_early(std::int64_t k) const {
-    return starts_early_ && (k + 1 == num_accumulated_ || (shards_ && shards_->stage() > 1));
+    return prunes_ || (starts_early_ && (k + 1 == num_accumulated_ || (shards_ && shards_->stage() > 1)));
   }
   /// Adds the first `num_complete` gradients of batch k, in that order, and starts the sums of complete buckets. starts_early(k)
   /// must be true. Collective over the axes of batches: all their ranks call it with the same arguments. Enqueues on exec.
@@ -120,10 +127,21 @@ class GradientSum {
   /// gradients := the sum, after the last batch; of sharded ones, the part that this rank owns. Waits for the sums in progress. Collective over the axes of batches: one
   /// all_reduce per bucket whose sum has not started. No-op with one group and one batch per step.
   void finish(runtime::DefaultExec const& exec);
+  /// The sum of the gradient of a pruned parameter: one number per kept entry, in the array.
+  [[nodiscard]] runtime::Vector<T> pruned_gradient(std::size_t parameter) const;
 
  private:
-  /// Whether a step has more than one batch.
-  [[nodiscard]] bool has_several() const { return sum_.extent(0) > 0 || shards_; }
+  struct Summed {
+    runtime::Vector<T> gradient; // empty if it is summed elsewhere
+    std::size_t begin = 0;       // in the array
+    std::size_t length = 0;
+    bool is_pruned = false;
+    std::optional<KeptPlaces> kept = std::nullopt; // entries that are summed, unless all are
+    std::size_t parameter = 0;
+  };
+  [[nodiscard]] runtime::Vector<T> part_of(Summed const& summed) const;
+  /// Whether a step has more than one batch, or gradients are taken from it in any case.
+  [[nodiscard]] bool has_several() const { return sum_.extent(0) > 0 || shards_ || prunes_; }
   [[nodiscard]] bool has_groups() const { return grid_.size(pmm::batch_axes(grid_.shape())) > 1; }
   /// Number of buckets of `length` elements.
   [[nodiscard]] std::size_t num_buckets(std::int64_t length) const {
@@ -144,13 +162,13 @@ class GradientSum {
   std::int64_t num_accumulated_;
   std::size_t bucket_length_;
   bool starts_early_;
-  std::vector<runtime::Vector<T>> gradients_; // gradients to be summed, in the order of completion
-  std::vector<std::size_t> begins_;           // where each of them begins in the array
-  SummedElements elements_;                   // sections of the array, in this order
-  runtime::Vector<T> sum_;                    // sum of these gradients; empty if a step has one batch
-  runtime::Vector<T> residuals_;              // what the wire has lost of it; empty if it loses nothing
-  std::size_t num_taken_ = 0;                 // number of gradients added for this batch
-  std::vector<runtime::Request> started_;     // sums of the first buckets
+  bool prunes_;
+  std::vector<Summed> gradients_; // in the order of completion
+  SummedElements elements_;       // sections of the array, in this order
+  runtime::Vector<T> sum_; // sum of these gradients; empty if a step has one batch, unless weights are pruned
+  runtime::Vector<T> residuals_;          // what the wire has lost of it; empty if it loses nothing
+  std::size_t num_taken_ = 0;             // number of gradients added for this batch
+  std::vector<runtime::Request> started_; // sums of the first buckets
   std::shared_ptr<GradientShards<T>> shards_;
 };
 

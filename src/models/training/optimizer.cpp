@@ -2,19 +2,20 @@
 #include "models/training/optimizer.hpp"
 
 #include "models/parameters/device_copy.hpp"
-#include "models/training/packed_update.hpp"
+#include "models/training/update_kernels.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/device/kokkos_compat.hpp"
 #include "runtime/error.hpp"
+#include "runtime/numbers/counts.hpp"
 
 #include <numeric>
 
 namespace orthant::models {
 namespace {
 
-using detail::ShardPointers;
-using detail::StepFactors;
-using detail::UpdateBlocks;
+using detail::AdamUpdate, detail::JorgeUpdate, detail::LionUpdate, detail::SgdUpdate;
+using detail::ShardPointers, detail::StepFactors, detail::UpdateAll, detail::UpdateBlocks,
+    detail::update_part;
 using runtime::DefaultExec;
 using runtime::Number;
 using runtime::Vector;
@@ -47,100 +48,6 @@ struct BeginStep {
   }
 };
 
-template<class T>
-struct AdamUpdate {
-  T beta1;
-  T beta2;
-  T epsilon;
-  Number<double> learning_rate;
-
-  KOKKOS_FUNCTION void operator()(ShardPointers<T> const& shard, StepFactors<T> const& factors,
-                                  std::int64_t i) const {
-    auto const w = shard.value[i] * static_cast<T>(1 - learning_rate() * shard.decoupled_decay);
-    auto const g = shard.gradient[i] * factors.gradient_scale + shard.coupled_decay * w;
-    auto const m = beta1 * shard.first[i] + (T{1} - beta1) * g;
-    auto const v = beta2 * shard.second[i] + (T{1} - beta2) * g * g;
-    shard.first[i] = m;
-    shard.second[i] = v;
-    shard.value[i] =
-        w - factors.step_size * m / (runtime::compat::sqrt(v * factors.inverse_correction2) + epsilon);
-  }
-};
-
-template<class T>
-struct LionUpdate {
-  T beta1;
-  T beta2;
-
-  KOKKOS_FUNCTION void operator()(ShardPointers<T> const& shard, StepFactors<T> const& factors,
-                                  std::int64_t i) const {
-    auto const g = shard.gradient[i] * factors.gradient_scale;
-    auto const m = shard.first[i];
-    auto const direction = beta1 * m + (T{1} - beta1) * g;
-    auto const sign = direction > 0   ? T{1}
-                      : direction < 0 ? T{-1}
-                                      : direction; // nan remains visible in the value
-    // The step size is the learning rate.
-    shard.value[i] -= factors.step_size * (sign + static_cast<T>(shard.decoupled_decay) * shard.value[i]);
-    shard.first[i] = beta2 * m + (T{1} - beta2) * g;
-  }
-};
-
-template<class T>
-struct SgdUpdate {
-  T momentum;
-
-  KOKKOS_FUNCTION void operator()(ShardPointers<T> const& shard, StepFactors<T> const& factors,
-                                  std::int64_t i) const {
-    auto update = shard.gradient[i] * factors.gradient_scale + shard.coupled_decay * shard.value[i];
-    if (shard.first != nullptr) {
-      update += momentum * shard.first[i];
-      shard.first[i] = update;
-    }
-    shard.value[i] -= factors.step_size * update;
-  }
-};
-
-template<class T>
-struct JorgeUpdate {
-  T momentum;
-
-  KOKKOS_FUNCTION void operator()(ShardPointers<T> const& shard, StepFactors<T> const& factors,
-                                  std::int64_t i) const {
-    auto update = shard.gradient[i];
-    if (shard.first != nullptr) { // not preconditioned
-      update = momentum * shard.first[i] + update * factors.gradient_scale;
-      shard.first[i] = update;
-    }
-    shard.value[i] -= factors.step_size * (update + static_cast<T>(shard.decoupled_decay) * shard.value[i]);
-  }
-};
-
-/// Updates elements of one parameter, on the host. The arguments are copies that no store through a pointer can change; otherwise
-/// the compiler does not vectorize the loop.
-template<class T, class Update>
-void update_part(ShardPointers<T> shard, StepFactors<T> factors, Update update, std::int64_t begin,
-                 std::int64_t end) {
-  for (auto i = begin; i < end; ++i)
-    update(shard, factors, i);
-}
-
-/// Updates the elements of all parameters, one after the other. Neighboring work items mostly belong to the same parameter, so the
-/// data of the search is in the first-level cache.
-template<class T, class Update>
-struct UpdateAll {
-  Vector<ShardPointers<T>> shards;
-  Vector<StepFactors<T>> factors;
-  Update update;
-  KOKKOS_FUNCTION void operator()(std::int64_t i) const {
-    std::size_t p = 0;
-    std::int64_t begin = 0;
-    while (i >= shards(p).end)
-      begin = shards(p++).end;
-    update(shards(p), factors(0), i - begin);
-  }
-};
-
 /// Label of the kernel.
 std::string_view pass_name_of(OptimizerSettings const& settings) {
   if (settings.kind == OptimizerKind::sgd) return "sgd_step";
@@ -164,6 +71,16 @@ KeptMoments moments_of(OptimizerSettings const& settings, bool is_preconditioned
   default:
     return {true, true};
   }
+}
+
+/// The numbers at these places.
+template<class T>
+Vector<T> part_of(DefaultExec const& exec, Vector<T> const& from, KeptPlaces const& places) {
+  Vector<T> const to(from.label(), places.extent(0));
+  Kokkos::parallel_for(
+      "orthant::models::Optimizer/keep", Kokkos::RangePolicy<DefaultExec>(exec, 0, places.extent(0)),
+      KOKKOS_LAMBDA(std::size_t i) { to(i) = from(static_cast<std::size_t>(places(i))); });
+  return to;
 }
 
 /// Lengths of the parameters that have moments.
@@ -209,7 +126,8 @@ void plan_optimizer_step(pmm::StepPlan& step, OptimizerSettings const& settings,
       of_moments += bytes_of_moments(settings.moments, length) * (has_first + has_second);
   }
   auto const written = bytes + of_moments;
-  step.add_pass({pass_name_of(settings), written + bytes, written}); // the gradient is only read
+  auto const places = runtime::sum_of(parameters.kept) * std::int64_t{sizeof(std::int32_t)};
+  step.add_pass({pass_name_of(settings), written + bytes + places, written}); // the gradient is only read
 }
 
 OptimizerKind parse_optimizer(std::string_view word) {
@@ -235,26 +153,63 @@ Optimizer<T>::Optimizer(OptimizerSettings const& settings, std::vector<Parameter
   auto const is_native_only = settings.kind == OptimizerKind::sgd || settings.kind == OptimizerKind::jorge;
   ORTHANT_REQUIRE(!is_native_only || settings.moments == MomentFormat::native,
                   "sgd and jorge have native moments");
-  auto const is_coupled = settings_.kind == OptimizerKind::adam || settings_.kind == OptimizerKind::sgd;
-  std::int64_t end = 0;
   for (auto const& parameter : parameters_) {
-    auto const count = parameter.value.extent(0);
-    ORTHANT_REQUIRE(count == parameter.gradient.extent(0));
-    allocate_moments(static_cast<std::int64_t>(count), parameter.is_preconditioned);
-    end += static_cast<std::int64_t>(count);
+    ORTHANT_REQUIRE(parameter.kept || parameter.value.extent(0) == parameter.gradient.extent(0));
+    ORTHANT_REQUIRE(!parameter.kept || settings.moments == MomentFormat::native,
+                    "pruned weights have native moments");
+    allocate_moments(parameter.num_updated(), parameter.is_preconditioned);
+  }
+  list_shards();
+}
+
+template<class T>
+void Optimizer<T>::list_shards() {
+  auto const is_coupled = settings_.kind == OptimizerKind::adam || settings_.kind == OptimizerKind::sgd;
+  shards_.clear();
+  std::int64_t end = 0;
+  for (std::size_t p = 0; p < parameters_.size(); ++p) {
+    auto const& parameter = parameters_[p];
+    end += parameter.num_updated();
     auto const decay = parameter.weight_decay;
     auto const data_of = [](Vector<T> const& moment) {
       return moment.extent(0) > 0 ? moment.data() : nullptr;
     };
-    shards_.push_back({end, parameter.value.data(), parameter.gradient.data(), data_of(moments_.back().first),
-                       data_of(moments_.back().second), static_cast<T>(is_coupled ? decay : 0),
-                       is_coupled ? 0 : decay});
+    shards_.push_back({end, parameter.value.data(), parameter.gradient.data(), data_of(moments_[p].first),
+                       data_of(moments_[p].second), static_cast<T>(is_coupled ? decay : 0),
+                       is_coupled ? 0 : decay, parameter.kept ? parameter.kept->data() : nullptr});
   }
   if (settings_.moments != MomentFormat::native) {
     list_packed_shards();
     return;
   }
   if constexpr (!pmm::runs_on_host) device_shards_ = to_vector<Shard>("orthant::models::shards", shards_);
+}
+
+template<class T>
+void Optimizer<T>::keep(DefaultExec const& exec, std::size_t p, KeptPlaces const& kept) {
+  auto& parameter = parameters_[p];
+  auto& [first, second] = moments_[p];
+  auto const had_all = !parameter.kept;
+  auto const [has_first, has_second] = moments_of(settings_, parameter.is_preconditioned);
+  parameter.kept = kept;
+  if (has_first) first = had_all ? part_of(exec, first, kept) : Vector<T>(first.label(), kept.extent(0));
+  if (has_second) second = had_all ? part_of(exec, second, kept) : Vector<T>(second.label(), kept.extent(0));
+  runtime::compat::fence(exec, "orthant::models::Optimizer/the old moments are freed");
+}
+
+template<class T>
+void Optimizer<T>::release_gradients() {
+  for (auto& parameter : parameters_)
+    parameter.gradient = {};
+}
+
+template<class T>
+void Optimizer<T>::set_gradients(std::vector<Vector<T>> const& gradients) {
+  for (std::size_t p = 0; p < parameters_.size(); ++p) {
+    ORTHANT_REQUIRE(static_cast<std::int64_t>(gradients[p].extent(0)) == parameters_[p].num_updated());
+    parameters_[p].gradient = gradients[p];
+  }
+  list_shards();
 }
 
 template<class T>
@@ -319,12 +274,14 @@ void Optimizer<T>::step(DefaultExec const& exec, runtime::PassLedger& passes,
                         Number<double> const& gradient_scale, Number<double> const& learning_rate) {
   runtime::LocalPass pass{pass_name_of(settings_)};
   for (std::size_t p = 0; p < parameters_.size(); ++p) {
-    auto const& [value, gradient, decay, is_preconditioned] = parameters_[p];
-    auto updated = runtime::array_bytes(value, moments_[p].first, moments_[p].second);
+    auto const& parameter = parameters_[p];
+    auto updated = parameter.num_updated() * static_cast<std::int64_t>(sizeof(T)) +
+                   runtime::array_bytes(moments_[p].first, moments_[p].second);
     if (!packed_.empty())
       updated += bytes_of_moments(settings_.moments, packed_[p].first.length()) +
                  bytes_of_moments(settings_.moments, packed_[p].second.length());
-    pass.bytes_read += updated + runtime::array_bytes(gradient);
+    pass.bytes_read += updated + runtime::array_bytes(parameter.gradient);
+    if (parameter.kept) pass.bytes_read += runtime::array_bytes(*parameter.kept);
     pass.bytes_written += updated;
   }
   passes.add(pass);
@@ -359,9 +316,10 @@ std::vector<OptimizerArray<T>> Optimizer<T>::arrays(std::size_t p) const {
   }
   auto const& [first, second] = moments_.at(p);
   auto const [has_first, has_second] = moments_of(settings_, parameters_[p].is_preconditioned);
+  auto const& kept = parameters_[p].kept;
   if (!has_first) return {};
-  if (has_second) return {{"exp_avg", first, {}}, {"exp_avg_sq", second, {}}};
-  return {{settings_.kind == OptimizerKind::lion ? "exp_avg" : "momentum_buffer", first, {}}};
+  if (has_second) return {{"exp_avg", first, {}, kept}, {"exp_avg_sq", second, {}, kept}};
+  return {{settings_.kind == OptimizerKind::lion ? "exp_avg" : "momentum_buffer", first, {}, kept}};
 }
 
 template<class T>

@@ -14,6 +14,8 @@
 //
 // Adam and lion may keep m and v in bf16, or in 8 bits per number (packed_moments.hpp).
 //
+// Of a pruned weight the kept entries alone are updated, and have moments (pruning/pruned_weights.hpp).
+//
 // lr is the rate of step t (learning_rate.hpp). t, lr and the scale are in device memory: a step does not access host memory and
 // may be replayed. The values, m, v and t are the complete state of a training. Sources: Kingma & Ba (arXiv 1412.6980), Loshchilov
 // & Hutter (arXiv 1711.05101), Chen et al. (arXiv 2302.06675, algorithm 2).
@@ -21,6 +23,7 @@
 #include "models/training/jorge/jorge.hpp"
 #include "models/training/learning_rate.hpp"
 #include "models/training/packed_moments.hpp"
+#include "models/training/pruning/pruned_weights.hpp"
 #include "pmm/cost/step_plan.hpp"
 #include "runtime/arrays/views.hpp"
 
@@ -49,6 +52,7 @@ struct OptimizerSettings {
   int zero_stage =
       0; // of states that are sharded over the batch axes (gradient_shards.hpp): 0, 1 or 2; jorge: 0 only
   JorgeSettings jorge{};
+  PruneSettings pruning{}; // native moments, native messages of gradients, and no sharded states
   runtime::Wire gradient_wire =
       runtime::Wire::native; // format of sums over the batch axes (gradient_sum.hpp)
 };
@@ -59,13 +63,20 @@ struct ParameterShard {
   runtime::Vector<T> value;
   runtime::Vector<T> gradient;
   double weight_decay = 0;
-  bool is_preconditioned = false; // the gradient is already m of jorge
+  bool is_preconditioned = false;                // the gradient is already m of jorge
+  std::optional<KeptPlaces> kept = std::nullopt; // elements that are updated, unless all are
+
+  /// Number of elements that are updated, which is that of the gradient and of the moments.
+  [[nodiscard]] std::int64_t num_updated() const {
+    return static_cast<std::int64_t>(kept ? kept->extent(0) : value.extent(0));
+  }
 };
 
 /// Parameters that this rank updates.
 struct UpdatedParameters {
-  std::vector<std::int64_t> lengths{}; // number of elements of each on this rank
+  std::vector<std::int64_t> lengths{}; // number of elements of each on this rank that are updated
   std::vector<TiledMatrix> matrices{}; // those that jorge preconditions
+  std::vector<std::int64_t> kept{};    // numbers of kept entries of pruned weights
 };
 
 /// Lists the arrays of an Optimizer.
@@ -77,12 +88,13 @@ void plan_optimizer_step(pmm::StepPlan& step, OptimizerSettings const& settings,
                          UpdatedParameters const& parameters);
 
 /// An array of the optimizer for a parameter: m or v, with PyTorch's names. It has as many elements as this rank's piece of the
-/// parameter, in the same order. Copies share memory.
+/// parameter, in the same order; of a pruned weight, as many as entries are kept. Copies share memory.
 template<class T>
 struct OptimizerArray {
   std::string name;           // "exp_avg", "exp_avg_sq"; lion: "exp_avg"; sgd and jorge: "momentum_buffer"
   runtime::Vector<T> numbers; // empty if they are packed
   PackedMoment packed;
+  std::optional<KeptPlaces> kept = std::nullopt; // places of the numbers in the piece, of a pruned weight
 };
 
 namespace detail {
@@ -94,8 +106,9 @@ struct ShardPointers {
   T const* gradient = nullptr;
   T* first = nullptr; // moments; null without moments
   T* second = nullptr;
-  T coupled_decay = 0;        // added to the gradient
-  double decoupled_decay = 0; // the value is multiplied by 1 - lr times this
+  T coupled_decay = 0;                // added to the gradient
+  double decoupled_decay = 0;         // the value is multiplied by 1 - lr times this
+  std::int32_t const* kept = nullptr; // places in `value` of the elements that are updated; null for all
 };
 
 /// The same with packed moments, which blocks of the kernel widen and pack.
@@ -128,6 +141,14 @@ class Optimizer {
   void step(runtime::DefaultExec const& exec, runtime::PassLedger& passes,
             runtime::Number<double> const& gradient_scale, runtime::Number<double> const& learning_rate);
 
+  /// Frees what the optimizer holds of memory of gradients. Before the next step, set_gradients() must be called.
+  void release_gradients();
+  /// Updates only these elements of parameter p from here on, with their moments, or with 0 if only a part of
+  /// them was updated before. Fences. Before the next step, set_gradients() must be called.
+  void keep(runtime::DefaultExec const& exec, std::size_t p, KeptPlaces const& kept);
+  /// Reads the gradients from this memory from here on: for each parameter one number per element that is updated.
+  void set_gradients(std::vector<runtime::Vector<T>> const& gradients);
+
   /// Arrays of parameter `p`; none for sgd without momentum. Writing to them sets the state.
   [[nodiscard]] std::vector<OptimizerArray<T>> arrays(std::size_t p) const;
   /// t, the number of steps so far. Fences all kernels.
@@ -149,6 +170,7 @@ class Optimizer {
   };
   using Shard = detail::ShardPointers<T>;
   void allocate_moments(std::int64_t length, bool is_preconditioned);
+  void list_shards();
   void list_packed_shards();
 
   template<class Update>

@@ -94,7 +94,8 @@ using runtime::ScopedTimer;
 
 template<class T>
 std::vector<ParameterShard<T>> optimizer_shards(std::vector<Parameter<T>> const& parameters,
-                                                TrainSettings const& settings) {
+                                                TrainSettings const& settings, PrunedWeights<T> const* pruned,
+                                                std::vector<std::size_t> const& places) {
   std::vector<ParameterShard<T>> shards;
   std::int64_t last_layer = 0;
   for (auto const& parameter : parameters)
@@ -111,6 +112,7 @@ std::vector<ParameterShard<T>> optimizer_shards(std::vector<Parameter<T>> const&
         parameter.role == ParameterRole::weight && !matches_any(parameter.name, settings.without_decay);
     shards.push_back({parameter.value(), parameter.gradient(), is_decayed ? of_layer : 0.0,
                       settings.optimizer.kind == OptimizerKind::jorge && is_preconditioned(parameter.role)});
+    if (pruned != nullptr) shards.back().kept = pruned->kept(places[shards.size() - 1]);
   }
   return shards;
 }
@@ -132,6 +134,24 @@ std::vector<Parameter<T>> own_parts(std::vector<Parameter<T>> const& parameters,
   for (std::size_t p = 0; p < parameters.size(); ++p)
     if (parameters[p].is_trained()) parts.push_back(shards ? shards->own_part(p) : parameters[p]);
   return parts;
+}
+
+template<class T>
+std::vector<std::size_t> places_of_trained(std::vector<Parameter<T>> const& parameters) {
+  std::vector<std::size_t> places;
+  for (std::size_t p = 0; p < parameters.size(); ++p)
+    if (parameters[p].is_trained()) places.push_back(p);
+  return places;
+}
+
+template<class T>
+std::optional<PrunedWeights<T>> make_pruned(pmm::ProcessGrid const& grid,
+                                            std::vector<Parameter<T>> const& parameters,
+                                            OptimizerSettings const& optimizer, bool has_shards) {
+  if (!optimizer.pruning.is_on()) return std::nullopt;
+  ORTHANT_REQUIRE(!has_shards && optimizer.kind != OptimizerKind::jorge,
+                  "weights whose states are sharded over the batch axes, or preconditioned, are not pruned");
+  return PrunedWeights<T>(grid, parameters, optimizer.pruning);
 }
 
 /// Null unless the optimizer is jorge.
@@ -179,6 +199,8 @@ void plan_update_arrays(pmm::StepPlan& step, OptimizerSettings const& optimizer,
                         UpdatedParameters const& parameters) {
   if (optimizer.kind == OptimizerKind::jorge) plan_jorge_arrays(step, optimizer.jorge, parameters.matrices);
   plan_optimizer_arrays(step, optimizer, parameters);
+  for (auto const count : parameters.kept)
+    step.add_array("orthant::models::kept_places", count * std::int64_t{sizeof(std::int32_t)});
   plan_step_numbers(step, std::ssize(parameters.lengths));
 }
 
@@ -197,12 +219,14 @@ ParameterUpdate<T>::ParameterUpdate(pmm::ProcessGrid const& grid, std::vector<Pa
                                     TrainSettings const& settings, std::shared_ptr<GradientShards<T>> shards)
     : grid_(grid),
       parameters_(those_that(parameters, &Parameter<T>::is_trained)),
+      places_(places_of_trained(parameters)),
       shards_(std::move(shards)),
       updated_(own_parts(parameters, shards_.get())),
       statistics_(those_that(parameters, &Parameter<T>::is_statistic)),
       clip_norm_(settings.clip_norm),
+      pruned_(make_pruned(grid, parameters, settings.optimizer, shards_ != nullptr)),
       jorge_(make_jorge(grid, updated_, settings, shards_ != nullptr)),
-      optimizer_(settings.optimizer, optimizer_shards(updated_, settings)),
+      optimizer_(settings.optimizer, optimizer_shards(updated_, settings, pruned(), places_)),
       numbers_(parameters_.size()) {
   std::erase_if(statistics_, [](auto const& statistic) { return statistic.is_frozen; });
 }
@@ -216,7 +240,9 @@ void ParameterUpdate<T>::run(runtime::DefaultExec const& exec, std::optional<std
     auto const squares = numbers_.norms();
     for (std::size_t p = 0; p < updated_.size(); ++p) {
       auto const counts = counts_in_norms(updated_[p]);
-      if (updated_[p].is_vector())
+      if (is_pruned(p))
+        pmm::local_squared_norm(exec, grid_.passes(), gradients_[p], squares, p, counts);
+      else if (updated_[p].is_vector())
         pmm::local_squared_norm(exec, updated_[p].vector_gradient, squares, p, counts);
       else
         pmm::local_squared_norm(exec, updated_[p].matrix_gradient, squares, p, counts);
@@ -234,6 +260,31 @@ void ParameterUpdate<T>::run(runtime::DefaultExec const& exec, std::optional<std
   if (!shards_) return;
   ScopedTimer const timer(instruments, phases, "data");
   shards_->gather(exec);
+}
+
+template<class T>
+void ParameterUpdate<T>::prune(runtime::DefaultExec const& exec) {
+  gradients_.clear();
+  optimizer_.release_gradients();
+  pruned_->choose(exec);
+  for (std::size_t p = 0; p < updated_.size(); ++p)
+    if (is_pruned(p)) optimizer_.keep(exec, p, *pruned_->kept(places_[p]));
+}
+
+template<class T>
+void ParameterUpdate<T>::keep(std::string const& name, std::vector<bool> const& is_kept) {
+  auto const found = std::ranges::find(updated_, name, &Parameter<T>::name);
+  auto const p = static_cast<std::size_t>(found - updated_.begin());
+  pruned_->keep(places_.at(p), is_kept);
+  optimizer_.keep(runtime::DefaultExec(), p, *pruned_->kept(places_[p]));
+}
+
+template<class T>
+void ParameterUpdate<T>::read_gradients_of(GradientSum<T> const& sums) {
+  gradients_.clear();
+  for (std::size_t p = 0; p < updated_.size(); ++p)
+    gradients_.push_back(is_pruned(p) ? sums.pruned_gradient(places_[p]) : updated_[p].gradient());
+  optimizer_.set_gradients(gradients_);
 }
 
 template<class T>

@@ -111,6 +111,14 @@ class ParameterUpdate {
   [[nodiscard]] StepNumbers const& numbers() const { return numbers_; }
   /// Null if no states are sharded over the batch axes.
   [[nodiscard]] std::shared_ptr<GradientShards<T>> const& shards() const { return shards_; }
+  /// Null if no weights are pruned.
+  [[nodiscard]] PrunedWeights<T> const* pruned() const { return pruned_ ? &*pruned_ : nullptr; }
+  /// Prunes the weights by magnitude. The next run() must follow read_gradients_of(). Collective over the grid's world. Fences.
+  void prune(runtime::DefaultExec const& exec);
+  /// Keeps those entries of the parameter with this name for which is_kept is true. It must be one that is pruned. Fences.
+  void keep(std::string const& name, std::vector<bool> const& is_kept);
+  /// Reads the gradients of pruned weights from the array of `sums` from here on.
+  void read_gradients_of(GradientSum<T> const& sums);
 
   /// Updates the parameters by their clipped gradients, and the statistics by those of `num_batches` batches. The gradients have been
   /// multiplied by `gradient_scale`, and divided by `nominal_count`, if given, instead of the count of numbers().sums(); the update
@@ -156,12 +164,17 @@ class ParameterUpdate {
   /// Whether this rank's copy of the parameter is the one that counts in norms over the batch axes.
   [[nodiscard]] bool counts_in_norms(Parameter<T> const& parameter) const;
 
+  [[nodiscard]] bool is_pruned(std::size_t p) const { return pruned_ && pruned_->has(places_[p]); }
+
   std::vector<Parameter<T>> parameters_; // trained ones
+  std::vector<std::size_t> places_;      // of these among all parameters
   std::shared_ptr<GradientShards<T>> shards_;
   std::vector<Parameter<T>> updated_; // what this rank updates of each of them
   std::vector<Parameter<T>> statistics_;
   std::optional<double> clip_norm_;
-  std::optional<Jorge<T>> jorge_; // of matrices
+  std::optional<PrunedWeights<T>> pruned_;    // of all parameters
+  std::vector<runtime::Vector<T>> gradients_; // of updated_, if weights are pruned: what the optimizer reads
+  std::optional<Jorge<T>> jorge_;             // of matrices
   Optimizer<T> optimizer_;
   StepNumbers numbers_;
 };

@@ -62,12 +62,11 @@ Trainer<T>::Trainer(pmm::ProcessGrid const& grid, Network<T>& network, std::uniq
   ORTHANT_REQUIRE(grid.size(pmm::Axis::pipe) == 1 || !has_one_batch(),
                   "full-graph training has one batch and cannot be a pipeline of ",
                   grid.size(pmm::Axis::pipe), " stages");
-  auto sums = settings.gradient_sum;
-  sums.wire = settings.optimizer.gradient_wire;
-  if (!has_one_batch())
-    gradient_sum_.emplace(grid, network.parameters(), network.gradient_order(), batches_.num_accumulated(),
-                          sums, update_->shards());
-  if (sums.wire != runtime::Wire::native && grid.size(pmm::batch_axes(grid.shape())) == 1)
+  ORTHANT_REQUIRE(update_->pruned() == nullptr || !has_one_batch(),
+                  "weights of graph networks are not pruned");
+  if (!has_one_batch() && update_->pruned() == nullptr) make_gradient_sum();
+  if (settings.optimizer.gradient_wire != runtime::Wire::native &&
+      grid.size(pmm::batch_axes(grid.shape())) == 1)
     grid.world().instruments().log.warn_once(
         "--comm-dtype gradients= has no effect: all ranks train on the same batch");
   phases_.measure_on(runtime::DeviceClock::create(runtime::compat::native_stream(exec_)));
@@ -91,6 +90,28 @@ Trainer<T>::Trainer(pmm::ProcessGrid const& grid, Network<T>& network, pmm::RowL
                     TrainSettings const& settings, std::shared_ptr<ParameterUpdate<T>> update)
     : Trainer(grid, network, std::make_unique<RowObjective<T>>(loss), nullptr, settings, std::move(update),
               nullptr) {}
+
+template<class T>
+void Trainer<T>::make_gradient_sum() {
+  auto sums = settings_.gradient_sum;
+  sums.wire = settings_.optimizer.gradient_wire;
+  gradient_sum_.emplace(grid_, network_.parameters(), network_.gradient_order(), batches_.num_accumulated(),
+                        sums, update_->shards(), update_->pruned());
+}
+
+/// The sum is made late: a checkpoint may have told what is kept before the first step.
+template<class T>
+void Trainer<T>::prepare_pruned() {
+  auto const* const pruned = update_->pruned();
+  if (pruned == nullptr || (gradient_sum_ && pruned->are_chosen())) return;
+  if (!pruned->are_chosen() && pruned->settings().is_pruned_after(update_->num_steps() + 1)) {
+    gradient_sum_.reset(); // its memory is needed no more
+    update_->prune(exec_);
+  }
+  if (gradient_sum_) return;
+  make_gradient_sum();
+  update_->read_gradients_of(*gradient_sum_);
+}
 
 template<class T>
 double Trainer<T>::enqueue_forward(std::int64_t epoch, std::int64_t k, runtime::PhaseTimes& phases) {
@@ -199,6 +220,7 @@ void Trainer<T>::require_finite(typename ParameterUpdate<T>::Result const& resul
 
 template<class T>
 typename ParameterUpdate<T>::Result Trainer<T>::train_step(std::int64_t epoch, std::int64_t step) {
+  prepare_pruned();
   if (has_run_plainly_ && !has_tried_to_record_ && may_record()) record_step(epoch);
   if (recorded_.exists()) {
     ScopedTimer const timer(grid_.world().instruments(), phases_, "step");

@@ -90,6 +90,9 @@ class Trainer {
   /// Backward pass of batch k, and the sum of its gradients.
   void enqueue_backward(std::int64_t k, runtime::PhaseTimes& phases);
   void sum_over_groups(runtime::PhaseTimes& phases);
+  void make_gradient_sum();
+  /// Before each step: prunes the weights if they are due, and makes the sum of the gradients that are kept.
+  void prepare_pruned();
   [[nodiscard]] bool has_one_batch() const { return !nominal_count_; }
   [[nodiscard]] bool may_record() const;
   void record_step(std::int64_t epoch);

@@ -78,6 +78,13 @@ void local_squared_norm(DefaultExec const& exec, DistVector<T> const& vector, Ve
               counts && vector.is_first_replica() ? vector.range().size() : 0, runtime::number_at(shares, i));
 }
 
+template<class T>
+void local_squared_norm(DefaultExec const& exec, runtime::PassLedger& passes, Vector<T> const& numbers,
+                        Vector<double> const& shares, std::size_t i, bool counts) {
+  sum_squares(exec, passes, numbers, counts ? static_cast<std::int64_t>(numbers.extent(0)) : 0,
+              runtime::number_at(shares, i));
+}
+
 void sum_over_group(DefaultExec const& exec, ProcessGrid const& grid, Vector<double> const& shares,
                     AxisSet others) {
   runtime::all_reduce(exec, grid.over(parameter_axes(grid.shape()).with(others)), shares);
@@ -96,7 +103,9 @@ void plan_squared_norms(StepPlan& step, std::vector<std::int64_t> const& counts,
   template void local_squared_norm(DefaultExec const&, DistMatrix<T> const&, Vector<double> const&,          \
                                    std::size_t, bool);                                                       \
   template void local_squared_norm(DefaultExec const&, DistVector<T> const&, Vector<double> const&,          \
-                                   std::size_t, bool);
+                                   std::size_t, bool);                                                       \
+  template void local_squared_norm(DefaultExec const&, runtime::PassLedger&, Vector<T> const&,               \
+                                   Vector<double> const&, std::size_t, bool);
 ORTHANT_INSTANTIATE(float)
 ORTHANT_INSTANTIATE(double)
 #undef ORTHANT_INSTANTIATE

@@ -28,6 +28,11 @@ template<class T>
 void local_squared_norm(DefaultExec const& exec, DistVector<T> const& vector, Vector<double> const& shares,
                         std::size_t i, bool counts = true);
 
+/// The same for an array of numbers of which no other rank of the group has a copy.
+template<class T>
+void local_squared_norm(DefaultExec const& exec, runtime::PassLedger& passes, Vector<T> const& numbers,
+                        Vector<double> const& shares, std::size_t i, bool counts = true);
+
 /// shares(i) := the sum of shares(i) over the X x Y x Z group, over the expert axis if it has several ranks, and over `others`: one
 /// all_reduce. Then over the stages of a pipeline: a second one, so that an array of one stage has the bits that it has without a pipeline.
 /// Collective over these axes. Enqueues on exec.

@@ -46,7 +46,7 @@ class LmTrainerOf {
  public:
   LmTrainerOf(pmm::ProcessGrid const& grid, LmCase const& the_case, std::int64_t num_steps,
               std::int64_t num_accumulated, models::TrainSettings settings)
-      : network_(grid, the_case.settings, the_case.num_sequences, the_case.sequence, lm_seed, 0,
+      : network_(grid, settings_of(the_case, settings), the_case.num_sequences, the_case.sequence, lm_seed, 0,
                  num_accumulated),
         loss_(grid, network_.logits_placement(), pmm::LossKind::softmax),
         batches_(the_case, network_, loss_, num_steps, num_accumulated),
@@ -59,6 +59,12 @@ class LmTrainerOf {
   [[nodiscard]] models::Transformer<T>& network() { return network_; }
 
  private:
+  static models::TransformerSettings settings_of(LmCase const& the_case,
+                                                 models::TrainSettings const& training) {
+    auto settings = the_case.settings;
+    settings.shares_gradients = training.optimizer.pruning.is_on();
+    return settings;
+  }
   static models::TrainSettings of_one_epoch(models::TrainSettings settings) {
     settings.num_epochs = 1;
     settings.eval_every = 0;

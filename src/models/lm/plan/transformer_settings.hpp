@@ -149,6 +149,8 @@ struct TransformerSettings {
   bool splits_backward = false;      // in a pipeline: gradients of weights follow later than those of streams
   std::int64_t checkpoint_every = 0; // layers per kept input (activation checkpointing); 0 keeps all
   bool keeps_collectives = false;    // also keeps results of collectives, so recomputing does not communicate
+  /// Gradients of the blocks' matrices share memory, and are taken as they are completed, as pruned training does.
+  bool shares_gradients = false;
 
   [[nodiscard]] std::int64_t head_dim() const { return head_width > 0 ? head_width : hidden / num_heads; }
   /// Feed-forward width of an expert.

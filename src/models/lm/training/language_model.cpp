@@ -80,8 +80,10 @@ void require_countable(TransformerSettings const& model, SequenceSettings const&
 }
 
 /// Divides the coefficients of the router's losses by the number of passes. These losses are then means over the passes of a
-/// step, like the gradients of the tokens' loss.
-TransformerSettings with_losses_of_a_pass(TransformerSettings model, std::int64_t num_passes) {
+/// step, like the gradients of the tokens' loss. Gradients of weights that are pruned share memory.
+TransformerSettings settings_of_training(TransformerSettings model, std::int64_t num_passes,
+                                         OptimizerSettings const& optimizer) {
+  model.shares_gradients = optimizer.pruning.is_on();
   model.experts.balance_loss /= static_cast<double>(num_passes);
   model.experts.z_loss /= static_cast<double>(num_passes);
   model.experts.sequence_loss /= static_cast<double>(num_passes);
@@ -108,8 +110,8 @@ LanguageModel<T>::LanguageModel(pmm::ProcessGrid const& grid, TransformerSetting
       sequences_(sequences),
       settings_(training),
       file_(file),
-      network_(grid, with_losses_of_a_pass(model, sequences.num_accumulated), sequences.num_sequences(),
-               sequences.sequence, sequences.seed, 0, sequences.num_accumulated),
+      network_(grid, settings_of_training(model, sequences.num_accumulated, training.optimizer),
+               sequences.num_sequences(), sequences.sequence, sequences.seed, 0, sequences.num_accumulated),
       loss_(grid, network_.logits_placement(), pmm::LossKind::softmax),
       rows_(network_, loss_, file, sequences.num_accumulated, sequences.goldfish),
       source_(grid, rows_, file, sequences),

@@ -16,25 +16,39 @@
 namespace orthant::models {
 namespace {
 
-/// How the gradients of a step are summed, and what this rank updates.
+/// How the gradients of a step are summed, and what this rank updates. Of pruned weights the expected number of entries is kept; none are
+/// pruned with `is_before_pruning`.
 class SummedGradients {
  public:
   SummedGradients(pmm::StepPlan const& step, std::vector<PlannedTransformerParameter> const& parameters,
                   OptimizerSettings const& optimizer, std::int64_t num_accumulated,
-                  std::int64_t bucket_bytes = default_bucket_bytes)
+                  std::int64_t bucket_bytes = default_bucket_bytes, bool is_before_pruning = false)
       : shards_gradients_(optimizer.zero_stage > 0 && step.shape().size(pmm::batch_axes(step.shape())) > 1),
         elements_{optimizer.gradient_wire} {
     std::array<std::vector<std::int64_t>, 2> sharded;
+    auto const has_several = num_accumulated > 1 || step.shape().size(pmm::batch_axes(step.shape())) > 1;
+    std::int64_t num_before = 0; // entries of pruned weights so far
     for (auto const& parameter : parameters) {
       auto const is_of_expert = parameter.of_expert.has_value();
-      auto const length = length_of(step.shape(), step.coordinates(), parameter);
+      auto const is_pruned = optimizer.pruning.is_on() && parameter.is_prunable;
+      auto length = length_of(step.shape(), step.coordinates(), parameter);
+      if (is_pruned && !is_before_pruning) {
+        auto const num_stored = length == 0 ? 0 : step.block(parameter.placement).num_stored;
+        auto const kept_before = optimizer.pruning.num_kept(num_before);
+        num_before += num_stored;
+        length = optimizer.pruning.num_kept(num_before) - kept_before;
+        updated_.kept.push_back(length);
+      }
+      if (is_pruned) elements_.num_pruned += length;
       auto const is_whole =
           !shards_gradients_ ||
           !is_sharded(step.shape(), parameter.role, parameter.placement, parameter.is_frozen, is_of_expert);
       whole_.push_back(is_whole ? length : 0);
-      if (is_whole)
-        elements_.add(parameter.role, is_of_expert, length,
-                      reserved_length(step, parameter.role, parameter.placement, optimizer.gradient_wire));
+      if (is_whole && (is_pruned || has_several || !optimizer.pruning.is_on()))
+        elements_.add(
+            parameter.role, is_of_expert, length,
+            is_pruned ? length
+                      : reserved_length(step, parameter.role, parameter.placement, optimizer.gradient_wire));
       if (!is_whole) sharded[is_of_expert ? 1 : 0].push_back(step.block(parameter.placement).num_stored);
     }
     for (std::size_t section = 0; section < sharded.size(); ++section)
@@ -83,8 +97,8 @@ class SummedGradients {
       updated_.lengths.push_back(whole_[p]);
       auto const is_first = step.coordinates().data == 0 && step.coordinates().context == 0;
       auto const counts = !parameter.is_copy && (!shards_gradients_ || is_first);
-      normed_.push_back(counts ? normed_length_of(step, parameter.role, parameter.placement, is_of_expert)
-                               : 0);
+      auto const num_normed = normed_length_of(step, parameter.role, parameter.placement, is_of_expert);
+      normed_.push_back(counts ? std::min(num_normed, whole_[p]) : 0);
     }
   }
 
@@ -106,8 +120,11 @@ void plan_language_model_arrays(pmm::StepPlan& step, TransformerPlan const& plan
                                 SequenceSettings const& sequences, OptimizerSettings const& optimizer,
                                 std::int64_t bucket_bytes) {
   auto const parameters = moving_of(parameters_of(step.shape(), step.coordinates(), plan));
-  SummedGradients const sums(step, parameters, optimizer, sequences.num_accumulated, bucket_bytes);
-  plan_transformer_arrays(step, plan);
+  SummedGradients const sums(step, parameters, optimizer, sequences.num_accumulated, bucket_bytes,
+                             optimizer.pruning.num_steps > 0);
+  auto training = plan;
+  training.settings.shares_gradients = optimizer.pruning.is_on();
+  plan_transformer_arrays(step, training);
   pmm::plan_loss_arrays(step, plan.logits, pmm::LossKind::softmax);
   plan_sequence_rows_arrays(step, plan.sequences.size() * plan.sequence, sequences.num_accumulated);
   sums.for_each_shards(step, [&](pmm::AxisSet, ShardParts const& parts) { plan_shard_arrays(step, parts); });

@@ -6,6 +6,7 @@
 #include "models/parameters/weights_file.hpp"
 
 #include <cmath>
+#include <set>
 
 namespace orthant::models {
 namespace {
@@ -161,8 +162,15 @@ parameters_of(pmm::GridShape const& shape, pmm::Coordinates const& coordinates, 
   if (!settings.tied_head) planner.add("lm_head.weight", ParameterRole::weight, plan.table, weight_deviation);
   if (settings.adapters.is_on()) planner.add_adapters();
   auto parameters = planner.take();
-  for (auto& parameter : parameters)
+  for (auto& parameter : parameters) {
     parameter.is_frozen = parameter.is_frozen || matches_any(parameter.name, settings.frozen);
+    auto const is_of_block = parameter.layer > 0 && parameter.layer <= settings.num_layers;
+    parameter.is_prunable = is_of_block && parameter.role == ParameterRole::weight && !parameter.is_small() &&
+                            !parameter.factor && !parameter.is_frozen;
+    auto const shares = settings.shares_gradients && parameter.is_prunable && !parameter.of_expert;
+    if (shares && !parameter.placement.is_elsewhere())
+      parameter.gradient = parameter.name.substr(parameter.name.find('.', 2) + 1); // without "h.0."
+  }
   return parameters;
 }
 
@@ -254,6 +262,7 @@ std::vector<std::size_t> gradient_order_of(std::vector<PlannedTransformerParamet
 }
 
 void plan_parameter_arrays(pmm::StepPlan& step, std::vector<PlannedTransformerParameter> const& parameters) {
+  std::set<std::string> shared;
   step.add_array("orthant::models::small_gradients",
                  step.scalar_bytes(num_small_gradients(step.shape(), step.coordinates(), parameters)));
   for (auto const& parameter : parameters) {
@@ -263,7 +272,11 @@ void plan_parameter_arrays(pmm::StepPlan& step, std::vector<PlannedTransformerPa
         step.scalar_bytes(piece ? piece->length : length_of(step.shape(), step.coordinates(), parameter));
     auto const label = "orthant::models::" + (piece ? piece->array : parameter.name);
     step.add_array(label, bytes);
-    if (!parameter.is_small() && !parameter.factor) step.add_array(label + "/gradient", bytes);
+    if (parameter.is_small() || parameter.factor) continue;
+    if (parameter.gradient.empty())
+      step.add_array(label + "/gradient", bytes);
+    else if (shared.insert(parameter.gradient).second)
+      step.add_array("orthant::models::" + parameter.gradient + "/gradient", bytes);
   }
   for (auto const length : lengths_of_factors(step.shape(), step.coordinates(), parameters))
     if (length > 0) step.add_array("orthant::models::factor_gradients", step.scalar_bytes(length));

@@ -36,6 +36,7 @@ Parameter<T> TransformerParameters<T>::make(PlannedTransformerParameter const& p
   parameter.layer = planned.layer;
   parameter.is_frozen = planned.is_frozen;
   parameter.is_copy = planned.is_copy;
+  parameter.is_prunable = planned.is_prunable;
   auto const& placement = planned.placement;
   auto const length = length_of(grid_.shape(), grid_.coordinates(), planned);
   if (planned.is_vector()) {
@@ -80,9 +81,14 @@ Parameter<T> TransformerParameters<T>::make(PlannedTransformerParameter const& p
                   {seed, runtime::Purpose::weights, 0, static_cast<std::uint32_t>(list_.size())});
     return parameter;
   }
-  parameter.matrix_gradient =
-      planned.is_small() ? pmm::DistMatrix<T>(grid_, placement, small_gradient(planned.place, length))
-                         : pmm::DistMatrix<T>(grid_, placement, label + "/gradient");
+  if (planned.is_small()) {
+    parameter.matrix_gradient = {grid_, placement, small_gradient(planned.place, length)};
+  } else if (planned.gradient.empty()) {
+    parameter.matrix_gradient = {grid_, placement, label + "/gradient"};
+  } else {
+    auto const array = "orthant::models::" + planned.gradient + "/gradient";
+    parameter.matrix_gradient = shared_gradients_.try_emplace(array, grid_, placement, array).first->second;
+  }
   draw_normal(parameter.matrix, planned.deviation,
               {seed, runtime::Purpose::weights, 0, static_cast<std::uint32_t>(list_.size())});
   return parameter;

@@ -65,6 +65,8 @@ struct PlannedTransformerParameter {
   bool is_frozen = false;
   bool is_copy = false; // of the table that the first stage of a pipeline also has
   std::optional<AdapterFactor> factor = std::nullopt;
+  bool is_prunable = false;  // a matrix of a block that is trained
+  std::string gradient = {}; // the gradient's array if all blocks share it; empty: one of its own
 
   [[nodiscard]] bool is_vector() const { return models::is_vector(role); }
   [[nodiscard]] bool is_small() const { return place >= 0; }
@@ -171,6 +173,7 @@ class TransformerParameters {
   std::array<runtime::Vector<T>, 2> factor_gradients_; // split over y, and over x
   std::vector<Adapter<T>> adapters_;
   std::map<std::string, ExpertArrays> expert_arrays_;
+  std::map<std::string, pmm::DistMatrix<T>> shared_gradients_;
   LinearParameters<T> embedding_, positions_, head_;
   std::vector<BlockParameters<T>> blocks_;
   NormParameters<T> final_norm_;

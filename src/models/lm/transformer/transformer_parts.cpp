@@ -157,6 +157,8 @@ void TransformerParts<T>::backward(DefaultExec const& exec, std::int64_t layer, 
     auto const& df = branch_gradient(exec, dropout_stream(layer, DropoutPlace::feed_forward));
     block.feed_forward.backward(exec, block.middle, df, gradient);
   }
+  // Without products in between, attention would overwrite the gradients of the next layer's, which are not taken yet.
+  if (plan.settings.shares_gradients && !block.feed_forward.has_linears()) scratch.work.finish_all();
   on_complete(num_complete_gradients());
   {
     ScopedTimer const timer(instruments, phases, "attention_backward");

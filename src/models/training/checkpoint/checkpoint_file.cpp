@@ -104,6 +104,7 @@ void CheckpointOutput<T>::copy(TrainingState<T> const& state) {
     if (i < copies_.size()) copy_to_host(tensors_[i], copies_[i]);
     tensors_[i].numbers = {};
     tensors_[i].packed = {}; // only the host copy is needed from here on
+    tensors_[i].kept.reset();
     host_numbers_.push_back(i < copies_.size() ? copies_[i] : (*best_)[i - copies_.size()]);
   }
 }
@@ -183,6 +184,29 @@ void require_fitting_tensors(std::filesystem::path const& path, CheckpointFacts 
                         path.string(), recorded.begin()->first);
 }
 
+namespace {
+
+/// Of a pruned weight those entries are kept that are not 0 in all of its arrays: a kept entry is not 0 when it is chosen, and later has
+/// moments.
+template<class T>
+void restore_kept(ParameterUpdate<T>& update, std::int64_t num_steps, std::span<Tensor<T> const> tensors,
+                  HostCopy<T> const& numbers) {
+  auto const* const pruned = update.pruned();
+  if (pruned == nullptr || !pruned->settings().is_pruned_after(num_steps)) return;
+  std::map<std::string, std::vector<bool>> is_kept;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (!tensors[i].place.is_prunable) continue;
+    auto& entries = is_kept[tensors[i].place.name];
+    entries.resize(numbers[i].size());
+    for (std::size_t j = 0; j < entries.size(); ++j)
+      if (numbers[i][j] != 0) entries[j] = true;
+  }
+  for (auto const& [name, entries] : is_kept)
+    update.keep(name, entries);
+}
+
+} // namespace
+
 template<class T>
 void load_checkpoint(std::filesystem::path const& path, CheckpointFacts const& facts,
                      TrainingState<T>& state) {
@@ -213,8 +237,10 @@ void load_checkpoint(std::filesystem::path const& path, CheckpointFacts const& f
   });
 
   auto const num_current = tensors.size() - (facts.progress.best.epoch > 0 ? state.parameters().size() : 0);
+  restore_kept(state.update(), facts.num_steps, std::span(tensors).first(num_current), numbers);
+  auto const current = state.tensors(false); // arrays of the kept entries
   for (std::size_t i = 0; i < num_current; ++i)
-    copy_from_host(numbers[i], tensors[i]);
+    copy_from_host(numbers[i], current[i]);
   numbers.erase(numbers.begin(), numbers.begin() + static_cast<std::ptrdiff_t>(num_current));
   state.set_best(numbers.empty() ? nullptr : std::make_shared<HostCopy<T> const>(std::move(numbers)));
   state.update().set_num_steps(facts.num_steps);

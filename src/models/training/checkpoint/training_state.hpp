@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,6 +30,7 @@ struct Tensor {
   runtime::Vector<T>
       numbers; // empty for parameters of the best epoch, which are on the host, and for packed moments
   PackedMoment packed;
+  std::optional<KeptPlaces> kept = std::nullopt; // places of the numbers in the piece, of a pruned weight
 };
 
 template<class T>
@@ -75,23 +77,17 @@ void copy_from_host(std::vector<T> const& from, runtime::Vector<T> const& to) {
                         from.data(), from.size()));
 }
 
-/// The same for an array of a checkpoint, which has packed moments as widened numbers.
+/// The same for an array of a checkpoint, which has packed moments as widened numbers, and 0 for entries that are pruned.
 template<class T>
-void copy_to_host(Tensor<T> const& from, std::vector<T>& to) {
-  if (from.packed.length() > 0)
-    from.packed.read(to);
-  else
-    copy_to_host(from.numbers, to);
-}
+void copy_to_host(Tensor<T> const& from, std::vector<T>& to);
 template<class T>
-void copy_from_host(std::vector<T> const& from, Tensor<T> const& to) {
-  if (to.packed.length() > 0)
-    to.packed.write(from);
-  else
-    copy_from_host(from, to.numbers);
-}
+void copy_from_host(std::vector<T> const& from, Tensor<T> const& to);
 
 extern template class TrainingState<float>;
 extern template class TrainingState<double>;
+extern template void copy_to_host(Tensor<float> const&, std::vector<float>&);
+extern template void copy_to_host(Tensor<double> const&, std::vector<double>&);
+extern template void copy_from_host(std::vector<float> const&, Tensor<float> const&);
+extern template void copy_from_host(std::vector<double> const&, Tensor<double> const&);
 
 } // namespace orthant::models
