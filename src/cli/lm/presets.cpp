@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/lm/train_lm_options.hpp"
 
+#include "cli/options/gemm_options.hpp"
 #include "pmm/grid/process_grid.hpp"
 #include "tokens/token_file.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace orthant::cli {
@@ -179,12 +183,13 @@ std::span<Preset const> language_model_presets() {
   return all;
 }
 
+namespace {
+
+/// Options that --arch implies: {"bias": false, ..}.
 Json options_implied_by(std::string_view arch) {
   if (arch != "llama") return Json::object();
   return {{"bias", false}, {"tied-head", false}};
 }
-
-namespace {
 
 std::int64_t rounded_up(std::int64_t value, std::int64_t unit) {
   return (value + unit - 1) / unit * unit;
@@ -262,8 +267,58 @@ void fit_rate(PresetFit& preset, TrainLmOptions& o) {
   }
 }
 
-} // namespace
+/// Sets the option `name`.
+void set(TrainLmOptions& o, std::string const& name, Json const& value) {
+  using Options = TrainLmOptions;
+  static std::map<std::string_view, std::int64_t Options::*> const integers{
+      {"layers", &Options::layers},
+      {"hidden", &Options::hidden},
+      {"heads", &Options::heads},
+      {"kv-heads", &Options::kv_heads},
+      {"feed-forward", &Options::feed_forward},
+      {"sequence", &Options::sequence},
+      {"global-batch", &Options::global_batch},
+      {"steps", &Options::steps},
+      {"warmup-steps", &Options::warmup_steps},
+      {"experts", &Options::experts},
+      {"top-k", &Options::top_k},
+      {"dense-layers", &Options::dense_layers},
+      {"expert-width", &Options::expert_width},
+      {"shared-experts", &Options::shared_experts}};
+  static std::map<std::string_view, double Options::*> const numbers{{"dropout", &Options::dropout},
+                                                                     {"lr", &Options::lr},
+                                                                     {"min-lr", &Options::min_lr},
+                                                                     {"weight-decay", &Options::weight_decay},
+                                                                     {"balance-loss", &Options::balance_loss},
+                                                                     {"norm-epsilon", &Options::norm_epsilon},
+                                                                     {"rotary-base", &Options::rotary_base}};
+  static std::map<std::string_view, std::string Options::*> const words{
+      {"arch", &Options::arch},
+      {"top-k-weights", &Options::top_k_weights},
+      {"lr-schedule", &Options::lr_schedule},
+      {"compute-dtype", &Options::compute_dtype},
+      {"gemm-math", &Options::gemm_math},
+      {"comm-dtype", &Options::comm_dtype}};
+  if (auto const found = integers.find(name); found != integers.end())
+    o.*found->second = value;
+  else if (auto const number = numbers.find(name); number != numbers.end())
+    o.*number->second = value;
+  else if (auto const word = words.find(name); word != words.end())
+    o.*word->second = value;
+  else if (name == "bias")
+    o.bias = value;
+  else if (name == "tied-head")
+    o.tied_head = value;
+  else if (name == "betas")
+    o.betas = value.get<std::vector<double>>();
+  else if (name == "clip-norm")
+    o.clip_norm = value.get<double>();
+  else
+    ORTHANT_REQUIRE(false, "a preset sets ", name, ", which nobody reads");
+}
 
+/// Changes numbers of the preset that contradict the user's options, and logs the changes in one line. Options of the user that
+/// contradict each other stay unchanged; later checks refuse them. Reads the number of tokens. Collective.
 void fit_preset(Context& context, TrainLmOptions& o) {
   PresetFit preset(context, o.preset);
   fit_heads(preset, o);
@@ -271,6 +326,26 @@ void fit_preset(Context& context, TrainLmOptions& o) {
   fit_sequences(context, preset, o, pmm::read_grid(o.grid).value_or(pmm::GridShape{}));
   fit_rate(preset, o);
   preset.tell();
+}
+
+} // namespace
+
+void apply_preset(Context& context, TrainLmOptions& options) {
+  auto const& preset = options_of(language_model_presets(), options.preset);
+  auto const set_option = [&](std::string const& name, Json const& value) { set(options, name, value); };
+  set_unless_given(context, preset, set_option);
+  fit_preset(context, options);
+  set_unless_given(context, options_implied_by(options.arch), set_option);
+  set_unless_given(context, options_of_precision(options.precision, Activations::of_fp32), set_option);
+  // The record does not know the defaults of lists and of optional values.
+  auto& configuration = context.run_record.at("configuration");
+  auto const record = [&](char const* name, Json const& value) {
+    if (configuration.contains(name)) return;
+    configuration[name] = value;
+    context.run_record.at("sources")[name] = "default";
+  };
+  record("betas", options.betas);
+  if (options.clip_norm) record("clip-norm", *options.clip_norm);
 }
 
 } // namespace orthant::cli

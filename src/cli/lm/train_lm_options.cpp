@@ -11,7 +11,6 @@
 #include <cinttypes>
 #include <cstdio>
 #include <fmt/ranges.h>
-#include <map>
 
 namespace orthant::cli {
 namespace {
@@ -231,56 +230,6 @@ void add_running(Command& command, TrainLmOptions& o) {
   add_force_memory_option(command, o.force_memory);
 }
 
-/// Sets the option `name`.
-void set(TrainLmOptions& o, std::string const& name, nlohmann::ordered_json const& value) {
-  using Options = TrainLmOptions;
-  static std::map<std::string_view, std::int64_t Options::*> const integers{
-      {"layers", &Options::layers},
-      {"hidden", &Options::hidden},
-      {"heads", &Options::heads},
-      {"kv-heads", &Options::kv_heads},
-      {"feed-forward", &Options::feed_forward},
-      {"sequence", &Options::sequence},
-      {"global-batch", &Options::global_batch},
-      {"steps", &Options::steps},
-      {"warmup-steps", &Options::warmup_steps},
-      {"experts", &Options::experts},
-      {"top-k", &Options::top_k},
-      {"dense-layers", &Options::dense_layers},
-      {"expert-width", &Options::expert_width},
-      {"shared-experts", &Options::shared_experts}};
-  static std::map<std::string_view, double Options::*> const numbers{{"dropout", &Options::dropout},
-                                                                     {"lr", &Options::lr},
-                                                                     {"min-lr", &Options::min_lr},
-                                                                     {"weight-decay", &Options::weight_decay},
-                                                                     {"balance-loss", &Options::balance_loss},
-                                                                     {"norm-epsilon", &Options::norm_epsilon},
-                                                                     {"rotary-base", &Options::rotary_base}};
-  static std::map<std::string_view, std::string Options::*> const words{
-      {"arch", &Options::arch},
-      {"top-k-weights", &Options::top_k_weights},
-      {"lr-schedule", &Options::lr_schedule},
-      {"compute-dtype", &Options::compute_dtype},
-      {"gemm-math", &Options::gemm_math},
-      {"comm-dtype", &Options::comm_dtype}};
-  if (auto const found = integers.find(name); found != integers.end())
-    o.*found->second = value;
-  else if (auto const number = numbers.find(name); number != numbers.end())
-    o.*number->second = value;
-  else if (auto const word = words.find(name); word != words.end())
-    o.*word->second = value;
-  else if (name == "bias")
-    o.bias = value;
-  else if (name == "tied-head")
-    o.tied_head = value;
-  else if (name == "betas")
-    o.betas = value.get<std::vector<double>>();
-  else if (name == "clip-norm")
-    o.clip_norm = value.get<double>();
-  else
-    ORTHANT_REQUIRE(false, "a preset sets ", name, ", which nobody reads");
-}
-
 std::int64_t kept_every(std::string const& word) {
   if (word == "none" || word == "full") return word == "full" ? 1 : 0;
   return parse_count("--activation-checkpointing", word, most_layers_of_model);
@@ -310,26 +259,6 @@ void add_options(Command& command, TrainLmOptions& o) {
   add_running(command, o);
   add_weight_options(command, o, "step", "step with the lowest validation loss");
   add_checkpoint_options(command, o, "step");
-}
-
-void apply_preset(Context& context, TrainLmOptions& options) {
-  auto const& preset = options_of(language_model_presets(), options.preset);
-  auto const set_option = [&](std::string const& name, nlohmann::ordered_json const& value) {
-    set(options, name, value);
-  };
-  set_unless_given(context, preset, set_option);
-  fit_preset(context, options);
-  set_unless_given(context, options_implied_by(options.arch), set_option);
-  set_unless_given(context, options_of_precision(options.precision, Activations::of_fp32), set_option);
-  // The record does not know the defaults of lists and of optional values.
-  auto& configuration = context.run_record.at("configuration");
-  auto const record = [&](char const* name, nlohmann::ordered_json const& value) {
-    if (configuration.contains(name)) return;
-    configuration[name] = value;
-    context.run_record.at("sources")[name] = "default";
-  };
-  record("betas", options.betas);
-  if (options.clip_norm) record("clip-norm", *options.clip_norm);
 }
 
 void require_effective_adapter_options(Context const& context, TrainLmOptions const& o) {

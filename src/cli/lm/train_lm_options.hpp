@@ -153,13 +153,5 @@ void require_whole_tables(TrainLmOptions const& o, pmm::GridShape const& shape);
 
 /// The presets; the first is "none", which sets no options.
 [[nodiscard]] std::span<Preset const> language_model_presets();
-/// Options that --arch implies: {"bias": false, ..}.
-[[nodiscard]] nlohmann::ordered_json options_implied_by(std::string_view arch);
-
-// Adjusts the options of a preset to those that the user has given.
-
-/// Changes numbers of the preset that contradict the user's options, and logs the changes in one line. Options of the user that
-/// contradict each other stay unchanged; later checks refuse them. Reads the number of tokens. Collective.
-void fit_preset(Context& context, TrainLmOptions& options);
 
 } // namespace orthant::cli
