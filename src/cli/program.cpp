@@ -6,7 +6,7 @@
 #include "cli/machine/blas_core.hpp"
 #include "cli/machine/emulated_machine.hpp"
 #include "cli/options/collectives_option.hpp"
-#include "cli/options/gemm_options.hpp"
+#include "cli/options/shared_options.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
 #include "runtime/files/staged_file.hpp"

@@ -4,13 +4,12 @@
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
-#include "runtime/files/array_sum.hpp"
+#include "runtime/files/hdf5_file.hpp"
 #include "runtime/files/text_file.hpp"
 #include "runtime/range.hpp"
 #include "tokens/vocabulary.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <span>
 
 namespace orthant::tokens {

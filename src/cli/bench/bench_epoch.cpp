@@ -10,7 +10,7 @@
 #include "cli/bench/roofline.hpp"
 #include "cli/commands/subcommands.hpp"
 #include "cli/machine/device_memory.hpp"
-#include "cli/options/gemm_options.hpp"
+#include "cli/options/shared_options.hpp"
 #include "cli/training/choose_grid.hpp"
 #include "cli/training/start_checks.hpp"
 #include "cli/training/train_modes.hpp"
@@ -22,7 +22,6 @@
 #include "runtime/machine/process_memory.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 namespace orthant::cli {
 namespace {

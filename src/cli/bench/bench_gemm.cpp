@@ -7,11 +7,10 @@
 
 #include "cli/bench/bench.hpp"
 #include "cli/bench/epoch_products.hpp"
-#include "cli/bench/gemm_tuning.hpp"
 #include "cli/bench/roofline.hpp"
 #include "cli/commands/subcommands.hpp"
-#include "cli/options/gemm_options.hpp"
 #include "cli/options/option_text.hpp"
+#include "cli/options/shared_options.hpp"
 #include "cli/training/start_checks.hpp"
 #include "cli/training/train_modes.hpp"
 #include "graph/graph_source.hpp"

@@ -18,7 +18,7 @@
 #include "cli/bench/roofline.hpp"
 #include "cli/commands/build_info.hpp"
 #include "cli/commands/subcommands.hpp"
-#include "cli/options/gemm_options.hpp"
+#include "cli/options/shared_options.hpp"
 #include "cli/training/start_checks.hpp"
 #include "graph/generate/generators.hpp"
 #include "graph/graph_source.hpp"

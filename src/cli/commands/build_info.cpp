@@ -3,7 +3,7 @@
 
 #include "cli/commands/git_description.hpp"
 #include "cli/machine/blas_core.hpp"
-#include "cli/options/gemm_options.hpp"
+#include "cli/options/shared_options.hpp"
 #include "pmm/gemm/blas_library.hpp"
 #include "pmm/gemm/gemm_choice.hpp"
 

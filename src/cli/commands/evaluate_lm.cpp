@@ -2,14 +2,13 @@
 //
 // orthant evaluate-lm: the loss of a language model over a whole validation part.
 
-#include "cli/commands/evaluate.hpp"
 #include "cli/commands/subcommands.hpp"
 #include "cli/lm/lm_files.hpp"
 #include "cli/lm/lm_inference.hpp"
 #include "cli/lm/log_likelihood.hpp"
 #include "cli/lm/train_lm_options.hpp"
 #include "cli/lm/train_lm_run.hpp"
-#include "cli/options/gemm_options.hpp"
+#include "cli/options/shared_options.hpp"
 #include "cli/training/start_checks.hpp"
 #include "cli/training/train_settings.hpp"
 #include "graph/arrays/npy.hpp"

@@ -2,9 +2,8 @@
 //
 // orthant generate: writes a random graph, which depends on the seed but not on the number of ranks.
 
-#include "cli/commands/generate.hpp"
-
 #include "cli/commands/subcommands.hpp"
+
 #include "graph/graph_source.hpp"
 #include "graph/write/write_graph.hpp"
 #include "runtime/report/progress.hpp"

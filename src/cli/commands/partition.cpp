@@ -3,21 +3,20 @@
 // orthant partition: writes a graph, read or generated, to a store that every grid and every number of ranks can load.
 
 #include "graph/partition/partition.hpp"
-#include "cli/commands/generate.hpp"
 #include "cli/commands/subcommands.hpp"
 #include "cli/training/start_checks.hpp"
 #include "cli/training/train_settings.hpp"
-#include "graph/checks/data_check.hpp"
+#include "graph/checks/operator_check.hpp"
 #include "graph/graph_source.hpp"
+#include "graph/partition/attributes.hpp"
 #include "graph/partition/input_summary.hpp"
 #include "graph/partition/metis.hpp"
-#include "graph/partition/names.hpp"
 #include "graph/read/open_graph.hpp"
 #include "graph/store/store_arrays.hpp"
 #include "models/gnn/network/grid_choice.hpp"
 #include "pmm/grid/process_grid.hpp"
 #include "runtime/comm/collectives.hpp"
-#include "runtime/machine/available_memory.hpp"
+#include "runtime/machine/process_memory.hpp"
 #include "runtime/report/progress.hpp"
 
 #include <algorithm>

@@ -2,8 +2,8 @@
 #include "cli/lm/train_lm_options.hpp"
 
 #include "cli/options/collectives_option.hpp"
-#include "cli/options/gemm_options.hpp"
 #include "cli/options/option_text.hpp"
+#include "cli/options/shared_options.hpp"
 #include "cli/training/start_checks.hpp"
 #include "cli/training/stragglers.hpp"
 #include "cli/training/train_settings.hpp"

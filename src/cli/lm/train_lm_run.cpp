@@ -5,7 +5,7 @@
 #include "cli/machine/arithmetic_peak.hpp"
 #include "cli/machine/emulated_machine.hpp"
 #include "cli/machine/units.hpp"
-#include "cli/options/gemm_options.hpp"
+#include "cli/options/shared_options.hpp"
 #include "cli/training/start_checks.hpp"
 #include "cli/training/stragglers.hpp"
 #include "cli/training/train_settings.hpp"

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/options/shared_options.hpp"
 
+#include "pmm/gemm/gemm_choice.hpp"
+#include "pmm/gemm/local_gemm.hpp"
+#include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
+#include "runtime/files/text_file.hpp"
 
 #include <algorithm>
 #include <array>
@@ -263,6 +267,91 @@ bool PresetFit::is_used(std::string_view name) const {
 void PresetFit::tell() const {
   if (!changes_.empty() && context_.world().is_root())
     context_.log().info("--preset {} gives way to the other options: {}", preset_, fmt::join(changes_, ", "));
+}
+
+namespace {
+
+using pmm::GemmMath;
+
+constexpr std::array<std::pair<char const*, GemmMath>, 3> math_words{
+    {{"fp32", GemmMath::fp32}, {"tf32", GemmMath::tf32}, {"bf16", GemmMath::bf16}}};
+
+/// Processor of rank 0, on all ranks, so that ranks on different processors use the same libraries.
+runtime::Processor processor_of_root(runtime::Communicator const& world) {
+  auto processor = runtime::find_processor();
+  auto text = nlohmann::json{{"name", processor.name},
+                             {"vendor", processor.vendor},
+                             {"vectors", static_cast<int>(processor.vectors)},
+                             {"family", processor.family},
+                             {"model", processor.model},
+                             {"bf16_tiles", processor.has_bf16_tiles}}
+                  .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  runtime::broadcast_text(world, text, 0);
+  auto const json = nlohmann::json::parse(text);
+  return {json.at("name"),   json.at("vendor"), static_cast<runtime::Vectors>(json.at("vectors").get<int>()),
+          json.at("family"), json.at("model"),  json.at("bf16_tiles")};
+}
+
+pmm::GemmTable read_gemm_table(runtime::Communicator const& world, std::filesystem::path const& path) {
+  auto const text = runtime::read_table_file(
+      world, path, [&](std::string_view read) { std::ignore = pmm::parse_gemm_table(read, path); });
+  return pmm::parse_gemm_table(text, path);
+}
+
+} // namespace
+
+void add_gemm_math_option(Command& command, std::string& math) {
+  command.option("--gemm-math", math,
+                 "Precision of the multiplications in fp32 dense products: fp32; on CUDA devices also tf32 "
+                 "or bf16 (bf16 then also for attention); sums are fp32",
+                 one_of({"fp32", "tf32", "bf16"}));
+}
+
+void choose_gemm_math(std::string const& math, std::string const& dtype) {
+  for (auto const& [word, value] : math_words) {
+    if (math != word) continue;
+    if (!pmm::has_gemm_math(value))
+      runtime::throw_user(
+          "--gemm-math {} needs a build for CUDA devices{}; this one multiplies on {}: leave it out", math,
+          value == GemmMath::bf16 ? " and one of compute capability 8.0 or newer" : "",
+          runtime::DefaultExec::name());
+    if (value != GemmMath::fp32 && dtype != "fp32")
+      runtime::throw_user("--gemm-math {} rounds products of fp32; leave it out where numbers are {}", math,
+                          dtype);
+    pmm::set_gemm_math(value);
+  }
+}
+
+void add_gemm_table_option(Command& command, std::string& path) {
+  command.input("--gemm-table", path,
+                "Table that assigns a library to each shape of dense products (bench gemm --tune writes "
+                "one); default: the built-in table");
+}
+
+void choose_gemm_libraries(Context& context, std::string const& path) {
+  auto const& world = context.world();
+  auto const processor = processor_of_root(world);
+  auto const table = path.empty() ? pmm::built_in_gemm_table() : read_gemm_table(world, path);
+  if (!path.empty() && world.is_root() && std::ranges::none_of(table.processors, [&](auto const& processors) {
+        return processors.fit(processor);
+      }))
+    context.log().warn("the table '{}' has no entry for {} (family {}, model {}, {}): OpenBLAS multiplies",
+                       path, processor.name, processor.family, processor.model, name_of(processor.vectors));
+  pmm::set_gemm_choice(table, processor);
+  context.run_record["gemm_libraries"] = {
+      {"table", path.empty() ? "built-in" : path},
+      {"choice", nlohmann::ordered_json::parse(pmm::describe_gemm_choice())}};
+}
+
+std::pair<std::string, std::string> gemm_record() {
+  return {"dense_libraries", pmm::describe_gemm_choice()};
+}
+
+std::vector<std::string> gemm_maths() {
+  std::vector<std::string> known;
+  for (auto const& [word, value] : math_words)
+    if (pmm::has_gemm_math(value)) known.emplace_back(word);
+  return known;
 }
 
 } // namespace orthant::cli

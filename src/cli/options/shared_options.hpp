@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Options that all trainings share: model, grid, optimizer, learning rate, weights files and checkpoints; and presets. A training counts
+// Options that all trainings share: model, grid, optimizer, learning rate, weights files, checkpoints and dense products; and presets. A training counts
 // its work in epochs or in steps, and its help uses that word.
 
 #include "cli/options/command.hpp"
@@ -157,5 +157,28 @@ class PresetFit {
   std::string preset_;
   std::vector<std::string> changes_;
 };
+
+// Options of dense products: --gemm-math selects the number format that fp32 products multiply in, --gemm-table the libraries that
+// multiply.
+
+void add_gemm_math_option(Command& command, std::string& math);
+
+/// Sets the math of all dense products of this run; must be called before the first one. Throws UserError if this build does not support
+/// `math`, or if `math` is not fp32 although `dtype` (the value of --compute-dtype) is another type than fp32.
+void choose_gemm_math(std::string const& math, std::string const& dtype);
+
+/// Declares --gemm-table, which library multiplies which products (pmm/gemm/gemm_choice.hpp).
+void add_gemm_table_option(Command& command, std::string& path);
+
+/// Chooses the libraries of all further products, the same on all ranks: from the table in the file `path` (built-in table if it is
+/// empty) and the processor of rank 0. Adds the choice to the run's record. Collective. Throws UserError on all ranks if the file is no
+/// such table.
+void choose_gemm_libraries(Context& context, std::string const& path);
+
+/// Entry of weights files and checkpoints that names the libraries: {"dense_libraries", ..}.
+[[nodiscard]] std::pair<std::string, std::string> gemm_record();
+
+/// Math modes of this build: "fp32", or "fp32", "tf32" and "bf16".
+[[nodiscard]] std::vector<std::string> gemm_maths();
 
 } // namespace orthant::cli

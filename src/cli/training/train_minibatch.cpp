@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/training/train_modes.hpp"
 
-#include "cli/options/gemm_options.hpp"
 #include "cli/options/option_text.hpp"
+#include "cli/options/shared_options.hpp"
 #include "cli/training/choose_grid.hpp"
 #include "cli/training/start_checks.hpp"
 #include "cli/training/stragglers.hpp"

@@ -2,7 +2,6 @@
 #include "cli/training/train_options.hpp"
 
 #include "cli/options/collectives_option.hpp"
-#include "cli/options/gemm_options.hpp"
 #include "cli/training/checkpoints.hpp"
 #include "cli/training/start_checks.hpp"
 #include "cli/training/stragglers.hpp"
@@ -10,7 +9,6 @@
 #include "runtime/job/time_limit.hpp"
 
 #include <string_view>
-#include <vector>
 
 namespace orthant::cli {
 namespace {

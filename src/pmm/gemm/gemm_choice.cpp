@@ -5,8 +5,6 @@
 #include "pmm/gemm/gemm_choice.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 

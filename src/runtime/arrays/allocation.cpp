@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/arrays/allocation.hpp"
 
-#include <cstdint>
 #if defined(__linux__)
 #include <sys/mman.h>
 #endif

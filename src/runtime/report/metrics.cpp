@@ -2,9 +2,7 @@
 #include "runtime/report/metrics.hpp"
 
 #include "runtime/comm/together.hpp"
-#include "runtime/files/staged_file.hpp"
 
-#include <filesystem>
 #include <fstream>
 #include <ios>
 #include <nlohmann/json.hpp>

@@ -4,12 +4,9 @@
 #include "tokens/vocabulary.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cstdint>
 #include <map>
 #include <span>
 #include <unordered_map>
-#include <vector>
 
 namespace orthant::tokens {
 namespace {

@@ -5,7 +5,6 @@
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
 #include "tokens/bpe/tokenizer.hpp"
-#include "tokens/bpe/tokenizer_files.hpp"
 #include "tokens/tokenize.hpp"
 
 #include <cstring>

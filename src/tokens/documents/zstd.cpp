@@ -2,7 +2,6 @@
 #include "runtime/error.hpp"
 #include "tokens/documents/documents.hpp"
 
-#include <vector>
 #include <zstd.h>
 
 namespace orthant::tokens::detail {

@@ -2,7 +2,6 @@
 #include "models/gnn/aggregation/attention_aggregation.hpp"
 
 #include "models/gnn/aggregation/attention_scores.hpp"
-#include "models/gnn/aggregation/edge_feature_terms.hpp"
 #include "pmm/edges/edge_products.hpp"
 #include "runtime/arrays/views.hpp"
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/aggregation/maximum_aggregation.hpp"
 
-#include "models/gnn/plan/network_products.hpp"
 #include "runtime/arrays/views.hpp"
 #include "runtime/comm/collectives.hpp"
 

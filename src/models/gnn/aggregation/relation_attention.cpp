@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/gnn/aggregation/relation_attention.hpp"
+#include "models/gnn/aggregation/relation_aggregation.hpp"
 
 #include "pmm/aggregate/row_lists.hpp"
 #include "pmm/gemm/local_gemm.hpp"

@@ -4,7 +4,6 @@
 #include "models/gnn/operands/owned_adjacency.hpp"
 #include "models/gnn/plan/epoch_traits.hpp"
 #include "models/gnn/plan/network_products.hpp"
-#include "models/training/gradient_sum.hpp"
 #include "models/training/parameter_update.hpp"
 #include "pmm/gemm/gemm_choice.hpp"
 #include "pmm/kernels/host_parts.hpp"
