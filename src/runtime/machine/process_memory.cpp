@@ -18,6 +18,9 @@
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
 
 namespace orthant::runtime {
 namespace {
@@ -224,6 +227,19 @@ std::int64_t memory_of_rank(Communicator const& comm, MemorySources const& sourc
   for (auto const& [bytes, num_ranks, limit] : claims_of(comm, 0, sources))
     least = std::min(least, limit.bytes / num_ranks);
   return all_reduced(comm, least, Reduction::min);
+}
+
+void advise_huge_pages([[maybe_unused]] void* address, [[maybe_unused]] std::size_t num_bytes) {
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+  constexpr std::uintptr_t page = std::uintptr_t{2} << 20;
+  constexpr std::size_t worth_it = 4 * page;
+  if (num_bytes < worth_it) return;
+  auto const begin = reinterpret_cast<std::uintptr_t>(address);
+  auto const first = (begin + page - 1) / page * page;
+  auto const end = (begin + num_bytes) / page * page;
+  // Fails if the kernel has no transparent huge pages. The memory is then used without them.
+  madvise(reinterpret_cast<void*>(first), end - first, MADV_HUGEPAGE);
+#endif
 }
 
 } // namespace orthant::runtime

@@ -30,6 +30,14 @@ class MappedArrays {
   MappedArrays& operator=(MappedArrays const&) = delete;
 };
 
+// Large host arrays use huge pages: kernels that read random rows of a matrix of many megabytes then need fewer page table walks.
+// Measured with the SpMM of 100,000 vertices, 2M edges and 128 floats per row: 10 to 20 % faster on Zen 4, 1.3 to 1.7 times faster on
+// Sapphire Rapids, both in virtual machines.
+
+/// Requests huge pages for [address, address + num_bytes), which must not have been written yet. This is a hint: it does nothing if the
+/// system has no huge pages or the range is too small to hold one.
+void advise_huge_pages(void* address, std::size_t num_bytes);
+
 // Memory that can still be allocated on this node, so that a job too large for it is refused before the work and not killed during it.
 // Three limits apply: the node's free memory (MemAvailable of /proc/meminfo), the limits of control groups (version 2: memory.max, version
 // 1: memory.limit_in_bytes; of the process's group and all groups above it), and the address space of the process (ulimit -v). File pages

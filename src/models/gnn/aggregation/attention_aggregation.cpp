@@ -105,12 +105,6 @@ class AttentionAggregation final : public Aggregation<T> {
       static_backward(exec, dv, to.storage());
   }
 
-  void forward_to_logits(DefaultExec const& exec, pmm::DistMatrix<T> const& from,
-                         pmm::DistMatrix<T> const& to) override {
-    forward(exec, from, to);
-  }
-  void prefetch_backward(DefaultExec const&, pmm::DistMatrix<T> const&) override {}
-
  private:
   [[nodiscard]] pmm::EdgeWeights<T> weights() const {
     return {coefficients_, static_cast<T>(1 / (1 - dropout_.probability))};

@@ -115,11 +115,6 @@ class MaximumAggregation final : public Aggregation<T> {
     edge_maximum_backward(exec, edges_.block, s_.width, memory_.places, dp, d);
     values_.bring_back(exec, d, to.storage());
   }
-  void forward_to_logits(DefaultExec const& exec, pmm::DistMatrix<T> const& from,
-                         pmm::DistMatrix<T> const& to) override {
-    forward(exec, from, to);
-  }
-  void prefetch_backward(DefaultExec const&, pmm::DistMatrix<T> const&) override {}
 
  private:
   pmm::ProcessGrid const& grid_;
@@ -170,11 +165,6 @@ class PlaneMaximumAggregation final : public Aggregation<T> {
                         runtime::part_of(to.storage(), 0, s_.num_gradients()), runtime::Reduction::sum,
                         wire_);
   }
-  void forward_to_logits(DefaultExec const& exec, pmm::DistMatrix<T> const& from,
-                         pmm::DistMatrix<T> const& to) override {
-    forward(exec, from, to);
-  }
-  void prefetch_backward(DefaultExec const&, pmm::DistMatrix<T> const&) override {}
 
  private:
   pmm::ProcessGrid const& grid_;

@@ -58,7 +58,6 @@ class OwnAggregation : public Aggregation<T> {
                          pmm::DistMatrix<T> const&) final {
     ORTHANT_REQUIRE(false, "a registered convolution aggregates first");
   }
-  void prefetch_backward(runtime::DefaultExec const&, pmm::DistMatrix<T> const&) final {}
 
  protected:
   OwnAggregationParts<T> parts_;

@@ -71,11 +71,6 @@ class RelationAggregation final : public Aggregation<T> {
   /// memory. Collective over the grid's group. Enqueues on exec.
   void backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from,
                 pmm::DistMatrix<T> const& to) override;
-  void forward_to_logits(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from,
-                         pmm::DistMatrix<T> const& to) override {
-    forward(exec, from, to);
-  }
-  void prefetch_backward(runtime::DefaultExec const&, pmm::DistMatrix<T> const&) override {}
 
  private:
   void gather_weights(runtime::DefaultExec const& exec);

@@ -109,12 +109,6 @@ class RelationAttentionAggregation final : public Aggregation<T> {
                         to.storage());
   }
 
-  void forward_to_logits(DefaultExec const& exec, pmm::DistMatrix<T> const& from,
-                         pmm::DistMatrix<T> const& to) override {
-    forward(exec, from, to);
-  }
-  void prefetch_backward(DefaultExec const&, pmm::DistMatrix<T> const&) override {}
-
  private:
   static pmm::RelationAttentionMemory<T> kept_of(RelationAttentionMemory<T>& memory) {
     using enum LayerArray;
