@@ -28,6 +28,5 @@ install(FILES "${PROJECT_BINARY_DIR}/orthantConfig.cmake" "${PROJECT_BINARY_DIR}
               "${CMAKE_CURRENT_LIST_DIR}/OrthantKokkosCheck.cmake" "${CMAKE_CURRENT_LIST_DIR}/OrthantKokkosCheck.cpp"
               "${CMAKE_CURRENT_LIST_DIR}/FindOrthantLibzip.cmake" "${CMAKE_CURRENT_LIST_DIR}/FindOrthantMETIS.cmake"
               "${CMAKE_CURRENT_LIST_DIR}/FindOrthantNCCL.cmake" "${CMAKE_CURRENT_LIST_DIR}/FindOrthantOneDNN.cmake"
-              "${CMAKE_CURRENT_LIST_DIR}/FindOrthantLibxsmm.cmake"
               "${CMAKE_CURRENT_LIST_DIR}/FindOrthantDeviceLibraries.cmake"
         DESTINATION ${_package})

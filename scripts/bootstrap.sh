@@ -72,7 +72,7 @@ case $prefix in /*) ;; *) prefix=$PWD/$prefix ;; esac
 # ---------------------------------------------------------------------------------------------------------------
 programs=(g++:g++ cmake:cmake ninja:ninja-build mpirun:openmpi-bin clang-format:clang-format python3:python3
   h5diff:hdf5-tools curl:curl)
-libraries=(libopenmpi-dev libhdf5-openmpi-dev libmetis-dev libopenblas-dev libdnnl-dev libxsmm-dev zlib1g-dev libzip-dev libcli11-dev
+libraries=(libopenmpi-dev libhdf5-openmpi-dev libmetis-dev libopenblas-dev libdnnl-dev zlib1g-dev libzip-dev libcli11-dev
   libtomlplusplus-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libgtest-dev libgmock-dev libbenchmark-dev)
 slurm=(slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins libpmix2)
 optional=(ccache ca-certificates unzip) # installed along, never demanded

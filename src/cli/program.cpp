@@ -12,7 +12,7 @@
 #include "runtime/files/staged_file.hpp"
 #include "runtime/job/job_end.hpp"
 #include "runtime/machine/binding.hpp"
-#include "runtime/report/trace_file.hpp"
+#include "runtime/report/metrics.hpp"
 #include "runtime/suggestion.hpp"
 
 #include <algorithm>

@@ -193,7 +193,7 @@ class GraphSource {
   /// the ids of all of them. Equal on all ranks.
   [[nodiscard]] virtual bool needs_resolving() const { return false; }
   /// Converts a batch of edges() to original ids. Collective: every rank must call it equally often, with an empty batch if it has no more
-  /// edges (write_edges.hpp).
+  /// edges (write_graph.hpp).
   virtual void resolve(EdgeBatch& batch) const { static_cast<void>(batch); }
   /// Number of edges in this rank's share, or -1 if it is unknown before they are read.
   [[nodiscard]] virtual std::int64_t num_local_edges() const { return -1; }

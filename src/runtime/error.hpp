@@ -67,12 +67,5 @@ void check_mpi(int code, char const* call, std::source_location where = std::sou
           std::source_location::current());                                                                  \
   } while (false)
 
-/// ORTHANT_REQUIRE for our own mistakes; compiled away with NDEBUG.
-#ifdef NDEBUG
-#define ORTHANT_ASSERT(condition, ...) static_cast<void>(0)
-#else
-#define ORTHANT_ASSERT(condition, ...) ORTHANT_REQUIRE(condition __VA_OPT__(, ) __VA_ARGS__)
-#endif
-
 /// Throws Error if an MPI call returns an error code.
 #define ORTHANT_MPI(call) ::orthant::runtime::check_mpi((call), #call)

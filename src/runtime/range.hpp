@@ -8,7 +8,6 @@
 
 namespace orthant::runtime {
 
-using GlobalId = std::int64_t;    // vertex, row or column of a global matrix
 using Offset = std::int64_t;      // position among non-zeros
 using LocalColumn = std::int32_t; // column within a block
 

@@ -5,7 +5,6 @@
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/numbers/counts.hpp"
-#include "sampling/block_sampler.hpp"
 
 #include <algorithm>
 
@@ -117,10 +116,6 @@ void NeighbourLists::count_relations(std::span<std::int32_t const> places, KeyBi
       counts[block.row_relations[k]] = 0;
     block.relation_offsets.push_back(std::ssize(block.row_relations));
   }
-}
-
-std::int64_t NeighbourLists::num_bytes() const {
-  return 8 * std::ssize(offsets_) + keys_.num_bytes() + 4 * std::ssize(weights_) + 2 * std::ssize(relations_);
 }
 
 template<class T>
@@ -267,16 +262,6 @@ void BatchBuilder<T>::build(std::int64_t epoch, std::int64_t index, Batch<T>& ba
       ranges_[block.rows].neighbours.count_relations(batch.vertices[block.rows].positions, batch_keys_,
                                                      batch.blocks[i].block);
   }
-}
-
-template<class T>
-std::int64_t BatchBuilder<T>::num_bytes() const {
-  auto total = batch_keys_.num_bytes();
-  for (auto const& range : ranges_)
-    total += range.vertices.num_bytes() + range.filter.num_bytes() + range.neighbours.num_bytes();
-  for (auto const& block : blocks_)
-    total += block.sampler.num_bytes();
-  return total;
 }
 
 template class BatchBuilder<float>;

@@ -53,7 +53,6 @@ class KeyBits {
   [[nodiscard]] bool has(std::int64_t key) const {
     return (bits_[static_cast<std::size_t>(key / 64)] >> (key % 64) & 1U) != 0;
   }
-  [[nodiscard]] std::int64_t num_bytes() const { return 8 * std::ssize(bits_); }
 
  private:
   std::vector<std::uint64_t> bits_;
@@ -77,7 +76,6 @@ class NeighbourLists {
   template<class T>
   void count_relations(std::span<std::int32_t const> places, KeyBits const& batch,
                        SampledBlock<T>& block) const;
-  [[nodiscard]] std::int64_t num_bytes() const;
 
   // The lists themselves: of the vertex at each place, keys of its neighbors and weights of the edges (empty for a pattern).
   [[nodiscard]] double of_self_loop() const { return of_self_loop_; }
@@ -173,8 +171,6 @@ class BatchBuilder {
   [[nodiscard]] std::span<T const> edge_features(BlockHandle block) const {
     return blocks_[block.index].sampler.block().features;
   }
-  /// Bytes of tables and blocks, without batches.
-  [[nodiscard]] std::int64_t num_bytes() const;
 
   [[nodiscard]] std::vector<KnownRange> const& ranges() const { return ranges_; }
   [[nodiscard]] std::vector<KnownBlock<T>> const& blocks() const { return blocks_; }

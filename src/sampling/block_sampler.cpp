@@ -251,16 +251,6 @@ void BlockSampler<T>::find_self_loops(SampledVertices const& rows, ColumnFilter 
   }
 }
 
-template<class T>
-std::int64_t BlockSampler<T>::num_bytes() const {
-  auto const bytes = [](auto const& list) {
-    return static_cast<std::int64_t>(list.size() * sizeof(list[0]));
-  };
-  return bytes(block_.row_offsets) + bytes(block_.columns) + bytes(block_.values) + bytes(block_.relations) +
-         bytes(block_.row_scale) + bytes(block_.column_scale) + bytes(block_.self_columns) +
-         bytes(block_.self_scale) + bytes(block_.features);
-}
-
 template class BlockSampler<float>;
 template class BlockSampler<double>;
 

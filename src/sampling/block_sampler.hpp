@@ -218,9 +218,6 @@ class BlockSampler {
   void sample(SampledVertices const& rows, SampledVertices const& columns, ColumnFilter const& filter,
               BatchKeys const& keys, SampledPair<T>& out);
 
-  /// Bytes held, without scratch.
-  [[nodiscard]] std::int64_t num_bytes() const;
-
  private:
   void gather(SampledVertices const& rows, ColumnFilter const& filter, SampledBlock<T>& out);
   void transpose(SampledBlock<T> const& from, SampledBlock<T>& to);

@@ -4,7 +4,6 @@
 #include "graph/radix_sort.hpp"
 #include "runtime/error.hpp"
 
-#include <algorithm>
 #include <bit>
 #include <utility>
 

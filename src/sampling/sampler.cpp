@@ -3,7 +3,6 @@
 
 #include "runtime/error.hpp"
 
-#include <algorithm>
 #include <limits>
 #include <numeric>
 #include <span>

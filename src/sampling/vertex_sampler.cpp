@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sampling/vertex_sampler.hpp"
 
+#include "runtime/comm/collectives.hpp"
+#include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
-#include "runtime/numbers/random.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <limits>
+#include <numeric>
+#include <span>
 #include <utility>
 
 namespace orthant::sampling {
@@ -135,6 +140,127 @@ void ClusterSampler::describe_batch(std::int64_t epoch, std::int64_t batch, Batc
                             edge_factor(num_clusters, static_cast<std::int64_t>(num_groups), true));
   for (std::size_t group = 0; group < num_groups; ++group)
     batch_keys.factors[group * (num_groups + 1)] = 1;
+}
+
+namespace {
+
+constexpr std::size_t num_classes = 64;
+constexpr std::int64_t least_drawn = 2; // with one vertex, edges within its stratum cannot be rescaled
+
+std::size_t class_of(std::int64_t degree) {
+  return static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(degree)));
+}
+std::int64_t class_begin(std::size_t c) {
+  return c == 0 ? 0 : std::int64_t{1} << (c - 1);
+}
+
+/// b_s: B distributed by weight, where no stratum gives more vertices than it has.
+std::vector<std::int64_t> share_out(std::int64_t batch_size, std::vector<std::int64_t> const& sizes,
+                                    std::vector<std::int64_t> const& weights) {
+  auto drawn = std::vector<std::int64_t>(sizes.size(), -1);
+  auto rest = static_cast<double>(batch_size);
+  auto weight = std::accumulate(weights.begin(), weights.end(), 0.0);
+  auto const share = [&](std::size_t s) { return rest * (static_cast<double>(weights[s]) / weight); };
+  for (bool is_settled = false; !is_settled;) {
+    is_settled = true;
+    for (std::size_t s = 0; s < sizes.size(); ++s) {
+      if (drawn[s] >= 0 || share(s) < static_cast<double>(sizes[s])) continue;
+      drawn[s] = sizes[s];
+      rest -= static_cast<double>(sizes[s]);
+      weight -= static_cast<double>(weights[s]);
+      is_settled = false;
+    }
+  }
+  for (std::size_t s = 0; s < sizes.size(); ++s)
+    if (drawn[s] < 0)
+      drawn[s] = std::clamp(static_cast<std::int64_t>(share(s)), std::min(least_drawn, sizes[s]), sizes[s]);
+  return drawn;
+}
+
+} // namespace
+
+DegreeClasses count_degrees(runtime::Communicator const& comm, graph::GraphStore const& store) {
+  auto sums = runtime::together(comm, [&] {
+    std::vector<std::int64_t> mine(2 * num_classes);
+    auto const share = runtime::balanced_range(store.facts().num_vertices, comm.size(), comm.rank());
+    for (auto const degree : store.read_degrees(graph::Order::p1, share)) {
+      ++mine[class_of(degree)];
+      mine[num_classes + class_of(degree)] += degree + 1;
+    }
+    return mine;
+  });
+  runtime::all_reduce(runtime::host, comm, std::span(sums));
+  auto const middle = sums.begin() + static_cast<std::ptrdiff_t>(num_classes);
+  return {{sums.begin(), middle}, {middle, sums.end()}};
+}
+
+DegreeSampler::DegreeSampler(DegreeSamplerOptions const& options, DegreeClasses const& classes,
+                             std::int64_t num_train)
+    : Sampler(options.num_groups, options.num_accumulated),
+      seed_(options.seed) {
+  auto const num_vertices = std::accumulate(classes.counts.begin(), classes.counts.end(), std::int64_t{0});
+  auto const total = std::accumulate(classes.weights.begin(), classes.weights.end(), 0.0);
+  require_batch_size(options.batch_size, num_vertices, num_train);
+  num_batches_ = count_batches(divided_up(num_vertices, options.batch_size), options.batch_size, num_vertices,
+                               "vertices");
+  // Adds classes, from the smallest degree on, to a stratum until a batch has some vertices of it. If the last classes do not suffice, they
+  // join the stratum before.
+  std::vector<std::int64_t> weights;
+  bool is_full = true;
+  for (std::size_t c = 0; c < classes.counts.size(); ++c) {
+    if (classes.counts[c] == 0) continue;
+    if (is_full) {
+      bounds_.push_back(bounds_.empty() ? 0 : class_begin(c));
+      sizes_.push_back(0);
+      weights.push_back(0);
+    }
+    sizes_.back() += classes.counts[c];
+    weights.back() += classes.weights[c];
+    auto const share =
+        static_cast<double>(options.batch_size) * (static_cast<double>(weights.back()) / total);
+    is_full = share >= static_cast<double>(least_drawn);
+  }
+  if (!is_full && sizes_.size() > 1) {
+    sizes_[sizes_.size() - 2] += sizes_.back();
+    weights[weights.size() - 2] += weights.back();
+    sizes_.pop_back();
+    weights.pop_back();
+    bounds_.pop_back();
+  }
+  bounds_.push_back(std::numeric_limits<std::int64_t>::max());
+
+  num_drawn_ = share_out(options.batch_size, sizes_, weights);
+  auto const batch_size = std::accumulate(num_drawn_.begin(), num_drawn_.end(), std::int64_t{0});
+  for (std::size_t a = 0; a < sizes_.size(); ++a) {
+    auto const num_served = std::max<std::int64_t>(1, sizes_[a] / num_drawn_[a]);
+    // Rounded to whole steps, so that the groups of a step have no vertex in common if possible.
+    num_batches_a_round_.push_back(
+        num_served < step_batches() ? num_served : num_served / step_batches() * step_batches());
+    loss_weights_.push_back(static_cast<double>(sizes_[a]) / static_cast<double>(num_drawn_[a]) *
+                            (static_cast<double>(batch_size) / static_cast<double>(num_vertices)));
+    for (std::size_t b = 0; b < sizes_.size(); ++b)
+      factors_.push_back(edge_factor(sizes_[b], num_drawn_[b], a == b));
+  }
+}
+
+void DegreeSampler::describe_batch(std::int64_t epoch, std::int64_t batch, BatchKeys& batch_keys) const {
+  std::int64_t first_key = 0;
+  for (std::size_t s = 0; s < sizes_.size(); ++s) {
+    auto const round = batch / num_batches_a_round_[s];
+    auto const layer = static_cast<std::uint32_t>(round * static_cast<std::int64_t>(sizes_.size()) +
+                                                  static_cast<std::int64_t>(s));
+    auto const stream =
+        runtime::RandomStream(seed_, runtime::Purpose::sampling, static_cast<std::uint64_t>(epoch), layer);
+    auto const begin = batch % num_batches_a_round_[s] * num_drawn_[s];
+    batch_keys.parts.push_back(
+        {{first_key, first_key + sizes_[s]},
+         {begin, begin + num_drawn_[s]},
+         runtime::KeyedBijection(static_cast<std::uint64_t>(sizes_[s]), stream.key())});
+    first_key += sizes_[s];
+  }
+  batch_keys.stratum_sizes = num_drawn_;
+  batch_keys.factors = factors_;
+  batch_keys.loss_weights = loss_weights_;
 }
 
 } // namespace orthant::sampling

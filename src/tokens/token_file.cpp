@@ -3,9 +3,7 @@
 
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
-#include "runtime/files/array_sum.hpp"
 #include "runtime/numbers/random.hpp"
-#include "runtime/range.hpp"
 
 #include <algorithm>
 #include <charconv>

@@ -44,7 +44,7 @@ inline constexpr std::int64_t file_version = 1;
 struct PartFacts {
   std::int64_t num_tokens = 0;
   std::int64_t num_bytes = 0; // length of the text
-  std::uint64_t sum = 0;      // checksum of the array: runtime/files/array_sum.hpp
+  std::uint64_t sum = 0;      // checksum of the array: runtime/files/hdf5_file.hpp
 };
 
 /// Facts about a tokenizer of the kind bpe.

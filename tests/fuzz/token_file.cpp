@@ -7,7 +7,7 @@
 #include "tokens/token_file.hpp"
 #include "fuzz/fuzz_target.hpp"
 #include "fuzz/hdf5_arrays.hpp"
-#include "runtime/files/array_sum.hpp"
+#include "runtime/files/hdf5_file.hpp"
 
 #include <cstring>
 

@@ -5,7 +5,7 @@
 
 #include "graph/arrays/npy.hpp"
 #include "graph/graph_source.hpp"
-#include "graph/write/write_edges.hpp"
+#include "graph/write/write_graph.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/communicator.hpp"
 #include "runtime/comm/together.hpp"

@@ -2,7 +2,6 @@
 //
 // Averaged over epochs, the sampled aggregation of every vertex is the full one, or has the bias that is stated.
 #include "sampling/batch_builder.hpp"
-#include "sampling/degree_sampler.hpp"
 #include "sampling/vertex_sampler.hpp"
 #include "sampling_fixture.hpp"
 

@@ -4,7 +4,6 @@
 // of all kinds.
 #include "models/gnn/batches/device_sampler.hpp"
 
-#include "sampling/degree_sampler.hpp"
 #include "sampling/vertex_sampler.hpp"
 #include "whole_blocks.hpp"
 

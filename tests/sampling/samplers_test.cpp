@@ -2,7 +2,6 @@
 //
 // Batches of degrees and of clusters, and renormalized ones, are those of the definition, by brute force in
 // original ids, on every grid; and making them sends nothing.
-#include "sampling/degree_sampler.hpp"
 #include "sampling/vertex_sampler.hpp"
 #include "whole_blocks.hpp"
 

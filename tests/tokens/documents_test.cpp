@@ -6,7 +6,7 @@
 
 #include "support/scratch_folder.hpp"
 #include "support/user_messages.hpp"
-#include "tokens/bpe/tokenizer_json.hpp"
+#include "tokens/bpe/tokenizer_files.hpp"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tokens/bpe/nfc.hpp"
+#include "tokens/bpe/unicode.hpp"
 
 #include <gtest/gtest.h>
 #include <string>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokens/bpe/pieces.hpp"
 
-#include "tokens/bpe/unicode_classes.hpp"
+#include "tokens/bpe/unicode.hpp"
 #include "tokens/vocabulary.hpp"
 
 #include <algorithm>

@@ -3,8 +3,8 @@
 
 #include "support/scratch_folder.hpp"
 #include "support/user_messages.hpp"
-#include "tokens/bpe/tokenizer_json.hpp"
-#include "tokens/bpe/train_merges.hpp"
+#include "tokens/bpe/tokenizer.hpp"
+#include "tokens/bpe/tokenizer_files.hpp"
 
 #include <cstring>
 #include <gtest/gtest.h>

@@ -2,7 +2,7 @@
 #include "tokens/token_file.hpp"
 
 #include "runtime/comm/communicator.hpp"
-#include "runtime/files/array_sum.hpp"
+#include "runtime/files/hdf5_file.hpp"
 #include "runtime/files/hdf5_output.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/user_messages.hpp"

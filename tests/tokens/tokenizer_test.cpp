@@ -8,7 +8,6 @@
 #include "support/scratch_folder.hpp"
 #include "support/user_messages.hpp"
 #include "tokens/bpe/tokenizer_files.hpp"
-#include "tokens/bpe/tokenizer_json.hpp"
 
 #include <cstdlib>
 #include <filesystem>

@@ -2,11 +2,11 @@
 //
 // The merges that BpeTrainer of Hugging Face's tokenizers 0.23.3 learns with ByteLevel and its alphabet.
 
-#include "tokens/bpe/train_merges.hpp"
+#include "tokens/bpe/tokenizer.hpp"
 
 #include "support/scratch_folder.hpp"
-#include "tokens/bpe/tokenizer_json.hpp"
-#include "tokens/documents/train_tokenizer.hpp"
+#include "tokens/bpe/tokenizer_files.hpp"
+#include "tokens/documents/tokenize_documents.hpp"
 #include "tokens/token_file.hpp"
 
 #include <cstdlib>

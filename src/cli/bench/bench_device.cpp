@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/bench/gemm_tuning.hpp"
+#include "cli/bench/bench.hpp"
 #include "cli/bench/roofline.hpp"
 
 namespace orthant::cli {

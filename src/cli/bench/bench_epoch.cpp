@@ -22,7 +22,6 @@
 #include "runtime/machine/process_memory.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 namespace orthant::cli {
 namespace {

@@ -7,7 +7,6 @@
 
 #include "cli/bench/bench.hpp"
 #include "cli/bench/epoch_products.hpp"
-#include "cli/bench/gemm_tuning.hpp"
 #include "cli/bench/roofline.hpp"
 #include "cli/commands/subcommands.hpp"
 #include "cli/options/gemm_options.hpp"

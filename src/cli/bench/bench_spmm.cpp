@@ -23,8 +23,6 @@
 
 #include <algorithm>
 #include <array>
-#include <ctime>
-#include <map>
 
 namespace orthant::cli {
 namespace {

@@ -4,8 +4,6 @@
 #include "cli/bench/bench.hpp"
 #include "cli/machine/arithmetic_peak.hpp"
 
-#include <algorithm>
-
 namespace orthant::cli {
 namespace {
 

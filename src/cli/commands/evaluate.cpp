@@ -2,14 +2,13 @@
 //
 // orthant evaluate: losses and accuracies of trained weights, and their predictions for every vertex.
 
-#include "cli/commands/evaluate.hpp"
-
 #include "cli/commands/subcommands.hpp"
+
 #include "cli/options/gemm_options.hpp"
-#include "cli/training/idle_options.hpp"
 #include "cli/training/scores_text.hpp"
 #include "cli/training/start_checks.hpp"
 #include "cli/training/train_modes.hpp"
+#include "cli/training/train_options.hpp"
 #include "cli/training/train_settings.hpp"
 #include "graph/partition/input_summary.hpp"
 #include "models/gnn/files/network_weights.hpp"

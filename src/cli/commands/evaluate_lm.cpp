@@ -2,7 +2,6 @@
 //
 // orthant evaluate-lm: the loss of a language model over a whole validation part.
 
-#include "cli/commands/evaluate.hpp"
 #include "cli/commands/subcommands.hpp"
 #include "cli/lm/lm_files.hpp"
 #include "cli/lm/lm_inference.hpp"

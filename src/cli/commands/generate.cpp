@@ -2,9 +2,8 @@
 //
 // orthant generate: writes a random graph, which depends on the seed but not on the number of ranks.
 
-#include "cli/commands/generate.hpp"
-
 #include "cli/commands/subcommands.hpp"
+
 #include "graph/graph_source.hpp"
 #include "graph/write/write_graph.hpp"
 #include "runtime/report/progress.hpp"
@@ -60,21 +59,10 @@ int run(GenerateOptions const& options, Context& context) {
   graph::WriteOptions writing;
   writing.format = graph::parse_output_format(options.format);
   writing.replaces_output = context.replaces_outputs;
-  std::unique_ptr<runtime::Progress> bar;
-  std::string step;
-  auto const style = runtime::progress_style(world.is_root());
-  writing.on_progress = [&](std::string const& name, double fraction) {
-    if (style != runtime::ProgressStyle::bar) return; // without a bar, lines would only repeat the summary
-    constexpr std::int64_t per_mille = 1000;
-    if (name != step || !bar) {
-      bar.reset();
-      step = name;
-      bar = std::make_unique<runtime::Progress>(per_mille, name, style);
-    }
-    bar->update(static_cast<std::int64_t>(fraction * static_cast<double>(per_mille)));
-  };
+  runtime::StepBars bars(world.is_root());
+  writing.on_progress = [&](std::string const& step, double fraction) { bars.report(step, fraction); };
   graph::write_graph(world, *source, options.output, writing);
-  bar.reset();
+  bars.finish();
   if (world.is_root()) {
     auto const& facts = source->facts();
     auto const text = fmt::format("{}: {} vertices, {} edges, {} features, {} classes, in {:.2f} s: {}\n",

@@ -3,21 +3,20 @@
 // orthant partition: writes a graph, read or generated, to a store that every grid and every number of ranks can load.
 
 #include "graph/partition/partition.hpp"
-#include "cli/commands/generate.hpp"
 #include "cli/commands/subcommands.hpp"
 #include "cli/training/start_checks.hpp"
 #include "cli/training/train_settings.hpp"
-#include "graph/checks/data_check.hpp"
+#include "graph/checks/operator_check.hpp"
 #include "graph/graph_source.hpp"
+#include "graph/partition/attributes.hpp"
 #include "graph/partition/input_summary.hpp"
 #include "graph/partition/metis.hpp"
-#include "graph/partition/names.hpp"
 #include "graph/read/open_graph.hpp"
 #include "graph/store/store_arrays.hpp"
 #include "models/gnn/network/grid_choice.hpp"
 #include "pmm/grid/process_grid.hpp"
 #include "runtime/comm/collectives.hpp"
-#include "runtime/machine/available_memory.hpp"
+#include "runtime/machine/process_memory.hpp"
 #include "runtime/report/progress.hpp"
 
 #include <algorithm>
@@ -301,21 +300,10 @@ int run(PartitionOptions const& options, Context& context) {
   if (world.is_root()) announce(source->facts(), files, estimate);
   auto const opening = runtime::all_reduced(world, MPI_Wtime() - begin, runtime::Reduction::max);
 
-  std::unique_ptr<runtime::Progress> bar;
-  std::string step;
-  auto const style = runtime::progress_style(world.is_root());
-  how.on_progress = [&](std::string const& name, double fraction) {
-    if (style != runtime::ProgressStyle::bar) return; // without a bar, lines would only repeat the summary
-    constexpr std::int64_t per_mille = 1000;
-    if (name != step || !bar) {
-      bar.reset();
-      step = name;
-      bar = std::make_unique<runtime::Progress>(per_mille, name, style);
-    }
-    bar->update(static_cast<std::int64_t>(fraction * static_cast<double>(per_mille)));
-  };
+  runtime::StepBars bars(world.is_root());
+  how.on_progress = [&](std::string const& step, double fraction) { bars.report(step, fraction); };
   auto const report = graph::partition(world, *source, options.output, how);
-  bar.reset();
+  bars.finish();
   if (world.is_root()) summarize(report, options, times_text(report, opening, MPI_Wtime() - begin));
   warn(context, report, options.output);
   return runtime::exit_done;

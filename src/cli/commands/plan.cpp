@@ -5,7 +5,6 @@
 
 #include "cli/commands/subcommands.hpp"
 #include "cli/options/collectives_option.hpp"
-#include "cli/plan/batch_plan.hpp"
 #include "cli/plan/plan_options.hpp"
 #include "cli/plan/planned_training.hpp"
 #include "cli/training/train_modes.hpp"

@@ -7,7 +7,7 @@
 #include "cli/lm/lm_files.hpp"
 #include "cli/lm/train_lm_options.hpp"
 #include "cli/plan/planned_training.hpp"
-#include "cli/training/idle_options.hpp"
+#include "cli/training/train_options.hpp"
 #include "cli/training/train_settings.hpp"
 #include "models/gnn/network/grid_choice.hpp"
 #include "models/lm/training/language_model.hpp"

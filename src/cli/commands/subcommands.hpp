@@ -1,11 +1,14 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Factories of all subcommands.
+// Factories of all subcommands, and what several of them share.
 
 #include "cli/options/command.hpp"
+#include "graph/generate/generators.hpp"
+#include "models/parameters/weights_file.hpp"
 
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace orthant::cli {
@@ -36,5 +39,31 @@ std::unique_ptr<Command> make_study_collect();
 std::unique_ptr<Command> make_study_report();
 std::unique_ptr<Command> make_doctor();
 std::unique_ptr<Command> make_info();
+
+// Check of network options against the weights that `evaluate` and `evaluate-lm` read: they accept the command lines of trainings.
+
+/// Throws UserError if the user or an applied preset has set an option of the network to another value than `of_weights`, the record of
+/// the file at `path`. Names in the record are option names with underscores: "kv_heads" is --kv-heads. Not collective; same result on
+/// all ranks.
+void require_given_network(Context const& context, std::string const& path,
+                           models::Architecture const& of_weights, std::vector<std::string> const& idle = {});
+
+// Options of generated graphs, which go to files (`generate`) or into a store (`partition --generate`).
+
+/// Names of the kinds of graphs that graph::parse_generator_kind() accepts.
+[[nodiscard]] std::vector<std::string> generator_kinds();
+
+struct GeneratorOptions {
+  std::string kind;
+  std::int64_t vertices = 10'000;
+  std::int64_t edges = 0;
+  std::int64_t features = 64;
+  std::int64_t classes = 8;
+};
+
+/// Declares all options except the kind, which each command names differently.
+void add_generator_options(Command& command, GeneratorOptions& options);
+
+[[nodiscard]] graph::GeneratorOptions generator_of(GeneratorOptions const& options, std::int64_t seed);
 
 } // namespace orthant::cli

@@ -7,7 +7,7 @@
 #include "runtime/comm/together.hpp"
 #include "runtime/files/staged_file.hpp"
 #include "tokens/documents/token_arrays.hpp"
-#include "tokens/documents/train_tokenizer.hpp"
+#include "tokens/documents/tokenize_documents.hpp"
 
 #include <cstdio>
 #include <initializer_list>

@@ -6,7 +6,6 @@
 #include "runtime/error.hpp"
 #include "runtime/files/staged_file.hpp"
 
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <fmt/format.h>

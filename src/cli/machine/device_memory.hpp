@@ -9,7 +9,7 @@
 namespace orthant::cli {
 
 /// Counts from its construction on. Only one object may exist at a time. All values are 0 if kernels run on the host
-/// (device_memory_host.cpp).
+/// (machine_host.cpp).
 class DeviceMemory {
  public:
   /// Kokkos must be initialized. Later allocations are counted.

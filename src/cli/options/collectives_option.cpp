@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <array>
 #include <fmt/ranges.h>
-#include <optional>
 #include <utility>
 
 namespace orthant::cli {

@@ -3,7 +3,6 @@
 
 #include "cli/options/collectives_option.hpp"
 
-#include "runtime/error.hpp"
 #include "runtime/suggestion.hpp"
 
 #include <CLI/App.hpp>
@@ -13,7 +12,6 @@
 #include <charconv>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <type_traits>
 #include <utility>
 
 namespace orthant::cli {

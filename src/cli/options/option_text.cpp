@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
-#include <string_view>
 
 namespace orthant::cli {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/plan/batch_plan.hpp"
+#include "cli/plan/plan_options.hpp"
 
 #include "cli/plan/planned_training.hpp"
 #include "models/gnn/batches/batch_plan.hpp"

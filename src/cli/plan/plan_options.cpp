@@ -2,8 +2,6 @@
 #include "cli/plan/plan_options.hpp"
 
 #include "cli/options/option_text.hpp"
-#include "cli/plan/planned_training.hpp"
-#include "cli/training/idle_options.hpp"
 #include "cli/training/start_checks.hpp"
 #include "cli/training/train_modes.hpp"
 #include "cli/training/train_settings.hpp"

@@ -6,6 +6,12 @@
 #include "cli/plan/planned_training.hpp"
 #include "cli/training/train_options.hpp"
 #include "graph/store/store_reader.hpp"
+#include "models/gnn/batches/network_batches.hpp"
+#include "models/training/optimizer.hpp"
+#include "pmm/cost/machine.hpp"
+
+#include <string>
+#include <vector>
 
 namespace orthant::cli {
 
@@ -45,5 +51,24 @@ void complete(Context& context, PlanOptions& options);
 /// Command line of the training on this grid, with the flags that were given: "orthant train --grid .. --schedule .. ".
 [[nodiscard]] std::string train_command(Context const& context, PlanOptions const& options,
                                         models::Schedule schedule, pmm::GridShape const& shape);
+
+// orthant plan --mode minibatch: predicted time, sent bytes and memory of an epoch of batches, on the best grids data x X x Y x Z.
+
+/// The training to plan: graph, network, optimizer, batches, schedules and number of ranks.
+struct BatchPlanQuestion {
+  graph::StoreFacts const& facts;
+  graph::GraphStore const* store; // null: the graph is known by its counts only
+  models::NetworkSettings settings;
+  models::OptimizerSettings optimizer;
+  models::MiniBatchSettings batches;
+  std::vector<models::Schedule> schedules;
+  int num_ranks = 1;
+};
+
+/// Returns the table, or one line of JSON per grid. If the user asks for a simulation, simulates an average step on the best grid of each
+/// schedule. Throws UserError if no grid is left.
+[[nodiscard]] std::string plan_batches(Context const& context, BatchPlanQuestion const& question,
+                                       PlanOptions const& options, pmm::Machine const& machine,
+                                       Simulation& simulation);
 
 } // namespace orthant::cli

@@ -14,7 +14,6 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <vector>
 
 namespace orthant::cli {
 namespace {

@@ -7,7 +7,6 @@
 #include "cli/training/train_modes.hpp"
 #include "cli/training/train_options.hpp"
 #include "cli/training/train_settings.hpp"
-#include "models/gnn/network/counted_graph.hpp"
 #include "models/gnn/network/grid_choice.hpp"
 #include "models/gnn/network/memory_estimate.hpp"
 #include "models/gnn/network/network_arrays.hpp"

@@ -2,8 +2,6 @@
 #include "cli/study/launch.hpp"
 
 #include "cli/options/option_text.hpp"
-#include "cli/study/scheduler.hpp"
-#include "cli/study/study_folder.hpp"
 #include "runtime/error.hpp"
 #include "runtime/suggestion.hpp"
 

@@ -15,7 +15,6 @@
 #include "cli/study/scheduler.hpp"
 #include "cli/study/study_file.hpp"
 
-#include <map>
 #include <span>
 #include <string>
 

@@ -3,12 +3,10 @@
 
 #include "cli/options/collectives_option.hpp"
 #include "cli/options/gemm_options.hpp"
-#include "models/training/checkpoint/checkpointer.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/files/staged_file.hpp"
 #include "runtime/files/temporary_path.hpp"
-#include "runtime/job/time_limit.hpp"
 #include "runtime/report/metrics.hpp"
 
 #include <algorithm>
@@ -17,7 +15,6 @@
 #include <csignal>
 #include <fmt/ranges.h>
 #include <numeric>
-#include <string_view>
 #include <system_error>
 
 namespace orthant::cli {

@@ -11,7 +11,6 @@
 
 #include <functional>
 #include <nlohmann/json.hpp>
-#include <string>
 #include <vector>
 
 namespace orthant::cli {

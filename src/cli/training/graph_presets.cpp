@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/training/idle_options.hpp"
+#include "cli/training/train_options.hpp"
 
 #include "cli/options/gemm_options.hpp"
 #include "cli/options/shared_options.hpp"

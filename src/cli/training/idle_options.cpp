@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/training/idle_options.hpp"
+#include "cli/training/train_options.hpp"
 
 #include "models/gnn/plan/gnn_model.hpp"
-#include "models/gnn/plan/refusals.hpp"
+#include "models/gnn/plan/network_settings.hpp"
 #include "pmm/kernels/host_parts.hpp"
 
 #include <algorithm>

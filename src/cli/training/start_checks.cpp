@@ -4,18 +4,15 @@
 #include "cli/machine/device_memory.hpp"
 #include "cli/training/train_options.hpp"
 #include "cli/training/train_settings.hpp"
-#include "graph/checks/data_check.hpp"
 #include "graph/partition/input_summary.hpp"
 #include "graph/store/store_file.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
-#include "runtime/machine/available_memory.hpp"
 #include "runtime/machine/process_memory.hpp"
 
 #include <algorithm>
 #include <fstream>
-#include <functional>
 #include <malloc.h>
 
 namespace orthant::cli {

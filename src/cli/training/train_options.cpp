@@ -10,7 +10,6 @@
 #include "runtime/job/time_limit.hpp"
 
 #include <string_view>
-#include <vector>
 
 namespace orthant::cli {
 namespace {

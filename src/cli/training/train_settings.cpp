@@ -5,7 +5,7 @@
 #include "cli/options/collectives_option.hpp"
 #include "cli/options/gemm_options.hpp"
 #include "cli/training/scores_text.hpp"
-#include "models/gnn/plan/refusals.hpp"
+#include "models/gnn/plan/network_settings.hpp"
 #include "pmm/kernels/host_parts.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/device/kokkos_compat.hpp"

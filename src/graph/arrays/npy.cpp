@@ -11,7 +11,6 @@
 #include <cstring>
 #include <fmt/ranges.h>
 #include <optional>
-#include <string_view>
 #include <type_traits>
 #include <utility>
 

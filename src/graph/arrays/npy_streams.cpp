@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/arrays/npy_streams.hpp"
 
-#include "graph/graph_source.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>

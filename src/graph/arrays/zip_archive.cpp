@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <array>
 #include <fmt/ranges.h>
-#include <optional>
 #include <span>
 #include <zip.h>
 #include <zlib.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "graph/checks/data_check.hpp"
+#include "graph/checks/operator_check.hpp"
 
 #include "graph/store/distribution.hpp"
 #include "runtime/comm/collectives.hpp"

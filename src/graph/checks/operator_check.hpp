@@ -20,7 +20,6 @@
 #include <cstdint>
 #include <limits>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace orthant::graph {
@@ -110,5 +109,11 @@ struct OperatorFindings {
 /// and the whole matrix if it has negative weights. Collective. Throws UserError if the store is damaged.
 [[nodiscard]] OperatorFindings check_operator(runtime::Communicator const& comm, GraphStore const& store,
                                               OperatorUse const& use);
+
+// Finds data from which a network learns little: labels of one class, empty parts of a split, features that are all equal.
+
+/// One warning with counts for each finding, equal on all ranks. Reads labels and masks, and features up to the first difference.
+/// Collective. Throws UserError if the store is damaged.
+[[nodiscard]] std::vector<std::string> check_data(runtime::Communicator const& comm, GraphStore const& store);
 
 } // namespace orthant::graph

@@ -2,10 +2,8 @@
 #include "graph/generate/generators.hpp"
 
 #include "graph/generate/computed_streams.hpp"
-#include "graph/graph_source.hpp"
 #include "runtime/error.hpp"
 #include "runtime/numbers/counts.hpp"
-#include "runtime/numbers/random.hpp"
 #include "runtime/suggestion.hpp"
 
 #include <algorithm>
@@ -16,7 +14,6 @@
 #include <limits>
 #include <map>
 #include <string>
-#include <tuple>
 #include <utility>
 
 namespace orthant::graph {

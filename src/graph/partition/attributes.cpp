@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/partition/attributes.hpp"
 
-#include "graph/partition/placement.hpp"
 #include "graph/partition/tile_builder.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
@@ -9,11 +8,8 @@
 #include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
-#include <limits>
-#include <string>
 
 namespace orthant::graph {
 

@@ -24,7 +24,6 @@
 #include <functional>
 #include <span>
 #include <tuple>
-#include <type_traits>
 #include <vector>
 
 namespace orthant::graph {

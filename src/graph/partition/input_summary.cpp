@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/partition/input_summary.hpp"
 
-#include "graph/partition/placement.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
@@ -11,13 +10,11 @@
 #include <array>
 #include <bit>
 #include <cerrno>
-#include <cmath>
 #include <cstring>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <iterator>
 #include <numeric>
-#include <span>
 #include <string_view>
 #include <sys/statvfs.h>
 

@@ -6,7 +6,6 @@
 #include "runtime/files/staged_file.hpp"
 #include "runtime/numbers/counts.hpp"
 
-#include <algorithm>
 #include <fmt/format.h>
 #include <iterator>
 #include <limits>

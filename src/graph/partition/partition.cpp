@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/partition/partition.hpp"
 
-#include "graph/graph_source.hpp"
 #include "graph/partition/attributes.hpp"
 #include "graph/partition/edge_feature_rows.hpp"
 #include "graph/partition/edge_store.hpp"
-#include "graph/partition/input_summary.hpp"
-#include "graph/partition/link_sets.hpp"
 #include "graph/partition/metis.hpp"
-#include "graph/partition/names.hpp"
 #include "graph/partition/placement.hpp"
-#include "graph/partition/statistics.hpp"
 #include "graph/partition/steps.hpp"
 #include "graph/partition/tile_builder.hpp"
 #include "graph/store/store_arrays.hpp"
@@ -22,7 +17,6 @@
 #include <algorithm>
 #include <map>
 #include <mpi.h>
-#include <optional>
 #include <utility>
 
 namespace orthant::graph {

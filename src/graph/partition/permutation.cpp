@@ -2,7 +2,6 @@
 #include "graph/partition/permutation.hpp"
 
 #include "runtime/error.hpp"
-#include "runtime/numbers/random.hpp"
 
 #include <algorithm>
 #include <array>

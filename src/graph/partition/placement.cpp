@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/partition/placement.hpp"
 
-#include "graph/partition/permutation.hpp"
 #include "graph/store/listed_block.hpp"
 #include "runtime/error.hpp"
 #include "runtime/numbers/counts.hpp"
 #include "runtime/numbers/random.hpp"
 
-#include <algorithm>
 #include <functional>
 #include <numeric>
 #include <optional>

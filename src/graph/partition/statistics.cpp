@@ -6,13 +6,11 @@
 #include "runtime/comm/collectives.hpp"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <fmt/format.h>
 #include <iterator>
 #include <limits>
 #include <numeric>
-#include <span>
 
 namespace orthant::graph {
 namespace {

@@ -33,19 +33,6 @@ struct ValuedEntry {
 /// How the values of a matrix are stored: always, only if some of them are not 1, as numbers of relations, or as features of edges.
 enum class Values : std::uint8_t { always, where_needed, relations, features };
 
-/// Bytes that a rank needs for the entries of its share of the tiles until they are written, in chunks of `chunk_bytes`: the largest share,
-/// plus half a chunk per tile.
-[[nodiscard]] inline std::int64_t tile_list_bytes(TileGrid const& grid, std::int64_t num_entries,
-                                                  std::int64_t entry_bytes, std::size_t chunk_bytes,
-                                                  int num_ranks) {
-  auto const chunk = static_cast<std::int64_t>(chunk_bytes);
-  auto const tiles = tile_rows_of_rank(grid.rows.num_parts, num_ranks, 0).size() * grid.columns.num_parts;
-  auto const entries = num_entries / grid.num_tiles() * tiles;
-  auto const chunks = entries / (chunk / entry_bytes) + tiles / 2;
-  return chunks * (chunk + static_cast<std::int64_t>(sizeof(ChunkPool::Chunk))) +
-         tiles * static_cast<std::int64_t>(RecordLists<PatternEntry>::bytes_per_list);
-}
-
 template<bool has_values>
 class TileBuilder {
  public:

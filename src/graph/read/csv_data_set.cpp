@@ -13,7 +13,6 @@
 #include <limits>
 #include <memory>
 #include <span>
-#include <string>
 #include <string_view>
 
 namespace orthant::graph {

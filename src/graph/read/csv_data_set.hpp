@@ -8,8 +8,8 @@
 // Several tables are a graph of several types (typed_graph.hpp).
 
 #include "graph/graph_source.hpp"
-#include "graph/text/edge_probe.hpp"
 #include "graph/text/name_table.hpp"
+#include "graph/text/text_edges.hpp"
 
 #include <array>
 #include <cstddef>

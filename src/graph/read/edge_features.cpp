@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "graph/read/edge_features.hpp"
+#include "graph/read/graph_files.hpp"
 
 #include "graph/exchange.hpp"
 #include "graph/generate/computed_streams.hpp"
-#include "graph/read/graph_files.hpp"
 #include "graph/text/text_tables.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"

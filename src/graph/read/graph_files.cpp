@@ -2,18 +2,13 @@
 #include "graph/read/graph_files.hpp"
 
 #include "graph/path_entry.hpp"
-#include "graph/read/edge_features.hpp"
-#include "graph/text/text_edges.hpp"
 #include "graph/write/output_files.hpp"
 #include "runtime/error.hpp"
 #include "runtime/files/byte_source.hpp"
 #include "runtime/files/temporary_path.hpp"
 
 #include <algorithm>
-#include <array>
 #include <fmt/ranges.h>
-#include <set>
-#include <vector>
 
 namespace orthant::graph {
 

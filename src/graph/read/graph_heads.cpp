@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/arrays/zip_archive.hpp"
 #include "graph/path_entry.hpp"
-#include "graph/read/edge_features.hpp"
 #include "graph/read/graph_files.hpp"
 #include "graph/text/text_edges.hpp"
 #include "graph/text/text_tables.hpp"

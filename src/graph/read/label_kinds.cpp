@@ -2,7 +2,7 @@
 //
 // Decides whether labels are numbers of classes, names of classes or targets of regression; see docs/store.md.
 
-#include "graph/arrays/label_streams.hpp"
+#include "graph/arrays/npy_streams.hpp"
 #include "graph/read/graph_files.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"

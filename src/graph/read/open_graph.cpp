@@ -3,10 +3,9 @@
 
 #include "graph/generate/computed_streams.hpp"
 #include "graph/path_entry.hpp"
-#include "graph/read/edge_features.hpp"
 #include "graph/read/graph_files.hpp"
-#include "graph/read/number_names.hpp"
 #include "graph/read/typed_graph.hpp"
+#include "graph/text/name_table.hpp"
 #include "graph/text/text_blocks.hpp"
 #include "graph/text/text_tables.hpp"
 #include "runtime/comm/collectives.hpp"
@@ -16,12 +15,7 @@
 #include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
-#include <array>
-#include <memory>
-#include <set>
 #include <span>
-#include <string>
-#include <system_error>
 
 namespace orthant::graph {
 

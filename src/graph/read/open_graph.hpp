@@ -12,7 +12,7 @@
 //   mtx        a file *.mtx[.gz], or one that starts with %%MatrixMarket
 //   metis      a file *.graph[.gz] of METIS or KaHIP (text/metis_graph.hpp), or a folder with one
 //   edgelist   any other text file: "source target [weight]" per line, '#' and '%' start comments; ends are numbers, or names if the first
-//              edge has names (text/edge_probe.hpp). automatic recognizes a folder with edges.csv, edges.tsv or edges.txt, and .npy files as
+//              edge has names (text/text_edges.hpp). automatic recognizes a folder with edges.csv, edges.tsv or edges.txt, and .npy files as
 //              in npy, whose rows are in the order in which the names of the vertices appear
 //   triples    only if requested: a text file of directed edges with relations, "head relation tail" per line (text/text_names.hpp).
 //              automatic recognizes a folder with triples.tsv, triples.txt or triples.csv, and .npy files as in npy, whose rows are in
@@ -40,7 +40,7 @@ enum class InputFormat : std::uint8_t { automatic, ogb, edgelist, mtx, metis, np
 /// Accepts "auto", "ogb", "edgelist", "mtx", "metis", "npy", "triples", "typed". Throws UserError on another word.
 [[nodiscard]] InputFormat parse_input_format(std::string_view word);
 
-/// Use of the features of edges (edge_features.hpp). kept: as features of edges; mean, sum: features of vertices are made of them.
+/// Use of the features of edges (graph_files.hpp). kept: as features of edges; mean, sum: features of vertices are made of them.
 enum class EdgeFeatures : std::uint8_t { ignored, mean, sum, kept };
 
 /// The use that the values of --edge-features and --features-from-edges ask for. Throws UserError if both ask for one.

@@ -10,11 +10,8 @@
 #include <algorithm>
 #include <fmt/ranges.h>
 #include <iterator>
-#include <map>
 #include <set>
-#include <span>
 #include <sstream>
-#include <string_view>
 
 namespace orthant::graph {
 

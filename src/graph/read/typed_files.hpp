@@ -7,7 +7,7 @@
 #include "graph/arrays/zip_archive.hpp"
 #include "graph/read/csv_data_set.hpp"
 #include "graph/read/graph_files.hpp"
-#include "graph/text/edge_probe.hpp"
+#include "graph/text/text_edges.hpp"
 #include "graph/text/text_names.hpp"
 
 #include <array>

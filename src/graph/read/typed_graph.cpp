@@ -2,21 +2,15 @@
 #include "graph/read/typed_graph.hpp"
 
 #include "graph/arrays/zip_archive.hpp"
-#include "graph/read/number_names.hpp"
-#include "graph/read/typed_files.hpp"
-#include "graph/read/typed_opener.hpp"
+#include "graph/text/name_table.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"
-#include "runtime/error.hpp"
 #include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
 #include <array>
-#include <optional>
 #include <span>
-#include <string>
 #include <utility>
-#include <vector>
 
 namespace orthant::graph {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "graph/read/typed_opener.hpp"
+#include "graph/read/typed_graph.hpp"
 
 #include "graph/arrays/npy_streams.hpp"
 #include "graph/generate/computed_streams.hpp"

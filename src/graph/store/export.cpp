@@ -2,17 +2,13 @@
 #include "graph/store/export.hpp"
 
 #include "graph/exchange.hpp"
-#include "graph/graph_source.hpp"
-#include "graph/store/distribution.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
 #include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
 #include <limits>
-#include <span>
 #include <utility>
-#include <vector>
 
 namespace orthant::graph {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/store/store_reader.hpp"
 #include "runtime/comm/together.hpp"
-#include "runtime/files/array_sum.hpp"
+#include "runtime/files/hdf5_file.hpp"
 #include "runtime/numbers/counts.hpp"
 
 #include <bit>

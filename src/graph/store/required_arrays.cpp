@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <fmt/ranges.h>
 #include <span>
-#include <utility>
 
 namespace orthant::graph {
 

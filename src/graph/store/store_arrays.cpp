@@ -14,8 +14,6 @@
 #include <fmt/format.h>
 #include <functional>
 #include <unistd.h>
-#include <utility>
-#include <vector>
 
 namespace orthant::graph {
 

@@ -2,7 +2,6 @@
 #include "graph/store/store_file.hpp"
 
 #include "graph/crc32.hpp"
-#include "graph/store/distribution.hpp"
 #include "graph/store/store_arrays.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
@@ -14,7 +13,6 @@
 #include <cstring>
 #include <fcntl.h>
 #include <fmt/ranges.h>
-#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/store/store_format.hpp"
 
-#include "graph/graph_source.hpp"
 #include "graph/path_entry.hpp"
 #include "runtime/error.hpp"
 
-#include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <span>

@@ -12,7 +12,6 @@
 #include <bit>
 #include <cmath>
 #include <utility>
-#include <vector>
 
 namespace orthant::graph {
 
@@ -160,20 +159,6 @@ CsrBlock GraphStore::read_block(Parity parity, Range rows, Range columns, SelfLo
 
 CsrBlock GraphStore::read_block(Parity parity, Range rows, Range columns) const {
   return read_block(parity, rows, columns, facts().graph_operator().self_loops);
-}
-
-std::vector<std::int64_t> GraphStore::find_self_loops(Parity parity, CsrBlock const& block) const {
-  auto places = read_other_positions(row_order(parity), block.rows);
-  for (std::size_t row = 0; row < places.size(); ++row) {
-    auto const self = places[row] - block.columns_range.begin;
-    places[row] = -1;
-    if (self < 0 || self >= block.columns_range.size()) continue;
-    auto const begin = block.columns.begin() + block.row_offsets[row];
-    auto const end = block.columns.begin() + block.row_offsets[row + 1];
-    auto const found = std::lower_bound(begin, end, self);
-    if (found != end && *found == self) places[row] = found - block.columns.begin();
-  }
-  return places;
 }
 
 Scales GraphStore::read_scales(Parity parity, Range rows, Range columns) const {

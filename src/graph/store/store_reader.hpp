@@ -85,9 +85,6 @@ class GraphStore {
   [[nodiscard]] CsrBlock read_block(Parity parity, Range rows, Range columns, SelfLoops self_loops) const;
   /// The block with the self loops of the operator.
   [[nodiscard]] CsrBlock read_block(Parity parity, Range rows, Range columns) const;
-  /// For every row of the rectangle, the index in block.columns of the entry where a vertex meets itself, or -1 if that entry is outside
-  /// the columns or not stored. `parity` must be the block's.
-  [[nodiscard]] std::vector<std::int64_t> find_self_loops(Parity parity, CsrBlock const& block) const;
   /// The factors of the operator's normalization for these rows and columns.
   [[nodiscard]] Scales read_scales(Parity parity, Range rows, Range columns) const;
 

@@ -3,7 +3,6 @@
 
 #include "graph/store/distribution.hpp"
 #include "graph/store/store_arrays.hpp"
-#include "graph/store/store_file.hpp"
 #include "graph/store/tiled_matrix.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/comm/together.hpp"

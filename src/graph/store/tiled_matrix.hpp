@@ -9,7 +9,6 @@
 #include "graph/store/store_reader.hpp"
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <vector>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "graph/text/edge_probe.hpp"
+#include "graph/text/text_edges.hpp"
 
 #include "graph/text/text_blocks.hpp"
 #include "graph/text/text_fields.hpp"

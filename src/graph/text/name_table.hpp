@@ -6,8 +6,8 @@
 // at two positions only.
 
 #include "graph/graph_source.hpp"
+#include "runtime/comm/communicator.hpp"
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string_view>
@@ -50,5 +50,18 @@ class NameTable {
   std::int64_t size_ = 0;
   std::vector<std::uint64_t> slots_; // length: a power of two; 0: free; at most half are in use
 };
+
+// Assigns numbers to names over all ranks, in the order of first appearance: first the names of rank 0, then those of rank 1, and so on.
+// The hash of a name selects the rank that owns it. Every rank with this name sends it to the owner, which decides which rank has it first.
+// Each rank sends each of its names once, so the cost does not depend on how often names occur.
+
+struct NumberedNames {
+  std::int64_t count = 0;        // number of distinct names on all ranks
+  std::vector<std::int64_t> ids; // [names of this rank]
+  NameList all;                  // on rank 0
+};
+
+/// Collective.
+[[nodiscard]] NumberedNames number_names(runtime::Communicator const& comm, NameList mine);
 
 } // namespace orthant::graph

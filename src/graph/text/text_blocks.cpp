@@ -3,7 +3,6 @@
 
 #include "graph/text/text_scanner.hpp"
 #include "runtime/error.hpp"
-#include "runtime/files/byte_source.hpp"
 #include "runtime/files/text_file.hpp"
 #include "runtime/numbers/counts.hpp"
 
@@ -13,9 +12,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <optional>
-#include <string>
 #include <thread>
-#include <vector>
 #include <zlib.h>
 
 namespace orthant::graph {

@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/text/text_edges.hpp"
 
-#include "graph/text/edge_probe.hpp"
-#include "graph/text/text_blocks.hpp"
 #include "graph/text/text_scanner.hpp"
 #include "graph/text/text_tables.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <sstream>
-#include <string>
 #include <utility>
 
 namespace orthant::graph {

@@ -6,7 +6,6 @@
 #include "runtime/error.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <deque>
 #include <limits>

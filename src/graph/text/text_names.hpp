@@ -1,12 +1,11 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads edges whose ends are names: "source target [weight]" per line (edge_probe.hpp), or triples "head relation tail". Each rank reads
+// Reads edges whose ends are names: "source target [weight]" per line (text_edges.hpp), or triples "head relation tail". Each rank reads
 // its share of the lines once and keeps their edges. Names have numbers in the order in which they appear in the share, which
-// read/number_names converts to numbers in the whole file. Lines that begin with '#' or '%' are comments.
+// name_table.hpp converts to numbers in the whole file. Lines that begin with '#' or '%' are comments.
 
 #include "graph/graph_source.hpp"
-#include "graph/text/edge_probe.hpp"
 #include "graph/text/name_table.hpp"
 #include "graph/text/text_blocks.hpp"
 #include "graph/text/text_edges.hpp"

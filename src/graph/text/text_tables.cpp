@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/text/text_tables.hpp"
 
-#include "graph/graph_source.hpp"
 #include "graph/text/text_blocks.hpp"
 #include "graph/text/text_scanner.hpp"
 #include "runtime/error.hpp"

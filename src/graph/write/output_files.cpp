@@ -6,13 +6,9 @@
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
 #include "runtime/files/byte_source.hpp"
-#include "runtime/files/staged_file.hpp"
-#include "runtime/files/temporary_path.hpp"
 #include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <fcntl.h>
 #include <fstream>
 #include <new>
@@ -21,7 +17,6 @@
 #include <system_error>
 #include <unistd.h>
 #include <utility>
-#include <vector>
 #include <zlib.h>
 
 namespace orthant::graph {

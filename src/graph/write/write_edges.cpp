@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "graph/write/write_edges.hpp"
+#include "graph/write/write_graph.hpp"
 
 #include "graph/write/output_files.hpp"
 #include "runtime/comm/collectives.hpp"

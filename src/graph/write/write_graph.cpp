@@ -2,15 +2,11 @@
 #include "graph/write/write_graph.hpp"
 
 #include "graph/write/output_files.hpp"
-#include "graph/write/write_edges.hpp"
-#include "runtime/comm/collectives.hpp"
-#include "runtime/comm/together.hpp"
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <fmt/format.h>
-#include <optional>
 #include <utility>
 
 namespace orthant::graph {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/layers/activation_step.hpp"
 
-#include "models/layers/hidden_norm.hpp"
 #include "models/layers/rms_norm.hpp"
 #include "pmm/kernels/row_activation_host.hpp"
 #include "pmm/rows/activations.hpp"

@@ -7,7 +7,6 @@
 #include "pmm/kernels/rounding.hpp"
 #include "pmm/matrix/relayout.hpp"
 #include "runtime/arrays/views.hpp"
-#include "runtime/comm/collectives.hpp"
 
 #include <algorithm>
 #include <tuple>

@@ -54,10 +54,6 @@ OwnRows own_rows(Counts const& over_b, int b, std::int64_t width, std::int64_t p
 
 } // namespace
 
-std::int64_t SlabExchange::num_of_block() const {
-  return sum_of(of_block);
-}
-
 std::int64_t SlabExchange::num_of_slab() const {
   return sum_of(of_slab);
 }

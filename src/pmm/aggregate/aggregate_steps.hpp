@@ -24,7 +24,6 @@ struct SlabExchange {
   std::vector<std::int64_t> of_block;
   std::vector<std::int64_t> of_slab;
 
-  [[nodiscard]] std::int64_t num_of_block() const;
   [[nodiscard]] std::int64_t num_of_slab() const;
 };
 

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <string>
 
 namespace orthant::pmm {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pmm/attention/cached_attention.hpp"
+#include "pmm/attention/attention.hpp"
 
 #include "runtime/arrays/views.hpp"
 #include "runtime/device/kokkos_compat.hpp"

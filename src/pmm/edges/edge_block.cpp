@@ -2,7 +2,6 @@
 #include "pmm/edges/edge_block.hpp"
 
 #include "pmm/aggregate/row_lists.hpp"
-#include "runtime/arrays/views.hpp"
 #include "runtime/comm/collectives.hpp"
 #include "runtime/error.hpp"
 
@@ -11,7 +10,6 @@
 #include <numeric>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace orthant::pmm {
 namespace {

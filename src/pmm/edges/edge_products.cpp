@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/edges/edge_products.hpp"
 
-#include "pmm/edges/edge_block.hpp"
 #include "pmm/edges/edge_kernels_device.hpp"
 #include "runtime/arrays/views.hpp"
 

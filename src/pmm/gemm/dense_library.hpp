@@ -5,8 +5,7 @@
 //
 //   openblas   OpenBLAS or another BLAS                            fp32, fp64      always available
 //   onednn     oneDNN, if CMake found it                           fp32, bf16
-//   libxsmm    LIBXSMM, if CMake found it                          fp32 times small matrices, sums into small ones
-//   orthant    Orthant's own kernels (pmm/tall_gemm), on x86-64    the same
+//   orthant    Orthant's own kernels (pmm/tall_gemm), on x86-64    fp32 times small matrices, sums into small ones
 //
 // local_gemm() uses the library that gemm_choice.hpp selects for a product. Host only.
 
@@ -72,7 +71,6 @@ template<class T>
 void multiply_in_one_call(DenseProduct<T> const& product);
 /// Null if this build does not include the library.
 [[nodiscard]] DenseLibrary const* onednn_library();
-[[nodiscard]] DenseLibrary const* libxsmm_library();
 /// Null if the processor does not have the vector instructions that the kernels need.
 [[nodiscard]] DenseLibrary const* orthant_library();
 

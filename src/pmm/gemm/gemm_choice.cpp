@@ -5,8 +5,6 @@
 #include "pmm/gemm/gemm_choice.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -120,8 +118,7 @@ std::optional<Vectors> vectors_in(Json const& json) {
 
 void require_known(std::string const& library, GemmNumbers numbers) {
   using Names = std::vector<std::string_view>;
-  auto const names = numbers == GemmNumbers::fp32
-                         ? Names{openblas_name, onednn_name, libxsmm_name, orthant_name}
+  auto const names = numbers == GemmNumbers::fp32   ? Names{openblas_name, onednn_name, orthant_name}
                      : numbers == GemmNumbers::fp64 ? Names{openblas_name}
                                                     : Names{widened_name, onednn_name};
   if (std::ranges::find(names, library) == names.end())

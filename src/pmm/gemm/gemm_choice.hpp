@@ -54,7 +54,6 @@ struct GemmCase {
 
 inline constexpr std::string_view openblas_name = "openblas";
 inline constexpr std::string_view onednn_name = "onednn";
-inline constexpr std::string_view libxsmm_name = "libxsmm";
 inline constexpr std::string_view orthant_name = "orthant"; // pmm/tall_gemm
 inline constexpr std::string_view widened_name =
     "widened"; // bf16 converted to fp32 tile by tile (tiled_gemm.cpp)

@@ -12,9 +12,9 @@
 //     at once, 48,980 rows each                   LIBXSMM  196 202, 208 215
 //   AMD, family 25, no AVX-512 (Zen 3), 48,980    OpenBLAS  63  49,  73  42   oneDNN  79  69,  83  67
 //
-// On Zen 3 (core type Zen), OpenBLAS is chosen for the other shapes, which it multiplies up to 4 % faster. On Zen 4, with operands in
-// memory as in training, OpenBLAS reaches 75 to 100 and LIBXSMM 1.17 reaches 81 to 112 on each of two cores. LIBXSMM was measured only on
-// Zen 4 and Zen 5. OpenBLAS is chosen on older processors, where nothing else was measured.
+// On Zen 3 (core type Zen), OpenBLAS is chosen for the other shapes, which it multiplies up to 4 % faster. OpenBLAS is chosen on older
+// processors, where nothing else was measured. LIBXSMM 1.17, which was measured on Zen 4 and Zen 5, is not built in: where it is faster than
+// the others, Orthant's own kernels are as fast, or take less time in an epoch.
 //
 // Orthant's own kernels (pmm/tall_gemm) were measured on two processors, with two cores at the same time; in brackets oneDNN, LIBXSMM and
 // OpenBLAS:
@@ -24,8 +24,7 @@
 //   Zen 4, multiply-adds reach 236   A B 204 (182 188 182), narrow 213 (161 182 182); A B^T 195 (179 186 181), narrow 209 (146 162 160);
 //                                    sums 205 (194 208 197), narrow 214 (195 211 194)
 //
-// On Zen 4, LIBXSMM was 1 % faster in sums. Orthant's kernels are nevertheless chosen for all tall shapes, with which an epoch took 0.90
-// to 0.94 of its time.
+// On Zen 4, LIBXSMM was 1 % faster in sums; with Orthant's kernels for all tall shapes, an epoch took 0.90 to 0.94 of its time.
 #include "pmm/gemm/gemm_choice.hpp"
 
 namespace orthant::pmm {

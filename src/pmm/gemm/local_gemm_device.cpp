@@ -9,6 +9,7 @@
 #include "pmm/vendor/shortest_run.hpp"
 #include "pmm/vendor/vendor_gemm.hpp"
 #include "pmm/vendor/vendor_spmm.hpp"
+#include "runtime/arrays/views.hpp"
 #include "runtime/device/kokkos_compat.hpp"
 
 #include <algorithm>
@@ -289,5 +290,10 @@ template void local_gemm<Fp16Number, float>(DefaultExec const&, float, Transpose
                                             GemmMath);
 template void local_gemm(DefaultExec const&, float, Transpose, Panel<Fp16Number> const&, Transpose,
                          Panel<Fp16Number> const&, float, Panel<Fp16Number> const&, GemmMath);
+
+BlasLibrary find_blas_library() {
+  auto const is_hip = std::string_view(runtime::DefaultExec::name()) == "HIP";
+  return {is_hip ? "hipBLAS" : "cuBLAS", "", false};
+}
 
 } // namespace orthant::pmm

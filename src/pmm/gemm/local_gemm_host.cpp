@@ -94,8 +94,7 @@ void local_gemm(runtime::DefaultExec const& exec, runtime::SumOf<Result> alpha, 
 std::span<DenseLibrary const* const> dense_libraries() {
   static std::vector<DenseLibrary const*> const libraries = [] {
     std::vector<DenseLibrary const*> all{&detail::openblas_library()};
-    for (auto const* const library :
-         {detail::onednn_library(), detail::libxsmm_library(), detail::orthant_library()})
+    for (auto const* const library : {detail::onednn_library(), detail::orthant_library()})
       if (library != nullptr) all.push_back(library);
     return all;
   }();

@@ -17,7 +17,6 @@
 #include <fmt/format.h>
 #include <map>
 #include <memory>
-#include <tuple>
 #include <vector>
 
 // Functions of the OpenMP runtime that oneDNN uses, if it was built with one.

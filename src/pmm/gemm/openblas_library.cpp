@@ -6,7 +6,6 @@
 #include <cblas.h>
 #include <fmt/format.h>
 #include <limits>
-#include <vector>
 
 // Only OpenBLAS has these functions. They are weak, so that another BLAS can be linked instead.
 extern "C" {

@@ -16,7 +16,7 @@
 // Gimpel (arXiv 1606.08415), Ramachandran, Zoph & Le (arXiv 1710.05941).
 //
 // `Math` provides exponential(z), hyperbolic_tangent(z) and normal_at(z), which returns Phi and phi. Each instruction set of a host and the
-// device has its own (row_function_host_kernel.inc, rows/activations.cpp).
+// device has its own (row_activation_host_kernel.inc, rows/activations.cpp).
 
 #include "runtime/device/device_function.hpp"
 

@@ -5,7 +5,6 @@
 // before. Rows are therefore summed in blocks: within a block in the precision of the numbers, which keeps the inner loop fast, and over
 // the blocks in double.
 
-#include <cstddef>
 #include <cstdint>
 
 namespace orthant::pmm {

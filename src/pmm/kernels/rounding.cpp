@@ -4,10 +4,8 @@
 #include "pmm/kernels/host_parts.hpp"
 #include "pmm/kernels/packs.hpp"
 #include "runtime/error.hpp"
-#include "runtime/numbers/formats.hpp"
 
 #include <atomic>
-#include <type_traits>
 
 namespace orthant::pmm {
 namespace {

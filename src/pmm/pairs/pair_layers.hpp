@@ -13,7 +13,6 @@
 
 #include <Kokkos_Core.hpp>
 #include <span>
-#include <string>
 #include <vector>
 
 namespace orthant::pmm {

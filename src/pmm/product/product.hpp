@@ -79,9 +79,8 @@ class Product {
     compute(exec, left, right, result, Completion::now);
   }
 
-  /// Start reading an operand ahead of run() or start(), which then does not read it again. The operand must not
+  /// Starts reading the right operand ahead of run() or start(), which then does not read it again. The operand must not
   /// change in between. Collective over its third axis.
-  void prefetch_left(DefaultExec const& exec, DistMatrix<Operand> const& left) { left_.start(exec, left); }
   void prefetch_right(DefaultExec const& exec, DistMatrix<Operand> const& right) {
     right_.start(exec, right);
   }

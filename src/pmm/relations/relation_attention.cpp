@@ -2,9 +2,8 @@
 #include "pmm/relations/relation_attention.hpp"
 
 #include "pmm/aggregate/row_lists.hpp"
-#include "pmm/relations/relation_weights.hpp"
+#include "pmm/relations/relation_product.hpp"
 
-#include <algorithm>
 #include <utility>
 
 namespace orthant::pmm {

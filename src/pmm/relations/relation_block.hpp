@@ -31,7 +31,7 @@ struct TypedEntries {
   std::int64_t num_selves =
       0; // the last relations are self relations, one for each type with roots: edges from a vertex to itself
   std::vector<std::int64_t>
-      roots{}; // [roots] index of each root's self relation, from 0 (relation_weights.hpp)
+      roots{}; // [roots] index of each root's self relation, from 0 (relation_product.hpp)
   std::vector<std::int64_t> row_offsets{}; // [num_rows + 1]
   std::vector<std::int32_t> columns{};     // [entries], ascending within a row
   std::vector<std::uint16_t> relations{};  // [entries], less than num_relations

@@ -14,8 +14,6 @@
 #include "runtime/arrays/views.hpp"
 #include "runtime/numbers/formats.hpp"
 
-#include <cstdint>
-
 namespace orthant::pmm {
 
 /// z(i, j) += bias(j). `bias` must lie along z's column axis and have its length; otherwise throws Error. `z` must not be

@@ -5,7 +5,6 @@
 #include "pmm/kernels/row_kernels_host.hpp"
 #include "pmm/rows/class_counts.hpp"
 #include "pmm/rows/entry_loss_kernels.hpp"
-#include "pmm/rows/number_loss_kernels.hpp"
 #include "pmm/rows/row_loss_kernels.hpp"
 #include "runtime/comm/together.hpp"
 

@@ -35,7 +35,7 @@ struct GroupSums {
   }
 };
 
-/// Sums over the targets of one column of a regression, per group of rows (number_loss_kernels.hpp).
+/// Sums over the targets of one column of a regression, per group of rows (entry_loss_kernels.hpp).
 struct NumberSums {
   enum Part { count, deviations, squared_deviations, squares, absolutes, losses, num_parts };
   double of[max_row_groups][num_parts];

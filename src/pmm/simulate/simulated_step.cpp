@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/simulate/simulated_step.hpp"
 
-#include "pmm/cost/collective_rounds.hpp"
-#include "pmm/cost/step_plan.hpp"
 #include "pmm/simulate/fair_flows.hpp"
 #include "runtime/error.hpp"
 

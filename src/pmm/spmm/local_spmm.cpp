@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmm/spmm/local_spmm.hpp"
 
-#include "pmm/kernels/host_parts.hpp"
 #include "pmm/spmm/local_spmm_device.hpp"
 #include "pmm/spmm/local_spmm_host_ways.hpp"
 #include "runtime/error.hpp"
 
-#include <algorithm>
 #include <limits>
-#include <string>
 #include <type_traits>
 #include <utility>
 

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <limits>
 #include <span>
-#include <string>
 #include <utility>
 
 namespace orthant::pmm::detail {

@@ -11,9 +11,7 @@
 #include <cstddef>
 #include <limits>
 #include <map>
-#include <memory>
 #include <mutex>
-#include <new>
 #include <tuple>
 
 namespace orthant::pmm::detail {

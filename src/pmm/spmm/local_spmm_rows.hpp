@@ -15,7 +15,6 @@
 #include "pmm/spmm/local_spmm.hpp"
 #include "runtime/arrays/views.hpp"
 
-#include <algorithm>
 #include <cstdint>
 
 namespace orthant::pmm::detail {

@@ -16,14 +16,6 @@
 
 namespace orthant::runtime {
 
-// Large host arrays use huge pages: kernels that read random rows of a matrix of many megabytes then need fewer page table walks.
-// Measured with the SpMM of 100,000 vertices, 2M edges and 128 floats per row: 10 to 20 % faster on Zen 4, 1.3 to 1.7 times faster on
-// Sapphire Rapids, both in virtual machines.
-
-/// Requests huge pages for [address, address + num_bytes), which must not have been written yet. This is a hint: it does nothing if the
-/// system has no huge pages or the range is too small to hold one.
-void advise_huge_pages(void* address, std::size_t num_bytes);
-
 /// Vector of `count` zeros. Requests huge pages for host memory. Fences.
 template<class T>
 [[nodiscard]] Vector<T> make_zeros(std::string const& label, std::size_t count) {

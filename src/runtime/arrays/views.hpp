@@ -33,7 +33,6 @@ struct CsrMatrix {
   Vector<T, Exec> values;            // [nnz] or empty
 
   [[nodiscard]] std::int64_t num_nonzeros() const { return static_cast<std::int64_t>(columns.extent(0)); }
-  [[nodiscard]] bool is_pattern_only() const { return values.extent(0) == 0 && num_nonzeros() > 0; }
 };
 
 namespace detail {

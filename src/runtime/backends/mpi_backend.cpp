@@ -9,8 +9,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
-#include <vector>
 #if __has_include(<mpi-ext.h>)
 #include <mpi-ext.h>
 #endif

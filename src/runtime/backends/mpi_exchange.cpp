@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/backends/mpi_exchange.hpp"
 
-#include "runtime/comm/backend.hpp"
 #include "runtime/error.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <utility>
 
 namespace orthant::runtime::detail {

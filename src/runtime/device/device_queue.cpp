@@ -16,7 +16,6 @@ DeviceQueue const& training_queue() {
 #include "runtime/device/device_runtime.hpp"
 
 #include <exception>
-#include <vector>
 
 namespace orthant::runtime {
 namespace {

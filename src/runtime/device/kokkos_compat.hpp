@@ -5,7 +5,6 @@
 // Profiling::ScopedRegion (4.1), and the name of pinned host memory (4.0).
 
 #include <Kokkos_Core.hpp>
-#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>

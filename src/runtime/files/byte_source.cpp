@@ -4,7 +4,6 @@
 #include "runtime/error.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <fcntl.h>
 #include <sys/stat.h>

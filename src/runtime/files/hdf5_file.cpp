@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/files/hdf5_file.hpp"
 
+#include "runtime/comm/collectives.hpp"
 #include "runtime/error.hpp"
 #include "runtime/files/hdf5_call.hpp"
 #include "runtime/files/hdf5_output.hpp"
@@ -8,7 +9,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fmt/format.h>
 #include <hdf5.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -301,15 +301,6 @@ std::int64_t Hdf5File::read_integer(std::string const& owner, std::string const&
   return value;
 }
 
-double Hdf5File::read_real(std::string const& owner, std::string const& name) const {
-  auto const what = "attribute " + name + " of " + owner;
-  auto const id = open_attribute(file_, name_, owner, name);
-  require_class(id, name_, what, {H5T_FLOAT, H5T_INTEGER}, "a number");
-  double value = 0;
-  check_read(H5Aread(id.get(), H5T_NATIVE_DOUBLE, &value), name_, what);
-  return value;
-}
-
 std::string Hdf5File::read_text(std::string const& owner, std::string const& name) const {
   auto const what = "attribute " + name + " of " + owner;
   auto const id = open_attribute(file_, name_, owner, name);
@@ -326,5 +317,17 @@ std::string Hdf5File::read_text(std::string const& owner, std::string const& nam
 }
 
 #undef ORTHANT_HDF5
+
+void add_up(Communicator const& comm, std::vector<std::uint64_t>& sums) {
+  std::vector<std::int64_t> halves; // 32-bit halves, whose sums do not overflow
+  for (auto const sum : sums) {
+    halves.push_back(static_cast<std::int64_t>(sum >> 32));
+    halves.push_back(static_cast<std::int64_t>(sum & 0xffffffffU));
+  }
+  all_reduce(host, comm, halves);
+  for (std::size_t i = 0; i < sums.size(); ++i)
+    sums[i] =
+        (static_cast<std::uint64_t>(halves[2 * i]) << 32) + static_cast<std::uint64_t>(halves[2 * i + 1]);
+}
 
 } // namespace orthant::runtime

@@ -12,7 +12,6 @@
 #include <hdf5.h>
 #include <new>
 #include <numeric>
-#include <span>
 #include <utility>
 #if __has_include(<H5FDdevelop.h>)
 #include <H5FDdevelop.h> // since HDF5 1.14, drivers have a separate header

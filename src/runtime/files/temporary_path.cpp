@@ -11,12 +11,9 @@
 #include <memory>
 #include <mutex>
 #include <random>
-#include <string_view>
 #include <sys/file.h>
-#include <system_error>
 #include <unistd.h>
 #include <utility>
-#include <vector>
 
 namespace orthant::runtime {
 namespace {

@@ -18,10 +18,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <iostream>
-#include <optional>
 #include <sstream>
 #include <stdexcept>
-#include <string_view>
 #include <unistd.h>
 
 namespace orthant::runtime {

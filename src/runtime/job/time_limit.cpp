@@ -4,7 +4,6 @@
 #include "runtime/error.hpp"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cerrno>
 #include <charconv>

@@ -14,7 +14,6 @@
 #include <fstream>
 #include <map>
 #include <sched.h>
-#include <span>
 #include <system_error>
 #include <type_traits>
 #include <unistd.h>

@@ -19,7 +19,21 @@ enum class Vectors : std::uint8_t {
 };
 
 /// "AVX-512" and so on, or "unknown".
-[[nodiscard]] std::string_view name_of(Vectors vectors);
+[[nodiscard]] constexpr std::string_view name_of(Vectors vectors) {
+  switch (vectors) {
+  case Vectors::unknown:
+    break;
+  case Vectors::sse:
+    return "SSE";
+  case Vectors::avx:
+    return "AVX";
+  case Vectors::avx2:
+    return "AVX2";
+  case Vectors::avx512:
+    return "AVX-512";
+  }
+  return "unknown";
+}
 
 struct Processor {
   std::string name;   // "AMD EPYC 9654 96-Core Processor"

@@ -12,7 +12,6 @@
 #include <spdlog/logger.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <unistd.h>
-#include <utility>
 
 namespace orthant::runtime {
 namespace {

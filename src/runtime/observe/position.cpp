@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <pthread.h>
-#include <string_view>
 #include <utility>
 #include <vector>
 

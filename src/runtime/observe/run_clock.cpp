@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/observe/run_clock.hpp"
 
-#include <algorithm>
 #include <time.h>
-#include <tuple>
 #include <utility>
 
 namespace orthant::runtime {

@@ -3,7 +3,7 @@
 //
 // Timeline of one run in the Chrome trace-event format (chrome://tracing, Perfetto): one process per rank, one lane for regions and one for
 // the collectives of each axis. It is off until `start`; while off, a record costs one branch. The system clocks put the ranks on one time
-// axis. They agree to a microsecond on one node, and between nodes as well as NTP synchronizes them (trace_file.hpp).
+// axis. They agree to a microsecond on one node, and between nodes as well as NTP synchronizes them (report/metrics.hpp).
 
 #include "runtime/observe/ledger.hpp"
 #include "runtime/observe/log.hpp"

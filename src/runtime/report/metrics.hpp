@@ -16,9 +16,11 @@
 
 #include "runtime/comm/communicator.hpp"
 #include "runtime/files/staged_file.hpp"
+#include "runtime/observe/trace.hpp"
 #include "runtime/report/timer.hpp"
 
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -104,5 +106,14 @@ void cut_metrics(Communicator const& comm, std::filesystem::path const& path, st
 [[nodiscard]] std::filesystem::path set_aside_other_metrics(Communicator const& comm,
                                                             std::filesystem::path const& path,
                                                             std::string const& training);
+
+// The traces of all ranks in one file, on one time axis.
+
+/// Writes all ranks' records (except those of its own communication) to `path` as JSON, rank after rank, through rank 0. Collective. Throws
+/// UserError on all ranks if the file cannot be written.
+void write_trace(Communicator const& comm, Trace const& trace, std::string const& path);
+/// Writes timelines that are equal on all ranks of `comm`, such as simulated ones: traces[r] is the timeline of rank r. Their times have a
+/// common origin. Collective. Throws UserError on all ranks if the file cannot be written.
+void write_timelines(Communicator const& comm, std::deque<Trace> const& traces, std::string const& path);
 
 } // namespace orthant::runtime

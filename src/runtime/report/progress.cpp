@@ -137,4 +137,15 @@ void Progress::finish() {
   style_ = ProgressStyle::none;
 }
 
+void StepBars::report(std::string const& step, double fraction) {
+  if (style_ != ProgressStyle::bar) return;
+  constexpr std::int64_t per_mille = 1000;
+  if (step != step_ || !bar_) {
+    bar_.reset();
+    step_ = step;
+    bar_.emplace(per_mille, step, style_);
+  }
+  bar_->update(static_cast<std::int64_t>(fraction * static_cast<double>(per_mille)));
+}
+
 } // namespace orthant::runtime

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -65,6 +66,22 @@ class Progress {
   Clock::time_point next_draw_ = begin_;
   std::int64_t first_done_ = -1; // of the first update; not 0 for a resumed run
   bool has_drawn_ = false;
+};
+
+/// A bar for each step of a job whose steps report their completed fraction. Draws only on a terminal, because lines would repeat the
+/// summary.
+class StepBars {
+ public:
+  explicit StepBars(bool is_root) : style_(progress_style(is_root)) {}
+
+  void report(std::string const& step, double fraction);
+  /// Ends the line of the last bar.
+  void finish() { bar_.reset(); }
+
+ private:
+  ProgressStyle style_;
+  std::string step_;
+  std::optional<Progress> bar_;
 };
 
 /// "0:07", "12:34", "1:02:03", "3d 04:05".

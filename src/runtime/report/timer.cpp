@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <span>
 
 namespace orthant::runtime {
 
@@ -51,29 +50,6 @@ nlohmann::ordered_json PhaseTimes::to_json() const {
   for (auto const& phase : phases_)
     if (phase.calls > 0) json[phase.name] = phase.seconds;
   return json;
-}
-
-PhaseTimes PhaseTimes::max_over_ranks(Communicator const& comm) const {
-  std::string names; // names of rank 0, each terminated by a zero
-  for (auto const& phase : phases_)
-    if (phase.calls > 0) names += phase.name + '\0';
-  broadcast_text(comm, names, 0);
-
-  std::vector<std::string> list;
-  for (std::size_t begin = 0; begin < names.size();) {
-    auto const end = names.find('\0', begin);
-    list.push_back(names.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  std::vector<double> largest;
-  for (auto const& name : list)
-    largest.push_back(seconds(name));
-  if (!largest.empty()) all_reduce(host, comm, std::span(largest), Reduction::max);
-
-  PhaseTimes result;
-  for (std::size_t i = 0; i < list.size(); ++i)
-    result.add(list[i], largest[i]);
-  return result;
 }
 
 double ScopedTimer::stop() {

@@ -51,8 +51,6 @@ class PhaseTimes {
   [[nodiscard]] std::vector<Phase> const& phases() const { return phases_; }
   /// {"name": seconds, ..}: the phases that have run since clear().
   [[nodiscard]] nlohmann::ordered_json to_json() const;
-  /// The maximum over the ranks of the seconds of each phase that rank 0 has. Collective.
-  [[nodiscard]] PhaseTimes max_over_ranks(Communicator const& comm) const;
 
  private:
   struct Stamps {

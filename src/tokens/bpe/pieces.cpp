@@ -2,7 +2,7 @@
 #include "tokens/bpe/pieces.hpp"
 
 #include "runtime/error.hpp"
-#include "tokens/bpe/unicode_classes.hpp"
+#include "tokens/bpe/unicode.hpp"
 #include "tokens/vocabulary.hpp"
 
 #include <algorithm>

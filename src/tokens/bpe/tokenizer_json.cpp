@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tokens/bpe/tokenizer_json.hpp"
+#include "tokens/bpe/tokenizer_files.hpp"
 
 #include "runtime/error.hpp"
 

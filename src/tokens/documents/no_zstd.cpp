@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/error.hpp"
-#include "tokens/documents/byte_stream.hpp"
+#include "tokens/documents/documents.hpp"
 
 namespace orthant::tokens::detail {
 

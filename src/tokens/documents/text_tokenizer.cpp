@@ -4,7 +4,6 @@
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
 #include "tokens/bpe/tokenizer_files.hpp"
-#include "tokens/bpe/tokenizer_json.hpp"
 #include "tokens/token_file.hpp"
 
 #include <algorithm>

@@ -7,7 +7,7 @@
 #include "runtime/files/byte_source.hpp"
 #include "runtime/numbers/counts.hpp"
 #include "runtime/range.hpp"
-#include "tokens/token_output.hpp"
+#include "tokens/tokenize.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// Converts documents to a token file by a tokenizer's file. Every thread of every rank reads a part of the documents once. The tokens of a
+// Converts documents to a token file by a tokenizer's file, and learns a byte-pair encoding from documents. Every thread of every rank reads a part of the documents once. The tokens of a
 // rank's parts are in its memory until they are written: 4 bytes per token.
 
 #include "tokens/bpe/tokenizer_files.hpp"
@@ -33,5 +33,11 @@ struct DocumentOptions {
 /// be read, there are no tokens, or there are several documents and no end token.
 TokenFacts tokenize_documents(runtime::Communicator const& comm, DocumentOptions const& options,
                               TokenizerFile const& tokenizer_file);
+
+/// Every thread of every rank counts the pieces of its part; rank 0 learns from the sums. See train_merges(). The same tokenizer on any number of ranks and threads. Collective. Throws UserError on all ranks if a file cannot be
+/// read.
+[[nodiscard]] TokenizerFile train_tokenizer(runtime::Communicator const& comm, std::string const& input,
+                                            std::string const& field, std::int64_t num_threads,
+                                            std::int64_t num_tokens);
 
 } // namespace orthant::tokens

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/error.hpp"
-#include "tokens/documents/byte_stream.hpp"
+#include "tokens/documents/documents.hpp"
 
-#include <vector>
 #include <zstd.h>
 
 namespace orthant::tokens::detail {

@@ -3,7 +3,6 @@
 // Every preset with every option that could contradict it: what the preset gives bends, and what was given stays.
 
 #include "cli/lm/train_lm_options.hpp"
-#include "cli/training/idle_options.hpp"
 #include "cli/training/train_options.hpp"
 #include "cli/training/train_settings.hpp"
 #include "models/gnn/plan/network_settings.hpp"

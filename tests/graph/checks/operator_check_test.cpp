@@ -3,7 +3,6 @@
 // Which vertices keep a graph from being normalized: counted by hand, and by plain sums over the edges of larger graphs.
 #include "graph/checks/operator_check.hpp"
 
-#include "graph/checks/data_check.hpp"
 #include "graph/read/open_graph.hpp"
 #include "graph/store/store_fixture.hpp"
 

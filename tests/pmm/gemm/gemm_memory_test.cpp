@@ -45,19 +45,6 @@ class GemmMemory : public ::testing::Test {
   std::vector<float> a_, b_, c_;
 };
 
-TEST_F(GemmMemory, OfLibxsmmIsThatOfItsKernels) {
-  auto const* const library = library_named(libxsmm_name);
-  if (library == nullptr || runtime::resident_bytes() == 0) GTEST_SKIP() << "no LIBXSMM, or no figures";
-  auto const before = runtime::resident_bytes();
-
-  if (!multiply(*library, 64, 64, 64)) GTEST_SKIP() << "LIBXSMM does not compile for this processor";
-  for (std::int64_t n = 1; n <= 100; ++n)
-    ASSERT_TRUE(multiply(*library, 64, n, 64));
-
-  // 101 kernels of at most two pages each, and pages of the library itself. Its registry alone would take 11 MiB.
-  EXPECT_LE(runtime::resident_bytes() - before, 4 * mib);
-}
-
 TEST_F(GemmMemory, OfOneDnnIsOnePackedOperandForAllKernels) {
   auto const* const library = library_named(onednn_name);
   if (library == nullptr || runtime::resident_bytes() == 0) GTEST_SKIP() << "no oneDNN, or no figures";

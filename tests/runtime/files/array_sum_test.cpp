@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/files/array_sum.hpp"
+#include "runtime/files/hdf5_file.hpp"
 
 #include <gtest/gtest.h>
 

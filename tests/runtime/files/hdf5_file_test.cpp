@@ -153,7 +153,7 @@ TEST_F(Hdf5FileTest, RefusesOddAttributes) {
             std::string::npos);
   EXPECT_NE(message_of([&] { static_cast<void>(opened.read_text("/", "one")); }).find("must be a text"),
             std::string::npos);
-  EXPECT_NE(message_of([&] { static_cast<void>(opened.read_real("/", "vector")); }).find("single value"),
+  EXPECT_NE(message_of([&] { static_cast<void>(opened.read_integer("/", "vector")); }).find("single value"),
             std::string::npos);
 }
 

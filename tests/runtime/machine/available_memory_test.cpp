@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What limits memory, read from files that the tests write; and what is refused.
-#include "runtime/machine/available_memory.hpp"
+#include "runtime/machine/process_memory.hpp"
 
 #include "runtime/comm/collectives.hpp"
 #include "runtime/error.hpp"

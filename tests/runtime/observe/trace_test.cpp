@@ -4,8 +4,8 @@
 #include "runtime/observe/trace.hpp"
 
 #include "runtime/comm/collectives.hpp"
+#include "runtime/report/metrics.hpp"
 #include "runtime/report/timer.hpp"
-#include "runtime/report/trace_file.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/user_messages.hpp"
 

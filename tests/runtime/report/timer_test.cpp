@@ -34,22 +34,6 @@ TEST(PhaseTimes, AddUpInOrderOfAppearance) {
   EXPECT_EQ(phases.to_json().dump(), R"({"gemm":1.0})");
 }
 
-TEST(PhaseTimes, LargestOverRanks) {
-  Communicator const world(MPI_COMM_WORLD, "world");
-  PhaseTimes phases;
-  if (world.rank() == world.size() - 1)
-    phases.add("only on the last rank", 7); // rank 0 knows it in a world of one
-  phases.add("everywhere", world.rank() + 1);
-  if (world.is_root()) phases.add("only on rank 0", 3);
-
-  auto const largest = phases.max_over_ranks(world);
-
-  EXPECT_EQ(largest.seconds("everywhere"), world.size());
-  EXPECT_EQ(largest.seconds("only on rank 0"), 3);
-  EXPECT_EQ(largest.phases().size(), world.size() == 1 ? 3u : 2u);
-  EXPECT_TRUE(PhaseTimes().max_over_ranks(world).phases().empty());
-}
-
 TEST(ScopedTimer, MeasuresItsLifeOnce) {
   Instruments instruments;
   PhaseTimes phases;

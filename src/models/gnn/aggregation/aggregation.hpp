@@ -10,9 +10,11 @@
 #include "models/layers/activation.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
 #include "runtime/arrays/allocation.hpp"
+#include "runtime/error.hpp"
 #include "runtime/numbers/formats.hpp"
 
 #include <memory>
+#include <type_traits>
 #include <variant>
 
 namespace orthant::models {
@@ -36,12 +38,17 @@ class Aggregation {
                        pmm::DistMatrix<T> const& to) = 0;
   virtual void backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from,
                         pmm::DistMatrix<T> const& to) = 0;
-  /// forward() for a layer that transforms first and whose output is the logits.
+  /// forward() for a layer that transforms first and whose output is the logits. An aggregation of 16-bit numbers must have its own.
   virtual void forward_to_logits(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from,
-                                 pmm::DistMatrix<Sum> const& to) = 0;
+                                 pmm::DistMatrix<Sum> const& to) {
+    if constexpr (std::is_same_v<T, Sum>)
+      forward(exec, from, to);
+    else
+      ORTHANT_REQUIRE(false, "this aggregation has no sums of 16-bit numbers");
+  }
   /// Starts sending `from` before backward() if it need not be multiplied first. `from` must not change, and the workspace must not
   /// be used, until backward().
-  virtual void prefetch_backward(runtime::DefaultExec const& exec, pmm::DistMatrix<T> const& from) = 0;
+  virtual void prefetch_backward(runtime::DefaultExec const& /*exec*/, pmm::DistMatrix<T> const& /*from*/) {}
 };
 
 /// Makes the aggregation of a layer. formats.operand must be the format of T, and the adjacency must be that of the plan's

@@ -2,7 +2,6 @@
 #include "models/gnn/aggregation/attention_aggregation.hpp"
 
 #include "models/gnn/aggregation/attention_scores.hpp"
-#include "models/gnn/aggregation/edge_feature_terms.hpp"
 #include "pmm/edges/edge_products.hpp"
 #include "runtime/arrays/views.hpp"
 
@@ -105,12 +104,6 @@ class AttentionAggregation final : public Aggregation<T> {
     else
       static_backward(exec, dv, to.storage());
   }
-
-  void forward_to_logits(DefaultExec const& exec, pmm::DistMatrix<T> const& from,
-                         pmm::DistMatrix<T> const& to) override {
-    forward(exec, from, to);
-  }
-  void prefetch_backward(DefaultExec const&, pmm::DistMatrix<T> const&) override {}
 
  private:
   [[nodiscard]] pmm::EdgeWeights<T> weights() const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/gnn/aggregation/edge_feature_terms.hpp"
+#include "models/gnn/aggregation/attention_scores.hpp"
 
 #include "pmm/edges/edge_kernels_device.hpp"
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/aggregation/maximum_aggregation.hpp"
 
-#include "models/gnn/plan/network_products.hpp"
 #include "runtime/arrays/views.hpp"
 #include "runtime/comm/collectives.hpp"
 
@@ -116,11 +115,6 @@ class MaximumAggregation final : public Aggregation<T> {
     edge_maximum_backward(exec, edges_.block, s_.width, memory_.places, dp, d);
     values_.bring_back(exec, d, to.storage());
   }
-  void forward_to_logits(DefaultExec const& exec, pmm::DistMatrix<T> const& from,
-                         pmm::DistMatrix<T> const& to) override {
-    forward(exec, from, to);
-  }
-  void prefetch_backward(DefaultExec const&, pmm::DistMatrix<T> const&) override {}
 
  private:
   pmm::ProcessGrid const& grid_;
@@ -171,11 +165,6 @@ class PlaneMaximumAggregation final : public Aggregation<T> {
                         runtime::part_of(to.storage(), 0, s_.num_gradients()), runtime::Reduction::sum,
                         wire_);
   }
-  void forward_to_logits(DefaultExec const& exec, pmm::DistMatrix<T> const& from,
-                         pmm::DistMatrix<T> const& to) override {
-    forward(exec, from, to);
-  }
-  void prefetch_backward(DefaultExec const&, pmm::DistMatrix<T> const&) override {}
 
  private:
   pmm::ProcessGrid const& grid_;

@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: Apache-2.0
 //
-// The aggregation of a registered convolution (gnn/plan/own_convolution.hpp). It is a class template that derives from Aggregation:
+// The aggregation of a registered convolution (gnn/plan/gnn_model.hpp). It is a class template that derives from Aggregation:
 //
 //   template<class T>
 //   class Mine final : public models::Aggregation<T> {
@@ -16,7 +16,7 @@
 // before backward(), and calls forward() once if it keeps g(X) of features that do not change. Each mini-batch has an object of its own.
 
 #include "models/gnn/aggregation/aggregation.hpp"
-#include "models/gnn/plan/own_convolution.hpp"
+#include "models/gnn/plan/gnn_model.hpp"
 #include "runtime/error.hpp"
 
 #include <memory>
@@ -58,7 +58,6 @@ class OwnAggregation : public Aggregation<T> {
                          pmm::DistMatrix<T> const&) final {
     ORTHANT_REQUIRE(false, "a registered convolution aggregates first");
   }
-  void prefetch_backward(runtime::DefaultExec const&, pmm::DistMatrix<T> const&) final {}
 
  protected:
   OwnAggregationParts<T> parts_;

@@ -99,11 +99,6 @@ class PowerAggregation final : public Aggregation<T> {
       std::swap(last, next);
     }
   }
-  void forward_to_logits(DefaultExec const& exec, pmm::DistMatrix<T> const& from,
-                         pmm::DistMatrix<T> const& to) override {
-    forward(exec, from, to);
-  }
-  void prefetch_backward(DefaultExec const&, pmm::DistMatrix<T> const&) override {}
 
  private:
   [[nodiscard]] ColumnBlock<T> block_of(pmm::DistMatrix<T> const& all, std::int64_t k) const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/gnn/aggregation/relation_attention.hpp"
+#include "models/gnn/aggregation/relation_aggregation.hpp"
 
 #include "pmm/aggregate/row_lists.hpp"
 #include "pmm/gemm/local_gemm.hpp"
@@ -108,12 +108,6 @@ class RelationAttentionAggregation final : public Aggregation<T> {
     add_input_gradients(exec, s_.num_own_inputs(), s_.shape().in, of_columns, of_rows, kept_rows_.get(),
                         to.storage());
   }
-
-  void forward_to_logits(DefaultExec const& exec, pmm::DistMatrix<T> const& from,
-                         pmm::DistMatrix<T> const& to) override {
-    forward(exec, from, to);
-  }
-  void prefetch_backward(DefaultExec const&, pmm::DistMatrix<T> const&) override {}
 
  private:
   static pmm::RelationAttentionMemory<T> kept_of(RelationAttentionMemory<T>& memory) {

@@ -18,7 +18,6 @@
 #include "runtime/arrays/allocation.hpp"
 
 #include <memory>
-#include <optional>
 #include <vector>
 
 namespace orthant::models {

@@ -3,7 +3,6 @@
 
 #include "graph/store/listed_block.hpp"
 #include "models/gnn/batches/batch_edges.hpp"
-#include "models/gnn/network/memory_estimate.hpp"
 #include "models/gnn/operands/graph_operands.hpp"
 #include "models/gnn/plan/epoch_traits.hpp"
 #include "models/gnn/plan/network_parameters.hpp"

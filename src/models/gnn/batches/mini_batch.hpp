@@ -15,7 +15,7 @@
 // do the same work, and the weights of group 0 are the result.
 
 #include "models/gnn/batches/network_batches.hpp"
-#include "models/gnn/network/trained_network.hpp"
+#include "models/gnn/network/graph_network.hpp"
 
 #include <memory>
 

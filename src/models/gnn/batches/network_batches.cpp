@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/batches/network_batches.hpp"
 
-#include "models/gnn/plan/refusals.hpp"
-#include "sampling/degree_sampler.hpp"
+#include "models/gnn/plan/network_settings.hpp"
 #include "sampling/sampling_keys.hpp"
 #include "sampling/vertex_sampler.hpp"
 

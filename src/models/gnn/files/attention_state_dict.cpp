@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/gnn/files/attention_state_dict.hpp"
+#include "models/gnn/files/state_dict_parts.hpp"
 
 #include "models/gnn/files/network_weights.hpp"
-#include "models/gnn/files/tensor_places.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"
 

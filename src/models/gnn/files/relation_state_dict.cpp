@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/gnn/files/relation_state_dict.hpp"
+#include "models/gnn/files/state_dict_parts.hpp"
 
 #include "models/gnn/files/network_weights.hpp"
 #include "models/parameters/weights_file.hpp"

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/files/state_dict.hpp"
 
-#include "models/gnn/files/attention_state_dict.hpp"
 #include "models/gnn/files/network_weights.hpp"
-#include "models/gnn/files/relation_state_dict.hpp"
+#include "models/gnn/files/state_dict_parts.hpp"
 #include "models/parameters/weights_file.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/files/hdf5_output.hpp"
@@ -11,7 +10,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <fmt/format.h>
 #include <map>
 #include <string_view>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/gnn/files/tensor_places.hpp"
+#include "models/gnn/files/state_dict_parts.hpp"
 
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"

@@ -15,7 +15,7 @@
 
 #include "models/gnn/aggregation/self_term.hpp"
 #include "models/gnn/layers/network_layer.hpp"
-#include "models/gnn/plan/aggregation_step.hpp"
+#include "models/gnn/plan/network_step.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
 #include "pmm/product/product.hpp"
 

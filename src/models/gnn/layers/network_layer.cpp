@@ -6,7 +6,6 @@
 #include "pmm/rows/column_sums.hpp"
 
 #include <algorithm>
-#include <type_traits>
 
 namespace orthant::models {
 namespace {

@@ -28,7 +28,6 @@
 #include "models/gnn/aggregation/maximum_aggregation.hpp"
 #include "models/gnn/aggregation/own_aggregation.hpp"
 #include "models/gnn/aggregation/relation_aggregation.hpp"
-#include "models/gnn/aggregation/relation_attention.hpp"
 #include "models/gnn/aggregation/self_term.hpp"
 #include "models/gnn/layers/teleport.hpp"
 #include "models/gnn/plan/network_parameters.hpp"

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/links/link_decoder.hpp"
 
-#include "models/gnn/links/link_step.hpp"
 #include "runtime/arrays/allocation.hpp"
-#include "runtime/arrays/views.hpp"
 #include "runtime/comm/collectives.hpp"
 
 #include <algorithm>

@@ -2,7 +2,6 @@
 #include "models/gnn/links/link_loss.hpp"
 
 #include "models/gnn/operands/owned_adjacency.hpp"
-#include "pmm/pairs/pair_layers.hpp"
 #include "runtime/arrays/allocation.hpp"
 #include "runtime/arrays/views.hpp"
 #include "runtime/comm/collectives.hpp"

@@ -8,7 +8,6 @@
 #include <array>
 #include <numeric>
 #include <utility>
-#include <vector>
 
 namespace orthant::models {
 namespace {

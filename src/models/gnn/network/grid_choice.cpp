@@ -8,10 +8,8 @@
 #include "models/gnn/plan/network_step.hpp"
 #include "runtime/numbers/counts.hpp"
 
-#include <algorithm>
 #include <map>
 #include <set>
-#include <utility>
 
 namespace orthant::models {
 namespace {

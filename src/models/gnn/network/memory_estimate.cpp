@@ -4,7 +4,6 @@
 #include "models/gnn/operands/owned_adjacency.hpp"
 #include "models/gnn/plan/epoch_traits.hpp"
 #include "models/gnn/plan/network_products.hpp"
-#include "models/training/gradient_sum.hpp"
 #include "models/training/parameter_update.hpp"
 #include "pmm/gemm/dense_library.hpp"
 #include "pmm/gemm/gemm_choice.hpp"
@@ -20,8 +19,8 @@ namespace {
 constexpr std::int64_t fragment_bytes = std::int64_t{8} << 20;
 
 /// Memory of oneDNN's code, loaded and compiled, for sums (A^T B) and for other products. Measured: 8 MiB with transformers of
-/// width 64 to 256 on 1 to 4 ranks, 2 MiB without sums; 5 to 8 MiB with graphs of 34 to 48,980 vertices. Code compiled by LIBXSMM
-/// and our kernels take less than 1 MiB.
+/// width 64 to 256 on 1 to 4 ranks, 2 MiB without sums; 5 to 8 MiB with graphs of 34 to 48,980 vertices. Our kernels
+/// take less than 1 MiB.
 constexpr std::int64_t onednn_sums_bytes = std::int64_t{6} << 20;
 constexpr std::int64_t onednn_products_bytes = std::int64_t{2} << 20;
 

@@ -2,7 +2,6 @@
 #include "models/gnn/network/network_operands.hpp"
 
 #include "graph/store/listed_block.hpp"
-#include "models/gnn/aggregation/self_term.hpp"
 #include "models/gnn/layers/jump.hpp"
 #include "models/gnn/layers/teleport.hpp"
 #include "models/gnn/network/network_arrays.hpp"
@@ -13,7 +12,6 @@
 #include "runtime/comm/together.hpp"
 
 #include <numeric>
-#include <set>
 #include <type_traits>
 #include <utility>
 

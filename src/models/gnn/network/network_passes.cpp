@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/network/network_passes.hpp"
 
-#include "models/gnn/layers/network_activation.hpp"
 #include "pmm/kernels/rounding.hpp"
 
 #include <algorithm>
-#include <type_traits>
 
 namespace orthant::models {
 namespace {

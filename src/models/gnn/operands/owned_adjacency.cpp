@@ -2,7 +2,6 @@
 #include "models/gnn/operands/owned_adjacency.hpp"
 
 #include "graph/store/listed_block.hpp"
-#include "models/gnn/operands/graph_operands.hpp"
 #include "models/parameters/device_copy.hpp"
 #include "runtime/comm/together.hpp"
 

@@ -2,7 +2,6 @@
 #include "models/gnn/operands/relation_operands.hpp"
 
 #include "graph/store/listed_block.hpp"
-#include "models/gnn/operands/owned_adjacency.hpp"
 #include "pmm/aggregate/row_lists.hpp"
 #include "runtime/comm/together.hpp"
 #include "runtime/error.hpp"

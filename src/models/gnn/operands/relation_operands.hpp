@@ -10,7 +10,6 @@
 #include "pmm/relations/relation_edges.hpp"
 
 #include <map>
-#include <memory>
 #include <optional>
 #include <vector>
 

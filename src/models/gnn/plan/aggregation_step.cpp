@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/gnn/plan/aggregation_step.hpp"
+#include "models/gnn/plan/network_step.hpp"
 
 #include "models/gnn/plan/network_products.hpp"
-#include "models/gnn/plan/network_step.hpp"
 #include "models/layers/joined_numbers.hpp"
 #include "pmm/aggregate/row_lists.hpp"
 #include "pmm/matrix/relayout.hpp"

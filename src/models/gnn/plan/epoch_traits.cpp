@@ -7,7 +7,6 @@
 #include "runtime/range.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <set>
 #include <tuple>
 #include <utility>

@@ -6,10 +6,7 @@
 #include "runtime/numbers/counts.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <string_view>
-#include <tuple>
 #include <utility>
 
 namespace orthant::models {

@@ -33,7 +33,6 @@
 #include "pmm/aggregate/aggregate.hpp"
 #include "pmm/edges/edge_block.hpp"
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gnn/plan/network_settings.hpp"
 
-#include "models/gnn/plan/refusals.hpp"
 #include "pmm/kernels/host_parts.hpp"
-#include "runtime/error.hpp"
 
 #include <algorithm>
 #include <functional>

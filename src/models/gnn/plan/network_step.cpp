@@ -2,11 +2,9 @@
 #include "models/gnn/plan/network_step.hpp"
 
 #include "models/gnn/operands/trained_features.hpp"
-#include "models/gnn/plan/aggregation_step.hpp"
 #include "models/gnn/plan/attention_step.hpp"
+#include "models/gnn/plan/gnn_model.hpp"
 #include "models/gnn/plan/network_parameters.hpp"
-#include "models/gnn/plan/network_products.hpp"
-#include "models/gnn/plan/own_convolution.hpp"
 #include "models/gnn/plan/relation_step.hpp"
 #include "models/layers/propagation_terms.hpp"
 #include "models/training/parameter_update.hpp"

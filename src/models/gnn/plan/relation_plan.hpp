@@ -6,7 +6,7 @@
 #include "models/parameters/parameter.hpp"
 #include "pmm/matrix/dist_matrix.hpp"
 #include "pmm/relations/relation_attention.hpp"
-#include "pmm/relations/relation_weights.hpp"
+#include "pmm/relations/relation_product.hpp"
 
 #include <array>
 #include <cstddef>
@@ -32,7 +32,7 @@ struct RelationShape {
   std::vector<std::int64_t> target_types{}; // [relations]
 };
 
-/// Parameters of a layer with relations (pmm/relations/relation_weights.hpp).
+/// Parameters of a layer with relations (pmm/relations/relation_product.hpp).
 enum class RelationPart : std::uint8_t { weight, comp, roots, biases, target_weight, attention };
 inline constexpr std::size_t num_relation_parts = 6;
 [[nodiscard]] constexpr std::size_t index_of(RelationPart part) {

@@ -5,9 +5,9 @@
 // (pruned_rows.hpp). Loss, gradients and weights are those of a training on all rows, up to rounding. A second network evaluates on
 // all rows, with the same parameters.
 
+#include "models/gnn/network/graph_network.hpp"
 #include "models/gnn/network/memory_estimate.hpp"
 #include "models/gnn/network/network_operands.hpp"
-#include "models/gnn/network/trained_network.hpp"
 #include "models/gnn/pruning/pruned_rows.hpp"
 #include "pmm/rows/row_loss.hpp"
 

@@ -2,7 +2,7 @@
 #include "models/lm/transformer/attention_half.hpp"
 
 #include "models/lm/transformer/shared_key_values.hpp"
-#include "pmm/attention/cached_attention.hpp"
+#include "pmm/attention/attention.hpp"
 
 namespace orthant::models {
 namespace {

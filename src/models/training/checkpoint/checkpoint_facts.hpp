@@ -40,7 +40,7 @@ inline constexpr std::int64_t checkpoint_version = 1;
 struct TensorFacts {
   std::string name;
   runtime::Hdf5File::Extents extents;
-  std::uint64_t sum = 0; // runtime/files/array_sum.hpp
+  std::uint64_t sum = 0; // runtime/files/hdf5_file.hpp
 };
 
 struct CheckpointFacts {

@@ -3,8 +3,8 @@
 
 #include "graph/crc32.hpp"
 #include "runtime/comm/together.hpp"
-#include "runtime/files/array_sum.hpp"
 #include "runtime/files/byte_source.hpp"
+#include "runtime/files/hdf5_file.hpp"
 
 #include <algorithm>
 #include <array>

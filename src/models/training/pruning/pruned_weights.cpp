@@ -4,7 +4,7 @@
 #include "models/parameters/device_copy.hpp"
 #include "runtime/device/kokkos_compat.hpp"
 #include "runtime/error.hpp"
-#include "runtime/files/array_sum.hpp"
+#include "runtime/files/hdf5_file.hpp"
 
 #include <algorithm>
 #include <bit>

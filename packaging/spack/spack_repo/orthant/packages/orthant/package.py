@@ -24,7 +24,6 @@ class Orthant(CMakePackage, CudaPackage, ROCmPackage):
     variant("openmp", default=False, description="Use threads of the host through Kokkos")
     variant("nccl", default=False, description="Use NCCL or RCCL for device buffers")
     variant("onednn", default=True, description="Use oneDNN for dense products of the host")
-    variant("libxsmm", default=True, description="Use LIBXSMM for dense products of the host")
 
     generator("ninja")
 
@@ -39,7 +38,6 @@ class Orthant(CMakePackage, CudaPackage, ROCmPackage):
     depends_on("metis@5.1: ~int64 ~real64")
     depends_on("openblas")
     depends_on("onednn@2.6: cpu_runtime=omp", when="+onednn")
-    depends_on("libxsmm@1.17", when="+libxsmm")
     depends_on("zlib-api")
     depends_on("libzip")
     depends_on("cli11@2.1:")
@@ -70,7 +68,6 @@ class Orthant(CMakePackage, CudaPackage, ROCmPackage):
         args = [
             self.define_from_variant("ORTHANT_ENABLE_NCCL", "nccl"),
             self.define_from_variant("ORTHANT_ENABLE_ONEDNN", "onednn"),
-            self.define_from_variant("ORTHANT_ENABLE_LIBXSMM", "libxsmm"),
             self.define("BUILD_TESTING", self.run_tests),
         ]
         if self.spec.satisfies("+cuda"):

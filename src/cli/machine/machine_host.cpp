@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/machine/arithmetic_peak.hpp"
+#include "cli/machine/device_memory.hpp"
 #include "cli/machine/machine_loops.hpp"
 #include "pmm/gemm/dense_library.hpp"
 #include "pmm/gemm/gemm_choice.hpp"
 #include "pmm/kernels/host_parts.hpp"
 
 #include <algorithm>
+#include <limits>
 
 namespace orthant::cli {
 
@@ -69,5 +71,18 @@ template bool bare_gemm(std::string_view, Transpose, Panel<float> const&, Transp
                         Panel<float> const&);
 template bool bare_gemm(std::string_view, Transpose, Panel<double> const&, Transpose, Panel<double> const&,
                         Panel<double> const&);
+
+DeviceMemory::DeviceMemory() = default;
+DeviceMemory::~DeviceMemory() = default;
+std::int64_t DeviceMemory::peak_array_bytes() const {
+  return 0;
+}
+std::int64_t DeviceMemory::taken_bytes() const {
+  return free_at_start_;
+}
+
+std::int64_t free_device_bytes() {
+  return std::numeric_limits<std::int64_t>::max();
+}
 
 } // namespace orthant::cli
