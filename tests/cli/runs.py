@@ -166,7 +166,7 @@ def precision(ranks):
                                     (["--precision", "bf16", "--comm-dtype", "fp32"], ["fp32", "bf16", "fp32", "fp32"])):
             if (found := options_of(*arguments)) != expected:
                 raise Failure(f"{arguments}: {found}")
-    expect_mistake(ranks, [*few, "--precision", "bf16", "--compute-dtype", "fp64"], r"fp64.*leave one of them out")
+    expect_mistake(ranks, [*few, "--precision", "bf16", "--compute-dtype", "fp64"], r"need --compute-dtype fp32.*leave one of them out")
     expect_mistake(ranks, [*few, "--precision", "half"], r"'half' is none of fp32, tf32, bf16, fp16, fp64")
     lm = ["train-lm", "--tokens", "t.h5", "--precision"]
     expect_mistake(ranks, [*lm, "bf16", "--compute-dtype", "fp64"], r"bf16 .*rounds products of fp32; leave it out")
