@@ -113,7 +113,7 @@ class SerialTraining {
   std::int64_t num_accumulated_;
   models::Transformer<double> network_;
   pmm::RowLoss<double> loss_;
-  FormulaBatches batches_;
+  FormulaBatches<double> batches_;
   Numbers first_, second_, masks_; // masks: empty before the weights are pruned
 };
 
