@@ -61,7 +61,6 @@ TEST_P(LmStep, WithEncodedMessagesDoesWhatIsListed) {
       if (!fits(the_case, grid_.shape())) continue;
       testing::expect_listed_step<float>(grid_, the_case, 2);
       the_case.settings.checkpoint_every = 1;
-      the_case.settings.keeps_collectives = true;
       testing::expect_listed_step<float>(grid_, the_case, 1);
     }
 }
