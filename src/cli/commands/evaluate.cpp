@@ -132,7 +132,7 @@ models::Architecture network_of(models::WeightsFacts const& weights, std::string
 
 void require_same_network(Context& context, models::WeightsFacts const& weights, EvaluateOptions& options) {
   TrainOptions trained = options;
-  trained.precision = "fp32";     // evaluations read the options that it stands for
+  trained.precision = "fp32";     // not of evaluations, which have --gemm-math alone
   apply_preset(context, trained); // sets options in the run's record
   auto const settings = models::settings_of(weights);
   trained.model = models::name_of(settings.model);

@@ -65,7 +65,7 @@ void require_same_model(Context& context, models::TransformerSettings const& mod
                         EvaluateLmOptions const& options) {
   auto const is_llama = model.positions == models::Positions::rotary;
   TrainLmOptions preset = options;
-  preset.precision = "fp32";     // evaluations read the options that it stands for
+  preset.precision = "fp32";     // not of evaluations, which have --gemm-math alone
   apply_preset(context, preset); // sets options in the run's record
   models::Architecture parts{{"arch", is_llama ? "llama" : "gpt2"}};
   for (auto const& part : record_of(model))

@@ -53,16 +53,16 @@ void add_gemm_math_option(Command& command, std::string& math) {
 }
 
 void add_precision_option(Command& command, std::string& word, Activations activations) {
-  auto const has_fp16 = activations == Activations::of_16_bits;
-  command.option(
-      "--precision", word,
-      fmt::format("Number formats, for the options that are not given: bf16 stands for {}--gemm-math "
-                  "bf16 --comm-dtype bf16{}, tf32 for --gemm-math tf32, fp64 for --compute-dtype fp64",
-                  has_fp16 ? "--operand-dtype bf16 --comm-dtype bf16 (other models than gcn, and "
-                             "--jump: "
-                           : "",
-                  has_fp16 ? "), fp16 for the same in fp16" : ""),
-      has_fp16 ? one_of({"fp32", "tf32", "bf16", "fp16", "fp64"}) : one_of({"fp32", "tf32", "bf16", "fp64"}));
+  auto const has_16_bits = activations == Activations::of_16_bits;
+  command.option("--precision", word,
+                 fmt::format("Number formats, for the options that are not given. bf16: {}--gemm-math bf16 "
+                             "--comm-dtype bf16; {}tf32: --gemm-math tf32; fp64: --compute-dtype fp64",
+                             has_16_bits ? "--operand-dtype bf16 --comm-dtype bf16 with --model gcn and no "
+                                           "--jump, else "
+                                         : "",
+                             has_16_bits ? "fp16: --operand-dtype fp16 --comm-dtype fp16; " : ""),
+                 has_16_bits ? one_of({"fp32", "tf32", "bf16", "fp16", "fp64"})
+                             : one_of({"fp32", "tf32", "bf16", "fp64"}));
 }
 
 nlohmann::ordered_json options_of_precision(std::string const& word, Activations activations) {
@@ -79,19 +79,17 @@ GemmMath gemm_math_named(std::string const& word) {
 }
 
 void choose_gemm_math(std::string const& math, std::string const& dtype) {
-  for (auto const& [word, value] : math_words) {
-    if (math != word) continue;
-    if (!pmm::has_gemm_math(value))
-      runtime::throw_user("--gemm-math {} (also of --precision) needs a build for CUDA devices{}; this one "
-                          "multiplies on {}: leave it out",
-                          math, value == GemmMath::bf16 ? " and one of compute capability 8.0 or newer" : "",
-                          runtime::DefaultExec::name());
-    if (value != GemmMath::fp32 && dtype != "fp32")
-      runtime::throw_user("--gemm-math {} (also of --precision) rounds products of fp32; leave it out where "
-                          "numbers are {}",
-                          math, dtype);
-    pmm::set_gemm_math(value);
-  }
+  auto const value = gemm_math_named(math);
+  if (!pmm::has_gemm_math(value))
+    runtime::throw_user("--gemm-math {} (also of --precision) needs a build for CUDA devices{}; this one "
+                        "multiplies on {}: leave it out",
+                        math, value == GemmMath::bf16 ? " and one of compute capability 8.0 or newer" : "",
+                        runtime::DefaultExec::name());
+  if (value != GemmMath::fp32 && dtype != "fp32")
+    runtime::throw_user("--gemm-math {} (also of --precision) rounds products of fp32; leave it out where "
+                        "numbers are {}",
+                        math, dtype);
+  pmm::set_gemm_math(value);
 }
 
 void add_gemm_table_option(Command& command, std::string& path) {

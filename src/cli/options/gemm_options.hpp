@@ -5,7 +5,7 @@
 // multiply in, --gemm-table the libraries that multiply.
 
 #include "cli/options/command.hpp"
-#include "pmm/gemm/local_gemm.hpp"
+#include "pmm/vendor/vendor_gemm.hpp"
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
