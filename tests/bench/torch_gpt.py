@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times steps of a GPT in PyTorch: what `orthant train-lm` is compared with.
 
-  torch_gpt.py --layers 4 --hidden 128 --heads 4 --sequence 64 --batch 12 --threads 2 [--compile] [--steps 60]
+  torch_gpt.py --layers 4 --hidden 128 --heads 4 --sequence 64 --batch 12 --threads 2 [--compile] [--bf16] [--steps 60]
   torch_gpt.py .. --products       only the products with weights of a step, forward and back, by themselves
 
 Learned positions, tied head, no biases, exact GELU, no dropout, scaled_dot_product_attention, AdamW (fused if this PyTorch has it for
@@ -76,6 +76,7 @@ def main() -> None:
                           ("threads", 2), ("steps", 60)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--compile", action="store_true", help="through torch.compile")
+    parser.add_argument("--bf16", action="store_true", help="under torch.autocast in bf16")
     parser.add_argument("--products", action="store_true", help="time the products with weights by themselves")
     o = parser.parse_args()
     torch.set_num_threads(o.threads)
@@ -90,13 +91,14 @@ def main() -> None:
     seconds = []
     for tokens, targets in batches:
         begin = time.perf_counter()
-        loss = run(tokens, targets)
+        with torch.autocast("cpu", torch.bfloat16, enabled=o.bf16):
+            loss = run(tokens, targets)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         seconds.append(time.perf_counter() - begin)
-    print(f"torch {torch.__version__}, {o.threads} threads{', compiled' if o.compile else ''}: "
+    print(f"torch {torch.__version__}, {o.threads} threads{', compiled' if o.compile else ''}{', bf16' if o.bf16 else ''}: "
           f"{statistics.median(seconds[10:]):.6f} s per step, least {min(seconds[10:]):.6f}")
 
 
